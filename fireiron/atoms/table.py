@@ -63,7 +63,10 @@ class Rows:
 
 def rows() -> Rows:
     """Give the key of all that is kept in memory by what the table says: another one once `TABLE` is replaced."""
-    return Rows(TABLE)
+    return _ROWS if _ROWS.table is TABLE else Rows(TABLE)
+
+
+_ROWS = Rows(TABLE)
 
 
 def content() -> str:

@@ -28,26 +28,6 @@ MOST_PREFETCHED = 16  # chunks of K
 MOST_STAGES = 64  # ring slots of 3.5 KiB fill an SM's shared memory; lowering walks pairs of slots
 
 
-def still_open(residual: Residual, method: str) -> None:
-    """Refuse links after `done`."""
-    if residual.closed:
-        raise DecompositionError(
-            "chain-closed",
-            f"{method} comes after done(): {residual.short} is executed already",
-            fix="move it before done()",
-        )
-
-
-def only_for(residual: Residual, method: str, *kinds: str) -> None:
-    """Refuse a decomposition of another spec."""
-    if residual.kind not in kinds:
-        raise DecompositionError(
-            "wrong-spec",
-            f"{method} decomposes {' or '.join(kinds)}, not {residual.short}",
-            fix="see the language's table",
-        )
-
-
 def tile_sizes(residual: Residual, sizes: tuple[tuple[str, Extent], ...] | Widest) -> None:
     """Refuse tiles of extents that are no extents, of dimensions that are not there, and of gaps."""
     if isinstance(sizes, Widest):

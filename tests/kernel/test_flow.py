@@ -29,6 +29,7 @@ from fireiron import (
 )
 from fireiron.jit.interface import Interface
 from fireiron.kernel.ir.statements import Call, Commit, For, If, Region, Sync, Wait, walk
+from fireiron.kernel.lower import flow, pipeline
 from fireiron.schedules import simt
 from fireiron.simulate import simulate
 from fireiron.verify.random_data import random_arrays
@@ -101,6 +102,25 @@ def test_a_product_that_reads_shared_memory_in_its_last_steps_keeps_its_slot() -
     loop = next(s for s in walk(kernel.body) if isinstance(s, For) and s.kind == "chunks" and not s.unroll)
     assert isinstance(loop.body[0], Wait)
     assert steps_of(96, ops=True).simulate().comparison.passed
+
+
+@pytest.mark.parametrize("drain", [False, True])
+@pytest.mark.parametrize("stages", [2, 4])
+def test_each_copy_of_a_pipeline_is_lowered_once(monkeypatch: Any, stages: int, drain: bool) -> None:
+    """Copies ahead of a loop and those in it are one body: two loads to shared memory, two to registers."""
+    lowered: list[str] = []
+    for module in (pipeline, flow):
+        whole = module.lower_copy
+
+        def counted(link: Any, *rest: Any, whole: Any = whole) -> Any:
+            lowered.append(f"{link.role} to {link.memory}")
+            return whole(link, *rest)
+
+        monkeypatch.setattr(module, "lower_copy", counted)
+    gemm(matmul(32, 32, 32 * 7, "f16", layout="TN"), stages=stages, drain=drain).lowered("sm_80")
+    # A schedule is elaborated for its own architecture first, then for the one that is asked for.
+    assert sorted(set(lowered)) == ["A to FR", "A to SH", "B to FR", "B to SH"]
+    assert {lowered.count(name) for name in lowered} == {lowered.count("A to SH")} <= {1, 2}
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -39,7 +39,7 @@ def access(world: World, s: Call | Compute | Micro, agent: Agent, mask: Array | 
         proxy: Literal["generic", "async"] = "async" if kind in ("products", "stores", "loads") else "generic"
         touched = span(world, view, agent, mask, whole)
         direction: Literal["read", "write"] = "read" if way == "read" else "write"
-        words = f"{view.buffer.name} {'read' if way == 'read' else 'written'} by {name(world, s)} ({agent.label})"
+        words = f"{view.buffer.name} {'read' if way == 'read' else 'written'} by {name(s)} ({agent.label})"
         landing = flight if kind in ("products", "stores") or (kind == "copies" and way == "write") else ""
         made = Event(agent.number, 0, view, direction, proxy, landing, touched, words, s.id)
         if kind == "products" and view.buffer.memory.registers:
@@ -95,14 +95,12 @@ def conflicts(world: World, made: Event, agent: Agent, mask: Array | None, rank:
                 continue
             if name == buffer.name and not _meets(event, made):
                 continue
-            lacking = lacks(world, event, made, agent, known, proxied)
+            lacking = lacks(event, made, agent, known, proxied)
             if lacking:
                 world.report(event.words, made.words, lacking)
 
 
-def lacks(
-    world: World, event: Event, made: Event, agent: Agent, known: Mapping[int, int], proxied: Mapping[int, int]
-) -> str:
+def lacks(event: Event, made: Event, agent: Agent, known: Mapping[int, int], proxied: Mapping[int, int]) -> str:
     """Say what is missing between two accesses, "" where nothing is."""
     mine = event.owner in (agent.number, agent.products)
     if not mine and _private(event, made):
@@ -131,7 +129,7 @@ def lacks(
 
 def held(world: World, made: Event, agent: Agent) -> None:
     """Check that a fence stands between the last access of a product's registers and the product."""
-    table = world.events.get(place(world, made.view.buffer, agent.rank, agent), {})
+    table = world.events.get(place(made.view.buffer, agent.rank, agent), {})
     last = max((e for e in table.values() if e.proxy == "generic" and _meets(e, made)), key=_tick, default=None)
     if agent.registers == 0 or (last is not None and last.tick > agent.registers):
         first = "registers before" if last is None else last.words
@@ -140,7 +138,7 @@ def held(world: World, made: Event, agent: Agent) -> None:
 
 def keep(world: World, event: Event, rank: int, agent: Agent) -> None:
     """Keep an event in the place of the last one of its kind."""
-    table = world.events.setdefault(place(world, event.view.buffer, rank, agent), {})
+    table = world.events.setdefault(place(event.view.buffer, rank, agent), {})
     key = (event.span, agent.number, event.owner, event.way, event.proxy, event.id)
     old = table.get(key)
     if old is not None and old.flight and old.words != event.words:
@@ -148,7 +146,7 @@ def keep(world: World, event: Event, rank: int, agent: Agent) -> None:
     table[key] = event
 
 
-def place(world: World, buffer: Buffer, rank: int, agent: Agent) -> tuple[int, int, str]:
+def place(buffer: Buffer, rank: int, agent: Agent) -> tuple[int, int, str]:
     """Give the table that events of a buffer are kept in."""
     return (rank, agent.number if buffer.memory.registers else 0, buffer.name)
 
@@ -166,7 +164,7 @@ def span(world: World, view: View, agent: Agent, mask: Array | None, whole: tupl
     return (at, at + 1)
 
 
-def name(world: World, s: Call | Compute | Micro) -> str:
+def name(s: Call | Compute | Micro) -> str:
     """Name a statement."""
     return s.atom.name if isinstance(s, Call) else s.name if isinstance(s, Micro) else "threads"
 

@@ -12,7 +12,7 @@ from fireiron.kernel.ir.statements import Turn
 from fireiron.language.levels import Block, Cluster, Level
 
 
-def sync(world: World, level: Level, agent: Agent, mask: Array | None, relaxed: bool) -> Iterator[Blocked]:
+def sync(world: World, level: Level, agent: Agent, relaxed: bool) -> Iterator[Blocked]:
     """Meet at a barrier of a level."""
     size = level.size
     inside = size is not None and size <= agent.threads
@@ -76,7 +76,7 @@ def released(world: World, agent: Agent, mask: Array | None) -> tuple[dict[int, 
     return known, proxied
 
 
-def learn(world: World, agent: Agent, mask: Array | None, told: tuple[dict[int, int], dict[int, int]]) -> None:
+def learn(agent: Agent, mask: Array | None, told: tuple[dict[int, int], dict[int, int]]) -> None:
     """Merge the clocks that others released into those of the threads of an agent that a mask selects."""
     into = (agent.known, agent.proxied)
     if mask is not None:
@@ -100,5 +100,5 @@ def turn(world: World, s: Turn, agent: Agent, mask: Array | None) -> Iterator[Bl
     elif s.waits:
         yield lambda: gate.opened > at
     if s.waits:
-        learn(world, agent, mask, gate.known)
+        learn(agent, mask, gate.known)
         agent.initialised |= gate.initialised

@@ -27,7 +27,7 @@ def awaits(world: World, s: Await, agent: Agent, mask: Array | None) -> Iterator
         yield lambda: slot.phase % 2 != parity
     slot.awaited = max(slot.awaited, slot.phase)
     agent.registers = 0  # a loop that spins orders no registers for the products behind it
-    learn(world, agent, mask, slot.known)
+    learn(agent, mask, slot.known)
 
 
 def arrive(world: World, s: Arrive, agent: Agent, mask: Array | None) -> None:

@@ -199,12 +199,12 @@ def _move(chosen: Atom | str | None, state: State, context: Context) -> Body:
         )
     body: Body = ()
     if not src.storage.memory.registers:
-        held = _temporary(f"{src.storage.name}_vec", src.storage.dtype, count, state, context)
+        held = _temporary(f"{src.storage.name}_vec", src.storage.dtype, count, context)
         body += (Call(_copy(chosen, source, held, count, state, context), (source, held), read, link=state.link),)
         source = held
     into = target
     if not dst.storage.memory.registers:
-        into = _temporary(f"{dst.storage.name}_vec", dst.storage.dtype, count, state, context)
+        into = _temporary(f"{dst.storage.name}_vec", dst.storage.dtype, count, context)
     body += (
         _computed(source, into, count, state, context)
         if state.ops is not None
@@ -285,7 +285,7 @@ def _element(view: View, e: Expr) -> View:
     return attrs.evolve(view, offset=view.offset + (view.layout(e) if view.layout.size > 1 else 0), layout=Layout(1, 0))
 
 
-def _temporary(name: str, dtype: DType, count: int, state: State, context: Context) -> View:
+def _temporary(name: str, dtype: DType, count: int, context: Context) -> View:
     name = context.name(name)
     buffer = Buffer(name, RF, dtype, as_expr(count), unit=Thread)
     context.temporaries.append(buffer)

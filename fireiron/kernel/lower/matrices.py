@@ -55,7 +55,7 @@ def as_matrix(
     if all(len(part) == 1 for _, part in runs):
         named_axes = tuple(evolve(found[part[0]], dim=name) for name, part in runs)
         return evolve(window, axes=named_axes, storage=storage)
-    merged = tuple(_merged(name, [found[i] for i in part], [storage.shape[i] for i in part], storage, step)
+    merged = tuple(_merged(name, [found[i] for i in part], [storage.shape[i] for i in part], step)
                    for name, part in runs)  # fmt: skip
     shape = tuple(_product([storage.shape[i] for i in part]) for _, part in runs)
     strides = () if storage.memory.registers else _strides([_mode(storage, part) for _, part in runs])
@@ -86,7 +86,7 @@ def _product(extents: Sequence[Index]) -> Index:
     return size
 
 
-def _merged(name: str, axes: Sequence[Axis], shape: Sequence[Index], storage: Storage, step: Step) -> Axis:
+def _merged(name: str, axes: Sequence[Axis], shape: Sequence[Index], step: Step) -> Axis:
     """Let several axes be one: its local index counts the last of them fastest.
 
     Raises:

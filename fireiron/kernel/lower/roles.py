@@ -17,7 +17,6 @@ from fireiron.atoms.flights import flying
 from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.kernel.analysis.sampling import reads_and_writes
 from fireiron.kernel.ir.statements import (
-    RANK,
     Advance,
     Barrier,
     Call,
@@ -329,13 +328,13 @@ def handshake(ring: Ring, context: Context) -> rings.Ring:
     """Describe the arrivals that let a slot be filled again: the blocks that arrive, and at whose mbarriers."""
     assert ring.level.size is not None
     position, found = context.thread % ring.level.size, peers(context)
-    peer = None if len(found) == 1 else _peer(position, found, context)
+    peer = None if len(found) == 1 else _peer(position, context)
     return rings.Ring(
         ring.cursor, ring.full, ring.empty, ring.level, position, len(found), peer, ring.link.inflight, ring.link.link
     )
 
 
-def _peer(position: Expr, found: tuple[tuple[int, ...], ...], context: Context) -> Expr:
+def _peer(position: Expr, context: Context) -> Expr:
     """Give the rank of the block at whose mbarrier this position arrives."""
     counts = [n for n, _ in context.ranks.values()]
     mine = [number for _, number in context.ranks.values()]
@@ -358,11 +357,6 @@ def _peer(position: Expr, found: tuple[tuple[int, ...], ...], context: Context) 
     for coordinate, n in zip(coordinates, counts, strict=True):
         total = total * n + coordinate
     return total
-
-
-def rank_of(context: Context) -> Var:
-    """Give the variable of this block's index in its cluster."""
-    return Var(RANK, context.cluster)
 
 
 def _fill(link: Split, loads: list[Load], inner: State, k: Var, trips: Expr, context: Context, recur: Recur) -> Body:

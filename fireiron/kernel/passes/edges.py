@@ -212,14 +212,14 @@ class _Walk:
                 case Call() | Compute() | Micro():
                     accesses.access(self.world, s, agent, mask, whole)
                 case Sync(level=level, relaxed=relaxed):
-                    yield from meetings.sync(self.world, level, agent, mask, relaxed)
+                    yield from meetings.sync(self.world, level, agent, relaxed)
                 case CountIn(var=var, level=level):
                     launches.tell(self.world, agent, level, "a counter in global memory")
-                    yield from meetings.sync(self.world, level, agent, mask, False)
+                    yield from meetings.sync(self.world, level, agent, False)
                     agent.env[var.name] = 1
                 case Lower(level=level):
                     launches.global_access(self.world, agent, "a flag in global memory")
-                    yield from meetings.sync(self.world, level, agent, mask, False)
+                    yield from meetings.sync(self.world, level, agent, False)
                 case Raise(level=level):
                     launches.tell(self.world, agent, level, "a flag in global memory")
                 case Commit(group=group):
