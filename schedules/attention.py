@@ -164,7 +164,7 @@ def wgmma(
         keys: of a chunk; 128 by default, fewer where registers hold no more.
         stages: chunks of keys and values in shared memory; 2 to 4 by default, as many as it holds.
         persistent: whether blocks loop over tiles; by default where shared memory holds the next tile's queries, but
-            not with masks and values of more than 64 columns, which leave no registers for it.
+            not with masks, values of more than 64 columns and keys that are no multiple of 128.
         bulk_store: whether results leave through shared memory by bulk copies; by default where values have more than
             64 columns, and shared memory holds them.
         slack: powers of 2 that weights may grow to before sums are rescaled; by default as many as their type holds
@@ -180,8 +180,8 @@ def wgmma(
         slack = 10.0 if spec.computed.inputs[2].dtype == f16 else 24.0
     masked = any(step.where is not None for step in spec.computed.steps)
     rows = groups * GROUP_ROWS
+    ragged = extents["j"] is None or (extents["j"] % 128) != 0  # two masks a score: fewer scores at a time
     if keys is None:
-        ragged = extents["j"] is None or (extents["j"] % 128) != 0  # two masks a score: fewer scores at a time
         keys = 96 if groups > 2 else 112 if masked and ragged and width > WIDE else 128
     chunk, tile = keys * (depth + width) * nbytes, rows * depth * nbytes
     stored = rows * width * nbytes
@@ -189,7 +189,7 @@ def wgmma(
         bulk_store = width > WIDE and tile + stored + 2 * chunk <= HOPPER_SHARED
     taken = tile + (stored if bulk_store else 0)
     if persistent is None:
-        persistent = not (masked and width > WIDE) and taken + tile + 2 * chunk <= HOPPER_SHARED
+        persistent = not (masked and ragged and width > WIDE) and taken + tile + 2 * chunk <= HOPPER_SHARED
     taken += tile if persistent else 0
     stages = stages or max(2, min(4, (HOPPER_SHARED - taken) // chunk))
     tiles = -(-queries // rows)

@@ -143,6 +143,20 @@ __device__ __forceinline__ float bf16_to_float(bf16 x) {
     return __uint_as_float(x.bits << 16);
 }
 """,
+    "floats_to_half_pair": """\
+__device__ __forceinline__ unsigned floats_to_half_pair(float low, float high) {
+    unsigned pair;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+""",
+    "floats_to_bf16_pair": """\
+__device__ __forceinline__ unsigned floats_to_bf16_pair(float low, float high) {
+    unsigned pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+""",
     "float_to_bf16": """\
 __device__ __forceinline__ bf16 float_to_bf16(float x) {
     bf16 y;

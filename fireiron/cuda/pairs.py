@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from fireiron.algebra.dtypes import DType
-from fireiron.algebra.scalar import Arg, Binary, Constant, Scalar, Unary
+from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Scalar, Unary
 from fireiron.cuda.memory import Element, Numbers
 from fireiron.cuda.scalars import scalar
 from fireiron.cuda.types import bits_of, c_type
 from fireiron.kernel.ir.statements import View
-from fireiron.kernel.passes.pairs import Pair, beside, packs
+from fireiron.kernel.passes.pairs import Pair, beside, converts, packs
 
 
 def pair_text(pair: Pair, number: Numbers) -> str:
@@ -27,6 +27,9 @@ def _value(tree: Scalar, inputs: tuple[tuple[View, View], ...], number: Numbers)
             return f"{_name(op, tree.dtype)}({_value(x, inputs, number)})"
         case Binary(op=op, x=x, y=y) if packs(tree):
             return f"{_name(op, tree.dtype)}({_value(x, inputs, number)}, {_value(y, inputs, number)})"
+        case Cast(Arg(index=index), dtype) if converts(tree):
+            low, high = (Element(view, number) for view in inputs[index])
+            return f"floats_to_{c_type(dtype)}_pair({low}, {high})"
         case Constant(value=value, dtype=dtype):
             return f"{bits_of(value, dtype) * 0x10001:#010x}"
         case Arg(index=index) if beside(*inputs[index]):

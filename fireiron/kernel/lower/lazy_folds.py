@@ -24,13 +24,14 @@ from fireiron.kernel.ir.rewrite import replaced
 from fireiron.kernel.ir.statements import Buffer, Call, Compute, If, Micro, Region, Statement, View, Vote, walk
 from fireiron.kernel.lower.context import Body, Context, Recur, State, buffer_of, register_view
 from fireiron.kernel.lower.folds import begin, each_register, joined, note_places, open_fold
-from fireiron.kernel.lower.loop_fusion import fused, in_one_register
+from fireiron.kernel.lower.loop_fusion import converted_in_pairs, fused, in_one_register
 from fireiron.kernel.lower.online_folds import corrected, fold_chunk, move, title_of
 from fireiron.kernel.lower.pointwise import temporary
 from fireiron.kernel.lower.progress import beside
 from fireiron.kernel.lower.step_points import accumulate, over_points
 from fireiron.kernel.lower.step_products import Product
 from fireiron.kernel.lower.window import Storage
+from fireiron.kernel.passes.pairs import FIRST_ARCH
 from fireiron.language.lazy import witnesses
 from fireiron.language.levels import SH, Thread
 from fireiron.language.steps import Step
@@ -121,11 +122,18 @@ def lower_lazily(
         *(s for body in carried.values() for s in body),
         *(s for p in products.values() for s in p.body),
     )
+    single: list[Storage] = []
     for storage in (context.storages[name] for name in context.storages if name not in before):
         storage.follows = ""  # what it is made of is read again
         alone = None if _seen(storage, outside) else in_one_register(attempt, storage.name)
         if alone is not None:
             attempt, storage.size = alone, as_expr(1)
+            single.append(storage)
+    if context.arch >= FIRST_ARCH:
+        paired = converted_in_pairs(attempt, {storage.name for storage in single}, context)
+        for storage in single if paired is not attempt else ():
+            storage.size = as_expr(2)
+        attempt = paired
     attempt = (*begins, *attempt)
     _alone((*folded, *moved, *attempt), lead, state)
     asks = ne(progress.trip, 0)

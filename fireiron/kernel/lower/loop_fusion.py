@@ -6,15 +6,19 @@ one alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 
 import attrs
 
-from fireiron.algebra.expr import Expr, Var, as_expr
+from fireiron.algebra.dtypes import bf16, f16, f32
+from fireiron.algebra.expr import Expr, Var, as_expr, as_int
+from fireiron.algebra.scalar import Arg, Cast
 from fireiron.kernel.analysis.sampling import reads_and_writes
 from fireiron.kernel.ir.rewrite import replaced, rewrite
 from fireiron.kernel.ir.statements import Call, Compute, For, Micro, Region, Statement, View, walk
-from fireiron.kernel.lower.context import Body
+from fireiron.kernel.lower.context import Body, Context
+from fireiron.kernel.lower.pointwise import temporary
+from fireiron.kernel.passes.pairs import converts, pair_of
 
 MOST_LOOPS = 8
 
@@ -87,6 +91,67 @@ def in_one_register(body: Body, name: str) -> Body | None:
         return attrs.evolve(s, dst=view(s.dst), inputs=tuple(map(view, s.inputs)))
 
     return rewrite(body, statement)
+
+
+def converted_in_pairs(body: Body, single: Set[str], context: Context) -> Body:
+    """Let nests of loops visit two points at a time where an instruction converts two neighbours.
+
+    Args:
+        body: nests that are joined.
+        single: the register tensors that are kept in one register; they are in two then.
+        context: the kernel's.
+    """
+
+    def statement(s: Statement) -> Statement:
+        if not isinstance(s, For) or not s.unroll or any(isinstance(x, For) for x in walk(s.body)):
+            return s
+        count = as_int(s.extent)
+        if count is None or count % 2 or not any(isinstance(x, Compute) and _narrows(x) for x in walk(s.body)):
+            return s
+        return _by_twos(s, count, single, context) or s
+
+    return rewrite(body, statement)
+
+
+def _narrows(s: Compute) -> bool:
+    return isinstance(s.expr, Cast) and s.expr.dtype in (f16, bf16) and s.expr.x.dtype == f32 and s.write is None
+
+
+def _by_twos(loop: For, count: int, single: Set[str], context: Context) -> For | None:
+    """Visit two points at a time; None where a conversion's results do not lie beside each other."""
+    half = Var(loop.var.name, count // 2)
+
+    def of_view(v: View, at: Var) -> View:
+        return attrs.evolve(v, offset=as_expr(at)) if v.buffer.name in single else v
+
+    def twice(s: Compute) -> Body:
+        at = context.variable("e", 2)
+        both = replaced((s,), {loop.var: 2 * half + at})
+        (one,) = both
+        assert isinstance(one, Compute)
+        one = attrs.evolve(one, dst=of_view(one.dst, at), inputs=tuple(of_view(v, at) for v in one.inputs))
+        if not _narrows(s):
+            return (For(at, as_expr(2), (one,), unroll=True),)
+        assert isinstance(one.expr, Cast)
+        ahead: Body = ()
+        if not converts(one.expr):
+            held = View(temporary("wide", f32, 2, context), as_expr(at))
+            ahead = (For(at, as_expr(2), (Compute(held, one.expr.x, one.inputs, link=s.link),), unroll=True),)
+            one = attrs.evolve(one, expr=Cast(Arg(0, f32), one.expr.dtype), inputs=(held,))
+        pair = For(at, as_expr(2), (one,), unroll=True, pairs=True)
+        return () if pair_of(pair) is None else (*ahead, pair)
+
+    out: list[Statement] = []
+    for s in loop.body:
+        parts = [x for part in (s.body if isinstance(s, Region) else (s,)) for x in _once(part, twice)]
+        if not parts:
+            return None
+        out += [attrs.evolve(s, body=tuple(parts))] if isinstance(s, Region) else parts
+    return attrs.evolve(loop, var=half, extent=as_expr(count // 2), body=tuple(out))
+
+
+def _once(s: Statement, twice: Callable[[Compute], Body]) -> Body:
+    return twice(s) if isinstance(s, Compute) else ()
 
 
 def _nest(s: Statement) -> _Nest | None:

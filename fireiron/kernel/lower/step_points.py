@@ -195,20 +195,26 @@ def _in_registers(views: Sequence[View]) -> bool:
     return all(view.buffer.memory.registers for view in views)
 
 
-def _rows_apart(state: State) -> bool:
-    """Say whether what is folded at points that do not exist is seen nowhere: it is not stored, and stays apart."""
-    return state.progress is not None and state.progress.law is not None
+def _folded(state: State) -> frozenset[str] | None:
+    """Name the dims whose points must exist in an online loop, None for all: those that its steps fold.
+
+    What is computed at points of other dims that do not exist is seen nowhere: it is not stored, and stays apart.
+    """
+    progress = state.progress
+    if progress is None or progress.law is None:
+        return None
+    return frozenset(d.name for s in progress.active for d in s.over)
 
 
-def _exists(step: Step, state: State, folded: bool = False) -> Expr | None:
+def _exists(step: Step, state: State, dims: frozenset[str] | None = None) -> Expr | None:
     """Say whether the point is one of the step's: tiles may reach beyond the dims' ends.
 
     Args:
         step: whose points.
         state: at the point.
-        folded: whether to ask of the dims alone that the step folds.
+        dims: which to ask of; None for all.
     """
-    mine = {d.name for d in (step.over if folded else step.dims)}
+    mine = {d.name for d in step.dims if dims is None or d.name in dims}
     conditions = [_coarse(b.condition()) for a in state.windows[POINTS].axes if a.dim in mine for b in a.bounds]
     condition = and_(*conditions) if conditions else as_expr(1)
     return None if proves(condition) else condition
@@ -265,7 +271,7 @@ def accumulate(step: Step, opened: Open, state: State, context: Context) -> Body
     trees = [fused(without_branches(_placed(tree, state))) for tree in operands_of(step, len(held))]
     before, read = views_at(step, state, context)
     views = (*held, *read)
-    mask = _exists(step, state, folded=_in_registers(views) and _rows_apart(state))
+    mask = _exists(step, state, _folded(state) if _in_registers(views) else None)
     present = condition_of(step)
     if present is not None:
         present = substitute(present, _coordinates(state))
@@ -297,8 +303,9 @@ def assign(step: Step, role: str, state: State, context: Context, masked: bool =
     tree = fused(without_branches(_placed(tree if tree.dtype == kind else Cast(tree, kind), state)))
     mask = _exists(step, state) if masked or filled or _lacks_reads(step, state) else None
     zero: Body = ()
-    if filled and mask is not None and all(v.buffer.memory.registers for v in views):  # nothing is read elsewhere
-        tree, mask = _or_zero(tree, mask), None
+    if filled and mask is not None and _in_registers(views):  # nothing is read elsewhere
+        mask = _exists(step, state, _folded(state))
+        tree, mask = tree if mask is None else _or_zero(tree, mask), None
     elif filled and mask is not None:
         zero = (Compute(dst, Constant(0.0 if kind.kind == "float" else 0, kind), link=state.link),)
     return (*before, *zero, *compute(dst, tree, views, mask, context, state.link))

@@ -9,11 +9,11 @@ from typing import Final
 
 import attrs
 
-from fireiron.algebra.dtypes import bf16, f16
+from fireiron.algebra.dtypes import bf16, f16, f32
 from fireiron.algebra.expr import Expr, Var, as_expr, as_int, simplest, substitute
-from fireiron.algebra.scalar import Binary, Scalar, Unary
+from fireiron.algebra.scalar import Arg, Binary, Cast, Scalar, Unary
 from fireiron.kernel.ir.rewrite import rewrite
-from fireiron.kernel.ir.statements import Compute, For, View
+from fireiron.kernel.ir.statements import Compute, For, Statement, View
 from fireiron.kernel.lower.context import Body
 
 FIRST_ARCH = 80  # the first architecture that bounds pairs
@@ -42,7 +42,12 @@ class Pair:
 
 def with_pairs(body: Body) -> Body:
     """Mark the loops whose trips run in pairs."""
-    return rewrite(body, lambda s: attrs.evolve(s, pairs=True) if isinstance(s, For) and pair_of(s) is not None else s)
+
+    def marked(s: Statement) -> Statement:
+        both = pair_of(s) if isinstance(s, For) else None
+        return s if both is None or not packs(both.tree) else attrs.evolve(s, pairs=True)
+
+    return rewrite(body, marked)
 
 
 def pair_of(loop: For) -> Pair | None:
@@ -55,7 +60,7 @@ def pair_of(loop: For) -> Pair | None:
     if not loop.unroll or count is None or count % 2 or len(loop.body) != 1:
         return None
     (one,) = loop.body
-    if not isinstance(one, Compute) or one.write is not None or not packs(one.expr):
+    if not isinstance(one, Compute) or one.write is not None or not (packs(one.expr) or converts(one.expr)):
         return None
     var = Var(loop.var.name, count // 2)
     first: dict[Expr, Expr] = {loop.var: as_expr(2 * var)}
@@ -73,6 +78,14 @@ def pair_of(loop: For) -> Pair | None:
 def packs(tree: Scalar) -> bool:
     """Say whether an instruction computes an expression's last operation on two elements."""
     return isinstance(tree, Unary | Binary) and tree.op in _PACKED.get(tree.dtype, ())
+
+
+def converts(tree: Scalar) -> bool:
+    """Say whether an expression is a conversion that an instruction does for two elements.
+
+    The compiler finds these by itself, but not where elements stand in branches: lowering marks their loops.
+    """
+    return isinstance(tree, Cast) and isinstance(tree.x, Arg) and tree.x.dtype == f32 and tree.dtype in _PACKED
 
 
 def beside(low: View, high: View) -> bool:

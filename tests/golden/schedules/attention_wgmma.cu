@@ -7,6 +7,17 @@ __device__ __forceinline__ half float_to_half(float x) {
     return y;
 }
 
+__device__ __forceinline__ unsigned floats_to_half_pair(float low, float high) {
+    unsigned pair;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+
+template <typename T>
+__device__ __forceinline__ void put_pair(T* place, unsigned pair) {
+    *reinterpret_cast<unsigned*>(place) = pair;
+}
+
 __device__ __forceinline__ float exp2_approx(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -212,13 +223,14 @@ wgmma_1x1x128x128_f16(
     float top_before_rf[2];
     float top_factor_rf[2];
     float top_finite_rf[2];
-    float part_rf[1];
+    float part_rf[2];
     float total_chunk[2];
     half part_a_next[64];
     float inverse_rf[2];
     alignas(16) half y_rf[64];
     float other[1];
     float other2[1];
+    float wide[2];
     int failed[1];
     int trusting[1];
     int outgrown[1];
@@ -414,16 +426,29 @@ wgmma_1x1x128x128_f16(
             #pragma unroll
             for (int i10 = 0; i10 < 2; ++i10) {
                 #pragma unroll
-                for (int j3 = 0; j3 < 32; ++j3) {
+                for (int j3 = 0; j3 < 16; ++j3) {
 
                     // part: f32 in part_rf
-                    part_rf[0] = exp2_approx(fmaf(s[i10 * 2 + j3 % 2 + j3 / 2 * 4], 0.12751743f, -top_finite_rf[i10]));
+                    #pragma unroll
+                    for (int e = 0; e < 2; ++e) {
+                        part_rf[e] = exp2_approx(fmaf(s[i10 * 2 + e + j3 * 4], 0.12751743f, -top_finite_rf[i10]));
+                    }
 
                     // total: add over j
-                    total_chunk[i10] = total_chunk[i10] + part_rf[0];
+                    #pragma unroll
+                    for (int e2 = 0; e2 < 2; ++e2) {
+                        total_chunk[i10] = total_chunk[i10] + part_rf[e2];
+                    }
 
                     // part_a: f16 in part_a_next
-                    part_a_next[i10 * 2 + j3 % 2 + j3 / 2 * 4] = float_to_half(part_rf[0]);
+                    #pragma unroll
+                    for (int e3 = 0; e3 < 2; ++e3) {
+                        wide[e3] = part_rf[e3];
+                    }
+                    #pragma unroll
+                    for (int e3 = 0; e3 < 1; ++e3) {
+                        put_pair(&part_a_next[i10 * 2 + e3 * 2 + j3 * 4], floats_to_half_pair(wide[e3 * 2], wide[e3 * 2 + 1]));
+                    }
                 }
             }
 
@@ -437,8 +462,8 @@ wgmma_1x1x128x128_f16(
             #pragma unroll
             for (int i18 = 0; i18 < 2; ++i18) {
                 #pragma unroll
-                for (int e = 0; e < 32; ++e) {
-                    o[i18 * 2 + e % 2 + e / 2 * 4] = __fmul_rn(o[i18 * 2 + e % 2 + e / 2 * 4], top_factor_rf[i18]);
+                for (int e4 = 0; e4 < 32; ++e4) {
+                    o[i18 * 2 + e4 % 2 + e4 / 2 * 4] = __fmul_rn(o[i18 * 2 + e4 % 2 + e4 / 2 * 4], top_factor_rf[i18]);
                 }
             }
 
@@ -490,16 +515,29 @@ wgmma_1x1x128x128_f16(
                         #pragma unroll
                         for (int i10 = 0; i10 < 2; ++i10) {
                             #pragma unroll
-                            for (int j3 = 0; j3 < 32; ++j3) {
+                            for (int j3 = 0; j3 < 16; ++j3) {
 
                                 // part: f32 in part_rf
-                                part_rf[0] = exp2_approx(fmaf(s[i10 * 2 + j3 % 2 + j3 / 2 * 4], 0.12751743f, -top_finite_rf[i10]));
+                                #pragma unroll
+                                for (int e = 0; e < 2; ++e) {
+                                    part_rf[e] = exp2_approx(fmaf(s[i10 * 2 + e + j3 * 4], 0.12751743f, -top_finite_rf[i10]));
+                                }
 
                                 // total: add over j
-                                total_chunk[i10] = total_chunk[i10] + part_rf[0];
+                                #pragma unroll
+                                for (int e2 = 0; e2 < 2; ++e2) {
+                                    total_chunk[i10] = total_chunk[i10] + part_rf[e2];
+                                }
 
                                 // part_a: f16 in part_a_next
-                                part_a_next[i10 * 2 + j3 % 2 + j3 / 2 * 4] = float_to_half(part_rf[0]);
+                                #pragma unroll
+                                for (int e3 = 0; e3 < 2; ++e3) {
+                                    wide[e3] = part_rf[e3];
+                                }
+                                #pragma unroll
+                                for (int e3 = 0; e3 < 1; ++e3) {
+                                    put_pair(&part_a_next[i10 * 2 + e3 * 2 + j3 * 4], floats_to_half_pair(wide[e3 * 2], wide[e3 * 2 + 1]));
+                                }
                             }
                         }
                     }
@@ -517,16 +555,29 @@ wgmma_1x1x128x128_f16(
                         #pragma unroll
                         for (int i10 = 0; i10 < 2; ++i10) {
                             #pragma unroll
-                            for (int j3 = 0; j3 < 32; ++j3) {
+                            for (int j3 = 0; j3 < 16; ++j3) {
 
                                 // part: f32 in part_rf
-                                part_rf[0] = exp2_approx(fmaf(s[i10 * 2 + j3 % 2 + j3 / 2 * 4], 0.12751743f, -top_finite_rf[i10]));
+                                #pragma unroll
+                                for (int e = 0; e < 2; ++e) {
+                                    part_rf[e] = exp2_approx(fmaf(s[i10 * 2 + e + j3 * 4], 0.12751743f, -top_finite_rf[i10]));
+                                }
 
                                 // total: add over j
-                                if (j * 16 + j3 / 2 < 109) total_chunk[i10] = total_chunk[i10] + part_rf[0];
+                                #pragma unroll
+                                for (int e2 = 0; e2 < 2; ++e2) {
+                                    if (j * 16 + j3 < 109) total_chunk[i10] = total_chunk[i10] + part_rf[e2];
+                                }
 
                                 // part_a: f16 in part_a_next
-                                part_a_next[i10 * 2 + j3 % 2 + j3 / 2 * 4] = float_to_half((j * 16 + j3 / 2 < 109) != 0 ? part_rf[0] : 0.0f);
+                                #pragma unroll
+                                for (int e3 = 0; e3 < 2; ++e3) {
+                                    wide[e3] = (j * 16 + j3 < 109) != 0 ? part_rf[e3] : 0.0f;
+                                }
+                                #pragma unroll
+                                for (int e3 = 0; e3 < 1; ++e3) {
+                                    put_pair(&part_a_next[i10 * 2 + e3 * 2 + j3 * 4], floats_to_half_pair(wide[e3 * 2], wide[e3 * 2 + 1]));
+                                }
                             }
                         }
                     }
@@ -607,16 +658,29 @@ wgmma_1x1x128x128_f16(
                         #pragma unroll
                         for (int i10 = 0; i10 < 2; ++i10) {
                             #pragma unroll
-                            for (int j3 = 0; j3 < 32; ++j3) {
+                            for (int j3 = 0; j3 < 16; ++j3) {
 
                                 // part: f32 in part_rf
-                                part_rf[0] = exp2_approx(fmaf(s[i10 * 2 + j3 % 2 + j3 / 2 * 4], 0.12751743f, -top_finite_rf[i10]));
+                                #pragma unroll
+                                for (int e = 0; e < 2; ++e) {
+                                    part_rf[e] = exp2_approx(fmaf(s[i10 * 2 + e + j3 * 4], 0.12751743f, -top_finite_rf[i10]));
+                                }
 
                                 // total: add over j
-                                total_chunk[i10] = total_chunk[i10] + part_rf[0];
+                                #pragma unroll
+                                for (int e2 = 0; e2 < 2; ++e2) {
+                                    total_chunk[i10] = total_chunk[i10] + part_rf[e2];
+                                }
 
                                 // part_a: f16 in part_a_next
-                                part_a_next[i10 * 2 + j3 % 2 + j3 / 2 * 4] = float_to_half(part_rf[0]);
+                                #pragma unroll
+                                for (int e3 = 0; e3 < 2; ++e3) {
+                                    wide[e3] = part_rf[e3];
+                                }
+                                #pragma unroll
+                                for (int e3 = 0; e3 < 1; ++e3) {
+                                    put_pair(&part_a_next[i10 * 2 + e3 * 2 + j3 * 4], floats_to_half_pair(wide[e3 * 2], wide[e3 * 2 + 1]));
+                                }
                             }
                         }
                     }
@@ -628,16 +692,29 @@ wgmma_1x1x128x128_f16(
                         #pragma unroll
                         for (int i10 = 0; i10 < 2; ++i10) {
                             #pragma unroll
-                            for (int j3 = 0; j3 < 32; ++j3) {
+                            for (int j3 = 0; j3 < 16; ++j3) {
 
                                 // part: f32 in part_rf
-                                part_rf[0] = exp2_approx(fmaf(s[i10 * 2 + j3 % 2 + j3 / 2 * 4], 0.12751743f, -top_finite_rf[i10]));
+                                #pragma unroll
+                                for (int e = 0; e < 2; ++e) {
+                                    part_rf[e] = exp2_approx(fmaf(s[i10 * 2 + e + j3 * 4], 0.12751743f, -top_finite_rf[i10]));
+                                }
 
                                 // total: add over j
-                                if (j * 16 + j3 / 2 < 109) total_chunk[i10] = total_chunk[i10] + part_rf[0];
+                                #pragma unroll
+                                for (int e2 = 0; e2 < 2; ++e2) {
+                                    if (j * 16 + j3 < 109) total_chunk[i10] = total_chunk[i10] + part_rf[e2];
+                                }
 
                                 // part_a: f16 in part_a_next
-                                part_a_next[i10 * 2 + j3 % 2 + j3 / 2 * 4] = float_to_half((j * 16 + j3 / 2 < 109) != 0 ? part_rf[0] : 0.0f);
+                                #pragma unroll
+                                for (int e3 = 0; e3 < 2; ++e3) {
+                                    wide[e3] = (j * 16 + j3 < 109) != 0 ? part_rf[e3] : 0.0f;
+                                }
+                                #pragma unroll
+                                for (int e3 = 0; e3 < 1; ++e3) {
+                                    put_pair(&part_a_next[i10 * 2 + e3 * 2 + j3 * 4], floats_to_half_pair(wide[e3 * 2], wide[e3 * 2 + 1]));
+                                }
                             }
                         }
                     }
@@ -660,8 +737,8 @@ wgmma_1x1x128x128_f16(
                     #pragma unroll
                     for (int i18 = 0; i18 < 2; ++i18) {
                         #pragma unroll
-                        for (int e = 0; e < 32; ++e) {
-                            o[i18 * 2 + e % 2 + e / 2 * 4] = __fmul_rn(o[i18 * 2 + e % 2 + e / 2 * 4], top_factor_rf[i18]);
+                        for (int e4 = 0; e4 < 32; ++e4) {
+                            o[i18 * 2 + e4 % 2 + e4 / 2 * 4] = __fmul_rn(o[i18 * 2 + e4 % 2 + e4 / 2 * 4], top_factor_rf[i18]);
                         }
                     }
                 }
@@ -708,8 +785,8 @@ wgmma_1x1x128x128_f16(
             #pragma unroll
             for (int i25 = 0; i25 < 2; ++i25) {
                 #pragma unroll
-                for (int e2 = 0; e2 < 32; ++e2) {
-                    y_rf[i25 * 2 + e2 % 2 + e2 / 2 * 4] = float_to_half(__fmul_rn(o[i25 * 2 + e2 % 2 + e2 / 2 * 4], inverse_rf[i25]));
+                for (int e5 = 0; e5 < 32; ++e5) {
+                    y_rf[i25 * 2 + e5 % 2 + e5 / 2 * 4] = float_to_half(__fmul_rn(o[i25 * 2 + e5 % 2 + e5 / 2 * 4], inverse_rf[i25]));
                 }
             }
 
@@ -721,15 +798,15 @@ wgmma_1x1x128x128_f16(
 
             // load y_rf to y_sh: Move(1, 1, 128, 128)(RF, SH)(Block)
             #pragma unroll
-            for (int e3 = 0; e3 < 8; ++e3) {
-                stmatrix_x4(&y_sh[warp * 1024 + thread % 16 * 64 + e3 / 4 * 8192 + (e3 % 4 * 2 + thread / 16 % 2 ^ thread % 8) * 8], &y_rf[e3 * 8]);
+            for (int e6 = 0; e6 < 8; ++e6) {
+                stmatrix_x4(&y_sh[warp * 1024 + thread % 16 * 64 + e6 / 4 * 8192 + (e6 % 4 * 2 + thread / 16 % 2 ^ thread % 8) * 8], &y_rf[e6 * 8]);
             }
             fence_proxy_async();  // y_sh is written before a bulk store reads it
             barrier_sync<0, 256>();  // y_sh is written before it is read
             #pragma unroll
-            for (int e6 = 0; e6 < 2; ++e6) {
+            for (int e9 = 0; e9 < 2; ++e9) {
                 if (thread < 1) {
-                    tma_store_4d(&y_map, &y_sh[e6 * 8192], e6 * 64, tile_i * 128, tile_h, tile_b);
+                    tma_store_4d(&y_map, &y_sh[e9 * 8192], e9 * 64, tile_i * 128, tile_h, tile_b);
                 }
             }
             if (thread == 0) {
