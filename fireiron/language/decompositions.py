@@ -124,7 +124,7 @@ class Specialised:
     Args:
         producers: warpgroups that load.
         registers: budgets of a thread that loads and of one that computes, None where each keeps its launch's.
-        prefetch: chunks, a block's first ones, that those who compute ask the L2 cache for.
+        prefetch: number of a block's first chunks that the warps that compute prefetch into the L2 cache.
     """
 
     producers: int = 1

@@ -148,10 +148,12 @@ def _ahead(link: Split) -> str:
         said += f", up to {count(link.stages, 'chunk')} ahead in as many slots; the others compute"
         if link.specialised.prefetch:
             chunks = link.specialised.prefetch
-            said += f", and first ask the L2 cache for {'the first chunk' if chunks == 1 else f'{chunks} chunks'}"
+            said += f", and first prefetch {'the first chunk' if chunks == 1 else f'{chunks} chunks'} into the L2 cache"
     elif link.stages > 1:
         said = f"; the loads below run {count(link.stages - 1, 'chunk')} ahead in {link.stages} slots"
-    return said + ("; a slot falls free a chunk later, so that products follow without a gap" if link.inflight else "")
+    return said + (
+        "; a slot becomes free one chunk later, so that products follow without a gap" if link.inflight else ""
+    )
 
 
 def _promoted(link: Split, step: Step) -> str:

@@ -188,9 +188,9 @@ def test_a_program_asks_for_its_first_product() -> None:
 def test_trees_and_explanations_say_so() -> None:
     chain = hopper.gemm(matmul(512, 512, 512, "f16", layout="TN", arch="sm_90a"), attrs.evolve(WIDE, prefetch=2))
     assert "specialize registers 24/240 prefetch 2" in " ".join(str(chain.tree()).replace("│", " ").split())
-    assert "first ask the L2 cache for 2 chunks" in " ".join(str(chain.explain()).split())
+    assert "first prefetch 2 chunks into the L2 cache" in " ".join(str(chain.explain()).split())
     one = hopper.gemm(matmul(512, 512, 512, "f16", layout="TN", arch="sm_90a"), WIDE)
-    assert "first ask the L2 cache for the first chunk" in " ".join(str(one.explain()).split())
+    assert "first prefetch the first chunk into the L2 cache" in " ".join(str(one.explain()).split())
     text = chain.cuda()
     head = text.index("if (thread > 127)")
     assert head < text.index("prefetch_line(&A", head) < text.index("mbarrier_init(&", head)

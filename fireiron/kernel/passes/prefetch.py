@@ -1,4 +1,4 @@
-"""Prefetch: threads ask the L2 cache for lines before they are loaded.
+"""Prefetch: threads bring lines into the L2 cache before they are loaded.
 
 First lines are the lines of the first chunks of K: the computing threads prefetch them while mbarriers are initialised,
 since the first bulk copies, and the products behind them, would otherwise wait for DRAM. Blocks that run at the same
