@@ -190,7 +190,8 @@ def cross_entropy(input: Any, target: Any, reduction: str = "mean", ignore_index
     if reduction not in ("mean", "sum", "none"):
         raise CallError("bad-reduction", f"no reduction is called {reduction!r}", fix='use "mean", "sum" or "none"')
     flat, there = target.reshape(-1), target.reshape(-1) != ignore_index
-    losses = torch.ops.fireiron.cross_entropy(input.reshape(-1, input.shape[-1]), flat.to(torch.int32))
+    read = torch.where(there, flat, 0).to(torch.int32)  # a row that counts for nothing is read at its first class
+    losses = torch.ops.fireiron.cross_entropy(input.reshape(-1, input.shape[-1]), read)
     losses = torch.where(there, losses, 0.0)
     if reduction == "none":
         return losses.reshape(target.shape).to(input.dtype)

@@ -127,3 +127,13 @@ def test_debug_builds_check_indices() -> None:
 
 def test_golden(golden: Callable[..., None]) -> None:
     golden(pointwise.pointwise(embedding(8192, 50257, 1024)).cuda("sm_90a"), "kernel/embedding.cu")
+
+
+def test_an_array_that_is_read_plainly_and_gathered() -> None:
+    """A thread that holds elements of x for another read does not know whether it holds the one that is gathered."""
+    x = np.random.default_rng(0).standard_normal((5, 100)).astype(np.float32)
+    target, got = np.array([0, 99, 7, 64, 31], np.int32), np.zeros(5, np.float32)
+    spec = rows.cross_entropy(fi.Matrix(5, 100), fi.Vector(5, "i32", name="target"))
+    rows.row(spec).simulate(x, target, out=got)
+    wanted = np.log(np.exp(x.astype(np.float64)).sum(1)) - x[np.arange(5), target]
+    assert np.allclose(got, wanted, atol=1e-5)

@@ -242,3 +242,66 @@ def test_a_factor_that_threads_store_for_atoms() -> None:
 
     spec = scaled(Matrix(32, 24, "f16"), Matrix(24, 16, "f16")).tile(m=32).to(Block).tile(m=16).to(Warp)
     right(spec.each(s=by_mma("", "w")))
+
+
+@fi.program(x="m k", w="k n")
+def softmax_of_product(x: Any, w: Any) -> Any:
+    return fi.softmax(fi.einsum("mk,kn->mn", x, w, name="s"), "n")
+
+
+@fi.program(x="m k", w="k n", gain="n")
+def norm_of_product(x: Any, w: Any, gain: Any) -> Any:
+    s = fi.einsum("mk,kn->mn", x, w, name="s")
+    middle, variance = fi.mean_and_variance(s, "n")
+    return (s - middle) * fi.rsqrt(variance + 1e-5) * gain
+
+
+def _over_cluster(s: Any) -> Any:
+    shared = s.tile(m=16).to(Block).split("n", ways=2, multiple_of=8).parallel(Block, reduce=fi.by_cluster())
+    return shared.epilog(memory=FR).split("n", ways=2, multiple_of=8).parallel(Warp)
+
+
+EPILOGS: dict[str, Callable[[Any], Any]] = {
+    "a warp has rows": lambda s: s.tile(m=32).to(Block).epilog(memory=FR).tile(m=16).to(Warp),
+    "warps share rows": lambda s: (
+        s.tile(m=16).to(Block).epilog(memory=FR).split("n", ways=2, multiple_of=8).parallel(Warp)
+    ),
+    "a cluster shares rows": _over_cluster,
+}
+
+
+@pytest.mark.parametrize("way", EPILOGS)
+def test_rows_of_a_product_are_folded_in_its_epilog(way: str) -> None:
+    x, w, gain = Matrix(40, 32, "f16"), Matrix(32, 64, "f16"), fi.Vector(64, "f16", name="gain")
+    right(EPILOGS[way](softmax_of_product(x, w)).each(s=by_mma("x", "w")))
+    right(EPILOGS[way](norm_of_product(x, w, gain)).each(s=by_mma("x", "w")))
+
+
+def test_rows_of_a_product_on_hopper() -> None:
+    turned = fi.program(x="m k", w="n k")(lambda x, w: fi.softmax(fi.einsum("mk,nk->mn", x, w, name="s"), "n"))
+    tiles = turned(Matrix(64, 64, "bf16"), Matrix(64, 64, "bf16")).tile(m=64).to(Block).persistent()
+    chain = tiles.epilog(memory=FR).split(k=64).pipeline(2).specialize().load("x", SH, fi.tma()).load("w", SH, fi.tma())
+    right(chain.tile(m=64).to(fi.Warpgroup).each(s=lambda s: s.split(k=16).unroll().done("wgmma")))
+
+
+@fi.program(x="m k", w="k n", gain="k")
+def product_of_norm(x: Any, w: Any, gain: Any) -> Any:
+    middle, variance = fi.mean_and_variance(x, "k")
+    normed = ((x - middle) * fi.rsqrt(variance + 1e-5) * gain).cast("f16").named("normed")
+    return fi.einsum("mk,kn->mn", normed, w, name="o")
+
+
+NORMED: dict[str, Callable[[Any], Any]] = {
+    "in registers": lambda s: s.tile(m=16).to(Warp).load("x", FR).each(o=by_mma("", "w")),
+    "in shared memory": lambda s: (
+        s.load("x", SH, fi.cp_async()).load("normed", SH).pad(8).tile(m=16).to(Warp).load("x", RF, vector())
+        .each(o=lambda o: o.split(16).load("normed", FR, fi.ldmatrix()).load("w", FR).tile(16, 8).unroll().done())
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", NORMED)
+def test_rows_are_normalised_on_their_way_into_a_product(way: str) -> None:
+    """Statistics and product are one kernel: a row of x is read once."""
+    arrays = Matrix(40, 64, "f16"), Matrix(64, 48, "f16"), fi.Vector(64, "f16", name="gain")
+    right(NORMED[way](product_of_norm(*arrays).tile(m=32).to(Block).epilog(memory=FR)))

@@ -5,7 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from fireiron.algebra.branches import without_branches
-from fireiron.algebra.expr import Compare, Expr, Var, and_, as_expr, free, lt, proves, simplest, substitute, terms_of
+from fireiron.algebra.expr import (
+    Compare,
+    Element,
+    Expr,
+    Var,
+    and_,
+    as_expr,
+    free,
+    lt,
+    operands,
+    proves,
+    simplest,
+    substitute,
+    terms_of,
+)
 from fireiron.algebra.fused import fused
 from fireiron.algebra.scalar import (
     Arg,
@@ -161,6 +175,10 @@ def views_at(step: Step, state: State, context: Context) -> tuple[Body, tuple[Vi
     return before, tuple(found)
 
 
+def _gathers(e: Expr) -> bool:
+    return isinstance(e, Element) or any(map(_gathers, operands(e)))
+
+
 def _beside(role: str, state: State, context: Context) -> View | None:
     """Find a read in registers that hold the tensor for another read of the thread: `x[d]` beside `x[d ^ 1]`.
 
@@ -173,6 +191,8 @@ def _beside(role: str, state: State, context: Context) -> View | None:
         return None
     refs = refs_by_role(state.progress.program)
     places, index = _coordinates(state), refs[role].index
+    if any(_gathers(e) for e in index):  # who holds it is known when the kernel runs
+        return None
     for other, ref in refs.items():
         held = state.windows.get(other)
         if ref.name != refs[role].name or held is None or not held.storage.memory.registers:
