@@ -6,6 +6,7 @@ lie together. Programs and schedules are those of `fireiron.schedules.attention`
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
@@ -29,7 +30,7 @@ FEW_ROWS = 32  # of which a simulated block has no more
 GROUPED = {"q": "b h g i d", "o": "b h g i e", "dy": "b h g i e", "lse": "b h g i", "delta": "b h g i"}
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class Array:
     """Describe an array: shape, elements from one to the next along each dim, element type."""
 
@@ -41,7 +42,7 @@ class Array:
         """Describe it as programs take it."""
         return tensor(*self.shape, dtype=self.dtype, name=name, strides=self.strides)
 
-    @property
+    @functools.cached_property
     def taken(self) -> bool:
         """Say whether kernels take the array as it lies: elements of a line together, lines at whole vectors."""
         nbytes = find_dtype(self.dtype).nbytes
@@ -50,7 +51,7 @@ class Array:
         return together and all(s > 0 and s * nbytes % LINE_NBYTES == 0 for s in steps)
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class Attention:
     """Describe a call of attention.
 

@@ -6,6 +6,7 @@ every run. Tensors on the CPU are simulated. This file is imported where torch i
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
@@ -44,8 +45,17 @@ def attention(
     text = _text(mask, score, named)
     given = [x.view(torch.uint8) if x.dtype == torch.bool else x for x in arrays.values()]
     factor = q.shape[-1] ** -0.5 if scale is None else scale
-    made, sums = torch.ops.fireiron.attention(q, k, v, given, ",".join(arrays), text, factor, is_causal)
+    call = torch.ops.fireiron.attention if _dispatched(q, k, v) else _run
+    made, sums = call(q, k, v, given, ",".join(arrays), text, factor, is_causal)
     return (made, sums) if lse else made
+
+
+def _dispatched(*tensors: Any) -> bool:
+    """Say whether a call goes by torch's dispatcher: to be traced, for gradients, or for tensors of another kind."""
+    if torch.compiler.is_compiling():
+        return True
+    learns = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+    return learns or any(type(x) is not torch.Tensor or not x.is_cuda for x in tensors)
 
 
 def scaled_dot_product_attention(
@@ -135,11 +145,18 @@ def _kind(x: Any) -> str:
 
 
 def _facts(x: Any) -> Array:
-    """Describe a tensor; the strides of dims of one element are what they would be of a whole tensor."""
-    shape = tuple(x.shape)
-    usual = strides_like(Array(shape, tuple(x.stride()), ""), shape)
-    strides = tuple(u if n == 1 else s for n, s, u in zip(shape, x.stride(), usual, strict=True))
-    return Array(shape, strides, _kind(x))
+    """Describe a tensor."""
+    return _described_once(x.shape, x.stride(), x.dtype)
+
+
+@functools.lru_cache(maxsize=4096)
+def _described_once(shape: tuple[int, ...], steps: tuple[int, ...], dtype: Any) -> Array:
+    """Describe tensors; the strides of dims of one element are what they would be of a whole tensor."""
+    shape = tuple(shape)
+    usual = strides_like(Array(shape, steps, ""), shape)
+    strides = tuple(u if n == 1 else s for n, s, u in zip(shape, steps, usual, strict=True))
+    name = str(dtype).removeprefix("torch.")
+    return Array(shape, strides, "u8" if name == "bool" else find_dtype(name).name)
 
 
 def _taken(x: Any) -> Any:

@@ -50,8 +50,10 @@ def test_masks_and_arrays() -> None:
     np.testing.assert_allclose(made, wanted(q, k, v, seen), atol=3e-3)
 
 
-def test_masks_of_booleans() -> None:
-    q, k, v = arrays()
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_masks_of_booleans(dtype: str) -> None:
+    """Queries behind the last one have no row of the mask."""
+    q, k, v = arrays(dtype=dtype)
     seen = np.random.default_rng(3).random((20, 30)) < 0.5
     made = fireiron.attention(q, k, v, mask=lambda i, j, seen: seen[i, j] > 0, seen=seen)
     np.testing.assert_allclose(made, wanted(q, k, v, seen), atol=3e-3)

@@ -321,7 +321,9 @@ def assign(step: Step, role: str, state: State, context: Context, masked: bool =
     tree = step.body
     kind = window.storage.dtype
     tree = fused(without_branches(_placed(tree if tree.dtype == kind else Cast(tree, kind), state)))
-    mask = _exists(step, state) if masked or filled or _lacks_reads(step, state) else None
+    lacks = _lacks_reads(step, state)
+    filled = filled or (lacks and not masked and window.storage.memory.registers)  # later steps may read all points
+    mask = _exists(step, state) if masked or filled or lacks else None
     zero: Body = ()
     if filled and mask is not None and _in_registers(views):  # nothing is read elsewhere
         mask = _exists(step, state, _folded(state))
