@@ -14,6 +14,7 @@ from fireiron import (
     B,
     Block,
     ColMajor,
+    FireironError,
     Group,
     Grouped,
     MatMulChain,
@@ -135,10 +136,21 @@ def gemm(
         ops: pointwise functions of the accumulator, first to last.
         ways: groups of warps that each take a chunk of K.
         split_k: blocks that share a tile of C, each with a part of K.
+
+    Raises:
+        FireironError: `packed-access` where elements that share a byte do not follow one another along K.
     """
     a, b = spec.left, spec.right
     m, n, k, warp, chunk = sizes.m, sizes.n, sizes.k, sizes.warp, ways * sizes.k
     along_k = a.order is RowMajor, b.order is ColMajor
+    for operand, stored, fits in zip(spec.residual.operands, (a, b), along_k, strict=False):
+        if stored.dtype.pack > 1 and operand.ops is None and not fits:
+            raise FireironError(
+                "packed-access",
+                f"{stored.dtype.pack} elements of {stored.dtype} share a byte, and {operand.role} is not stored "
+                "along K",
+                fix='use layout="TN", in words "row,col": K contiguous in both operands',
+            )
     held = a.dtype.nbytes_of((m + n) * chunk) * sizes.stages
     chain: MatMulChain = spec.tile(m, n, batch=spec.batch).to(Block).layout(Grouped(8))
     chain = chain.epilog(*ops, memory=FR, store=store or _lines(spec.matmul.C, m, n, held))
