@@ -369,7 +369,7 @@ def _share(
     taps = prod(n for d in w.taps if isinstance(n := extents[d], int))
     wanted = (pixels,) if pixels else tuple(range(32, 257, 16))
     found: list[tuple[float, int, _Share]] = []
-    for rows, columns in product(_widths(extents[w.filter], filters, 128), _widths(extents[w.channel], channels, 256)):
+    for rows, columns in product(_widths(extents[w.filter], filters), _widths(extents[w.channel], channels)):
         held = zip((extents[w.filter], extents[w.channel]), (rows, columns), strict=True)
         tiles = taps * prod(-(-n // size) for n, size in held if isinstance(n, int))
         for count in (ways,) if ways else range(1, max(1, min(sizes[0], 2 * machine("sm_90a").sms // tiles)) + 1):
@@ -387,12 +387,12 @@ def _share(
     return min(found)[2]
 
 
-def _widths(extent: object, given: int | None, most: int) -> tuple[int, ...]:
-    """List the sizes that a tile may have along a dim: no more than it has, in multiples of 64."""
+def _widths(extent: object, given: int | None) -> tuple[int, ...]:
+    """List the sizes that a tile may have along a dim, no more than it has: wider ones NVRTC 13.0 serialises."""
     if given:
         return (given,)
-    size = extent if isinstance(extent, int) else most
-    return tuple(n for n in (64, 128, 192, 256) if n <= most and n < size + 64)
+    size = extent if isinstance(extent, int) else 128
+    return tuple(n for n in (64, 128) if n < size + 64)
 
 
 @attrs.frozen
