@@ -239,6 +239,7 @@ def wgmma(
     groups: int = 2,
     chunk: int | None = None,
     stages: int | None = None,
+    bulk_rows: bool = False,
 ) -> Schedule:
     """Schedule a gradient of attention for Hopper: bulk copies by a role of their own, wgmma by warpgroups of 64 rows.
 
@@ -250,6 +251,7 @@ def wgmma(
         groups: warpgroups that compute, 64 queries or keys each.
         chunk: of keys or queries; 64 by default.
         stages: chunks in shared memory; 2 to 4 by default, as many as it holds.
+        bulk_rows: whether logarithms and deltas of a chunk's queries come to shared memory with them.
     """
     row, other, held, moving = _sides(spec)
     depth, width = columns(spec)
@@ -270,6 +272,8 @@ def wgmma(
     chain = _over_heads(chain, other).split(**{other: chunk}).pipeline(stages)
     chain = chain.specialize(registers=(24, 240) if groups <= 2 else (32, 160))
     for name in moving:
+        chain = chain.load(name, SH, tma())
+    for name in ("lse", "delta") if bulk_rows and row == "j" else ():
         chain = chain.load(name, SH, tma())
 
     def scores(dim: str) -> Callable[[StepChain], Schedule]:

@@ -130,6 +130,19 @@ def test_functions_of_arrays() -> None:
             assert "for (int j = 0; j < block_i / 2 + 1; ++j)" in schedule.cuda("sm_80")
 
 
+def test_rows_of_numbers_by_bulk_copies() -> None:
+    """A slot that holds one line of 128 bytes still starts where the swizzled pattern does."""
+    given = arrays((100, 70, 64, 64), 1, "float16")
+    want = wanted(given, np.full((100, 70), True))
+    described = [fi.tensor(*x.shape, dtype="f16", name=n) for n, x in given.items()]
+    rows = [fi.tensor(1, 2, 100, dtype="f32") for _ in range(2)]
+    schedule = gradients.wgmma(gradients.of_keys(*described, *rows), groups=1, chunk=32, bulk_rows=True)
+    sums = [want["lse"].astype(np.float32), want["delta"].astype(np.float32)]
+    made = list(schedule.simulate(*given.values(), *sums).arrays.values())
+    np.testing.assert_allclose(made[0], want["dk"], rtol=4e-3, atol=4e-3)
+    np.testing.assert_allclose(made[1], want["dv"], rtol=4e-3, atol=4e-3)
+
+
 @pytest.mark.parametrize(("depth", "function"), [(64, "of_queries"), (128, "of_keys")])
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 def test_compile_without_spills(depth: int, function: str, arch: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fireiron.algebra.swizzle import Swizzle
 
 PANEL_ALIGN = 1024  # bytes after which the widest pattern repeats
+SWIZZLED_ROWS = 8  # spans after which a span's own pattern repeats
 BOX_ALIGN = 128  # bytes to which boxes of bulk copies are aligned in shared memory
 
 

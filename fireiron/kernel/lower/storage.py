@@ -13,7 +13,7 @@ from fireiron.atoms.table import chosen_from
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.kernel.lower.context import Context, State
-from fireiron.kernel.lower.span import BOX_ALIGN, PANEL_ALIGN, swizzle_of
+from fireiron.kernel.lower.span import BOX_ALIGN, PANEL_ALIGN, SWIZZLED_ROWS, swizzle_of
 from fireiron.kernel.lower.window import Axis, Storage, Window
 from fireiron.language.atom import SPANS
 from fireiron.language.decompositions import Decomposition, Done, Load, Microkernel
@@ -204,7 +204,7 @@ def _panels(
     above = zip(outer, _outer_strides(tuple(outer), lines * width), strict=True)
     modes = (*(Layout(extent, stride) for extent, stride in above), *pair)
     strides = Layout(tuple(m.shape for m in modes), tuple(m.stride for m in modes))
-    aligned = dtype.count_in(BOX_ALIGN)
+    aligned = dtype.count_in(max(BOX_ALIGN, SWIZZLED_ROWS * span))  # addresses are swizzled: each slot starts a pattern
     total = -(-inner * every // aligned) * aligned
     name = context.name(name)
     storage = Storage(
