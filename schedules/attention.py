@@ -47,6 +47,8 @@ from fireiron.schedules._heads import (
 )
 from fireiron.schedules._scores import Function, Scores, columns, grouped
 
+SHORT = 1024  # queries or keys: below, what stands around the loop over keys takes a part of the time
+SPAN_NBYTES = 128  # of a row, of which bulk copies of swizzled tiles take whole numbers
 CACHED = 32 * 1024**2  # bytes of keys and values that stay in Hopper's L2 cache beside the rest
 
 
@@ -145,7 +147,7 @@ def mma(
 @preset
 def wgmma(
     spec: ProgramChain,
-    groups: int = 2,
+    groups: int | None = None,
     keys: int | None = None,
     stages: int | None = None,
     persistent: bool | None = None,
@@ -160,13 +162,14 @@ def wgmma(
 
     Args:
         spec: `attention` of four-dimensional arrays of 16-bit floats.
-        groups: warpgroups that compute, 64 queries each.
+        groups: warpgroups that compute, 64 queries each; by default 2, and 3 for heads of at most 64 columns, but not
+            where few queries would leave much of such tiles empty.
         keys: of a chunk; 128 by default, fewer where registers hold no more.
         stages: chunks of keys and values in shared memory; 2 to 4 by default, as many as it holds.
         persistent: whether blocks loop over tiles; by default where shared memory holds the next tile's queries, but
-            not with masks, values of more than 64 columns and keys that are no multiple of 128.
-        bulk_store: whether results leave through shared memory by bulk copies; by default where values have more than
-            64 columns, and shared memory holds them.
+            not with masks: their tiles take unequal times, and a block begins one when another ends.
+        bulk_store: whether results leave through shared memory by bulk copies; by default where shared memory holds
+            them, and values have more than 64 columns or keys are few.
         slack: powers of 2 that weights may grow to before sums are rescaled; by default as many as their type holds
             exactly, 24 at most.
         speculate: whether the largest score is looked for only in chunks whose weights outgrow the slack.
@@ -179,6 +182,9 @@ def wgmma(
     if slack is None:
         slack = 10.0 if spec.computed.inputs[2].dtype == f16 else 24.0
     masked = any(step.where is not None for step in spec.computed.steps)
+    if groups is None:
+        empty = isinstance(queries, int) and queries < SHORT and queries % (3 * GROUP_ROWS) != 0
+        groups = 2 if max(depth, width) > WIDE or empty else 3
     rows = groups * GROUP_ROWS
     ragged = extents["j"] is None or (extents["j"] % 128) != 0  # two masks a score: fewer scores at a time
     if keys is None:
@@ -186,10 +192,11 @@ def wgmma(
     chunk, tile = keys * (depth + width) * nbytes, rows * depth * nbytes
     stored = rows * width * nbytes
     if bulk_store is None:
-        bulk_store = width > WIDE and tile + stored + 2 * chunk <= HOPPER_SHARED
+        few = isinstance(extents["j"], int) and extents["j"] <= SHORT and width * nbytes % SPAN_NBYTES == 0
+        bulk_store = (width > WIDE or few) and tile + stored + 2 * chunk <= HOPPER_SHARED
     taken = tile + (stored if bulk_store else 0)
     if persistent is None:
-        persistent = not (masked and ragged and width > WIDE) and taken + tile + 2 * chunk <= HOPPER_SHARED
+        persistent = not masked and taken + tile + 2 * chunk <= HOPPER_SHARED
     taken += tile if persistent else 0
     stages = stages or max(2, min(4, (HOPPER_SHARED - taken) // chunk))
     tiles = -(-queries // rows)

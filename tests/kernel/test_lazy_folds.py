@@ -106,6 +106,10 @@ def test_votes() -> None:
     assert "__any_sync(0xffffffff, outgrown[0])" in heads().cuda("sm_90a")
 
 
+def test_a_chunk_alone_outgrows_nothing() -> None:
+    assert not any(isinstance(s, Vote) for s in walk(heads(keys=20).lowered().body))
+
+
 def test_the_first_chunk_asks_nobody() -> None:
     """It stands ahead of the loop, and folds."""
     body = heads().lowered().body
@@ -173,7 +177,7 @@ def test_planted_mistakes_are_found(plant: Callable[[Any], Any], speculate: bool
 
 
 def test_speculation_is_given_up_where_it_fails() -> None:
-    """A warp folds each chunk first once two chunks have outgrown it: then it counts no more sums in vain."""
+    """A warp folds each chunk first once a chunk has outgrown it: then it counts no more sums in vain."""
     schedule, arrays = heads(keys=3 * CHUNK), data("rows that outgrow every chunk")
     body = never("trusts")(schedule.lowered().body)
     assert outcome(body, arrays, schedule) == "right"

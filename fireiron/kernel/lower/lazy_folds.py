@@ -36,7 +36,7 @@ from fireiron.language.lazy import witnesses
 from fireiron.language.levels import SH, Thread
 from fireiron.language.steps import Step
 
-FAILURES = 2  # of speculation in a tile, after which its chunks are folded first
+FAILURES = 1  # of speculation in a tile, after which its chunks are folded first
 
 LowerStep: TypeAlias = Callable[[Step, State, Context, Recur], "tuple[Body, State]"]
 

@@ -11,9 +11,10 @@ from typing import TypeGuard
 
 import attrs
 
+from fireiron.algebra.expr import as_int
 from fireiron.base.records import evolve
 from fireiron.kernel.ir.statements import For, Statement
-from fireiron.kernel.lower.chunks import parts_of
+from fireiron.kernel.lower.chunks import parts_of, trips_of
 from fireiron.kernel.lower.context import Body, Context, Recur, State
 from fireiron.kernel.lower.folds import begin, open_fold
 from fireiron.kernel.lower.pipeline import lower_split
@@ -37,7 +38,8 @@ def lower_program_split(
     assert progress is not None
     phase = phases(progress.active, link.dim)
     if link.online:
-        progress = _as_one_loop(progress, link)
+        alone = as_int(trips_of(parts_of(link, state.residual.extents))) == 1
+        progress = _as_one_loop(progress, link, alone)
         state = evolve(state, progress=progress)
         phase = _of_one_loop(progress.active, link.dim)
     body: Body = ()
@@ -66,10 +68,17 @@ def phases(active: Sequence[Step], dim: str) -> dict[str, int]:
     return found
 
 
-def _as_one_loop(progress: Progress, link: Split) -> Progress:
-    """Let all folds over a dim run in one loop, what leaves their sums behind it."""
+def _as_one_loop(progress: Progress, link: Split, alone: bool) -> Progress:
+    """Let all folds over a dim run in one loop, what leaves their sums behind it.
+
+    Args:
+        progress: before.
+        link: the loop's split.
+        alone: whether there is one chunk, whose value outgrows nothing.
+    """
     program, law = online(progress.program, link.dim)
-    law = attrs.evolve(law, slack=link.slack, speculative=link.speculative)
+    if not alone:
+        law = attrs.evolve(law, slack=link.slack, speculative=link.speculative)
     before = {s.name for s in progress.program.steps}
     names = {s.name for s in progress.active}
     made = {out.name for s in program.steps if s.name in names for out in s.outs}

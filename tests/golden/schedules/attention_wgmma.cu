@@ -492,7 +492,7 @@ wgmma_1x1x128x128_f16(
                     wgmma_m64n128k16_f32_f16_ra<1>(&o[0], &part_a_fr[k3 * 8], wgmma_operand<1, 16384, 1024>(&v_sh[v_ring_slot * 16384], k3 * 2048), 1);
                 }
                 wgmma_commit();
-                trusting[0] = failed[0] < 2 ? 1 : 0;
+                trusting[0] = failed[0] < 1 ? 1 : 0;
                 const int trusts = __any_sync(0xffffffff, trusting[0]);
                 wgmma_wait<1>();
                 hold(s);
