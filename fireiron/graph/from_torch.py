@@ -516,10 +516,11 @@ def _kept_attention(
     i: Importer, node: Any, q: int, k: int, v: int, mask: Any, dropout: float, causal: bool, scale: Any, grouped: bool
 ) -> int:
     o = i.ops
-    if dropout or mask is not None or o.shape(q)[:-2] != o.shape(k)[:-2]:
-        raise Stays("dropout, a mask that is an array, or grouped heads")
+    if dropout or o.shape(q)[:-2] != o.shape(k)[:-2]:
+        raise Stays("dropout, or grouped heads")
+    mask_ = () if mask is None else (mask,)
     scale = 1 / math.sqrt(o.shape(q)[-1]) if scale is None else float(scale)
-    return o.attention(q, k, v, scale=scale, causal=bool(causal))
+    return o.attention(q, k, v, *mask_, scale=scale, causal=bool(causal))
 
 
 @_known(

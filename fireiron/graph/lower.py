@@ -167,9 +167,6 @@ class _Program:
         if len({d for d in wanted if d is not None}) != 6 or len(lead) != 2:
             raise Misfit("attention takes batches and heads of more than one")
         self.rename = {d: to for d, to in wanted.items() if d is not None}
-        if any(i not in (q, k, v) for i in self.part.inputs):
-            # On a GPU such a kernel gave NaN where the simulator agreed with the reference.
-            raise Misfit("attention with a mask that is an array is not verified on a GPU")
 
     def lowered(self, arch: str | None) -> Lowered:
         """Trace, and choose a schedule."""

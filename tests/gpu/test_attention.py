@@ -37,6 +37,18 @@ def test_wgmma(gpu: int, queries: int, keys: int, depth: int, causal: bool) -> N
     verified(attention.wgmma(heads(queries, keys, depth, depth, "bf16", causal=causal)))
 
 
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_many_heads_of_tokens(gpu: int, dtype: str) -> None:
+    """Heads lie side by side in each token; an array says which queries see anything."""
+    if driver().compute_capability(gpu) != 90:
+        pytest.skip("wgmma is for sm_90a alone")
+    strides = (384 * 12 * 64, 64, 12 * 64, 1)
+    q, k, v = (tensor(8, 12, 384, 64, dtype=dtype, strides=strides) for _ in range(3))
+    seen = tensor(384, dtype="u8", name="seen")
+    verified(attention.wgmma(attention.attention(q, k, v)))
+    verified(attention.wgmma(attention.attention(q, k, v, mask=lambda i, seen: seen[i] > 0, seen=seen)))
+
+
 def test_simt(gpu: int) -> None:
     verified(attention.simt(heads(100, 70, 64, 32, "f16", causal=True)))
 

@@ -271,12 +271,14 @@ class Wait:
     """Wait until at most `pending` of a thread's groups are in flight, the oldest landing first; it then sees them.
 
     `reads_only`: until their sources were read, not until results landed. `holds`: registers not to copy before.
+    `keeps`: registers that the groups read, not to be given to others before.
     """
 
     group: str
     pending: int
     reads_only: bool = False
     holds: Buffer | None = None
+    keeps: tuple[Buffer, ...] = ()
 
 
 @attrs.frozen

@@ -56,6 +56,7 @@ class Flight:
         name: of the group.
         registers: what it reads and writes.
         sums: what it writes.
+        sources: registers that it reads.
         slots: variables of the rings' slots that it reads.
         passed: the slots that its rings have moved on since, one for each step.
     """
@@ -63,6 +64,7 @@ class Flight:
     name: str
     registers: frozenset[str]
     sums: tuple[Buffer, ...]
+    sources: tuple[Buffer, ...]
     slots: frozenset[Expr]
     passed: tuple[Expr, ...] = ()
 
@@ -209,7 +211,8 @@ class _Pass:
             if pending is not None:
                 done = self.flights[: len(self.flights) - pending]
                 held = self.held(done, body[i:]) if starts else None
-                out.append(Wait(done[-1].name, pending, holds=held))
+                sources = {b.name: b for flight in done for b in flight.sources}
+                out.append(Wait(done[-1].name, pending, holds=held, keeps=tuple(sources.values())))
                 self.flights = self.flights[len(done) :]
             self.passes(s)
             out.append(s)
@@ -221,9 +224,13 @@ class _Pass:
         views = [v for c in calls for v in c.views]
         slots = {c.slot for c in self.cursors for v in views if v.slot is not None and c.slot in free(v.slot)}
         sums = {b.name: b for c in calls for b in _sums(c)}
+        sources = {b.name: b for c in calls for b in _registers(c) if b.name not in sums}
         held = frozenset(b.name for c in calls for b in _registers(c))
         name = calls[0].atom.completion
-        self.flights = (*self.flights, Flight(name, held, tuple(sums.values()), frozenset(slots)))
+        self.flights = (
+            *self.flights,
+            Flight(name, held, tuple(sums.values()), tuple(sources.values()), frozenset(slots)),
+        )
         return Commit(name)
 
     def loop(self, loop: For) -> Body:
@@ -248,8 +255,10 @@ class _Pass:
         if not varies or touched & {b.name for b in sums}:
             return (attrs.evolve(loop, body=body),)
         # Units without a trip keep what the registers held before: nothing may be copied out of them ahead of this.
+        sources = {b.name: b for flight in self.flights for b in flight.sources}
         self.flights = ()
-        return (attrs.evolve(loop, body=body), Wait(calls[0].atom.completion, 0, holds=_word(sums)))
+        wait = Wait(calls[0].atom.completion, 0, holds=_word(sums), keeps=tuple(sources.values()))
+        return (attrs.evolve(loop, body=body), wait)
 
     def pending(self, s: Statement) -> int | None:
         """Count the groups that may stay in flight ahead of a statement; None where it needs none complete."""
