@@ -21,7 +21,6 @@ from fireiron import (
     Warpgroup,
     einsum,
     exp2,
-    f16,
     ldmatrix,
     log2,
     preset,
@@ -152,8 +151,8 @@ def wgmma(
     stages: int | None = None,
     persistent: bool | None = None,
     bulk_store: bool | None = None,
-    slack: float | None = None,
-    speculate: bool = True,
+    slack: float = 0.0,
+    speculate: bool = False,
 ) -> Schedule:
     """Schedule attention for Hopper: bulk copies by a role of their own, wgmma in warpgroups of 64 queries each.
 
@@ -162,29 +161,28 @@ def wgmma(
 
     Args:
         spec: `attention` of four-dimensional arrays of 16-bit floats.
-        groups: warpgroups that compute, 64 queries each; by default 2, and 3 for heads of at most 64 columns, but not
-            where few queries would leave much of such tiles empty.
+        groups: warpgroups that compute, 64 queries each; by default 2, and 3 for few keys and heads of at most 64
+            columns, but not where few queries would leave much of such tiles empty.
         keys: of a chunk; 128 by default, fewer where registers hold no more.
         stages: chunks of keys and values in shared memory; 2 to 4 by default, as many as it holds.
         persistent: whether blocks loop over tiles; by default where shared memory holds the next tile's queries, but
             not with masks: their tiles take unequal times, and a block begins one when another ends.
         bulk_store: whether results leave through shared memory by bulk copies; by default where shared memory holds
             them, and values have more than 64 columns or keys are few.
-        slack: powers of 2 that weights may grow to before sums are rescaled; by default as many as their type holds
-            exactly, 24 at most.
-        speculate: whether the largest score is looked for only in chunks whose weights outgrow the slack.
+        slack: powers of 2 that weights may grow to before sums are rescaled: at most what their type holds exactly.
+        speculate: whether the largest score is looked for only in chunks whose weights outgrow the slack. Each chunk
+            then waits for the product of the one before: branches end what is in flight.
     """
     depth, width = columns(spec)
     extents = spec.residual.extents
     queries = extents["i"]
     assert queries is not None
     nbytes = spec.computed.inputs[0].dtype.nbytes
-    if slack is None:
-        slack = 10.0 if spec.computed.inputs[2].dtype == f16 else 24.0
     masked = any(step.where is not None for step in spec.computed.steps)
     if groups is None:
         empty = isinstance(queries, int) and queries < SHORT and queries % (3 * GROUP_ROWS) != 0
-        groups = 2 if max(depth, width) > WIDE or empty else 3
+        few = isinstance(extents["j"], int) and extents["j"] <= SHORT
+        groups = 3 if max(depth, width) <= WIDE and few and not empty else 2
     rows = groups * GROUP_ROWS
     ragged = extents["j"] is None or (extents["j"] % 128) != 0  # two masks a score: fewer scores at a time
     if keys is None:

@@ -20,7 +20,9 @@ def test_lines_are_those_of_the_simulator(preset: object, capfd: pytest.CaptureF
     wanted = schedule.simulate(a, b).out
     simulated = sorted(line for line in capfd.readouterr().out.splitlines() if line.startswith("sum: "))
     out = schedule.compile()(a, b)
+    driver().push(driver().context(0))  # what kernels print comes when the device is waited for
     driver().call(driver().cu.cuCtxSynchronize())
+    driver().pop()
     printed = sorted(line for line in capfd.readouterr().out.splitlines() if line.startswith("sum: "))
     assert (out == wanted).all()
     assert printed == simulated

@@ -69,7 +69,8 @@ def test_rows_of_any_number_share_a_kernel():
 
 def test_rows_with_results_of_their_own():
     agree(lambda x: ft.cumsum(x), lambda x: torch.cumsum(x, -1), drawn(64, 1000))
-    agree(lambda x: ft.topk(x, 8)[0], lambda x: torch.topk(x, 8).values, drawn(64, 1000))
+    apart = torch.stack([torch.randperm(200, device="cuda") for _ in range(64)])  # of equal values torch takes any
+    agree(lambda x: ft.topk(x, 8)[0], lambda x: torch.topk(x, 8).values, apart.bfloat16().requires_grad_())
     x, w, b = drawn(4, 32, 8, 8), drawn(32), drawn(32)
     agree(lambda *a: ft.group_norm(a[0], 8, *a[1:]), lambda *a: F.group_norm(a[0], 8, *a[1:]), x, w, b)
     turn = 6 * torch.rand(33, 64, device="cuda")

@@ -18,7 +18,8 @@ from fireiron.schedules import attention
 
 def heads(dtype: str) -> Any:
     q, k, v = (fi.tensor(1, 1, n, 64, dtype=dtype) for n in (64, 96, 96))
-    return attention.wgmma(attention.attention(q, k, v), groups=1, keys=32, persistent=False)
+    spec = attention.attention(q, k, v)
+    return attention.wgmma(spec, groups=1, keys=32, persistent=False, slack=10.0, speculate=True)
 
 
 @pytest.mark.parametrize(("dtype", "pair"), [("f16", "floats_to_half_pair"), ("bf16", "floats_to_bf16_pair")])

@@ -3,8 +3,8 @@
 Statements are walked in program order with the groups that are in flight, the newest last. A fence of registers stands
 ahead of products whose registers something else has touched since the last one, and behind each loop that spins. A
 group is closed where its products end. It is awaited as late as somebody needs it complete: threads that touch its
-registers, or an arrival that lets its slot of a ring be filled again. A loop is walked until its text stays the same,
-each time after the trip before.
+registers, an arrival that lets its slot of a ring be filled again, or a branch behind which threads compute while the
+group reads registers. A loop is walked until its text stays the same, each time after the trip before.
 """
 
 from __future__ import annotations
@@ -267,7 +267,7 @@ class _Pass:
         touched = facts.touched
         for i, flight in enumerate(self.flights):
             newer = len(self.flights) - 1 - i
-            if touched & flight.registers:
+            if touched & flight.registers or (flight.sources and _branches(s, touched)):
                 needed.append(newer)
             for arrive in (x for x in facts.marks if isinstance(x, Arrive)):
                 if any(self.behind(c, arrive.slot) == flight.passed.count(c.slot) % c.slots for c in self.of(flight)):
@@ -332,6 +332,15 @@ class _Pass:
                 self.touched.clear()
             out.append(s)
         return tuple(out)
+
+
+def _branches(s: Statement, touched: frozenset[str]) -> bool:
+    """Say whether threads compute behind a branch.
+
+    The assembler keeps the registers of A until the wait within a run of instructions, and gives them to others behind
+    a branch, where products may still read them.
+    """
+    return isinstance(s, If) and bool(touched)
 
 
 def _at(slot: Expr, cursor: Cursor, at: int) -> int:

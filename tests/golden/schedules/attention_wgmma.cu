@@ -7,17 +7,6 @@ __device__ __forceinline__ half float_to_half(float x) {
     return y;
 }
 
-__device__ __forceinline__ unsigned floats_to_half_pair(float low, float high) {
-    unsigned pair;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-    return pair;
-}
-
-template <typename T>
-__device__ __forceinline__ void put_pair(T* place, unsigned pair) {
-    *reinterpret_cast<unsigned*>(place) = pair;
-}
-
 __device__ __forceinline__ float exp2_approx(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -231,17 +220,11 @@ wgmma_1x1x128x128_f16(
     float top_before_rf[2];
     float top_factor_rf[2];
     float top_finite_rf[2];
-    float part_rf[2];
-    float total_chunk[2];
-    half part_a_next[64];
+    float part_rf[64];
     float inverse_rf[2];
     alignas(16) half y_rf[64];
     float other[1];
     float other2[1];
-    float wide[2];
-    int failed[1];
-    int trusting[1];
-    int outgrown[1];
     float other3[1];
     float other4[1];
     if (threadIdx.x == 0) {
@@ -346,16 +329,16 @@ wgmma_1x1x128x128_f16(
             const int tile_h = tile / 4;
             const int tile_i = 3 - tile % 4;
             #pragma unroll
-            for (int i19 = 0; i19 < 2; ++i19) {
-                top[i19] = __int_as_float(0xff800000);
+            for (int i15 = 0; i15 < 2; ++i15) {
+                top[i15] = __int_as_float(0xff800000);
             }
             #pragma unroll
-            for (int i20 = 0; i20 < 2; ++i20) {
-                total[i20] = 0.0f;
+            for (int i16 = 0; i16 < 2; ++i16) {
+                total[i16] = 0.0f;
             }
             #pragma unroll
-            for (int i21 = 0; i21 < 64; ++i21) {
-                o[i21] = 0.0f;
+            for (int i17 = 0; i17 < 64; ++i17) {
+                o[i17] = 0.0f;
             }
             mbarrier_wait(&k_full[k_ring_slot], k_ring_parity);
             mbarrier_wait(&q_sh_full[q_ring_slot], q_ring_parity);
@@ -373,7 +356,6 @@ wgmma_1x1x128x128_f16(
                 mbarrier_arrive(&k_empty[k_ring_slot]);
             }
             if (++k_ring_slot == 2) k_ring_slot = 0, k_ring_parity ^= 1;
-            failed[0] = 0;
 
             // top: max over j
             #pragma unroll
@@ -423,62 +405,45 @@ wgmma_1x1x128x128_f16(
             for (int i9 = 0; i9 < 2; ++i9) {
                 top_finite_rf[i9] = top[i9] == __int_as_float(0xff800000) ? 0.0f : top[i9];
             }
-            #pragma unroll
-            for (int i16 = 0; i16 < 2; ++i16) {
-                total[i16] = __fmul_rn(total[i16], top_factor_rf[i16]);
-            }
-            #pragma unroll
-            for (int i13 = 0; i13 < 2; ++i13) {
-                total_chunk[i13] = 0.0f;
-            }
+
+            // part: f32 in part_rf
             #pragma unroll
             for (int i10 = 0; i10 < 2; ++i10) {
                 #pragma unroll
-                for (int j3 = 0; j3 < 16; ++j3) {
-
-                    // part: f32 in part_rf
-                    #pragma unroll
-                    for (int e = 0; e < 2; ++e) {
-                        part_rf[e] = exp2_approx(fmaf(s[i10 * 2 + e + j3 * 4], 0.12751743f, -top_finite_rf[i10]));
-                    }
-
-                    // total: add over j
-                    #pragma unroll
-                    for (int e2 = 0; e2 < 2; ++e2) {
-                        total_chunk[i10] = total_chunk[i10] + part_rf[e2];
-                    }
-
-                    // part_a: f16 in part_a_next
-                    #pragma unroll
-                    for (int e3 = 0; e3 < 2; ++e3) {
-                        wide[e3] = part_rf[e3];
-                    }
-                    #pragma unroll
-                    for (int e3 = 0; e3 < 1; ++e3) {
-                        put_pair(&part_a_next[i10 * 2 + e3 * 2 + j3 * 4], floats_to_half_pair(wide[e3 * 2], wide[e3 * 2 + 1]));
-                    }
+                for (int j3 = 0; j3 < 32; ++j3) {
+                    part_rf[i10 * 2 + j3 % 2 + j3 / 2 * 4] = exp2_approx(fmaf(s[i10 * 2 + j3 % 2 + j3 / 2 * 4], 0.12751743f, -top_finite_rf[i10]));
                 }
             }
 
-            // total: the chunk's is added
+            // total: add over j
             #pragma unroll
             for (int i12 = 0; i12 < 2; ++i12) {
-                total[i12] = total[i12] + total_chunk[i12];
+                total[i12] = __fmul_rn(total[i12], top_factor_rf[i12]);
+            }
+            #pragma unroll
+            for (int i11 = 0; i11 < 2; ++i11) {
+                #pragma unroll
+                for (int j4 = 0; j4 < 32; ++j4) {
+                    total[i11] = total[i11] + part_rf[i11 * 2 + j4 % 2 + j4 / 2 * 4];
+                }
+            }
+
+            // part_a: f16 in part_a_fr
+            #pragma unroll
+            for (int i13 = 0; i13 < 2; ++i13) {
+                #pragma unroll
+                for (int j5 = 0; j5 < 32; ++j5) {
+                    part_a_fr[i13 * 2 + j5 % 2 + j5 / 2 * 4] = float_to_half(1 != 0 ? part_rf[i13 * 2 + j5 % 2 + j5 / 2 * 4] : 0.0f);
+                }
             }
 
             // o: what was summed is corrected
             #pragma unroll
-            for (int i18 = 0; i18 < 2; ++i18) {
+            for (int i14 = 0; i14 < 2; ++i14) {
                 #pragma unroll
-                for (int e4 = 0; e4 < 32; ++e4) {
-                    o[i18 * 2 + e4 % 2 + e4 / 2 * 4] = __fmul_rn(o[i18 * 2 + e4 % 2 + e4 / 2 * 4], top_factor_rf[i18]);
+                for (int e = 0; e < 32; ++e) {
+                    o[i14 * 2 + e % 2 + e / 2 * 4] = __fmul_rn(o[i14 * 2 + e % 2 + e / 2 * 4], top_factor_rf[i14]);
                 }
-            }
-
-            // part_a_next to part_a_fr
-            #pragma unroll
-            for (int i14 = 0; i14 < 64; ++i14) {
-                part_a_fr[i14] = part_a_next[i14];
             }
             #pragma unroll 1
             for (int j = 0; j < 7; ++j) {
@@ -500,238 +465,104 @@ wgmma_1x1x128x128_f16(
                     wgmma_m64n128k16_f32_f16_ra<1>(&o[0], &part_a_fr[k3 * 8], wgmma_operand<1, 16384, 1024>(&v_sh[v_ring_slot * 16384], k3 * 2048), 1);
                 }
                 wgmma_commit();
-                trusting[0] = failed[0] < 1 ? 1 : 0;
-                const int trusts = __any_sync(0xffffffff, trusting[0]);
                 wgmma_wait<1>();
                 hold(s);
                 if (thread % 128 == 0) {
                     mbarrier_arrive(&k_empty[k_ring_slot]);
                 }
                 if (++k_ring_slot == 2) k_ring_slot = 0, k_ring_parity ^= 1;
-                if (trusts == 1) {
-                    if (j < 6) {
 
-                        // top: a chunk under the old value
+                // top: max over j
+                #pragma unroll
+                for (int i2 = 0; i2 < 2; ++i2) {
+                    top_chunk[i2] = __int_as_float(0xff800000);
+                }
+                if (j < 6) {
+                    #pragma unroll
+                    for (int i = 0; i < 2; ++i) {
                         #pragma unroll
-                        for (int i17 = 0; i17 < 2; ++i17) {
-                            top_finite_rf[i17] = top[i17];
-                        }
-                        #pragma unroll
-                        for (int i13 = 0; i13 < 2; ++i13) {
-                            total_chunk[i13] = 0.0f;
-                        }
-                        #pragma unroll
-                        for (int i10 = 0; i10 < 2; ++i10) {
-                            #pragma unroll
-                            for (int j3 = 0; j3 < 16; ++j3) {
-
-                                // part: f32 in part_rf
-                                #pragma unroll
-                                for (int e = 0; e < 2; ++e) {
-                                    part_rf[e] = exp2_approx(fmaf(s[i10 * 2 + e + j3 * 4], 0.12751743f, -top_finite_rf[i10]));
-                                }
-
-                                // total: add over j
-                                #pragma unroll
-                                for (int e2 = 0; e2 < 2; ++e2) {
-                                    total_chunk[i10] = total_chunk[i10] + part_rf[e2];
-                                }
-
-                                // part_a: f16 in part_a_next
-                                #pragma unroll
-                                for (int e3 = 0; e3 < 2; ++e3) {
-                                    wide[e3] = part_rf[e3];
-                                }
-                                #pragma unroll
-                                for (int e3 = 0; e3 < 1; ++e3) {
-                                    put_pair(&part_a_next[i10 * 2 + e3 * 2 + j3 * 4], floats_to_half_pair(wide[e3 * 2], wide[e3 * 2 + 1]));
-                                }
-                            }
-                        }
-                    }
-                    if (j > 5) {
-
-                        // top: a chunk under the old value
-                        #pragma unroll
-                        for (int i17 = 0; i17 < 2; ++i17) {
-                            top_finite_rf[i17] = top[i17];
-                        }
-                        #pragma unroll
-                        for (int i13 = 0; i13 < 2; ++i13) {
-                            total_chunk[i13] = 0.0f;
-                        }
-                        #pragma unroll
-                        for (int i10 = 0; i10 < 2; ++i10) {
-                            #pragma unroll
-                            for (int j3 = 0; j3 < 16; ++j3) {
-
-                                // part: f32 in part_rf
-                                #pragma unroll
-                                for (int e = 0; e < 2; ++e) {
-                                    part_rf[e] = exp2_approx(fmaf(s[i10 * 2 + e + j3 * 4], 0.12751743f, -top_finite_rf[i10]));
-                                }
-
-                                // total: add over j
-                                #pragma unroll
-                                for (int e2 = 0; e2 < 2; ++e2) {
-                                    if (j * 16 + j3 < 109) total_chunk[i10] = total_chunk[i10] + part_rf[e2];
-                                }
-
-                                // part_a: f16 in part_a_next
-                                #pragma unroll
-                                for (int e3 = 0; e3 < 2; ++e3) {
-                                    wide[e3] = (j * 16 + j3 < 109) != 0 ? part_rf[e3] : 0.0f;
-                                }
-                                #pragma unroll
-                                for (int e3 = 0; e3 < 1; ++e3) {
-                                    put_pair(&part_a_next[i10 * 2 + e3 * 2 + j3 * 4], floats_to_half_pair(wide[e3 * 2], wide[e3 * 2 + 1]));
-                                }
-                            }
+                        for (int j2 = 0; j2 < 32; ++j2) {
+                            top_chunk[i] = fmaxf_nan(top_chunk[i], s[i * 2 + j2 % 2 + j2 / 2 * 4]);
                         }
                     }
                 }
-                outgrown[0] = (trusts == 1) != 0 ? (total_chunk[0] <= 1024.0f ? (total_chunk[1] <= 1024.0f ? 0 : 1) : 1) : 1;
-                const int again = __any_sync(0xffffffff, outgrown[0]);
-                if (again == 1) {
-                    failed[0] = failed[0] + 1;
-
-                    // top: max over j
+                if (j > 5) {
                     #pragma unroll
-                    for (int i2 = 0; i2 < 2; ++i2) {
-                        top_chunk[i2] = __int_as_float(0xff800000);
-                    }
-                    if (j < 6) {
+                    for (int i = 0; i < 2; ++i) {
                         #pragma unroll
-                        for (int i = 0; i < 2; ++i) {
-                            #pragma unroll
-                            for (int j2 = 0; j2 < 32; ++j2) {
-                                top_chunk[i] = fmaxf_nan(top_chunk[i], s[i * 2 + j2 % 2 + j2 / 2 * 4]);
-                            }
-                        }
-                    }
-                    if (j > 5) {
-                        #pragma unroll
-                        for (int i = 0; i < 2; ++i) {
-                            #pragma unroll
-                            for (int j2 = 0; j2 < 32; ++j2) {
-                                if (j * 16 + j2 / 2 < 109) top_chunk[i] = fmaxf_nan(top_chunk[i], s[i * 2 + j2 % 2 + j2 / 2 * 4]);
-                            }
-                        }
-                    }
-                    #pragma unroll
-                    for (int i3 = 0; i3 < 2; ++i3) {
-                        shuffle_4B(&other[0], &top_chunk[i3], thread % 32 ^ 2);
-                        top_chunk[i3] = fmaxf_nan(top_chunk[i3], other[0]);
-                    }
-                    #pragma unroll
-                    for (int i4 = 0; i4 < 2; ++i4) {
-                        shuffle_4B(&other2[0], &top_chunk[i4], thread % 32 ^ 1);
-                        top_chunk[i4] = fmaxf_nan(top_chunk[i4], other2[0]);
-                    }
-                    #pragma unroll
-                    for (int i5 = 0; i5 < 2; ++i5) {
-                        top_chunk2[i5] = __fmul_rn(top_chunk[i5], 0.12751743f);
-                    }
-
-                    // top_before: f32 in top_before_rf
-                    #pragma unroll
-                    for (int i6 = 0; i6 < 2; ++i6) {
-                        top_before_rf[i6] = top[i6];
-                    }
-                    #pragma unroll
-                    for (int i7 = 0; i7 < 2; ++i7) {
-                        top[i7] = fmaxf_nan(top[i7], top_chunk2[i7]);
-                    }
-
-                    // top_factor: f32 in top_factor_rf
-                    #pragma unroll
-                    for (int i8 = 0; i8 < 2; ++i8) {
-                        top_factor_rf[i8] = top_before_rf[i8] == __int_as_float(0xff800000) ? 0.0f : exp2_approx(top_before_rf[i8] - top[i8]);
-                    }
-
-                    // top_finite: f32 in top_finite_rf
-                    #pragma unroll
-                    for (int i9 = 0; i9 < 2; ++i9) {
-                        top_finite_rf[i9] = top[i9] == __int_as_float(0xff800000) ? 0.0f : top[i9];
-                    }
-                    #pragma unroll
-                    for (int i16 = 0; i16 < 2; ++i16) {
-                        total[i16] = __fmul_rn(total[i16], top_factor_rf[i16]);
-                    }
-                    if (j < 6) {
-                        #pragma unroll
-                        for (int i13 = 0; i13 < 2; ++i13) {
-                            total_chunk[i13] = 0.0f;
-                        }
-                        #pragma unroll
-                        for (int i10 = 0; i10 < 2; ++i10) {
-                            #pragma unroll
-                            for (int j3 = 0; j3 < 16; ++j3) {
-
-                                // part: f32 in part_rf
-                                #pragma unroll
-                                for (int e = 0; e < 2; ++e) {
-                                    part_rf[e] = exp2_approx(fmaf(s[i10 * 2 + e + j3 * 4], 0.12751743f, -top_finite_rf[i10]));
-                                }
-
-                                // total: add over j
-                                #pragma unroll
-                                for (int e2 = 0; e2 < 2; ++e2) {
-                                    total_chunk[i10] = total_chunk[i10] + part_rf[e2];
-                                }
-
-                                // part_a: f16 in part_a_next
-                                #pragma unroll
-                                for (int e3 = 0; e3 < 2; ++e3) {
-                                    wide[e3] = part_rf[e3];
-                                }
-                                #pragma unroll
-                                for (int e3 = 0; e3 < 1; ++e3) {
-                                    put_pair(&part_a_next[i10 * 2 + e3 * 2 + j3 * 4], floats_to_half_pair(wide[e3 * 2], wide[e3 * 2 + 1]));
-                                }
-                            }
-                        }
-                    }
-                    if (j > 5) {
-                        #pragma unroll
-                        for (int i13 = 0; i13 < 2; ++i13) {
-                            total_chunk[i13] = 0.0f;
-                        }
-                        #pragma unroll
-                        for (int i10 = 0; i10 < 2; ++i10) {
-                            #pragma unroll
-                            for (int j3 = 0; j3 < 16; ++j3) {
-
-                                // part: f32 in part_rf
-                                #pragma unroll
-                                for (int e = 0; e < 2; ++e) {
-                                    part_rf[e] = exp2_approx(fmaf(s[i10 * 2 + e + j3 * 4], 0.12751743f, -top_finite_rf[i10]));
-                                }
-
-                                // total: add over j
-                                #pragma unroll
-                                for (int e2 = 0; e2 < 2; ++e2) {
-                                    if (j * 16 + j3 < 109) total_chunk[i10] = total_chunk[i10] + part_rf[e2];
-                                }
-
-                                // part_a: f16 in part_a_next
-                                #pragma unroll
-                                for (int e3 = 0; e3 < 2; ++e3) {
-                                    wide[e3] = (j * 16 + j3 < 109) != 0 ? part_rf[e3] : 0.0f;
-                                }
-                                #pragma unroll
-                                for (int e3 = 0; e3 < 1; ++e3) {
-                                    put_pair(&part_a_next[i10 * 2 + e3 * 2 + j3 * 4], floats_to_half_pair(wide[e3 * 2], wide[e3 * 2 + 1]));
-                                }
-                            }
+                        for (int j2 = 0; j2 < 32; ++j2) {
+                            if (j * 16 + j2 / 2 < 109) top_chunk[i] = fmaxf_nan(top_chunk[i], s[i * 2 + j2 % 2 + j2 / 2 * 4]);
                         }
                     }
                 }
+                #pragma unroll
+                for (int i3 = 0; i3 < 2; ++i3) {
+                    shuffle_4B(&other[0], &top_chunk[i3], thread % 32 ^ 2);
+                    top_chunk[i3] = fmaxf_nan(top_chunk[i3], other[0]);
+                }
+                #pragma unroll
+                for (int i4 = 0; i4 < 2; ++i4) {
+                    shuffle_4B(&other2[0], &top_chunk[i4], thread % 32 ^ 1);
+                    top_chunk[i4] = fmaxf_nan(top_chunk[i4], other2[0]);
+                }
+                #pragma unroll
+                for (int i5 = 0; i5 < 2; ++i5) {
+                    top_chunk2[i5] = __fmul_rn(top_chunk[i5], 0.12751743f);
+                }
 
-                // total: the chunk's is added
+                // top_before: f32 in top_before_rf
+                #pragma unroll
+                for (int i6 = 0; i6 < 2; ++i6) {
+                    top_before_rf[i6] = top[i6];
+                }
+                #pragma unroll
+                for (int i7 = 0; i7 < 2; ++i7) {
+                    top[i7] = fmaxf_nan(top[i7], top_chunk2[i7]);
+                }
+
+                // top_factor: f32 in top_factor_rf
+                #pragma unroll
+                for (int i8 = 0; i8 < 2; ++i8) {
+                    top_factor_rf[i8] = top_before_rf[i8] == __int_as_float(0xff800000) ? 0.0f : exp2_approx(top_before_rf[i8] - top[i8]);
+                }
+
+                // top_finite: f32 in top_finite_rf
+                #pragma unroll
+                for (int i9 = 0; i9 < 2; ++i9) {
+                    top_finite_rf[i9] = top[i9] == __int_as_float(0xff800000) ? 0.0f : top[i9];
+                }
+
+                // part: f32 in part_rf
+                #pragma unroll
+                for (int i10 = 0; i10 < 2; ++i10) {
+                    #pragma unroll
+                    for (int j3 = 0; j3 < 32; ++j3) {
+                        part_rf[i10 * 2 + j3 % 2 + j3 / 2 * 4] = exp2_approx(fmaf(s[i10 * 2 + j3 % 2 + j3 / 2 * 4], 0.12751743f, -top_finite_rf[i10]));
+                    }
+                }
+
+                // total: add over j
                 #pragma unroll
                 for (int i12 = 0; i12 < 2; ++i12) {
-                    total[i12] = total[i12] + total_chunk[i12];
+                    total[i12] = __fmul_rn(total[i12], top_factor_rf[i12]);
+                }
+                if (j < 6) {
+                    #pragma unroll
+                    for (int i11 = 0; i11 < 2; ++i11) {
+                        #pragma unroll
+                        for (int j4 = 0; j4 < 32; ++j4) {
+                            total[i11] = total[i11] + part_rf[i11 * 2 + j4 % 2 + j4 / 2 * 4];
+                        }
+                    }
+                }
+                if (j > 5) {
+                    #pragma unroll
+                    for (int i11 = 0; i11 < 2; ++i11) {
+                        #pragma unroll
+                        for (int j4 = 0; j4 < 32; ++j4) {
+                            if (j * 16 + j4 / 2 < 109) total[i11] = total[i11] + part_rf[i11 * 2 + j4 % 2 + j4 / 2 * 4];
+                        }
+                    }
                 }
                 wgmma_wait<0>();
                 hold(o);
@@ -740,22 +571,23 @@ wgmma_1x1x128x128_f16(
                     mbarrier_arrive(&v_empty[v_ring_slot]);
                 }
                 if (++v_ring_slot == 2) v_ring_slot = 0, v_ring_parity ^= 1;
-                if (again == 1) {
 
-                    // o: what was summed is corrected
+                // part_a: f16 in part_a_fr
+                #pragma unroll
+                for (int i13 = 0; i13 < 2; ++i13) {
                     #pragma unroll
-                    for (int i18 = 0; i18 < 2; ++i18) {
-                        #pragma unroll
-                        for (int e4 = 0; e4 < 32; ++e4) {
-                            o[i18 * 2 + e4 % 2 + e4 / 2 * 4] = __fmul_rn(o[i18 * 2 + e4 % 2 + e4 / 2 * 4], top_factor_rf[i18]);
-                        }
+                    for (int j5 = 0; j5 < 32; ++j5) {
+                        part_a_fr[i13 * 2 + j5 % 2 + j5 / 2 * 4] = float_to_half((j * 16 + j5 / 2 < 109) != 0 ? part_rf[i13 * 2 + j5 % 2 + j5 / 2 * 4] : 0.0f);
                     }
                 }
 
-                // part_a_next to part_a_fr
+                // o: what was summed is corrected
                 #pragma unroll
-                for (int i14 = 0; i14 < 64; ++i14) {
-                    part_a_fr[i14] = part_a_next[i14];
+                for (int i14 = 0; i14 < 2; ++i14) {
+                    #pragma unroll
+                    for (int e = 0; e < 32; ++e) {
+                        o[i14 * 2 + e % 2 + e / 2 * 4] = __fmul_rn(o[i14 * 2 + e % 2 + e / 2 * 4], top_factor_rf[i14]);
+                    }
                 }
             }
             mbarrier_wait(&v_full[v_ring_slot], v_ring_parity);
@@ -775,28 +607,28 @@ wgmma_1x1x128x128_f16(
             }
             if (++v_ring_slot == 2) v_ring_slot = 0, v_ring_parity ^= 1;
             #pragma unroll
-            for (int i22 = 0; i22 < 2; ++i22) {
-                shuffle_4B(&other3[0], &total[i22], thread % 32 ^ 2);
-                total[i22] = total[i22] + other3[0];
+            for (int i18 = 0; i18 < 2; ++i18) {
+                shuffle_4B(&other3[0], &total[i18], thread % 32 ^ 2);
+                total[i18] = total[i18] + other3[0];
             }
             #pragma unroll
-            for (int i23 = 0; i23 < 2; ++i23) {
-                shuffle_4B(&other4[0], &total[i23], thread % 32 ^ 1);
-                total[i23] = total[i23] + other4[0];
+            for (int i19 = 0; i19 < 2; ++i19) {
+                shuffle_4B(&other4[0], &total[i19], thread % 32 ^ 1);
+                total[i19] = total[i19] + other4[0];
             }
 
             // inverse: f32 in inverse_rf
             #pragma unroll
-            for (int i24 = 0; i24 < 2; ++i24) {
-                inverse_rf[i24] = total[i24] <= 0.0f ? 0.0f : 1.0f / total[i24];
+            for (int i20 = 0; i20 < 2; ++i20) {
+                inverse_rf[i20] = total[i20] <= 0.0f ? 0.0f : 1.0f / total[i20];
             }
 
             // y: f16 in y_rf
             #pragma unroll
-            for (int i25 = 0; i25 < 2; ++i25) {
+            for (int i21 = 0; i21 < 2; ++i21) {
                 #pragma unroll
-                for (int e5 = 0; e5 < 32; ++e5) {
-                    y_rf[i25 * 2 + e5 % 2 + e5 / 2 * 4] = float_to_half(__fmul_rn(o[i25 * 2 + e5 % 2 + e5 / 2 * 4], inverse_rf[i25]));
+                for (int e2 = 0; e2 < 32; ++e2) {
+                    y_rf[i21 * 2 + e2 % 2 + e2 / 2 * 4] = float_to_half(__fmul_rn(o[i21 * 2 + e2 % 2 + e2 / 2 * 4], inverse_rf[i21]));
                 }
             }
 
@@ -808,15 +640,15 @@ wgmma_1x1x128x128_f16(
 
             // load y_rf to y_sh: Move(1, 1, 128, 128)(RF, SH)(Block)
             #pragma unroll
-            for (int e6 = 0; e6 < 8; ++e6) {
-                stmatrix_x4(&y_sh[warp * 1024 + thread % 16 * 64 + e6 / 4 * 8192 + (e6 % 4 * 2 + thread / 16 % 2 ^ thread % 8) * 8], &y_rf[e6 * 8]);
+            for (int e3 = 0; e3 < 8; ++e3) {
+                stmatrix_x4(&y_sh[warp * 1024 + thread % 16 * 64 + e3 / 4 * 8192 + (e3 % 4 * 2 + thread / 16 % 2 ^ thread % 8) * 8], &y_rf[e3 * 8]);
             }
             fence_proxy_async();  // y_sh is written before a bulk store reads it
             barrier_sync<0, 256>();  // y_sh is written before it is read
             #pragma unroll
-            for (int e9 = 0; e9 < 2; ++e9) {
+            for (int e6 = 0; e6 < 2; ++e6) {
                 if (thread < 1) {
-                    tma_store_4d(&y_map, &y_sh[e9 * 8192], e9 * 64, tile_i * 128, tile_h, tile_b);
+                    tma_store_4d(&y_map, &y_sh[e6 * 8192], e6 * 64, tile_i * 128, tile_h, tile_b);
                 }
             }
             if (thread == 0) {
