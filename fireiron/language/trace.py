@@ -288,6 +288,7 @@ def index(dim: str) -> Value:
 
     Example:
         >>> from fireiron.language.tensor import Matrix
+        >>> from fireiron.language.statistics import softmax
         >>> def causal(x): return softmax(x, "j", where=index("j") <= index("i"))
         >>> print(traced(causal, {"x": "i j"}, {"x": Matrix(64, 64, name="x")}, {}, "causal").steps[0])
         top[i] = max over j where j <= i of x[i, j]
@@ -806,6 +807,7 @@ def fold_by(
 
     Example:
         >>> from fireiron.language.tensor import Matrix
+        >>> from fireiron.language.pointwise import unary
         >>> def norm(x): return fold_by(abs(x), "n", 0.0, lambda a, b: a + b, finish=lambda s: unary("sqrt", s))
         >>> print(traced(norm, {"x": "m n"}, {"x": Matrix(64, 32, name="x")}, {}, "norm").steps[0])
         y[m] = fold over n of abs(x[m, n])
