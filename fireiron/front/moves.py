@@ -141,7 +141,8 @@ def tma(span: int = 128, *, l2: Policy | None = None) -> Strategy:
         )
 
     def strategy(move: MoveChain) -> Schedule:
-        if not isinstance(move, Chain):  # pyright: ignore[reportUnnecessaryIsInstance]
+        moves = isinstance(move, Chain) and len(move.residual.operands) == 2  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not moves:
             raise refused("the strategy of tma()", ("a Move", "it to load() or to epilog(store=)"), move)
         src, dst = move.residual.operands
         load = src.memory == GL

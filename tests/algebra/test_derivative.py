@@ -31,7 +31,7 @@ from fireiron import (
     where,
 )
 from fireiron.algebra.derivative import derivative, is_zero
-from fireiron.algebra.expr import symbol
+from fireiron.algebra.expr import Var, symbol
 from fireiron.algebra.scalar import Arg, Coordinate
 from fireiron.algebra.written import read, write
 from fireiron.language.pointwise import parameter
@@ -80,6 +80,8 @@ def test_text_keeps_every_expression() -> None:
     twice = custom("twice", "2 * x", lambda x: 2 * x)
     assert read(write(trees)) == trees
     assert read(write((twice(X * float("inf")).tree,))) == (twice(X * float("inf")).tree,)
+    kept = write((Coordinate(symbol("M")),))  # symbols are equal to themselves alone
+    assert write(read(kept)) == kept
     with pytest.raises(FireironError) as caught:
-        write((Coordinate(symbol("M")),))
+        write((Coordinate(Var("m", 4)),))
     assert caught.value.code == "bad-op"

@@ -146,6 +146,9 @@ CASES: dict[str, Callable[[], Any]] = {
     "attention, wgmma": lambda: attention.wgmma(
         _heads(130, 75, 64, 64, causal=True), groups=1, keys=32, stages=2, persistent=True, bulk_store=True
     ),
+    "attention, speculating": lambda: attention.wgmma(
+        _heads(130, 75, 64, 64), groups=1, keys=32, stages=2, persistent=False, slack=8.0, speculate=True
+    ),
     "attention's gradient": lambda: attention_gradients.mma(_gradient(37, 40, 16, 32), warps=1, chunk=16),
     "conv, cores": lambda: conv.simt(_images((2, 5, 7, 6), (5, 3, 2, 6), "f32", stride=2, pad=1), 8, 4, 4),
     "conv, mma": lambda: conv.mma(

@@ -108,7 +108,7 @@ def test_atomics_and_ops_follow_the_sum() -> None:
     )  # fmt: skip
     text = made.cuda()
     assert text.index("add_f32x4(&partial") < text.index("count_in(&") < text.index("// Pointwise(FR)(Block)")
-    assert text.index("// Pointwise(FR)(Block)") < text.index("max_bf16_pair(pack_pair(")
+    assert text.index("// Pointwise(FR)(Block)") < text.index("max_bf16_pair(floats_to_bf16_pair(")
 
 
 def test_streams_take_any_order_and_number_of_units() -> None:

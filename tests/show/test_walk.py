@@ -63,7 +63,8 @@ def made(target: Any) -> Any:
         return OWN[name]()
     if not known and name.startswith(TENSOR_CORES) and target.takes_spec:
         known = {"dtype": "f16", "layout": "TN"}
-    return target.build(Problem(**(known if target.takes_spec else {})), {})
+    told = {keyword.name: 1 for keyword in target.keywords if keyword.required}
+    return target.build(Problem(**(known if target.takes_spec else {})), told)
 
 
 def heads(name: str) -> Any:

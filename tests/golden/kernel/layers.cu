@@ -1,14 +1,9 @@
 struct half { unsigned short bits; };
 
-__device__ __forceinline__ half float_to_half(float x) {
-    half y;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
-    return y;
-}
-
-template <typename T>
-__device__ __forceinline__ unsigned pack_pair(T low, T high) {
-    return low.bits | (unsigned)high.bits << 16;
+__device__ __forceinline__ unsigned floats_to_half_pair(float low, float high) {
+    unsigned pair;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
 }
 
 template <typename T>
@@ -153,7 +148,7 @@ chain_32x32_3layers_f16_f32(
         for (int m3 = 0; m3 < 2; ++m3) {
             #pragma unroll
             for (int n7 = 0; n7 < 4; ++n7) {
-                put_pair(&x_fr[m3 * 2 + n7 * 4], max_half_pair(pack_pair(float_to_half(acc[m3 * 2 + n7 * 4]), float_to_half(acc[m3 * 2 + n7 * 4 + 1])), 0x00000000));
+                put_pair(&x_fr[m3 * 2 + n7 * 4], max_half_pair(floats_to_half_pair(acc[m3 * 2 + n7 * 4], acc[m3 * 2 + n7 * 4 + 1]), 0x00000000));
             }
         }
     }

@@ -58,7 +58,7 @@ __device__ __forceinline__ void load_peer_4B(void* dst, const void* src, int ran
         : "=r"(words[0]) : "r"(shared_address(src)), "r"(rank) : "memory");
 }
 
-extern "C" __global__ void __launch_bounds__(512) __cluster_dims__(2, 1, 1)
+extern "C" __global__ void __launch_bounds__(512, 1) __cluster_dims__(2, 1, 1)
 row_1_k2_k16_bf16(
     const bf16* __restrict__ x,
     const bf16* __restrict__ gain,
