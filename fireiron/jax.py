@@ -1,5 +1,6 @@
-"""Products for JAX: `fireiron.jax.gemm` under `jax.jit` and `jax.vmap`, as a foreign function of XLA."""
+"""Products and attention for JAX, as foreign functions of XLA: under `jax.jit`, `jax.vmap` and `jax.grad`."""
 
+from fireiron.front.jax_attention import attention
 from fireiron.front.jax_ops import gemm
 
-__all__ = ["gemm"]
+__all__ = ["attention", "gemm"]

@@ -1,29 +1,22 @@
 """Products with epilogs for JAX: jit traces them as a foreign function of XLA, which runs on XLA's buffers and stream.
 
-On the CPU it simulates. Versions of JAX without such functions get a callback, whose arrays go through host memory.
+On the CPU it simulates.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping
-from importlib import import_module
+from collections.abc import Callable
 from typing import Any
-
-import numpy as np
 
 from fireiron.algebra.dtypes import default_accumulator
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.base.errors import CallError
-from fireiron.front import best
 from fireiron.front.epilog_text import text_of
 from fireiron.front.fused import expressions_of, result_type
+from fireiron.front.jax_calls import foreign
 from fireiron.front.xla_gemm import HANDLERS, TARGET, attributes
-from fireiron.jit.kernel import as_tuple
 from fireiron.language.storage_order import letters
 from fireiron.language.tensor import Tensor
-
-jax: Any = import_module("jax")
 
 
 def gemm(
@@ -62,41 +55,8 @@ def gemm(
     shape = (*a.shape[:-1], b.shape[-1])
     kinds = [result_type(i, value, acc, kind).numpy for i, value in enumerate(values or (None,))]
 
-    shapes = tuple(jax.ShapeDtypeStruct(shape, one) for one in kinds)
-    if hasattr(jax, "ffi"):
-        _registered()
-        names = tuple(arrays), tuple(numbers)
-        text = "" if epilog is None else text_of(epilog, *names, kind.name)
-        told = attributes(text, stored, dtype, tuple(numbers.values()))
-        call = jax.ffi.ffi_call(TARGET, shapes, vmap_method="sequential")
-        made = call(left, right, *arrays.values(), **told)
-    else:
-        made = _by_callback(shapes, left, right, epilog, stored, dtype, arrays, numbers)
-    return made[0] if len(made) == 1 else tuple(made)
-
-
-@functools.cache
-def _registered() -> None:
-    """Tell XLA of the function, once."""
-    for platform, one in HANDLERS.items():
-        jax.ffi.register_ffi_target(TARGET, jax.ffi.pycapsule(one), platform=platform)
-
-
-def _by_callback(
-    shapes: Any,
-    a: Any,
-    b: Any,
-    epilog: Callable[..., Any] | None,
-    layout: str,
-    dtype: str | None,
-    arrays: Mapping[str, Any],
-    numbers: Mapping[str, Any],
-) -> Any:
-    """Compute on NumPy's view of the arrays."""
-
-    def run(a: Any, b: Any, *given: Any) -> tuple[Any, ...]:
-        named = dict(zip(arrays, map(np.asarray, given), strict=True))
-        kept = {"epilog": epilog, "layout": layout, "dtype": dtype}
-        return as_tuple(best.gemm(np.asarray(a), np.asarray(b), **kept, **named, **numbers))
-
-    return jax.pure_callback(run, shapes, a, b, *arrays.values(), vmap_method="sequential")
+    text = "" if epilog is None else text_of(epilog, tuple(arrays), tuple(numbers), kind.name)
+    told = attributes(text, stored, dtype, tuple(numbers.values()))
+    results = [(shape, one) for one in kinds]
+    made = foreign(TARGET, HANDLERS, results, left, right, *arrays.values(), told=told)
+    return made[0] if len(made) == 1 else made

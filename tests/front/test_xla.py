@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from fireiron import bf16, gelu, relu
+from fireiron.front import attention as attention_module
 from fireiron.front import best as best_module
-from fireiron.front import host, xla, xla_gemm
+from fireiron.front import host, xla, xla_attention, xla_gemm
 from fireiron.front.epilog_text import text_of
+from fireiron.front.xla_attention import BACKWARD, FORWARD, Told
 from fireiron.jit.arrays import describe
 
 CODES = {name: code for code, name in xla.DTYPES.items()}
@@ -155,6 +157,71 @@ def test_the_gpus_handler_lends_memory_and_takes_the_stream(monkeypatch: pytest.
     turned = describe(left.swapaxes(-1, -2), "a")
     assert (turned.shape, turned.strides) == ((16, 8), (1, 16))
     assert describe(left.reshape((2, 4, 16)), "a").strides == (64, 16, 1)
+
+
+def heads(*shape: int) -> Any:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+
+
+def attended(q: Any, k: Any, v: Any) -> tuple[Any, Any, Any]:
+    """Give the weights, the result, and the logarithms of the rows' sums, where two heads share keys."""
+    k, v = np.repeat(k, 2, 1), np.repeat(v, 2, 1)
+    scores = np.where(np.tri(q.shape[2], k.shape[2], dtype=bool), q @ k.swapaxes(-1, -2) * 0.5, -np.inf)
+    sums = np.log(np.exp(scores).sum(-1))
+    weights = np.exp(scores - sums[..., None])
+    return weights, weights @ v, sums
+
+
+def test_attention_and_its_gradients_are_written_into_the_buffers() -> None:
+    q, k, v, dy = heads(1, 4, 6, 8), heads(1, 2, 8, 8), heads(1, 2, 8, 4), heads(1, 4, 6, 4)
+    weights, wanted, sums = attended(q, k, v)
+    told = Told("", (), 0.5, True).attributes()
+    made, found = np.zeros_like(wanted), np.zeros_like(sums)
+    standin = Standin()
+    assert not called(xla_attention.HANDLERS[FORWARD]["cpu"], standin.frame([q, k, v], [made, found], told))
+    assert np.allclose(made, wanted, atol=1e-5)
+    assert np.allclose(found, sums, atol=1e-5)
+
+    gains = (wanted * dy).sum(-1)
+    by_scores = weights * (dy @ np.repeat(v, 2, 1).swapaxes(-1, -2) - gains[..., None]) * 0.5
+    want = (by_scores @ np.repeat(k, 2, 1), by_scores.swapaxes(-1, -2) @ q, weights.swapaxes(-1, -2) @ dy)
+    outputs = [np.zeros_like(x) for x in (q, k, v)]
+    frame = standin.frame([q, k, v, dy, sums, gains], outputs, told)
+    assert not called(xla_attention.HANDLERS[BACKWARD]["cpu"], frame)
+    assert standin.errors == []
+    for got, each in zip(outputs, want, strict=True):
+        assert np.allclose(got, each.reshape(1, got.shape[1], -1, *got.shape[2:]).sum(2), atol=1e-4)
+
+
+def test_attention_on_a_gpu_lends_memory_and_takes_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+
+    def kernel(*inputs: Any, out: Any, stream: int) -> None:
+        seen.append((inputs, out, stream))
+
+    def give(*asked: Any) -> Any:
+        assert asked[-1] is False  # arrays are not in host memory
+        return kernel
+
+    monkeypatch.setattr(attention_module, "forward", give)
+    monkeypatch.setattr(attention_module, "gradient", give)
+    q, k, v, rows = heads(1, 4, 6, 8), heads(1, 2, 8, 8), heads(1, 2, 8, 4), heads(1, 4, 6)
+    slope, made = heads(2), heads(1, 4, 6, 4)
+    told = Told("", ("slope",), 0.5, False).attributes()
+    standin = Standin(stream=77, device=1)
+    gpu = {target: one["CUDA"] for target, one in xla_attention.HANDLERS.items()}
+    assert not called(gpu[FORWARD], standin.frame([q, k, v, slope], [made, rows], told))
+    back = standin.frame([q, k, v, made, rows, rows, slope], [q, k, v], told)
+    assert not called(gpu[BACKWARD], back)
+    assert standin.errors == []
+    parted = (1, 2, 2, 6)
+    shapes = [([x.shape for x in inputs], stream) for inputs, _, stream in seen]
+    given = [(*parted, 8), (1, 2, 8, 8), (1, 2, 8, 4)]
+    beside = [(*parted, 4), parted, parted, (2,)]
+    assert shapes == [([*given, (2,)], 77), ([*given, *beside], 77), ([*given, *beside], 77)]
+    (_, out, _), (_, by_q, _), (_, by_keys, _) = seen
+    assert [describe(x, "x").address for x in (*out, by_q, *by_keys)] == [x.ctypes.data for x in (made, rows, q, k, v)]
+    assert [x.shape for x in (*out, by_q)] == [(*parted, 4), parted, (*parted, 8)]
 
 
 def test_a_gpus_call_without_a_stream_is_an_error() -> None:

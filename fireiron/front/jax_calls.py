@@ -1,0 +1,32 @@
+"""Calls of JAX arrays by foreign functions of XLA, which `jax.jit` traces and which run on XLA's buffers and stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+jax: Any = import_module("jax")
+
+_registered: dict[str, Mapping[str, Any]] = {}  # XLA holds the addresses of handlers for as long as the process runs
+
+
+def foreign(
+    target: str, handlers: Mapping[str, Any], results: Sequence[tuple[Sequence[int], Any]], *arrays: Any,
+    told: Mapping[str, str],
+) -> tuple[Any, ...]:  # fmt: skip
+    """Call a foreign function. Under `jax.vmap` its calls run one after another.
+
+    Args:
+        target: the name under which XLA knows the function.
+        handlers: what `xla.handler` made, by XLA's name of the platform.
+        results: the shape and the element type of each result.
+        arrays: of JAX.
+        told: what the function takes beside arrays.
+    """
+    if target not in _registered:
+        for platform, one in handlers.items():
+            jax.ffi.register_ffi_target(target, jax.ffi.pycapsule(one), platform=platform)
+        _registered[target] = handlers
+    shapes = tuple(jax.ShapeDtypeStruct(tuple(shape), kind) for shape, kind in results)
+    return tuple(jax.ffi.ffi_call(target, shapes, vmap_method="sequential")(*arrays, **told))

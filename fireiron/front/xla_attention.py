@@ -1,0 +1,106 @@
+"""Attention and its gradients as foreign functions of XLA: what handlers do with the buffers of a call.
+
+XLA's buffers are dense, and begin at whole vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from fireiron.front import attention as programs
+from fireiron.front.attention import Attention, facts_of, single
+from fireiron.front.xla import Array, handler
+from fireiron.jit.kernel import as_tuple
+
+FORWARD, BACKWARD = "fireiron_attention", "fireiron_attention_backward"
+
+
+@attrs.frozen
+class Told:
+    """Hold what a call takes beside arrays.
+
+    Args:
+        functions: mask and score function as text; "" for neither.
+        names: of the arrays that they read.
+        scale: of the scores.
+        causal: whether query i sees keys 0 to i alone.
+    """
+
+    functions: str
+    names: tuple[str, ...]
+    scale: float
+    causal: bool
+
+    def attributes(self) -> dict[str, str]:
+        """Write it as XLA carries it."""
+        causal = "causal" if self.causal else ""
+        return {"functions": self.functions, "names": ",".join(self.names), "scale": repr(self.scale), "causal": causal}
+
+
+def _told(attributes: Mapping[str, str]) -> Told:
+    names = tuple(attributes["names"].split(",")) if attributes["names"] else ()
+    return Told(attributes["functions"], names, float(attributes["scale"]), bool(attributes["causal"]))
+
+
+def _described(q: Array, k: Array, v: Array, beside: Sequence[Array], told: Told) -> Attention:
+    arrays = tuple((name, facts_of(x)) for name, x in zip(told.names, beside, strict=True))
+    return Attention(facts_of(q), facts_of(k), facts_of(v), told.functions, arrays, told.scale, told.causal)
+
+
+def _parted(x: Array, heads: int) -> Array:
+    """Give heads of queries that share one of keys a dim of their own."""
+    batch, mine, *rest = x.shape
+    return x if mine == heads else x.reshape((batch, heads, mine // heads, *rest))
+
+
+def _called(kernel: Any, inputs: Sequence[Array], outputs: Sequence[Array], stream: int | None) -> None:
+    if stream is not None:
+        kernel(*inputs, out=single(outputs), stream=stream)
+        return
+    for array, result in zip(outputs, as_tuple(kernel(*inputs)), strict=True):
+        np.copyto(array, result)
+
+
+def forward(inputs: Sequence[Array], outputs: Sequence[Array], told: Mapping[str, str], stream: int | None) -> None:
+    """Attend.
+
+    Args:
+        inputs: queries, keys, values, and what mask and score function read; of the CPU, or views of a GPU's memory.
+        outputs: the result, and the logarithm of each row's sum, likewise.
+        told: what `Told.attributes` wrote.
+        stream: on which the GPU computes; None on a CPU, where attention is simulated.
+    """
+    q, k, v, *beside = inputs
+    heads = k.shape[1]
+    q, *made = (_parted(x, heads) for x in (q, *outputs))
+    what = _described(q, k, v, beside, _told(told))
+    _called(programs.forward(what, facts_of(made[0]), stream is None), (q, k, v, *beside), made, stream)
+
+
+def backward(inputs: Sequence[Array], outputs: Sequence[Array], told: Mapping[str, str], stream: int | None) -> None:
+    """Compute gradients.
+
+    Args:
+        inputs: queries, keys, values, the gradient of the result, the logarithm of each row's sum, what each row's
+            gradients of scores are lessened by, and what mask and score function read.
+        outputs: the gradients of queries, keys and values.
+        told: as `forward` takes it.
+        stream: as `forward` takes it.
+    """
+    q, k, v, dy, sums, gains, *beside = inputs
+    heads = k.shape[1]
+    q, dy, sums, gains, by_q = (_parted(x, heads) for x in (q, dy, sums, gains, outputs[0]))
+    what = _described(q, k, v, beside, _told(told))
+    for made in ((by_q,), tuple(outputs[1:])):
+        kernel = programs.gradient(what, facts_of(dy), tuple(map(facts_of, made)), stream is None)
+        _called(kernel, (q, k, v, dy, sums, gains, *beside), made, stream)
+
+
+HANDLERS = {
+    target: {"cpu": handler(function, device=False), "CUDA": handler(function, device=True)}
+    for target, function in ((FORWARD, forward), (BACKWARD, backward))
+}
