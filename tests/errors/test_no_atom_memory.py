@@ -1,28 +1,24 @@
-"""Operands that were not brought to registers."""
+"""Operands of an instruction of warps that were not brought to registers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from fireiron import RF, SH, A, B, Block, Thread, matmul
+from fireiron import FR, SH, A, B, Block, Warp, matmul
 
 
 def wrong() -> Any:
     return (
-        matmul(64, 64, 64)
+        matmul(64, 64, 64, "f16", layout="TN")
         .tile(32, 32)
         .to(Block)
-        .epilog(memory=RF)
-        .split(8)
+        .epilog(memory=FR)
+        .split(16)
         .load(A, SH)
         .load(B, SH)
-        .tile(4, 2)
-        .to(Thread)
-        .split(1)
-        .unroll()
-        .tile(1, 1)
-        .unroll()
+        .tile(16, 8)
+        .to(Warp)
         .done()
     )
 
@@ -33,10 +29,10 @@ def test_no_atom_memory(refused: Callable[..., Any]) -> None:
         "no-atom",
         "done()",
         """\
-DecompositionError[no-atom]: no atom executes MatMul(1, 1, 1)(SH, SH, RF)(Thread): nearest: fma.f32 (it takes A in RF, not SH, it takes B in RF, not SH)
-  --> test_no_atom_memory.py:26:10
-26 |         .done()
+DecompositionError[no-atom]: no atom executes MatMul(16, 8, 16)(SH, SH, FR)(Warp): nearest: mma.m16n8k16.f32.f16 (it takes A in FR, not SH, it takes B in FR, not SH); wgmma.m64n8k16.f32.f16 (its shape is 64x8x16, not 16x8x16, a Warpgroup executes it, not a Warp)
+  --> test_no_atom_memory.py:22:10
+22 |         .done()
    |          ^^^^^^
-at:  MatMul 64x64x64 @ Kernel > tile 32x32 to Block > epilog > split 8 > load A to SH > load B to SH > tile 4x2 to Thread > split 1 > tile 1x1
-fix: load A to RF, load B to RF""",  # noqa: E501
+at:  MatMul 64x64x64 @ Kernel > tile 32x32 to Block > epilog > split 16 > load A to SH > load B to SH > tile 16x8 to Warp
+fix: load A to FR, load B to FR""",  # noqa: E501
     )

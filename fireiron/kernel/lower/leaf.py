@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from fireiron.algebra.dtypes import DType
-from fireiron.algebra.expr import Expr, Var, and_, as_expr, gt, minimum, proves
+from fireiron.algebra.expr import FALSE, Expr, Var, and_, as_expr, gt, minimum, proves
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.scalar import Arg, Cast, Constant, renumbered
 from fireiron.atoms.table import Near, chosen_from, matching, nearest
@@ -22,7 +22,7 @@ from fireiron.kernel.lower.prolog import transform
 from fireiron.kernel.lower.storage import tensor_window
 from fireiron.kernel.lower.window import Window
 from fireiron.kernel.passes.packing import packed_access
-from fireiron.language.atom import Atom
+from fireiron.language.atom import Atom, Operand
 from fireiron.language.decompositions import Done, Microkernel
 from fireiron.language.levels import FR, RF, Thread, Warp
 from fireiron.language.residual import Operand as Placed
@@ -129,7 +129,11 @@ def _product(chosen: Atom | str | None, parts: tuple[str, str, str], state: Stat
     memories = tuple(held if o.memory.registers else o.memory for o in operands)
     asked = ("MatMul", shape, tuple(o.dtype for o in operands), memories, state.level, context.arch)
     product = context.spec.product if isinstance(context.spec, MatMul) else "mul"
-    matches = matching(*asked, table=None if chosen is None else chosen_from(chosen, shape), product=product)
+    table = None if chosen is None else chosen_from(chosen, shape)
+    matches = matching(*asked, table=table, product=product)
+    if not matches and state.level.size == 1:
+        brought = (*asked[:3], (RF,) * len(operands), *asked[4:])
+        matches = matching(*brought, table=table, product=product)
     if not matches:
         near = nearest(*asked, table=chosen_from(chosen, shape), product=product)
         if not near:
@@ -139,8 +143,15 @@ def _product(chosen: Atom | str | None, parts: tuple[str, str, str], state: Stat
     found = preferred(matches, windows)
     require_converged(found, state, context)
     views: list[View] = []
+    before: Body = ()
+    behind: Body = ()
     for role, window in windows.items():
         operand = found.operand(role)
+        if operand.memory == RF and not window.storage.memory.registers:
+            put, view, stored = _by_registers(operand, window, parts[2] in state.accumulated, state, context)
+            views.append(view)
+            before, behind = before + put, behind + stored
+            continue
         if operand.span:
             views.append(descriptor_view(operand, window, f"{found.name} (done)"))
             continue
@@ -161,7 +172,47 @@ def _product(chosen: Atom | str | None, parts: tuple[str, str, str], state: Stat
     if found.zeroes and not sums.seeded:
         accumulate = None if parts[2] in state.accumulated else state.begun
         context.zeroed.add(sums.name)
-    return (Call(found, tuple(views), accumulate=accumulate, link=state.link),)
+    return (*before, Call(found, tuple(views), accumulate=accumulate, link=state.link), *behind)
+
+
+def _by_registers(
+    operand: Operand, window: Window, accumulated: bool, state: State, context: Context
+) -> tuple[Body, View, Body]:
+    """Put in the Moves of an operand that lies in memory, where a thread's atom takes it in registers.
+
+    Returns:
+        The Move to registers, these, and the Move back where the atom writes the operand.
+
+    Raises:
+        DecompositionError: `no-atom` where its elements do not lie together; `accumulator-dtype` where sums would be
+            rounded to C's type.
+    """
+    spec, kind, count = context.spec, window.storage.dtype, elements(window).size
+    updated = operand.access != "read"
+    if updated and isinstance(spec, MatMul) and spec.accumulator != kind:
+        raise DecompositionError(
+            "accumulator-dtype",
+            f"products are summed in {spec.accumulator}, and {window.storage.name} in {window.storage.memory}, where "
+            f"they would be summed, holds {kind}",
+            fix=f'sum in registers by .epilog(memory=RF), or state the product with acc="{kind}"',
+        )
+    if elements(window) != Layout(count, 1) and count > 1:
+        raise _no_atom(
+            state, None, f"its {count} elements of {window.storage.name} do not lie together", "load it by conform()"
+        )
+    _check_alignment(window, count)
+    memory, exists = memory_view(window), window.condition()
+    held = _temporary(f"{window.storage.name.lower()}_rf", kind, count, context)
+    title = f"{window.storage.name} to {held.buffer.name}"
+    put: Body = (Call(_copy(None, memory, held, count, state, context), (memory, held), exists, link=state.link),)
+    if updated and state.begun == FALSE and not accumulated:
+        zero = Constant(0.0 if kind.kind == "float" else 0, kind)
+        put = tuple(Compute(_element(held, as_expr(e)), zero, link=state.link) for e in range(count))
+    stored: Body = ()
+    if updated:
+        back = Call(_copy(None, held, memory, count, state, context), (held, memory), None, exists, link=state.link)
+        stored = (Region(f"store {held.buffer.name} to {window.storage.name}", (back,), state.path, state.link),)
+    return (Region(f"load {title}", put, state.path, state.link),), held, stored
 
 
 def _view(window: Window, state: State, context: Context) -> View:

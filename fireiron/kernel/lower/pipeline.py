@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from fireiron.algebra.expr import Expr, Var, as_expr, as_int, lt, ne, or_, proves, simplest
+from fireiron.algebra.expr import FALSE, Expr, Var, as_expr, as_int, lt, ne, or_, proves, simplest
 from fireiron.algebra.scalar import Arg, Cast
 from fireiron.base.errors import DecompositionError
 from fireiron.base.records import evolve
@@ -88,7 +88,9 @@ def lower_split(
     if link.specialised is not None:
         return lower_specialised(link, rest, at, k, trips, context, recur, opening)
     progress = state.progress
-    before = () if progress is not None or state.windows["C"].storage.memory.registers else initialise(state, context)
+    # A split above has set C, and this loop adds to it.
+    set_above = progress is not None or state.begun != FALSE or state.windows["C"].storage.memory.registers
+    before = () if set_above else initialise(state, context)
     if link.stages == 1:
         first, body = _chunk(link, rest, at, number, at(number), context, recur)
         return (*before, *first, *opening(), For(k, trips, body, link.unrolled, link.together, kind="chunks"))
