@@ -48,6 +48,7 @@ from fireiron.schedules._scores import Function, Scores, columns, grouped
 
 SHORT = 1024  # queries or keys: below, what stands around the loop over keys takes a part of the time
 SPAN_NBYTES = 128  # of a row, of which bulk copies of swizzled tiles take whole numbers
+SLACK = 24.0  # powers of 2 that weights of bf16 may grow to: 2**24 of them are summed in f32 without overflow
 CACHED = 32 * 1024**2  # bytes of keys and values that stay in Hopper's L2 cache beside the rest
 
 
@@ -151,8 +152,8 @@ def wgmma(
     stages: int | None = None,
     persistent: bool | None = None,
     bulk_store: bool | None = None,
-    slack: float = 0.0,
-    speculate: bool = False,
+    slack: float | None = None,
+    speculate: bool | None = None,
 ) -> Schedule:
     """Schedule attention for Hopper: bulk copies by a role of their own, wgmma in warpgroups of 64 queries each.
 
@@ -163,15 +164,17 @@ def wgmma(
         spec: `attention` of four-dimensional arrays of 16-bit floats.
         groups: warpgroups that compute, 64 queries each; by default 2, and 3 for few keys and heads of at most 64
             columns, but not where few queries would leave much of such tiles empty.
-        keys: of a chunk; 128 by default, fewer where registers hold no more.
+        keys: of a chunk; 128 by default, fewer where registers or shared memory hold no more.
         stages: chunks of keys and values in shared memory; 2 to 4 by default, as many as it holds.
         persistent: whether blocks loop over tiles; by default where shared memory holds the next tile's queries, but
             not with masks: their tiles take unequal times, and a block begins one when another ends.
         bulk_store: whether results leave through shared memory by bulk copies; by default where shared memory holds
             them, and values have more than 64 columns or keys are few.
-        slack: powers of 2 that weights may grow to before sums are rescaled: at most what their type holds exactly.
+        slack: powers of 2 that weights may grow to before sums are rescaled, at most what their type holds; 24 by
+            default where chunks are speculated on, else 0.
         speculate: whether the largest score is looked for only in chunks whose weights outgrow the slack. Each chunk
-            then waits for the product of the one before: branches end what is in flight.
+            then waits for the product of the one before: branches end what is in flight. By default where weights are
+            bf16 and heads have more than 64 columns.
     """
     depth, width = columns(spec)
     extents = spec.residual.extents
@@ -187,6 +190,12 @@ def wgmma(
     ragged = extents["j"] is None or (extents["j"] % 128) != 0  # two masks a score: fewer scores at a time
     if keys is None:
         keys = 96 if groups > 2 else 112 if masked and ragged and width > WIDE else 128
+        most = (HOPPER_SHARED - rows * depth * nbytes) // (2 * (depth + width) * nbytes)
+        keys = min(keys, max(ROWS, most // ROWS * ROWS))
+    if speculate is None:
+        speculate = max(depth, width) > WIDE and spec.computed.inputs[2].dtype.limits[1] >= 2.0**SLACK and slack != 0
+    if slack is None:
+        slack = SLACK if speculate else 0.0
     chunk, tile = keys * (depth + width) * nbytes, rows * depth * nbytes
     stored = rows * width * nbytes
     if bulk_store is None:

@@ -90,7 +90,7 @@ def test_a_write_in_flight_is_found() -> None:
 
 
 @pytest.mark.parametrize("slack", [0.0, 24.0])
-@pytest.mark.parametrize(("depth", "causal"), [(64, False), (128, True)])
+@pytest.mark.parametrize(("depth", "causal"), [(64, False), (128, True), (256, False)])
 def test_no_register_is_written_that_products_still_read(depth: int, causal: bool, slack: float) -> None:
     """Behind a branch the assembler gives A's registers to others while products in flight read them.
 

@@ -71,6 +71,21 @@ def test_wgmma_compiles_without_spills(depth: int, groups: int) -> None:
     assert not kernel.resources.warnings  # ptxas tells of products that it serialises
 
 
+def test_wide_heads_of_bf16_are_speculated_on() -> None:
+    def votes(depth: int, dtype: str, **plan: Any) -> int:
+        return schedules.wgmma(heads(256, 512, depth, depth, dtype), **plan).cuda("sm_90a").count("__any_sync")
+
+    assert votes(128, "bf16") == votes(256, "bf16") == 2
+    assert votes(128, "bf16", slack=24, speculate=False) == 1
+    assert votes(64, "bf16") == votes(128, "f16") == votes(128, "bf16", speculate=False) == 0
+    assert votes(128, "bf16", slack=0) == 0
+
+
+def test_wide_heads_take_fewer_keys_at_a_time() -> None:
+    kernel = schedules.wgmma(heads(512, 512, 256, 256, "bf16")).compile("sm_90a")
+    assert kernel.resources.spills == 0
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_simt(causal: bool) -> None:
     right(schedules.simt(heads(20, 13, 16, 8, causal=causal), rows=32))
