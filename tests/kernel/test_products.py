@@ -95,6 +95,15 @@ def test_several_outputs_and_operands_of_ops(programs):
     programs.simulated(plain(spec))
 
 
+def test_ops_read_neighbours_at_once_and_each_tensor_once(programs):
+    (x, h, w, u), bias = operands("x", "h", "W", "U"), Vector(36, name="bias")
+    outs = Matrix(40, 36, name="y"), Matrix(40, 36, name="z"), Matrix(40, 36, name="v")
+    made = plain(products(outs, (x, w), (h, u), op=lambda p, q: (p + bias, q * bias, p - q)))
+    programs.simulated(made)
+    reads = [s for s in walk(made.lowered().body) if isinstance(s, Call) and s.views[0].buffer.name == "bias"]
+    assert [s.views[0].layout.size for s in reads] == [2]
+
+
 def test_a_scalar_of_the_call(programs):
     from fireiron.language.pointwise import parameter
 

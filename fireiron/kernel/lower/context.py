@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -308,7 +308,11 @@ class State:
 
     def with_window(self, role: str, window: Window) -> State:
         """Replace one operand's window."""
-        return evolve(self, windows={**self.windows, role: window})
+        return self.with_windows({role: window})
+
+    def with_windows(self, windows: Mapping[str, Window]) -> State:
+        """Replace windows of operands."""
+        return evolve(self, windows={**self.windows, **windows})
 
     def under(self, words: str, link: Link | None) -> State:
         """Descend by a link, for error paths."""

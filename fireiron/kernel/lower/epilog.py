@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fireiron.algebra.expr import Expr, Index, Var, and_, as_expr, proves
 from fireiron.algebra.scalar import Constant
@@ -15,46 +15,58 @@ from fireiron.kernel.lower.context import Body, Context, Recur, State, buffer_of
 from fireiron.kernel.lower.epilog_operands import lower_early
 from fireiron.kernel.lower.parallel import of_tile
 from fireiron.kernel.lower.pointwise import lower_ops
+from fireiron.kernel.lower.products import lower_loops
 from fireiron.kernel.lower.reduce import add_constant, fill, gather, share
 from fireiron.kernel.lower.row_fold import lower_rows
 from fireiron.kernel.lower.storage import fresh_window, register_storage, tensor_window
 from fireiron.kernel.lower.stream import hand_on
-from fireiron.kernel.lower.window import Window
+from fireiron.kernel.lower.window import Storage, Window
 from fireiron.kernel.passes.bounds_after_rounding import round_first
-from fireiron.language.decompositions import ByTma, Decomposition, Epilog
+from fireiron.language.decompositions import ByTma, Decomposition, Epilog, Output
 from fireiron.language.residual import apply, store_of
 from fireiron.language.tensor import Tensor
 
 
 def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
-    """Lower the accumulator's life: Init, the rest of the chain, pointwise ops, the store.
+    """Lower the accumulators' life: Init, the rest of the chain, pointwise ops, the stores.
 
     The compute atom at the end of the chain decides which thread owns which element, so the rest is lowered first.
     """
-    output = state.windows["C"]
-    if context.role != "math":  # it has no part in the accumulator's life
-        below = evolve(state, residual=apply(link, state.residual)).under("epilog", link.link)
-        return recur(rest, below, context)
-    storage = register_storage("acc", output, link.memory, link.dtype, state, context, link.link)
-    storage.seeded = link.init != 0
-    window = fresh_window(storage, output)
-    inside = evolve(state.with_window("C", window), residual=apply(link, state.residual)).under("epilog", link.link)
-    main = recur(rest, evolve(inside, output=output), context)
-    parts = [of_tile(part, state.loops) for part in storage.partials]
-    partial = bool(parts) or context.stream is not None
-    if storage.ownership is None:
+    outputs = tuple(state.windows[o.role] for o in state.residual.playing("C"))
+    output = outputs[0]
+    inside = evolve(state, residual=apply(link, state.residual)).under("epilog", link.link)
+    sums = inside.residual.playing("C")
+    if context.role != "math":  # it has no part in the accumulators' life
+        return lower_loops(rest, inside.with_windows({o.role: output for o in sums}), context, recur)
+    held: dict[str, Window] = {}
+    for operand in sums:
+        name = operand.tensor.name if state.residual.sums else "acc"
+        storage = register_storage(name, output, link.memory, link.dtype, state, context, link.link)
+        storage.seeded = link.init != 0
+        held[name] = fresh_window(storage, output)
+    inside = inside.with_windows({o.role: window for o, window in zip(sums, held.values(), strict=True)})
+    main = lower_loops(rest, evolve(inside, output=output), context, recur)
+    lost = next((w.storage for w in held.values() if w.storage.ownership is None), None)
+    if lost is not None:
         raise DecompositionError(
             "ownership-unknown",
-            "nothing below epilog computes with the accumulator",
+            f"nothing below epilog computes with {lost.name if state.residual.sums else 'the accumulator'}",
             fix="close the chain by an atom on C",
         )
-    init = Region(
-        f"Init({link.init:g})({link.memory})({state.level})",
-        (fill(storage, 0 if partial else link.init, context),),
-        inside.path,
-        link.link,
-        "init",
-        storage.name,
+    (name, window), *others = held.items()
+    storage = window.storage
+    parts = [of_tile(part, state.loops) for part in storage.partials]
+    partial = bool(parts) or context.stream is not None
+    begin: Body = tuple(
+        Region(
+            f"Init({link.init:g})({link.memory})({state.level})",
+            (fill(w.storage, 0 if partial else link.init, context),),
+            inside.path,
+            link.link,
+            "init",
+            w.storage.name,
+        )
+        for w in held.values()
     )
     window, gathered = gather(window, inside, context)
     early, ahead = lower_early(link, storage, output, inside, context)
@@ -63,50 +75,88 @@ def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, cont
         value, stores = added_in_bulk(link, output, bulk)
         link = evolve(link, value=value, store=stores)
     meeting = meet(window, parts, output, inside, state, link, context)
-    window, output, inside, state = meeting.window, meeting.output, meeting.inside, meeting.state
-    summed = window
-    finish: Body = (add_constant(summed.storage, link.init, context),) if partial and link.init != 0 else ()
-    for i, value in enumerate(link.values):
-        title = f"Pointwise({link.memory})({state.level})"
-        beside = link.outputs[i] if i < len(link.outputs) else None
-        apart = beside is not None and beside.apart
-        made, ops = lower_ops(value, window, output, inside, context, link.link, title, early, apart=apart)
-        if beside is not None and beside.rows is not None:
-            window = made
-            finish += (*ops, lower_rows(beside, window, output, inside, context, link.link))
-            continue
-        tensor = None if beside is None else beside.tensor
-        put = _store(link, i, tensor, made, output, inside, state, context, recur)
-        if i + 1 == len(link.values):
-            ops, put = round_first(ops, put, buffer_of(made.storage), context.arch)
-        window = window if apart else made
-        finish += (*ops, put)
-    begin = () if storage.name in context.zeroed else (init,)
+    window, inside = meeting.window, meeting.inside
+    outputs = (meeting.output, *outputs[1:])
+    held = {name: window, **dict(others)}
+    finish: Body = (add_constant(window.storage, link.init, context),) if partial and link.init != 0 else ()
+    finish += _finished(link, held, outputs, inside, meeting.state, early, context, recur)
+    begin = tuple(one for one in begin if one.buffer not in context.zeroed)
     if context.stream is not None:
-        return (*begin, *ahead, *main, *gathered, *hand_on(summed, context.stream, finish, link.link, context))
-    return (*begin, *ahead, *main, *gathered, *meeting.around(share(summed, parts, finish, context)))
+        return (*begin, *ahead, *main, *gathered, *hand_on(window, context.stream, finish, link.link, context))
+    return (*begin, *ahead, *main, *gathered, *meeting.around(share(window, parts, finish, context)))
+
+
+def _finished(
+    link: Epilog,
+    held: Mapping[str, Window],
+    outputs: Sequence[Window],
+    inside: State,
+    state: State,
+    early: Mapping[Tensor, Storage],
+    context: Context,
+    recur: Recur,
+) -> Body:
+    """Compute what is stored, and store it.
+
+    Outputs of several sums are computed together. Else each expression reads the value of the one before it.
+
+    Args:
+        link: the epilog.
+        held: windows of the sums, by name.
+        outputs: windows of the tile, of each output that the residual spec has.
+        inside: the place below the epilog, and `state` above it.
+        early: registers that hold what tensors have for a thread's elements.
+        context: the kernel's.
+        recur: lowers the links of stores.
+    """
+    title = f"Pointwise({link.memory})({state.level})"
+    several = bool(state.residual.sums)
+    last = state.residual.playing("C")[-1].tensor
+    stores = (*link.outputs, Output(link.value, last, link.store))
+    body: Body = ()
+    for group in (stores,) if several else tuple((one,) for one in stores):
+        values = {one.tensor.name: one.value for one in group}
+        made, ops = lower_ops(values, held, outputs[0], inside, context, link.link, title, early, apart=group[0].apart)
+        if group[0].rows is not None:
+            held = {"acc": made[0]}
+            body += (*ops, lower_rows(group[0], made[0], outputs[0], inside, context, link.link))
+            continue
+        put: Body = ()
+        for i, (one, window) in enumerate(zip(group, made, strict=True)):
+            number = i if several else None if one is not stores[-1] else 0
+            store = _store(one, number, window, outputs, link, inside, state, context, recur)
+            if group[-1] is stores[-1]:
+                ops, store = round_first(ops, store, buffer_of(window.storage), context.arch)
+            put += (store,)
+        held = held if several or group[0].apart else {"acc": made[0]}
+        body += (*ops, *put)
+    return body
 
 
 def _store(
-    link: Epilog,
-    number: int,
-    tensor: Tensor | None,
+    one: Output,
+    number: int | None,
     window: Window,
-    output: Window,
+    outputs: Sequence[Window],
+    link: Epilog,
     inside: State,
     state: State,
     context: Context,
     recur: Recur,
 ) -> Region:
-    """Lower the Move that takes what the ops made to C, or to a tensor beside it."""
-    links, name, path = link.store, "C", f"{inside.path} > store"
-    if tensor is not None:
-        links, name, path = link.outputs[number].store, tensor.name, f"{inside.path} > store {tensor.name}"
-        output = evolve(output, storage=tensor_window(tensor, state, context).storage)
-    move = store_of(state.residual, link.memory, window.storage.dtype, tensor)
+    """Lower the Move that takes what the ops made to an output of the spec, by its number, or to a tensor beside it."""
+    name, path = one.tensor.name, f"{inside.path} > store"
+    if number is None:
+        path = f"{path} {name}"
+        output = evolve(outputs[0], storage=tensor_window(one.tensor, state, context).storage)
+        move = store_of(state.residual, link.memory, window.storage.dtype, one.tensor)
+    else:
+        output = outputs[number]
+        name = name if state.residual.sums else "C"
+        move = store_of(state.residual, link.memory, window.storage.dtype, number=number)
     windows = {"src": window, "dst": output}
     inner = evolve(state, residual=move, windows=windows, whole={}, path=path, link=link.link)
-    return Region(f"store {name}: {move}", recur(links, inner, context), inside.path, link.link, "store", name)
+    return Region(f"store {name}: {move}", recur(one.store, inner, context), inside.path, link.link, "store", name)
 
 
 def initialise(state: State, context: Context) -> Body:

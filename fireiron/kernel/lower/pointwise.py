@@ -153,9 +153,12 @@ def visit(
         )
         register = substitute(ownership.register(), known) + index
         condition = and_(*along, *limits, *guards)
-        return Visit(whole, tuple(place), register, condition, (), along_axis=each, guard=and_(*guards))
+        return Visit(
+            whole, tuple(place), register, condition, (), renamed=known, index=index, along_axis=each,
+            guard=and_(*guards),
+        )  # fmt: skip
 
-    plain = attrs.evolve(at({}), loops=tuple(loops), renamed=fresh, index=element)
+    plain = attrs.evolve(at({}), loops=tuple(loops))
     if not loops or widths is None:
         return plain
     last, extent = loops[-1]
@@ -319,8 +322,8 @@ def agree(held: Storage, tensors: Sequence[Tensor]) -> None:
 
 
 def lower_ops(
-    value: Value,
-    window: Window,
+    values: Mapping[str, Value],
+    sums: Mapping[str, Window],
     output: Window,
     state: State,
     context: Context,
@@ -328,59 +331,101 @@ def lower_ops(
     title: str,
     early: Mapping[Tensor, Storage] = MappingProxyType({}),
     apart: bool = False,
-) -> tuple[Window, Body]:
-    """Compute an expression of every element that a thread owns, in place, or in new registers of another type.
+) -> tuple[tuple[Window, ...], Body]:
+    """Compute expressions of every element that a thread owns: each in place of a sum, or in new registers.
 
     Args:
-        value: what; `Arg(0)` is the element.
-        window: of the register tensor.
-        output: the window of the tile that it stands for.
+        values: what, by the name of what it is for; `Arg(0)` is the first sum's element, tensors in registers are sums.
+        sums: windows of the register tensors, by name; all hold the same elements.
+        output: the window of the tile that they stand for.
         state: the place in the tree.
         context: the kernel's.
         link: whose ops they are.
         title: heads the code.
         early: registers that hold what tensors have for the thread's elements.
-        apart: whether the register tensor keeps its elements, and the results go to new registers.
+        apart: whether the sums keep their elements, and the results go to new registers.
+
+    Returns:
+        A window for each expression, and the code.
     """
-    held = window.storage
-    if value.tree == Arg(0, held.dtype):
-        return window, ()
+    first, *_ = sums
+    (held, *others), made = [w.storage for w in sums.values()], [*values.values()]
+    if len(made) == 1 and _is_sum(made[0], first, held.dtype):
+        return (sums[first],), ()
     ownership = held.ownership
     assert ownership is not None
-    if value.tensors:
-        agree(held, value.tensors)
+    outside = [t for value in made for t in value.tensors if not t.memory.registers]
+    for storage in (held, *others) if outside else ():
+        agree(storage, outside)
     if ownership.opaque:  # the instruction that stores it knows one element type
-        value = cast_to(value, held.dtype)
-    walk = visit(ownership, output, context, widths([t for t in value.tensors if t not in early], output, context))
-    result, after = held, window
-    if apart or value.dtype != held.dtype:
-        result = _converted(held, window, value.dtype, state, context)
-        after = fresh_window(result, window)
+        made = [cast_to(value, held.dtype) for value in made]
+    walk = visit(ownership, output, context, widths([t for t in outside if t not in early], output, context))
+    elements = {
+        name: View(buffer_of(w.storage), _register(w.storage, ownership, walk), origin=walk.coordinates)
+        for name, w in sums.items()
+    }
     mask = None if proves(walk.condition) else walk.condition
-    inputs = [View(buffer_of(held), walk.register, origin=walk.coordinates)]
+    read: dict[Tensor, View] = {}
     loads: Body = ()
-    single = prints(value.tree)  # elements beyond the tensor print nothing
-    for tensor in value.tensors:
+    for tensor in dict.fromkeys(outside):
         if tensor in early:
-            inputs.append(View(buffer_of(early[tensor]), walk.register, origin=walk.coordinates))
+            read[tensor] = View(buffer_of(early[tensor]), walk.register, origin=walk.coordinates)
             continue
-        view = element(tensor, walk, output, state, context)
-        if walk.inner is None or not wide(tensor, walk, output, context):
-            inputs.append(view)
-            single = True
+        read[tensor] = element(tensor, walk, output, state, context)
+        if wide(tensor, walk, output, context):
+            vec = temporary(f"{tensor.name}_vec", tensor.dtype, walk.width, context)
+            into = View(vec, as_expr(0), Layout(walk.width, 1))
+            loads += (load_vector(tensor, read[tensor], into, walk, output, context, link),)
+            assert walk.inner is not None
+            read[tensor] = View(vec, walk.inner)
+    zeroed: Body = ()
+    body: Body = ()
+    late: Body = ()
+    results: list[Window] = []
+    for i, (name, value) in enumerate(zip(values, made, strict=True)):
+        source = list(sums)[min(i, len(sums) - 1)]
+        after, storage = sums[source], sums[source].storage
+        fresh = apart or i >= len(sums) or value.dtype != storage.dtype
+        if fresh:
+            storage = _converted(held, after, value.dtype, state, context)
+            storage.follows = storage.follows if len(made) == 1 else ""
+            after = fresh_window(storage, after)
+        results.append(after)
+        dst = elements[source] if not fresh else View(buffer_of(storage), walk.register, origin=walk.coordinates)
+        inputs = (elements[first], *(elements[t.name] if t.memory.registers else read[t] for t in value.tensors))
+        # Elements beyond the tensor print nothing, and what is read one by one is not there.
+        near = all(t.memory.registers or read[t].buffer.memory.registers for t in value.tensors)
+        there = None if near and not prints(value.tree) else mask
+        if there is not None and fresh:  # stores convert every register, though not all are written
+            zero = Constant(0.0 if value.dtype.kind == "float" else 0, value.dtype)
+            zeroed += (Compute(dst, zero, link=link),)
+        if len(made) == 1:
+            body += compute(dst, value.tree, inputs, there, context, link)
             continue
-        vec = temporary(f"{tensor.name}_vec", tensor.dtype, walk.width, context)
-        into = View(vec, as_expr(0), Layout(walk.width, 1))
-        loads += (load_vector(tensor, view, into, walk, output, context, link),)
-        inputs.append(View(vec, walk.inner))
-    dst = View(buffer_of(result), walk.register, origin=walk.coordinates)
-    body = compute(dst, value.tree, tuple(inputs), mask if single else None, context, link)
-    if single and mask is not None and result is not held:  # stores convert every register, though not all are written
-        zero = Constant(0.0 if value.dtype.kind == "float" else 0, value.dtype)
-        body = (Compute(dst, zero, link=link), *body)
+        # Every result is computed from the sums before one of them is overwritten.
+        buffer = temporary(f"{name}_value", value.dtype, 1, context)
+        part = View(buffer, as_expr(0), origin=walk.coordinates)
+        body += compute(part, value.tree, inputs, there, context, link)
+        late += (Compute(dst, Arg(0, value.dtype), (part,), there, link),)
+    body = (*zeroed, *body, *late)
     if walk.inner is not None:
         body = (For(walk.inner, as_expr(walk.width), body, unroll=True),)
-    return after, (Region(title, walk.around((*loads, *body)), state.path, link, "compute"),)
+    return tuple(results), (Region(title, walk.around((*loads, *body)), state.path, link, "compute"),)
+
+
+def _is_sum(value: Value, name: str, dtype: DType) -> bool:
+    """Say whether an expression is nothing but a sum's element."""
+    named = value.tensors[:1] and value.tensors[0].memory.registers and value.tensors[0].name == name
+    return value.tree == Arg(1 if named else 0, dtype)
+
+
+def _register(storage: Storage, ownership: Ownership, walk: Visit) -> Expr:
+    """Say where a register tensor holds the element at which a visit of another one of the same tile stands."""
+    assert storage.ownership is not None
+    if storage.ownership is ownership:
+        return walk.register
+    offset, steps = storage.ownership.resolve(ownership.access, storage.name, "epilog")
+    return substitute(offset, walk.renamed) + (steps(walk.index) if steps.size > 1 else 0)
 
 
 def _converted(held: Storage, window: Window, dtype: DType, state: State, context: Context) -> Storage:

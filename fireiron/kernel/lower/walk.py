@@ -37,7 +37,6 @@ from fireiron.kernel.lower.numbering import named, tile_numbers, tiles_in
 from fireiron.kernel.lower.parallel import count_ways, lower_parallel
 from fireiron.kernel.lower.permutation import permuted
 from fireiron.kernel.lower.pipeline import lower_split
-from fireiron.kernel.lower.products import lower_products
 from fireiron.kernel.lower.program_loops import lower_program_split
 from fireiron.kernel.lower.program_parallel import lower_program_parallel
 from fireiron.kernel.lower.program_start import lower_results
@@ -106,8 +105,6 @@ def lower_links(links: Sequence[Decomposition], state: State, context: Context) 
                 whole = {**state.whole, role: state.whole.get(role, state.windows[role])}
                 below = evolve(below, whole=whole).under(f"prolog {role}", link.link)
                 return lower_links(rest, below, context)
-            case Epilog() if state.residual.sums:
-                return lower_products(link, rest, state, context, lower_links)
             case Epilog():
                 return lower_epilog(link, rest, state, context, lower_links)
             case Each():
