@@ -39,7 +39,6 @@ SHAPES = (
     (256, 56, 64, 256, 1, 1, 0),
     (256, 14, 1024, 256, 1, 1, 0),
 )
-CHECKED = 2  # images of a batch
 ERROR = 2.0**-9  # the share of the largest value by which 16 bits of a result may move it
 FORMS = ("forward", "data", "filters")
 PRESETS: dict[str, Callable[..., Any]] = {
@@ -151,13 +150,10 @@ def _timed(
     """Check against f64, then time ours and cuDNN's."""
     torch = torch_module()
     torch.backends.cudnn.benchmark = True
-    n, side, c, k, taps, stride, pad = shape
+    _, _, c, k, taps, stride, pad = shape
     kernels: list[Any] = [(part, None if schedule is None else laboratory.built(schedule)) for part, schedule in chosen]
-    device = laboratory.device
-    x = torch.randn(n, side, side, c, device=device).half()
-    f = (torch.randn(k, taps, taps, c, device=device) / (taps * c**0.5)).half()
-    bias = torch.randn(k, device=device) if fused else None
-    images, weights = x.permute(0, 3, 1, 2), f.permute(0, 3, 1, 2)
+    x, f, images, weights = arrays_of(laboratory, shape)
+    bias = torch.randn(k, device=laboratory.device) if fused else None
     y = torch.conv2d(images, weights, None, stride, pad).contiguous(memory_format=torch.channels_last)
     dy = torch.randn_like(y)
     masks = [form == "data", form == "filters", False]
@@ -194,7 +190,7 @@ def _timed(
             return found[masks.index(True)]
 
     ours()
-    if problem := _wrong(form, out, (images, weights, dy, bias), stride, pad):
+    if problem := wrong(form, out, (images, weights, dy, bias), stride, pad):
         return {"problem": problem}
     launches: dict[str, Callable[[], object]] = {"fireiron": ours, "cudnn": theirs}
     flops = 2 * y.numel() * taps * taps * c
@@ -202,11 +198,31 @@ def _timed(
     return {"flops": flops, "registers": registers} | laboratory.compared(launches, ROUNDS, BUDGET_S)
 
 
-def _wrong(form: str, out: Any, arrays: tuple[Any, ...], stride: int, pad: int) -> str:
-    """Hold a result against f64: of images the first ones, of filters all, which every image moves."""
+def program(shape: Sequence[int]) -> Any:
+    """Give the program of a convolution of f16 alone.
+
+    Args:
+        shape: as of `SHAPES`.
+    """
+    n, side, c, k, taps, stride, pad = shape
+    x, f = tensor(n, side, side, c, dtype="f16"), tensor(k, taps, taps, c, dtype="f16", name="f")
+    return conv.conv2d(x, f, stride=stride, pad=pad)
+
+
+def arrays_of(laboratory: Laboratory, shape: Sequence[int]) -> tuple[Any, Any, Any, Any]:
+    """Draw images and filters of f16, channels last, and view them in the order of torch's dims."""
+    torch = torch_module()
+    n, side, c, k, taps, *_ = shape
+    x = torch.randn(n, side, side, c, device=laboratory.device).half()
+    f = (torch.randn(k, taps, taps, c, device=laboratory.device) / (taps * c**0.5)).half()
+    return x, f, x.permute(0, 3, 1, 2), f.permute(0, 3, 1, 2)
+
+
+def wrong(form: str, out: Any, arrays: tuple[Any, ...], stride: int, pad: int) -> str:
+    """Hold a result against f64: the first, middle and last image, or all filters, which every image moves."""
     torch = torch_module()
     images, weights, dy, bias = arrays
-    some = slice(None) if form == "filters" else slice(0, CHECKED)
+    some = slice(None) if form == "filters" else sorted({0, len(images) // 2, len(images) - 1})
     x, w, g = images[some].double(), weights.double(), dy[some].double()
     if form == "forward":
         wanted = torch.conv2d(x, w, None if bias is None else bias.double(), stride, pad)

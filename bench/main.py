@@ -63,6 +63,10 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m bench") 
             from .networks import run as networks
 
             return networks(words[1:], command)
+        if words[:1] == ["conv-plans"]:
+            from .conv_plans import run as conv_plans
+
+            return conv_plans(words[1:], command)
         if words[:1] == ["plans"]:
             from .plans import run as plans
 
@@ -127,6 +131,7 @@ def _parser(prog: str) -> Parser:
         "  reductions      sums over columns, rows, all and other dims, likewise\n"
         "  pointwise       pointwise programs of one to six inputs, likewise\n"
         "  plans SUITE     the first plan of hopper.gemm, and the fastest of its first ten, over a peer; L2 flushed\n"
+        "  conv-plans      the same of conv.wgmma over cuDNN, on layers that --seed draws\n"
         "  choices         whether the compiler builds what best chooses, for drawn products; needs no GPU\n"
         "  build           time of chains, lowering, printing, compiling; needs no GPU\n"
         "  table FILE      results as Markdown\n"

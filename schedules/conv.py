@@ -174,14 +174,27 @@ def conv2d_transposed(y: Value, f: Value, stride: Sizes = 1, pad: Pads = 0, more
 
 @program(x="n h w c")
 def max_pool2d(x: Value, window: Sizes, stride: Sizes = 0, pad: Pads = 0) -> Value:
-    """Take the largest value of each window; what lies outside the image counts for nothing."""
+    """Take the largest value of each window; what lies outside the image counts for nothing.
+
+    Args:
+        x: images.
+        window: rows and columns of a window.
+        stride: pixels from one window to the next; 0 for windows side by side.
+        pad: rows and columns around: one number, one for each side, or pairs (before, behind).
+    """
     places, _ = _windows("hw", "rs", "pq", window, stride, pad)
     return _max(outside(x, -math.inf if x.dtype.kind == "float" else x.dtype.limits[0])[:, places[0], places[1]], "r s")
 
 
 @program(x="n h w c")
 def average_pool2d(x: Value, window: Sizes, stride: Sizes = 0, pad: Pads = 0, count_pad: bool = True) -> Value:
-    """Take the mean of each window; `count_pad` says whether zeros around the image count."""
+    """Take the mean of each window.
+
+    Args:
+        x: images.
+        window, stride, pad: as of `max_pool2d`.
+        count_pad: whether zeros around the image count.
+    """
     places, taps = _windows("hw", "rs", "pq", window, stride, pad)
     total = _sum(x[:, places[0], places[1]], "r s")
     if count_pad:
@@ -242,6 +255,7 @@ def _windows(
         size, (before, behind) = one(window, axis, len(inner)), pair(pad, axis, len(inner))
         whole("window", size, 1)
         step = one(stride, axis, len(inner)) or size
+        whole("stride", step, 1)
         left = extent(i) + before + behind - size
         if isinstance(left, int) and left < 0:
             raise FireironError(
@@ -436,6 +450,15 @@ def wgmma(
         return (y if rows == 64 else y.tile(64, columns).unroll()).done("wgmma")
 
     return chain.tile(**part_of(box, groups)).to(Warpgroup).each(**{w.step: by_groups})
+
+
+def plans(spec: ProgramChain) -> list[Tiles]:
+    """List the tiles that `wgmma` may have for a convolution, the one that should be fastest first.
+
+    Args:
+        spec: as of `wgmma`; `attrs.asdict` of one of these tiles gives its keywords.
+    """
+    return ranked(spec, window_of(spec))
 
 
 def _by_panels(w: Window, columns: int, channels: int) -> Strategy:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bench import conv
+from bench import conv, conv_plans
 from bench.main import main
 
 
@@ -72,3 +72,45 @@ def test_wrong_results_are_not_timed(capsys: pytest.CaptureFixture[str]) -> None
 def test_presets_without_gradients_of_filters_say_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["conv", "--shape", "2x9x16x16x3x1x1", "--of", "filters", "--preset", "simt"]) == 1
     assert "simt folds no pixels" in capsys.readouterr().out
+
+
+def test_layers_are_drawn_by_a_seed_over_the_whole_class() -> None:
+    layers = conv_plans.drawn("a1e71b1", 300)
+    assert layers == conv_plans.drawn("a1e71b1", 300)
+    assert layers != conv_plans.drawn("a1e71b2", 300)
+    assert {layer.taps for layer in layers} == {1, 3, 5, 7}
+    assert {layer.stride for layer in layers} == {1, 2, 3}
+    assert {layer.pad > 0 for layer in layers} == {True, False}
+    assert all(0.3 <= layer.flops * 1e-9 <= 60 and layer.c % 8 == layer.k % 8 == 0 for layer in layers)
+    for name in ("n", "side", "c", "k"):
+        sizes = [getattr(layer, name) for layer in layers]
+        assert max(sizes) > 8 * min(sizes), name
+
+
+def test_plans_compile_without_a_gpu(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["conv-plans", "--seed", "a1e71b1", "--count", "1", "--plans", "2"]) == 0
+    out = capsys.readouterr().out
+    assert ": 2 plans compiled" in out
+    assert "nothing was timed" in out
+    assert main(["conv-plans", "--seed", "0", "--plans", "0"]) == 2
+
+
+SMALL = conv_plans.Layer(3, 7, 16, 24, 3, 2, 1)
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.01])
+def test_plans_are_held_against_torch(
+    factor: float, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch", reason="results are held against torch's")
+
+    def compared(launches: Mapping[str, Callable[[], object]], rounds: int, budget_s: float) -> dict[str, Any]:
+        return {"times": {name: {"median_us": 1.0 if name == "plan 2" else 2.0} for name in launches}}
+
+    monkeypatch.setattr(conv_plans, "drawn", lambda seed, count: [SMALL])
+    laboratory = conv.Laboratory("cpu", lambda schedule: Simulated(schedule, factor), compared)
+    words = ["--seed", "0", "--count", "1", "--plans", "3"]
+    assert conv_plans.run(words, laboratory=laboratory) == int(factor != 1)
+    out = capsys.readouterr().out
+    assert ("over cuDNN 1.000; plan 2 2.000" in out) == (factor == 1)
+    assert ("wrong: an element differs by 0.0" in out) == (factor != 1)
