@@ -40,6 +40,8 @@ class Function:
         ones: arguments of which the result is exactly 1.
         vanishes: whether results are exactly 0 where they are far below the smallest number of their type.
         slots: instructions of a call on a float that CUDA 13 compiles for sm_90, on the way that most arguments take.
+        roundings: how many roundings of its type CUDA's result may lie off; 0 where it is exact.
+        stray: how far a float's result may lie off beside its roundings.
     """
 
     name: str
@@ -55,11 +57,8 @@ class Function:
     ones: tuple[float, ...] = ()
     vanishes: bool = False
     slots: int = 1
-
-    @property
-    def roundings(self) -> int:
-        """Give how many roundings of its type CUDA's result may lie off, 0 for none."""
-        return 0 if self.exact else ROUNDINGS
+    roundings: int = attrs.field(default=attrs.Factory(lambda self: 0 if self.exact else ROUNDINGS, takes_self=True))
+    stray: float = 0.0
 
     def moved(self, value: Array, error: Array) -> Array:
         """Give how far the result may lie from that of `value` where the argument lies within `error` of it."""
@@ -111,6 +110,19 @@ def _erf(x: Any) -> Any:
     return np.asarray(np.frompyfunc(math.erf, 1, 1)(x), np.float64)
 
 
+def _normcdf(x: Any) -> Any:
+    import numpy as np
+
+    def below(x: float) -> float:
+        return 0.5 * math.erfc(-math.sqrt(0.5) * x)
+
+    return np.asarray(np.frompyfunc(below, 1, 1)(x), np.float64)
+
+
+def _density(x: Scalar) -> Scalar:
+    return _times(1 / math.sqrt(2 * math.pi), Unary("exp", _times(-0.5, _square(x))))
+
+
 FUNCTIONS: dict[str, Function] = {
     f.name: f
     for f in (
@@ -133,6 +145,11 @@ FUNCTIONS: dict[str, Function] = {
         Function(
             "erf", "erf", _erf, lambda x: _times(2 / math.sqrt(math.pi), Unary("exp", Unary("neg", _square(x)))),
             slots=29,
+        ),
+        # 2 to a polynomial of |x|, see `fireiron.cuda.helpers`: of more than -5.5 off by 216 roundings at most.
+        Function(
+            "normcdf", "normcdf", _normcdf, _density, "normcdf_fitted", flushes=True, slots=12, roundings=256,
+            stray=2.0**-37,
         ),
         # One instruction, off by 2^-22 of the result at most, four roundings of f32: PTX ISA 9.7.3.21, ex2.
         Function(

@@ -225,6 +225,24 @@ __device__ __forceinline__ float exp2_approx(float x) {
     return y;
 }
 """,
+    # The normal distribution below -|x| is 2 to a polynomial, fitted on 0 <= |x| <= 5.5: off by 1.3e-5 of it at most,
+    # and by 1.9e-7, three roundings of 1. Beyond, the polynomial falls on, to -infinity.
+    "normcdf_fitted": """\
+__device__ __forceinline__ float normcdf_fitted(float x) {
+    const float a = fabsf(x);
+    float p = -4.25253290e-7f;
+    p = fmaf(p, a, 7.06915807e-6f);
+    p = fmaf(p, a, -1.32947289e-5f);
+    p = fmaf(p, a, -6.07268070e-4f);
+    p = fmaf(p, a, 7.74955051e-3f);
+    p = fmaf(p, a, -5.30172735e-2f);
+    p = fmaf(p, a, -4.59023476e-1f);
+    p = fmaf(p, a, -1.15112877f);
+    p = fmaf(p, a, -9.99999523e-1f);
+    const float beyond = exp2_approx(p);
+    return x < 0.0f ? beyond : 1.0f - beyond;
+}
+""",
     **{f"f{op}f_nan": _BOUND.format(op=op) for op in ("max", "min")},
     **{f"f{op}_nan": _BOUND_DOUBLE.format(op=op) for op in ("max", "min")},
     **{f"{op}_half_pair": _CALCULATE_PAIR.format(op=op) for op in ("add", "sub", "mul")},

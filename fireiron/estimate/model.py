@@ -2,7 +2,8 @@
 
 Clocks of one block on one SM, each resource alone:
 
-- issue: every warp instruction takes a slot of one of the schedulers, a MatMul atom `atom.clocks` of them;
+- issue: every warp instruction takes a slot of one of the schedulers, a MatMul atom `atom.clocks` of them, a function
+  (`erf`) as many as it has instructions;
 - shared memory: one wavefront a clock;
 - L2: 64 bytes of sectors a clock, the width of an SM's port.
 
@@ -28,6 +29,8 @@ from fireiron.algebra.arch import Arch
 from fireiron.algebra.expr import evaluate
 from fireiron.algebra.machine import Machine
 from fireiron.algebra.occupancy import occupancy
+from fireiron.algebra.scalar import Unary, parts
+from fireiron.algebra.unary import FUNCTIONS
 from fireiron.base.errors import CheckError
 from fireiron.base.text import count
 from fireiron.estimate.registers import ADDRESSING, least_registers, register_cap
@@ -248,9 +251,9 @@ def _work(kernel: Kernel, everything: tuple[Site, ...], values: Mapping[str, int
                 math[name] = math.get(name, 0.0) + products / WARP
                 flops += 2.0 * products
                 slots += products / WARP
-            case Compute(inputs=inputs):
+            case Compute(inputs=inputs, expr=expr):
                 flops += warps * WARP if inputs else 0.0
-                slots += warps
+                slots += warps * (1 + sum(FUNCTIONS[p.op].slots - 1 for p in parts(expr) if isinstance(p, Unary)))
             case _:
                 slots += warps
     return _Work(math, slots, flops)

@@ -82,11 +82,10 @@ def _silu(o: Ops, node: Node, x: tuple[int, ...]) -> int:
 
 def _gelu(o: Ops, node: Node, x: tuple[int, ...]) -> int:
     wide = o.wide(x[0])
-    if node["approximate"] == "tanh":
-        cube = o.mul(o.mul(wide, wide), wide)
-        inner = o.tanh(o.mul(o.add(wide, o.mul(cube, 0.044715)), math.sqrt(2 / math.pi)))
-    else:
-        inner = o.erf(o.mul(wide, math.sqrt(0.5)))
+    if node["approximate"] != "tanh":
+        return o.like(o.mul(wide, o.normcdf(wide)), node.dtype)
+    cube = o.mul(o.mul(wide, wide), wide)
+    inner = o.tanh(o.mul(o.add(wide, o.mul(cube, 0.044715)), math.sqrt(2 / math.pi)))
     return o.like(o.mul(o.mul(wide, 0.5), o.add(inner, 1.0)), node.dtype)
 
 

@@ -24,6 +24,7 @@ _OTHERS: Mapping[str, Callable[..., Any]] = {
     "reshape": lambda x, shape: x.reshape(shape),
     "broadcast": lambda x, shape: x.broadcast_to(shape),
     "select": lambda c, x, y: torch.where(c != 0, x, y),
+    "normcdf": lambda x: torch.special.ndtr(x),
     "copy": lambda x: x,
     "cast": lambda x, dtype: x,
     "sum": lambda x, axes, keepdims: x.sum(axes, keepdim=keepdims),

@@ -113,6 +113,11 @@ def erf(x: Operand) -> Value:
     return unary("erf", x)
 
 
+def normcdf(x: Operand) -> Value:
+    """Take the normal distribution's integral up to x."""
+    return unary("normcdf", x)
+
+
 def sigmoid(x: Operand) -> Value:
     """Take 1 / (1 + exp(-x))."""
     return 1 / (1 + exp(minimum(-lifted(x)[0], STEEPEST)))
@@ -127,7 +132,7 @@ def silu(x: Operand) -> Value:
 def gelu(x: Operand) -> Value:
     """Take x times the normal distribution's integral up to x."""
     (x,) = lifted(x)
-    return x * 0.5 * (1 + erf(x * math.sqrt(0.5)))
+    return x * normcdf(x)
 
 
 def gelu_tanh(x: Operand) -> Value:

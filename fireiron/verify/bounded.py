@@ -205,6 +205,8 @@ def _unary(op: str, x: Bounded, dtype: DType) -> Bounded:
     found = rounded(value, error, dtype, function.roundings)
     if function.flushes and dtype != f64:
         found = attrs.evolve(found, error=found.error + SMALLEST_NORMAL)
+    if function.stray and dtype != f64:
+        found = attrs.evolve(found, error=found.error + function.stray)
     known = np.zeros(value.shape, bool)
     for one in function.ones:
         known |= (x.value == one) & (x.error == 0)

@@ -85,6 +85,7 @@ def _values() -> dict[str, Make]:
         "rsqrt",
         "tanh",
         "erf",
+        "normcdf",
         "sigmoid",
         "silu",
         "gelu",

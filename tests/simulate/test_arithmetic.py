@@ -40,6 +40,7 @@ EXACT = {
     "sqrt": math.sqrt,
     "rsqrt": lambda x: 1 / math.sqrt(x),
     "erf": math.erf,
+    "normcdf": lambda x: math.erfc(-x / math.sqrt(2)) / 2,
     "exp2": lambda x: 2.0**x,
     "log2": math.log2,
     "floor": math.floor,
