@@ -116,7 +116,9 @@ if TYPE_CHECKING:
     from fireiron.front.layers import layers
     from fireiron.front.products import products
     from fireiron.front.program import program
+    from fireiron.front.written import by_hand
     from fireiron.graph.trace import trace_graph
+    from fireiron.language.nested import threads
     from fireiron.language.statistics import log_softmax, logsumexp, mean, mean_and_variance, softmax
     from fireiron.language.trace import (
         argmax,
@@ -209,6 +211,7 @@ __all__ = [
     "bf16",
     "by_atomics",
     "by_cluster",
+    "by_hand",
     "by_tma",
     "cast",
     "ceil",
@@ -290,6 +293,7 @@ __all__ = [
     "tanh",
     "tensor",
     "tf32",
+    "threads",
     "through_shared",
     "tma",
     "topk",
@@ -304,7 +308,8 @@ __all__ = [
 # Modules that few programs need, loaded when a name of theirs is first asked for: an import takes milliseconds each.
 _LATER = {
     "best": "front.best", "gemm": "front.best", "layers": "front.layers", "products": "front.products",
-    "attention": "front.attention", "space": "tune.space", "program": "front.program", "trace_graph": "graph.trace",
+    "by_hand": "front.written", "threads": "language.nested", "attention": "front.attention",
+    "space": "tune.space", "program": "front.program", "trace_graph": "graph.trace",
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), "front.convolutions"),
     **dict.fromkeys(
         ("argmax", "argmin", "cumprod", "cumsum", "dim", "einsum", "extent", "fold_by", "index", "max", "min",

@@ -41,6 +41,8 @@ _SAID: Mapping[str, tuple[str, str]] = {
     "Expr": ("an index expression", "an expression of sizes"),
     "Index": ("a number", "a whole number, or a symbol"),
     "Level": ("a level", "Block, Warp, Thread or another of fireiron's levels, without quotes"),
+    "Level | Nested": ("a level", "Block, Warp, Thread or another of fireiron's levels, without quotes"),
+    "Nested": ("a thread tensor", "threads(Warp), tiled and reshaped"),
     "Memory": ("a memory", "SH, FR or RF, without quotes"),
     "TileOrder": ("an order", "RowMajor, ColMajor, Grouped(8), Hilbert() or a Layout"),
     "Order": ("an order", "RowMajor or ColMajor, without quotes"),

@@ -42,6 +42,7 @@ from fireiron.language.decompositions import (
     Widest,
 )
 from fireiron.language.levels import RF, Level, Memory
+from fireiron.language.nested import Nested
 from fireiron.language.ops import Beside
 from fireiron.language.pointwise import Op, Value
 from fireiron.language.programs import Layer, Layers, Products
@@ -448,11 +449,13 @@ class FoldChain(Chain[S]):
 class TileRefinements(Schedule):
     """Refine the tile written last."""
 
-    def to(self: T_, level: Level, units: int | None = None, resident: int = 0) -> T_:
+    def to(self: T_, level: Level | Nested, units: int | None = None, resident: int = 0) -> T_:
         """Give the tiles to the units of a level.
 
         Args:
-            level: inside the present one; the outermost level inside a block decides how many units the block has.
+            level: inside the present one; the outermost level inside a block decides how many units the block has. Of
+                `threads(Warp).tile(8).reshape(0, (2, 2))` each innermost tensor is a unit, and the unit at (i, j) takes
+                the tile at (i, j).
             units: at most this many take part; they loop over the rest.
             resident: with Block, how many blocks an SM should hold at once: the compiler keeps registers below what
                 that allows.
@@ -463,9 +466,11 @@ class TileRefinements(Schedule):
         Raises:
             DecompositionError: `level-nests`, `level-units`.
         """
-        self._check(rules.level_nests, self._before, level)
+        given = level.as_level() if isinstance(level, Nested) else level
+        self._check(rules.level_nests, self._before, given)
         self._check(arguments.units, units, resident)
-        return self._refine(level=level, units=units, resident=resident, link=here())
+        order = {"order": level.order()} if isinstance(level, Nested) else {}
+        return self._refine(level=given, units=units, resident=resident, link=here(), **order)
 
     def unroll(self: T_) -> T_:
         """Unroll the loops over the tiles."""

@@ -1,0 +1,244 @@
+"""Tensors of tensors, as Graphene writes them: of threads, of a tile's elements, of a thread's registers.
+
+`[4].[8]` is four tensors of eight. `tile` cuts the innermost tensors, `reshape` counts those of one depth anew, and an
+index goes into one of the outermost. Offsets count the innermost scalars: threads of a unit, elements of a tile down
+its columns, registers.
+
+Source: Graphene (ASPLOS 2023), sections 3 and 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import attrs
+
+from fireiron.algebra.expr import Expr, Index, Var, as_expr
+from fireiron.algebra.layout import Layout
+from fireiron.algebra.layout_tile import bracket, reshape, tile_tensor
+from fireiron.base.contract import checked
+from fireiron.base.errors import FireironError, LayoutError
+from fireiron.base.link import here
+from fireiron.language.levels import Level
+from fireiron.language.tensor import ColMajor, Order, RowMajor
+
+THREAD = "thread"  # of a unit, in the coordinates that `indices()` gives
+
+
+@attrs.frozen(repr=False)
+class Nested:
+    """Hold tensors in tensors, the outermost first.
+
+    Args:
+        tensors: the layout of each depth.
+        offset: of the first scalar.
+        level: whose unit's threads these are, None for elements and registers.
+
+    Example:
+        >>> from fireiron import Warp
+        >>> warp = threads(Warp)
+        >>> print(warp.tile(8), warp.tile(8).reshape(0, (2, 2)), warp.tile(Layout((4, 2), (1, 16))))
+        [4:8].[8:1] [2,2:16,8].[8:1] [4:4].[(4,2):(1,16)]
+    """
+
+    tensors: tuple[Layout, ...]
+    offset: Expr = attrs.field(factory=lambda: as_expr(0))
+    level: Level | None = None
+
+    def __str__(self) -> str:
+        return ".".join(map(bracket, self.tensors))
+
+    __repr__ = __str__
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Give the extents of the outermost tensor, one a dimension."""
+        return tuple(_int(mode.size) for mode in _dims(self.tensors[0]))
+
+    def tile(self, *sizes: int | Layout | None) -> Nested:
+        """Cut the innermost tensors into tiles.
+
+        Args:
+            sizes: for each dimension the extent of a tile, or the layout of a tile's indices; None for all of it.
+
+        Shapes:
+            [m, n] -> [m / a, n / b].[a, b]
+
+        Raises:
+            LayoutError: `tiler-rank`, and what `compose` and `complement` refuse.
+        """
+        *outer, last = self.tensors
+        return self._with((*outer, *_located(lambda: tile_tensor(last, sizes))))
+
+    def reshape(self, depth: int, shape: tuple[int, ...]) -> Nested:
+        """Count the tensors of one depth row by row, and give these numbers a new shape.
+
+        Args:
+            depth: 0 for the outermost.
+            shape: as many tensors as before.
+
+        Raises:
+            LayoutError: `reshape-size`, `nested-depth`.
+        """
+        if not 0 <= depth < len(self.tensors):
+            raise LayoutError(
+                "nested-depth",
+                f"{self} has no tensors at depth {depth}",
+                fix=f"use 0 to {len(self.tensors) - 1}",
+                link=here(),
+            )
+        found = _located(lambda: reshape(self.tensors[depth], shape))
+        return self._with((*self.tensors[:depth], found, *self.tensors[depth + 1 :]))
+
+    def indices(self) -> tuple[Any, ...]:
+        """Give the executing thread's coordinates: for each depth one a dimension, in a tuple where there are several.
+
+        Raises:
+            LayoutError: `nested-threads` of what holds no threads, or not each of a unit's once.
+
+        Example:
+            >>> from fireiron import Warp
+            >>> (row, col), lane = threads(Warp).tile(8).reshape(0, (2, 2)).indices()
+            >>> print(row, col, lane, sep=", ")
+            thread / 16, thread / 8 % 2, thread % 8
+        """
+        size = self._threads()
+        thread = Var(THREAD, size)
+        found: list[Any] = []
+        for tensor in self.tensors:
+            first, *others = (_coordinate(mode, thread) for mode in _dims(tensor))
+            found.append((first, *others) if others else first)
+        return tuple(found)
+
+    def __getitem__(self, coordinates: Index | tuple[Index, ...]) -> Nested:
+        """Take one of the outermost tensors.
+
+        Raises:
+            LayoutError: `nested-index` where it has other dimensions, or there is but one tensor.
+        """
+        given = coordinates if isinstance(coordinates, tuple) else (coordinates,)
+        outer, *rest = self.tensors
+        dims = _dims(outer)
+        if not rest or len(given) != len(dims):
+            why = "holds scalars, no tensors" if not rest else f"has {len(dims)} dimensions, not {len(given)}"
+            raise LayoutError("nested-index", f"{self} {why}", fix="tile it first, then give an index a dimension",
+                              link=here())  # fmt: skip
+        at = sum((as_expr(mode(index)) for mode, index in zip(dims, given, strict=True)), self.offset)
+        return attrs.evolve(self, tensors=tuple(rest), offset=at)
+
+    def as_level(self, name: str = "") -> Level:
+        """Make a level of the innermost tensors: `tile(m, n).to(...)` takes it, or the tensors themselves.
+
+        Raises:
+            LayoutError: `nested-threads`.
+
+        Example:
+            >>> from fireiron import Warp
+            >>> pairs = threads(Warp).tile(Layout((4, 2), (1, 16)))
+            >>> level = pairs.as_level("QuadPair")
+            >>> level.threads, level.size, level.parent
+            (Layout((4,2):(1,16)), 8, Warp)
+        """
+        self._threads()
+        inner = self.tensors[-1]
+        inner = inner.modes[0] if inner.rank == 1 and isinstance(inner.shape, tuple) else inner
+        return Level(name or str(self), self.level, inner, _int(inner.size))
+
+    def order(self) -> Order | Layout:
+        """Give the order in which units of the level count the tiles that have the outermost tensors' coordinates."""
+        dims = _dims(self.tensors[0])
+        if len(dims) == 1:
+            return RowMajor
+        place, leaves = 1, list[tuple[int, int, int]]()
+        for mode in dims:
+            for extent, stride in _leaves(mode):
+                leaves.append((stride, extent, place))
+                place *= extent
+        ranked = sorted(leaf for leaf in leaves if leaf[1] > 1)
+        return ColMajor if not ranked else Layout(tuple(n for _, n, _ in ranked), tuple(p for _, _, p in ranked))
+
+    def _with(self, tensors: tuple[Layout, ...]) -> Nested:
+        return attrs.evolve(self, tensors=tensors)
+
+    def _threads(self) -> int:
+        """Count the threads of the unit, each of which is in one place."""
+        leaves = sorted(
+            (stride, extent) for tensor in self.tensors for extent, stride in _leaves(tensor) if extent != 1
+        )
+        size = self.level.size if self.level is not None else None
+        extents = [extent for _, extent in leaves]
+        places = [prod(extents[:i]) for i in range(len(leaves))]
+        if size is None or [stride for stride, _ in leaves] != places or prod(extents) != size:
+            raise LayoutError(
+                "nested-threads",
+                f"{self} is no arrangement of {'threads' if size is None else f'the {size} threads of a {self.level}'}",
+                fix="start from threads(level), and tile and reshape it",
+                link=here(),
+            )
+        return size
+
+
+@checked
+def threads(level: Level) -> Nested:
+    """Give the threads of a unit of a level as a tensor, in the order of their numbers.
+
+    Args:
+        level: whose units have a known number of threads.
+
+    Raises:
+        LayoutError: `nested-threads`.
+
+    Example:
+        >>> from fireiron import Warp
+        >>> threads(Warp)
+        [32:1]
+    """
+    if level.size is None:
+        raise LayoutError(
+            "nested-threads",
+            f"the number of threads of a {level} follows from the schedule",
+            fix="use Warp, Warpgroup, or a group of them",
+            link=here(),
+        )
+    return Nested((Layout((level.size,), (1,)),), level=level)
+
+
+def elements(*shape: int) -> Nested:
+    """Give the elements of a tile as a tensor, numbered down its columns."""
+    return Nested((Layout(shape, tuple(prod(shape[:i]) for i in range(len(shape)))),))
+
+
+def registers(*shape: int) -> Nested:
+    """Give a thread's registers as a tensor, numbered row by row."""
+    return Nested((Layout(shape, tuple(prod(shape[i + 1 :]) for i in range(len(shape)))),))
+
+
+def _located(make: Any) -> Any:
+    try:
+        return make()
+    except FireironError as error:
+        raise error.located(here()) from None
+
+
+def _dims(tensor: Layout) -> Sequence[Layout]:
+    return tensor.modes if isinstance(tensor.shape, tuple) else (tensor,)
+
+
+def _coordinate(mode: Layout, thread: Var) -> Expr:
+    """Give a thread's coordinate along a dimension whose strides count threads."""
+    found, place = as_expr(0), 1
+    for extent, stride in _leaves(mode):
+        found = found + thread // stride % extent * place
+        place *= extent
+    return found
+
+
+def _leaves(tensor: Layout) -> list[tuple[int, int]]:
+    return [(_int(extent), _int(stride)) for extent, stride in tensor.leaves]
+
+
+def _int(extent: Index) -> int:
+    assert isinstance(extent, int)
+    return extent
