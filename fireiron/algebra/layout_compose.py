@@ -97,15 +97,41 @@ def complement(layout: Layout, size: Index) -> Layout:
         >>> complement(Layout((4, 2), (1, 16)), 32)
         Layout(4:4)
     """
-    gaps: list[Leaf] = []
     step = 1
     for extent, stride in _ascending(layout, "complement"):
         if stride % step:
-            raise LayoutError(
-                "complement-undefined",
-                f"the layout {layout} has no complement: stride {stride} is no multiple of the {step} offsets below it",
-                fix=_DIVIDE,
+            fact = (
+                f"the layout {layout} has no complement: stride {stride} is no multiple of the {step} offsets below it"
             )
+            raise LayoutError("complement-undefined", fact, fix=_DIVIDE)
+        step = stride * extent
+    return repetitions(layout, size)
+
+
+def repetitions(layout: Layout, size: Index) -> Layout:
+    """Give offsets at which the layout can repeat without overlap until `size` offsets are passed.
+
+    A complement where there is one. Else some offsets stay free: those between strides that do not divide each other.
+    Modes of stride 0 meet no further offset, and are left out.
+
+    Args:
+        layout: offsets that are not to be met again.
+        size: offsets to pass; rounded up to whole repetitions. It may be symbolic.
+
+    Raises:
+        LayoutError: `not-injective`; `complement-undefined` where a stride is less than what lies below it spans;
+            `symbolic-extent`.
+
+    Example:
+        >>> repetitions(Layout((4, 6), (1, 6)), 72), repetitions(Layout((4, 8), (0, 1)), 16)
+        (Layout(2:36), Layout(2:8))
+    """
+    gaps: list[Leaf] = []
+    step = 1
+    for extent, stride in _ascending(layout, "repetitions", of_image=True):
+        if stride < step:
+            fact = f"stride {stride} is less than the {step} offsets below it"
+            raise LayoutError("complement-undefined", f"the layout {layout} cannot repeat: {fact}", fix=_DIVIDE)
         gaps.append((stride // step, step))
         step = stride * extent
     gaps.append((simplest(size if step == 1 else (size + (step - 1)) // step), step))
@@ -115,8 +141,14 @@ def complement(layout: Layout, size: Index) -> Layout:
 def right_inverse(layout: Layout) -> Layout:
     """Give r with `layout(r(i)) == i` for every i below r's size, the longest run of offsets from 0.
 
+    Of coordinates that share an offset by a stride of 0, r gives the first.
+
     Raises:
         LayoutError: `not-injective`, `symbolic-extent`.
+
+    Example:
+        >>> right_inverse(Layout((8, 4), (4, 1))), right_inverse(Layout((2, 4), (0, 1)))
+        (Layout((4,8):(8,1)), Layout(4:2))
     """
     return _unwrap(_merge(_run(layout, "right inverse")))
 
@@ -257,12 +289,14 @@ def _by_stride(leaf: Any) -> Any:
     return leaf[1]
 
 
-def _ascending(layout: Layout, what: str) -> list[tuple[int, int]]:
-    """Sort the leaves by stride, refusing layouts whose offsets repeat."""
+def _ascending(layout: Layout, what: str, of_image: bool = False) -> list[tuple[int, int]]:
+    """Sort the leaves by stride, refusing layouts whose offsets repeat, by a stride of 0 too unless of their image."""
     leaves = sorted(_static(layout, what), key=_by_stride)
+    if of_image:
+        leaves = [leaf for leaf in leaves if leaf[1]]
     span = 0
     for extent, stride in leaves:
-        if stride <= span and (stride == 0 or not is_injective(layout)):
+        if stride <= span and (stride == 0 or not is_injective(from_leaves(leaves))):
             raise LayoutError(
                 "not-injective",
                 f"the layout {layout} has no {what}: two of its coordinates share an offset",
@@ -281,7 +315,7 @@ def _run(layout: Layout, what: str) -> list[Leaf]:
         weight *= extent
     run: list[Leaf] = []
     step = 1
-    for extent, stride in _ascending(layout, what):
+    for extent, stride in _ascending(layout, what, of_image=True):
         if stride != step:
             break
         run.append((extent, weights[stride]))

@@ -12,6 +12,7 @@ from fireiron.algebra.layout_compose import (
     is_compact,
     is_injective,
     left_inverse,
+    repetitions,
     right_inverse,
 )
 from fireiron.algebra.layout_shapes import inner_product, shape_div
@@ -46,6 +47,7 @@ __all__ = [
     "logical_divide",
     "logical_product",
     "raked_product",
+    "repetitions",
     "reshape",
     "right_inverse",
     "shape_div",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from fireiron.algebra.layout import Layout, col_major, product, row_major, tree_leaves, tree_text
-from fireiron.algebra.layout_compose import as_layout, check_rank, complement, compose, concat
+from fireiron.algebra.layout_compose import as_layout, check_rank, complement, compose, concat, repetitions
 from fireiron.base.errors import LayoutError
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def logical_product(layout: Layout, tiler: Tiler) -> Layout:
         tiler: the repetitions' layout, an int n for n:1, or a tuple for the modes.
 
     Raises:
-        LayoutError: what `compose` and `complement` refuse.
+        LayoutError: what `compose` and `repetitions` refuse.
 
     Example:
         >>> logical_product(Layout((2, 2), (4, 1)), Layout(6, 1))
@@ -78,14 +78,14 @@ def logical_product(layout: Layout, tiler: Tiler) -> Layout:
         check_rank(layout, tiler)
         return concat(*map(logical_product, layout.modes, tiler), *layout.modes[len(tiler) :])
     copies = as_layout(tiler)
-    return concat(layout, compose(complement(layout, layout.size * copies.cosize), copies))
+    return concat(layout, compose(repetitions(layout, layout.size * copies.cosize), copies))
 
 
 def zipped_product(layout: Layout, tiler: Tiler) -> Layout:
     """Multiply, then gather all the tile modes first and all the repetitions second.
 
     Raises:
-        LayoutError: what `compose` and `complement` refuse.
+        LayoutError: what `compose` and `repetitions` refuse.
     """
     result = logical_product(layout, tiler)
     return _zip(result, len(tiler)) if isinstance(tiler, tuple) else result
@@ -95,7 +95,7 @@ def blocked_product(block: Layout, grid: Layout) -> Layout:
     """Repeat a block over a grid so that each dimension runs through a block first, then over the blocks.
 
     Raises:
-        LayoutError: `tiler-rank`, and what `compose` and `complement` refuse.
+        LayoutError: `tiler-rank`, and what `compose` and `repetitions` refuse.
 
     Example:
         >>> blocked_product(Layout((2, 2), (1, 2)), Layout((3, 4), (1, 3)))
@@ -108,7 +108,7 @@ def raked_product(block: Layout, grid: Layout) -> Layout:
     """Repeat a block over a grid so that each dimension runs over the blocks first, then through a block.
 
     Raises:
-        LayoutError: `tiler-rank`, and what `compose` and `complement` refuse.
+        LayoutError: `tiler-rank`, and what `compose` and `repetitions` refuse.
     """
     return concat(*(concat(over, inside) for inside, over in _product_modes(block, grid)))
 

@@ -8,6 +8,7 @@ the other.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import permutations
 from math import gcd
 from typing import Any, TypeAlias
 
@@ -179,30 +180,46 @@ def _within(storage: Storage, first: Array, steps: Array, mask: Array | None) ->
 
 
 def _inside(storage: Storage, first: Array, steps: Array, mask: Array | None, origin: list[Array]) -> None:
-    """Compare coordinates with extents, where the view gives them in the array's own order, or as its transpose's."""
+    """Compare coordinates with extents.
+
+    Coordinates come in mathematical order, which may be another than the array's: an order fits if it gives the flat
+    element. Where strides are equal, several fit, and nothing tells which is meant: one without a fault is enough.
+    """
     if len(origin) != len(storage.shape):
         return
     active = np.ones(first.shape, bool) if mask is None else mask
-    # Coordinates come in mathematical order; with equal strides nothing tells which of two dimensions is which.
+    # With equal strides nothing tells which of two dimensions is which.
     if len(origin) > 1 and storage.strides[-1] == storage.strides[-2]:
         return
+
+    def fits(order: list[Array]) -> bool:
+        return not (_flat(storage, order) != first)[active].any()
+
     orders = [origin] if len(origin) < 2 else [origin, [*origin[:-2], origin[-1], origin[-2]]]
-    found = next((order for order in orders if not (_flat(storage, order) != first)[active].any()), None)
-    if found is None:
+    found = next((order for order in orders if fits(order)), None)
+    fault = None if found is None else _beyond(storage, steps, active, found)
+    if fault is None or any(
+        fits([*order]) and _beyond(storage, steps, active, [*order]) is None for order in permutations(origin)
+    ):
         return
-    origin = found
+    raise fault
+
+
+def _beyond(storage: Storage, steps: Array, active: Array, origin: list[Array]) -> Fault | None:
+    """Give the fault of the first coordinate that lies outside the array."""
     for axis, (o, extent, more) in enumerate(zip(origin, storage.shape, storage.reach(steps), strict=True)):
         bad = active & ((o < 0) | (o + more >= extent))
         if bad.any():
             at, thread = (int(x) for x in np.argwhere(bad)[0])
             place = [int(each[at, thread]) for each in origin]
             place[axis] += more if place[axis] >= 0 else 0
-            raise Fault(
+            return Fault(
                 "out-of-bounds",
                 thread,
                 f"{storage.buffer.name}[{', '.join(map(str, place))}], whose shape is {storage.shape}",
                 "guard the access where the tile is partial",
             )
+    return None
 
 
 def _flat(storage: Storage, origin: list[Array]) -> Array:

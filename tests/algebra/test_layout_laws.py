@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import product
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fireiron.algebra.layout import IndexTree, Layout, col_major, row_major
+from fireiron.algebra.layout import IndexTree, Layout, col_major, from_leaves, row_major
 from fireiron.algebra.layout_ops import (
     blocked_product,
     coalesce,
@@ -24,6 +25,7 @@ from fireiron.algebra.layout_ops import (
     logical_divide,
     logical_product,
     raked_product,
+    repetitions,
     right_inverse,
     tile_tensor,
     tiled_divide,
@@ -200,6 +202,56 @@ def test_complements_of_all_small_layouts() -> None:
             assert error.code == ("complement-undefined" if is_injective(layout) else "not-injective")  # noqa: PT017
             continue
         assert set(range(48)) <= {x + y for x in offsets(layout) for y in offsets(rest)}
+
+
+def repeated(layout: Layout, size: int) -> str:
+    """Hold the laws of repetitions; tell by which code they were refused, or that they are a complement, or not one."""
+    try:
+        rest = repetitions(layout, size)
+    except LayoutError as error:
+        return error.code
+    image, steps = set(offsets(layout)), offsets(rest)
+    everything = [x + y for x in image for y in steps]
+    assert steps == sorted(set(steps))
+    assert len(everything) == len(set(everything))
+    assert size - max(everything) <= max(1, *(stride for extent, stride in layout.leaves if extent > 1), 1)
+    return "whole" if set(range(size)) <= set(everything) else "uneven"
+
+
+@many
+@given(layouts(), st.integers(1, 300))
+def test_repetitions_never_overlap(layout: Layout, size: int) -> None:
+    image = [leaf for leaf in layout.leaves if leaf[1]] or [(1, 0)]
+    code = repeated(layout, size)
+    assert (code == "not-injective") == (not is_injective(from_leaves(image)))
+
+
+def test_repetitions_of_all_small_layouts_are_complements_where_there_are_any() -> None:
+    found = Counter[str]()
+    for layout in [*SMALL, Layout((4, 6), (1, 6)), Layout((3, 2), (2, 3)), Layout((2, 4), (0, 2))]:
+        code = repeated(layout, 48)
+        found[code] += 1
+        if is_injective(layout) and code in ("whole", "uneven"):
+            try:
+                assert complement(layout, 48) == repetitions(layout, 48)
+            except LayoutError as error:
+                assert (code, error.code) == ("uneven", "complement-undefined")  # noqa: PT017
+            else:
+                assert code == "whole"
+    assert set(found) == {"whole", "uneven", "complement-undefined", "not-injective"}
+
+
+@many
+@given(layouts())
+def test_a_right_inverse_of_any_layout_is_undone(layout: Layout) -> None:
+    try:
+        inverse = right_inverse(layout)
+    except LayoutError as error:
+        image = [leaf for leaf in layout.leaves if leaf[1]]
+        assert error.code == "not-injective"  # noqa: PT017
+        assert not is_injective(from_leaves(image))
+        return
+    assert [layout(i) for i in offsets(inverse)] == list(range(inverse.size))
 
 
 @many

@@ -17,6 +17,7 @@ from fireiron.algebra.layout_ops import (
     is_injective,
     left_inverse,
     logical_divide,
+    repetitions,
     reshape,
     right_inverse,
     tile_tensor,
@@ -102,6 +103,16 @@ REFUSALS: list[tuple[Callable[[], object], str, str]] = [
         lambda: complement(L("(4,2):(1,0)"), 8),
         "not-injective",
         "the layout (4,2):(1,0) has no complement: two of its coordinates share an offset",
+    ),
+    (
+        lambda: repetitions(L("(3,2):(2,3)"), 12),
+        "complement-undefined",
+        "the layout (3,2):(2,3) cannot repeat: stride 3 is less than the 6 offsets below it",
+    ),
+    (
+        lambda: repetitions(L("(4,4):(1,2)"), 12),
+        "not-injective",
+        "the layout (4,4):(1,2) has no repetitions: two of its coordinates share an offset",
     ),
     (
         lambda: complement(Layout((M, 8), (8, 1)), 64),

@@ -64,4 +64,5 @@ MENDED: dict[str, str] = {
     "stride=2))": "",
     "program(x='m n', v='n')(lambda x, v: fi.sum(x, 'n') + v)(tensor(1, 196), tensor(196)).tile(m=1).layout(Grouped(1))"
     ".to(Block).done()": "ownership-unknown",
+    "conv.wgmma(conv.conv2d_grouped(tensor(1, 2, 3, 2, 8, dtype='tf32'), tensor(2, 2, 1, 3, 8, dtype='tf32')))": "",
 }
