@@ -22,6 +22,9 @@ from fireiron import (
     staged,
     through_shared,
 )
+from fireiron.schedules.conv import conv2d
+
+DTYPE = "f16"  # of the command line's program where it says none
 
 
 @preset
@@ -41,7 +44,7 @@ def conv(spec: ProgramChain, images: int = 32, filters: int = 128, depth: int = 
     Raises:
         FireironError: `conv-product` for another program.
     """
-    if spec.computed.name != "conv2d" or not any(s.is_product for s in spec.computed.steps):
+    if spec.computed.name != conv2d.name or not any(s.is_product for s in spec.computed.steps):
         raise FireironError(
             "conv-product",
             f"akg.conv schedules conv2d without groups, not {spec.computed.name}",

@@ -17,7 +17,7 @@ from fireiron.kernel.lower.permutation import permuted
 from fireiron.kernel.lower.window import Cut, cut
 from fireiron.language.decompositions import EachStep, Tile, Widest
 from fireiron.language.levels import Kernel as KernelLevel
-from fireiron.show.halo import Halo, halos
+from fireiron.show.halo import Halo, halos, reads
 from fireiron.show.halo import draw as draw_halo
 from fireiron.show.page import WIDTH
 from fireiron.show.picture import Picture, wrapped
@@ -92,10 +92,10 @@ def cuts(schedule: Estimated) -> Picture:
         slots = slots_of(schedule, found.units) if _is_grid(step) else None
         said.append(_panel(drawing, x, y, _title(step, name), step, found, tall, slots))
         panel, lowest = panel + 1, max(lowest, drawing.height)
-        reads = halos(step, _wanted(step), parts_of(step)) if _is_grid(step) and len(dims(step)) == 2 else None
-        if reads is not None:
+        halo = halos(step, _wanted(step), parts_of(step)) if _is_grid(step) and len(dims(step)) == 2 else None
+        if halo is not None:
             x, y, lowest = _next(panel, x, y, lowest)
-            said.append(_halo_panel(drawing, x, y + 13 * (tall - 1), reads, found))
+            said.append(_halo_panel(drawing, x, y + 13 * (tall - 1), halo, found))
             panel, lowest = panel + 1, max(lowest, drawing.height)
     if not chain:
         drawing.text(0, 12, f"{origin_of(schedule).short}: no tile yet", "faint")
@@ -133,10 +133,15 @@ def _is_grid(step: Step) -> bool:
 
 
 def dims(step: Step) -> tuple[str, ...]:
-    """List the dimensions that are drawn, two or one: the last that a tile cuts, in the order of the spec."""
+    """List the dimensions that are drawn, two or one: the last that a tile cuts, in the order of the spec.
+
+    Of a grid that cuts several dimensions by which an operand's indices are computed, as pixels are, the last of these.
+    """
     assert isinstance(step.link, Tile)
     assert not isinstance(step.link.sizes, Widest)
-    last = [dim for dim, _ in step.link.sizes][-2:]
+    every = [dim for dim, _ in step.link.sizes]
+    computed = [dim for dim in every if any(reads(e, dim) for _, e in step.before.maps)] if _is_grid(step) else []
+    last = (computed if len(computed) > 1 else every)[-2:]
     return tuple(dim for dim, _ in step.before.sizes if dim in last)
 
 

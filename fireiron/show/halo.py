@@ -55,7 +55,7 @@ def halos(step: Step, wanted: tuple[str, str], parts: dict[str, Cut]) -> Halo | 
     for operand in step.before.operands:
         found: list[Side] = []
         for dim in wanted:
-            place = next((i for i, d in enumerate(operand.dims) if d in maps and _reads(maps[d], dim)), None)
+            place = next((i for i, d in enumerate(operand.dims) if d in maps and reads(maps[d], dim)), None)
             if place is None:
                 break
             side = _side(maps[operand.dims[place]], dim, operand.tensor.shape[place], step, parts)
@@ -67,7 +67,8 @@ def halos(step: Step, wanted: tuple[str, str], parts: dict[str, Cut]) -> Halo | 
     return None
 
 
-def _reads(e: Expr, dim: str) -> bool:
+def reads(e: Expr, dim: str) -> bool:
+    """Say whether an index is computed from a dimension."""
     return not gathers(e) and any(var.name == dim for var in free(e))
 
 

@@ -500,6 +500,15 @@ def test_programs_take_their_own_arguments_and_any_schedule(call: Callable[..., 
     assert "simt takes no stages" in call("run", "conv.conv2d", "--schedule", "simt", "--stages", "3")[2]
 
 
+def test_a_schedule_alone_in_its_file_takes_the_program_that_the_file_imports(
+    call: Callable[..., tuple[int, str, str]],
+) -> None:
+    words = ("--shape=16x3x4x8x32x2x2x8", "--arch=sm_70", "--images=16", "--filters=32", "--depth=8")
+    code, out, _ = call("run", "akg.conv", *words)
+    assert (code, "all 3072 elements right" in out) == (0, True)
+    assert "akg.conv" in call("list")[1]
+
+
 def test_a_programs_shape_is_the_extents_of_its_dims(call: Any) -> None:
     code, out, _ = call("run", "conv.conv2d", "--shape", "1x6x7x16x8x3x2x16", "--dtype", "f16", "--schedule", "mma")
     assert code == 0

@@ -36,12 +36,12 @@ from fireiron.jit.timing import Timing
 from fireiron.kernel.analysis.access import accesses
 from fireiron.kernel.ir.statements import Let, walk
 from fireiron.language.atom import Atom, Operand
-from fireiron.schedules import ampere, conv, fused, hopper, rows, simt
+from fireiron.schedules import akg, ampere, conv, fused, hopper, rows, simt
 from fireiron.schedules.hopper import Plan
 from fireiron.show import pictures
 from fireiron.show.banks import groups
 from fireiron.show.clock import time_of
-from fireiron.show.cutting import parts_of, pieces
+from fireiron.show.cutting import dims, parts_of, pieces
 from fireiron.show.fragment import NOBODY, drawable, owners, unit_of
 from fireiron.show.halo import halos
 from fireiron.show.panel import chunks
@@ -433,6 +433,17 @@ def test_halos_are_what_several_tiles_read() -> None:
     assert "fi-halo" in well_formed(picture)
     assert "is read by several tiles" in str(picture)
     assert "fi-halo" not in pictures.cuts(simt.sgemm(matmul(256, 256, 64))).svg()
+
+
+@pytest.mark.parametrize("preset", [conv.mma, conv.wgmma, akg.conv])
+def test_every_schedule_of_a_convolution_shows_its_halo(preset: Any) -> None:
+    """Rows and columns of pixels are drawn, also where a tile cuts filters last."""
+    x, f = tensor(32, 28, 28, 64, dtype="f16", name="x"), tensor(64, 3, 3, 64, dtype="f16", name="f")
+    schedule = preset(conv.conv2d(x, f, pad=1))
+    assert dims(steps(schedule)[0]) == ("p", "q")
+    picture = pictures.cuts(schedule)
+    assert "fi-halo" in well_formed(picture)
+    assert "28x28 of x" in str(picture)
 
 
 def test_the_lines_of_loads_do_not_lie_on_each_other() -> None:

@@ -198,14 +198,19 @@ def _takes_program(function: Callable[..., Any]) -> bool:
 
 
 def _programs(module: ModuleType) -> list[tuple[str, Callable[..., Any]]]:
-    """List a module's programs, each with the module's functions that schedule programs, the first by default."""
+    """List a module's programs, each with the module's functions that schedule programs, the first by default.
+
+    A function that schedules programs in a module without any is a preset of the program that the module imports.
+    """
     by = {name: f for name, f in _functions(module) if _takes_program(f) and _gives_schedule(f)}
     programs = [(name, value) for name, value in vars(module).items() if isinstance(value, Function)]
     own = [(name, value) for name, value in programs if value.function.__module__ == module.__name__]
-    return [(name, _scheduled(program, by)) for name, program in own] if by else []
+    if by and not own and programs:
+        return [(name, _scheduled(programs[0][1], {name: f}, module)) for name, f in by.items()]
+    return [(name, _scheduled(program, by, module)) for name, program in own] if by else []
 
 
-def _scheduled(program: Function, by: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:
+def _scheduled(program: Function, by: Mapping[str, Callable[..., Any]], module: ModuleType) -> Callable[..., Any]:
     """Make a preset of a program.
 
     Its keywords are the extents of the dims, one element type, the program's own arguments, which arrays with a default
@@ -225,7 +230,7 @@ def _scheduled(program: Function, by: Mapping[str, Callable[..., Any]]) -> Calla
         for k in keywords(function, skip=1):
             known.setdefault(f"schedule_{k.name}" if k.name in held else k.name, (k.name, k))
 
-    usual = getattr(sys.modules.get(program.function.__module__), "DTYPE", "f32")
+    usual = getattr(module, "DTYPE", "f32")
 
     def made(dtype: str = usual, arrays: str | None = None, schedule: str | None = None, **values: Any) -> Any:
         sizes: dict[str, Any] = {dim: values.pop(dim, extent) for dim, extent in extents.items()}
@@ -275,7 +280,7 @@ def _scheduled(program: Function, by: Mapping[str, Callable[..., Any]]) -> Calla
         default = k.default if len(by) == 1 else None
         parameters.append(inspect.Parameter(name, keyword, default=default, annotation=_hint(k)))
     made.__signature__ = inspect.Signature(parameters, return_annotation="Schedule")  # pyright: ignore
-    made.__name__, made.__module__ = program.name, program.function.__module__
+    made.__name__, made.__module__ = program.name, module.__name__
     about = [f"{name}: {k.about}" for name, (_, k) in known.items() if k.about]
     about.append("schedule: which function schedules the program; by default the first that has the other keywords")
     if spare:
