@@ -50,6 +50,11 @@ def test_it_is_read_in_two_minutes() -> None:
     assert len(rows) == 3
 
 
+def test_it_links_every_page() -> None:
+    pages = [path.name for path in (ROOT / "notebooks").iterdir() if path.suffix in (".md", ".ipynb")]
+    assert [name for name in sorted(pages) if f"](notebooks/{name})" not in TEXT] == []
+
+
 @pytest.mark.parametrize("command", ALL_COMMANDS)
 def test_commands_run(command: str, nowhere: Path) -> None:
     # doctor's exit code says what the machine lacks.
