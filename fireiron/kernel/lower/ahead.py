@@ -1,4 +1,4 @@
-"""Loads ahead of tiles: in a loop over tiles, loads to shared memory start trips before the compute that reads them.
+"""Loads ahead of tiles: in a loop over tiles, loads to shared memory start trips ahead of the compute that reads them.
 
 With n ring slots, trip t starts the loads of tile t + n - 1, computes tile t, and finishes the loads. The loads of the
 first n - 1 tiles stand before the loop. Operands that all tiles share are loaded once, with the first tile.
@@ -46,14 +46,14 @@ class Ahead:
     used: bool = False
 
     def moved(self, trip: Expr) -> dict[Var, Expr]:
-        """Say what the loop's names are on another trip."""
+        """Map the loop's names to their values in another trip."""
         found = {self.trip: trip}
         for let in self.lets:
             found[let.var] = substitute(let.value, found)
         return found
 
     def at(self, trip: Expr, state: State) -> State:
-        """Give the same place on another trip."""
+        """Give the same state in another trip."""
         moved = self.moved(trip)
         return evolve(state, windows={role: substituted(window, moved) for role, window in state.windows.items()})
 
@@ -74,7 +74,7 @@ class Ahead:
 
 
 def lower_ahead(link: Load, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
-    """Lower the loads to shared memory that stand together here, each trips ahead of its tile, and what follows."""
+    """Lower neighbouring loads to shared memory, each some trips ahead of its tile, and then the links below them."""
     ahead, progress = state.ahead, state.progress
     assert ahead is not None and progress is not None
     loads = [x for x in (link, *leading_loads(rest)) if x.memory == SH]
@@ -109,14 +109,14 @@ def lower_ahead(link: Load, rest: Sequence[Decomposition], state: State, context
 
 
 def _once(loads: Sequence[Load], state: State, inner: State, context: Context, recur: Recur) -> Body:
-    """Lower loads of what does not move with the tiles, in each trip: no load beside them runs ahead."""
+    """Lower loads that are the same for all tiles in each trip, where no other load runs ahead."""
     made: list[Copy] = [lower_copy(x, state, inner.windows[x.role].storage, None, context, recur) for x in loads]
     start, finish = tuple(s for c in made for s in c.start), tuple(s for c in made for s in c.finish)
     return (*start, *finish)
 
 
 def _mentions(window: Window, places: frozenset[Leaf]) -> bool:
-    """Say whether a window's place moves with the tiles."""
+    """Say whether a window's place depends on the tile."""
     found: frozenset[Leaf] = frozenset()
     for axis in window.axes:
         found |= frozenset(free(axis.offset))

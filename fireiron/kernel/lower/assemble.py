@@ -1,4 +1,4 @@
-"""Assembly: the projections of a tree become roles of one block, behind the set-up of what they share."""
+"""Assembly: the code of each role becomes one branch of the block, after the set-up of shared buffers and barriers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def part(links: Sequence[Decomposition], state: State, context: Context, math: B
         state: the spec at the kernel.
         context: after the role that computes was lowered.
         math: what it runs.
-        taken: names that stood before; roles are scopes of their own, and may use the same ones.
+        taken: names used before either role. Roles are separate scopes, so both may use the same further names.
     """
     assert context.threads is not None
     names, math_lets = context.names, tuple(context.lets)
@@ -86,7 +86,7 @@ def _barriers(context: Context) -> tuple[Barrier, ...]:
 def place_barriers(
     body: tuple[Statement, ...], context: Context, shared: int
 ) -> tuple[tuple[Statement, ...], tuple[Barrier, ...], int]:
-    """Give mbarriers their places behind the buffers."""
+    """Place mbarriers in shared memory after the buffers."""
     placed: dict[str, Barrier] = {}
     end = -(-shared // BARRIER_NBYTES) * BARRIER_NBYTES
     for barrier in _barriers(context):

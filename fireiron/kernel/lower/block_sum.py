@@ -1,4 +1,4 @@
-"""Shares: how the units that hold partial sums of the same elements divide these, so that each ends with some."""
+"""Shares: units that hold partial sums of the same elements divide these elements; each unit finishes some of them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from fireiron.kernel.lower.window import Partial
 
 @attrs.frozen
 class Share:
-    """Say which registers of the partial sums each way ends with.
+    """Say which registers of the partial sums each way finishes.
 
     Args:
         ownership: of the sums: way p's threads own the elements of portion p.
-        portions: how many ways own any; the others end with none.
+        portions: number of ways that finish any elements; the other ways finish none.
         first: portion -> its first register of the partial sums.
         steps: register of the sums -> steps from there.
-        run: registers of the sums that are neighbours among the partial ones too.
+        run: number of consecutive registers of the sums that are also consecutive in the partial sums.
     """
 
     ownership: Ownership
@@ -33,7 +33,7 @@ class Share:
 
 
 def divide(held: Ownership, partial: Partial, context: Context) -> Share:
-    """Divide the outermost register loops among the ways: what a thread stores together stays together."""
+    """Divide the outermost register loops among the ways, so that elements of one vector store stay in one way."""
     assert isinstance(partial.ways, int)
     access, rest, weight = held.access, partial.ways, held.size
     ways: list[tuple[int, int]] = []  # (portions, registers between them), outermost first
@@ -72,7 +72,7 @@ def divide(held: Ownership, partial: Partial, context: Context) -> Share:
 def placed(
     access: Access, place: dict[Expr, Expr], loops: tuple[RegisterLoop, ...], absent: tuple[Expr, ...] = ()
 ) -> Access:
-    """Give the part of an access whose outermost loops are cut: other loops, at other places, absent in some ways."""
+    """Give one way's part of an access whose outermost loops are cut; `absent` says which ways have no part."""
     return Access(
         tuple(substitute(c, place) for c in access.coordinates),
         access.elements,
@@ -83,7 +83,7 @@ def placed(
 
 
 def joined(modes: list[tuple[int, int]]) -> Layout:
-    """Make a layout of (extent, stride) pairs, fastest first, neighbours that continue each other made one."""
+    """Make a layout of (extent, stride) pairs, fastest first; merge neighbours that continue each other."""
     found: list[tuple[int, int]] = []
     for extent, stride in modes:
         if extent == 1:

@@ -1,4 +1,4 @@
-"""Bulk copies: one thread moves a whole box by a tensor map, which cuts it out of a tensor and minds its ends."""
+"""Bulk copies: one thread moves a whole box by a tensor map, which also handles the ends of the tensor."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from fireiron.language.specs import MatMul
 from fireiron.language.tensor import Tensor
 
 MOST_BOX = 256  # elements along one dimension of a box
-MOST_STEP = 8  # elements of which a box takes one
+MOST_STEP = 8  # a box takes at most one of so many elements
 MAP_ALIGN = 16  # bytes, of a tensor map's strides
-PATTERN_ROWS = 8  # a swizzle repeats after so many rows
+PATTERN_ROWS = 8  # rows after which a swizzle repeats
 
 
 def lower_bulk(atom: Atom, state: State, context: Context) -> Body:
@@ -64,7 +64,7 @@ def lower_bulk(atom: Atom, state: State, context: Context) -> Body:
     _check_strides(tensor, atom)
     order = tuple(reversed(tensor.storage))  # the tensor's dimensions, the contiguous one first
     far, near, mask = _shared_among_peers(far, near, order, context)
-    # What a load of an operand brings from beyond a tile's end along M or N reaches only sums that no store keeps.
+    # Elements loaded from beyond a tile's end along M or N only enter sums that are not stored.
     product = isinstance(context.spec, MatMul) and far_role == "src"
     box = tuple(_extent(far.axes[d], tensor, d, atom, product and far.axes[d].dim != "K") for d in order)
     taken = tuple(_step(far.axes[d]) for d in order)
@@ -91,7 +91,7 @@ def lower_bulk(atom: Atom, state: State, context: Context) -> Body:
 
 
 def _check_strides(tensor: Tensor, atom: Atom) -> None:
-    """Refuse lines that start off the alignment that tensor maps demand, where it is known."""
+    """Refuse lines whose distance is known and is no multiple of the alignment that tensor maps need."""
     nbytes = tensor.dtype.nbytes
     for stride in tensor.strides:
         step = as_int(as_expr(stride))
@@ -120,7 +120,7 @@ def _check_start(far: Window, near_dim: int, atom: Atom) -> None:
 
 
 def _check_near(near: Window, atom: Atom) -> None:
-    """Refuse boxes that start in shared memory off the alignment that bulk copies demand.
+    """Refuse boxes that start in shared memory at an address that bulk copies do not take.
 
     Source: PTX ISA, cp.async.bulk.tensor: the shared memory address is aligned to 128 bytes.
     """
@@ -135,7 +135,7 @@ def _check_near(near: Window, atom: Atom) -> None:
 
 
 def _extent(axis: Axis, tensor: Tensor, dim: int, atom: Atom, loose: bool) -> int:
-    """Give the elements of a box along a dimension, whose only bounds may be the tensor's own ends, unless `loose`.
+    """Give the elements of a box along a dimension. Unless `loose`, the tensor's own ends must be its only bounds.
 
     A box may start before its tensor and end behind it; what lies outside arrives as zeros.
     """
@@ -164,7 +164,7 @@ def _extent(axis: Axis, tensor: Tensor, dim: int, atom: Atom, loose: bool) -> in
 
 
 def _step(axis: Axis) -> int:
-    """Give the distance of a box's elements along a dimension, 0 where a tensor map has no such boxes."""
+    """Give the distance of a box's elements along a dimension; 0 where tensor maps do not support it."""
     if axis.steps is None:
         return 1
     step = axis.steps.stride
@@ -172,7 +172,7 @@ def _step(axis: Axis) -> int:
 
 
 def _steps(near: Window, order: tuple[int, ...], span: int, atom: Atom) -> Layout:
-    """List a box's elements in shared memory, and see that they lie as the copy writes them: row after row."""
+    """List a box's elements in shared memory, and check that they lie as the copy writes them: row after row."""
     nbytes = near.storage.dtype.nbytes
     steps: list[tuple[int, int]] = []
     for d in order:
@@ -208,7 +208,7 @@ def _wrong_storage(near: Window, span: int, atom: Atom) -> DecompositionError:
 def _shared_among_peers(
     far: Window, near: Window, order: tuple[int, ...], context: Context
 ) -> tuple[Window, Window, Expr | None]:
-    """Divide a load among the blocks of a cluster that all need it: each moves a part, and sends it to all of them.
+    """Divide a load among blocks of a cluster that need the same box: each multicasts one part to all of them.
 
     Blocks need the same where they differ along a dimension that the operand does not have. The parts are slices of
     the slowest dimension, so that each is a box that lies together.
@@ -253,7 +253,7 @@ def _shared_among_peers(
 
 
 def _slice(axis: Axis, part: int, number: Expr) -> Axis:
-    """Give one of the parts of an axis: so many elements, which may lie apart."""
+    """Give one part of an axis: a number of elements, at a constant distance."""
     first = number * (part * _step(axis))
     steps = None if axis.steps is None else line(part, _step(axis))
     bounds = tuple(

@@ -1,4 +1,4 @@
-"""Bulk loads above a ring: the role that loads starts them once for a tile, ahead of the ring's.
+"""Bulk loads above a ring: the load role starts them once per tile, before the loads of the ring.
 
 An mbarrier counts the bytes of these loads; `passes/rings.py` announces and awaits them. A block of one tile writes
 the buffer once, so no reader signals that it is free. Blocks that loop over tiles use a ring of two slots: the next
@@ -20,11 +20,11 @@ from fireiron.language.decompositions import Decomposition, Load, Split
 from fireiron.language.levels import SH, Block
 from fireiron.language.residual import apply
 
-SLOTS = 2  # of a block that loops over tiles: this tile's, and the next one's
+SLOTS = 2  # slots in a block that loops over tiles: one for this tile, one for the next
 
 
 def loads_once(link: Load, rest: Sequence[Decomposition], state: State) -> bool:
-    """Say whether the role that loads fills a buffer once for a tile: a bulk copy above a specialised split."""
+    """Say whether the load role fills a buffer once per tile: by a bulk copy above a specialised split."""
     return _split(rest) is not None and link.memory == SH and holds_boxes(link, ()) and state.level == Block
 
 

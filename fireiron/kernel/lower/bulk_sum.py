@@ -1,4 +1,4 @@
-"""Bulk additions: blocks that share a tile of C each add their sum to it by the store that would have written it."""
+"""Bulk additions: blocks that share a tile of C each add their sum to C by a bulk reduction, not a store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def added_in_bulk(link: Epilog, output: Window, partial: Partial) -> tuple[Value
     Args:
         link: the epilog, whose value is the accumulator, perhaps scaled, plus C.
         output: C.
-        partial: who adds.
+        partial: the units that add.
 
     Raises:
         DecompositionError: `parallel-reduce`.
@@ -51,7 +51,7 @@ def _refused(partial: Partial, fact: str, fix: str) -> DecompositionError:
 
 
 def _without(value: Value, output: Window) -> Value | None:
-    """Take `+ C` off a value; None where that is not all that it does beside scaling the accumulator."""
+    """Remove `+ C` from a value; None unless the value is C plus the scaled accumulator."""
     match value.tree:
         case Binary("add", scaled, Arg(1) | Cast(Arg(1))) if _scaled(scaled):
             same = len(value.tensors) == 1 and value.tensors[0].name == output.storage.name

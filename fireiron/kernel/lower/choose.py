@@ -1,4 +1,4 @@
-"""Choosing among the atoms that execute a MatMul, and what the place must grant the chosen one."""
+"""Choice among the atoms that execute a MatMul, and the check that all threads of the chosen atom arrive together."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fireiron.language.tensor import ColMajor, Order, RowMajor
 
 
 def preferred(atoms: tuple[Atom, ...], windows: Mapping[str, Window]) -> Atom:
-    """Choose the atom whose fragments run along what their loads read together; among equals the first.
+    """Choose the atom whose fragments run along the dimension that their loads read contiguously; the first of equals.
 
     Args:
         atoms: that match.
@@ -33,7 +33,7 @@ def preferred(atoms: tuple[Atom, ...], windows: Mapping[str, Window]) -> Atom:
 
 
 def _across(operand: Operand, window: Window) -> bool:
-    """Say whether a thread's neighbouring registers hold elements that lie apart in the operand's source."""
+    """Say whether neighbouring registers of a thread hold elements that are not contiguous in the operand's source."""
     order, mine = window.storage.order, order_of_registers(operand)
     return order is not None and mine is not None and order is not mine
 
@@ -53,7 +53,7 @@ def order_of_registers(operand: Operand) -> Order | None:
 
 
 def require_converged(atom: Atom, state: State, context: Context) -> None:
-    """Refuse an atom where only some of the threads arrive that must execute it together.
+    """Refuse an atom where only some of the threads that must execute it together have a tile.
 
     Raises:
         DecompositionError: `divergent-atom`.

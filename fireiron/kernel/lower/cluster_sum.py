@@ -58,15 +58,15 @@ class Share:
 
 @attrs.frozen
 class Meeting:
-    """Hold what follows where blocks of a cluster have added their sums.
+    """Hold the state after the blocks of a cluster have added their sums.
 
     Args:
         window: the sums of this block's part.
         output: the part in C.
         inside: the place in the tree, of the part.
         state: the same above the epilog.
-        head: how the sums come about.
-        busy: under which condition a block has a part, None for always.
+        head: statements that add up the sums.
+        busy: the condition under which a block has a part; None if all blocks have one.
     """
 
     window: Window
@@ -88,7 +88,7 @@ def meet(
 
     Args:
         window: this block's sums.
-        parts: who else holds sums of the same elements.
+        parts: the units that hold sums of the same elements.
         output: the tile in C.
         inside: the place in the tree.
         state: the same above the epilog.
@@ -104,12 +104,12 @@ def meet(
     storage, rank = window.storage, partial.way
     assert isinstance(partial.ways, int) and isinstance(partial.reduce, ByCluster) and storage.ownership is not None
     most = min(partial.ways, partial.reduce.shares or partial.ways)
-    # What folds rows takes whole ones.
+    # Ops that fold rows need whole rows.
     rows = any(beside.rows is not None for beside in link.outputs)
     share = divide(storage.ownership, output, 1 if rows else most, context)
     if share.count > 1:
         parts_of = {share.dim: cut(share.size, share.size * share.count)}
-        # Blocks beyond the last part have none, and do not come here.
+        # Blocks beyond the last part have no part, and skip this code.
         numbers = {share.dim: rank if share.count == partial.ways else minimum(rank, share.count - 1)}
         state, inside = (descend(x, parts_of, numbers) for x in (state, inside))
         output = state.windows["C"]
@@ -125,12 +125,12 @@ def meet(
 
 
 def divide(held: Ownership, output: Window, most: int, context: Context) -> Share:
-    """Divide a tile's columns, else its rows, into as many parts as can be, whose elements all threads hold alike.
+    """Divide a tile's columns, else its rows, into the most parts of which each thread holds the same registers.
 
     Args:
-        held: who holds which element of the tile.
+        held: which thread holds which element of the tile.
         output: the tile in C.
-        most: parts that may be made.
+        most: largest number of parts.
         context: names variables.
     """
     whole = Share(1, "", 0, held, 0, Layout(held.size, 1), held.size)
@@ -147,7 +147,7 @@ def divide(held: Ownership, output: Window, most: int, context: Context) -> Shar
 
 
 def _cut(held: Ownership, output: Window, axis: int, count: int, context: Context) -> Share | None:
-    """Cut the outermost of the register loops that run along an axis; None where parts are no tiles then."""
+    """Cut the outermost register loop along an axis; None where the parts would not be tiles."""
     access, extent, rank = held.access, output.axes[axis].size, len(output.axes)
     if not isinstance(extent, int) or extent % count:
         return None
@@ -192,7 +192,7 @@ def _cut(held: Ownership, output: Window, axis: int, count: int, context: Contex
 def _exchange(
     storage: Storage, result: Storage, share: Share, partial: Partial, parity: Expr, context: Context
 ) -> Body:
-    """Let blocks write their sums, and read what is theirs."""
+    """Let each block write its sums, and read the other blocks' sums of its part."""
     ways, rank, dtype, link = partial.ways, partial.way, storage.dtype, partial.link
     size, threads = as_int(storage.size), (context.threads or 1) // context.staggered
     assert isinstance(ways, int) and size is not None

@@ -25,13 +25,13 @@ MOST_REASONS = 4
 
 
 def lower_collective(chosen: Atom | str | None, state: State, context: Context) -> tuple[Statement, ...]:
-    """Lower a warp's Move by the first atom that fits memory on its one side and registers on the other.
+    """Lower a warp's Move by the first atom that matches both sides: memory on one, registers on the other.
 
     Raises:
         DecompositionError: `no-atom`, naming what does not fit of the nearest candidates; `fragment-agreement` where
             just the fragment is another one than the use's; `opaque-fragment`.
     """
-    # Reasons by how far their atoms came.
+    # Reasons, by the number of facts that the atom matched.
     why: list[tuple[int, str]] = []
     disagreement: FireironError | None = None
     for atom in _candidates(chosen, state):
@@ -88,7 +88,7 @@ def _computed(operand: Operand, target: View, state: State, context: Context) ->
 
 
 def _candidates(chosen: Atom | str | None, state: State) -> list[Atom]:
-    """List the Moves of a unit; with a fragment that is opaque, or that is not, only atoms of that kind.
+    """List the Move atoms of a unit; for an opaque fragment only opaque atoms, for a known fragment only the others.
 
     Raises:
         DecompositionError: `opaque-fragment` where none is of that kind.
@@ -108,12 +108,12 @@ def _candidates(chosen: Atom | str | None, state: State) -> list[Atom]:
 
 
 def _asked(window: Window) -> int:
-    """Order the sides so that an atom which fits the one does not decide who owns the other before that is known."""
+    """Order the sides: the atom may define the ownership of the second one, so the first is checked before."""
     return 2 * (window.storage.memory.registers and window.storage.ownership is None) + window.storage.memory.registers
 
 
 def _unfit(atom: Atom, state: State, context: Context) -> tuple[int, str] | None:
-    """Say which fact of an atom differs from the Move, and how many fit before it."""
+    """Name the first fact of an atom that differs from the Move, and count the facts that match before it."""
     shape = tuple(size for _, size in state.residual.sizes[-2:])
     sides = [(atom.operand(role), state.windows[role].storage) for role in ROLES]
     if any(
@@ -155,7 +155,7 @@ def _converted(source: View, state: State, context: Context) -> tuple[tuple[Stat
 
 
 def _disagreement(atom: Atom, window: Window, error: FireironError) -> DecompositionError:
-    """Name both atoms of a fragment that the one deals out otherwise than the other takes it."""
+    """Name the two atoms of a fragment that distribute its elements differently."""
     storage = window.storage
     assert storage.ownership is not None
     return DecompositionError(
@@ -167,7 +167,7 @@ def _disagreement(atom: Atom, window: Window, error: FireironError) -> Decomposi
 
 
 def _rows(operand: Operand, window: Window, state: State) -> tuple[View, tuple[Binding, ...]]:
-    """View the row of memory whose address each lane gives, or which it touches of a tile that is named as a whole.
+    """View the row of memory that each lane addresses; of an atom that takes a tile's address, the row it touches.
 
     Raises:
         DecompositionError: `row-order`, `vector-alignment`, `irregular-steps`.
@@ -197,7 +197,7 @@ def _rows(operand: Operand, window: Window, state: State) -> tuple[View, tuple[B
 
 
 def _pitched(operand: Operand, window: Window, across: int) -> tuple[Binding, ...]:
-    """Name a tile's first element and the distance of its rows, where the instruction takes these."""
+    """Give a tile's first element and the distance of its rows, for instructions that take these two."""
     if not operand.pitch:
         return ()
     storage, kind = window.storage, window.storage.dtype

@@ -1,4 +1,4 @@
-"""What lowering carries along: facts of the whole kernel (`Context`) and of the place in the tree (`State`)."""
+"""Facts for all of lowering: of the whole kernel (`Context`), and of the present place in the tree (`State`)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ MapKey: TypeAlias = tuple[str, tuple[int, ...], int, tuple[int, ...]]
 
 @attrs.define(eq=False)
 class Ring:
-    """Share a specialised split's buffers and barriers between the role that fills them and the one that empties them.
+    """Hold the buffers and barriers of a specialised split, which the load role fills and the math role empties.
 
     Args:
         link: the split that it was made for.
@@ -109,7 +109,8 @@ class Context:
         registers: registers of a thread of `load` and of `math`, 0 where the launch decides.
         rings: the rings that the two roles share, one for each specialised split.
         signal: the mbarrier that counts the bytes of bulk loads, and its slot; None outside rings.
-        cluster: blocks of a cluster; `ranks` gives, by dimension, how many of them lie along it, and which this is.
+        cluster: number of blocks in a cluster. `ranks` gives, by dimension, how many of them lie along it, and the
+        index of this block.
         persistent: whether blocks loop over tiles.
         dependent: whether this kernel may begin while the launch before it still runs.
         staggered: number of units that take the trips of the persistent loop in turn, 1 for none.
@@ -211,7 +212,7 @@ class Context:
         if any(v.name not in (THREAD, BLOCK) for v in free(expanded) if isinstance(v, Var)):
             return value
         for var, known in self.definitions.items():
-            # A range that holds where one tile's units are busy need not hold for another's.
+            # A range that holds for the busy units of one tile may not hold for those of another tile.
             if known == expanded and var == Var(var.name, simplest(extent)):
                 return var
         var = self.variable(wanted, extent)
@@ -225,7 +226,7 @@ class Context:
         return self._meanings()(e) if self.definitions else e
 
     def _meanings(self) -> Substitution:
-        """Give what named expressions mean, with what was replaced before."""
+        """Give the definitions of named expressions, with earlier names already replaced."""
         of, put = self.meanings
         if of is not self.definitions:
             put = Substitution()
@@ -252,7 +253,7 @@ class Layered:
 
 @attrs.frozen(slots=False)
 class State:
-    """Hold where in the tree lowering is: what the links above have made.
+    """Hold the present place in the tree: the results of the links above it.
 
     Args:
         residual: the spec that the links below decompose.
@@ -339,17 +340,17 @@ def descend(state: State, parts: dict[str, Cut], tiles: dict[str, Expr], level: 
 
 
 Body: TypeAlias = tuple[Statement, ...]
-# Lowers the rest of a chain: what each decomposition is given to put its own code around.
+# Lowers the rest of a chain. Each decomposition gets this function and puts its own code around the result.
 Recur: TypeAlias = Callable[[Sequence[Decomposition], State, Context], Body]
 
 
 @attrs.frozen
 class Units:
-    """Say how many units of a level a unit of another holds, which one this thread is in, and its position there.
+    """Hold how many units of an inner level an outer unit has, which of them this thread is in, and its place there.
 
     Args:
-        count: units that take part.
-        present: units that there are; those from `count` on idle.
+        count: number of units that take part.
+        present: number of units that exist; units from `count` on are idle.
         index: this thread's unit.
         position: this thread's place in it.
         width: threads of it.
@@ -425,7 +426,7 @@ def _layout(level: Level) -> Layout:
 
 
 def _digits(position: Expr, layout: Layout) -> Expr:
-    """Read off the digits of a position that a layout's modes stand for."""
+    """Compute the index along each mode of a layout from a position."""
     total, weight = as_expr(0), 1
     for extent, stride in layout.leaves:
         if extent == 1:
@@ -453,7 +454,7 @@ def register_access(window: Window, state: State) -> Access:
 
 
 def _expanded(context: Context, written: Access) -> Access:
-    """Write an access over thread and loops alone."""
+    """Write an access in terms of the thread and loop variables only."""
     return evolve(
         written,
         coordinates=tuple(context.expanded(c) for c in written.coordinates),
@@ -462,7 +463,7 @@ def _expanded(context: Context, written: Access) -> Access:
     )
 
 
-MOST_HELD = 1 << 16  # elements of a register tensor in a thread: even of single bits no registers hold more
+MOST_HELD = 1 << 16  # most elements of a register tensor in one thread: single bits in all registers
 
 
 def register_view(context: Context, window: Window, state: State, user: str, opaque: str = "") -> View:
@@ -472,8 +473,8 @@ def register_view(context: Context, window: Window, state: State, user: str, opa
         context: of the kernel.
         window: what is touched.
         state: where.
-        user: what touches it, for messages.
-        opaque: the opaque fragment that it takes the window for, if any.
+        user: name of the atom or link that uses it, for messages.
+        opaque: the opaque fragment that the user expects, if any.
 
     Raises:
         DecompositionError: `ownership-conflict`, `opaque-fragment`, `register-elements`.
@@ -502,7 +503,7 @@ def register_view(context: Context, window: Window, state: State, user: str, opa
 
 
 def buffer_of(storage: Storage) -> Buffer:
-    """Freeze what is known of a storage; offsets in shared memory come with allocation."""
+    """Make the `Buffer` of a storage. Its offset in shared memory is set later, by allocation."""
     return Buffer(
         storage.name, storage.memory, storage.dtype, storage.size, storage.slots, storage.unit,
         guarded=storage.guarded, follows=storage.follows,

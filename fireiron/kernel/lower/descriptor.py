@@ -15,10 +15,10 @@ SPANS = (128, 64, 32)
 
 
 def descriptor_view(operand: Operand, window: Window, user: str) -> View:
-    """View a whole tile, its rows of K (or, of 16-bit elements, of M or N) in swizzled spans.
+    """View a whole tile whose rows of K (for 16-bit elements also of M or N) lie in swizzled spans.
 
     Raises:
-        DecompositionError: `descriptor-layout` where the buffer does not lie so.
+        DecompositionError: `descriptor-layout` where the buffer has another layout.
     """
     storage = window.storage
     nbytes = storage.dtype.nbytes

@@ -1,4 +1,4 @@
-"""Noting where the elements of each tile lie: by a storage's strides and swizzle, or a tensor's ownership."""
+"""The place of each element of each tile: by a storage's strides and swizzle, or by a tensor's ownership."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from fireiron.language.tensor import Tensor
 
 
 def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
-    """Lower the accumulators' life: Init, the rest of the chain, pointwise ops, the stores.
+    """Lower everything that happens to the accumulators: Init, the rest of the chain, pointwise ops, stores.
 
     The compute atom at the end of the chain decides which thread owns which element, so the rest is lowered first.
     """
@@ -36,7 +36,7 @@ def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, cont
     output = outputs[0]
     inside = evolve(state, residual=apply(link, state.residual)).under("epilog", link.link)
     sums = inside.residual.playing("C")
-    if context.role != "math":  # it has no part in the accumulators' life
+    if context.role != "math":  # it does not use the accumulators
         return lower_loops(rest, inside.with_windows({o.role: output for o in sums}), context, recur)
     held: dict[str, Window] = {}
     for operand in sums:
@@ -105,7 +105,7 @@ def _finished(
         held: windows of the sums, by name.
         outputs: windows of the tile, of each output that the residual spec has.
         inside: the place below the epilog, and `state` above it.
-        early: registers that hold what tensors have for a thread's elements.
+        early: registers with the values that ops read for a thread's elements, where these were loaded early.
         context: the kernel's.
         recur: lowers the links of stores.
     """
@@ -144,7 +144,7 @@ def _store(
     context: Context,
     recur: Recur,
 ) -> Region:
-    """Lower the Move that takes what the ops made to an output of the spec, by its number, or to a tensor beside it."""
+    """Lower the Move that stores one result of the ops: to an output of the spec (by number), or a tensor of `save`."""
     name, path = one.tensor.name, f"{inside.path} > store"
     if number is None:
         path = f"{path} {name}"

@@ -1,4 +1,4 @@
-"""Operands of ops that are loaded before the products: each thread loads the elements that its ops will read.
+"""Early operands: each thread loads the elements that its ops will read before the products begin.
 
 The loads run while the products run. Their results stay in registers, with the accumulators' ownership. Without this,
 each tile would wait for global memory once, behind its last product.
@@ -24,7 +24,7 @@ from fireiron.language.tensor import Tensor
 def lower_early(
     link: Epilog, held: Storage, output: Window, state: State, context: Context
 ) -> tuple[Mapping[Tensor, Storage], Body]:
-    """Load the operands that an epilog asks for early; returns who holds each, and the code before the products.
+    """Load the operands in an epilog's `early=`; give the registers of each, and the code before the products.
 
     Args:
         link: the epilog.
@@ -46,7 +46,7 @@ def lower_early(
             "run the ops",
             fix="drop early=, or let one unit compute each tile: without parallel(...) and stream_k()",
         )
-    for tensor in link.tensors:  # parameters keep the order of the ops, whichever of them come early
+    for tensor in link.tensors:  # parameters keep the order of the ops, early or not
         tensor_window(tensor, state, context)
     agree(held, link.early)
     storages: dict[Tensor, Storage] = {}
@@ -72,7 +72,7 @@ def lower_early(
 
 
 def _load(tensor: Tensor, into: Storage, output: Window, state: State, context: Context) -> Body:
-    """Bring what a tensor has for a thread's elements to registers, by vectors where they lie together."""
+    """Load a tensor's values for a thread's elements into registers, by vectors where they are contiguous."""
     assert into.ownership is not None
     walk = visit(into.ownership, output, context, widths([tensor], output, context))
     view = element(tensor, walk, output, state, context)

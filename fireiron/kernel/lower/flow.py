@@ -2,8 +2,8 @@
 
 Let the inner pipeline fetch d = slots - 1 steps ahead. While step i of chunk k computes, step i + d is fetched, of
 chunk k or of chunk k + 1: the first fragments of a chunk are fetched during the math of the chunk before. When the
-fetches reach a new chunk q, the outer pipeline, of n slots, waits until q has landed, and starts chunk q + n - 1 where
-q - 1 was. The last chunks, which fetch nothing more, stand behind the loop.
+fetches reach a new chunk q, the outer pipeline, of n slots, waits until q has landed, and starts to load chunk q + n -
+1 into the slot of q - 1. The last chunks, which start no loads, follow the loop.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fireiron.language.decompositions import Decomposition, Load, Split
 def leading_loads(rest: Sequence[Decomposition]) -> list[Load]:
     """List the loads that stand right below a split: those that its pipeline covers.
 
-    A second hop of an operand, from shared memory to registers, is part of the trip.
+    Where an operand is loaded twice, to shared memory and then to registers, the second load is part of the trip.
     """
     found: list[Load] = []
     for link in rest:
@@ -39,14 +39,14 @@ def leading_loads(rest: Sequence[Decomposition]) -> list[Load]:
 
 @attrs.frozen(eq=False)
 class Flow:
-    """Hold an outer pipeline whose loop the pipeline below it may take over.
+    """Hold an outer pipeline whose loop may be merged with the loop of the pipeline below it.
 
     Args:
         k: the number of a chunk.
         trips: how many chunks there are.
         link: its split.
-        copies: lowers the loads of chunk k, once threads are counted.
-        around: puts loop and copies around the compute of one chunk, where nothing takes the loop over.
+        copies: lowers the loads of chunk k; called when the number of threads is known.
+        around: puts loop and copies around the compute of one chunk, where the two loops are not merged.
     """
 
     k: Var
@@ -129,7 +129,7 @@ def lower_flowing(link: Split, rest: Sequence[Decomposition], state: State, cont
         return ring.present(k, put(fetch_, k, step))
 
     def run(count: int, first: int, k: Expr, source: Expr, begin: int) -> Body:
-        """Compute steps of chunk k from `first` on, under the fetches of a source's from `begin` on."""
+        """Compute the steps of chunk k from `first` on, interleaved with the fetches of a source from `begin` on."""
         return _unrolled(i, count, lambda step: (*fetch(source, step + begin), *put(compute_, k, step + first)))
 
     # The fetches of one chunk's computes reach one new chunk, `far` chunks on, at step `turn`.
@@ -164,12 +164,12 @@ def _unrolled(var: Var, count: int, body: Callable[[Expr], Body]) -> Body:
 def _loop(flow: Flow, together: int, far: int, trip: Callable[[Expr], Body]) -> Body:
     """Loop over the chunks, several in a trip.
 
-    The last chunks, which fetch nothing, stand behind the loop, or under conditions in it where their slots are not
-    known.
+    The last chunks, which fetch nothing, follow the loop; where their slots are not known, they stay in the loop under
+    conditions.
     """
     static = as_int(flow.trips)
     if together > 1 and static is None:
-        # Which slot the last chunk has is not known: each asks whether it is there.
+        # The slot of the last chunk is not known, so each chunk has a condition.
         k = Var(flow.k.name, simplest(-(-flow.trips // together)))
         body: Body = ()
         for c in range(together):
@@ -190,7 +190,7 @@ def _loop(flow: Flow, together: int, far: int, trip: Callable[[Expr], Body]) -> 
 
 
 def _for(flow: Flow, k: Var, body: Body, together: int) -> For:
-    """Write the loop; `together` counts the chunks that its body has already."""
+    """Write the loop; `together` is the number of chunks that its body already computes."""
     assert k.extent is not None
     return For(k, k.extent, body, flow.link.unrolled, max(1, flow.link.together // together), kind="chunks")
 

@@ -1,8 +1,9 @@
-"""Folds of programs: the state that a thread keeps, and the carriers that make one value of several threads' states.
+"""Folds of programs: the state in each thread, and the carriers that combine states of several threads.
 
-Which threads hold parts of one value is read off the places of their points, in the order of the carriers: the lanes of
-a warp exchange by shuffles along the bits of their number that change the folded dims alone; warps through shared
-memory. Threads that hold the same points (replicas) are not folded. Every thread that held a part then holds the value.
+The places of threads' points say which threads hold parts of one value. Lanes of a warp combine first: they exchange
+states by shuffles, along those bits of the lane number that change only the folded dims. Then warps combine through
+shared memory. Threads that hold the same points (replicas) are not folded. In the end every thread that held a part
+holds the value.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ class Open:
     Args:
         step: whose fold it is.
         windows: the state's scalars in registers, by role.
-        link: where the author wrote what opened it.
+        link: the author's link that opened it.
         loops: those around the fold.
-        places: where a thread's first point lies along each of the step's dims, known once a point was folded.
-        guards: under which conditions a thread has any points; known likewise.
+        places: where a thread's first point lies along each of the step's dims; set when the first point is folded.
+        guards: the conditions under which a thread has any points; set at the same time.
         results: the step's outputs in registers, once it is closed.
-        whole: whether every thread that has a part of a value already holds the whole one.
+        whole: whether every thread that holds a part of a value already holds the whole value.
     """
 
     step: Step
@@ -93,7 +94,7 @@ def _nowhere() -> Storage:
 
 
 def begin(opened: Open, context: Context) -> Body:
-    """Set the state to that of no points."""
+    """Set the state to the fold of no points."""
     body: Body = ()
     for storage, identity in zip(opened.storages, identity_of(opened.fold), strict=True):
         _known(opened)
@@ -117,7 +118,7 @@ def _known(opened: Open) -> None:
 
 
 def operands_of(step: Step, held: int) -> tuple[Scalar, ...]:
-    """Give what the state becomes when one point is folded in: expressions of the state, then of the step's reads."""
+    """Give the state after one point is folded in, as expressions of the state and of the step's reads."""
     fold = step.fold
     assert fold is not None
     body = substituted(step.body, [Arg(i + held, ref.dtype) for i, ref in enumerate(step.reads)])
@@ -133,7 +134,7 @@ def operands_of(step: Step, held: int) -> tuple[Scalar, ...]:
 
 
 def condition_of(step: Step) -> Expr | None:
-    """Give the condition under which a point is folded, where indices alone say it; None where values do, or always."""
+    """Give the condition on indices under which a point is folded; None where it depends on values or always holds."""
     return ne(step.where.value, 0) if isinstance(step.where, Coordinate) else None
 
 
@@ -145,7 +146,7 @@ def together(
     context: Context,
     link: Link | None,
 ) -> Body:
-    """Give all scalars of a state their new values, none of which may be seen by the others."""
+    """Assign all scalars of a state at once: each new value is computed from the old values."""
     if len(held) == 1:
         return compute(held[0], trees[0], views, mask, context, link)
     fresh = [View(temporary("next", v.buffer.dtype, 1, context), as_expr(0)) for v in held]
@@ -158,7 +159,7 @@ def together(
 
 
 def joined(opened: Open, held: Sequence[View], others: Sequence[View], context: Context) -> Body:
-    """Combine the state that a thread holds with another one."""
+    """Combine a thread's state with another state."""
     body = together(held, opened.fold.combine, (*held, *others), None, context, opened.link)
     for stage in opened.fold.settle:
         body += together(held, stage, tuple(held), None, context, opened.link)
@@ -166,7 +167,7 @@ def joined(opened: Open, held: Sequence[View], others: Sequence[View], context: 
 
 
 def close(opened: Open, state: State, context: Context) -> Body:
-    """Make one value of the parts that a block's or a cluster's threads hold; `finish` makes the outputs of it."""
+    """Combine the parts that threads of a block or cluster hold into one value; `finish` makes outputs of it."""
     _known(opened)
     body: Body = ()
     if context.threads is not None and opened.places and not opened.whole:
@@ -179,12 +180,12 @@ def close(opened: Open, state: State, context: Context) -> Body:
 
 @attrs.frozen(eq=False)
 class Table:
-    """Number the places of threads' points: equal numbers, equal places.
+    """Number the places of threads' points: equal numbers mean equal places.
 
     Args:
         kept: by thread, the place along the step's kept dims.
         over: by thread, the place along the folded dims.
-        busy: whether the thread has any points; the others hold the state of no points, which changes nothing.
+        busy: whether the thread has any points; the others hold the fold of no points, which changes no result.
     """
 
     kept: Any
@@ -193,7 +194,7 @@ class Table:
 
     @property
     def one_a_warp(self) -> bool:
-        """Say whether all lanes of a warp fold one value, which then its first lane has."""
+        """Say whether all lanes of a warp fold parts of one value; its first lane then holds the value."""
         if len(self.kept) % LANES:
             return False
         kept, busy = self.kept.reshape(-1, LANES), self.busy.reshape(-1, LANES)
@@ -201,11 +202,11 @@ class Table:
 
 
 def tabulated(opened: Open, threads: int, context: Context) -> Table:
-    """Evaluate the places of all threads; where a block or a loop stands moves all of them alike, so it is left out."""
+    """Evaluate the places of all threads. Block and loop indices shift all places alike, so they are left out."""
 
     def evaluated(e: Expr) -> Any:
         e = context.expanded(e)
-        # Sizes are as large as they may be: of none, all chunks would lie at one place.
+        # Symbolic sizes take their largest value; with 0 all chunks would lie at one place.
         env: dict[str, Any] = {v.name: v.range[1] if isinstance(v, Symbol) else 0 for v in free(e)}
         env[THREAD] = np.arange(threads)
         return np.broadcast_to(np.asarray(evaluate(e, env)), (threads,))
@@ -224,10 +225,11 @@ def tabulated(opened: Open, threads: int, context: Context) -> Table:
 
 
 def _over_lanes(opened: Open, table: Table, context: Context) -> Body:
-    """Fold over the lanes of a warp: bit by bit of the lane's number, each lane with the one that differs in it.
+    """Fold over the lanes of a warp: for each bit of the lane number, lanes that differ in it are combined.
 
     Raises:
-        DecompositionError: `fold-lanes` where lanes hold parts of one value that no bits of their numbers tell apart.
+        DecompositionError: `fold-lanes` where the lanes that hold parts of one value do not differ by whole bits of the
+        lane number.
     """
     threads = len(table.kept)
     every = np.arange(threads)
@@ -249,7 +251,7 @@ def _over_lanes(opened: Open, table: Table, context: Context) -> Body:
 
 
 def _explained(opened: Open, table: Table, bits: Sequence[int]) -> None:
-    """Refuse lanes that share a value otherwise than by whole bits of their numbers."""
+    """Refuse lanes that share a value but do not differ by whole bits of the lane number."""
     subsets: Any = np.zeros(1, np.int64)
     for bit in bits:
         subsets = np.concatenate((subsets, subsets ^ bit))
@@ -280,7 +282,7 @@ def _irregular(opened: Open) -> DecompositionError:
 
 
 def exchanged(opened: Open, lane: Expr, context: Context) -> Body:
-    """Let every thread combine its state with that of another lane."""
+    """Combine every thread's state with that of another lane."""
     (storage, *_) = opened.storages
     others = [View(temporary("other", s.dtype, 1, context), as_expr(0)) for s in opened.storages]
 
@@ -296,9 +298,10 @@ def exchanged(opened: Open, lane: Expr, context: Context) -> Body:
 
 
 def seated(opened: Open, table: Table) -> tuple[int, int, Expr, Expr]:
-    """Part the warps of a block into groups that hold parts of the same values.
+    """Divide the warps of a block into groups; the warps of a group hold parts of the same values.
 
-    Gives the number of groups, that of warps in each, and this thread's group and its warp's seat in that.
+    Returns the number of groups, the number of warps in each, this thread's group, and the index of its warp in the
+    group.
 
     Raises:
         DecompositionError: `fold-warps` where groups differ in size, lie irregularly, or lack a part.
@@ -310,9 +313,9 @@ def seated(opened: Open, table: Table) -> tuple[int, int, Expr, Expr]:
         busy = lanes[table.busy[lanes]]
         if len(busy):
             keys.append((int(table.kept[busy[0]]), int(table.over[busy[0]])))
-        else:  # an idle warp sits behind those of the group before it
+        else:  # an idle warp follows the warps of the group before it
             keys.append((keys[-1][0] if keys else 0, -1 - first))
-    copies = [keys[:w].count(key) for w, key in enumerate(keys)]  # replicas fold among themselves
+    copies = [keys[:w].count(key) for w, key in enumerate(keys)]  # replicas form groups of their own
     groups: list[tuple[int, int]] = []
     seats: list[int] = []
     for w, (value, _) in enumerate(keys):
@@ -333,7 +336,7 @@ def seated(opened: Open, table: Table) -> tuple[int, int, Expr, Expr]:
 
 
 def _require_met(opened: Open, table: Table, groups: Any) -> None:
-    """Refuse groups of warps that lack a part of a value that they hold, or hold it in other lanes.
+    """Refuse groups of warps where a part of a value is missing, or lies in other lanes.
 
     Raises:
         DecompositionError: `fold-warps`.
@@ -399,10 +402,10 @@ def _over_cluster(opened: Open, table: Table, state: State, context: Context) ->
 
 
 def _turn(opened: Open, context: Context) -> Expr | None:
-    """Count the trips of the only loop around a fold, by which its staging alternates between two slots.
+    """Count the trips of the only loop around a fold; its staging buffer alternates between two slots by this number.
 
-    The barrier between a trip's writes and reads then also stands between the reads of the trip before and the writes
-    of the next one, to the same slot.
+    The barrier between writes and reads of a trip then also orders the reads of the trip before it and the writes of
+    the trip after it, which use the same slot.
     """
     around: list[Expr] = [x.var for x in opened.loops if not x.unrolled]
     around += [context.trip] if context.persistent else []
@@ -410,7 +413,7 @@ def _turn(opened: Open, context: Context) -> Expr | None:
 
 
 def _in_turn(buffer: Buffer, place: Expr, turn: Expr | None, peer: Expr | None = None) -> View:
-    """Give a place in staging, in the slot of this trip."""
+    """Give a place in the staging buffer, in the slot of this trip."""
     if turn is None:
         return View(buffer, place, peer=peer)
     return View(buffer, place + turn % buffer.slots * buffer.size, slot=turn, peer=peer)
@@ -419,7 +422,7 @@ def _in_turn(buffer: Buffer, place: Expr, turn: Expr | None, peer: Expr | None =
 def _staging(
     opened: Open, storage: Storage, total: Expr, context: Context, word: str, turn: Expr | None = None
 ) -> Buffer:
-    """Make shared memory through which states go."""
+    """Make the shared memory in which threads exchange states."""
     made = Storage(
         context.name(f"{storage.name}_{word}"), SH, storage.dtype, (), (1,), total, Block,
         slots=1 if turn is None else 2, link=opened.link,
@@ -429,7 +432,7 @@ def _staging(
 
 
 def staging(like: Buffer, total: Expr, context: Context, word: str, link: Link | None) -> Buffer:
-    """Make shared memory through which values of a register tensor go."""
+    """Make the shared memory in which threads exchange values of a register tensor."""
     made = Storage(context.name(f"{like.name}_{word}"), SH, like.dtype, (), (1,), total, Block, link=link)
     context.storages[made.name] = made
     return buffer_of(made)
@@ -438,8 +441,9 @@ def staging(like: Buffer, total: Expr, context: Context, word: str, link: Link |
 def over_warps(opened: Open, table: Table, state: State, context: Context) -> Body:
     """Fold over the warps of a block: each warp writes its state to shared memory and reads the states of its group.
 
-    Where all lanes of a warp have one state, each lane reads the state of one warp of the group, and lanes fold these
-    by shuffles. Otherwise each lane reads the states of the same lane of all warps, in the order of the warps.
+    Where all lanes of a warp hold the same state, each lane reads the state of one warp of the group, and the lanes
+    fold these by shuffles. Otherwise each lane reads the states of the same lane of all warps, in the order of the
+    warps.
     """
     count, ways, group, seat = seated(opened, table)
     if ways == 1:
@@ -497,7 +501,7 @@ def _unequal(opened: Open) -> DecompositionError:
 
 
 def finish(opened: Open, state: State, context: Context) -> Body:
-    """Make the step's outputs of the folded state."""
+    """Compute the step's outputs from the folded state."""
     fold, step = opened.fold, opened.step
     windows = list(opened.windows.values())
     if fold.finish == tuple(Arg(i, dtype) for i, dtype in enumerate(fold.dtypes)):
@@ -523,7 +527,7 @@ def finish(opened: Open, state: State, context: Context) -> Body:
 
 
 def note_places(opened: Open, places: dict[str, Expr], inside: State) -> None:
-    """Remember where a thread's first point lies on the first trip of all loops inside, and which threads have any."""
+    """Record the place of a thread's first point in the first trip of all inner loops, and which threads have any."""
     if not opened.places:
         first = {loop.var: as_expr(0) for loop in inside.loops if loop not in opened.loops}
         opened.places.update({dim: substitute(place, first) for dim, place in places.items()})

@@ -1,7 +1,7 @@
-"""Fragments: which registers of which threads an atom of a whole warp takes, by its thread-value layout.
+"""Fragments: the registers and threads that hold an operand of a warp's atom, by the atom's thread-value layout.
 
-The layout's digits join the path: thread digits add to the coordinates as functions of the lane, register digits as
-unrolled loops do. So ownership, stores and epilogues treat a fragment like any other register tensor.
+The layout's thread modes become functions of the lane, its register modes become unrolled loops; both are added to the
+coordinates. So ownership, stores and epilogs treat a fragment like any other register tensor.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ def fragment_view(operand: Operand, window: Window, state: State, context: Conte
 
 
 def leaves_of(layout: Layout) -> list[tuple[int, int]]:
-    """List the modes that do anything, fastest first."""
+    """List the modes with an extent above 1, fastest first."""
     return [(int(n), int(s)) for n, s in layout.leaves if n != 1]  # pyright: ignore[reportArgumentType]
 
 
 def digits_of(layout: Layout, index: Expr) -> tuple[Expr, ...]:
-    """Read off the digits of an index that a layout's modes stand for."""
+    """Compute the index along each mode of a layout from a flat index."""
     out: list[Expr] = []
     weight = 1
     for extent, _ in leaves_of(layout):

@@ -1,4 +1,4 @@
-"""Gathers: elements of arrays of integers, by which statements index other arrays, become variables.
+"""Gathers: elements of integer arrays that are used as indices become variables.
 
 Each element is read once, ahead of the outermost loop in which it stays the same.
 """
@@ -33,7 +33,7 @@ from fireiron.language.levels import Level
 
 
 def fetched(body: Body, context: Context) -> Body:
-    """Read the elements that statements are indexed by."""
+    """Read the elements that statements use as indices."""
     if not any(True for _ in _elements(body)):
         return body
     return _within(body, {}, context)
@@ -62,7 +62,7 @@ def _within(body: Body, known: Mapping[Element, Var], context: Context) -> Body:
 
 
 def _outside(statement: Statement) -> object:
-    """Give what of a statement may be read ahead of it: nothing under a condition, and nothing of a role."""
+    """List the index elements of a statement that may be read before it: none under a condition, and none in a role."""
     match statement:
         case If(condition=condition):
             return condition
@@ -99,7 +99,7 @@ def _fetch(element: Element, index: tuple[Expr, ...], link: Link | None, context
 
 
 def _elements(part: object) -> Iterator[Element]:
-    """Visit the elements in statements, those in the index of another before it."""
+    """Visit the index elements in statements; an element that indexes another one comes first."""
     match part:
         case Element(index=index):
             yield from _elements(index)
@@ -120,6 +120,6 @@ def _elements(part: object) -> Iterator[Element]:
 
 
 def _link(statement: Statement) -> Link | None:
-    """Give the link of a statement, or of what stands in it."""
+    """Give the link of a statement, or of a statement inside it."""
     found = (getattr(s, "link", None) for s in walk((statement,)))
     return next((link for link in found if link is not None), None)

@@ -1,9 +1,9 @@
-"""Folds of programs over blocks of the grid: the last block to arrive combines the states of all, and goes on.
+"""Folds of programs over blocks of the grid: the last block to arrive combines all states, and runs the rest.
 
-One warp of each group leaves the state in the kernel's workspace, a place a way, and the block counts in. The last
-block knows that all states are there. Its warps, and its lanes where a warp has one state, combine some ways each, in
-their order; what they find becomes one as in any block. Nobody waits. By atomics the states are added where they lie,
-in the order of their arrival.
+One warp of each group writes its state to the kernel's workspace, which has a place for each way, and the block
+increments a counter. The last block knows that all states are written. Each of its warps (each lane, where a warp has
+one state) combines some of the ways in their order, and the results are combined as in any block. No block waits for
+another. With atomics the states are added in the workspace, in the order of arrival.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from fireiron.kernel.lower.workspace import last_of, workspace
 from fireiron.language.decompositions import ByAtomics, Split
 from fireiron.language.levels import GL, RF, Thread
 
-MOST_VECTORS = 8  # of a state that a thread asks for together
-MOST_AT_ONCE = 64  # registers that one thread's states are read to together
+MOST_VECTORS = 8  # elements of a state that a thread loads at once
+MOST_AT_ONCE = 64  # registers into which one thread loads states at once
 
 
 @attrs.frozen(eq=False)
 class Shared:
-    """Hold a fold whose parts lie in several blocks, and the place where its parts in this block became one."""
+    """Hold a fold whose parts lie in several blocks, and the place where this block's part is."""
 
     opened: Open
     state: State
@@ -58,12 +58,13 @@ class _Place:
     Args:
         table: the places of threads' points.
         sums: the workspace of each scalar.
-        first: of this block's tile, in states of one way.
-        group: whose state the thread holds, of `groups`, each of `seats` warps; `seat` 0 writes.
-        lanes: that hold states of their own: 1 where a whole warp has one.
+        first: number of this block's first state among the states of one way.
+        group: the group of warps whose state the thread holds, of `groups`; each has `seats` warps, and the warp with
+        `seat` 0 writes.
+        lanes: number of lanes with states of their own; 1 where the whole warp holds one state.
         size: registers of a state.
-        width: registers that one access moves, which lie together.
-        ways: that share a tile, and `way` of this block.
+        width: contiguous registers that one access moves.
+        ways: number of blocks that share a tile; `way` is the index of this block.
         lane: of the thread.
     """
 
@@ -92,7 +93,7 @@ class _Place:
         return loop(context, "i", simplest(self.size // self.width), body)
 
     def written(self, body: Body) -> Body:
-        """Let those threads run a body that write a state."""
+        """Run a body in the threads that write a state."""
         writer = and_(eq(self.seat, 0), eq(self.lane, 0)) if self.lanes == 1 else eq(self.seat, 0)
         return body if proves(writer) else (If(writer, body),)
 
@@ -100,14 +101,14 @@ class _Place:
 def over_grid(
     link: Split, shared: Sequence[Shared], context: Context, loops: tuple[RegisterLoop, ...], behind: Callable[[], Body]
 ) -> Body:
-    """Combine the states of the blocks that share a tile, and let the last of them run what is behind.
+    """Combine the states of the blocks that share a tile; the last of these blocks runs the rest.
 
     Args:
-        link: that gave blocks their parts.
+        link: the split that gave blocks their parts.
         shared: the folds over its dim.
         context: the kernel's.
         loops: those around the split.
-        behind: lowers what needs the results.
+        behind: lowers the steps that need the results.
 
     Raises:
         DecompositionError: `parallel-loop`, `parallel-atomics`, `fold-warps`.
@@ -182,10 +183,10 @@ def _left(opened: Open, place: _Place, context: Context) -> Body:
 
 
 def _collected(opened: Open, place: _Place, state: State, context: Context) -> Body:
-    """Combine the states of all ways: each warp, or each lane, some of them, then all of these."""
+    """Combine the states of all ways: each warp or lane combines some of them, then their results are combined."""
     (first, *_) = opened.storages
     size, wide = as_int(first.size) or 1, place.width
-    batch = gcd(size // wide, MOST_VECTORS)  # vectors that are asked for before any is added
+    batch = gcd(size // wide, MOST_VECTORS)  # vectors that are loaded before any is added
     others = [temporary("other", s, batch * wide, context) for s in opened.storages]
     units = place.seats * (LANES if place.lanes == 1 else 1)
     mine = place.seat * LANES + place.lane if place.lanes == 1 else place.seat
@@ -215,7 +216,7 @@ def _collected(opened: Open, place: _Place, state: State, context: Context) -> B
         return body if proves(there) else (If(there, body),)
 
     turns = simplest(ceil_div(place.ways, units))
-    several = max(1, MOST_AT_ONCE // size)  # asked for at once
+    several = max(1, MOST_AT_ONCE // size)  # loaded at once
     rounds = loop(
         context, "w", simplest(ceil_div(turns, several)), lambda w: loop(
             context, "u", min(several, turns) if isinstance(turns, int) else several, lambda u: of(w * several + u)
@@ -229,7 +230,7 @@ def _collected(opened: Open, place: _Place, state: State, context: Context) -> B
 
 
 def _added(link: Split, opened: Open, place: _Place, context: Context) -> Body:
-    """Add the state to that of the blocks before, by atomics."""
+    """Add this block's state to the workspace by atomics."""
     (storage, *_) = opened.storages
     fold = opened.fold
     found = matching("Add", (1,), (storage.dtype, storage.dtype), (RF, GL), Thread, context.arch)
@@ -249,7 +250,7 @@ def _added(link: Split, opened: Open, place: _Place, context: Context) -> Body:
 
 
 def _took(opened: Open, place: _Place, context: Context) -> Body:
-    """Take over what atomics have added, and leave zeros for the next launch."""
+    """Read the result of the atomics, and write zeros for the next launch."""
     (storage, *_) = opened.storages
     zero = View(temporary("zero", storage, 1, context), as_expr(0))
 

@@ -1,7 +1,7 @@
-"""Groups of rows: products that share two tensors row by row, and whose tiles are found where the kernel runs.
+"""Groups of rows: products that share the rows of two tensors. The kernel finds the tiles of each group at run time.
 
-How many rows each has stands in an array on the device. The grid's tiles are counted at their most; what a tile's
-number means is looked up, and from there on the rows of its group are an extent like any other.
+An array on the device holds the number of rows of each group. The grid has the largest number of tiles that may be
+needed; a block looks up the group and tile of its number, and the rows of that group are then an ordinary extent.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fireiron.language.specs import BATCH, MatMul
 
 @attrs.frozen
 class OpenGroups:
-    """Hold what a grid's tile over groups becomes.
+    """Hold the result of cutting groups into tiles.
 
     Args:
         groups: how items are found.
@@ -85,7 +85,7 @@ def open_groups(link: Tile, parts: dict[str, Cut], state: State, context: Contex
     groups = Groups(name, as_expr(parts[BATCH].trips), as_expr(total), size, items)
 
     def opened(windows: Mapping[str, Window]) -> dict[str, Window]:
-        """Let rows be those of the group: of operands, and of what ops on their way know them by."""
+        """Replace the rows of operands, and of tensors that their ops read, by the rows of the group."""
         row = Axis(ragged, groups.length, groups.begin)
         return {
             role: attrs.evolve(window, axes=tuple(row if a.dim == ragged else a for a in window.axes))
@@ -103,7 +103,7 @@ def open_groups(link: Tile, parts: dict[str, Cut], state: State, context: Contex
 
 
 def reached(state: State) -> Expr | None:
-    """Give the condition under which a unit's tile holds rows of the group, None where it always does."""
+    """Give the condition under which a unit's tile holds rows of the group; None if it always does."""
     if state.reach is None or state.residual.kind != "MatMul":
         return None
     condition = and_(*(bound.condition() for bound in state.reach.bounds))
