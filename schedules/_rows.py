@@ -6,7 +6,7 @@ from math import ceil, gcd, prod
 
 import attrs
 
-from fireiron import FireironError, ProgramChain
+from fireiron import DType, FireironError, ProgramChain
 
 LANES = 32
 VECTOR_NBYTES = 16
@@ -41,6 +41,7 @@ class Row:
         width: columns of a row; `deep` values of the other folded dims belong to each.
         lane: columns of a vector.
         inputs, vectors: by role, bytes of an element of the arrays that have rows, and of those of a value a column.
+        dtypes: by role, their element types.
         registers: that one column takes of its thread where most of its values are held at once.
         live: that it takes between folds.
         states: registers of a thread for the largest state of a fold, another one, and the one that both become.
@@ -57,12 +58,17 @@ class Row:
     lane: int
     inputs: dict[str, int]
     vectors: dict[str, int]
+    dtypes: dict[str, DType]
     registers: float
     live: float
     states: int
     arch: int
     copied: bool
     running: bool = False
+
+    def vector(self, role: str) -> int:
+        """Give the bytes of a lane's vector of an array."""
+        return self.dtypes[role].nbytes_of(self.lane)
 
     @property
     def nbytes(self) -> int:
@@ -123,7 +129,7 @@ def row_of(spec: ProgramChain) -> Row:
     inputs = {o.role: o for o in read if column in o.dims and len(o.dims) > 1}
     vectors = {o.role: o for o in read if o.dims == (column,)}
     sizes, of_vectors = ({role: o.dtype.nbytes for role, o in some.items()} for some in (inputs, vectors))
-    lane = gcd(width, VECTOR_NBYTES // max(sizes.values()))
+    lane = gcd(width, 8 * VECTOR_NBYTES // max(o.dtype.bits for o in inputs.values()))
     arch = int("".join(c for c in spec.program.arch or "90" if c.isdigit()))
     aligned = (o.tensor.aligned(max(1, 4 // o.dtype.nbytes)) for o in (*inputs.values(), *vectors.values()))
     given = {t.name for t in spec.computed.inputs}
@@ -133,7 +139,8 @@ def row_of(spec: ProgramChain) -> Row:
     summed = tuple(x for x in lines if x in folded)
     copied = arch >= 80 and all(aligned)
     states, running = _states(spec), any(step.running for step in spec.computed.steps)
-    arrays, taken = (sizes, of_vectors), (registers, live, states)
+    dtypes = {role: o.dtype for role, o in (*inputs.items(), *vectors.items())}
+    arrays, taken = (sizes, of_vectors, dtypes), (registers, live, states)
     return Row(column, lines, summed, width, deep, lane, *arrays, *taken, arch, copied, running)
 
 

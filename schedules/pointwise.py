@@ -82,7 +82,7 @@ def pointwise(spec: ProgramChain, vectors: int = 0) -> Schedule:
         chain = chain.load(tensor.name, SH, vector()).swizzle(_swizzle(tensor.dtype.nbytes))
     chain = chain.tile(**of_warp).to(Warp if lanes == LANES else Group(Thread, lanes))
     for tensor in full:
-        chain = chain.load(tensor.name, RF, vector(lane * tensor.dtype.nbytes))
+        chain = chain.load(tensor.name, RF, vector(tensor.dtype.nbytes_of(lane)))
     return chain.epilog(memory=RF).done()
 
 

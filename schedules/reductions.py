@@ -96,7 +96,7 @@ def reduction(spec: ProgramChain, ways: int = 0, atomics: bool = False) -> Sched
             chain, left[dim] = chain.split(**sizes), chunk
     for tensor, dims in _read(spec):
         if set(dims) == set(order) | {d for d in dims if extents[d] == 1}:
-            chain = chain.load(tensor.name, RF, vector(lane * tensor.dtype.nbytes))
+            chain = chain.load(tensor.name, RF, vector(tensor.dtype.nbytes_of(lane)))
     return chain.epilog(memory=RF).done()
 
 

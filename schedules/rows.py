@@ -268,8 +268,8 @@ def row(
             chain = chain.load(name, SH, cp_async())
         if part.inner:
             chain = _in_chunks(chain, column, part.inner, kept=stages > 1)
-    for name, nbytes in given.inputs.items():  # a lane has the same columns of all of them
-        chain = chain.load(name, RF, vector(given.lane * nbytes))
+    for name in given.inputs:  # a lane has the same columns of all of them
+        chain = chain.load(name, RF, vector(given.vector(name)))
     return chain.epilog(memory=RF).done()
 
 
@@ -321,7 +321,7 @@ def _with_sums(
     if part.warps > 1 or units == 1:
         chain = chain.split(column, ways=part.warps, multiple_of=given.lane).parallel(Warp)
     for name in given.vectors:
-        chain = chain.load(name, RF, vector(given.lane * given.vectors[name]))
+        chain = chain.load(name, RF, vector(given.vector(name)))
     one: dict[str, Any] = {line: 1}
     chain = chain.split(**one)
     stages = stages or (max(2, part.stages) if given.copied else 1)
@@ -329,6 +329,6 @@ def _with_sums(
         chain = chain.pipeline(stages)
         for name in given.inputs:
             chain = chain.load(name, SH, cp_async())
-    for name, nbytes in given.inputs.items():
-        chain = chain.load(name, RF, vector(given.lane * nbytes))
+    for name in given.inputs:
+        chain = chain.load(name, RF, vector(given.vector(name)))
     return chain.epilog(memory=RF).done()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import attrs
+import numpy as np
 import pytest
 
 from fireiron import FireironError, matmul
@@ -62,10 +63,10 @@ def test_kernels_of_whole_elements_stay_as_they_are():
         copy(LANE),
         copy(LANE * 32, Layout(32, 2)),
         copy(LANE * 32, Layout(1, 0)),
-        Compute(View(C_RF, as_expr(0)), Cast(Arg(0, i4), f32), (View(A_RF, as_expr(0)),)),
+        Compute(View(A_RF, as_expr(0)), Arg(0, i4), (View(A_RF, as_expr(1)),)),
         Micro("m", "", None, ("A",), (View(A_RF, as_expr(0)),), (), (), Thread),
     ],
-    ids=["an odd offset", "every other element", "half a byte", "a scalar", "a microkernel"],
+    ids=["an odd offset", "every other element", "half a byte", "a result", "a microkernel"],
 )
 def test_parts_of_bytes_are_refused(statement):
     with pytest.raises(FireironError) as caught:
@@ -86,3 +87,14 @@ def test_emitted_and_declared_as_bytes():
     ]
     assert views
     assert {view.layout for view in views} == {Layout(16, 1)}
+
+
+def test_an_expression_takes_an_element_out_of_its_byte():
+    (found,) = in_bytes(kernel(Compute(View(C_RF, as_expr(0)), Cast(Arg(0, i4), f32), (View(A_RF, LANE),)))).body
+    (byte,) = found.inputs
+    taken = found.expr.x
+    assert (byte.offset, byte.buffer.size) == (LANE // 2, as_expr(16))
+    assert taken.args[1].value == LANE % 2
+    both = np.array([0x7F, 0x80], np.uint8)
+    assert taken.numpy(both, np.array([0, 0])).tolist() == [-1, 0]
+    assert taken.numpy(both, np.array([1, 1])).tolist() == [7, -8]

@@ -1,19 +1,21 @@
 """Elements of fewer than 8 bits: in the finished kernel their buffers, views and arrays count bytes.
 
-Schedules count elements. A byte holds several elements, and no instruction addresses a part of a byte, so each access
-must take whole bytes. This pass divides every extent, stride and offset along the packed dimension by the elements of a
-byte; later passes then count bytes.
+Schedules count elements. A byte holds several elements, and no instruction addresses a part of a byte, so each copy
+must take whole bytes; an expression reads the byte, and takes its element out. This pass divides every extent, stride
+and offset along the packed dimension by the elements of a byte; later passes then count bytes.
 """
 
 from __future__ import annotations
 
-from typing import assert_never
+from collections.abc import Container, Sequence
+from typing import TYPE_CHECKING, Any, assert_never
 
 import attrs
 
-from fireiron.algebra.dtypes import DType
+from fireiron.algebra.dtypes import DType, i8, u8
 from fireiron.algebra.expr import Expr, as_expr, as_int, ceil_div
 from fireiron.algebra.layout import Layout
+from fireiron.algebra.scalar import Arg, Coordinate, Custom, Scalar, children, with_children
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.kernel.ir.rewrite import rewrite
@@ -51,12 +53,17 @@ from fireiron.kernel.ir.statements import (
     Wait,
 )
 
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, Any]
+
 
 def in_bytes(kernel: Kernel) -> Kernel:
     """Count what holds packed elements in bytes.
 
     Raises:
-        DecompositionError: `packed-access` where an access takes part of a byte, or a scalar operation one element.
+        DecompositionError: `packed-access` where a copy takes part of a byte, or a scalar operation writes one element.
     """
     parameters = tuple(_parameter(p) for p in kernel.parameters)
     pointers = (p.buffer for p in kernel.parameters if isinstance(p, Pointer))
@@ -96,11 +103,14 @@ def _statement(statement: Statement) -> Statement:
     match statement:
         case Call(views=views, link=link):
             return attrs.evolve(statement, views=tuple(_view(v, link) for v in views))
-        case Compute(dst=dst, inputs=inputs, link=link):
-            for view in (dst, *inputs):
-                if view.buffer.dtype.packed and (view is dst or view.layout.size != view.buffer.dtype.pack):
-                    raise _refused(view.buffer, "a scalar operation takes one element", link)
-            return attrs.evolve(statement, inputs=tuple(_view(view, link) for view in inputs))  # whole bytes
+        case Compute(dst=dst, expr=expr, inputs=inputs, link=link):
+            if dst.buffer.dtype.packed:
+                raise _refused(dst.buffer, "a scalar operation writes one element", link)
+            single = {i for i, view in enumerate(inputs) if view.buffer.dtype.packed and view.layout.size == 1}
+            if not single:
+                return attrs.evolve(statement, inputs=tuple(_view(view, link) for view in inputs))  # whole bytes
+            views = tuple(_byte(view) if i in single else _view(view, link) for i, view in enumerate(inputs))
+            return attrs.evolve(statement, expr=_unpacked(expr, inputs, single), inputs=views)
         case Micro(name=name, views=views, link=link):
             for view in views:
                 if view.buffer.dtype.packed:
@@ -150,6 +160,60 @@ def _view(view: View, link: Link | None) -> View:
         layout=Layout(nbytes, 1) if nbytes > 1 else Layout(1, 0),
         origin=(),  # coordinates count elements
     )
+
+
+def _byte(view: View) -> View:
+    """View the byte that holds one element."""
+    buffer = view.buffer
+    return attrs.evolve(view, buffer=_buffer(buffer), offset=view.offset // buffer.dtype.pack, origin=())
+
+
+def _unpacked(tree: Scalar, inputs: Sequence[View], single: Container[int]) -> Scalar:
+    """Take one element out of its byte wherever an expression reads it."""
+    if not isinstance(tree, Arg):
+        return with_children(tree, tuple(_unpacked(x, inputs, single) for x in children(tree)))
+    if tree.index not in single:
+        return tree
+    view = inputs[tree.index]
+    return element_of_byte(tree.index, view.buffer.dtype, view.offset % view.buffer.dtype.pack)
+
+
+def element_of_byte(argument: int, dtype: DType, at: Expr) -> Scalar:
+    """Take an element out of the byte that an argument holds: an i8, or a u8 where the type has no sign.
+
+    Args:
+        argument: its number.
+        dtype: a packed type.
+        at: which of the byte's elements, the lowest bits first.
+    """
+    kind = i8 if dtype.signed else u8
+    source = _SIGNED if dtype.signed else f"(x >> {dtype.bits} * k) & {(1 << dtype.bits) - 1}"
+    return Custom(
+        f"{dtype}_of_byte",
+        source,
+        ("x", "k"),
+        (Arg(argument, u8), Coordinate(at)),
+        kind,
+        _TAKEN[dtype.bits, dtype.signed],
+    )
+
+
+_SIGNED = "(signed char)(x << (4 - 4 * k)) >> 4"
+
+
+def _signed_nibble(x: Array, k: Array) -> Array:
+    return (((x.astype("int32") >> 4 * k & 15) ^ 8) - 8).astype("int8")
+
+
+def _nibble(x: Array, k: Array) -> Array:
+    return (x.astype("int32") >> 4 * k & 15).astype("uint8")
+
+
+def _bit(x: Array, k: Array) -> Array:
+    return (x.astype("int32") >> k & 1).astype("uint8")
+
+
+_TAKEN = {(4, True): _signed_nibble, (4, False): _nibble, (1, False): _bit}
 
 
 def _refused(buffer: Buffer, what: str, link: Link | None) -> DecompositionError:
