@@ -210,7 +210,7 @@ def evaluate(tree: Scalar, arguments: Sequence[Any], numbers: Mapping[str, float
         case Parameter(name):
             return torch.full((), numbers[name], dtype=_torch_type(tree.dtype), device=like.device)
         case Unary(op, x):
-            return getattr(torch, op)(value(x))
+            return torch_function(op)(value(x))
         case Binary(op, x, y):
             found = getattr(torch, _BINARY.get(op, op))(value(x), value(y))
             return found.to(_torch_type(tree.dtype)) if op in ("lt", "le", "eq") else found
@@ -222,6 +222,11 @@ def evaluate(tree: Scalar, arguments: Sequence[Any], numbers: Mapping[str, float
             return value(x)
         case Custom() | Coordinate() | MultiplyAdd():
             raise AssertionError(tree)
+
+
+def torch_function(op: str) -> Any:
+    """Give torch's function of one value."""
+    return torch.special.ndtr if op == "normcdf" else getattr(torch, op)
 
 
 _BINARY = {"max": "maximum", "min": "minimum"}

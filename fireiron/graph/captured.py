@@ -52,6 +52,7 @@ class Captured:
                 self.refused = True
         if self.refused:
             return self.plan(*arrays)
+        self.plan.runner.refresh(*arrays)
         for n in self.moving:
             self.inputs[n].copy_(arrays[n])
         replayed: Any = self.graph

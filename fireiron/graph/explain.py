@@ -42,7 +42,7 @@ def explain(plan: Plan) -> str:
         ops = sum(graph.nodes[n].kind != "view" for n in launch.part.nodes)
         reads = ", ".join(names[i] for i in launch.part.inputs)
         gives = ", ".join(f"{names[i]}{described(graph.nodes[i])}" for i in launch.part.outputs)
-        form = launch.part.kind if launch.kernel is not None else "left over"
+        form = "once" if launch.once else launch.part.kind if launch.kernel is not None else "left over"
         time = f"{us:.1f} us" if us is not None else "-"
         rows.append((str(place), form, f"{title} ({ops})", reads, gives, time))
     widths = [max(len(row[i]) for row in rows) for i in range(6)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -36,10 +36,13 @@ class Importer:
 
     Args:
         module: what torch traced; its nodes say in `meta["val"]` what they give.
+        fixed: places of inputs that seldom change.
     """
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: Any, fixed: Collection[int] = ()) -> None:
         self.module = module
+        self.fixed = fixed
+        self.given = 0
         self.builder = Builder()
         self.ops = Ops(self.builder)
         self.env: dict[Any, Any] = {}
@@ -69,10 +72,11 @@ class Importer:
         return self.builder.graph(name, outputs), places
 
     def _placeholder(self, node: Any) -> Any:
-        value = node.meta["val"]
+        value, place = node.meta["val"], self.given
+        self.given += 1
         if not isinstance(value, torch.Tensor):
             return value
-        return self.builder.input(node.name, tuple(value.shape), torch_kind(value.dtype))
+        return self.builder.input(node.name, tuple(value.shape), torch_kind(value.dtype), place in self.fixed)
 
     def _known_tensor(self, node: Any) -> int:
         """Add a tensor that the graph itself holds."""
@@ -160,13 +164,17 @@ class Importer:
             args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: seen[n])
             return target(*args, **kwargs)
 
-        return self._left(name, tuple(self.env[n] for n in tensors), run, value)
+        schema = getattr(target, "_schema", None)
+        pure = schema is not None and not schema.is_mutable and torch.Tag.nondeterministic_seeded not in target.tags
+        return self._left(name, tuple(self.env[n] for n in tensors), run, value, pure)
 
-    def _left(self, name: str, inputs: tuple[int, ...], call: Callable[..., Any], value: Any) -> int:
+    def _left(
+        self, name: str, inputs: tuple[int, ...], call: Callable[..., Any], value: Any, pure: bool = False
+    ) -> int:
         one = isinstance(value, torch.Tensor)
         shape = tuple(value.shape) if one else (1,)
         kind = torch_kind(value.dtype) if one else f32
-        several: dict[str, Any] = {} if one else {BUNDLE: True}
+        several: dict[str, Any] = {"pure": True} if pure and one else {} if one else {BUNDLE: True}
         return self.builder.add("foreign", *inputs, label=name, call=call, shape=shape, dtype=kind, **several)
 
     def constant(self, value: float | int, like: int) -> int:
@@ -549,12 +557,15 @@ def _attention(i: Importer, node: Any, q: int, k: int, v: int, *rest: Any, **nam
     return (made, *[None] * (len(node.meta["val"]) - 1)) if several else made
 
 
-def imported(module: Any, name: str = "graph") -> tuple[Graph, list[Any], Mapping[str, int]]:
+def imported(
+    module: Any, name: str = "graph", fixed: Collection[int] = ()
+) -> tuple[Graph, list[Any], Mapping[str, int]]:
     """Import what torch traced.
 
     Args:
         module: torch's graph, whose nodes say what they give.
         name: of the graph.
+        fixed: places of inputs that seldom change.
 
     Returns:
         The graph; where each result is; how often an operator was left to torch.
@@ -562,6 +573,6 @@ def imported(module: Any, name: str = "graph") -> tuple[Graph, list[Any], Mappin
     Raises:
         Stays: where the graph needs what there is no node for.
     """
-    importer = Importer(module)
+    importer = Importer(module, fixed)
     graph, places = importer.graph(name)
     return graph, places, importer.left

@@ -221,9 +221,11 @@ class Builder:
         self.inputs: list[int] = []
         self._known: dict[Node, int] | None = {} if shared else None
 
-    def input(self, name: str, shape: Shape, dtype: DType) -> int:
-        """Add an input."""
-        attributes = (("dtype", dtype), ("number", len(self.inputs)), ("shape", shape))
+    def input(self, name: str, shape: Shape, dtype: DType, fixed: bool = False) -> int:
+        """Add an input; a fixed one is computed with once, until its elements change."""
+        attributes = (
+            ("dtype", dtype), *((("fixed", True),) if fixed else ()), ("number", len(self.inputs)), ("shape", shape),
+        )  # fmt: skip
         self.inputs.append(self._push(Node("input", (), attributes, shape, dtype, name)))
         return self.inputs[-1]
 

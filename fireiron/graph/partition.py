@@ -16,6 +16,7 @@ import attrs
 
 from fireiron.graph.dims import dims_of, folded_by, free_nodes, transparent
 from fireiron.graph.nodes import Graph
+from fireiron.graph.pack import settled_nodes
 
 PartKind: TypeAlias = Literal["attention", "product", "products", "rows", "reduction", "pointwise", "foreign"]
 
@@ -54,6 +55,7 @@ class Areas:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.free = free_nodes(graph)
+        self.settled = settled_nodes(graph)
         self.of: dict[int, int] = {}
         self.members: dict[int, set[int]] = {}
         self.why: dict[int, list[str]] = {}
@@ -100,6 +102,14 @@ class Areas:
                 return True
             left += found
         return False
+
+    def kept(self, area: int) -> bool:
+        """Say whether an area is computed once, and its results are no larger than what it reads."""
+        mine, nodes = self.members[area], self.graph.nodes
+        if not self.settled.issuperset(mine):
+            return False
+        read = {i for n in mine for i in nodes[n].inputs if i not in mine}
+        return sum(nodes[n].nbytes for n in self.outputs(area)) <= sum(nodes[i].nbytes for i in read)
 
     def merge(self, one: int, other: int, why: str) -> None:
         """Let one area be part of another."""
@@ -282,7 +292,14 @@ def prologs(areas: Areas) -> None:
             ]
             alone = areas.outputs(one) == (operand,) and set(areas.consumers(operand)) == {number}
             same = all(graph.nodes[n].shape == shape for n in inside)
-            if plain and alone and same and len(set(whole)) == 1 and node.inputs.count(operand) == 1:
+            if (
+                plain
+                and alone
+                and same
+                and not areas.kept(one)
+                and len(set(whole)) == 1
+                and node.inputs.count(operand) == 1
+            ):
                 areas.merge(one, other, f"{graph.nodes[operand].op} on an operand's way to the product")
 
 
@@ -372,6 +389,8 @@ def _fits(areas: Areas, one: int, other: int) -> bool:
     inside = areas.members[one] | areas.members[other]
     forms = {graph.nodes[n].kind for n in inside}
     if not forms <= {"pointwise", "fold"} and not forms <= {"pointwise", "gather", "copy"}:
+        return False
+    if areas.kept(one) != areas.kept(other):
         return False
     if len(inside) > MOST_OPS or any(
         i in inside for n in inside if graph.nodes[n].op == "gather" for i in ids_of(graph, n)

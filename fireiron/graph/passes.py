@@ -12,6 +12,7 @@ from fireiron.graph.constants import fold_constants
 from fireiron.graph.expand import expand
 from fireiron.graph.motion import move
 from fireiron.graph.nodes import Graph
+from fireiron.graph.pack import pack
 from fireiron.graph.rules import RULES, Rule
 from fireiron.graph.simplify import simplify
 
@@ -59,7 +60,7 @@ class Passed:
 
 
 def run(graph: Graph, switched: Mapping[str, bool]) -> Passed:
-    """Expand composites, then move views, fold constants, simplify and share until nothing changes.
+    """Expand composites, then move views, fold constants, simplify, share and pack until nothing changes.
 
     Args:
         graph: as traced.
@@ -89,6 +90,7 @@ def run(graph: Graph, switched: Mapping[str, bool]) -> Passed:
         made, applied = simplify(graph, rules)
         graph = note("simplify", graph, made, tuple(applied))
         graph = note("share", graph, share(graph))
+        graph = note("pack products", graph, pack(graph))
         if graph == before:
             break
     return Passed(given, graph, tuple(done.values()))

@@ -15,7 +15,8 @@ from fireiron.base.link import here
 from fireiron.base.text import count
 from fireiron.graph.lower import Lowered, Misfit, Operand, lowered
 from fireiron.graph.memory import Interval, Memory, plan_memory
-from fireiron.graph.nodes import Graph
+from fireiron.graph.nodes import BUNDLE, Graph
+from fireiron.graph.pack import settled_nodes
 from fireiron.graph.partition import Part, apart, partition
 from fireiron.graph.passes import Passed
 from fireiron.graph.views import View, materialised, outputs_apart, views_of
@@ -25,6 +26,7 @@ from fireiron.kernel.ir.statements import Turn, walk
 if TYPE_CHECKING:
     from fireiron.graph.run import Runner
 
+ONCE = "computed once, by the library"
 STRICT = "no kernel of fireiron computes it"
 # Microseconds of an instruction of a function, for each element of a product's epilog: four warps wait for each result.
 # On an H200 gelu by erf (29 of them) behind 12288x3072x768 in f16 took 172 us, where the product alone took 78, half of
@@ -42,12 +44,14 @@ class Launch:
         kernel: its schedule and arrays, None for what is left to the library.
         exposed_us: time of functions in a product's epilog, which no other work hides.
         why: what speaks against a kernel, or against one with other operations; "" where nothing does.
+        once: whether it depends on numbers and fixed inputs alone: its results are kept from call to call.
     """
 
     part: Part
     kernel: Lowered | None
     why: str = ""
     exposed_us: float = 0.0
+    once: bool = False
 
     @cached_property
     def modelled_us(self) -> float | None:
@@ -107,8 +111,8 @@ class Plan:
 
     @property
     def foreign(self) -> tuple[Launch, ...]:
-        """List what is left to the library of the arrays."""
-        return tuple(launch for launch in self.launches if launch.kernel is None)
+        """List what each call leaves to the library of the arrays."""
+        return tuple(launch for launch in self.launches if launch.kernel is None and not launch.once)
 
     def explain(self) -> str:
         """Say which operations became which kernel, why, and what each costs by the model."""
@@ -158,9 +162,11 @@ def plan(graph: Graph, arch: str | None = None, strict: bool = False, **rules: b
     made, orders = materialised(outputs_apart(passed.graph))
     views = {i: view for i, view in views_of(made, orders).items() if view is not None}
     launches: list[Launch] = []
+    settled = settled_nodes(made)
     for part in partition(made):
-        launches += _launches(made, part, views, target)
-    if strict and (left := next((x for x in launches if x.kernel is None), None)) is not None:
+        once = _once(made, part, settled)
+        launches += [Launch(part, None, ONCE, once=True)] if once else _launches(made, part, views, target)
+    if strict and (left := next((x for x in launches if x.kernel is None and not x.once), None)) is not None:
         names = names_of(made)
         raise UsageError(
             "graph-strict",
@@ -168,6 +174,17 @@ def plan(graph: Graph, arch: str | None = None, strict: bool = False, **rules: b
             fix="leave strict out: what has no kernel is then left to NumPy or torch",
         )
     return Plan(passed, made, tuple(launches), views, _memory(made, launches, views), target)
+
+
+def _once(graph: Graph, part: Part, settled: frozenset[int]) -> bool:
+    """Say whether a part's results can be kept: all are settled arrays, and no output of the graph lies in them."""
+    bundled = any(BUNDLE in dict(graph.nodes[i].attributes) for i in part.nodes)
+    left, bases = list(graph.outputs), set[int]()
+    while left:
+        number = left.pop()
+        bases.add(number)
+        left += graph.nodes[number].inputs if graph.nodes[number].kind == "view" else ()
+    return settled.issuperset(part.nodes) and not bundled and bases.isdisjoint(part.nodes)
 
 
 def _target() -> str:

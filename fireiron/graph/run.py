@@ -60,6 +60,14 @@ class Library(Protocol):
         """Compute one operation."""
         ...
 
+    def state(self, array: Any) -> object:
+        """Give what changes where an array's elements change; None where nobody can tell."""
+        ...
+
+    def settle(self, array: Any) -> bool:
+        """Wait until results are there for every stream; False where they cannot be kept, as in a capture."""
+        ...
+
 
 class NumPy:
     """Be the library of NumPy arrays: kernels are simulated, or copy to the GPU."""
@@ -101,6 +109,14 @@ class NumPy:
         wide = [x.astype("float64") if x.dtype.name in ("float16", "bfloat16") else x for x in inputs]
         return value_of(node, inputs if node.kind == "foreign" else wide).astype(node.dtype.numpy)
 
+    def state(self, array: Any) -> object:
+        """Give None: arrays of NumPy do not say when their elements change."""
+        return None
+
+    def settle(self, array: Any) -> bool:
+        """Keep results: NumPy computes at once."""
+        return True
+
 
 class Runner:
     """Run the launches of a plan, one after another.
@@ -115,6 +131,8 @@ class Runner:
         self.free = free_nodes(plan.graph)
         self.calls: dict[int, Any] = {}
         self.known: dict[tuple[int, str], Any] = {}
+        self.once = tuple((place, launch) for place, launch in enumerate(plan.launches) if launch.once)
+        self.kept: dict[str, tuple[tuple[object, ...], dict[int, Any]]] = {}
 
     def __call__(self, *arrays: Any) -> Any:
         """Compute the outputs."""
@@ -128,14 +146,48 @@ class Runner:
         block = library.empty(plan.memory.nbytes, like)
         for number, offset in plan.memory.offsets.items():
             lines[number] = library.typed(block, offset, graph.nodes[number])
+        self._settle(lines, arrays, library)
         outputs = {plan.views[i].node for i in graph.outputs}
         for place, launch in enumerate(plan.launches):
+            if launch.once:
+                continue
             for i in launch.part.outputs:
                 if i in outputs and launch.kernel is not None:
                     lines[i] = library.typed(library.empty(graph.nodes[i].nbytes, like), 0, graph.nodes[i])
             self._launch(place, launch, lines, library)
         made = tuple(library.strided(lines[plan.views[i].node], plan.views[i]) for i in graph.outputs)
         return made if len(made) != 1 else made[0]
+
+    def refresh(self, *arrays: Any) -> None:
+        """Compute anew what is kept from call to call, where the fixed inputs that it depends on have changed."""
+        if self.once:
+            library, graph = library_of(arrays), self.plan.graph
+            lines = {
+                number: library.line(library.converted(array, graph.nodes[number].dtype))
+                for number, array in zip(graph.inputs, arrays, strict=True)
+                if "fixed" in dict(graph.nodes[number].attributes)
+            }
+            self._settle(lines, arrays, library)
+
+    def _settle(self, lines: dict[int, Any], arrays: Sequence[Any], library: Library) -> None:
+        """Add the results that are kept from call to call; they stay where they lie when they are computed anew."""
+        if not self.once:
+            return
+        graph, like = self.plan.graph, arrays[0] if arrays else None
+        device = f"{type(library).__name__} {getattr(like, 'device', '')}"
+        fixed = [a for i, a in zip(graph.inputs, arrays, strict=True) if "fixed" in dict(graph.nodes[i].attributes)]
+        states = tuple(map(library.state, fixed))
+        before, results = self.kept.get(device, ((None,), {}))
+        lines |= results
+        if None not in states and before == states:
+            return
+        for place, launch in self.once:
+            for i in launch.part.outputs:
+                if i not in results:
+                    results[i] = lines[i] = library.typed(library.empty(graph.nodes[i].nbytes, like), 0, graph.nodes[i])
+            self._launch(place, launch, lines, library)
+        if library.settle(like):
+            self.kept[device] = states, results
 
     def _launch(self, place: int, launch: Launch, lines: dict[int, Any], library: Library) -> None:
         if launch.kernel is None or self._by_hand(launch, library):

@@ -28,6 +28,7 @@ torch: Any = import_module("torch")
 
 OPTIONS = {
     "arch": "the target, the GPU's by default",
+    "freeze": "whether what depends on parameters alone is computed once, until torch counts a write to them",
     "capture": "whether launches are captured in a CUDA graph, True by default for inference",
     "strict": "whether an operator that is left to torch is an error",
     "rounding": "whether simplifications may change roundings",
@@ -47,7 +48,7 @@ def backend(module: Any, inputs: Sequence[Any], *, options: Mapping[str, Any] | 
     Args:
         module: what Dynamo traced.
         inputs: examples.
-        options: `torch.compile(options=...)`: arch, capture, strict, rounding, range.
+        options: `torch.compile(options=...)`: arch, freeze, capture, strict, rounding, range.
 
     Raises:
         UsageError: `backend-options`.
@@ -157,7 +158,8 @@ class Compiled:
         (device,) = devices
         try:
             module = self._with_numbers(inputs)
-            graph, places, _ = imported(module)
+            fixed = [n for n, x in enumerate(inputs) if isinstance(x, torch.nn.Parameter)]
+            graph, places, _ = imported(module, fixed=fixed if self.options.get("freeze") else ())
         except Stays as error:
             warnings.warn(f"fireiron leaves a graph to torch: {error}", stacklevel=2)
             return self.module

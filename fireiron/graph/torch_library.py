@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from fireiron.algebra.dtypes import DType
-from fireiron.front.torch_ops import as_numpy, as_torch
+from fireiron.front.torch_ops import as_numpy, as_torch, torch_function
 from fireiron.graph.nodes import BUNDLE, Node
 from fireiron.graph.views import View
 
@@ -24,7 +24,6 @@ _OTHERS: Mapping[str, Callable[..., Any]] = {
     "reshape": lambda x, shape: x.reshape(shape),
     "broadcast": lambda x, shape: x.broadcast_to(shape),
     "select": lambda c, x, y: torch.where(c != 0, x, y),
-    "normcdf": lambda x: torch.special.ndtr(x),
     "copy": lambda x: x,
     "cast": lambda x, dtype: x,
     "sum": lambda x, axes, keepdims: x.sum(axes, keepdim=keepdims),
@@ -85,9 +84,22 @@ class Torch:
         made = as_torch(array.copy())
         return made if like is None else made.to(like.device)
 
+    def state(self, array: Any) -> object:
+        """Give where a tensor lies and its version, which every operator that writes to it counts up."""
+        return None if array.is_inference() else (array.data_ptr(), array._version)
+
+    def settle(self, array: Any) -> bool:
+        """Wait for the stream: others may read what is kept; a capture keeps nothing."""
+        if self.on_host or array is None:
+            return True
+        if torch.cuda.is_current_stream_capturing():
+            return False
+        torch.cuda.current_stream(array.device).synchronize()
+        return True
+
     def compute(self, node: Node, inputs: Sequence[Any]) -> Any:
         """Compute one operation; a call that gives several tensors gives them as they are."""
         if node.op == "foreign" and BUNDLE in dict(node.attributes):
             return node["call"](*inputs)
-        call = _OTHERS.get(node.op) or getattr(torch, _CALLED.get(node.op, node.op))
+        call = _OTHERS.get(node.op) or torch_function(_CALLED.get(node.op, node.op))
         return call(*inputs, **dict(node.attributes)).to(torch_type(node.dtype))

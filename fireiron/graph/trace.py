@@ -465,16 +465,18 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-def trace_graph(function: Callable[..., Any], *arrays: Any, name: str = "") -> Graph:
+def trace_graph(function: Callable[..., Any], *arrays: Any, name: str = "", fixed: Sequence[str] = ()) -> Graph:
     """Trace a function of arrays that is written for NumPy, and give its graph.
 
     Args:
         function: of arrays; it returns one array, or a tuple of them. `fireiron.nn` has softmax, norms and attention.
         arrays: what describes each: `tensor(2, 3, dtype="f16")`, a shape (f32), or an array.
         name: of the graph, the function's by default.
+        fixed: names of arrays that seldom change, as weights do: what depends on them alone is computed once where the
+            library says when they change (torch), and products of one array with several of them are one product.
 
     Raises:
-        SpecError: `graph-shape`, `graph-axis`, `graph-value` where it asks for elements, `graph-output`,
+        SpecError: `graph-fixed`, `graph-shape`, `graph-axis`, `graph-value` where it asks for elements, `graph-output`,
             `graph-arrays` where `arrays` describe none.
 
     Example:
@@ -491,9 +493,14 @@ def trace_graph(function: Callable[..., Any], *arrays: Any, name: str = "") -> G
     builder = Builder()
     called = name or getattr(function, "__name__", "graph")
     given: list[Array] = []
-    for label, each in zip(_labels(function, len(arrays)), arrays, strict=True):
+    labels = _labels(function, len(arrays))
+    if unknown := [label for label in fixed if label not in labels]:
+        raise SpecError(
+            "graph-fixed", f"{called} has no array {unknown[0]!r}", fix="arrays: " + ", ".join(labels), link=here()
+        )
+    for label, each in zip(labels, arrays, strict=True):
         shape, kind = _described(each)
-        given.append(Array(builder, builder.input(label, shape, kind)))
+        given.append(Array(builder, builder.input(label, shape, kind, label in fixed)))
     made = function(*given)
     results = cast("tuple[object, ...]", tuple(made) if isinstance(made, tuple | list) else (made,))
     if not results or not all(isinstance(x, Array) for x in results):

@@ -69,6 +69,105 @@ def test_the_backend_of_torch_compile(gpu: int, capture: bool) -> None:
             assert error < 0.01 * exact.abs().max(), turn
 
 
+def compiled(model: Any, **options: Any) -> Any:
+    import fireiron.torch
+
+    torch._dynamo.reset()
+    return torch.compile(model, backend=fireiron.torch.backend, options=options)
+
+
+def near(made: Any, exact: Any) -> bool:
+    return bool((made.float() - exact).abs().max() < 0.01 * exact.abs().max())
+
+
+@pytest.mark.parametrize("capture", [False, True])
+def test_frozen_weights_are_packed_until_they_change(gpu: int, capture: bool) -> None:
+    from fireiron.graph.torch_backend import plans
+
+    torch.manual_seed(0)
+    exact, short = Block().cuda().eval(), Block().cuda().eval()
+    short.load_state_dict(exact.state_dict())
+    short = short.half()
+    fast = compiled(short, freeze=True, capture=capture)
+    with torch.no_grad():
+        for turn in range(6):
+            x = torch.randn(4, 128, 256, device="cuda")
+            assert near(fast(x.half()), exact(x)), turn
+            if turn == 3:  # behind the capture
+                for model in (exact, short):
+                    model.q.weight.mul_(0.5)
+    assert [x.part.kind for x in plans()[-1].launches if not x.once].count("product") == 4
+
+
+@pytest.mark.parametrize("freeze", [False, True])
+def test_a_stream_and_a_capture_of_the_user(gpu: int, freeze: bool) -> None:
+    torch.manual_seed(0)
+    model = Block().cuda().eval()
+    fast = compiled(model, freeze=freeze)
+    x = torch.randn(4, 128, 256, device="cuda")
+    stream = torch.cuda.Stream()
+    with torch.no_grad():
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(3):
+                made = fast(x)
+        torch.cuda.current_stream().wait_stream(stream)
+        assert near(made, model(x))
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            captured = fast(x)
+        for _ in range(2):
+            x.copy_(torch.randn_like(x))
+            graph.replay()
+            assert near(captured, model(x))
+
+
+def test_a_capture_of_the_user_ahead_of_the_plan_s_own(gpu: int) -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.ReLU()).cuda().eval()
+    fast = compiled(model, freeze=True)
+    x = torch.randn(64, 256, device="cuda")
+    with torch.no_grad():
+        fast(x)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            made = fast(x)
+        x.mul_(2)
+        graph.replay()
+        assert near(made, model(x))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_autocast(gpu: int, dtype: str) -> None:
+    torch.manual_seed(0)
+    model = Block().cuda().eval()
+    fast = compiled(model)
+    x = torch.randn(4, 128, 256, device="cuda")
+    with torch.no_grad():
+        exact = model(x)
+        with torch.autocast("cuda", dtype=getattr(torch, dtype)):
+            made, eager = fast(x), model(x)
+    assert made.dtype == eager.dtype
+    assert (made.float() - exact).abs().max() <= 1.5 * (eager.float() - exact).abs().max() + 1e-3
+
+
+def test_a_second_gpu(gpu: int) -> None:
+    if torch.cuda.device_count() < 2:
+        pytest.skip("one GPU")
+    torch.manual_seed(0)
+    model = Block()
+    with torch.no_grad():
+        x = torch.randn(2, 128, 256)
+        exact = model.cuda(0)(x.cuda(0)).cpu()
+        for device in ("cuda:0", "cuda:1"):
+            there = model.to(device).eval()
+            fast = compiled(there)
+            for _ in range(3):
+                made = fast(x.to(device))
+            assert made.device == torch.device(device)
+            assert near(made.cpu(), exact)
+
+
 def test_a_training_step(gpu: int) -> None:
     import fireiron.torch
 

@@ -71,7 +71,7 @@ def drawn(*shape: int) -> Any:
 
 
 def forms() -> list[str]:
-    return [x.part.kind if x.kernel is not None else "left over" for x in plans()[-1].launches]
+    return [x.part.kind if x.kernel is not None else "left over" for x in plans()[-1].launches if not x.once]
 
 
 def agrees(model: Any, *inputs: Any) -> list[str]:
@@ -97,6 +97,21 @@ def test_a_layer_of_bert() -> None:
     for written in (True, False):
         torch.manual_seed(1)
         assert agrees(Encoder(written), drawn(2, 16, 32), mask) == wanted
+
+
+def test_frozen_weights_are_packed_once_until_they_change() -> None:
+    torch.manual_seed(0)
+    model, x, mask = Encoder(False).eval().half(), drawn(2, 16, 32).half(), torch.zeros(2, 1, 1, 16).half()
+    with torch.no_grad():
+        run = compiled(model, freeze=True)
+        for turn in range(3):
+            torch.testing.assert_close(run(x, mask), model(x, mask), rtol=4e-3, atol=4e-3)
+            kept = next(iter(plans()[-1].runner.kept.values()))
+            if turn == 1:
+                model.attention.q.weight.mul_(3)
+        assert forms().count("product") == 4
+        run(x, mask)
+        assert next(iter(plans()[-1].runner.kept.values())) is kept
 
 
 class Seen(nn.Module):
@@ -180,7 +195,7 @@ def test_options_that_are_not_there_are_refused() -> None:
         compiled(Odd(), speed=9)(drawn(4, 32))
     from fireiron.graph.torch_backend import backend
 
-    with pytest.raises(FireironError, match="options: arch, capture"):
+    with pytest.raises(FireironError, match="options: arch, freeze, capture"):
         backend(None, [], options={"speed": 9})
 
 
