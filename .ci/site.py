@@ -58,6 +58,7 @@ TOPICS = {
 MORE = "More"
 # Pictures are as wide as a notebook's output: smaller, their text would be too small. A studio fills its frame.
 WIDE = ".md-grid{max-width:1480px}\niframe{display:block;width:100%;height:85vh;border:0}\n"
+SMALLEST = 0.85  # of a picture's size: text of 10 pixels has 8.5
 # Public things that are no names of the package itself.
 BESIDE = {
     "Best schedules": ("tune.search:tune",),
@@ -87,11 +88,14 @@ def moved(text: str, here: str) -> str:
 
 
 def inside(svg: str) -> str:
-    """Put a picture inside a page in its own size, where it follows the page's theme and shows tips.
+    """Put a picture inside a page, where it follows the page's theme and shows tips.
 
-    Search leaves its text out.
+    A picture that is wider than the page shrinks to SMALLEST of its size; below that its text would be too small, and
+    the reader scrolls. Search leaves its text out.
     """
-    own = svg.strip().replace("max-width:100%;height:auto", "max-width:none", 1)
+    width = float(svg.partition(' width="')[2].partition('"')[0])
+    fitted = f"width:100%;min-width:{width * SMALLEST:.0f}px;max-width:{width:.0f}px;height:auto"
+    own = svg.strip().replace("max-width:100%;height:auto", fitted, 1)
     return f'<div style="overflow-x:auto" data-search-exclude>{own}</div>'
 
 

@@ -40,6 +40,12 @@ def test_every_page_has_its_place(site: ModuleType, tmp_path: Path) -> None:
     assert page.count("<svg ") > 4
     assert "<svg " in (tmp_path / "pages/index.md").read_text(encoding="utf-8")
     assert not list((tmp_path / "pages").rglob("*.svg"))
+    for picture in re.findall(r"<svg [^>]*>", page):
+        width, least, most = (
+            float(re.findall(rf"{key}([0-9.]+)", picture)[-1]) for key in (' width="', "min-width:", "max-width:")
+        )
+        assert most == round(width)  # never larger than it is
+        assert 0.84 * width < least < 0.86 * width  # nor so small that its text cannot be read
     chains = (tmp_path / "pages/api/chains.md").read_text(encoding="utf-8")
     assert "### FoldChain.tile\n" in chains
     assert "### FoldChain.compile\n" in chains  # of a class that it extends
