@@ -6,7 +6,8 @@ under an older one is corrected. Scores are in units of log2, so that their expo
 
 from __future__ import annotations
 
-from math import log
+from collections.abc import Mapping
+from math import log, prod
 
 from fireiron import (
     FR,
@@ -23,6 +24,7 @@ from fireiron import (
     exp2,
     ldmatrix,
     log2,
+    machine,
     preset,
     program,
     stmatrix,
@@ -49,6 +51,9 @@ from fireiron.schedules._scores import Function, Scores, columns, grouped
 SHORT = 1024  # queries or keys: below, what stands around the loop over keys takes a part of the time
 SPAN_NBYTES = 128  # of a row, of which bulk copies of swizzled tiles take whole numbers
 SLACK = 24.0  # powers of 2 that weights of bf16 may grow to: 2**24 of them are summed in f32 without overflow
+AT_ONCE = 2 * machine("sm_90a").sms  # blocks of few queries, whose shared memory lets two run on a multiprocessor
+MOST_WAYS = 32  # blocks that share keys: each warp of the last one reads a quarter of their sums, one after another
+LEAST_CHUNKS = 2  # of a warp, so that one is on its way while another is computed
 CACHED = 32 * 1024**2  # bytes of keys and values that stay in Hopper's L2 cache beside the rest
 
 
@@ -225,3 +230,79 @@ def wgmma(
         return o.split(j=16).unroll().done("wgmma")
 
     return chain.tile(i=GROUP_ROWS).to(Warpgroup).each(s=scores, o=values)
+
+
+@preset
+def decode(
+    spec: ProgramChain,
+    ways: int | None = None,
+    warps: int | None = None,
+    keys: int | None = None,
+    stages: int | None = None,
+    rows: int = ROWS,
+    step: int = 16,
+) -> Schedule:
+    """Schedule attention of few queries and many keys for tensor cores by mma.sync, from sm_80 on.
+
+    Blocks have a part of the keys each, and warps a part of these, by copies and loops of their own. Each warp has a
+    largest score, sums and results; these meet once, in order: in the last block of a tile to arrive. Queries of heads
+    that share keys fill the rows of an instruction together.
+
+    Args:
+        spec: `attention` of 16-bit floats.
+        ways: blocks that share the keys of a tile; by default as many as run at once on an H200, at most 32, each with
+            some chunks a warp.
+        warps: of a block; 4 by default, 2 where heads have more than 128 columns.
+        keys: of a warp's chunk; 32 by default, 16 where heads have more than 64 columns.
+        stages: chunks of a warp's keys and values in shared memory; 2 to 4 by default, as many as it holds.
+        rows: of a tile, a multiple of 16: queries times heads that share keys.
+        step: of d and of j that an instruction takes at once.
+    """
+    depth, width = columns(spec)
+    nbytes = spec.computed.inputs[0].dtype.nbytes
+    keys = keys or (32 if depth + width <= 2 * WIDE else 16)
+    warps = warps or (4 if depth + width <= 4 * WIDE else 2)
+    own = rows * depth * nbytes
+    chunk = keys * (depth + width) * nbytes
+    stages = stages or max(2, min(4, (SHARED // warps - own) // chunk))
+    tile = heads(spec) | _packed(spec, rows)
+    ways = ways or _ways(spec, tile, warps * keys)
+    chain: ProgramChain = spec.tile(**tile).to(Block)
+    if ways > 1:
+        chain = chain.split("j", ways=ways, multiple_of=warps * keys).parallel(Block)
+    chain = chain.epilog(memory=FR)
+    if warps > 1:
+        chain = chain.split("j", ways=warps, multiple_of=keys).parallel(Warp)
+    else:
+        chain = chain.tile(**{name: size for name, size in tile.items() if name in "gi"}).to(Warp)
+    chain = tile_to_shared(chain, "q", depth, nbytes).split(j=keys).online().pipeline(stages)
+    chain = tile_to_shared(tile_to_shared(chain, "k", depth, nbytes), "v", width, nbytes)
+
+    def scores(s: StepChain) -> Schedule:
+        s = s.split(d=step).unroll().load("q", FR, ldmatrix()).load("k", FR, ldmatrix())
+        return s.tile(ROWS, 8).unroll().done()
+
+    def values(o: StepChain) -> Schedule:
+        return o.split(j=step).unroll().load("v", FR, ldmatrix()).tile(ROWS, 8).unroll().done()
+
+    return chain.each(s=scores, o=values)
+
+
+def _packed(spec: ProgramChain, rows: int) -> dict[str, int]:
+    """Tile queries, and heads that share keys, to the rows of an instruction."""
+    sharing = spec.residual.extents.get("g", 1)
+    if "g" not in spec.residual.extents or not isinstance(sharing, int):
+        return {"i": rows} | ({"g": 1} if "g" in spec.residual.extents else {})
+    together = min(rows, 1 << (sharing - 1).bit_length())
+    return {"g": together, "i": rows // together}
+
+
+def _ways(spec: ProgramChain, tile: Mapping[str, int], together: int) -> int:
+    """Choose how many blocks share a tile's keys: they fill a device once, with some chunks each."""
+    extents = spec.residual.extents
+    sizes = [size for size in (extents[name] for name in (*tile, "j")) if isinstance(size, int)]
+    if len(sizes) <= len(tile):  # some are known when the kernel runs
+        return 1
+    *counts, keyed = sizes
+    tiles = prod(-(-count // size) for count, size in zip(counts, tile.values(), strict=True))
+    return max(1, min(AT_ONCE // tiles, MOST_WAYS, keyed // (LEAST_CHUNKS * together)))

@@ -49,6 +49,17 @@ def test_many_heads_of_tokens(gpu: int, dtype: str) -> None:
     verified(attention.wgmma(attention.attention(q, k, v, mask=lambda i, seen: seen[i] > 0, seen=seen)))
 
 
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize(
+    ("sharing", "queries", "keys", "depth", "width"),
+    [(4, 1, 5000, 128, 128), (1, 16, 3000, 64, 64), (8, 2, 4096, 128, 64), (5, 3, 77, 32, 32), (2, 1, 40000, 256, 256)],
+)
+def test_decode(gpu: int, sharing: int, queries: int, keys: int, depth: int, width: int, dtype: str) -> None:
+    q = tensor(2, 3, sharing, queries, depth, dtype=dtype)
+    k, v = (tensor(2, 3, keys, n, dtype=dtype) for n in (depth, width))
+    verified(attention.decode(attention.attention.on(q="b h g i d")(q, k, v)))
+
+
 def test_simt(gpu: int) -> None:
     verified(attention.simt(heads(100, 70, 64, 32, "f16", causal=True)))
 

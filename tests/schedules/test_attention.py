@@ -86,6 +86,37 @@ def test_wide_heads_take_fewer_keys_at_a_time() -> None:
     assert kernel.resources.spills == 0
 
 
+def queries(sharing: int, count: int, keys: int, depth: int, width: int, dtype: str = "f16", **options: Any) -> Any:
+    """Give attention of few queries of heads that share keys."""
+    q = fi.tensor(1, 2, sharing, count, depth, dtype=dtype)
+    k, v = (fi.tensor(1, 2, keys, n, dtype=dtype) for n in (depth, width))
+    return schedules.attention.on(q="b h g i d")(q, k, v, **options)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "dtype", "plan"),
+    [
+        ((4, 1, 300, 64, 64), "f16", {"ways": 2}),
+        ((3, 2, 77, 32, 64), "bf16", {"ways": 3, "warps": 2}),
+        ((1, 16, 130, 128, 128), "bf16", {"ways": 2, "warps": 2}),
+        ((20, 2, 60, 32, 32), "f16", {"ways": 1, "warps": 1, "rows": 32}),
+    ],
+)
+def test_decode(sizes: tuple[int, ...], dtype: str, plan: dict[str, int]) -> None:
+    right(schedules.decode(queries(*sizes, dtype=dtype), **plan))
+
+
+@pytest.mark.parametrize(("depth", "arch"), [(64, "sm_80"), (128, "sm_86"), (128, "sm_90a"), (256, "sm_80")])
+def test_decode_compiles_without_spills(depth: int, arch: str) -> None:
+    spec = queries(4, 1, 8192, depth, depth, "bf16")
+    assert schedules.decode(spec).compile(arch).resources.spills == 0
+
+
+def test_keys_are_shared_by_as_many_blocks_as_run_at_once() -> None:
+    assert "const int way = block % 32" in schedules.decode(queries(4, 1, 65536, 128, 128)).cuda("sm_90a")
+    assert "const int way" not in schedules.decode(queries(4, 1, 128, 128, 128)).cuda("sm_90a")
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_simt(causal: bool) -> None:
     right(schedules.simt(heads(20, 13, 16, 8, causal=causal), rows=32))
@@ -138,6 +169,7 @@ def test_simt_compiles_without_spills() -> None:
 def test_kernel(golden: Callable[[str, str], None]) -> None:
     golden(schedules.mma(heads(256, 1000, 64, 64), warps=4).cuda("sm_80"), "schedules/attention_mma.cu")
     golden(schedules.wgmma(heads(512, 1000, 128, 128)).cuda("sm_90a"), "schedules/attention_wgmma.cu")
+    golden(schedules.decode(queries(4, 1, 8192, 128, 128)).cuda("sm_90a"), "schedules/attention_decode.cu")
 
 
 def test_scale_of_unknown_depth() -> None:

@@ -8,14 +8,14 @@ holds the value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import attrs
 import numpy as np
 
 from fireiron.algebra.dtypes import f32
-from fireiron.algebra.expr import Expr, Symbol, Var, as_expr, eq, evaluate, free, lt, ne, proves, substitute
+from fireiron.algebra.expr import Expr, Symbol, Var, as_expr, as_int, eq, evaluate, free, lt, ne, proves, substitute
 from fireiron.algebra.scalar import Arg, Constant, Coordinate, Scalar, Select, substituted
 from fireiron.atoms.table import exchange, load_of_peer
 from fireiron.base.errors import DecompositionError
@@ -32,6 +32,9 @@ from fireiron.language.levels import RF, SH, Block, Warp
 from fireiron.language.steps import Fold, Step, identity_of
 
 LANES = Warp.size or 32
+MOST_AT_ONCE = (
+    32  # registers of a state that a thread reads of several warps at once, and that lie in memory of their own
+)
 
 
 @attrs.define(eq=False)
@@ -47,6 +50,8 @@ class Open:
         guards: the conditions under which a thread has any points; set at the same time.
         results: the step's outputs in registers, once it is closed.
         whole: whether every thread that holds a part of a value already holds the whole value.
+        apart: where the chunks of an online loop start along its dims. Units of a split above the loop start at
+            different places: each unit folds by itself, and their states are combined behind the loop.
     """
 
     step: Step
@@ -57,6 +62,7 @@ class Open:
     guards: tuple[Expr, ...] = ()
     results: dict[str, Window] = attrs.field(factory=dict[str, Window])
     whole: bool = False
+    apart: Mapping[str, Expr] = {}
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -73,6 +79,14 @@ class Open:
     def storages(self) -> tuple[Storage, ...]:
         """List the registers of the state's scalars."""
         return tuple(w.storage for w in self.windows.values())
+
+
+@attrs.frozen(eq=False)
+class Shared:
+    """Hold a fold whose parts lie in several blocks, and the place where its parts in this block became one."""
+
+    opened: Open
+    state: State
 
 
 def open_fold(step: Step, state: State, context: Context, link: Link | None) -> Open:
@@ -211,17 +225,17 @@ def tabulated(opened: Open, threads: int, context: Context) -> Table:
         env[THREAD] = np.arange(threads)
         return np.broadcast_to(np.asarray(evaluate(e, env)), (threads,))
 
-    def numbered(dims: Sequence[str]) -> Any:
-        if not dims:
+    def numbered(places: Sequence[Expr]) -> Any:
+        if not places:
             return np.zeros(threads, np.int64)
-        rows = np.stack([evaluated(opened.places[dim]) for dim in dims])
+        rows = np.stack([evaluated(place) for place in places])
         return np.unique(rows, axis=1, return_inverse=True)[1].reshape(-1)
 
     busy = np.ones(threads, bool)
     for guard in opened.guards:
         busy = busy & (evaluated(guard) != 0)
-    step = opened.step
-    return Table(numbered([d.name for d in step.kept]), numbered([d.name for d in step.over]), busy)
+    kept, over = ([opened.places[d.name] for d in dims] for dims in (opened.step.kept, opened.step.over))
+    return Table(numbered([*kept, *opened.apart.values()]), numbered(over), busy)
 
 
 def _over_lanes(opened: Open, table: Table, context: Context) -> Body:
@@ -360,8 +374,11 @@ def _require_met(opened: Open, table: Table, groups: Any) -> None:
 
 def _over_cluster(opened: Open, table: Table, state: State, context: Context) -> Body:
     """Fold over the blocks of a cluster: one warp of a group writes its state, all warps read all blocks' states."""
-    ranked = any(v.name == RANK for d in opened.step.over for v in free(context.expanded(opened.places[d.name])))
-    if not ranked:
+
+    def ranked(place: Expr) -> bool:
+        return any(v.name == RANK for v in free(context.expanded(place)))
+
+    if any(map(ranked, opened.apart.values())) or not any(ranked(opened.places[d.name]) for d in opened.step.over):
         return ()
     count, _, group, seat = seated(opened, table)
     (first, *_) = opened.storages
@@ -420,12 +437,12 @@ def _in_turn(buffer: Buffer, place: Expr, turn: Expr | None, peer: Expr | None =
 
 
 def _staging(
-    opened: Open, storage: Storage, total: Expr, context: Context, word: str, turn: Expr | None = None
+    opened: Open, storage: Storage, total: Expr, context: Context, word: str, turn: Expr | None, reuse: bool = False
 ) -> Buffer:
-    """Make the shared memory in which threads exchange states."""
+    """Make the shared memory in which threads exchange states; `reuse` lets it overlay buffers that are dead."""
     made = Storage(
         context.name(f"{storage.name}_{word}"), SH, storage.dtype, (), (1,), total, Block,
-        slots=1 if turn is None else 2, link=opened.link,
+        slots=1 if turn is None else 2, link=opened.link, reuse=reuse,
     )  # fmt: skip
     context.storages[made.name] = made
     return buffer_of(made)
@@ -451,7 +468,8 @@ def over_warps(opened: Open, table: Table, state: State, context: Context) -> Bo
     lane = Var(THREAD, len(table.kept)) % LANES
     (first, *_) = opened.storages
     size, turn, each = first.size, _turn(opened, context), 1 if table.one_a_warp else LANES
-    shared = [_staging(opened, s, count * ways * each * size, context, "sh", turn) for s in opened.storages]
+    many = each > 1 and (as_int(size) or 1) > MOST_AT_ONCE
+    shared = [_staging(opened, s, count * ways * each * size, context, "sh", turn, many) for s in opened.storages]
     others = [View(temporary("other", s.dtype, 1, context), as_expr(0)) for s in opened.storages]
     near = 1 << (ways - 1).bit_length()  # lanes that fold among themselves
 
@@ -465,21 +483,22 @@ def over_warps(opened: Open, table: Table, state: State, context: Context) -> Bo
             for to, s in zip(shared, opened.storages, strict=True)
         )
 
+    def of_warp(w: Expr, r: Expr) -> Body:
+        taken = tuple(
+            Compute(other, Arg(0, source.dtype), (_in_turn(source, place(w, r), turn),), link=opened.link)
+            for other, source in zip(others, shared, strict=True)
+        )
+        return (*taken, *joined(opened, [View(buffer_of(s), r) for s in opened.storages], others, context))
+
     def get(r: Expr) -> Body:
-        held = [View(buffer_of(s), r) for s in opened.storages]
-
-        def of_warp(w: Expr) -> Body:
-            taken = tuple(
-                Compute(other, Arg(0, source.dtype), (_in_turn(source, place(w, r), turn),), link=opened.link)
-                for other, source in zip(others, shared, strict=True)
-            )
-            return (*taken, *joined(opened, held, others, context))
-
         if each > 1:
-            return loop(context, "w", ways, of_warp)
+            return loop(context, "w", ways, lambda w: of_warp(w, r))
         there = lt(lane % near, ways)
-        mine = of_warp(lane % near)
+        mine = of_warp(lane % near, r)
         return mine if proves(there) else (If(there, mine),)
+
+    def one_warp(w: Expr) -> Body:
+        return each_register(first, context, lambda r: of_warp(w, r))
 
     left = each_register(first, context, put)
     left = left if each > 1 else (If(eq(lane, 0), left),)
@@ -487,8 +506,8 @@ def over_warps(opened: Open, table: Table, state: State, context: Context) -> Bo
     for bit in reversed(range(near.bit_length() - 1 if each == 1 else 0)):
         met += exchanged(opened, lane ^ (1 << bit), context)
     title = f"{opened.step.name} over {ways} warps"
-    body = (*left, *begin(opened, context), *each_register(first, context, get), *met)
-    return (Region(title, body, state.path, opened.link),)
+    read = loop(context, "w", ways, one_warp, unroll=False, kind="sums") if many else each_register(first, context, get)
+    return (Region(title, (*left, *begin(opened, context), *read, *met), state.path, opened.link),)
 
 
 def _unequal(opened: Open) -> DecompositionError:

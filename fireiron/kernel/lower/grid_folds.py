@@ -4,12 +4,16 @@ One warp of each group writes its state to the kernel's workspace, which has a p
 increments a counter. The last block knows that all states are written. Each of its warps (each lane, where a warp has
 one state) combines some of the ways in their order, and the results are combined as in any block. No block waits for
 another. With atomics the states are added in the workspace, in the order of arrival.
+
+In an online loop each block sums under a value of its own. The last block first makes the common value; then it
+corrects the sums of each block while it reads them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import gcd
+from typing import TypeAlias
 
 import attrs
 
@@ -17,12 +21,14 @@ from fireiron.algebra.expr import Expr, Index, and_, as_expr, as_int, ceil_div, 
 from fireiron.algebra.scalar import Arg, Binary, Constant
 from fireiron.atoms.table import matching
 from fireiron.base.errors import DecompositionError
+from fireiron.base.records import evolve
 from fireiron.kernel.analysis.ownership import RegisterLoop
 from fireiron.kernel.ir.statements import Buffer, Call, Compute, If, Region, View
-from fireiron.kernel.lower.context import Body, Context, State, buffer_of
+from fireiron.kernel.lower.context import Body, Context, State, buffer_of, register_view
 from fireiron.kernel.lower.folds import (
     LANES,
     Open,
+    Shared,
     Table,
     begin,
     each_register,
@@ -33,22 +39,31 @@ from fireiron.kernel.lower.folds import (
     seated,
     tabulated,
 )
+from fireiron.kernel.lower.online_folds import copied, corrected_at, correction, factors
 from fireiron.kernel.lower.parallel import numbered
 from fireiron.kernel.lower.reduce import loop, move, temporary, vector, widest
+from fireiron.kernel.lower.step_points import over_points
 from fireiron.kernel.lower.workspace import last_of, workspace
 from fireiron.language.decompositions import ByAtomics, Split
 from fireiron.language.levels import GL, RF, Thread
+
+Parts: TypeAlias = Callable[[Expr], Body]  # reads the state of a way and combines it
 
 MOST_VECTORS = 8  # elements of a state that a thread loads at once
 MOST_AT_ONCE = 64  # registers into which one thread loads states at once
 
 
 @attrs.frozen(eq=False)
-class Shared:
-    """Hold a fold whose parts lie in several blocks, and the place where this block's part is."""
+class _Value:
+    """Hold a fold whose value others follow, and the place of each block's value.
+
+    Args:
+        opened: the fold; its registers hold the common value.
+        place: where blocks' values lie.
+    """
 
     opened: Open
-    state: State
+    place: _Place
 
 
 @attrs.frozen(eq=False)
@@ -121,15 +136,22 @@ def over_grid(
     seat, seats = context.tile * count + number, simplest(as_expr(context.tiles) * count)
     left: Body = ()
     taken: Body = ()
+    values: list[_Value] = []
     for one in shared:
-        opened = one.opened
-        place = _place(opened, seat, seats, atomic, context)
+        opened, law = one.opened, one.state.progress.law if one.state.progress is not None else None
+        follows = law is not None and opened.step.name in law.corrected
+        place = _place(opened, seat, seats, atomic or follows, atomic, context)
+        if atomic and follows:
+            raise _unfollowed(link, opened)
         if atomic:
             left += _added(link, opened, place, context)
             taken += _took(opened, place, context)
         else:
             left += _left(opened, place, context)
-            taken += _collected(opened, place, one.state, context)
+            parts = _corrected_parts(opened, place, values, one.state, context) if follows else None
+            taken += _collected(opened, place, parts, one.state, context)
+        if law is not None and opened.step.name in law.factors:
+            values.append(_Value(opened, place))
         taken += finish(opened, one.state, context)
     state, names = shared[0].state, ", ".join(x.opened.step.name for x in shared)
     title = f"{names} over {context.ways} blocks"
@@ -147,7 +169,17 @@ def _inside_loops(link: Split, opened: Open) -> DecompositionError:
     )
 
 
-def _place(opened: Open, seat: Expr, seats: Index, atomic: bool, context: Context) -> _Place:
+def _unfollowed(link: Split, opened: Open) -> DecompositionError:
+    return DecompositionError(
+        "parallel-atomics",
+        f"{opened.step.name} is summed by each block under a value of its own, and atomics add sums as they are",
+        fix="drop reduce=by_atomics()",
+        link=link.link,
+    )
+
+
+def _place(opened: Open, seat: Expr, seats: Index, single: bool, atomic: bool, context: Context) -> _Place:
+    """Make the workspace of a fold; `single` moves a register at a time, as atomics and corrections of points do."""
     assert context.threads is not None
     table = tabulated(opened, context.threads, context)
     groups, warps, group, mine = seated(opened, table)
@@ -161,7 +193,7 @@ def _place(opened: Open, seat: Expr, seats: Index, atomic: bool, context: Contex
     way = as_expr(0) if atomic else as_expr(context.way)
     lane = context.thread % LANES
     held = as_int(first.size)
-    wide = 1 if atomic or held is None else gcd(*(widest(held, s.dtype) for s in opened.storages))
+    wide = 1 if single or held is None else gcd(*(widest(held, s.dtype) for s in opened.storages))
     return _Place(table, tuple(sums), seat, group, groups, mine, warps, lanes, first.size, wide, ways, way, lane)
 
 
@@ -182,36 +214,25 @@ def _left(opened: Open, place: _Place, context: Context) -> Body:
     return place.written(place.each_vector(context, put))
 
 
-def _collected(opened: Open, place: _Place, state: State, context: Context) -> Body:
-    """Combine the states of all ways: each warp or lane combines some of them, then their results are combined."""
+def _collected(opened: Open, place: _Place, parts: Parts | None, state: State, context: Context) -> Body:
+    """Combine the states of all ways: each warp or lane combines some of them, then their results are combined.
+
+    Args:
+        opened: the fold.
+        place: where its states are.
+        parts: reads and combines the state of a way; None where states need no correction.
+        state: the place in the tree.
+        context: the kernel's.
+    """
     (first, *_) = opened.storages
-    size, wide = as_int(first.size) or 1, place.width
-    batch = gcd(size // wide, MOST_VECTORS)  # vectors that are loaded before any is added
-    others = [temporary("other", s, batch * wide, context) for s in opened.storages]
+    size = as_int(first.size) or 1
+    parts = parts or _parts(opened, place, context)
     units = place.seats * (LANES if place.lanes == 1 else 1)
     mine = place.seat * LANES + place.lane if place.lanes == 1 else place.seat
 
     def of(turn: Expr) -> Body:
         way = turn * units + mine
-
-        def get(several: Expr) -> Body:
-            def ask(v: Expr) -> Body:
-                return tuple(
-                    Call(
-                        move(GL, RF, s.dtype, wide),
-                        (vector(source, place.at(way, several * batch + v), wide), vector(other, v * wide, wide)),
-                        link=opened.link,
-                    )
-                    for other, source, s in zip(others, place.sums, opened.storages, strict=True)
-                )
-
-            def add(r: Expr) -> Body:
-                held = [View(buffer_of(s), several * (batch * wide) + r) for s in opened.storages]
-                return joined(opened, held, [View(other, r) for other in others], context)
-
-            return (*loop(context, "v", batch, ask), *loop(context, "i", batch * wide, add))
-
-        body = loop(context, "i", size // (wide * batch), get)
+        body = parts(way)
         there = lt(way, place.ways)
         return body if proves(there) else (If(there, body),)
 
@@ -227,6 +248,89 @@ def _collected(opened: Open, place: _Place, state: State, context: Context) -> B
         for bit in reversed(range((LANES - 1).bit_length())):
             met += exchanged(opened, place.lane ^ (1 << bit), context)
     return (*begin(opened, context), *rounds, *met, *over_warps(opened, place.table, state, context))
+
+
+def _parts(opened: Open, place: _Place, context: Context) -> Parts:
+    """Read a way's state, some vectors at a time, and combine them with the state that the thread holds."""
+    (first, *_) = opened.storages
+    size, wide = as_int(first.size) or 1, place.width
+    batch = gcd(size // wide, MOST_VECTORS)  # vectors that are loaded before any is added
+    others = [temporary("other", s, batch * wide, context) for s in opened.storages]
+
+    def parts(way: Expr) -> Body:
+        def get(several: Expr) -> Body:
+            def ask(v: Expr) -> Body:
+                return _asked(opened, place, way, several * batch + v, others, v, context)
+
+            def add(r: Expr) -> Body:
+                held = [View(buffer_of(s), several * (batch * wide) + r) for s in opened.storages]
+                return joined(opened, held, [View(other, r) for other in others], context)
+
+            return (*loop(context, "v", batch, ask), *loop(context, "i", batch * wide, add))
+
+        return loop(context, "i", size // (wide * batch), get)
+
+    return parts
+
+
+def _corrected_parts(opened: Open, place: _Place, values: Sequence[_Value], state: State, context: Context) -> Parts:
+    """Read a way's state, correct it from the way's own values to the common ones, and combine it.
+
+    Args:
+        opened: the fold.
+        place: of its states.
+        values: the folds that it may follow.
+        state: the place in the tree.
+        context: the kernel's.
+    """
+    held = [(value, copied(value.opened, "part", context)) for value in values]
+    other = View(temporary("other", opened.storages[0], 1, context), as_expr(0))
+    pseudo, role = correction(opened.step, opened, state), opened.roles[0]
+
+    def parts(way: Expr) -> Body:
+        body: Body = ()
+        at = evolve(state, windows={**state.windows, **opened.windows})
+        for value, mine in held:
+            to = buffer_of(mine)
+            body += value.place.each_vector(
+                context, lambda v, x=value, t=to: _asked(x.opened, x.place, way, v, [t], v, context)
+            )
+            made, at = factors(value.opened, mine, at, context)
+            body += made
+
+        def add(here: State) -> Body:
+            mine = register_view(context, here.windows[role], here, f"step {opened.step.name}")
+            asked = _asked(opened, place, way, mine.offset, [other.buffer], as_expr(0), context)
+            return (*asked, *corrected_at(pseudo, other, here, context), *joined(opened, [mine], [other], context))
+
+        return (*body, *over_points(pseudo, at, context, add, opened.windows[role]))
+
+    return parts
+
+
+def _asked(
+    opened: Open, place: _Place, way: Expr, v: Expr, to: Sequence[Buffer], number: Expr, context: Context
+) -> Body:
+    """Read a vector of a way's state.
+
+    Args:
+        opened: the fold.
+        place: of its states.
+        way: whose.
+        v: the vector's number.
+        to: registers of each scalar, which it fills from vector `number` on.
+        number: see `to`.
+        context: the kernel's.
+    """
+    wide = place.width
+    return tuple(
+        Call(
+            move(GL, RF, other.dtype, wide),
+            (vector(source, place.at(way, v), wide), vector(other, number * wide, wide)),
+            link=opened.link,
+        )
+        for other, source in zip(to, place.sums, strict=True)
+    )
 
 
 def _added(link: Split, opened: Open, place: _Place, context: Context) -> Body:

@@ -6,15 +6,17 @@ from math import isfinite
 
 import attrs
 
+from fireiron.algebra.expr import Expr
 from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Scalar, Select
 from fireiron.base.records import evolve
-from fireiron.kernel.ir.statements import Region
-from fireiron.kernel.lower.context import Body, Context, Recur, State, register_view
-from fireiron.kernel.lower.folds import Open, begin, close, finish, note_places, open_fold
+from fireiron.kernel.ir.statements import Region, View
+from fireiron.kernel.lower.context import Body, Context, Recur, State, buffer_of, register_view
+from fireiron.kernel.lower.folds import Open, begin, close, each_register, finish, note_places, open_fold
 from fireiron.kernel.lower.pointwise import compute
 from fireiron.kernel.lower.progress import beside
 from fireiron.kernel.lower.step_points import accumulate, assign, over_points, views_at
 from fireiron.kernel.lower.step_values import lower_value
+from fireiron.kernel.lower.window import Storage
 from fireiron.language.monotone import factor_outside
 from fireiron.language.steps import Ref, Step, identity_of
 
@@ -39,6 +41,7 @@ def fold_chunk(step: Step, opened: Open, state: State, context: Context) -> tupl
     (out,) = step.outs
     chunk = factor_outside(attrs.evolve(step, name=f"{step.name}_chunk", outs=(beside(out, "chunk"),)))
     part = open_fold(chunk, state, context, link)
+    part.apart = opened.apart
     inside = evolve(
         state,
         windows={**state.windows, **part.windows},
@@ -80,18 +83,30 @@ def move(step: Step, opened: Open, state: State, context: Context, recur: Recur)
 
 def corrected(step: Step, opened: Open, state: State, context: Context) -> Body:
     """Correct what a fold has summed by the factors of the folds whose values it needs."""
+    pseudo = correction(step, opened, state)
+    role = opened.roles[0]
+
+    def of_point(at: State) -> Body:
+        return corrected_at(pseudo, register_view(context, at.windows[role], at, f"step {step.name}"), at, context)
+
+    return over_points(pseudo, state, context, of_point, state.windows[role]) if pseudo.reads else ()
+
+
+def corrected_at(pseudo: Step, held: View, at: State, context: Context) -> Body:
+    """Correct what a register holds at the present point."""
+    before, views = views_at(pseudo, at, context)
+    return (*before, *compute(held, pseudo.body, (held, *views), None, context, at.link))
+
+
+def correction(step: Step, opened: Open, state: State) -> Step:
+    """Write the correction of a fold's sum, `Arg(0)`, by the factors that it reads: none where it follows no fold."""
     progress = state.progress
     assert progress is not None
-    found = () if progress.law is None else progress.law.corrected.get(step.name, ())
-    if not found:
-        return ()
-    assert progress.law is not None
-    role = opened.roles[0]
-    adds = False
-    factors: list[Ref] = []
-    for lead, number in found:
+    law, adds, factors = progress.law, False, list[Ref]()
+    for lead, number in () if law is None else law.corrected.get(step.name, ()):
+        assert law is not None
         (out,) = next(s for s in progress.program.steps if s.name == lead).outs
-        factor = progress.law.factors[lead][number]
+        factor = law.factors[lead][number]
         adds = factor.adds
         factors.append(attrs.evolve(beside(out, f"factor{number or ''}"), dtype=factor.tree.dtype))
     kind = opened.fold.dtypes[0]
@@ -99,11 +114,43 @@ def corrected(step: Step, opened: Open, state: State, context: Context) -> Body:
     for i, factor in enumerate(factors, 1):
         by = Arg(i, factor.dtype) if factor.dtype == kind else Cast(Arg(i, factor.dtype), kind)
         tree = Binary("add" if adds else "mul", tree, by)
-    pseudo = Step(f"{step.name}_corrected", step.outs, tuple(factors), tree)
+    return Step(f"{step.name}_corrected", step.outs, tuple(factors), tree)
 
-    def of_point(at: State) -> Body:
-        held = register_view(context, at.windows[role], at, f"step {step.name}")
-        before, views = views_at(pseudo, at, context)
-        return (*before, *compute(held, tree, (held, *views), None, context, at.link))
 
-    return over_points(pseudo, state, context, of_point, state.windows[role])
+def copied(opened: Open, word: str, context: Context) -> Storage:
+    """Make registers like those of a fold's value."""
+    (held, *_) = opened.storages
+    made = attrs.evolve(held, name=context.name(f"{held.name}_{word}"), partials=[])
+    context.storages[made.name] = made
+    return made
+
+
+def factors(opened: Open, before: Storage, state: State, context: Context) -> tuple[Body, State]:
+    """Compute by what sums under one value are corrected to those under another; gives the state that has the factors.
+
+    Args:
+        opened: the fold whose value it is, the common one.
+        before: the value of the sums, in registers that lie as the fold's.
+        state: the place in the tree.
+        context: the kernel's.
+    """
+    progress = state.progress
+    assert progress is not None and progress.law is not None
+    step, (held, *_) = opened.step, opened.storages
+    (out,), (identity,) = step.outs, identity_of(opened.fold)
+    window = opened.windows[opened.roles[0]]
+    nothing = Binary("eq", Arg(0, out.dtype), identity)
+    body: Body = ()
+    for number, factor in enumerate(progress.law.factors[step.name]):
+        known = beside(out, f"factor{number or ''}")
+        made = attrs.evolve(held, name=context.name(f"{known.name.lower()}_rf"), dtype=factor.tree.dtype, partials=[])
+        context.storages[made.name] = made
+        tree = Select(nothing, Constant(0.0, factor.tree.dtype), factor.tree)
+
+        def computed(r: Expr, made: Storage = made, tree: Scalar = tree) -> Body:
+            views = View(buffer_of(before), r), View(buffer_of(held), r)
+            return compute(View(buffer_of(made), r), tree, views, None, context, opened.link)
+
+        body += each_register(held, context, computed)
+        state = evolve(state, windows={**state.windows, known.name: attrs.evolve(window, storage=made)})
+    return body, state

@@ -17,6 +17,7 @@ from fireiron.kernel.ir.statements import For, Statement
 from fireiron.kernel.lower.chunks import parts_of, trips_of
 from fireiron.kernel.lower.context import Body, Context, Recur, State
 from fireiron.kernel.lower.folds import begin, open_fold
+from fireiron.kernel.lower.online_parts import close_online, places_apart
 from fireiron.kernel.lower.pipeline import lower_split
 from fireiron.kernel.lower.progress import Progress, folds_dim, has_dim, runs_over
 from fireiron.kernel.lower.reached import reached
@@ -39,9 +40,9 @@ def lower_program_split(
     phase = phases(progress.active, link.dim)
     if link.online:
         alone = as_int(trips_of(parts_of(link, state.residual.extents))) == 1
-        progress = _as_one_loop(progress, link, alone)
+        progress = as_one_loop(progress, link, alone)
         state = evolve(state, progress=progress)
-        phase = _of_one_loop(progress.active, link.dim)
+        phase = of_one_loop(progress.active, link.dim)
     body: Body = ()
     for number in range(max(phase.values(), default=0) + 1):
         alone = tuple(s for s in progress.active if not has_dim(s, link.dim) and phase[s.name] == number)
@@ -68,7 +69,7 @@ def phases(active: Sequence[Step], dim: str) -> dict[str, int]:
     return found
 
 
-def _as_one_loop(progress: Progress, link: Split, alone: bool) -> Progress:
+def as_one_loop(progress: Progress, link: Split, alone: bool = False) -> Progress:
     """Let all folds over a dim run in one loop, what leaves their sums behind it.
 
     Args:
@@ -88,7 +89,7 @@ def _as_one_loop(progress: Progress, link: Split, alone: bool) -> Progress:
     return evolve(progress, program=program, active=active, law=law)
 
 
-def _of_one_loop(active: Sequence[Step], dim: str) -> dict[str, int]:
+def of_one_loop(active: Sequence[Step], dim: str) -> dict[str, int]:
     """Number the steps of a loop in which folds follow each other: 0 for what these need, 1 for all behind."""
     makers = {out.name: step for step in active for out in step.outs}
     strict = phases(active, dim)
@@ -152,6 +153,8 @@ def _lower_loop(
         return lower_split(link, rest, state, context, recur, chunks), state
     mine = [s for s in progress.active if folds_dim(s, link.dim) and s.name not in progress.open]
     opened = {s.name: open_fold(s, state, context, link.link) for s in mine}
+    for one in opened.values() if link.online else ():
+        one.apart = places_apart(tuple(parts), state)
     around = evolve(state, windows={**state.windows, **{k: w for o in opened.values() for k, w in o.windows.items()}})
     moving = {
         out.name: opened[s.name].windows[opened[s.name].roles[0]]
@@ -175,7 +178,9 @@ def _lower_loop(
         if name in active and link.dim in one.places and chunks is not None:
             one.places[link.dim] = one.places[link.dim] - chunks[0] * parts[link.dim].size
     last: Body = ()
-    for step in mine:
+    if link.online:
+        last, around = close_online(tuple(opened.values()), around, context, recur)
+    for step in () if link.online else mine:
         made, around = closed(opened[step.name], around, context, recur)
         last += made
     if link.online:  # each point of a chunk passes the masks of several folds

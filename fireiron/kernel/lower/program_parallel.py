@@ -9,8 +9,10 @@ from fireiron.base.errors import DecompositionError
 from fireiron.base.records import evolve
 from fireiron.kernel.ir.statements import Region
 from fireiron.kernel.lower.context import Body, Context, Recur, State, descend
-from fireiron.kernel.lower.grid_folds import Shared, over_grid
+from fireiron.kernel.lower.folds import Shared
+from fireiron.kernel.lower.grid_folds import over_grid
 from fireiron.kernel.lower.parallel import below_split
+from fireiron.kernel.lower.program_loops import as_one_loop, of_one_loop
 from fireiron.kernel.lower.progress import folds_dim, has_dim, runs_over
 from fireiron.kernel.lower.step_results import with_results
 from fireiron.kernel.lower.steps import lower_active
@@ -56,8 +58,13 @@ def _over_blocks(
     """
     progress = state.progress
     assert progress is not None
+    loop = next((x for x in rest if isinstance(x, Split) and x.online and x.dim == link.dim), None)
     behind: list[Step] = []
-    for step in progress.active:
+    if loop is not None:  # each block has values of its own, and only what needs finished ones stands behind
+        progress = as_one_loop(progress, loop)
+        phase = of_one_loop(progress.active, link.dim)
+        behind = [s for s in progress.active if phase[s.name] > 0]
+    for step in progress.active if loop is None else ():
         reads = {ref.name for ref in step.reads}
         makers = [s for s in progress.active if any(out.name in reads for out in s.outs)]
         late = [s for s in makers if s in behind or folds_dim(s, link.dim)]

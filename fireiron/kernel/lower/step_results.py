@@ -11,8 +11,7 @@ from fireiron.algebra.layout import Layout
 from fireiron.base.records import evolve
 from fireiron.kernel.ir.statements import If, Region
 from fireiron.kernel.lower.context import Body, Context, Recur, State
-from fireiron.kernel.lower.folds import Open, close, finish
-from fireiron.kernel.lower.grid_folds import Shared
+from fireiron.kernel.lower.folds import Open, Shared, close, finish
 from fireiron.kernel.lower.own_points import own_points
 from fireiron.kernel.lower.step_points import owner_of
 from fireiron.kernel.lower.window import POINTS, Window
