@@ -44,6 +44,7 @@ Body = tuple[Statement, ...]
 
 # In the order in which they run: what each of them does.
 PASSES = {
+    "roles": "parts what fills rings from what computes: each role runs its own, with the loops and names around it",
     "exchanges": "lets blocks of a cluster tell each other that they have written, or read, what they exchange",
     "flags": "raises a flag behind sums that a unit of the grid hands on, and lowers it ahead of reading them",
     "turns": "lets units wait for their turns at main loops, and pass these on",
@@ -113,7 +114,10 @@ def _compared(before: Body, after: Body) -> Iterator[Line]:
     if before is after:
         return
     old, new = list(_lines(before, "")), list(_lines(after, ""))
-    for kind, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+    parted = any(isinstance(s, Roles) for s in after) and not any(isinstance(s, Roles) for s in before)
+    # All places begin with a role's name behind the pass that parts the roles.
+    keys = [[text if parted else (text, place) for text, place in lines] for lines in (old, new)]
+    for kind, a, b, c, d in SequenceMatcher(None, *keys, autojunk=False).get_opcodes():
         if kind != "equal":
             yield from (Line(text, place, False) for text, place in old[a:b])
             yield from (Line(text, place, True) for text, place in new[c:d])
@@ -182,5 +186,7 @@ def _words(s: Statement) -> str:
             return f"move {cursor.name} on by {as_expr(by)}"
         case Prefetch(maps=maps):
             return f"fetch {', '.join(m.name for m in maps)}"
-        case CountIn() | Raise() | Lower() | FindGroup() | Ask() | Roles():
+        case Roles(roles=roles):
+            return f"roles {' and '.join(f'{r.name} of {r.threads} threads' for r in roles)}"
+        case CountIn() | Raise() | Lower() | FindGroup() | Ask():
             return type(s).__name__

@@ -100,8 +100,9 @@ class Vote:
 # tile, or vectors of them.
 LoopKind: TypeAlias = Literal["items", "turns", "tiles", "chunks", "layers", "sums", "slots", "elements"]
 
-# What a region implements: what a link leaves to do, a load, a store, a start value, a fold of sums, pointwise ops.
-RegionKind: TypeAlias = Literal["spec", "load", "store", "init", "fold", "compute", "product"]
+# What a region implements: what a link leaves to do, a load, a store, a start value, a fold of sums, pointwise ops, a
+# product, or the copies that fill a ring for another role to read.
+RegionKind: TypeAlias = Literal["spec", "load", "store", "init", "fold", "compute", "product", "fill"]
 
 
 @attrs.frozen

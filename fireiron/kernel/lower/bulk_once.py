@@ -11,14 +11,14 @@ from collections.abc import Sequence
 
 from fireiron.algebra.expr import as_expr
 from fireiron.base.records import evolve
-from fireiron.kernel.ir.statements import Advance, Barrier, Cursor
+from fireiron.kernel.ir.statements import Advance, Barrier, Cursor, Region
 from fireiron.kernel.lower.context import Body, Context, Recur, Ring, State
 from fireiron.kernel.lower.move import lower_copy, open_load
-from fireiron.kernel.lower.roles import readers_of
+from fireiron.kernel.lower.roles import filled, readers_of
 from fireiron.kernel.lower.storage import holds_boxes
+from fireiron.kernel.lower.window import Storage
 from fireiron.language.decompositions import Decomposition, Load, Split
 from fireiron.language.levels import SH, Block
-from fireiron.language.residual import apply
 
 SLOTS = 2  # slots in a block that loops over tiles: one for this tile, one for the next
 
@@ -33,24 +33,26 @@ def _split(rest: Sequence[Decomposition]) -> Split | None:
 
 
 def lower_load_once(link: Load, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
-    """Lower a bulk load above a specialised split, for the role that is being lowered."""
-    if context.role == "load":
-        return _filled(link, rest, state, context, recur)
+    """Lower a bulk load above a specialised split: its copies, and what reads them."""
     if context.persistent:
         return _ringed(link, rest, state, context, recur)
+    names = frozenset(context.names)
     inner = open_load(link, state, context)
     storage = inner.windows[link.role].storage
     storage.guarded = True
     barrier = Barrier(context.name(f"{storage.name}_full"), 1, 1)
     context.barriers.append(barrier)
     context.once[link.role] = (storage, barrier, None)
-    return recur(rest, inner, context)
+    body = recur(rest, inner, context)
+    with context.role(names):
+        return (_fill(link, state, storage, barrier, None, context, recur), *body)
 
 
 def _ringed(link: Load, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
     """Lower a load of each tile of a loop through a ring of slots, as a split loads its chunks."""
     split = _split(rest)
     assert split is not None
+    names = frozenset(context.names)
     cursor = Cursor(context.name(f"{link.role}_ring"), SLOTS)
     inner = open_load(link, state, context, SLOTS, cursor.slot)
     storage = inner.windows[link.role].storage
@@ -62,17 +64,19 @@ def _ringed(link: Load, rest: Sequence[Decomposition], state: State, context: Co
     empty = Barrier(context.name(f"{storage.name}_empty"), SLOTS, context.threads // level.size)
     context.rings.append(Ring(split, cursor, full, empty, level, {link.role: storage}, []))
     context.once[link.role] = (storage, full, cursor)
-    return (*body, Advance(cursor, as_expr(1)))
+    passing = Advance(cursor, as_expr(1))
+    with context.role(names):
+        return (_fill(link, state, storage, full, cursor, context, recur), *body, passing)
 
 
-def _filled(link: Load, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
+def _fill(
+    link: Load, state: State, storage: Storage, full: Barrier, cursor: Cursor | None, context: Context, recur: Recur
+) -> Region:
     """Start the copies."""
-    storage, barrier, cursor = context.once[link.role]
     slot = None if cursor is None else cursor.slot
-    context.signal = (barrier, as_expr(0) if slot is None else slot)
+    context.signal = (full, as_expr(0) if slot is None else slot)
     alone = evolve(state, position=as_expr(0), width=1)  # one thread starts every bulk copy
     copy = lower_copy(link, alone, storage, slot, context, recur)
     context.signal = None
-    body: Body = (*copy.start, *copy.finish)
-    below = recur(rest, evolve(state, residual=apply(link, state.residual)), context)
-    return (*body, *(() if cursor is None else (Advance(cursor, as_expr(1)),)), *below)
+    passing = () if cursor is None else (Advance(cursor, as_expr(1)),)
+    return filled((*copy.start, *copy.finish, *passing), link.link)

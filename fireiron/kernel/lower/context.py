@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from math import prod
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
@@ -104,7 +105,6 @@ class Context:
         arch: the architecture's number; atoms that need a later one do not match.
         spec: the step that is lowered.
         threads: number of threads that compute; the outermost level inside the block sets it.
-        role: the role whose statements are being lowered: `math`, or `load` below a specialised split.
         loaders: number of threads of the role `load`.
         registers: registers of a thread of `load` and of `math`, 0 where the launch decides.
         rings: the rings that the two roles share, one for each specialised split.
@@ -168,7 +168,6 @@ class Context:
     temporaries: list[Buffer] = attrs.field(factory=list[Buffer])
     preconditions: list[Precondition] = attrs.field(factory=list[Precondition])
     numbers: dict[str, object] = attrs.field(factory=dict[str, object])
-    role: Literal["math", "load"] = "math"
     loaders: int = 0
     registers: tuple[int, int] = (0, 0)
     rings: list[Ring] = attrs.field(factory=list["Ring"])
@@ -193,6 +192,15 @@ class Context:
             found, i = f"{wanted}{i}", i + 1
         self.names.add(found)
         return found
+
+    @contextmanager
+    def role(self, names: Collection[str]) -> Generator[None]:
+        """Name what another role runs as if only these names were taken: a role is a scope of its own."""
+        taken, shared = self.names, {*self.storages, *(v.name for v in self.definitions)}
+        shared |= {name for r in self.rings for name in (r.full.name, r.empty.name, r.cursor.name)}
+        self.names = {*names, *shared, *(b.name for b in self.barriers)}
+        yield
+        self.names = {*taken, *(v.name for v in self.definitions)}
 
     def variable(self, wanted: str, extent: Index) -> Var:
         """Make a variable with a name of its own."""

@@ -36,8 +36,6 @@ def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, cont
     output = outputs[0]
     inside = evolve(state, residual=apply(link, state.residual)).under("epilog", link.link)
     sums = inside.residual.playing("C")
-    if context.role != "math":  # it does not use the accumulators
-        return lower_loops(rest, inside.with_windows({o.role: output for o in sums}), context, recur)
     held: dict[str, Window] = {}
     for operand in sums:
         name = operand.tensor.name if state.residual.sums else "acc"

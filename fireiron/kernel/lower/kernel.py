@@ -29,7 +29,7 @@ from fireiron.kernel.ir.statements import (
     Workspace,
     walk,
 )
-from fireiron.kernel.lower.assemble import part, place_barriers
+from fireiron.kernel.lower.assemble import place_barriers
 from fireiron.kernel.lower.context import Context, State
 from fireiron.kernel.lower.elements import elements
 from fireiron.kernel.lower.gathers import fetched
@@ -45,8 +45,10 @@ from fireiron.kernel.passes.exchanges import tell_peers
 from fireiron.kernel.passes.handed import raise_flags
 from fireiron.kernel.passes.packing import in_bytes
 from fireiron.kernel.passes.pairs import FIRST_ARCH, with_pairs
+from fireiron.kernel.passes.prefetch import first_lines
 from fireiron.kernel.passes.products import await_products
 from fireiron.kernel.passes.rings import Once, hand_over
+from fireiron.kernel.passes.roles import Crews, fills, part
 from fireiron.kernel.passes.stores import await_stores
 from fireiron.kernel.passes.synchronise import synchronise
 from fireiron.kernel.passes.turns import take_turns
@@ -118,17 +120,15 @@ def lower(
     residual = start(spec)
     state = State(residual, {}, path=f"{residual.short} @ Kernel")
     state = start_program(spec, state, context) if isinstance(spec, Program) else _with_windows(spec, state, context)
-    taken = set(context.names)
     body = lower_links(links, state, context)
-    alone = (*context.lets, *body)
-    body = part(links, state, context, body, taken) if context.rings else alone
-    body = fetched(body, context) if isinstance(spec, Program) else body  # programs alone have arrays of subscripts
 
     def passed(name: str, after: tuple[Statement, ...]) -> tuple[Statement, ...]:
         if told is not None:
             told(Passed(name, body, after))
         return after
 
+    body = passed("roles", _roles(body, context) if context.rings else (*context.lets, *body))
+    body = fetched(body, context) if isinstance(spec, Program) else body  # programs alone have arrays of subscripts
     body = passed("exchanges", tell_peers(body, context.exchanges))
     body = passed("flags", raise_flags(body, context.handed))
     body = passed("turns", take_turns(body, context.turns))
@@ -170,6 +170,15 @@ def lower(
         elements(context.storages.values(), context.threads or 1),
     )
     return in_bytes(kernel)
+
+
+def _roles(body: tuple[Statement, ...], context: Context) -> tuple[Statement, ...]:
+    """Part the body into roles, behind what prefetches the first lines that the role which loads reads."""
+    assert context.threads is not None
+    cursors = tuple(ring.cursor for ring in context.rings)
+    crews = Crews(context.loaders, context.threads, context.registers, cursors, tuple(context.prologue))
+    lead = fills((*context.lets, *body))
+    return (*first_lines(context.rings[0].splits[0], lead, context), *part(context.lets, body, crews))
 
 
 def _with_windows(spec: Spec, state: State, context: Context) -> State:

@@ -37,8 +37,6 @@ def lower_each(link: Each, state: State, context: Context, recur: Recur) -> Body
             for name, storage in context.storages.items():
                 storage.reuse = storage.reuse or (name not in known and storage.memory == SH and not storage.guarded)
     body = tuple(statement for one in reversed(bodies) for statement in one)
-    if context.role != "math":
-        return body
     move = result_of(state.residual)
     windows = {"src": _at(places[-1], state, "N", spec.layers[-1].width), "dst": state.windows["C"]}
     below = attrs.evolve(state, residual=move, windows=windows).under("store", link.link)
@@ -58,9 +56,7 @@ def _places(link: Each, spec: Layers, state: State, context: Context) -> tuple[S
         now = places[-1]
         alike = [s for s in places if s.shape[-1] == layer.width]
         free = [now] if layer.width == layer.depth else [] if first.memory.registers else alike
-        if context.role != "math":
-            places.append(now)
-        elif free:
+        if free:
             places.append(free[-1])
         else:
             places.append(_place(link, layer.width, first, state, context))

@@ -122,8 +122,6 @@ def lower_load(link: Load, rest: Sequence[Decomposition], state: State, context:
 
     What follows is lowered first where it decides ownership and thread counts; it still runs second.
     """
-    if context.role == "load":  # other loads than a ring's are the other role's part
-        return recur(rest, evolve(state, residual=apply(link, state.residual)), context)
     if state.progress is not None and not state.progress.reads(link.role):
         return recur(rest, evolve(state, residual=apply(link, state.residual)), context)
     if state.progress is not None and state.residual.operand(link.role) is None:

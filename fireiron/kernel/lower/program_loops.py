@@ -46,7 +46,6 @@ def lower_program_split(
     body: Body = ()
     for number in range(max(phase.values(), default=0) + 1):
         alone = tuple(s for s in progress.active if not has_dim(s, link.dim) and phase[s.name] == number)
-        alone = () if context.role == "load" else alone
         made, state = lower_active(evolve(state, progress=evolve(progress, active=alone)), context, recur, keep=True)
         state = evolve(state, progress=progress)
         body += made
@@ -149,8 +148,6 @@ def _lower_loop(
     assert progress is not None
     parts = parts_of(link, state.residual.extents)
     chunks = None if len(parts) > 1 else reached(link.dim, parts[link.dim], state, context)
-    if context.role == "load" and link.specialised is not None:
-        return lower_split(link, rest, state, context, recur, chunks), state
     mine = [s for s in progress.active if folds_dim(s, link.dim) and s.name not in progress.open]
     opened = {s.name: open_fold(s, state, context, link.link) for s in mine}
     for one in opened.values() if link.online else ():

@@ -1,8 +1,9 @@
 """Specialised splits: one role's warps fill the ring of a split, the other's empty it; mbarriers order them.
 
-The tree is lowered once for each role; the computing role makes the buffers. The computing role waits until a slot is
-full, computes, and releases the slot. The loading role waits until a slot is released, announces the number of bytes to
-its mbarrier, and starts the copies.
+The computing role makes the buffers, so its loop is lowered first. The loading role's loop stands ahead of it, in a
+region of kind `fill`; `passes/roles.py` parts the two. The computing role waits until a slot is full, computes, and
+releases the slot. The loading role waits until a slot is released, announces the number of bytes to its mbarrier, and
+starts the copies.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from fireiron.algebra.arch import BUDGET_STEP, MAX_THREADS, MOST_BUDGET, native
 from fireiron.algebra.expr import Expr, Var, and_, as_expr, as_int, ge, lt, select
 from fireiron.atoms.flights import flying
 from fireiron.base.errors import DecompositionError, FireironError
+from fireiron.base.link import Link
 from fireiron.kernel.analysis.sampling import reads_and_writes
 from fireiron.kernel.ir.statements import (
     Advance,
@@ -24,6 +26,7 @@ from fireiron.kernel.ir.statements import (
     Cursor,
     For,
     Let,
+    Region,
     Statement,
     walk,
 )
@@ -51,7 +54,7 @@ def lower_specialised(
     recur: Recur,
     opening: Callable[[], Body],
 ) -> Body:
-    """Lower the loop over chunks for the role that is being lowered.
+    """Lower the loop over chunks of the role that computes, which makes the slots, and that of the role that loads.
 
     Args:
         link: the split.
@@ -78,10 +81,11 @@ def lower_specialised(
         unread = [load for load in loads if not inner.progress.reads(load.role)]
         loads = [load for load in loads if load not in unread]
         rest = (*loads, *rest[len(loads) + len(unread) :])
-    if context.role == "load":
-        return _fill(link, loads, inner, k, trips, context, recur)
+    names = frozenset(context.names)
     body = _empty(link, loads, rest[len(loads) :], at, k, trips, context, recur)
-    return (*opening(), *body)
+    with context.role(names):
+        filling = _fill(link, loads, inner, k, trips, context, recur)
+    return (filling, *opening(), *body)
 
 
 def _empty(
@@ -359,7 +363,7 @@ def _peer(position: Expr, context: Context) -> Expr:
     return total
 
 
-def _fill(link: Split, loads: list[Load], inner: State, k: Var, trips: Expr, context: Context, recur: Recur) -> Body:
+def _fill(link: Split, loads: list[Load], inner: State, k: Var, trips: Expr, context: Context, recur: Recur) -> Region:
     # One thread starts every bulk copy: the role is that thread.
     alone = attrs.evolve(inner, position=as_expr(0), width=1)
     mine = [r for r in context.rings if any(split is link for split in r.splits)]
@@ -380,4 +384,9 @@ def _fill(link: Split, loads: list[Load], inner: State, k: Var, trips: Expr, con
             fix="load by tma(), or drop specialize()",
             link=wrong.link or link.link,
         )
-    return (For(k, trips, trip, link.unrolled, kind="chunks"),)
+    return filled((For(k, trips, trip, link.unrolled, kind="chunks"),), link.link)
+
+
+def filled(copies: Body, link: Link | None) -> Region:
+    """Mark statements that the role which loads runs."""
+    return Region("fill", copies, "", link, "fill")

@@ -40,8 +40,6 @@ from fireiron.language.steps import Ref, Step
 def lower_steps(state: State, context: Context, recur: Recur, each: EachStep | None = None) -> Body:
     """Lower the steps that are left at the end of a chain: by chains of their own, or over the points of threads."""
     assert state.progress is not None
-    if context.role == "load":
-        return ()
     return lower_active(evolve(state, progress=evolve(state.progress, each=each)), context, recur)[0]
 
 

@@ -23,7 +23,7 @@ from fireiron.algebra.expr import (
 from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.base.records import evolve
 from fireiron.kernel.analysis.ownership import RegisterLoop
-from fireiron.kernel.ir.rewrite import mentions
+from fireiron.kernel.ir.rewrite import mentions, rewrite
 from fireiron.kernel.ir.statements import BLOCK, BLOCKS, RANK, For, If, Let, Region
 from fireiron.kernel.lower.ahead import Ahead, lower_ahead
 from fireiron.kernel.lower.bulk_once import loads_once, lower_load_once
@@ -40,9 +40,11 @@ from fireiron.kernel.lower.pipeline import lower_split
 from fireiron.kernel.lower.program_loops import lower_program_split
 from fireiron.kernel.lower.program_parallel import lower_program_parallel
 from fireiron.kernel.lower.program_start import lower_results
+from fireiron.kernel.lower.roles import filled
 from fireiron.kernel.lower.steps import lower_steps
 from fireiron.kernel.lower.stream import chunks_of, share_out, shared_split
 from fireiron.kernel.lower.window import Cut, cut
+from fireiron.kernel.passes.roles import computes, fills
 from fireiron.language.decompositions import (
     Decomposition,
     Done,
@@ -303,15 +305,14 @@ def _work_loop(
     units = Var(BLOCKS, simplest(minimum(total * size, MAX_GRID)) + 1, size) // size
     stagger = next((x.staggered for x in rest if isinstance(x, Tile) and x.staggered > 1), 1)
     step, first = units, unit
-    if stagger > 1 and context.role == "math":
+    if stagger > 1:
         # This unit takes one trip in so many, starting with its own number.
         level = next(x.level for x in rest if isinstance(x, Tile) and x.staggered > 1)
         assert level is not None and level.size is not None
         context.staggered, context.threads, context.owner = stagger, stagger * level.size, level
         turn = context.define("warpgroup", context.thread // (context.threads // stagger), stagger)
         step, first = units * stagger, unit + turn * units
-    always = proves(lt(first, total))
-    trips = ceil_div(total - first, step) if always else maximum(total - first + step - 1, 0) // step
+    trips = _visits(first, step, total)
     context.trip = trip = context.variable("trip", simplest(ceil_div(total, 1)))
     tile = item = context.variable("tile" if context.ways == 1 else "item", most)
     lets = [Let(item, first + trip * step)]
@@ -330,7 +331,19 @@ def _work_loop(
     else:
         body = _work(link, parts, order, rest, evolve(state, ahead=ahead), context, tile, tuple(lets))
     loop = For(trip, trips, body, kind="items")
+    if stagger > 1:  # what fills rings fills them for all units
+        lead = rewrite(
+            fills(body), lambda s: Let(item, unit + trip * units) if isinstance(s, Let) and s.var == item else s
+        )
+        return (filled((For(trip, _visits(unit, units, total), lead, kind="items"),), link.link), *computes((loop,)))
     return (loop,) if ahead is None else ahead.around(loop)
+
+
+def _visits(first: Expr, step: Expr, total: Expr) -> Expr:
+    """Count the work items that one takes who begins with an item and goes on by steps."""
+    if proves(lt(first, total)):
+        return ceil_div(total - first, step)
+    return maximum(total - first + step - 1, 0) // step
 
 
 def _work(
