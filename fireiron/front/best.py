@@ -299,7 +299,24 @@ def _chosen(spec: MatMulChain, arch: str | None) -> Choice:
             if asked_of.judge(candidate).failure is None:  # what was legal there need not be here
                 why = f"{found.why}, of the product without its ops" if number else found.why
                 return Choice(preset.build(spec, found.record.point), candidate, why, found.record)
-    return _modelled(asked_of)
+    return _kept(asked_of, named) or _modelled(asked_of)
+
+
+def _kept(asked: _Question, named: Mapping[str, Preset]) -> Choice | None:
+    """Give the choice that the model made in another process; None where there is none, or it does not hold here."""
+    from fireiron.jit.choices import kept_choice
+    from fireiron.tune.candidates import Candidate
+    from fireiron.tune.space import point
+
+    facts = None if asked.passed else kept_choice(_asked(asked.spec, asked.target))
+    try:
+        if facts is None or facts["preset"] not in named:
+            return None
+        candidate = Candidate(named[facts["preset"]], point(facts["keywords"]))
+        schedule = candidate.preset.build(asked.spec, candidate.point)
+        return Choice(schedule, candidate, str(facts["why"]), modelled_us=facts["modelled_us"])
+    except (FireironError, KeyError, TypeError, AttributeError):
+        return None
 
 
 def _serves_near(preset: Preset, asked: _Question) -> bool:
@@ -317,12 +334,17 @@ def _ranks(preset: Preset) -> bool:
 
 def _modelled(asked: _Question) -> Choice:
     """Choose without records: of the presets for the newest architecture that take the problem, the first choice."""
+    from fireiron.jit.choices import keep_choice
+
     for group in _by_architecture(asked.target):
         found, judged = _first_choice(asked, group, MODEL_LOOKS)
         if found is not None:
             words = f"the best of {judged} by the cost model" if judged else "the preset's own first choice"
             schedule = found.candidate.preset.build(asked.spec, found.candidate.point)
             why = f"no record: {words}, not measured"
+            if not asked.passed:
+                facts = {"preset": found.candidate.preset.name, "keywords": found.candidate.point.to_json()}
+                keep_choice(_asked(asked.spec, asked.target), facts | {"why": why, "modelled_us": found.modelled_us})
             return Choice(schedule, found.candidate, why, modelled_us=found.modelled_us)
     raise _nothing_legal(asked)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from fireiron.algebra.unary import FUNCTIONS
 from fireiron.base.errors import FireironError, UsageError
 from fireiron.base.link import here
 from fireiron.base.text import count
+from fireiron.front.verbs import Schedule
 from fireiron.graph.lower import Lowered, Misfit, Operand, lowered
 from fireiron.graph.memory import Interval, Memory, plan_memory
 from fireiron.graph.nodes import BUNDLE, Graph
@@ -58,10 +59,8 @@ class Launch:
         """Give the modelled time of the kernel; None where there is none, or the model does not take it."""
         if self.kernel is None:
             return None
-        try:
-            return self.kernel.schedule.estimate().time_us + self.exposed_us
-        except FireironError:
-            return None
+        us = _modelled(self.kernel.schedule)
+        return None if us is None else us + self.exposed_us
 
 
 @attrs.frozen(eq=False)
@@ -233,7 +232,16 @@ def _exposed(graph: Graph, part: Part, kernel: Lowered) -> float:
     if functions <= LAUNCH_US:
         return functions
     turns = any(isinstance(s, Turn) for s in walk(kernel.schedule.lowered().body))
-    return max(0.0, functions - kernel.schedule.estimate().time_us / 2) if turns else functions
+    return max(0.0, functions - (_modelled(kernel.schedule) or 0.0) / 2) if turns else functions
+
+
+@lru_cache(maxsize=256)
+def _modelled(schedule: Schedule) -> float | None:
+    """Give the modelled time of a schedule in microseconds; equal ones are modelled once."""
+    try:
+        return schedule.estimate().time_us
+    except FireironError:
+        return None
 
 
 def _doubtful(graph: Graph, part: Part) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from fireiron.front.host import HostKernel, without_gpu
+from fireiron.front.verbs import Schedule
 from fireiron.graph.dims import free_nodes
 from fireiron.graph.evaluate import check_inputs, value_of
 from fireiron.graph.lower import Operand
@@ -130,6 +131,7 @@ class Runner:
         self.host = without_gpu()
         self.free = free_nodes(plan.graph)
         self.calls: dict[int, Any] = {}
+        self.compiled: dict[Schedule, Any] = {}
         self.known: dict[tuple[int, str], Any] = {}
         self.once = tuple((place, launch) for place, launch in enumerate(plan.launches) if launch.once)
         self.kept: dict[str, tuple[tuple[object, ...], dict[int, Any]]] = {}
@@ -261,7 +263,9 @@ class Runner:
     def _callable(self, launch: Launch) -> Any:
         assert launch.kernel is not None
         schedule = launch.kernel.schedule
-        return HostKernel(schedule.lowered()) if self.host else schedule.compile()
+        if schedule not in self.compiled:  # equal parts of a network are one kernel
+            self.compiled[schedule] = HostKernel(schedule.lowered()) if self.host else schedule.compile()
+        return self.compiled[schedule]
 
 
 def library_of(arrays: Sequence[Any]) -> Library:

@@ -18,6 +18,7 @@ import attrs
 SUFFIXES = (
     ".kernel",
     ".library",
+    ".choice",
     ".passed",
     ".cu",
 )  # of what the cache writes; those of writers that are not done end in .tmp

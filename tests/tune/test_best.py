@@ -227,6 +227,22 @@ def test_a_choice_of_another_process_is_kept() -> None:
     assert choose(matmul(64, 64, 64), "sm_80").why == "told"
 
 
+def test_a_choice_of_the_model_is_read_from_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("FIREIRON_CACHE_DIR", str(tmp_path))
+    spec = matmul(256, 256, 128, "f16", layout="TN")
+    first = choose(spec, "sm_90a")
+    choosing.forget()  # as a new process would
+    with monkeypatch.context() as patched:
+        patched.setattr(choosing, "_modelled", lambda asked: pytest.fail("the model was asked again"))
+        again = choose(spec, "sm_90a")
+        assert (again.schedule, again.why) == (first.schedule, first.why)
+    (file,) = tmp_path.glob("*.choice")
+    for damaged in ("[]", "{", '{"preset": "none"}', '{"preset": "hopper.gemm", "keywords": {"plan": 3}}'):
+        file.write_text(damaged)
+        choosing.forget()
+        assert choose(spec, "sm_90a").schedule == first.schedule
+
+
 def test_presets_export_best() -> None:
     from fireiron import schedules
 
@@ -307,11 +323,13 @@ def test_what_the_compiler_does_not_build_well_is_passed_over(monkeypatch: pytes
     assert digest_of(best(spec, "sm_90a")) == digest_of(first)
 
 
-def test_a_choice_does_not_depend_on_how_busy_the_machine_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_choice_does_not_depend_on_how_busy_the_machine_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(choosing, "MODEL_LOOKS", 6)
+    monkeypatch.setenv("FIREIRON_CACHE_DIR", str(tmp_path / "one"))
     clock, begin = time.perf_counter, time.perf_counter()
     found = choose(matmul(256, 128, 64), "sm_80")
     choosing.forget()
+    monkeypatch.setenv("FIREIRON_CACHE_DIR", str(tmp_path / "other"))  # nothing is kept there
     monkeypatch.setattr(time, "perf_counter", lambda: begin + 1000 * (clock() - begin))  # a thousand times as slow
     again = choose(matmul(256, 128, 64), "sm_80")
     assert (again.point, again.why, again.modelled_us) == (found.point, found.why, found.modelled_us)

@@ -1,0 +1,57 @@
+"""Choices that the cost model made, kept on disk: a process that asks again for a known product models nothing.
+
+One file holds one problem's choice. Another fireiron chooses anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fireiron.jit import folder
+from fireiron.jit.cache import library_digest
+
+SUFFIX = ".choice"
+MOST_NBYTES = 1 << 16
+
+
+def kept_choice(problem: str) -> Mapping[str, Any] | None:
+    """Give what was kept of a problem's choice, None where nothing was.
+
+    Args:
+        problem: a text that says what is computed, and for which target.
+    """
+    path = _path(problem)
+    try:
+        data = b"" if path is None else folder.read_file(path)
+        if path is None or len(data) > MOST_NBYTES:
+            return None
+        facts = json.loads(data)
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(facts, dict):
+        return None
+    folder.used(path)
+    return facts  # pyright: ignore[reportUnknownVariableType]
+
+
+def keep_choice(problem: str, facts: Mapping[str, Any]) -> None:
+    """Keep a choice: plain data."""
+    path = _path(problem)
+    if path is None:
+        return
+    try:
+        folder.make_private(path.parent)
+        folder.write_file(path, json.dumps(facts).encode())
+    except OSError:
+        return  # the next process chooses anew
+
+
+def _path(problem: str) -> Path | None:
+    place = folder.cache_path()
+    if place is None:
+        return None
+    return place / f"{hashlib.sha256(f'{library_digest()} {problem}'.encode()).hexdigest()[:32]}{SUFFIX}"
