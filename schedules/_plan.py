@@ -80,7 +80,7 @@ class Plan:
     @keep.validator
     def _is_operand(self, attribute: object, value: object) -> None:
         """Refuse operands that a product does not have: the others would pass without a word."""
-        if value not in ("", "left", "right"):
+        if not isinstance(value, str) or value not in ("", "left", "right"):
             raise FireironError(
                 "plan-keep",
                 f"Plan(keep={value!r}): a product has a left and a right operand",

@@ -238,11 +238,22 @@ def _convolved(
 def _behind(
     y: Value, scale: Value | None, bias: Value | None, residual: Value | None, op: Callable[[Value], Value] | None
 ) -> Value:
-    """Compute what follows a convolution."""
+    """Compute what follows a convolution.
+
+    Raises:
+        FireironError: `bad-op` where the op fails.
+    """
     y = y if scale is None else y * scale
     y = y if bias is None else y + bias
     y = y if residual is None else y + residual
-    return y if op is None else op(y)
+    try:
+        return y if op is None else op(y)
+    except FireironError:
+        raise
+    except Exception as error:
+        raise FireironError(
+            "bad-op", f"op={op!r} fails: {error}", fix="give a function of one expression: relu"
+        ) from error
 
 
 def _windows(

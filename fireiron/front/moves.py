@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.base.contract import asked, checked, checks, refused
 from fireiron.base.errors import DecompositionError
@@ -17,6 +19,20 @@ from fireiron.language.tensor import Order, RowMajor
 MOST_BOX = 256  # elements of a tensor map's box along one dimension
 
 
+def require_move(name: str, move: object) -> None:
+    """Refuse a strategy in the place of another function: of an op, or of a permutation.
+
+    Args:
+        name: the call that made the strategy.
+        move: what the strategy is called with.
+
+    Raises:
+        SpecError: `argument-kind`.
+    """
+    if not isinstance(move, Chain) or len(cast(MoveChain, move).residual.operands) != 2:
+        raise refused(f"the strategy of {name}", ("a Move", "it to load() or to epilog(store=)"), cast(object, move))
+
+
 @checks("nbytes")
 def vector(nbytes: int | None = None) -> Strategy:
     """Move by vectors, dealt out to all threads in turn.
@@ -26,6 +42,7 @@ def vector(nbytes: int | None = None) -> Strategy:
     """
 
     def strategy(move: MoveChain) -> Schedule:
+        require_move("vector()", move)
         return move.vectors(nbytes).to(Thread).unroll().done()
 
     return strategy
@@ -40,6 +57,7 @@ def conform(nbytes: int | None = None) -> Strategy:
     """
 
     def strategy(move: MoveChain) -> Schedule:
+        require_move("conform()", move)
         return move.own(Thread).vectors(nbytes).unroll().done()
 
     return strategy
@@ -52,6 +70,7 @@ def ldmatrix() -> Strategy:
     """
 
     def strategy(move: MoveChain) -> Schedule:
+        require_move("ldmatrix()", move)
         kind = move.residual.operands[0].dtype
         most = [(kind.count_in(32) if dim == "K" else 16, size) for dim, size in move.residual.sizes[-2:]]
         sizes = [min(n, size) if isinstance(size, int) else n for n, size in most]
@@ -72,6 +91,7 @@ def movmatrix(load: Strategy | None = None) -> Strategy:
     """
 
     def strategy(move: MoveChain) -> Schedule:
+        require_move("movmatrix()", move)
         return move.load(SRC, FR, load or conform()).tile(8, 8).unroll().done("movmatrix")
 
     return strategy
@@ -86,6 +106,7 @@ def wmma(rows: int = 16, cols: int = 16) -> Strategy:
     """
 
     def strategy(move: MoveChain) -> Schedule:
+        require_move("wmma()", move)
         return move.tile(rows, cols).unroll().done("wmma")
 
     return strategy
@@ -102,6 +123,7 @@ def cp_async(nbytes: int | None = None) -> Strategy:
     """
 
     def strategy(move: MoveChain) -> Schedule:
+        require_move("cp_async()", move)
         return move.vectors(nbytes).to(Thread).unroll().done("cp.async")
 
     return strategy
@@ -141,9 +163,7 @@ def tma(span: int = 128, *, l2: Policy | None = None) -> Strategy:
         )
 
     def strategy(move: MoveChain) -> Schedule:
-        moves = isinstance(move, Chain) and len(move.residual.operands) == 2  # pyright: ignore[reportUnnecessaryIsInstance]
-        if not moves:
-            raise refused("the strategy of tma()", ("a Move", "it to load() or to epilog(store=)"), move)
+        require_move("tma()", move)
         src, dst = move.residual.operands
         load = src.memory == GL
         tensor = src.tensor
@@ -192,7 +212,7 @@ def _box_name(load: bool, rank: int, span: int, policy: Policy | None) -> str:
 
 def _part(extent: int) -> int:
     """Give the largest equal part of an extent that a box takes."""
-    return next(extent // n for n in range(1, extent + 1) if extent % n == 0 and extent // n <= MOST_BOX)
+    return next(size for size in range(min(extent, MOST_BOX), 0, -1) if extent % size == 0)
 
 
 @checked
@@ -207,6 +227,7 @@ def stmatrix(trans: bool = False) -> Strategy:
     """
 
     def strategy(move: MoveChain) -> Schedule:
+        require_move("stmatrix()", move)
         _, cols = _known(move, "stmatrix()")
         wide = 16 if cols % 16 == 0 else 8
         own = move.tile(16, cols).to(Warp) if move.residual.level.name != Warp.name else move
@@ -227,6 +248,7 @@ def staged(nbytes: int | None = None) -> Strategy:
     """
 
     def strategy(move: MoveChain) -> Schedule:
+        require_move("staged()", move)
         return conform()(move.load(SRC, RF, vector(nbytes)))
 
     return strategy
@@ -259,6 +281,7 @@ def through_shared(
     """
 
     def strategy(move: MoveChain) -> Schedule:
+        require_move("through_shared()", move)
         own = move if at is None else move.own(at)
         start = own if panel is None else own.tile(*panel).unroll().pipeline(ring)
         src, dst = move.residual.operands

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from math import prod
 from typing import Any, TypeAlias, cast
 
-from fireiron.base.contract import asked, checked, refused
+from fireiron.base.contract import asked, checked
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import here
-from fireiron.front.chain import Chain, MoveChain, Strategy
+from fireiron.front.chain import MoveChain, Strategy
+from fireiron.front.moves import require_move
 from fireiron.front.verbs import Schedule
 from fireiron.language.nested import Nested, elements, registers, threads
 
@@ -49,9 +50,7 @@ def by_hand(body: Body, tile: tuple[int, int] = (16, 16), held: tuple[int, ...] 
     """
 
     def strategy(move: MoveChain) -> Schedule:
-        moves = isinstance(move, Chain) and len(move.residual.operands) == 2  # pyright: ignore[reportUnnecessaryIsInstance]
-        if not moves:
-            raise refused("the strategy of by_hand()", ("a Move", "it to load() or to epilog(store=)"), move)
+        require_move("by_hand()", move)
         return move.tile(*tile).unroll().done(_instruction(move))
 
     def _instruction(move: MoveChain) -> str:

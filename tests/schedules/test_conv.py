@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fireiron import relu, tensor
+from fireiron import FireironError, relu, symbol, tensor
 from fireiron.schedules import conv
 from fireiron.verify.verification import Data, verify
 
@@ -109,3 +109,18 @@ def test_compiles(golden: Callable[[str, str], None]) -> None:
     for arch in ("sm_70", "sm_90a"):
         assert not schedule.compile(arch).resources.spills
     golden(schedule.cuda("sm_70"), "schedules/conv_simt.cu")
+
+
+def test_an_op_that_fails_is_refused_with_a_code() -> None:
+    x, f = tensor(1, 6, 8, 16, name="x"), tensor(16, 3, 3, 16, name="f")
+    with pytest.raises(FireironError) as caught:
+        conv.conv2d(x, f, op=object)
+    assert caught.value.code == "bad-op"
+    assert "object() takes no arguments" in caught.value.message
+
+
+def test_a_size_that_leaves_no_block_is_checked() -> None:
+    """The size that stands for K + 1 may be wider than the image: then the grid is empty."""
+    x, f = tensor(1, 6, 8, 16, dtype="f16", name="x"), tensor(16, 3, symbol("K") + 1, 16, dtype="f16", name="f")
+    made = conv.mma(conv.conv2d(x, f), pixels=32, channels=32, depth=16, warp=(16, 32), stages=2)
+    assert not [one for one in made.check() if one.severity == "error"]

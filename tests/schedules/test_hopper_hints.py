@@ -162,3 +162,9 @@ def test_records_of_plans_without_hints_are_read() -> None:
     assert found
     for record in found:
         assert arguments(hopper.gemm, record.point)["plan"].keep == ""
+
+
+def test_a_plan_says_so_of_a_value_that_no_operand_can_be() -> None:
+    with pytest.raises(FireironError) as caught:
+        Plan(keep=np.ones(3))  # type: ignore[arg-type]
+    assert caught.value.code == "plan-keep"

@@ -294,7 +294,7 @@ def sample(site: Site, kernel: Kernel, sizes: Mapping[str, int], wanted: tuple[E
     needed |= {leaf.name for turn in turns for leaf in free(turn)}
     env: dict[str, Any] = dict(sizes)
     weights = np.ones(1)
-    grid = int(evaluate(kernel.grid, sizes))  # pyright: ignore[reportArgumentType]
+    grid = max(1, int(evaluate(kernel.grid, sizes)))  # pyright: ignore[reportArgumentType]  # sizes may leave no block
     trips = _trips(site, extents, sizes, grid)
     axes = {loop.var.name: n for loop, n in zip(site.loops, trips, strict=True) if loop.var.name in needed}
     if BLOCK in needed:

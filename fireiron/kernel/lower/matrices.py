@@ -169,12 +169,24 @@ def unmerge(
         matrix: as `as_matrix` made it.
         tensor: the registers themselves.
         axes, order, named: as `as_matrix` was given them.
+
+    Raises:
+        DecompositionError: `each-merge` where a tile below ends inside the dims that are rows or columns together.
     """
     made = matrix.ownership
     if matrix is tensor or made is None or tensor.ownership is not None:
         return
     places = [list(axes).index(dim) for dim in order]
     runs = [list(part) for _, part in groupby(places, lambda i: named.get(axes[i], axes[i]))]
+    for limit in made.access.limits:
+        dims = [axes[d] for d in runs[limit.axis]]
+        if len(dims) > 1:
+            raise DecompositionError(
+                "each-merge",
+                f"{' and '.join(dims)} together are {named.get(dims[0], dims[0])} of a product, and the tiles in its "
+                f"chain do not divide their {matrix.shape[limit.axis]} elements",
+                fix="choose tiles of these dims, above each(...), that hold a multiple of the atom's elements",
+            )
     access = _parted(made.access, runs, tensor)
     written = _parted(made.written, runs, tensor)
     tensor.ownership = Ownership(access, written, made.threads, made.owner, made.opaque, made.link)
@@ -196,8 +208,6 @@ def _parted(access: Access, runs: Sequence[Sequence[int]], tensor: Storage) -> A
             coordinates[d] = rest // weight
             rest = rest % weight
             elements[d] = access.elements[i] if len(part) == 1 else Layout(1, 0)
-    ends = {x.axis for x in access.limits}
-    assert all(len(runs[axis]) == 1 for axis in ends), "merged dims end at no tile's end"
     first = [next(iter(part)) for part in runs]
     limits = tuple(evolve(x, axis=first[x.axis]) for x in access.limits)
     at, layouts = (tuple(found[d] for d in sorted(found)) for found in (coordinates, elements))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from fireiron.algebra.expr import Expr, Index, Var, as_expr, evaluate
 from fireiron.base.contract import asked
-from fireiron.base.errors import DecompositionError
+from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.language.decompositions import Tile
 
 
@@ -26,7 +26,11 @@ def permuted(link: Tile, unit: Expr, count: Index) -> Expr:
 
 def _image(permute: Callable[[Expr], object], unit: Expr) -> Expr:
     """Apply the author's function to a unit's id."""
-    found = asked(permute, unit, said="permute")
+    try:
+        found = asked(permute, unit, said="permute")
+    except FireironError as error:
+        error.link = None  # the link of permute, which the walk over links fills in
+        raise
     if not isinstance(found, Expr | int):
         raise DecompositionError(
             "not-a-permutation",
