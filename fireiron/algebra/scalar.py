@@ -44,6 +44,11 @@ class Constant:
     dtype: DType
 
 
+def number(value: float, dtype: DType) -> Constant:
+    """Give a number as a constant of a type."""
+    return Constant(float(value) if dtype.kind == "float" else int(value), dtype)
+
+
 @attrs.frozen
 class Coordinate:
     """Give an index expression as an i32: of a program's dims, or of a kernel's variables. Conditions are 1 or 0."""

@@ -23,6 +23,7 @@ from fireiron.algebra.scalar import (
     Select,
     Unary,
     children,
+    number,
     parts,
     with_children,
 )
@@ -101,7 +102,7 @@ def _folded(tree: Binary, x: Constant, y: Constant) -> Scalar:
     with np.errstate(all="ignore"):
         result: Any = _OPERATIONS[tree.op](a, b)
     value = np.asarray(result).astype(dtype.numpy).item()
-    return Constant(float(value) if dtype.kind == "float" else int(value), dtype)
+    return number(value, dtype)
 
 
 _OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {

@@ -110,6 +110,14 @@ def test_atomics_leave_zeros_for_the_next_launch() -> None:
     right(schedule)  # several launches, whose workspaces are the same
 
 
+def test_atomics_add_vectors_where_the_architecture_has_them() -> None:
+    def rows(arch: str) -> set[str]:
+        schedule = reductions.reduction(folded("m n", "m", (300, 1024), "f32"), ways=5, atomics=True)
+        return {s.atom.name for s in walk(schedule.lowered(arch).body) if isinstance(s, Call) and s.atom.kind == "Add"}
+
+    assert (rows("sm_80"), rows("sm_90")) == ({"red.add.f32"}, {"red.add.f32x4"})
+
+
 def case(atomics: bool) -> tuple[Any, Kernel]:
     schedule = reductions.reduction(folded("m n", "m", (200, 64), "f32"), ways=4, atomics=atomics)
     return schedule, schedule.lowered()

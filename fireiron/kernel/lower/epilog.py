@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fireiron.algebra.expr import Expr, Index, Var, and_, as_expr, proves
-from fireiron.algebra.scalar import Constant
+from fireiron.algebra.scalar import number
 from fireiron.base.errors import DecompositionError
 from fireiron.base.records import evolve
 from fireiron.kernel.ir.statements import Compute, For, Region, View
-from fireiron.kernel.lower.bulk_sum import added_in_bulk
-from fireiron.kernel.lower.cluster_sum import meet
 from fireiron.kernel.lower.context import Body, Context, Recur, State, buffer_of
 from fireiron.kernel.lower.epilog_operands import lower_early
+from fireiron.kernel.lower.folds.bulk import added_in_bulk
+from fireiron.kernel.lower.folds.cluster import meet
+from fireiron.kernel.lower.folds.grid import share
+from fireiron.kernel.lower.folds.rows import lower_rows
+from fireiron.kernel.lower.folds.shared import gather
 from fireiron.kernel.lower.parallel import of_tile
 from fireiron.kernel.lower.pointwise import lower_ops
 from fireiron.kernel.lower.products import lower_loops
-from fireiron.kernel.lower.reduce import add_constant, fill, gather, share
-from fireiron.kernel.lower.row_fold import lower_rows
+from fireiron.kernel.lower.registers import add_constant, fill
 from fireiron.kernel.lower.storage import fresh_window, register_storage, tensor_window
 from fireiron.kernel.lower.stream import hand_on
 from fireiron.kernel.lower.window import Storage, Window
@@ -81,7 +83,7 @@ def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, cont
     begin = tuple(one for one in begin if one.buffer not in context.zeroed)
     if context.stream is not None:
         return (*begin, *ahead, *main, *gathered, *hand_on(window, context.stream, finish, link.link, context))
-    return (*begin, *ahead, *main, *gathered, *meeting.around(share(window, parts, finish, context)))
+    return (*begin, *ahead, *main, *gathered, *meeting.around(share(window, parts, finish, inside, context)))
 
 
 def _finished(
@@ -181,7 +183,7 @@ def initialise(state: State, context: Context) -> Body:
         for bound in axis.bounds:
             one = bound.condition(axis.layout(var))
             condition = one if condition is None else and_(condition, one)
-    zero = Constant(0.0 if window.storage.dtype.kind == "float" else 0, window.storage.dtype)
+    zero = number(0, window.storage.dtype)
     mask = None if condition is None or proves(condition) else condition
     body = (Compute(View(buffer_of(window.storage), offset, origin=window.origin), zero, write=mask),)
     for var, extent in reversed(loops):

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from fireiron.algebra.expr import as_expr, proves
 from fireiron.algebra.layout import Layout
-from fireiron.algebra.scalar import Arg, Constant
+from fireiron.algebra.scalar import Arg, number
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.ir.statements import Compute, For, Region, View
 from fireiron.kernel.lower.context import Body, Context, State, buffer_of
@@ -83,7 +83,7 @@ def _load(tensor: Tensor, into: Storage, output: Window, state: State, context: 
     mask = None if proves(walk.condition) else walk.condition
     body: Body = (Compute(place, Arg(0, tensor.dtype), (view,), mask, into.link),)
     if mask is not None:  # ops compute with every register
-        zero = Constant(0.0 if tensor.dtype.kind == "float" else 0, tensor.dtype)
+        zero = number(0, tensor.dtype)
         body = (Compute(place, zero, link=into.link), *body)
     if walk.inner is not None:
         body = (For(walk.inner, as_expr(walk.width), body, unroll=True),)

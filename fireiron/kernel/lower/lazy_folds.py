@@ -23,11 +23,11 @@ from fireiron.kernel.analysis.sampling import reads_and_writes
 from fireiron.kernel.ir.rewrite import replaced
 from fireiron.kernel.ir.statements import Buffer, Call, Compute, If, Micro, Region, Statement, View, Vote, walk
 from fireiron.kernel.lower.context import Body, Context, Recur, State, buffer_of, register_view
-from fireiron.kernel.lower.folds import begin, each_register, joined, note_places, open_fold
+from fireiron.kernel.lower.folds.state import begin, joined, note_places, open_fold
 from fireiron.kernel.lower.loop_fusion import converted_in_pairs, fused, in_one_register
 from fireiron.kernel.lower.online_folds import corrected, fold_chunk, move, title_of
-from fireiron.kernel.lower.pointwise import temporary
 from fireiron.kernel.lower.progress import beside
+from fireiron.kernel.lower.registers import each_register, temporary
 from fireiron.kernel.lower.step_points import accumulate, over_points
 from fireiron.kernel.lower.step_products import Product
 from fireiron.kernel.lower.window import Storage

@@ -7,7 +7,7 @@ import attrs
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import FALSE, Expr, Var, and_, as_expr, gt, minimum, proves
 from fireiron.algebra.layout import Layout
-from fireiron.algebra.scalar import Arg, Cast, Constant, renumbered
+from fireiron.algebra.scalar import Arg, Cast, number, renumbered
 from fireiron.atoms.table import Near, chosen_from, matching, nearest
 from fireiron.base.errors import DecompositionError
 from fireiron.base.text import count as in_words
@@ -206,7 +206,7 @@ def _by_registers(
     title = f"{window.storage.name} to {held.buffer.name}"
     put: Body = (Call(_copy(None, memory, held, count, state, context), (memory, held), exists, link=state.link),)
     if updated and state.begun == FALSE and not accumulated:
-        zero = Constant(0.0 if kind.kind == "float" else 0, kind)
+        zero = number(0, kind)
         put = tuple(Compute(_element(held, as_expr(e)), zero, link=state.link) for e in range(count))
     stored: Body = ()
     if updated:
@@ -377,9 +377,7 @@ def _elementwise(state: State, context: Context) -> Body:
     mask = None if proves(condition) else condition
     if isinstance(spec, Init):
         kind = window.storage.dtype
-        one = Compute(
-            dst, Constant(float(spec.value) if kind.kind == "float" else int(spec.value), kind), (), mask, state.link
-        )
+        one = Compute(dst, number(spec.value, kind), (), mask, state.link)
     else:
         assert isinstance(spec, Pointwise)
         inputs: list[View] = []

@@ -17,7 +17,7 @@ from fireiron.kernel.analysis.sampling import reads_and_writes
 from fireiron.kernel.ir.rewrite import replaced, rewrite
 from fireiron.kernel.ir.statements import Call, Compute, For, Micro, Region, Statement, View, walk
 from fireiron.kernel.lower.context import Body, Context
-from fireiron.kernel.lower.pointwise import temporary
+from fireiron.kernel.lower.registers import temporary
 from fireiron.kernel.passes.pairs import converts, pair_of
 
 MOST_LOOPS = 8

@@ -11,9 +11,11 @@ from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Scalar, Select
 from fireiron.base.records import evolve
 from fireiron.kernel.ir.statements import Region, View
 from fireiron.kernel.lower.context import Body, Context, Recur, State, buffer_of, register_view
-from fireiron.kernel.lower.folds import Open, begin, close, each_register, finish, note_places, open_fold
+from fireiron.kernel.lower.folds.state import Open, begin, finish, note_places, open_fold
+from fireiron.kernel.lower.folds.threads import close
 from fireiron.kernel.lower.pointwise import compute
 from fireiron.kernel.lower.progress import beside
+from fireiron.kernel.lower.registers import each_register
 from fireiron.kernel.lower.step_points import accumulate, assign, over_points, views_at
 from fireiron.kernel.lower.step_values import lower_value
 from fireiron.kernel.lower.window import Storage

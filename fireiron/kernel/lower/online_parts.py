@@ -12,8 +12,10 @@ from fireiron.algebra.expr import Expr
 from fireiron.algebra.scalar import Arg
 from fireiron.kernel.ir.statements import Compute, Region, View
 from fireiron.kernel.lower.context import Body, Context, Recur, State, buffer_of
-from fireiron.kernel.lower.folds import Open, close, each_register
+from fireiron.kernel.lower.folds.state import Open
+from fireiron.kernel.lower.folds.threads import close
 from fireiron.kernel.lower.online_folds import copied, corrected, factors, title_of
+from fireiron.kernel.lower.registers import each_register
 from fireiron.kernel.lower.step_results import closed
 from fireiron.kernel.lower.window import POINTS, Storage
 

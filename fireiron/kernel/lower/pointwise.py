@@ -15,21 +15,20 @@ import attrs
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Expr, Index, Var, affine, and_, as_expr, as_int, lt, proves, simplest, substitute
 from fireiron.algebra.layout import Layout
-from fireiron.algebra.scalar import Arg, Constant, Scalar, located, parameters, prints
+from fireiron.algebra.scalar import Arg, Scalar, located, number, parameters, prints
 from fireiron.algebra.simplify import share
 from fireiron.atoms.table import matching
 from fireiron.base.link import Link
 from fireiron.kernel.analysis.ownership import Ownership
-from fireiron.kernel.ir.statements import Buffer, Call, Compute, For, Region, View
+from fireiron.kernel.ir.statements import Call, Compute, For, Region, View
 from fireiron.kernel.lower.context import Body, Context, State, buffer_of
+from fireiron.kernel.lower.registers import VECTOR_NBYTES, temporary
 from fireiron.kernel.lower.storage import fresh_window, register_storage, tensor_window
 from fireiron.kernel.lower.window import Axis, Storage, Window
 from fireiron.language.levels import GL, RF, Thread
 from fireiron.language.pointwise import Value, cast_to
 from fireiron.language.specs import MatMul
 from fireiron.language.tensor import Tensor
-
-VECTOR_NBYTES = 16
 
 
 def compute(
@@ -47,13 +46,6 @@ def compute(
         body += (Compute(View(buffer, as_expr(0)), part, inputs, mask, link),)
         inputs = (*inputs, View(buffer, as_expr(0)))
     return (*body, Compute(dst, rest, inputs, mask, link))
-
-
-def temporary(name: str, dtype: DType, count: int, context: Context) -> Buffer:
-    """Make registers that hold nothing for long."""
-    buffer = Buffer(context.name(name), RF, dtype, as_expr(count), unit=Thread)
-    context.temporaries.append(buffer)
-    return buffer
 
 
 @attrs.frozen
@@ -397,7 +389,7 @@ def lower_ops(
         near = all(t.memory.registers or read[t].buffer.memory.registers for t in value.tensors)
         there = None if near and not prints(value.tree) else mask
         if there is not None and fresh:  # stores convert every register, though not all are written
-            zero = Constant(0.0 if value.dtype.kind == "float" else 0, value.dtype)
+            zero = number(0, value.dtype)
             zeroed += (Compute(dst, zero, link=link),)
         if len(made) == 1:
             body += compute(dst, value.tree, inputs, there, context, link)

@@ -16,7 +16,7 @@ from fireiron.base.records import evolve
 from fireiron.kernel.ir.statements import For, Statement
 from fireiron.kernel.lower.chunks import parts_of, trips_of
 from fireiron.kernel.lower.context import Body, Context, Recur, State
-from fireiron.kernel.lower.folds import begin, open_fold
+from fireiron.kernel.lower.folds.state import begin, open_fold
 from fireiron.kernel.lower.online_parts import close_online, places_apart
 from fireiron.kernel.lower.pipeline import lower_split
 from fireiron.kernel.lower.progress import Progress, folds_dim, has_dim, runs_over

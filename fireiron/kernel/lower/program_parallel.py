@@ -9,8 +9,8 @@ from fireiron.base.errors import DecompositionError
 from fireiron.base.records import evolve
 from fireiron.kernel.ir.statements import Region
 from fireiron.kernel.lower.context import Body, Context, Recur, State, descend
-from fireiron.kernel.lower.folds import Shared
-from fireiron.kernel.lower.grid_folds import over_grid
+from fireiron.kernel.lower.folds.grid import over_grid
+from fireiron.kernel.lower.folds.state import Shared
 from fireiron.kernel.lower.parallel import below_split
 from fireiron.kernel.lower.program_loops import as_one_loop, of_one_loop
 from fireiron.kernel.lower.progress import folds_dim, has_dim, runs_over

@@ -8,7 +8,7 @@ import attrs
 
 from fireiron.algebra.expr import Expr
 from fireiron.kernel.ir.statements import Buffer
-from fireiron.kernel.lower.folds import Open, Shared
+from fireiron.kernel.lower.folds.state import Open, Shared
 from fireiron.language.decompositions import EachStep, Load, Results
 from fireiron.language.levels import RF
 from fireiron.language.online import Law

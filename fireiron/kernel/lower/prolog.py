@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fireiron.algebra.dtypes import DType, i4, i8, u4, u8
 from fireiron.algebra.expr import Expr, and_, as_expr, proves
-from fireiron.algebra.scalar import Arg, Constant, Custom, Scalar, children, with_children
+from fireiron.algebra.scalar import Arg, Custom, Scalar, children, number, with_children
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.ir.statements import Compute, View
 from fireiron.kernel.lower.context import Body, Context, State
@@ -45,7 +45,7 @@ def transform(
     body = compute(into, tree, (source, *inputs), mask, context, state.link)
     if mask is None or into == source:  # in place, what does not exist is 0 already
         return body
-    zero = Constant(0.0 if value.dtype.kind == "float" else 0, value.dtype)
+    zero = number(0, value.dtype)
     return (Compute(into, zero, link=state.link), *body)
 
 

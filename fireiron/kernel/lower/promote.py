@@ -17,8 +17,8 @@ from fireiron.atoms.table import matching
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.ir.statements import Call, Compute, Region, View
 from fireiron.kernel.lower.context import Body, Context, State, buffer_of
-from fireiron.kernel.lower.pointwise import temporary, visit
-from fireiron.kernel.lower.reduce import fill
+from fireiron.kernel.lower.pointwise import visit
+from fireiron.kernel.lower.registers import fill, temporary
 from fireiron.kernel.lower.scales import factors_of, product_of, read_scales
 from fireiron.kernel.lower.storage import register_storage
 from fireiron.language.decompositions import Split

@@ -14,7 +14,8 @@ from fireiron.base.link import Link
 from fireiron.check.promote import served
 from fireiron.kernel.ir.statements import Buffer, For, View
 from fireiron.kernel.lower.context import Body, Context, State
-from fireiron.kernel.lower.pointwise import Visit, compute, operand_view, swapped, temporary
+from fireiron.kernel.lower.pointwise import Visit, compute, operand_view, swapped
+from fireiron.kernel.lower.registers import temporary
 from fireiron.language.factors import factor
 from fireiron.language.pointwise import Value
 from fireiron.language.tensor import Tensor

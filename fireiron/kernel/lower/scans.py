@@ -23,11 +23,13 @@ from fireiron.base.records import evolve
 from fireiron.kernel.analysis.ownership import ABSENT, fit
 from fireiron.kernel.ir.statements import THREAD, Buffer, Call, Compute, Region, View
 from fireiron.kernel.lower.context import Body, Context, Recur, State, buffer_of
-from fireiron.kernel.lower.folds import LANES, Open, each_register, seated, staging, tabulated, together
+from fireiron.kernel.lower.folds.places import LANES, seated, tabulated
+from fireiron.kernel.lower.folds.shared import staging
+from fireiron.kernel.lower.folds.state import Open, together
 from fireiron.kernel.lower.own_points import own_points
-from fireiron.kernel.lower.pointwise import compute, temporary
+from fireiron.kernel.lower.pointwise import compute
 from fireiron.kernel.lower.progress import Carried
-from fireiron.kernel.lower.reduce import loop
+from fireiron.kernel.lower.registers import each_register, loop, temporary
 from fireiron.kernel.lower.step_points import assign, over_points
 from fireiron.kernel.lower.step_results import store_result
 from fireiron.kernel.lower.step_values import held_at
@@ -235,7 +237,7 @@ class _Scan:
         lane = Var(THREAD, context.threads) % LANES
         rows = order.rows[0]
         size = as_expr(order.groups * ways * rows * LANES)
-        shared = [staging(v.buffer, size, context, "sh", self.link) for v in total]
+        shared = [staging(f"{v.buffer.name}_sh", v.buffer.dtype, size, context, self.link) for v in total]
 
         def place(warp: Expr) -> Expr:
             return ((order.group * ways + warp) * rows + row) * LANES + lane

@@ -24,12 +24,12 @@ from fireiron.algebra.fused import fused
 from fireiron.algebra.scalar import (
     Arg,
     Cast,
-    Constant,
     Coordinate,
     Scalar,
     Select,
     coordinates,
     located,
+    number,
     placed,
     prints,
 )
@@ -39,10 +39,11 @@ from fireiron.base.records import evolve
 from fireiron.kernel.analysis.ownership import RegisterLoop
 from fireiron.kernel.ir.statements import Compute, For, View
 from fireiron.kernel.lower.context import Body, Context, State, descend, memory_view, register_view
-from fireiron.kernel.lower.folds import Open, condition_of, note_places, operands_of, together
+from fireiron.kernel.lower.folds.state import Open, condition_of, note_places, operands_of, together
 from fireiron.kernel.lower.maps import at_point, is_mapped, outside_of
 from fireiron.kernel.lower.own_points import Points, own_points
-from fireiron.kernel.lower.pointwise import compute, temporary
+from fireiron.kernel.lower.pointwise import compute
+from fireiron.kernel.lower.registers import temporary
 from fireiron.kernel.lower.window import POINTS, Axis, Window, cut
 from fireiron.language.levels import GL, Thread
 from fireiron.language.residual import named_reads, refs_by_role
@@ -164,7 +165,7 @@ def views_at(step: Step, state: State, context: Context) -> tuple[Body, tuple[Vi
             exists = _exists(step, state)
             held = View(temporary("at", storage.dtype, 1, context), as_expr(0))
             value = outside_of(state.windows[role])
-            nothing = Constant(value if storage.dtype.kind == "float" else int(value), storage.dtype)
+            nothing = number(value, storage.dtype)
             present = present if exists is None else and_(present, exists)
             before += (
                 Compute(held, nothing, link=state.link),
@@ -329,7 +330,7 @@ def assign(step: Step, role: str, state: State, context: Context, masked: bool =
         mask = _exists(step, state, _folded(state))
         tree, mask = tree if mask is None else _or_zero(tree, mask), None
     elif filled and mask is not None:
-        zero = (Compute(dst, Constant(0.0 if kind.kind == "float" else 0, kind), link=state.link),)
+        zero = (Compute(dst, number(0, kind), link=state.link),)
     return (*before, *zero, *compute(dst, tree, views, mask, context, state.link))
 
 
@@ -337,4 +338,4 @@ def _or_zero(tree: Scalar, mask: Expr) -> Scalar:
     """Give 0 where a point does not exist: ahead of a conversion, which then takes two neighbours at once."""
     if isinstance(tree, Cast):
         return Cast(_or_zero(tree.x, mask), tree.dtype)
-    return Select(Coordinate(mask), tree, Constant(0.0 if tree.dtype.kind == "float" else 0, tree.dtype))
+    return Select(Coordinate(mask), tree, number(0, tree.dtype))

@@ -16,10 +16,10 @@ from fireiron.base.errors import DecompositionError
 from fireiron.base.records import evolve
 from fireiron.kernel.ir.statements import Region
 from fireiron.kernel.lower.context import Body, Context, Recur, State
-from fireiron.kernel.lower.folds import Open
+from fireiron.kernel.lower.folds.state import Open
 from fireiron.kernel.lower.maps import boxed
 from fireiron.kernel.lower.matrices import as_matrix, unmerge
-from fireiron.kernel.lower.reduce import fill
+from fireiron.kernel.lower.registers import fill
 from fireiron.kernel.lower.storage import register_storage
 from fireiron.kernel.lower.window import POINTS, Axis, Storage, Window
 from fireiron.language.contractions import Side, contraction

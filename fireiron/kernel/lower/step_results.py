@@ -11,7 +11,8 @@ from fireiron.algebra.layout import Layout
 from fireiron.base.records import evolve
 from fireiron.kernel.ir.statements import If, Region
 from fireiron.kernel.lower.context import Body, Context, Recur, State
-from fireiron.kernel.lower.folds import Open, Shared, close, finish
+from fireiron.kernel.lower.folds.state import Open, Shared, finish
+from fireiron.kernel.lower.folds.threads import close
 from fireiron.kernel.lower.own_points import own_points
 from fireiron.kernel.lower.step_points import owner_of
 from fireiron.kernel.lower.window import POINTS, Window

@@ -17,7 +17,7 @@ from fireiron.base.link import Link
 from fireiron.base.records import evolve
 from fireiron.kernel.ir.statements import If, Region
 from fireiron.kernel.lower.context import Body, Context, Recur, State
-from fireiron.kernel.lower.folds import begin, note_places, open_fold
+from fireiron.kernel.lower.folds.state import begin, note_places, open_fold
 from fireiron.kernel.lower.lazy_folds import Lazily, is_lazy, lower_lazily
 from fireiron.kernel.lower.maps import is_mapped
 from fireiron.kernel.lower.move import lower_copy, open_load

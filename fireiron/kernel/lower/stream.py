@@ -32,9 +32,9 @@ from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.kernel.ir.statements import RANK, Call, For, If, Let, Region, View
 from fireiron.kernel.lower.context import Body, Context, Stream, buffer_of
-from fireiron.kernel.lower.reduce import add, loop, move, temporary, vector, widest
+from fireiron.kernel.lower.folds.workspace import workspace
+from fireiron.kernel.lower.registers import add, loop, move, temporary, vector, widest
 from fireiron.kernel.lower.window import Window, cut_chunk
-from fireiron.kernel.lower.workspace import workspace
 from fireiron.kernel.passes.handed import Handed
 from fireiron.language.decompositions import Decomposition, Split, StreamK, Tile
 from fireiron.language.levels import GL, RF
@@ -157,7 +157,7 @@ def hand_on(window: Window, stream: Stream, finish: Body, link: Link | None, con
     sums = workspace("partial", storage.dtype, as_expr(seats) * (size * threads), context)
     flags = workspace("handed", i32, seats, context, zero=True)
     context.handed = Handed(sums.name, flags, context.owner, link)
-    held, vec = buffer_of(storage), temporary(f"{storage.name}_part", storage, count, context)
+    held, vec = buffer_of(storage), temporary(f"{storage.name}_part", storage.dtype, count, context)
 
     def part(unit: Expr, i: Expr) -> View:
         seat = unit if stream.size == 1 else unit * stream.size + Var(RANK, stream.size)

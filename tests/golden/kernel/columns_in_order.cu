@@ -74,16 +74,16 @@ reduction_256x8_k8_k16_bf16_f32(
         sum_sh[thread / 32 * 256 + i2 * 32 + thread % 32] = sum[i2];
     }
     #pragma unroll
-    for (int i3 = 0; i3 < 8; ++i3) {
-        sum[i3] = 0.0f;
+    for (int i4 = 0; i4 < 8; ++i4) {
+        sum[i4] = 0.0f;
     }
     __syncthreads();  // sum_sh is written before it is read
     #pragma unroll
-    for (int i4 = 0; i4 < 8; ++i4) {
+    for (int i3 = 0; i3 < 8; ++i3) {
         #pragma unroll
         for (int w = 0; w < 16; ++w) {
-            other[0] = sum_sh[w * 256 + i4 * 32 + thread % 32];
-            sum[i4] = sum[i4] + other[0];
+            other[0] = sum_sh[w * 256 + i3 * 32 + thread % 32];
+            sum[i3] = sum[i3] + other[0];
         }
     }
 
@@ -120,16 +120,16 @@ reduction_256x8_k8_k16_bf16_f32(
             sum_sh2[thread / 32 * 256 + i8 * 32 + thread % 32] = sum[i8];
         }
         #pragma unroll
-        for (int i9 = 0; i9 < 8; ++i9) {
-            sum[i9] = 0.0f;
+        for (int i10 = 0; i10 < 8; ++i10) {
+            sum[i10] = 0.0f;
         }
         __syncthreads();  // sum_sh2 is written before it is read
         #pragma unroll
-        for (int i10 = 0; i10 < 8; ++i10) {
+        for (int i9 = 0; i9 < 8; ++i9) {
             #pragma unroll
             for (int w2 = 0; w2 < 16; ++w2) {
-                other3[0] = sum_sh2[w2 * 256 + i10 * 32 + thread % 32];
-                sum[i10] = sum[i10] + other3[0];
+                other3[0] = sum_sh2[w2 * 256 + i9 * 32 + thread % 32];
+                sum[i9] = sum[i9] + other3[0];
             }
         }
 

@@ -173,7 +173,7 @@ gemm_64x16x64_k2_bf16_f32(
     unsigned long long* empty = reinterpret_cast<unsigned long long*>(shared + 43040);
     alignas(16) float acc[8];
     alignas(16) bf16 acc_sh_packed[8];
-    alignas(16) float acc_part[4];
+    alignas(16) float other[8];
     if (threadIdx.x == 0) {
         prefetch_map(&B_map);
         prefetch_map(&A_map);
@@ -273,8 +273,8 @@ gemm_64x16x64_k2_bf16_f32(
 
             // Reduce(2)(FR)(Blocks)
             #pragma unroll
-            for (int i4 = 0; i4 < 2; ++i4) {
-                copy_16B(&partial[tile * 2048 + way * 1024 + i4 * 512 + thread * 4], &acc[i4 * 4]);
+            for (int i2 = 0; i2 < 2; ++i2) {
+                copy_16B(&partial[tile * 2048 + way * 1024 + i2 * 512 + thread * 4], &acc[i2 * 4]);
             }
             barrier_sync<0, 128>();  // all threads have written partial
             const int last = count_in(&arrived[tile], 2, thread == 0, 0, 128);
@@ -282,18 +282,18 @@ gemm_64x16x64_k2_bf16_f32(
 
                 // Reduce: sum of 2 Blocks
                 #pragma unroll
-                for (int i2 = 0; i2 < 8; ++i2) {
-                    acc[i2] = 0.0f;
+                for (int i4 = 0; i4 < 8; ++i4) {
+                    acc[i4] = 0.0f;
                 }
                 #pragma unroll
-                for (int w = 0; w < 2; ++w) {
+                for (int u = 0; u < 2; ++u) {
                     #pragma unroll
-                    for (int i3 = 0; i3 < 2; ++i3) {
-                        copy_16B(&acc_part[0], &partial[tile * 2048 + w * 1024 + i3 * 512 + thread * 4]);
-                        #pragma unroll
-                        for (int e2 = 0; e2 < 4; ++e2) {
-                            acc[i3 * 4 + e2] = acc[i3 * 4 + e2] + acc_part[e2];
-                        }
+                    for (int v = 0; v < 2; ++v) {
+                        copy_16B(&other[v * 4], &partial[tile * 2048 + u * 1024 + v * 512 + thread * 4]);
+                    }
+                    #pragma unroll
+                    for (int i3 = 0; i3 < 8; ++i3) {
+                        acc[i3] = acc[i3] + other[i3];
                     }
                 }
 

@@ -135,19 +135,22 @@ atomics_32x32x8_k3_f32(
 
     // Reduce(3)(RF)(Blocks)
     #pragma unroll
-    for (int i3 = 0; i3 < 8; ++i3) {
-        atomicAdd(&partial[tile * 1024 + i3 * 128 + thread], acc[i3]);
+    for (int i2 = 0; i2 < 8; ++i2) {
+        atomicAdd(&partial[tile * 1024 + i2 * 128 + thread], acc[i2]);
     }
     __syncthreads();  // all threads have written partial
     const int last = count_in(&arrived[tile], 3);
     if (last) {
 
         // Reduce: sum of 3 Blocks
+        #pragma unroll
+        for (int i3 = 0; i3 < 8; ++i3) {
+            copy_4B(&acc[i3], &partial[tile * 1024 + i3 * 128 + thread]);
+        }
         zeros[0] = 0.0f;
         #pragma unroll
-        for (int i2 = 0; i2 < 8; ++i2) {
-            copy_4B(&acc[i2], &partial[tile * 1024 + i2 * 128 + thread]);
-            copy_4B(&partial[tile * 1024 + i2 * 128 + thread], &zeros[0]);
+        for (int i4 = 0; i4 < 8; ++i4) {
+            copy_4B(&partial[tile * 1024 + i4 * 128 + thread], &zeros[0]);
         }
 
         // store C: Move(32, 32)(RF, GL)(Block)

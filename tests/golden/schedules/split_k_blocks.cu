@@ -77,7 +77,7 @@ gemm_128x256x64_k3_f16_f32(
     alignas(16) half a_fr[64];
     alignas(16) half b_fr[64];
     alignas(16) half acc_sh_vec[2];
-    alignas(16) float acc_part[4];
+    alignas(16) float other[4];
     const int way = block % 3;
     const int tile = block / 3;
     const int block_m = tile % 4;
@@ -228,8 +228,8 @@ gemm_128x256x64_k3_f16_f32(
 
     // Reduce(3)(FR)(Blocks)
     #pragma unroll
-    for (int i4 = 0; i4 < 32; ++i4) {
-        copy_16B(&partial[tile * 98304 + way * 32768 + i4 * 1024 + thread * 4], &acc[i4 * 4]);
+    for (int i2 = 0; i2 < 32; ++i2) {
+        copy_16B(&partial[tile * 98304 + way * 32768 + i2 * 1024 + thread * 4], &acc[i2 * 4]);
     }
     __syncthreads();  // all threads have written partial
     const int last = count_in(&arrived[tile], 3);
@@ -237,17 +237,17 @@ gemm_128x256x64_k3_f16_f32(
 
         // Reduce: sum of 3 Blocks
         #pragma unroll
-        for (int i2 = 0; i2 < 128; ++i2) {
-            acc[i2] = 0.0f;
+        for (int i5 = 0; i5 < 128; ++i5) {
+            acc[i5] = 0.0f;
         }
         #pragma unroll 1
         for (int w = 0; w < 3; ++w) {
             #pragma unroll
             for (int i3 = 0; i3 < 32; ++i3) {
-                copy_16B(&acc_part[0], &partial[tile * 98304 + w * 32768 + i3 * 1024 + thread * 4]);
+                copy_16B(&other[0], &partial[tile * 98304 + w * 32768 + i3 * 1024 + thread * 4]);
                 #pragma unroll
-                for (int e2 = 0; e2 < 4; ++e2) {
-                    acc[i3 * 4 + e2] = acc[i3 * 4 + e2] + acc_part[e2];
+                for (int i4 = 0; i4 < 4; ++i4) {
+                    acc[i3 * 4 + i4] = acc[i3 * 4 + i4] + other[i4];
                 }
             }
         }

@@ -18,7 +18,8 @@ from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.kernel.ir.statements import THREAD, Compute, For, If, Region, View
 from fireiron.kernel.lower.context import Body, Context, State, buffer_of
-from fireiron.kernel.lower.pointwise import swapped, temporary, visit
+from fireiron.kernel.lower.pointwise import swapped, visit
+from fireiron.kernel.lower.registers import temporary
 from fireiron.kernel.lower.storage import tensor_window
 from fireiron.kernel.lower.window import Storage, Window
 from fireiron.language.decompositions import Output

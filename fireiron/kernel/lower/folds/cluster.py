@@ -1,9 +1,11 @@
-"""Sums of a cluster: blocks that hold partial sums of one tile read each other's, and each finishes a share of it.
+"""Folds over the blocks of a cluster, which read each other's shared memory.
 
-Each thread writes its registers to its block's shared memory. Threads of equal index hold the same elements in all
-blocks, so each thread reads and adds, for its block's share, the registers of the threads of its index in the other
-blocks. Two mbarriers, which count warps, order this (`passes/exchanges.py`): one completes when all blocks have
-written, the other when all blocks have read.
+A program's state: one warp of a group writes it, and all warps read the states of all blocks.
+
+A product's partial sums: each thread writes its registers to its block's shared memory. Threads of equal index hold the
+same elements in all blocks, so each thread reads and adds, for its block's share, the registers of the threads of its
+index in the other blocks. Two mbarriers, which count warps, order this (`passes/exchanges.py`): one completes when all
+blocks have written, the other when all blocks have read.
 """
 
 from __future__ import annotations
@@ -14,23 +16,73 @@ from math import gcd
 import attrs
 import numpy as np
 
-from fireiron.algebra.expr import Expr, affine, as_expr, as_int, lt, minimum
+from fireiron.algebra.expr import Expr, Var, affine, as_expr, as_int, eq, free, lt, minimum, proves
 from fireiron.algebra.layout import Layout
-from fireiron.atoms.table import PEER_LOADS, matching
+from fireiron.algebra.scalar import Arg
+from fireiron.atoms.table import PEER_LOADS, load_of_peer, matching
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.analysis.ownership import SPAN, Ownership
-from fireiron.kernel.ir.statements import Barrier, Call, If, Region, View
-from fireiron.kernel.lower.block_sum import joined, placed
+from fireiron.kernel.ir.statements import RANK, THREAD, Barrier, Call, Compute, If, Region, View
 from fireiron.kernel.lower.context import Body, Context, State, buffer_of, descend
+from fireiron.kernel.lower.folds.places import LANES, Table, seated
+from fireiron.kernel.lower.folds.portions import joined as of_modes
+from fireiron.kernel.lower.folds.portions import placed
+from fireiron.kernel.lower.folds.shared import in_turn, staging, turn_of
+from fireiron.kernel.lower.folds.state import Open, begin, joined
 from fireiron.kernel.lower.parallel import numbered
-from fireiron.kernel.lower.reduce import add, loop, move, temporary, vector, widest
+from fireiron.kernel.lower.registers import add, each_register, loop, move, temporary, vector, widest
 from fireiron.kernel.lower.storage import fresh_window, register_storage
 from fireiron.kernel.lower.window import Partial, Storage, Window, cut
 from fireiron.kernel.passes.exchanges import Exchange
 from fireiron.language.decompositions import ByCluster, Epilog
-from fireiron.language.levels import RF, SH, Block, Thread, Warp
+from fireiron.language.levels import RF, SH, Block, Thread
 
-WARP = Warp.size or 32
+
+def over_cluster(opened: Open, table: Table, state: State, context: Context) -> Body:
+    """Fold over the blocks of a cluster: one warp of a group writes its state, all warps read all blocks' states."""
+
+    def ranked(place: Expr) -> bool:
+        return any(v.name == RANK for v in free(context.expanded(place)))
+
+    if any(map(ranked, opened.apart.values())) or not any(ranked(opened.places[d.name]) for d in opened.step.over):
+        return ()
+    count, _, group, seat = seated(opened, table)
+    (first, *_) = opened.storages
+    size, lane = first.size, Var(THREAD, len(table.kept)) % LANES
+    turn = turn_of(opened, context)
+    total = count * LANES * size
+    shared = [staging(f"{s.name}_cluster", s.dtype, total, context, opened.link, turn) for s in opened.storages]
+    others = [View(temporary("other", s.dtype, 1, context), as_expr(0)) for s in opened.storages]
+
+    def place(r: Expr) -> Expr:
+        return (group * size + r) * LANES + lane
+
+    def put(r: Expr) -> Body:
+        return tuple(
+            Compute(in_turn(to, place(r), turn), Arg(0, to.dtype), (View(buffer_of(s), r),), link=opened.link)
+            for to, s in zip(shared, opened.storages, strict=True)
+        )
+
+    def get(r: Expr) -> Body:
+        held = [View(buffer_of(s), r) for s in opened.storages]
+
+        def of_block(peer: Expr) -> Body:
+            taken = tuple(
+                Call(load_of_peer(source.dtype), (in_turn(source, place(r), turn, peer), other), link=opened.link)
+                for other, source in zip(others, shared, strict=True)
+            )
+            return (*taken, *joined(opened, held, others, context))
+
+        return loop(context, "peer", context.joined, of_block)
+
+    left = each_register(first, context, put)
+    body = (
+        left if proves(eq(seat, 0)) else (If(eq(seat, 0), left),),
+        begin(opened, context),
+        each_register(first, context, get),
+    )
+    title = f"{opened.step.name} over {context.joined} blocks of a cluster"
+    return (Region(title, tuple(x for part in body for x in part), state.path, opened.link),)
 
 
 @attrs.frozen
@@ -166,7 +218,7 @@ def _cut(held: Ownership, output: Window, axis: int, count: int, context: Contex
         kept.append((trips // count if i == which else access.extents[i], weight))
         weight *= access.extents[i]
     stride = next(n * step for i, (n, step) in zip(reversed(range(len(loops))), kept, strict=True) if i == which)
-    steps = joined([(access.count, 1), *kept])
+    steps = of_modes([(access.count, 1), *kept])
     loop_ = loops[which]
     var = context.variable(loop_.var.name, trips // count)
     fewer = attrs.evolve(loop_, var=var, trips=as_expr(trips // count))
@@ -197,11 +249,11 @@ def _exchange(
     size, threads = as_int(storage.size), (context.threads or 1) // context.staggered
     assert isinstance(ways, int) and size is not None
     units = context.staggered
-    if threads % WARP:
+    if threads % LANES:
         raise DecompositionError(
             "parallel-cluster",
             f"by_cluster() counts warps in, and the {threads} threads of a block are no whole ones",
-            fix=f"tile so that threads are a multiple of {WARP}, or drop reduce=by_cluster()",
+            fix=f"tile so that threads are a multiple of {LANES}, or drop reduce=by_cluster()",
             link=link,
         )
     turn = as_expr(0) if units == 1 else context.define("warpgroup", context.thread // threads, units)
@@ -212,15 +264,15 @@ def _exchange(
         slots=units, guarded=True, link=link,
     )  # fmt: skip
     context.storages[staging.name] = staging
-    warps = threads // WARP
+    warps = threads // LANES
     written = Barrier(context.name("summed"), units, ways * warps)
     taken = Barrier(context.name("taken"), units, share.count * warps)
     context.barriers += [written, taken]
     context.exchanges.append(
-        Exchange(staging.name, written, taken, context.thread % WARP, share.count, ways, turn, parity, link)
+        Exchange(staging.name, written, taken, context.thread % LANES, share.count, ways, turn, parity, link)
     )
     held, summed, shared = buffer_of(storage), buffer_of(result), buffer_of(staging)
-    vec = temporary(f"{storage.name}_vec", storage, count, context)
+    vec = temporary(f"{storage.name}_vec", dtype, count, context)
     put = move(RF, SH, dtype, count)
     (take,) = matching("Move", (count,), (dtype, dtype), (SH, RF), Thread, table=PEER_LOADS)
 

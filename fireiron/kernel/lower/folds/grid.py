@@ -1,0 +1,217 @@
+"""Folds over blocks of the grid: the last block to arrive combines the parts of all blocks, and runs the rest.
+
+The partial sums of a product and the states of a program's fold go the same way: a place for each way in the kernel's
+workspace, which the last block reads in order, or one place to which atomics add in the order of arrival.
+
+In an online loop each block sums under a value of its own. The last block first makes the common value; then it
+corrects the sums of each block while it reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import gcd
+
+import attrs
+
+from fireiron.algebra.dtypes import DType
+from fireiron.algebra.expr import Expr, Index, as_expr, as_int, simplest
+from fireiron.algebra.scalar import Arg
+from fireiron.base.errors import DecompositionError
+from fireiron.base.link import Link
+from fireiron.base.records import evolve
+from fireiron.kernel.analysis.ownership import RegisterLoop
+from fireiron.kernel.ir.statements import Buffer, Region, View
+from fireiron.kernel.lower.context import Body, Context, State, buffer_of, register_view
+from fireiron.kernel.lower.folds.atomics import added, adder, took
+from fireiron.kernel.lower.folds.places import LANES, seated, tabulated
+from fireiron.kernel.lower.folds.state import Open, Shared, finish, joined
+from fireiron.kernel.lower.folds.workspace import Parts, Place, asked, collected, last_of, left, workspace
+from fireiron.kernel.lower.online_folds import copied, corrected_at, correction, factors
+from fireiron.kernel.lower.parallel import numbered
+from fireiron.kernel.lower.registers import fill, temporary, widest
+from fireiron.kernel.lower.step_points import over_points
+from fireiron.kernel.lower.window import Partial, Window
+from fireiron.language.decompositions import ByAtomics, ByCluster, ByTma, Split
+from fireiron.language.levels import Block
+from fireiron.language.steps import Step, add_of
+
+
+@attrs.frozen(eq=False)
+class _Value:
+    """Hold a fold whose value others follow, and the place of each block's value.
+
+    Args:
+        opened: the fold; its registers hold the common value.
+        place: where blocks' values lie.
+    """
+
+    opened: Open
+    place: Place
+
+
+def over_grid(
+    link: Split, shared: Sequence[Shared], context: Context, loops: tuple[RegisterLoop, ...], behind: Callable[[], Body]
+) -> Body:
+    """Combine the states of the blocks that share a tile; the last of these blocks runs the rest.
+
+    Args:
+        link: the split that gave blocks their parts.
+        shared: the folds over its dim.
+        context: the kernel's.
+        loops: those around the split.
+        behind: lowers the steps that need the results.
+
+    Raises:
+        DecompositionError: `parallel-loop`, `parallel-atomics`, `fold-warps`.
+    """
+    inside = next((x.opened for x in shared if x.opened.loops != loops), None)
+    if inside is not None:
+        raise _inside_loops(link, inside)
+    atomic = isinstance(link.reduce, ByAtomics)
+    number, count = numbered(loops)
+    seat, seats = context.tile * count + number, simplest(as_expr(context.tiles) * count)
+    put: Body = ()
+    taken: Body = ()
+    values: list[_Value] = []
+    for one in shared:
+        opened, law = one.opened, one.state.progress.law if one.state.progress is not None else None
+        follows = law is not None and opened.step.name in law.corrected
+        if atomic and follows:
+            raise _unfollowed(link, opened)
+        place = _place(opened, seat, seats, follows, atomic, context, link.link)
+        parts = _corrected_parts(place, values, one.state, context) if follows else None
+        mine, whole = _carried(place, parts, atomic, one.state, context)
+        put += mine
+        taken += (*whole, *finish(opened, one.state, context))
+        if law is not None and opened.step.name in law.factors:
+            values.append(_Value(opened, place))
+    state, names = shared[0].state, ", ".join(x.opened.step.name for x in shared)
+    title = f"{names} over {context.ways} blocks"
+    head = Region(title, put, state.path, link.link)
+    last = Region(f"{title}: the last block combines them", taken, state.path, link.link)
+    return (head, *last_of(context.ways, seat, seats, lambda: (last, *behind()), context, link.link))
+
+
+def share(window: Window, partials: list[Partial], finish: Body, state: State, context: Context) -> Body:
+    """Add the sums of a product that the blocks of a tile hold; the last of them to arrive finishes the tile.
+
+    Threads of one number hold sums of the same elements in all blocks. So sums travel by register and thread; no
+    coordinate or bound of C comes into it.
+    """
+    partial = next((p for p in partials if p.level == Block), None)
+    if partial is None or isinstance(partial.reduce, ByTma | ByCluster):
+        return finish
+    storage, link = window.storage, partial.link
+    units = context.staggered
+    threads = (context.threads or 1) // units
+    thread = context.thread if units == 1 else context.thread % threads
+    atomic = isinstance(partial.reduce, ByAtomics)
+    opened = Open(_sum(storage.dtype), {"C": window}, link)
+    width = _width(opened, atomic, context, link)
+    ways = 1 if atomic else partial.ways
+    elements = as_expr(partial.seats) * ways * (storage.size * threads)
+    sums = workspace("partial", storage.dtype, elements, context, zero=atomic)
+    zero = as_expr(0)
+    way = zero if atomic else partial.way
+    place = Place(opened, (sums,), partial.seat, zero, 1, zero, 1, threads, width, ways, way, thread)
+    put, taken = _carried(place, None, atomic, state, context)
+    title = f"Reduce({partial.ways})({storage.memory})({Block}s)"
+    head = Region(title, put, partial.path, link, "fold", sums.name)
+    title = f"Reduce: sum of {partial.ways} {Block}s"
+    whole = Region(title, taken, partial.path, link, "fold", storage.name)
+    # Were loaded sums what the next tile's asynchronous products find in their registers, ptxas would serialise those.
+    after = (fill(storage, 0, context),) if atomic and context.persistent and context.rings else ()
+    behind = (whole, *finish, *after)
+    return (head, *last_of(partial.ways, partial.seat, partial.seats, lambda: behind, context, link, context.owner))
+
+
+def _sum(dtype: DType) -> Step:
+    """Give the step whose fold adds the partial sums of a product."""
+    return Step("acc", (), (), Arg(0, dtype), add_of(dtype))
+
+
+def _inside_loops(link: Split, opened: Open) -> DecompositionError:
+    return DecompositionError(
+        "parallel-loop",
+        f"blocks share {link.dim}, and {opened.step.name} is folded in a loop of each block: states would meet in it",
+        fix=f"give each unit one part: no loop of tiles below the split of {link.dim}",
+        link=link.link,
+    )
+
+
+def _unfollowed(link: Split, opened: Open) -> DecompositionError:
+    return DecompositionError(
+        "parallel-atomics",
+        f"{opened.step.name} is summed by each block under a value of its own, and atomics add sums as they are",
+        fix="drop reduce=by_atomics()",
+        link=link.link,
+    )
+
+
+def _place(
+    opened: Open, seat: Expr, seats: Index, single: bool, atomic: bool, context: Context, link: Link | None
+) -> Place:
+    """Make the workspace of a fold; `single` moves a register at a time, as corrections of points do."""
+    assert context.threads is not None
+    table = tabulated(opened, context.threads, context)
+    groups, warps, group, mine = seated(opened, table)
+    (first, *_) = opened.storages
+    lanes = 1 if table.one_a_warp else LANES
+    sums: list[Buffer] = []
+    ways = 1 if atomic else context.ways
+    for storage in opened.storages:
+        total = as_expr(seats) * ways * (groups * lanes) * first.size
+        sums.append(workspace(f"{storage.name}_parts", storage.dtype, total, context, zero=atomic))
+    way = as_expr(0) if atomic else as_expr(context.way)
+    lane = context.thread % LANES
+    wide = 1 if single else _width(opened, atomic, context, link)
+    return Place(opened, tuple(sums), seat, group, groups, mine, warps, lanes, wide, ways, way, lane, table)
+
+
+def _width(opened: Open, atomic: bool, context: Context, link: Link | None) -> int:
+    """Choose how many registers one access moves."""
+    held = as_int(opened.storages[0].size)
+    if atomic:
+        return adder(opened, context, link).operands[0].registers
+    return 1 if held is None else gcd(*(widest(held, s.dtype) for s in opened.storages))
+
+
+def _carried(place: Place, parts: Parts | None, atomic: bool, state: State, context: Context) -> tuple[Body, Body]:
+    """Give what leaves a block's states in the workspace, and what makes one of all blocks' states."""
+    if atomic:
+        return added(place, context), took(place, context)
+    return left(place, context), collected(place, parts, state, context)
+
+
+def _corrected_parts(place: Place, values: Sequence[_Value], state: State, context: Context) -> Parts:
+    """Read a way's state, correct it from the way's own values to the common ones, and combine it.
+
+    Args:
+        place: of the fold's states.
+        values: the folds that it may follow.
+        state: the place in the tree.
+        context: the kernel's.
+    """
+    opened = place.opened
+    held = [(value, copied(value.opened, "part", context)) for value in values]
+    other = View(temporary("other", opened.storages[0].dtype, 1, context), as_expr(0))
+    pseudo, role = correction(opened.step, opened, state), opened.roles[0]
+
+    def parts(way: Expr) -> Body:
+        body: Body = ()
+        at = evolve(state, windows={**state.windows, **opened.windows})
+        for value, mine in held:
+            to = buffer_of(mine)
+            body += value.place.each_vector(context, lambda v, x=value, t=to: asked(x.place, way, v, [t], v))
+            made, at = factors(value.opened, mine, at, context)
+            body += made
+
+        def add(here: State) -> Body:
+            mine = register_view(context, here.windows[role], here, f"step {opened.step.name}")
+            read = asked(place, way, mine.offset, [other.buffer], as_expr(0))
+            return (*read, *corrected_at(pseudo, other, here, context), *joined(opened, [mine], [other], context))
+
+        return (*body, *over_points(pseudo, at, context, add, opened.windows[role]))
+
+    return parts

@@ -1,0 +1,138 @@
+"""Which threads hold parts of one value: read off the places of their points.
+
+Threads that hold the same points (replicas) are not folded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from fireiron.algebra.expr import Expr, Symbol, Var, as_expr, evaluate, free
+from fireiron.base.errors import DecompositionError
+from fireiron.kernel.analysis.ownership import fit
+from fireiron.kernel.ir.statements import THREAD
+from fireiron.kernel.lower.context import Context
+from fireiron.kernel.lower.folds.state import Open
+from fireiron.language.levels import Warp
+
+LANES = Warp.size or 32
+
+
+@attrs.frozen(eq=False)
+class Table:
+    """Number the places of threads' points: equal numbers mean equal places.
+
+    Args:
+        kept: by thread, the place along the step's kept dims.
+        over: by thread, the place along the folded dims.
+        busy: whether the thread has any points; the others hold the fold of no points, which changes no result.
+    """
+
+    kept: Any
+    over: Any
+    busy: Any
+
+    @property
+    def one_a_warp(self) -> bool:
+        """Say whether all lanes of a warp fold parts of one value; its first lane then holds the value."""
+        if len(self.kept) % LANES:
+            return False
+        kept, busy = self.kept.reshape(-1, LANES), self.busy.reshape(-1, LANES)
+        return bool((kept == kept[:, :1]).all() and (busy[:, 0] == busy.any(axis=1)).all())
+
+
+def tabulated(opened: Open, threads: int, context: Context) -> Table:
+    """Evaluate the places of all threads. Block and loop indices shift all places alike, so they are left out."""
+
+    def evaluated(e: Expr) -> Any:
+        e = context.expanded(e)
+        # Symbolic sizes take their largest value; with 0 all chunks would lie at one place.
+        env: dict[str, Any] = {v.name: v.range[1] if isinstance(v, Symbol) else 0 for v in free(e)}
+        env[THREAD] = np.arange(threads)
+        return np.broadcast_to(np.asarray(evaluate(e, env)), (threads,))
+
+    def numbered(places: Sequence[Expr]) -> Any:
+        if not places:
+            return np.zeros(threads, np.int64)
+        rows = np.stack([evaluated(place) for place in places])
+        return np.unique(rows, axis=1, return_inverse=True)[1].reshape(-1)
+
+    busy = np.ones(threads, bool)
+    for guard in opened.guards:
+        busy = busy & (evaluated(guard) != 0)
+    kept, over = ([opened.places[d.name] for d in dims] for dims in (opened.step.kept, opened.step.over))
+    return Table(numbered([*kept, *opened.apart.values()]), numbered(over), busy)
+
+
+def seated(opened: Open, table: Table) -> tuple[int, int, Expr, Expr]:
+    """Divide the warps of a block into groups; the warps of a group hold parts of the same values.
+
+    Returns the number of groups, the number of warps in each, this thread's group, and the index of its warp in the
+    group.
+
+    Raises:
+        DecompositionError: `fold-warps` where groups differ in size, lie irregularly, or lack a part.
+    """
+    threads = len(table.kept)
+    keys: list[tuple[int, int]] = []
+    for first in range(0, threads, LANES):
+        lanes = np.arange(first, min(first + LANES, threads))
+        busy = lanes[table.busy[lanes]]
+        if len(busy):
+            keys.append((int(table.kept[busy[0]]), int(table.over[busy[0]])))
+        else:  # an idle warp follows the warps of the group before it
+            keys.append((keys[-1][0] if keys else 0, -1 - first))
+    copies = [keys[:w].count(key) for w, key in enumerate(keys)]  # replicas form groups of their own
+    groups: list[tuple[int, int]] = []
+    seats: list[int] = []
+    for w, (value, _) in enumerate(keys):
+        group = (value, copies[w])
+        seats.append(groups.count(group))
+        groups.append(group)
+    ways = max(seats) + 1
+    names = list(dict.fromkeys(groups))
+    if any(groups.count(name) != ways for name in names):
+        raise _unequal(opened)
+    group_of, seat_of = (fit(np.array(t, dtype=np.int64)) for t in ([names.index(g) for g in groups], seats))
+    if group_of is None or seat_of is None:
+        raise _unequal(opened)
+    _require_met(opened, table, np.array([names.index(g) for g in groups]))
+    warp = Var(THREAD, threads) // LANES
+    group, seat = (as_expr(layout(warp)) if layout.size > 1 else as_expr(0) for layout in (group_of, seat_of))
+    return len(names), ways, group, seat
+
+
+def _require_met(opened: Open, table: Table, groups: Any) -> None:
+    """Refuse groups of warps where a part of a value is missing, or lies in other lanes.
+
+    Raises:
+        DecompositionError: `fold-warps`.
+    """
+    thread = np.flatnonzero(table.busy)
+    kept, over, group = table.kept[thread], table.over[thread], groups[thread // LANES]
+    seats = np.unique(np.stack((group, thread % LANES, kept)), axis=1)
+    of_lane = np.unique(seats[:2], axis=1, return_counts=True)[1]
+    values, parts = np.unique(np.unique(np.stack((kept, over)), axis=1)[0], return_counts=True)
+    held = np.unique(np.stack((group, kept, over)), axis=1)
+    mine, found = np.unique(held[:2], axis=1, return_counts=True)
+    if (of_lane > 1).any() or (found < parts[np.searchsorted(values, mine[1])]).any():
+        dims = ", ".join(d.name for d in opened.step.over)
+        raise DecompositionError(
+            "fold-warps",
+            f"parts of {opened.step.name} along {dims} lie in several warps, and in each warp at other lanes",
+            fix="give whole warps to every value: parallel(Warp) along what is folded, or tiles of 32 threads",
+            link=opened.link,
+        )
+
+
+def _unequal(opened: Open) -> DecompositionError:
+    return DecompositionError(
+        "fold-warps",
+        f"warps hold parts of {opened.step.name} in groups of different sizes",
+        fix="give every value equally many warps",
+        link=opened.link,
+    )

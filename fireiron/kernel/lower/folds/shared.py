@@ -1,0 +1,227 @@
+"""Folds through a block's shared memory: over warps that all read the value, and over units that each keep a share."""
+
+from __future__ import annotations
+
+from math import gcd
+
+from fireiron.algebra.dtypes import DType
+from fireiron.algebra.expr import Expr, Var, as_expr, as_int, eq, lt, ne, proves
+from fireiron.algebra.scalar import Arg
+from fireiron.base.errors import DecompositionError
+from fireiron.base.link import Link
+from fireiron.kernel.ir.statements import THREAD, Buffer, Call, Compute, If, Region, View
+from fireiron.kernel.lower.context import Body, Context, State, buffer_of
+from fireiron.kernel.lower.folds.lanes import exchanged
+from fireiron.kernel.lower.folds.places import LANES, Table, seated
+from fireiron.kernel.lower.folds.portions import Share, divide
+from fireiron.kernel.lower.folds.state import Open, begin, joined
+from fireiron.kernel.lower.registers import add, each_register, fill, loop, move, temporary, vector, widest
+from fireiron.kernel.lower.storage import fresh_window, register_storage
+from fireiron.kernel.lower.window import Partial, Storage, Window
+from fireiron.language.decompositions import InOrder, Reduction
+from fireiron.language.levels import RF, SH, Block
+
+MOST_AT_ONCE = (
+    32  # registers of a state that a thread reads of several warps at once, and that lie in memory of their own
+)
+LEAST_STAGING = 16 << 10  # bytes through which sums go where the operands' buffers are smaller
+
+
+def over_warps(opened: Open, table: Table, state: State, context: Context) -> Body:
+    """Fold over the warps of a block: each warp writes its state to shared memory and reads the states of its group.
+
+    Where all lanes of a warp hold the same state, each lane reads the state of one warp of the group, and the lanes
+    fold these by shuffles. Otherwise each lane reads the states of the same lane of all warps, in the order of the
+    warps.
+    """
+    count, ways, group, seat = seated(opened, table)
+    if ways == 1:
+        return ()
+    lane = Var(THREAD, len(table.kept)) % LANES
+    (first, *_) = opened.storages
+    size, turn, each = first.size, turn_of(opened, context), 1 if table.one_a_warp else LANES
+    many = each > 1 and (as_int(size) or 1) > MOST_AT_ONCE
+    total = count * ways * each * size
+    shared = [staging(f"{s.name}_sh", s.dtype, total, context, opened.link, turn, many) for s in opened.storages]
+    others = [View(temporary("other", s.dtype, 1, context), as_expr(0)) for s in opened.storages]
+    near = 1 << (ways - 1).bit_length()  # lanes that fold among themselves
+
+    def place(warp: Expr, r: Expr) -> Expr:
+        found = (group * ways + warp) * size + r
+        return found if each == 1 else found * LANES + lane
+
+    def put(r: Expr) -> Body:
+        return tuple(
+            Compute(in_turn(to, place(seat, r), turn), Arg(0, to.dtype), (View(buffer_of(s), r),), link=opened.link)
+            for to, s in zip(shared, opened.storages, strict=True)
+        )
+
+    def of_warp(w: Expr, r: Expr) -> Body:
+        taken = tuple(
+            Compute(other, Arg(0, source.dtype), (in_turn(source, place(w, r), turn),), link=opened.link)
+            for other, source in zip(others, shared, strict=True)
+        )
+        return (*taken, *joined(opened, [View(buffer_of(s), r) for s in opened.storages], others, context))
+
+    def get(r: Expr) -> Body:
+        if each > 1:
+            return loop(context, "w", ways, lambda w: of_warp(w, r))
+        there = lt(lane % near, ways)
+        mine = of_warp(lane % near, r)
+        return mine if proves(there) else (If(there, mine),)
+
+    def one_warp(w: Expr) -> Body:
+        return each_register(first, context, lambda r: of_warp(w, r))
+
+    left = each_register(first, context, put)
+    left = left if each > 1 else (If(eq(lane, 0), left),)
+    met: Body = ()
+    for bit in reversed(range(near.bit_length() - 1 if each == 1 else 0)):
+        met += exchanged(opened, lane ^ (1 << bit), context)
+    title = f"{opened.step.name} over {ways} warps"
+    read = loop(context, "w", ways, one_warp, unroll=False, kind="sums") if many else each_register(first, context, get)
+    return (Region(title, (*left, *begin(opened, context), *read, *met), state.path, opened.link),)
+
+
+def turn_of(opened: Open, context: Context) -> Expr | None:
+    """Count the trips of the only loop around a fold; its staging buffer alternates between two slots by this number.
+
+    The barrier between writes and reads of a trip then also orders the reads of the trip before it and the writes of
+    the trip after it, which use the same slot.
+    """
+    around: list[Expr] = [x.var for x in opened.loops if not x.unrolled]
+    around += [context.trip] if context.persistent else []
+    return around[0] if len(around) == 1 and len(opened.loops) <= 1 else None
+
+
+def in_turn(buffer: Buffer, place: Expr, turn: Expr | None, peer: Expr | None = None) -> View:
+    """Give a place in the staging buffer, in the slot of this trip."""
+    if turn is None:
+        return View(buffer, place, peer=peer)
+    return View(buffer, place + turn % buffer.slots * buffer.size, slot=turn, peer=peer)
+
+
+def staging(
+    name: str,
+    dtype: DType,
+    total: Expr,
+    context: Context,
+    link: Link | None,
+    turn: Expr | None = None,
+    reuse: bool = False,
+) -> Buffer:
+    """Make shared memory through which values of registers go: two slots with a turn; over other buffers by `reuse`."""
+    slots = 1 if turn is None else 2
+    made = Storage(context.name(name), SH, dtype, (), (1,), total, Block, slots=slots, reuse=reuse, link=link)
+    context.storages[made.name] = made
+    return buffer_of(made)
+
+
+def gather(window: Window, state: State, context: Context) -> tuple[Window, Body]:
+    """Add the partial sums of the units of a block; gives the window of the sum, of which each unit owns a share.
+
+    Each unit writes the other units' shares of its partial sum to shared memory. It then adds their partial sums of its
+    own share to its registers: its own partial sum first, then those of the units that follow it.
+
+    Raises:
+        DecompositionError: `opaque-fragment`, since a share is of known elements.
+    """
+    storage = window.storage
+    partial = next((p for p in storage.partials if p.level != Block), None)
+    if partial is None:
+        return window, ()
+    assert storage.ownership is not None and isinstance(partial.ways, int) and isinstance(partial.reduce, InOrder)
+    try:
+        storage.ownership.agree("", storage.name, f"the sum of {partial.ways} {partial.level}s")
+    except DecompositionError as error:
+        raise error.located(partial.link, partial.path) from None
+    share = divide(storage.ownership, partial, context)
+    result = register_storage("sum", window, storage.memory, storage.dtype, state, context, storage.link)
+    result.ownership, result.size = share.ownership, as_expr(share.ownership.size)
+    body = _exchange(storage, result, share, partial, context)
+    title = f"Reduce({partial.ways})({storage.memory})({partial.level})"
+    return fresh_window(result, window), (Region(title, body, partial.path, partial.link, "fold", result.name),)
+
+
+def _exchange(storage: Storage, result: Storage, share: Share, partial: Partial, context: Context) -> Body:
+    ways, seats, way, dtype = partial.ways, partial.seats, partial.way, storage.dtype
+    assert isinstance(ways, int) and isinstance(seats, int)
+    size = share.ownership.size
+    count = widest(gcd(share.run, size), dtype)
+    senders = share.portions * (ways - 1)
+    panel = _panel(size, count, senders * seats * dtype.nbytes, partial.reduce, context)
+    staging = Storage(
+        context.name(f"{storage.name}_sh"), SH, dtype, (senders * panel * seats,), (1,),
+        as_expr(senders * panel * seats), Block, reuse=True, link=partial.link,
+    )  # fmt: skip
+    context.storages[staging.name] = staging
+    held, summed, shared = buffer_of(storage), buffer_of(result), buffer_of(staging)
+    vec = temporary(f"{storage.name}_vec", dtype, count, context)
+
+    def place(sender: Expr, i: Expr) -> Expr:
+        return ((sender * (panel // count) + i) * seats + partial.seat) * count
+
+    def send(p: Expr, first: Expr) -> Body:
+        # The way behind a portion's owner sends first, and so on: (ways - 1) senders for each portion.
+        sender = p * (ways - 1) + (way + (ways - 1) - p) % ways if ways > 2 else p
+        put = move(RF, SH, dtype, count)
+
+        def one(i: Expr) -> Body:
+            source = vector(held, share.first(p) + share.steps(first + i * count), count)  # pyright: ignore[reportOperatorIssue]
+            return (Call(put, (source, vector(shared, place(sender, i), count)), link=partial.link),)
+
+        return (If(ne(way, p), loop(context, "i", panel // count, one)),)
+
+    def keep(p: Expr, first: Expr) -> Body:
+        def one(i: Expr) -> Body:
+            source = View(held, share.first(p) + share.steps(first + i))  # pyright: ignore[reportOperatorIssue]
+            return (Compute(View(summed, first + i), Arg(0, dtype), (source,), link=partial.link),)
+
+        return (If(eq(way, p), loop(context, "i", panel, one)),)
+
+    def receive(first: Expr) -> Body:
+        take = move(SH, RF, dtype, count)
+
+        def of(s: Expr) -> Body:
+            def one(i: Expr) -> Body:
+                source = vector(shared, place(way * (ways - 1) + s, i), count)
+                into = vector(vec, as_expr(0), count)
+                return (
+                    Call(take, (source, into), link=partial.link),
+                    *add(summed, first + i * count, vec, count, context),
+                )
+
+            return loop(context, "i", panel // count, one)
+
+        body = loop(context, "s", ways - 1, of)
+        return body if share.portions == ways else (If(lt(way, share.portions), body),)
+
+    def through(number: Expr) -> Body:
+        first = number * panel
+        return (
+            *loop(context, "p", share.portions, lambda p: send(p, first)),
+            *loop(context, "p", share.portions, lambda p: keep(p, first)),
+            *receive(first),
+        )
+
+    idle = () if share.portions == ways else (fill(result, 0, context),)
+    return (*idle, *loop(context, "panel", size // panel, through))
+
+
+def _panel(size: int, count: int, nbytes: int, reduce: Reduction, context: Context) -> int:
+    """Choose how many registers of each thread go through shared memory at once.
+
+    Args:
+        size: of a thread's share.
+        count: of a vector.
+        nbytes: that one register takes.
+        reduce: the author's limit.
+        context: holds the operands' buffers, whose place the sums take.
+    """
+    dead = 0
+    for storage in context.storages.values():
+        if storage.tensor is None and storage.memory == SH:
+            dead += (as_int(storage.size) or 0) * storage.slots * storage.copies * storage.dtype.nbytes
+    limit = reduce.nbytes if isinstance(reduce, InOrder) and reduce.nbytes is not None else max(dead, LEAST_STAGING)
+    fitting = [n for n in range(count, size + 1, count) if size % n == 0 and n * nbytes <= limit]
+    return max(fitting, default=count)

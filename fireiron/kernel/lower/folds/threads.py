@@ -1,0 +1,23 @@
+"""The carriers of a fold inside a cluster, in their order: lanes of a warp, warps of a block, blocks of a cluster."""
+
+from __future__ import annotations
+
+from fireiron.kernel.lower.context import Body, Context, State
+from fireiron.kernel.lower.folds.cluster import over_cluster
+from fireiron.kernel.lower.folds.lanes import over_lanes
+from fireiron.kernel.lower.folds.places import tabulated
+from fireiron.kernel.lower.folds.shared import over_warps
+from fireiron.kernel.lower.folds.state import Open, known
+
+
+def close(opened: Open, state: State, context: Context) -> Body:
+    """Make one value of the parts that a block's or a cluster's threads hold; `finish` makes the outputs of it."""
+    known(opened)
+    if context.threads is None or not opened.places or opened.whole:
+        return ()
+    table = tabulated(opened, context.threads, context)
+    return (
+        *over_lanes(opened, table, context),
+        *over_warps(opened, table, state, context),
+        *over_cluster(opened, table, state, context),
+    )

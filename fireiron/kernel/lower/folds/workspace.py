@@ -1,0 +1,227 @@
+"""Memory between blocks: each block writes its part of a value there, and the last one to arrive combines all parts.
+
+Each block increments a counter behind its part, so the last block knows that all parts are written. Each of its warps
+(each lane, where a warp has one state; each thread, where threads keep registers of their own) combines some of the
+parts in their order, and the results are combined as in any block. No block waits for another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import gcd
+from typing import TypeAlias
+
+import attrs
+
+from fireiron.algebra.dtypes import DType, i32
+from fireiron.algebra.expr import Expr, Index, and_, as_expr, as_int, ceil_div, eq, lt, proves, simplest
+from fireiron.base.link import Link
+from fireiron.kernel.ir.statements import Buffer, Call, CountIn, If, View, Workspace
+from fireiron.kernel.lower.context import Body, Context, State, buffer_of
+from fireiron.kernel.lower.folds.lanes import exchanged
+from fireiron.kernel.lower.folds.places import LANES, Table
+from fireiron.kernel.lower.folds.shared import over_warps
+from fireiron.kernel.lower.folds.state import Open, begin, joined
+from fireiron.kernel.lower.registers import loop, move, temporary, vector
+from fireiron.language.levels import GL, RF, Block, Kernel, Level
+
+Parts: TypeAlias = Callable[[Expr], Body]  # reads the state of a way and combines it
+
+MOST_VECTORS = 8  # vectors of a state that a thread loads at once
+MOST_AT_ONCE = 64  # registers that hold one thread's states at once
+
+
+def workspace(name: str, dtype: DType, size: Index, context: Context, zero: bool = False) -> Buffer:
+    """Make a buffer of the launch.
+
+    Args:
+        name: wanted for it.
+        dtype: of its elements.
+        size: elements.
+        context: the kernel's.
+        zero: whether it holds zeros when a launch begins, and must when it ends.
+    """
+    buffer = Buffer(context.name(name), GL, dtype, as_expr(size), unit=Kernel)
+    context.workspaces.append(Workspace(buffer, zero=zero))
+    return buffer
+
+
+def last_of(
+    ways: Index,
+    seat: Expr,
+    seats: Index,
+    behind: Callable[[], Body],
+    context: Context,
+    link: Link | None,
+    level: Level = Block,
+) -> Body:
+    """Count a unit in, and let the last one run what makes the value of all parts.
+
+    Args:
+        ways: units that leave parts of a value.
+        seat: which value, of `seats`.
+        behind: lowers what the last of them runs.
+        context: the kernel's.
+        link: that shared out the parts.
+        level: of the units.
+    """
+    counter = View(workspace("arrived", i32, seats, context, zero=True), seat)
+    last = context.variable("last", 2)
+    return (CountIn(last, counter, as_expr(ways), level=level, link=link), If(last, behind()))
+
+
+@attrs.frozen(eq=False)
+class Place:
+    """Say where the states of a fold lie in the workspace.
+
+    Args:
+        opened: the fold.
+        sums: the workspace of each scalar.
+        first: number of this block's first state among the states of one way.
+        group: the group of warps whose state the thread holds, of `groups`; each has `seats` warps, and the warp with
+            `seat` 0 writes.
+        lanes: number of threads of a group with states of their own; 1 where a whole warp holds one state.
+        width: contiguous registers that one access moves.
+        ways: number of blocks that share a tile; `way` is the index of this block.
+        lane: number of the thread among these, or in its warp.
+        table: the places of threads' points; None where each thread combines its own registers.
+    """
+
+    opened: Open
+    sums: tuple[Buffer, ...]
+    first: Expr
+    group: Expr
+    groups: int
+    seat: Expr
+    seats: int
+    lanes: int
+    width: int
+    ways: Index
+    way: Expr
+    lane: Expr
+    table: Table | None = None
+
+    @property
+    def size(self) -> Expr:
+        """Give the registers of a state."""
+        return self.opened.storages[0].size
+
+    def at(self, way: Expr, v: Expr) -> Expr:
+        """Give the place of a vector of registers of this thread's state, in the part of a way."""
+        number = self.first * self.ways + way
+        place = (number * self.groups + self.group) * (self.size // self.width) + v
+        return place * self.width if self.lanes == 1 else (place * self.lanes + self.lane) * self.width
+
+    def each_vector(self, context: Context, body: Callable[[Expr], Body]) -> Body:
+        """Do something for each vector of registers."""
+        return loop(context, "i", simplest(self.size // self.width), body)
+
+    def written(self, body: Body) -> Body:
+        """Run a body in the threads that write a state."""
+        writer = and_(eq(self.seat, 0), eq(self.lane, 0)) if self.lanes == 1 else eq(self.seat, 0)
+        return body if proves(writer) else (If(writer, body),)
+
+
+def left(place: Place, context: Context) -> Body:
+    """Write the states of this block."""
+    opened, wide = place.opened, place.width
+
+    def put(v: Expr) -> Body:
+        return tuple(
+            Call(
+                move(RF, GL, s.dtype, wide),
+                (vector(buffer_of(s), v * wide, wide), vector(to, place.at(place.way, v), wide)),
+                link=opened.link,
+            )
+            for to, s in zip(place.sums, opened.storages, strict=True)
+        )
+
+    return place.written(place.each_vector(context, put))
+
+
+def collected(place: Place, parts: Parts | None, state: State, context: Context) -> Body:
+    """Combine the states of all ways: each warp or lane combines some of them, then their results are combined.
+
+    Args:
+        place: where its states are.
+        parts: reads and combines the state of a way; None where states need no correction.
+        state: the place in the tree.
+        context: the kernel's.
+    """
+    opened, size = place.opened, as_int(place.size) or 1
+    parts = parts or _parts(place, context)
+    units = place.seats * (LANES if place.lanes == 1 else 1)
+    mine = place.seat * LANES + place.lane if place.lanes == 1 else place.seat
+
+    def of(turn: Expr) -> Body:
+        way = turn * units + mine
+        body = parts(way)
+        there = lt(way, place.ways)
+        return body if proves(there) else (If(there, body),)
+
+    turns = simplest(ceil_div(place.ways, units))
+    several = _at_once(turns, size)
+    rounds = loop(
+        context, "w", simplest(ceil_div(turns, several)),
+        lambda w: loop(context, "u", several, lambda u: of(w * several + u)), unroll=False, kind="sums",
+    )  # fmt: skip
+    if place.table is None:
+        return (*begin(opened, context), *rounds)
+    met: Body = ()
+    if place.lanes == 1:
+        for bit in reversed(range((LANES - 1).bit_length())):
+            met += exchanged(opened, place.lane ^ (1 << bit), context)
+    return (*begin(opened, context), *rounds, *met, *over_warps(opened, place.table, state, context))
+
+
+def _parts(place: Place, context: Context) -> Parts:
+    """Read a way's state, some vectors at a time, and combine them with the state that the thread holds."""
+    opened, wide = place.opened, place.width
+    size = as_int(place.size) or 1
+    vectors = gcd(size // wide, MOST_VECTORS)  # that are loaded before any is added, where registers are left
+    batch = next(n for n in (8, 4, 2, 1) if vectors % n == 0 and (n == 1 or size + n * wide <= MOST_AT_ONCE))
+    others = [temporary("other", s.dtype, batch * wide, context) for s in opened.storages]
+
+    def parts(way: Expr) -> Body:
+        def get(several: Expr) -> Body:
+            def ask(v: Expr) -> Body:
+                return asked(place, way, several * batch + v, others, v)
+
+            def add(r: Expr) -> Body:
+                held = [View(buffer_of(s), several * (batch * wide) + r) for s in opened.storages]
+                return joined(opened, held, [View(other, r) for other in others], context)
+
+            return (*loop(context, "v", batch, ask), *loop(context, "i", batch * wide, add))
+
+        return loop(context, "i", size // (wide * batch), get)
+
+    return parts
+
+
+def asked(place: Place, way: Expr, v: Expr, to: Sequence[Buffer], number: Expr) -> Body:
+    """Read a vector of a way's state.
+
+    Args:
+        place: of the fold's states.
+        way: whose.
+        v: the vector's number.
+        to: registers of each scalar, which it fills from vector `number` on.
+        number: see `to`.
+    """
+    wide = place.width
+    return tuple(
+        Call(
+            move(GL, RF, other.dtype, wide),
+            (vector(source, place.at(way, v), wide), vector(other, number * wide, wide)),
+            link=place.opened.link,
+        )
+        for other, source in zip(to, place.sums, strict=True)
+    )
+
+
+def _at_once(turns: Index, size: int) -> int:
+    """Choose how many states a thread loads before it combines any; few turns are divided without a rest."""
+    most = max(1, MOST_AT_ONCE // size)
+    if not isinstance(turns, int) or turns >= 2 * most:
+        return most
+    return next(n for n in range(min(most, turns), 0, -1) if turns % n == 0)
