@@ -47,7 +47,7 @@ def window_of(spec: ProgramChain) -> Window:
         FireironError: `conv-product` where there is none, or where groups are not dims of their own.
     """
     step = next((s for s in spec.computed.steps if s.is_product), None)
-    if step is None:
+    if step is None or {d.name for d in step.kept} <= {d.name for d in step.reads[0].dims}:
         raise FireironError(
             "conv-product",
             f"{spec.computed.name} folds no product of two arrays that each have a dim of their own",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from math import gcd
+from math import gcd, prod
 from typing import Any
 
 import attrs
@@ -221,14 +221,16 @@ def _convolved(
             f"{groups} groups of {channels} channels, and {filters} filters of {part} channels",
             fix="give filters of channels / groups, and a number of groups that divides channels and filters",
         )
-    channel = index("c")
+    channel, named = index("c"), "c"
     if groups > 1:
         if not isinstance(filters, int):
             raise FireironError(
                 "conv-groups", f"{groups} groups of {filters} filters", fix="give the number of filters as a number"
             )
-        channel = index("k") // (filters // groups) * part + channel
-    left = f"n {' '.join(outer)} {' '.join(taps)} c" + ("" if groups == 1 else " k")
+        channel, named = index("k") // (filters // groups) * part + channel, "c k"
+        if part == 1 and groups == filters:
+            channel, named = index("k"), "k"
+    left = f"n {' '.join(outer)} {' '.join(taps)} {named}"
     right = f"k {' '.join(taps)} c"
     out = f"n k {' '.join(outer)}" if channels_first else f"n {' '.join(outer)} k"
     y = einsum(f"{left}, {right} -> {out}", x[(slice(None), *read, channel)], f)
@@ -322,6 +324,69 @@ def simt(spec: ProgramChain, pixels: int = 64, channels: int = 32, depth: int = 
         if operand.role in inputs and None not in [chain.residual.extents[d] for d in operand.dims]:
             chain = chain.load(operand.role, RF, conform())
     return chain.done()
+
+
+@preset
+def channelwise(spec: ProgramChain, pixels: int = 4, threads: int = 256, most_taps: int = 9) -> Schedule:
+    """Schedule a fold over windows that keeps the images' channels, as depthwise convolutions and pooling do.
+
+    Neighbouring lanes take neighbouring vectors of channels: 16 bytes, of at most 8. A thread has a run of pixels along
+    the last side: for each row of its windows it reads the run with its halo once, into registers, and folds from
+    there. Several filters a channel, and channels that do not lie together, are read one by one.
+
+    Args:
+        spec: a depthwise convolution or a pooling of this module, or a program whose fold has the same dims.
+        pixels: of a thread's run.
+        threads: of a block, at most.
+        most_taps: of windows whose rows are all read ahead; of larger ones, one row at a time.
+
+    Raises:
+        FireironError: `conv-program` for another program.
+    """
+    fold = next((s for s in spec.computed.steps if s.fold is not None), None)
+    kept, over = ([], []) if fold is None else ([d.name for d in dims] for dims in (fold.kept, fold.over))
+    reads = {} if fold is None else {ref.name: {d.name for d in ref.dims} for ref in fold.reads}
+    images = next((name for name, dims in reads.items() if "n" in dims), "")
+    column = next((d for d in ("k", "c") if d in kept and d in reads.get(images, ())), "")
+    sides = [d for d in kept if d not in ("n", column)]
+    if fold is None or not column or not sides or "n" not in kept:
+        raise FireironError(
+            "conv-program",
+            f"conv.channelwise schedules folds over windows that keep the images' channels, and {spec.computed.name} "
+            f"{'folds nothing' if fold is None else 'keeps ' + (', '.join(kept) or 'no dim')}",
+            fix="give a depthwise convolution or a pooling of schedules.conv",
+        )
+    sizes = {d: n for d, n in spec.residual.extents.items() if isinstance(n, int)}
+    nbytes = next(ref.dtype.nbytes for ref in fold.reads if ref.name == images)
+    last, taps = sides[-1], [d for d in over if sizes.get(d) != 1]
+    thread = {"n": 1, **dict.fromkeys(sides, 1)}
+    thread |= {column: _held(sizes.get(column), min(8, 16 // nbytes)), last: _held(sizes.get(last), pixels)}
+    block, left = dict(thread), threads
+    for d, most in ((column, 16), (last, 8), *((d, left) for d in (*reversed(sides[:-1]), "n"))):
+        count = _held(-(-sizes[d] // thread[d]) if d in sizes else None, min(most, left))
+        block[d], left = thread[d] * count, left // count
+    beside = [name for name in reads if name != images]
+    chain = spec.tile(**block).to(Block).epilog(memory=RF)
+    for name in beside:
+        chain = chain.load(name, SH)
+    chain = chain.tile(**thread).to(Thread)
+    ahead = prod(sizes.get(d, most_taps + 1) for d in taps) <= most_taps
+    for d in taps[:-1]:
+        chain = chain.split(None, **{d: 1})
+        chain = chain.unroll() if ahead else chain
+    box = next(o.dims for o in chain.residual.operands if o.role == images)
+    if None not in [chain.residual.extents[d] for d in box]:
+        chain = chain.load(images, RF, vector())
+    if taps:
+        chain = chain.split(None, **{taps[-1]: 1}).unroll()
+    for name in beside:
+        chain = chain.load(name, RF, vector())
+    return chain.done()
+
+
+def _held(size: int | None, most: int) -> int:
+    """Choose a power of two of a dim, at most so many and no more than it has."""
+    return most if size is None else min(most, 1 << (size - 1).bit_length())
 
 
 @preset

@@ -90,10 +90,12 @@ def presets_of_windows(windows: Ref, program: Program, arch: Arch) -> tuple[str,
         arch: where it runs.
     """
     step = next(step for step in program.steps if step.fold is not None and windows in step.reads)
+    folded, last = {d.name for d in step.over}, dims_of(windows, len(windows.index) - 1)
+    if not last & folded and all(last <= {d.name for d in ref.dims} for ref in step.reads):
+        return ("conv.channelwise", "conv.simt")  # pooling, and depthwise convolutions
     if not step.is_product:
         return ("conv.simt",)
     newest = ("wgmma",) * (arch.name == "sm_90a") + ("mma",) * (arch.number >= 80) + ("simt",)
-    folded, last = {d.name for d in step.over}, dims_of(windows, len(windows.index) - 1)
     if last & folded and last - folded:  # columns and channels are one dim
         return (*("conv.packed",) * (arch.number >= 80), "conv.simt")
     if last & folded:  # channels are folded, else pixels

@@ -36,6 +36,7 @@ CONVOLUTIONS: dict[str, Any] = {
     "gradient of filters": conv_gradients.conv2d_filter_gradient(OUT, IMAGES, 3, pad=1),
     "pooling": conv.max_pool2d(IMAGES, 3, 2, 1),
     "depthwise": conv.conv2d(IMAGES, DEPTHWISE, pad=1, groups=64),
+    "groups": conv.conv2d(IMAGES, tensor(64, 3, 3, 16, dtype="f16", name="f"), pad=1, groups=4),
     "few channels": conv.conv2d(tensor(32, 14, 14, 3, dtype="f32"), tensor(64, 3, 3, 3, name="f"), pad=1),
 }
 NEWEST = {"sm_90a": conv.wgmma, "sm_80": conv.mma, "sm_120": conv.mma, "sm_70": akg.conv}
@@ -54,7 +55,9 @@ def test_convolutions_take_the_newest_preset_that_fits(arch: str) -> None:
     assert links(best(part, arch)) == links((conv.simt if arch == "sm_70" else NEWEST[arch])(part))
     lines = conv.conv2d_packed(tensor(2, 9, 24, dtype="f16"), tensor(8, 3, 9, dtype="f16", name="f"))
     assert links(best(lines, arch)) == links((conv.simt if arch == "sm_70" else conv.packed)(lines))
-    for form in ("pooling", "depthwise", "few channels"):
+    for form in ("pooling", "depthwise"):
+        assert links(best(CONVOLUTIONS[form], arch)) == links(conv.channelwise(CONVOLUTIONS[form]))
+    for form in ("few channels", "groups"):
         assert links(best(CONVOLUTIONS[form], arch)) == links(conv.simt(CONVOLUTIONS[form]))
 
 

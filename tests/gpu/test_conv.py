@@ -27,6 +27,17 @@ def test_conv2d(gpu: int, dtype: str, stride: int, pad: int, dilation: int, grou
     verified(conv.simt(conv.conv2d(x, f, stride=stride, pad=pad, dilation=dilation, groups=groups)))
 
 
+def test_channelwise(gpu: int) -> None:
+    for stride, pad, dilation in ((1, 1, 1), (2, 1, 1), (3, 2, 2)):
+        x, f = tensor(3, 29, 31, 72, dtype="f16"), tensor(72, 3, 3, 1, dtype="f16", name="f")
+        bias = tensor(72, name="bias")
+        spec = conv.conv2d(x, f, bias, stride=stride, pad=pad, dilation=dilation, groups=72, op=relu)
+        verified(conv.channelwise(spec))
+    for dtype in ("f16", "f32", "i8"):
+        verified(conv.channelwise(conv.max_pool2d(tensor(3, 29, 30, 24, dtype=dtype), 3, 2, 1)))
+    verified(conv.channelwise(conv.average_pool2d(tensor(2, 29, 30, 24, dtype="f16"), 7, 1, 3, count_pad=False)))
+
+
 def test_other_ranks(gpu: int) -> None:
     verified(conv.simt(conv.conv1d(tensor(3, 1000, 16), tensor(24, 5, 16, name="f"), stride=2, pad=2)))
     verified(conv.simt(conv.conv3d(tensor(1, 9, 10, 11, 8), tensor(16, 3, 3, 3, 8, name="f"), pad=1)))

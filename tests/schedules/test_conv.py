@@ -70,6 +70,55 @@ def test_right_in_every_form(case: str) -> None:
     right(conv.simt(CASES[case]()))
 
 
+CHANNELWISE: dict[str, Callable[[], Any]] = {
+    "ragged, what follows": lambda: conv.conv2d(
+        images(2, 9, 13, 24, dtype="f16"), filters(24, 3, 3, 1, dtype="f16"), tensor(24, name="bias"),
+        tensor(2, 5, 7, 24, dtype="f16", name="residual"), stride=2, pad=1, groups=24, op=relu,
+        scale=tensor(24, name="scale"),
+    ),
+    "large, dilated, unequal padding": lambda: conv.conv2d(
+        images(1, 14, 13, 20), filters(20, 5, 5, 1), pad=((2, 1), (4, 3)), dilation=(1, 2), stride=(3, 1), groups=20
+    ),
+    "odd channels": lambda: conv.conv2d(images(1, 5, 6, 13), filters(13, 3, 2, 1), groups=13),
+    "two filters a channel": CASES["two filters a channel"],
+    "i8": lambda: conv.conv2d(
+        images(1, 6, 7, 24, dtype="i8"), filters(24, 3, 3, 1, dtype="i8"), pad=1, groups=24, out="i32"
+    ),
+    "e4m3": lambda: conv.conv2d(
+        images(1, 5, 4, 16, dtype="e4m3"), filters(16, 2, 2, 1, dtype="e4m3"), groups=16, arch="sm_90a"
+    ),
+    "lines": lambda: conv.conv1d(images(2, 21, 24), filters(24, 4, 1), pad=((3, 0),), groups=24),
+    "volumes": lambda: conv.conv3d(images(1, 4, 5, 6, 8), filters(8, 3, 3, 3, 1), pad=1, groups=8),
+    "channels first": lambda: conv.conv2d(
+        tensor(1, 5, 8, 8, strides=(320, 8, 1, 40), dtype="f16"), filters(8, 3, 3, 1, dtype="f16"), pad=1, groups=8,
+        channels_first=True,
+    ),
+    "largest": CASES["largest"],
+    "mean": CASES["mean"],
+    "mean of what is there": CASES["mean of what is there"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CHANNELWISE)
+def test_channels_in_lanes(case: str) -> None:
+    """Each case is right; images are read by vectors, in registers once for all the points of a row of taps."""
+    schedule = conv.channelwise(CHANNELWISE[case]())
+    right(schedule)
+
+
+def test_vectors_of_channels(golden: Callable[[str, str], None]) -> None:
+    spec = conv.conv2d(
+        images(32, 28, 28, 128, dtype="f16"), filters(128, 3, 3, 1, dtype="f16"), tensor(128, name="bias"), pad=1,
+        groups=128, op=relu,
+    )  # fmt: skip
+    schedule = conv.channelwise(spec)
+    assert not schedule.compile("sm_90a").resources.spills
+    source = schedule.cuda("sm_90a")
+    assert "copy_or_zero_16B(&x_rf" in source  # 6 pixels with their halo, of 8 channels, for 4 pixels of results
+    assert "copy_16B(&y" in source
+    golden(source, "schedules/conv_channelwise.cu")
+
+
 @pytest.mark.parametrize(("stride", "pad", "dilation", "groups"), [(1, 0, 1, 1), (2, 1, 1, 2), (1, 2, 2, 4)])
 def test_numpy_sums_the_same(stride: int, pad: int, dilation: int, groups: int) -> None:
     """Whole numbers: the simulated kernel, the reference and a plain sum agree bit by bit."""

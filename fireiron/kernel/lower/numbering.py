@@ -29,10 +29,10 @@ def tile_numbers(index: Expr, parts: dict[str, Cut], order: TileOrder) -> dict[s
     several = [dim for dim in dims if as_expr(parts[dim].trips) != as_expr(1)]
     if len(several) == 1:
         return {dim: index if dim in several else as_expr(0) for dim in parts}
-    numbers: dict[str, Expr] = {}
-    for i, dim in enumerate(dims):
+    numbers = dict.fromkeys(dims, as_expr(0))
+    for dim in several:
         trips = as_expr(parts[dim].trips)
-        last = i == len(dims) - 1
+        last = dim == dims[-1]
         numbers[dim] = index if last else index % trips
         index = index if last else index // trips
     return {dim: numbers[dim] for dim in parts}

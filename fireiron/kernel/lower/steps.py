@@ -241,7 +241,7 @@ def _lower_step(step: Step, state: State, context: Context, recur: Recur) -> tup
         return (Region(title, body, state.path, link), *made), after
     (out,) = step.outs
     outputs = {t.name for t in progress.program.outputs}
-    if state.level.name == Thread.name and out.name in outputs:
+    if state.level.name == Thread.name and out.name in outputs and progress.results is None:
         main = over_points(
             step, state, context, lambda at: assign(step, stored_name(out.name), at, context, masked=True)
         )
