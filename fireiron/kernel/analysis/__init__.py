@@ -1,1 +1,1 @@
-"""What can be said of a kernel without running it: sites, traffic, ownership."""
+"""Analysis of a kernel without running it: sites, traffic, ownership."""

@@ -21,17 +21,17 @@ from fireiron.kernel.analysis.traffic import BANKS, SECTOR, WORD, Array, Traffic
 from fireiron.kernel.ir.statements import Call, Compute, Kernel, Micro, View
 
 MOST_NBYTES = 16
-MOST_STEPS = 64  # elements of a view of symbolic strides that are looked at
-FEW_PIECES = 16  # accesses of one view that are looked at, at least
+MOST_STEPS = 64  # elements that are evaluated of a view with symbolic strides
+FEW_PIECES = 16  # accesses of one view that are evaluated, at least
 
 
 @attrs.frozen
 class AccessRow:
-    """Count what one instruction of one spec does to one buffer, for an average block.
+    """Count the accesses of one buffer by one instruction of one spec, for an average block.
 
     Args:
         title: the enclosing region's.
-        place: what tells that region from others, whatever its title.
+        place: a key of that region that does not depend on its title.
         path: where in the decomposition tree.
         what: the instruction, `compute`, or a microkernel's name.
         buffer: name of the buffer.
@@ -39,10 +39,10 @@ class AccessRow:
         direction: read or write.
         lane_nbytes: bytes that one lane touches at once.
         executions: how often the statement runs.
-        nbytes: bytes that threads ask for.
+        nbytes: bytes that threads access.
         requests: warp-wide requests.
         units: 32-byte sectors of GL, wavefronts of SH.
-        ideal: the fewest that could have done.
+        ideal: the smallest number of units that could serve the requests.
         link: the chain link that makes the access.
     """
 
@@ -68,7 +68,7 @@ class AccessRow:
 
     @property
     def degree(self) -> float:
-        """Give how many times the ideal is spent: the conflict degree of SH, the overfetch of GL."""
+        """Give the ratio of units to the ideal: the conflict degree of SH, the overfetch of GL."""
         return self.units / self.ideal if self.ideal else 1.0
 
     @property
@@ -90,7 +90,7 @@ def accesses(
     Args:
         kernel: what is analysed.
         sizes: values of the symbols; a typical one stands for what is missing.
-        keep: which sites are looked at; None looks at all.
+        keep: says which sites to analyse; None for all.
     """
     values = typical_sizes(kernel, sizes)
     rows: dict[tuple[str, ...], AccessRow] = {}
@@ -111,7 +111,7 @@ def accesses(
 def _row(site: Site, view: View, direction: str, kernel: Kernel, sizes: Mapping[str, int]) -> AccessRow | None:
     conditions = conditions_of(site, direction)
     known = sample(site, kernel, sizes, (view.offset, *conditions))
-    if not known.lanes[0]:  # a loop around it has no trips: a single unit, for one, shares with nobody
+    if not known.lanes[0]:  # a loop around it has no trips, for example over the partners of a single unit
         return None
     mask = known.mask(*conditions)
     whole = _whole(site, view, sizes)
@@ -132,7 +132,7 @@ def _row(site: Site, view: View, direction: str, kernel: Kernel, sizes: Mapping[
 def _whole(site: Site, view: View, sizes: Mapping[str, int]) -> tuple[int, int] | None:
     """Give the bytes of a tile that an instruction addresses as a whole, and the threads that execute it together.
 
-    What peers send to this block counts beside its own part.
+    Parts that peers send to this block are counted too.
     """
     call = site.statement
     if not isinstance(call, Call):
@@ -183,7 +183,7 @@ def _steps(layout: Layout, sizes: Mapping[str, int]) -> Array:
 
 
 def _pieces(view: View, sizes: Mapping[str, int], most: int) -> tuple[int, Array, float]:
-    """Cut a view as the hardware does: bytes of one access, first elements, and how many accesses each stands for."""
+    """Cut a view into hardware accesses: bytes of one, first elements, and how many accesses each represents."""
     item = view.buffer.dtype.nbytes
     steps = _steps(view.layout, sizes)
     count = int(evaluate(as_expr(view.layout.size), sizes))  # pyright: ignore[reportArgumentType]

@@ -1,4 +1,4 @@
-"""Which architecture the conversions of a kernel need: those of tf32 and of 8-bit floats are instructions."""
+"""The architecture that a kernel's conversions need: conversions of tf32 and 8-bit floats are instructions."""
 
 from __future__ import annotations
 

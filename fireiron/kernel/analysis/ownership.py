@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # Coordinates are flattened with this span a dimension at most; no tile of registers is wider.
 SPAN = 1 << 16
-# Added to the keys of registers that stand for no element, so that nothing else is taken for them.
+# Added to the keys of registers that hold no element, so that they match no other key.
 ABSENT = 1 << 62
 KEY_BITS = 60  # of the key of an element that exists
 
@@ -44,7 +44,7 @@ class RegisterLoop:
 
 @attrs.frozen
 class Limit:
-    """Demand `offset + steps(x) < limit` of the local index x: a tile's end that a thread's elements may cross.
+    """Require `offset + steps(x) < limit` of the local index x, at a tile's end that a thread's elements may cross.
 
     Args:
         axis: the dimension's number.
@@ -68,7 +68,7 @@ class Access:
         elements: local index -> coordinate steps, one layout a dimension; elements count colexicographically.
         loops: the enclosing loops that the coordinates depend on, outermost first.
         limits: which elements exist, where tiles do not divide.
-        guards: in which threads and trips any exist, where units outnumber tiles.
+        guards: conditions on threads and trips under which any exist, where there are more units than tiles.
     """
 
     coordinates: tuple[Expr, ...]
@@ -94,7 +94,7 @@ class Access:
 
     @property
     def span(self) -> int:
-        """Give the span with which a coordinate is flattened: all of them fit a key."""
+        """Give the factor by which a coordinate is flattened; the result fits a key."""
         return min(SPAN, 1 << KEY_BITS // max(1, len(self.coordinates)))
 
     def keys(self, threads: int) -> Ints:
@@ -164,7 +164,7 @@ def access(
                 fix="refine this link by .unroll()",
                 link=loop.link,
             )
-    # An element that only some trips of another loop touch exists all the same.
+    # An element that only some trips of another loop touch still exists.
     others = frozenset[Any](loop.var for loop in loops) - frozenset[Any](loop.var for loop in kept)
     limits = tuple(x for x in limits if others.isdisjoint(free(x.offset) | free(x.limit)))
     return Access(coordinates, elements, kept, limits, tuple(g for g in guards if others.isdisjoint(free(g))))
@@ -178,8 +178,8 @@ class Ownership:
         access: registers count its loops' trips, outermost slowest, then its elements.
         written: the access as the kernel writes it, by its named index expressions.
         threads: of the block.
-        owner: what defined it, for messages.
-        opaque: the name of the fragment that the registers are, where its layout is open: the map then only stands in.
+        owner: name of the atom or link that defined it, for messages.
+        opaque: name of the fragment if its layout is not documented; the map is then only a placeholder.
         link: where what defined it was written.
     """
 
@@ -196,10 +196,10 @@ class Ownership:
         return prod(self.access.extents) * self.access.count
 
     def agree(self, opaque: str, name: str, user: str) -> None:
-        """Refuse what would need to know which element of an opaque fragment a register holds.
+        """Refuse accesses of single elements of an opaque fragment, whose registers hold unknown elements.
 
         Args:
-            opaque: the fragment that the user takes, "" for elements.
+            opaque: the fragment that the user accepts; "" if it accesses elements.
             name: of the tensor.
             user: what touches it, for messages.
 
@@ -284,7 +284,7 @@ class Ownership:
         held, wanted = (np.broadcast_to(t, (rows, t.shape[1])) for t in (held, wanted))
         if _shifted_alike(held, wanted):
             held, wanted, rows = held[:1], wanted[:1], 1
-        # Keys are numbered in order, so that one of them and its thread make one number.
+        # Keys are numbered in order, so that a key and its thread can be combined into one number.
         numbers = np.unique(np.concatenate((held.ravel(), wanted.ravel())))
         row = np.arange(rows, dtype=np.int64)[:, None] * len(numbers)
         flat, sought = ((np.searchsorted(numbers, t) + row).ravel() for t in (held, wanted))
@@ -296,7 +296,7 @@ class Ownership:
             thread, column = divmod(int(np.flatnonzero(missing)[0]), wanted.shape[1])
             raise self._elsewhere(thread, int(wanted[thread, column]), name, user)
         found: Ints = (place % held.shape[1]).reshape(wanted.shape)
-        # Where a thread has no element any register will do: the one that the other threads use.
+        # A thread without an element may use any register: the one that the other threads use.
         certain = (wanted < ABSENT // 2) | ~(wanted < ABSENT // 2).any(axis=0)
         found = np.where(certain, found, found[certain.argmax(axis=0), np.arange(found.shape[1])])
         if not (found == found[0]).all():
@@ -304,7 +304,7 @@ class Ownership:
         return found
 
     def _looked_up_once(self, other: Access, name: str, user: str) -> Ints:
-        """Look up for the first thread what holds for all."""
+        """Look up the registers for the first thread; the result holds for all."""
         held: list[int] = self.access.keys(1)[0].tolist()
         wanted: list[int] = other.keys(1)[0].tolist()
         registers = {key: register for register, key in reversed([*enumerate(held)])}
@@ -339,7 +339,7 @@ class Ownership:
 
 
 def _moved_alike(a: Access, b: Access) -> bool:
-    """Say whether a thread plainly moves all elements of both by one distance: then one thread tells of all."""
+    """Say whether both accesses depend on the thread by the same additive term: then one thread is enough to check."""
     if a.limits or a.guards or b.limits or b.guards:
         return False
     return all(
@@ -349,7 +349,7 @@ def _moved_alike(a: Access, b: Access) -> bool:
 
 
 def _moved(coordinate: Expr) -> frozenset[Term] | None:
-    """List what a coordinate adds up from the thread alone; None where the thread stands in other terms too."""
+    """List a coordinate's additive terms that depend on the thread alone; None where others have the thread too."""
     found: list[Term] = []
     for term in terms_of(coordinate)[0]:
         names = {leaf.name for leaf in free(term[0])}
@@ -361,7 +361,7 @@ def _moved(coordinate: Expr) -> frozenset[Term] | None:
 
 
 def _shifted_alike(held: Ints, wanted: Ints) -> bool:
-    """Say whether every thread's keys are the first thread's moved by one distance: then one thread tells of all."""
+    """Say whether every thread's keys are the first thread's plus a constant: then one thread is enough to check."""
     origin = held[:, :1]
     return all(bool((t - origin == t[:1] - origin[:1]).all()) for t in (held, wanted))
 

@@ -51,8 +51,8 @@ from fireiron.kernel.ir.statements import (
 )
 
 MOST_TRIPS = 2**31 - 1
-TYPICAL = 1024  # stands for a size that nobody gave
-MOST_LANES = 1 << 16  # lanes that one site is evaluated for
+TYPICAL = 1024  # value of a size that was not given
+MOST_LANES = 1 << 16  # lanes for which one site is evaluated
 SHORT = 16  # loops and grids up to this are never sampled
 
 
@@ -67,8 +67,8 @@ class Site:
         lets: names in scope.
         guards: conditions around it.
         region: the innermost one.
-        role: whose it is, None outside roles.
-        arrivals: counters that the block has counted in at.
+        role: the role that runs it; None outside roles.
+        arrivals: counters that the block has incremented before it.
     """
 
     statement: Call | Compute | Micro | Sync
@@ -113,10 +113,10 @@ def _sites(body: tuple[Statement, ...], around: Site) -> Iterator[Site]:
                 around = attrs.evolve(around, lets=(*around.lets, statement))
             case FindGroup():
                 around = attrs.evolve(around, lets=(*around.lets, *_alike(statement)))
-            case Fetch(var=var, view=view):  # as if each element was its own place
+            case Fetch(var=var, view=view):  # as if each element were its own place
                 value = view.offset if var.extent is None else view.offset % var.extent
                 around = attrs.evolve(around, lets=(*around.lets, Let(var, value)))
-            case Vote(var=var):  # as if each warp went every way
+            case Vote(var=var):  # as if each warp took every branch
                 around = attrs.evolve(around, lets=(*around.lets, Let(var, as_expr(1))))
             case For(body=inner):
                 yield from _sites(inner, attrs.evolve(around, loops=(*around.loops, statement)))
@@ -149,7 +149,7 @@ def _sites(body: tuple[Statement, ...], around: Site) -> Iterator[Site]:
 
 
 def _alike(search: FindGroup) -> tuple[Let, ...]:
-    """Name what a search finds where all groups have equally many rows."""
+    """Give the result of a search if all groups have the same number of rows."""
     groups = search.groups
     rows = ceil_div(groups.rows, groups.count)
     items = ceil_div(rows, groups.size) * groups.items
@@ -165,13 +165,13 @@ def _alike(search: FindGroup) -> tuple[Let, ...]:
 def reads_and_writes(statement: Call | Compute | Micro | Sync) -> tuple[tuple[View, str], ...]:
     """List the views that a statement touches, each with `read` or `write`; an atom's updated one comes twice.
 
-    What a microkernel writes counts as written only, as on the simulator: its source alone knows whether it reads it.
+    Outputs of a microkernel count as written only, as on the simulator: only its source says whether it reads them.
     """
     found: list[tuple[View, str]] = []
     match statement:
         case Call(atom=atom, views=views):
             for operand, view in zip(atom.operands, views, strict=True):
-                # Memory adds by itself: nothing comes back.
+                # Memory does the addition: nothing is read back.
                 ways = ("write",) if atom.kind == "Add" and operand.access == "update" else ("read", "write")
                 found += [(view, way) for way in ways if operand.access in (way, "update")]
         case Compute(dst=dst, inputs=inputs):
@@ -282,7 +282,7 @@ def sample(site: Site, kernel: Kernel, sizes: Mapping[str, int], wanted: tuple[E
         wanted: the expressions that will be evaluated.
     """
     whole: dict[Var, Expr] = {}
-    for let in site.lets:  # names may stand for what other names say
+    for let in site.lets:  # definitions may use other names
         whole[let.var] = substitute(let.value, whole)
     extents = [as_expr(substitute(loop.extent, whole)) for loop in site.loops]
     needed = _needed((*wanted, *extents), {let.var: let.value for let in site.lets})
@@ -300,7 +300,7 @@ def sample(site: Site, kernel: Kernel, sizes: Mapping[str, int], wanted: tuple[E
     if BLOCK in needed:
         axes[BLOCK] = grid
     threads = site.role.threads if site.role else kernel.threads
-    # A persistent block counts as one that takes one tile, and a ring as standing at its start.
+    # A persistent block counts as taking one tile, and a ring as being at its start.
     env |= {BLOCKS: grid, RANK: 0}
     for cursor in site.role.cursors if site.role else ():
         env |= {cursor.slot.name: 0, cursor.parity.name: 0}
@@ -310,7 +310,7 @@ def sample(site: Site, kernel: Kernel, sizes: Mapping[str, int], wanted: tuple[E
         env[BLOCK] = blocks[:, None]
         weights = np.full(len(blocks), 1 / len(blocks))
     for loop, extent, most in zip(site.loops, extents, trips, strict=True):
-        # Trips are the same in each warp; where warps take turns, the first stands for all.
+        # Trips are the same in each warp; where warps take turns, the first one represents all.
         bound = np.broadcast_to(np.asarray(evaluate(extent, {**env, THREAD: 0})).reshape(-1), weights.shape)
         name = loop.var.name
         if name not in needed:
@@ -325,7 +325,7 @@ def sample(site: Site, kernel: Kernel, sizes: Mapping[str, int], wanted: tuple[E
         env[name] = column[:, None]
     env[THREAD] = np.arange(threads)[None, :]
     for arrival in site.arrivals:
-        if arrival.var.name in needed:  # what depends on it runs in the last block alone
+        if arrival.var.name in needed:  # code that depends on it runs only in the last block
             env[arrival.var.name] = 1
             weights = weights / float(np.mean(np.asarray(evaluate(arrival.count, env))))
     with np.errstate(divide="ignore"):
@@ -347,13 +347,13 @@ def _needed(wanted: tuple[Expr, ...], meaning: Mapping[Var, Expr]) -> set[str]:
 
 
 def _trips(site: Site, extents: list[Expr], sizes: Mapping[str, int], grid: int) -> list[int]:
-    """Give each loop's trips, the most where they depend on what is around."""
+    """Give each loop's number of trips; the largest one where it depends on outer loops."""
     found: list[int] = []
     for loop, extent in zip(site.loops, extents, strict=True):
         names = {leaf.name for leaf in free(extent) if isinstance(leaf, Var)}
         if BLOCKS in names and names <= {BLOCKS, BLOCK, THREAD, RANK}:  # the first block's first threads take the most
             found.append(int(evaluate(extent, {**sizes, BLOCKS: grid, BLOCK: 0, THREAD: 0, RANK: 0})))  # pyright: ignore[reportArgumentType]
-        elif names:  # a name's own range may say more than what it stands for
+        elif names:  # a name's own range may be narrower than that of its definition
             most = [n for n in (loop.extent.range[1], extent.range[1]) if n is not None]
             found.append(min(*most, MOST_TRIPS) if most else TYPICAL)
         else:

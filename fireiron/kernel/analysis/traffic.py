@@ -1,4 +1,4 @@
-"""What the memory system does with a warp's request: 32-byte sectors of GL, wavefronts of SH.
+"""Cost of a warp's request in the memory system: 32-byte sectors of GL, wavefronts of SH.
 
 Source: CUDA programming guide, "Global memory" (32-byte transactions) and "Shared memory" (32 banks of 4 bytes).
 Accesses of 8 and 16 bytes are served a half-warp and a quarter-warp at a time.
@@ -26,7 +26,7 @@ class Traffic:
     """Count one direction of one memory.
 
     Args:
-        nbytes: bytes that threads asked for.
+        nbytes: bytes that threads access.
         requests: warp-wide requests.
         units: sectors for GL, wavefronts for SH.
         ideal: the fewest that could have done: the sectors that hold the distinct bytes, or one wavefront for each
@@ -52,7 +52,7 @@ class Traffic:
 
     @property
     def degree(self) -> float:
-        """Give how many times the ideal was spent: the conflict degree of SH, the overfetch of GL."""
+        """Give the ratio of units to the ideal: the conflict degree of SH, the overfetch of GL."""
         return self.units / self.ideal if self.ideal else 1.0
 
 

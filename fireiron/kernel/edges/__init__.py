@@ -1,1 +1,1 @@
-"""What the walk of edges proves, a file an idea; `kernel/passes/edges.py` walks."""
+"""Rules of the edge verifier, one in each file; `kernel/passes/edges.py` walks the kernel."""

@@ -1,4 +1,4 @@
-"""Accesses: where two conflict, the earlier one is complete before the later one begins, for the later one's agent."""
+"""Accesses: where two conflict, the earlier one must be complete for the later one's agent before that begins."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fireiron.language.levels import GL, SH, Block
 
 
 def access(world: World, s: Call | Compute | Micro, agent: Agent, mask: Array | None, whole: tuple[str, ...]) -> None:
-    """Make the accesses of a statement."""
+    """Record the accesses of a statement."""
     if s.write is not None:
         here = world.here(s.write, agent, mask)
         if here is False:
@@ -59,7 +59,7 @@ def access(world: World, s: Call | Compute | Micro, agent: Agent, mask: Array | 
 
 
 def load(world: World, s: Call, made: Event, agent: Agent, mask: Array | None) -> None:
-    """Let a box land at once, in each block that it is sent to."""
+    """Record a bulk load as landed at once, in each block that it is sent to."""
     assert s.signal is not None and s.map is not None
     barrier, slot = s.signal
     peers = 1 << agent.rank if s.peers is None else world.number(s.peers, agent, mask)
@@ -78,7 +78,7 @@ def load(world: World, s: Call, made: Event, agent: Agent, mask: Array | None) -
 
 
 def conflicts(world: World, made: Event, agent: Agent, mask: Array | None, rank: int) -> None:
-    """Check that every earlier access that an access conflicts with is complete, and known to be."""
+    """Check that every earlier conflicting access is complete, and that the agent knows it."""
     buffer = made.view.buffer
     names = [buffer.name] if buffer.memory.registers else world.beside[buffer.name]
     known, proxied = agent.known, agent.proxied
@@ -107,7 +107,7 @@ def lacks(event: Event, made: Event, agent: Agent, known: Mapping[int, int], pro
         return ""
     if event.flight:
         both = flying(event.flight) == "products" and made.flight == event.flight
-        if both and event.owner == agent.number:  # products of one unit go in order
+        if both and event.owner == agent.number:  # products of one unit run in order
             return ""
         return f"it is in flight ({event.flight})"
     fenced = event.proxy == "generic" and made.proxy == "async" and not event.view.buffer.memory.registers
@@ -128,7 +128,7 @@ def lacks(event: Event, made: Event, agent: Agent, known: Mapping[int, int], pro
 
 
 def held(world: World, made: Event, agent: Agent) -> None:
-    """Check that a fence stands between the last access of a product's registers and the product."""
+    """Check that there is a fence between a product and the last access of its registers."""
     table = world.events.get(place(made.view.buffer, agent.rank, agent), {})
     last = max((e for e in table.values() if e.proxy == "generic" and _meets(e, made)), key=_tick, default=None)
     if agent.registers == 0 or (last is not None and last.tick > agent.registers):
@@ -137,7 +137,7 @@ def held(world: World, made: Event, agent: Agent) -> None:
 
 
 def keep(world: World, event: Event, rank: int, agent: Agent) -> None:
-    """Keep an event in the place of the last one of its kind."""
+    """Replace the last event of the same kind."""
     table = world.events.setdefault(place(event.view.buffer, rank, agent), {})
     key = (event.span, agent.number, event.owner, event.way, event.proxy, event.id)
     old = table.get(key)

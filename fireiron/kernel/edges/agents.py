@@ -1,4 +1,4 @@
-"""Records of the walk of edges: agents of a kernel, their clocks of complete accesses, and the events they cause."""
+"""Records of the edge verifier: agents of a kernel, their clocks of complete accesses, and their events."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import numpy as np
 from fireiron.kernel.ir.statements import Role, View
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
-Blocked = Callable[[], bool]  # whether an agent may go on
+Blocked = Callable[[], bool]  # whether an agent may continue
 
 WARPGROUP = 128
 
 
 @attrs.frozen
 class Unordered:
-    """Name an edge that nothing orders, or a statement that waits for what never comes.
+    """Hold an edge that nothing orders, or a wait for an event that never happens.
 
     Args:
         first: the earlier access, or what is missing.
         then: the later access.
-        lacks: what is between them.
+        lacks: what is missing between them.
     """
 
     first: str
@@ -41,12 +41,12 @@ class Event:
     Args:
         owner: the agent (or the engine) whose clock counts it.
         tick: when it was made, or completed.
-        view: what it touched.
-        way: how.
+        view: the elements it touched.
+        way: read or write.
         proxy: generic accesses are fenced before asynchronous ones; what was awaited needs no fence.
         flight: the group of asynchronous operations that it belongs to until it is awaited, "" where it is complete.
-        span: first register and the one behind the last, or the ring's slot; None for all.
-        words: it, for messages.
+        span: the range of registers, or the ring's slot; None for all.
+        words: its name, for messages.
         id: of its statement.
     """
 
@@ -63,7 +63,7 @@ class Event:
 
 @attrs.define(eq=False)
 class Group:
-    """Hold what is in flight of one group: the open part, and the committed ones, oldest first."""
+    """Hold the operations in flight of one group: the open ones, and the committed ones, oldest first."""
 
     open: list[Event] = attrs.field(factory=list[Event])
     committed: list[list[Event]] = attrs.field(factory=list[list[Event]])
@@ -105,13 +105,14 @@ class Agent:
         first: its first thread in the role.
         threads: how many.
         env: values of variables.
-        known, proxied: by clock, up to when accesses are complete for all of its threads; for asynchronous ones too.
+        known, proxied: for each clock, the tick up to which accesses are complete for all of its threads; `proxied`
+        also for asynchronous accesses.
         partly: the same for some of its threads.
-        met: by level's size, its last barrier and the last fence ahead of that.
-        fence, registers: its last fence of the proxy, and of registers (0 where a loop that spins stands behind it).
+        met: by level's size, its last barrier and the last fence before that barrier.
+        fence, registers: its last fence of the proxy, and of registers (0 if a spinning loop follows it).
         initialised: the blocks whose mbarriers it may use; -1 - rank where it initialised them itself.
         groups: what is in flight.
-        launched: whether it has waited for the launch before.
+        launched: whether it has waited for the previous launch.
         wrote: its last write of global memory.
     """
 
@@ -158,7 +159,7 @@ class Agent:
 
 @attrs.define(eq=False)
 class Gate:
-    """Hold a barrier of agents: how often it opened, the agents that arrived since, and the clocks it hands on."""
+    """Hold a barrier of agents: how often it opened, the agents that arrived since, and the clocks it passes on."""
 
     opened: int = 0
     threads: int = 0

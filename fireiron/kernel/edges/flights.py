@@ -17,7 +17,7 @@ def commit(agent: Agent, group: str) -> None:
 
 
 def wait(world: World, s: Wait, agent: Agent) -> None:
-    """Let all but the newest groups of an agent be complete."""
+    """Mark all but the newest groups of an agent as complete."""
     group = agent.groups.setdefault(s.group, Group())
     kind, now = flying(s.group), world.tick()
     done = group.committed[: max(0, len(group.committed) - s.pending)]

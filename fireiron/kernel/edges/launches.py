@@ -1,4 +1,4 @@
-"""The grid: agents wait for the launch before; a barrier stands between writes and the flag that publishes them."""
+"""The grid: agents wait for the previous launch; a barrier stands between writes and the flag that publishes them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fireiron.language.levels import Level
 
 
 def global_access(world: World, agent: Agent, words: str) -> None:
-    """Check that an agent has waited for the launch before."""
+    """Check that an agent has waited for the previous launch."""
     if world.kernel.dependent and not agent.launched:
         world.report("the launch before", words, "no grid.wait stands between them")
 

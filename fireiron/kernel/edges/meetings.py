@@ -1,4 +1,4 @@
-"""Meetings: what agents tell each other at barriers of a level, and at numbered ones; fences are told with them."""
+"""Barriers: what agents know of each other's accesses and fences after a barrier of a level, or a numbered one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fireiron.language.levels import Block, Cluster, Level
 
 
 def sync(world: World, level: Level, agent: Agent, relaxed: bool) -> Iterator[Blocked]:
-    """Meet at a barrier of a level."""
+    """Synchronise at a barrier of a level."""
     size = level.size
     inside = size is not None and size <= agent.threads
     if inside or (level == Block and agent.role is None):
@@ -40,7 +40,7 @@ def sync(world: World, level: Level, agent: Agent, relaxed: bool) -> Iterator[Bl
 
 
 def meet(world: World, agent: Agent, size: int) -> None:
-    """Let units of one agent meet."""
+    """Synchronise the units of one agent."""
     now = world.tick()
     agent.met[size] = (now, agent.fence)
     for key in list(agent.partly):
@@ -51,7 +51,7 @@ def meet(world: World, agent: Agent, size: int) -> None:
 
 
 def together(world: World, agents: list[Agent]) -> None:
-    """Let agents meet, and tell each other all that they know."""
+    """Synchronise agents: each then knows what all of them knew."""
     for a in agents:
         meet(world, a, a.threads)
     now = world.tick()
@@ -86,7 +86,7 @@ def learn(agent: Agent, mask: Array | None, told: tuple[dict[int, int], dict[int
 
 
 def turn(world: World, s: Turn, agent: Agent, mask: Array | None) -> Iterator[Blocked]:
-    """Meet at a numbered barrier: wait there, or arrive."""
+    """Synchronise at a numbered barrier: wait there, or arrive."""
     gate = world.turns.setdefault((agent.rank, s.number), Gate())
     at = gate.opened
     gate.threads += agent.threads if mask is None else int(mask.sum())

@@ -13,25 +13,25 @@ from fireiron.kernel.ir.statements import Arrive, Await, Barrier
 
 
 def usable(world: World, barrier: Barrier, rank: int, agent: Agent) -> None:
-    """Check that an mbarrier was initialised, and this agent told so."""
+    """Check that an mbarrier was initialised, and that this agent knows it."""
     if rank not in agent.initialised or (rank, barrier.name) not in world.made:
         world.report(f"{barrier.name} is initialised", f"{agent.label} uses it", "no fence and barrier between them")
 
 
 def awaits(world: World, s: Await, agent: Agent, mask: Array | None) -> Iterator[Blocked]:
-    """Wait for a phase, and learn what those know who arrived."""
+    """Wait for a phase; the agent then knows what the arriving agents knew."""
     usable(world, s.barrier, agent.rank, agent)
     slot = world.barriers[agent.rank, s.barrier.name][world.number(s.slot, agent, mask)]
     parity = world.number(s.parity, agent, mask)
     if slot.phase % 2 == parity:
         yield lambda: slot.phase % 2 != parity
     slot.awaited = max(slot.awaited, slot.phase)
-    agent.registers = 0  # a loop that spins orders no registers for the products behind it
+    agent.registers = 0  # a spinning loop orders no registers for the products after it
     learn(agent, mask, slot.known)
 
 
 def arrive(world: World, s: Arrive, agent: Agent, mask: Array | None) -> None:
-    """Arrive, and tell what this agent knows and did."""
+    """Arrive, and pass on what this agent knows and did."""
     threads = np.arange(agent.threads) if mask is None else np.flatnonzero(mask)
     slots = np.broadcast_to(world.value(s.slot, agent), (agent.threads,))[threads]
     ranks = np.full(len(threads), agent.rank)
@@ -52,7 +52,7 @@ def arrive(world: World, s: Arrive, agent: Agent, mask: Array | None) -> None:
 
 
 def all_awaited(world: World) -> None:
-    """Check that peers arrive at no block that has ended."""
+    """Check that no peer arrives at a block that has ended."""
     for (_, name), ring in world.barriers.items():
         if any(p.remote and p.phase > p.awaited for p in ring):
             world.report(f"peers arrive at {name}", "the end of the block", "nothing awaits them")

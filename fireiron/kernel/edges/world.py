@@ -1,4 +1,4 @@
-"""The world of a walk: its clocks, what was made in it, and what was found. It proves nothing itself."""
+"""The state of a walk: its clocks, the recorded events, and the findings. It proves nothing itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class World:
     """Hold the state of a walk.
 
     Args:
-        kernel: what is walked.
+        kernel: the kernel that is verified.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -51,7 +51,7 @@ class World:
         return self.clocks
 
     def tick(self) -> int:
-        """Move time on."""
+        """Advance the time."""
         self.now += 1
         return self.now
 
@@ -62,7 +62,7 @@ class World:
         return made
 
     def report(self, first: str, then: str, lacks: str) -> None:
-        """Note an edge that nothing orders."""
+        """Record an edge that nothing orders."""
         made = Unordered(first, then, lacks)
         self.found.setdefault(str(made), made)
 
@@ -75,7 +75,7 @@ class World:
         return int(found) if isinstance(found, np.integer) else found
 
     def number(self, e: Expr, agent: Agent, mask: Array | None) -> int:
-        """Evaluate an expression that is one for all threads that are here."""
+        """Evaluate an expression that is the same for all active threads."""
         found = self.value(e, agent)
         if isinstance(found, int):
             return found
@@ -83,7 +83,7 @@ class World:
         return int((found if mask is None else found[mask])[0])
 
     def here(self, condition: Expr, agent: Agent, mask: Array | None) -> Array | bool:
-        """Say which threads a condition holds in: all, none, or some."""
+        """Say whether a condition holds in all threads, none, or some."""
         found = self.value(condition, agent)
         if isinstance(found, int):
             return bool(found) and (True if mask is None else mask)

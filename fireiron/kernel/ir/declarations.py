@@ -1,4 +1,4 @@
-"""What a kernel declares: its buffers, barriers and parameters, and views of them, which its statements name."""
+"""Declarations of a kernel: its buffers, barriers and parameters, and the views of them that its statements use."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Buffer:
         written: whether the kernel writes it (a GL output).
         read: whether the kernel reads it.
         guarded: whether mbarriers order every access of it, so that no other barrier is derived.
-        follows: the register tensor from which it is made element by element, each of which is dead by then.
+        follows: the register tensor from which it is computed element by element; each source element is dead by then.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Buffer:
 
 @attrs.frozen
 class View:
-    """Name the elements that one access touches, for each thread.
+    """Hold the elements that one access touches, for each thread.
 
     Args:
         buffer: where.
@@ -120,7 +120,7 @@ MOST_ITEMS = 2**31 - 1  # a grid holds fewer blocks
 
 @attrs.frozen
 class Groups:
-    """Walk groups of rows that follow each other, each cut into tiles of its own: state of the threads that look.
+    """Walk consecutive groups of rows, each with tiles of its own: the state of the threads that search for a group.
 
     Args:
         name: prefix of its variables.
@@ -153,12 +153,12 @@ class Groups:
 
     @property
     def length(self) -> Var:
-        """Give the variable of the rows that it has, at least one."""
+        """Give the variable of its number of rows, at least one."""
         return Var(f"{self.name}_rows", self.rows + 1, 1)
 
     @property
     def sought(self) -> Var:
-        """Give the same variable before it is known that there is a group: one behind the last where there is none."""
+        """Give the same variable during the search: the number of groups where none holds the item."""
         return Var(self.name, self.count + 1)
 
     @property
@@ -168,18 +168,18 @@ class Groups:
 
     @property
     def most(self) -> Expr:
-        """Count the items that there may be at most: each group's last tile may hold a single row."""
+        """Give the largest possible number of items: each group's last tile may hold a single row."""
         return (self.rows + self.count * (self.size - 1)) // self.size * self.items
 
 
 @attrs.frozen
 class TensorMap:
-    """Pass a tensor map: how bulk copies cut a GL buffer into boxes; encoded at the call.
+    """Pass a tensor map, by which bulk copies cut boxes out of a GL buffer; encoded at the call.
 
     Args:
         name: the C identifier of the parameter.
         buffer: the buffer that it describes, a Pointer of the kernel too.
-        axes: which axes of the Pointer's shape it counts, innermost first; the first has stride 1.
+        axes: the axes of the Pointer's shape that it covers, innermost first; the first has stride 1.
         box: elements of a box along these axes. Both views of a bulk copy list a box's elements in this order, the
             first axis fastest; the `origin` of its GL view has one coordinate for each axis of the Pointer's shape.
         swizzle: bytes of the swizzle's span in shared memory: 0, 32, 64 or 128.
@@ -242,7 +242,7 @@ class Workspace:
 
     Args:
         buffer: its name, element type and size, an expression of sizes.
-        zero: whether it is zero whenever a launch begins: each launch leaves it so.
+        zero: whether it is zero when a launch begins; each launch must set it back to zero.
     """
 
     buffer: Buffer
@@ -254,7 +254,7 @@ Parameter: TypeAlias = Pointer | Size | Number | TensorMap | Workspace
 
 @attrs.frozen
 class Precondition:
-    """Demand something of the sizes at launch.
+    """Hold a condition on the sizes that a launch must meet.
 
     Args:
         condition: an expression of symbols.

@@ -1,4 +1,4 @@
-"""Elements: where a tile's elements lie in its buffer, as data that pictures and the simulator evaluate."""
+"""Elements: the places of a tile's elements in its buffer, as data that pictures and the simulator evaluate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rewriting statements: one lowered body stands at several places, with other values of its variables."""
+"""Rewriting statements: one lowered body is used at several places, with other values of its variables."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def rewrite(body: Body, f: Callable[[Statement], Statement | Body]) -> Body:
     """Rewrite statements, inner ones before those around them.
 
     Args:
-        body: what is rewritten. Loops, conditions, regions and roles stay around what becomes of their bodies.
-        f: gives what takes a statement's place: the statement itself, another one, or several, or none.
+        body: the statements. Loops, conditions, regions and roles stay around their rewritten bodies.
+        f: gives the replacement of a statement: the statement itself, another one, several, or none.
 
     Returns:
         The same object where nothing changes.
@@ -61,7 +61,7 @@ def rewrite(body: Body, f: Callable[[Statement], Statement | Body]) -> Body:
     same = True
     for s in body:
         now = s
-        # Made by hand: attrs.evolve takes as long as the rest of this.
+        # Constructed directly: attrs.evolve would take as long as the rest of this function.
         if isinstance(s, For):
             inner = rewrite(s.body, f)
             if inner is not s.body:
@@ -88,7 +88,7 @@ def rewrite(body: Body, f: Callable[[Statement], Statement | Body]) -> Body:
 
 
 def replaced(body: Body, values: Mapping[Var, Expr] | Mapping[Element, Var]) -> Body:
-    """Put values in the place of variables, or of elements; what is never run is left out."""
+    """Replace variables, or elements, by values; statements that never run are removed."""
     known: dict[Expr, Expr] = dict[Expr, Expr](values.items())
 
     def one(e: Expr) -> Expr:
@@ -165,12 +165,12 @@ def replaced(body: Body, values: Mapping[Var, Expr] | Mapping[Element, Var]) -> 
 
 
 def without(body: Body, drop: Callable[[Statement], bool]) -> Body:
-    """Leave out statements, wherever they stand."""
+    """Remove statements at any depth."""
     return rewrite(body, lambda s: () if drop(s) else s)
 
 
 def masked(body: Body, present: Expr, able: Callable[[Call], bool]) -> Body | None:
-    """Let atoms carry a condition themselves, so that no branch parts what stands around; None where one cannot."""
+    """Move a condition into the atoms, so that no branch is needed; None where an atom has no condition."""
 
     def carries(s: Statement) -> Statement:
         if not isinstance(s, Call):
@@ -182,7 +182,7 @@ def masked(body: Body, present: Expr, able: Callable[[Call], bool]) -> Body | No
 
 
 def mentions(body: object, var: Var) -> bool:
-    """Say whether statements, or parts of them, say a variable's name."""
+    """Say whether statements, or parts of them, use a variable."""
     match body:
         case Expr():
             return var in free(body)

@@ -50,12 +50,13 @@ class Let:
 class FindGroup:
     """Find the group that holds an item of work, and set the variables of `groups`.
 
-    Those that look for items in rising order go on from where they were. Where no group holds it, none is `found`.
+    A search for items in ascending order continues from the last group. Where no group holds the item, none is `found`.
 
     Args:
         groups: the variables, and how rows become items.
-        ends: an i32 array's first element: before which row each group ends; ends that fall leave their group empty.
-        item: which.
+        ends: first element of an i32 array with the row before which each group ends; a decreasing end makes its group
+        empty.
+        item: number of the item.
     """
 
     groups: Groups
@@ -65,7 +66,7 @@ class FindGroup:
 
 @attrs.frozen
 class Fetch:
-    """Set a variable to an element of an array of integers in global memory, by which others are indexed.
+    """Set a variable to an element of an integer array in global memory; the variable indexes other arrays.
 
     Args:
         var: 0 <= var < its extent: the simulator and debug builds refuse other elements.
@@ -81,12 +82,12 @@ class Fetch:
 
 @attrs.frozen
 class Vote:
-    """Set a variable, for all lanes of each warp, to whether any of them says yes.
+    """Set a variable in all lanes of each warp to 1 if any lane's flag is set, else to 0.
 
     Args:
-        var: 1 in warps of which a lane says yes, else 0.
-        flag: a 32-bit register, which is not 0 in lanes that say yes.
-        present: where false, nobody is asked and the variable is 1; the same for all lanes of a warp.
+        var: 1 in warps where some lane's flag is set, else 0.
+        flag: a 32-bit register; set where it is not 0.
+        present: where false, there is no vote and the variable is 1; the same for all lanes of a warp.
     """
 
     var: Var
@@ -110,9 +111,9 @@ class For:
     """Repeat the body for var = 0 .. extent-1 (extent is block-uniform).
 
     Args:
-        kind: what the loop goes over.
-        unroll: whether no loop is left.
-        together: how many trips stand together in one of the compiled loop.
+        kind: what the loop counts.
+        unroll: whether the loop is unrolled completely.
+        together: number of trips in one trip of the compiled loop (partial unrolling).
         pairs: whether one instruction computes two trips.
     """
 
@@ -175,7 +176,7 @@ class Call:
 
     @property
     def sent(self) -> int:
-        """Count the blocks of the cluster that a bulk copy lands in; each of them gets as much from its peers."""
+        """Count the blocks of the cluster that a bulk copy writes to; each gets as many from its peers."""
         return 1 if self.peers is None else int(evaluate(self.peers, {RANK: 0})).bit_count()
 
 
@@ -210,16 +211,16 @@ class Sync:
 
 @attrs.frozen
 class CountIn:
-    """Count this unit in at a counter in global memory, by one thread; all threads wait, and learn who was last.
+    """Increment a counter in global memory, by one thread of the unit; all threads then know whether the unit was last.
 
-    The last unit to count in sets the counter back to 0. What all threads of a unit did before a barrier ahead of
-    this is released to units that count in later and acquire it (device scope).
+    The last unit sets the counter back to 0. Accesses of a unit's threads before the preceding barrier are released to
+    units that increment the counter later and acquire it (device scope).
 
     Args:
         var: 1 in the last of `count` units, 0 in the others.
         counter: one i32.
-        count: how many units count in.
-        order: which of the two its atomic does.
+        count: number of units that increment it.
+        order: whether its atomic releases, acquires, or both.
         level: of the units: Block (in a role, its threads), or one inside.
     """
 
@@ -234,7 +235,7 @@ class CountIn:
 
 @attrs.frozen
 class Raise:
-    """Raise a flag in global memory, by one thread of each unit: what came before a barrier ahead of this is released.
+    """Set a flag in global memory, by one thread of each unit; accesses before the preceding barrier are released.
 
     Args:
         flag: one i32, lowered before.
@@ -248,7 +249,7 @@ class Raise:
 
 @attrs.frozen
 class Lower:
-    """Wait, by one thread of each unit, until a flag is raised, and lower it; all go on together, and acquire.
+    """Wait, by one thread of each unit, until a flag is set, and clear it; all threads then continue, and acquire.
 
     Args:
         flag: one i32, which one unit raises and one lowers in each launch.
@@ -262,17 +263,17 @@ class Lower:
 
 @attrs.frozen
 class Commit:
-    """Close a thread's group of asynchronous atoms; groups are counted even where they are empty."""
+    """Close a thread's group of asynchronous atoms; empty groups count too."""
 
     group: str
 
 
 @attrs.frozen
 class Wait:
-    """Wait until at most `pending` of a thread's groups are in flight, the oldest landing first; it then sees them.
+    """Wait until at most `pending` of a thread's groups are in flight, oldest first; it then sees their results.
 
-    `reads_only`: until their sources were read, not until results landed. `holds`: registers not to copy before.
-    `keeps`: registers that the groups read, not to be given to others before.
+    `reads_only`: wait only until their sources were read. `holds`: registers that must not be copied before. `keeps`:
+    registers that the groups read, which must not be reused before.
     """
 
     group: str
@@ -291,13 +292,13 @@ class InitBarriers:
 
 @attrs.frozen
 class Await:
-    """Wait, in every thread that is here, until the phase of this parity of a barrier's slot is complete.
+    """Wait, in every active thread, until the phase with this parity of a barrier's slot is complete.
 
     Args:
-        barrier: on what.
+        barrier: the mbarriers.
         slot: which of the ring.
         parity: of the phase.
-        wide: whether those who wait then see what blocks of the cluster wrote to shared memory before they arrived.
+        wide: whether the waiting threads then see shared-memory writes that blocks of the cluster made before arriving.
     """
 
     barrier: Barrier
@@ -309,14 +310,14 @@ class Await:
 
 @attrs.frozen
 class Arrive:
-    """Arrive at a barrier's slot, once for each thread that is here.
+    """Arrive at a barrier's slot, once for each active thread.
 
     Args:
-        barrier: where.
+        barrier: the mbarriers.
         slot: which of the ring.
-        nbytes: bytes that the phase must also see land (expect_tx), 0 for none.
+        nbytes: bytes that must also land before the phase completes (expect_tx); 0 for none.
         peer: rank of the cluster's block whose barrier it is, None for this block's own.
-        wide: whether blocks of the cluster that wait then see what was written to shared memory before.
+        wide: whether waiting blocks of the cluster then see this thread's earlier writes to shared memory.
     """
 
     barrier: Barrier
@@ -360,7 +361,7 @@ class Prefetch:
 
 @attrs.frozen
 class Ask:
-    """Ask the L2 cache for the line of an element of global memory, which is read soon: no thread sees a difference."""
+    """Prefetch the line of an element of global memory into the L2 cache; this changes no result."""
 
     view: View
     link: Link | None = attrs.field(default=None, eq=False, repr=False)
@@ -368,11 +369,11 @@ class Ask:
 
 @attrs.frozen
 class Turn:
-    """Meet at a numbered barrier of the block: wait there, or only arrive.
+    """Synchronise at a numbered barrier of the block: wait there, or only arrive.
 
     Args:
         number: the hardware barrier, a constant.
-        threads: all that take part, those that arrive and those that wait.
+        threads: number of threads that take part, arriving or waiting.
         waits: whether to wait.
         reason: which edge needs it.
     """
@@ -385,7 +386,7 @@ class Turn:
 
 @attrs.frozen
 class Role:
-    """Name some warps of a block, and what they run; `thread` counts from the role's first.
+    """Hold some warps of a block and their code; `thread` counts from the role's first thread.
 
     Args:
         name: `load`, `math`.
@@ -406,7 +407,7 @@ class Role:
 
 @attrs.frozen
 class Roles:
-    """Part a block's warps into roles, which run at the same time."""
+    """Divide a block's warps into roles, which run at the same time."""
 
     roles: tuple[Role, ...]
 
@@ -419,7 +420,8 @@ class Micro:
         name: for comments and errors.
         source: CUDA C++ statements; `views` bind as pointers named by role (`A`, `B`, `C`) to their first element, with
             `A_row`, `A_col` (and so on) element strides; bindings are integers (`M`, `N`, `K` of the residual spec).
-        numpy: its meaning: numpy(A, B, C) on arrays of one unit -> new C, or None (then simulating it is an error).
+        numpy: its meaning: numpy(A, B, C) on arrays of one unit -> new C; None if there is none, and simulating it is
+        an error.
         roles: names of the views.
         views: first elements; `layout` holds ((rows), (columns)) with their strides.
         written: roles that it writes.
@@ -441,7 +443,7 @@ class Micro:
 
 @attrs.frozen
 class Region:
-    """Head a group of statements with the spec and level that they implement.
+    """Group statements under the spec and level that they implement.
 
     Args:
         title: printed above the statements; nothing else reads it.
@@ -464,7 +466,7 @@ class Region:
 
     @property
     def place(self) -> tuple[str, str, str]:
-        """Tell the region from others: its copies in a prologue and in a loop are one place."""
+        """Identify the region: its copies in a prologue and in a loop have the same place."""
         return self.path, self.kind, self.buffer
 
 
@@ -527,7 +529,7 @@ Around: TypeAlias = "tuple[For | If | Region | Role, ...]"
 
 
 def within(body: tuple[Statement, ...], around: Around = ()) -> Iterator[tuple[Statement, Around]]:
-    """Visit every statement as `walk` does, each with what stands around it, outermost first."""
+    """Visit every statement as `walk` does, each with the statements around it, outermost first."""
     for statement in body:
         yield statement, around
         if isinstance(statement, For | If | Region):

@@ -109,7 +109,7 @@ def lower(
         arch: architecture number; atoms of later ones do not match.
         numbers: defaults of the scalar parameters that the program names.
         trust_no_sync: believe every `no_sync` instead of proving it, to show what the simulator then finds.
-        told: is called with what each pass made, in their order.
+        told: a function that is called after each pass with what the pass made.
 
     Raises:
         FireironError: located at the offending link.
@@ -128,7 +128,7 @@ def lower(
         return after
 
     body = passed("roles", _roles(body, context) if context.rings else (*context.lets, *body))
-    body = fetched(body, context) if isinstance(spec, Program) else body  # programs alone have arrays of subscripts
+    body = fetched(body, context) if isinstance(spec, Program) else body  # only programs read arrays at subscripts
     body = passed("exchanges", tell_peers(body, context.exchanges))
     body = passed("flags", raise_flags(body, context.handed))
     body = passed("turns", take_turns(body, context.turns))
@@ -161,7 +161,7 @@ def lower(
         tuple(buffers.values()),
         body,
         tuple(context.preconditions),
-        # Budgets of roles are dealt out of what a launch gives: ptxas knows that only where blocks an SM are promised.
+        # Roles redistribute the registers of the launch; ptxas knows their number only if blocks per SM are given.
         max(context.resident, 1 if any(context.registers) else 0),
         context.cluster,
         context.persistent,
@@ -210,7 +210,7 @@ def _with_windows(spec: Spec, state: State, context: Context) -> State:
 
 
 def _named(spec: Spec, links: Sequence[Decomposition]) -> set[str]:
-    """List the names that the author chose, of tensors, sizes, scalars: nothing that lowering makes may take them."""
+    """List the author's names of tensors, sizes and scalars: lowering uses none of them for its own variables."""
     values = [
         v
         for x in every(links)
@@ -264,7 +264,7 @@ def _parameters(
 
 
 def _shares(spec: Spec, tensor: Tensor) -> Expr | None:
-    """Give the rows that groups share, for the tensor that says where they end."""
+    """Give the rows that groups share, by the tensor that holds their ends."""
     if not isinstance(spec, MatMul) or spec.ragged is None or spec.groups is None or tensor.name != spec.groups.name:
         return None
     return as_expr(dict(spec.sizes)[spec.ragged])
@@ -295,7 +295,7 @@ def _pointer(tensor: Tensor, storage: Storage, read: bool, written: bool, align:
 
 
 def _accesses(body: tuple[Statement, ...]) -> tuple[set[str], set[str], dict[str, int]]:
-    """Collect which global tensors are read, which written, and the widest access of each in bytes."""
+    """Collect the global tensors that are read, those that are written, and the widest access of each in bytes."""
     read: set[str] = set()
     written: set[str] = set()
     align: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Layers in one kernel: each layer's MatMul reads its A on chip, and its epilog writes its result there.
+"""Layers in one kernel: each layer's MatMul reads its A from shared memory or registers, and its epilog writes there.
 
 A stack of equal layers is a loop. The pipeline of the weights does not stop between two layers.
 """
@@ -29,11 +29,11 @@ def lower_each(link: Each, state: State, context: Context, recur: Recur) -> Body
             tensor_window(tensor, state, context)
     places = _places(link, spec, state, context)
     bodies: list[Body] = []
-    # What reads registers decides who holds them: the last layer is lowered first.
+    # The reader of registers decides their ownership, so the last layer is lowered first.
     for number in reversed(range(len(spec.layers))):
         known = set(context.storages)
         bodies.append(_layer(link, number, spec.layers[number], places, state, context, recur))
-        if len(bodies) > 1:  # weights of one layer after another: their buffers lie over each other
+        if len(bodies) > 1:  # weights of consecutive layers share the memory of their buffers
             for name, storage in context.storages.items():
                 storage.reuse = storage.reuse or (name not in known and storage.memory == SH and not storage.guarded)
     body = tuple(statement for one in reversed(bodies) for statement in one)
@@ -46,9 +46,10 @@ def lower_each(link: Each, state: State, context: Context, recur: Recur) -> Body
 
 
 def _places(link: Each, spec: Layers, state: State, context: Context) -> tuple[Storage, ...]:
-    """Choose where X and each layer's result lie: over what the layer reads, where both are of one width.
+    """Choose the memory of X and of each layer's result: the memory of the layer's input, where both have one width.
 
-    Shared memory of a width that nothing reads any more is taken again; registers lie as their one reader wants them.
+    Shared memory that nothing reads any more is used again by tensors of its width. Registers are laid out as their
+    only reader needs them.
     """
     first = state.windows["A"].storage
     places = [first]

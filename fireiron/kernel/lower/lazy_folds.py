@@ -1,9 +1,9 @@
-"""Online folds with slack: what others follow stays old, and a vote of the warp says when it moves.
+"""Online folds with slack: the value that others depend on is kept, and a vote of the warp decides when it changes.
 
-With slack alone a chunk is folded, and moves the value where this outgrows it. With speculation a chunk behind the
-first is computed under the old value at once, into sums of its own, which tell whether a term outgrew the slack; then
-the chunk is folded, the value moves, and the chunk is computed again from what it read. A warp to which that happens
-`FAILURES` times in a tile folds each chunk first from then on.
+With slack alone, each chunk is folded first, and the value changes if the chunk's value exceeds it by more than the
+slack. With speculation, each chunk but the first is computed with the old value at once, into sums of its own. These
+sums show whether a term exceeded the slack; if so, the chunk is folded, the value changes, and the chunk is computed
+again from the same inputs. After `FAILURES` such chunks in a tile, a warp folds each further chunk first.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from fireiron.language.lazy import witnesses
 from fireiron.language.levels import SH, Thread
 from fireiron.language.steps import Step
 
-FAILURES = 1  # of speculation in a tile, after which its chunks are folded first
+FAILURES = 1  # failed speculations in a tile, after which chunks are folded first
 
 LowerStep: TypeAlias = Callable[[Step, State, Context, Recur], "tuple[Body, State]"]
 
 
 @attrs.frozen
 class Lazily:
-    """Say what products behind lazy folds do.
+    """Hold what the products that follow lazy folds need.
 
     Args:
-        again: whether the value that their sums follow has moved.
-        carried: by product, what brings the factors that threads have computed to the registers that its atoms read.
+        again: whether the value that their sums depend on has changed.
+        carried: for each product, the copies of computed factors to the registers that its atoms read.
     """
 
     again: Expr
@@ -55,7 +55,7 @@ class Lazily:
 
 
 def is_lazy(step: Step, state: State) -> bool:
-    """Say whether a step is a fold that others follow with slack."""
+    """Say whether a step is a fold with slack that other steps depend on."""
     progress = state.progress
     assert progress is not None
     return (
@@ -75,12 +75,12 @@ def lower_lazily(
     recur: Recur,
     lower_step: LowerStep,
 ) -> tuple[Body, State, Lazily]:
-    """Lower a fold that others follow with slack, and all that threads compute of a chunk behind it.
+    """Lower a fold with slack, and all that threads compute of a chunk after it.
 
     Args:
         lead: the fold.
-        later: the steps behind it.
-        products: those of them that atoms compute; these follow the statements given back.
+        later: the steps after it.
+        products: those of them that atoms compute; their code follows the statements that are returned.
         state: the place in the tree.
         context: the kernel's.
         recur: lowers the chains of Moves.
@@ -124,7 +124,7 @@ def lower_lazily(
     )
     single: list[Storage] = []
     for storage in (context.storages[name] for name in context.storages if name not in before):
-        storage.follows = ""  # what it is made of is read again
+        storage.follows = ""  # its inputs are read again
         alone = None if _seen(storage, outside) else in_one_register(attempt, storage.name)
         if alone is not None:
             attempt, storage.size = alone, as_expr(1)
@@ -155,7 +155,7 @@ def lower_lazily(
 
 
 def settled(body: Body) -> Body:
-    """Leave out votes that nobody is asked for, with what hangs on them."""
+    """Remove votes whose result is not used, with the code that depends on them."""
     out: list[Statement] = []
     for i, s in enumerate(body):
         if isinstance(s, Vote) and as_int(s.present) == 0:
@@ -176,7 +176,7 @@ def _speculated(
     state: State,
     context: Context,
 ) -> Body:
-    """Try a chunk under the old value, and compute it again where its sums say that something outgrew this."""
+    """Compute a chunk with the old value; compute it again where its sums show that a term exceeded the slack."""
     progress, path, link = state.progress, state.path, state.link
     assert progress is not None and progress.law is not None and progress.trip is not None
     first, behind = eq(progress.trip, 0), ne(progress.trip, 0)
@@ -219,7 +219,7 @@ def _any_not(conditions: Sequence[Scalar]) -> Scalar:
 
 
 def _outgrown(lead: Step, state: State) -> tuple[Scalar, tuple[View, ...]]:
-    """Say whether a chunk's value would let a factor fall below the slack."""
+    """Say whether a chunk's value exceeds the old value by more than the slack."""
     progress = state.progress
     assert progress is not None and progress.law is not None and lead.fold is not None
     (out,), opened = lead.outs, progress.open[lead.name]
@@ -237,7 +237,7 @@ def _outgrown(lead: Step, state: State) -> tuple[Scalar, tuple[View, ...]]:
 
 
 def _under_old_value(lead: Step, state: State, context: Context) -> Body:
-    """Let what follows a fold read its old value: where nothing was folded yet, what follows overflows, and tells."""
+    """Let later steps read a fold's old value. Before the first fold they overflow, which the vote detects."""
     progress = state.progress
     assert progress is not None
     (out,) = lead.outs
@@ -259,9 +259,10 @@ def _corrected(step: Step, state: State, context: Context) -> Body:
 def _summed_apart(
     step: Step, state: State, context: Context, apart: bool
 ) -> tuple[Body, Body, State, tuple[Storage, ...], Body]:
-    """Fold a chunk's points into a state of their own, where the chunk may be computed again.
+    """Fold a chunk's points into a separate state, since the chunk may be computed again.
 
-    Gives first values, the statements, the state, the registers of the chunk's sums, and what adds these to the loop's.
+    Returns the initial values, the statements, the state, the registers of the chunk's sums, and the code that adds
+    these to the loop's sums.
     """
     progress, link = state.progress, state.link
     assert progress is not None and step.fold is not None
@@ -294,7 +295,7 @@ def _summed_apart(
 
 
 def _beside(product: Product, state: State, context: Context) -> tuple[State, Body]:
-    """Let threads compute factors into registers beside those that atoms in flight read; gives the copies to these."""
+    """Compute factors into other registers than those that atoms in flight read; give the copies to the latter."""
     copies: Body = ()
     for side in product.sides:
         (out,) = side.outs
@@ -313,7 +314,7 @@ def _beside(product: Product, state: State, context: Context) -> tuple[State, Bo
 
 
 def _sums(lead: Step, apart: Mapping[str, tuple[Storage, ...]], state: State) -> list[View]:
-    """List the registers of the sum that tells what outgrew the slack."""
+    """List the registers of the sum that shows whether a term exceeded the slack."""
     progress = state.progress
     assert progress is not None and progress.law is not None
     name = next((n for n in witnesses(progress.program, progress.law) if n in apart), None)
@@ -329,7 +330,7 @@ def _sums(lead: Step, apart: Mapping[str, tuple[Storage, ...]], state: State) ->
 
 
 def _seen(storage: Storage, body: Body) -> bool:
-    """Say whether statements touch registers."""
+    """Say whether statements use given registers."""
     touching = (s for s in walk(body) if isinstance(s, Call | Compute | Micro))
     return any(view.buffer.name == storage.name for s in touching for view, _ in reads_and_writes(s))
 
@@ -339,7 +340,7 @@ def _flies(body: Body) -> bool:
 
 
 def _votes(lead: Step, later: Sequence[Step], products: Mapping[str, Product], state: State) -> None:
-    """Refuse places where no warp can vote."""
+    """Refuse places where warps cannot vote."""
     law = state.progress.law if state.progress is not None else None
     assert law is not None
     another = next((s.name for s in later if s.name in law.factors), None)
@@ -360,7 +361,7 @@ def _votes(lead: Step, later: Sequence[Step], products: Mapping[str, Product], s
 
 
 def _alone(body: Body, lead: Step, state: State) -> None:
-    """Refuse folds that warps make together: one of them may go on without the others."""
+    """Refuse folds that several warps compute together: their votes could differ."""
     for s in walk(body):
         if isinstance(s, Call | Compute):
             buffers: list[Buffer] = [v.buffer for v in s.views] if isinstance(s, Call) else [s.dst.buffer]

@@ -54,7 +54,7 @@ def lower_done(link: Done, state: State, context: Context) -> Body:
 
 
 def _bulk(chosen: Atom | str | None, state: State) -> Atom | None:
-    """Find the bulk copy that a Move asks for; it fits by its rank."""
+    """Find the bulk copy of a Move, by its rank."""
     if chosen is None:
         return None
     rows = [atom for atom in chosen_from(chosen) if atom.rank]
@@ -73,7 +73,7 @@ def _no_atom(
 
 
 def _nearest(chosen: Atom | str | None, found: tuple[Near, ...]) -> str:
-    """Name the atoms that differ least, and in what."""
+    """Name the atoms that match most facts, and the facts that they miss."""
     least = [near for near in found if len(near.differs) == len(found[0].differs)]
     if chosen is not None:
         return "; ".join(least[0].differs)
@@ -117,7 +117,7 @@ def _matmul(chosen: Atom | str | None, state: State, context: Context) -> Body:
 
 
 def _product(chosen: Atom | str | None, parts: tuple[str, str, str], state: State, context: Context) -> Body:
-    """Execute one product by an atom; `parts` name its operands."""
+    """Execute one product by an atom; `parts` names its operands."""
     found_of = [state.residual.operand(part) for part in parts]
     operands = tuple(o for o in found_of if o is not None)
     shape = tuple(
@@ -178,7 +178,7 @@ def _product(chosen: Atom | str | None, parts: tuple[str, str, str], state: Stat
 def _by_registers(
     operand: Operand, window: Window, accumulated: bool, state: State, context: Context
 ) -> tuple[Body, View, Body]:
-    """Put in the Moves of an operand that lies in memory, where a thread's atom takes it in registers.
+    """Add Moves between memory and registers for an operand that lies in memory, where a thread's atom takes registers.
 
     Returns:
         The Move to registers, these, and the Move back where the atom writes the operand.
@@ -240,7 +240,7 @@ def _move(chosen: Atom | str | None, state: State, context: Context) -> Body:
             )
         _check_alignment(window, count)
     source, target = _view(src, state, context), _view(dst, state, context)
-    # Every register exists: what a thread holds beyond a tile's end is neither read nor stored by the other side.
+    # All registers are moved: elements beyond a tile's end are neither read nor stored by the other side.
     read, write = (None if w.storage.memory.registers else w.condition() for w in (src, dst))
     same = src.storage.dtype == dst.storage.dtype and state.ops is None
     straight = same and all(_packed(v, count) for v in (source, target))
@@ -301,7 +301,7 @@ def _computed(source: View, into: View, count: int, state: State, context: Conte
 
 
 def _check_alignment(window: Window, count: int) -> None:
-    """Refuse a vector that may start off its alignment, or that a bound may cut."""
+    """Refuse a vector that may start at a misaligned address, or that a bound may cut."""
     storage = window.storage
     if count == 1 or storage.memory.registers:
         return
@@ -386,7 +386,7 @@ def _elementwise(state: State, context: Context) -> Body:
             picked = shifts[len(shifts) - len(tensor.shape) :]
             at = tuple(as_expr(0) if extent == 1 else c for c, extent in zip(picked, tensor.shape, strict=True))
             inputs.append(View(buffer_of(source.storage), source.storage.address(at), origin=at))
-        # Arguments of an expression count from 1: 0 stands for an accumulator, and there is none.
+        # Arguments of an expression are numbered from 1; 0 is the accumulator, which is absent here.
         tree = renumbered(spec.op, {i: i - 1 for i in range(1, len(inputs) + 1)})
         one = Compute(dst, tree, tuple(inputs), mask, state.link)
     body: Body = (one,)

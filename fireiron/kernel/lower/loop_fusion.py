@@ -1,7 +1,7 @@
-"""Loops over the same points, one behind another, as one loop: what goes from one to the next takes one register.
+"""Fusion of consecutive loops over the same points: a value passed from one to the next then takes one register.
 
-Nests of unrolled loops of equal extents are joined where each point of the later one needs its own point of the earlier
-one alone.
+Two nests of unrolled loops with equal extents are fused where each point of the second needs only the same point of the
+first.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ def fused(body: Body) -> Body:
 
 
 def in_one_register(body: Body, name: str) -> Body | None:
-    """Keep a register tensor in one register, where each of its elements is read in the trip alone that writes it.
+    """Keep a register tensor in one register, where each element is read only in the trip that writes it.
 
     Args:
-        body: all that touches the tensor.
+        body: all statements that use the tensor.
         name: of its buffer.
     """
     inner = [s.body for s in walk(body) if isinstance(s, For) and not any(isinstance(x, For) for x in walk(s.body))]
@@ -94,11 +94,11 @@ def in_one_register(body: Body, name: str) -> Body | None:
 
 
 def converted_in_pairs(body: Body, single: Set[str], context: Context) -> Body:
-    """Let nests of loops visit two points at a time where an instruction converts two neighbours.
+    """Visit two points per trip where an instruction converts two neighbouring elements.
 
     Args:
-        body: nests that are joined.
-        single: the register tensors that are kept in one register; they are in two then.
+        body: fused nests.
+        single: register tensors that are kept in one register; they then take two.
         context: the kernel's.
     """
 
@@ -118,7 +118,7 @@ def _narrows(s: Compute) -> bool:
 
 
 def _by_twos(loop: For, count: int, single: Set[str], context: Context) -> For | None:
-    """Visit two points at a time; None where a conversion's results do not lie beside each other."""
+    """Visit two points per trip; None where a conversion's results are not adjacent."""
     half = Var(loop.var.name, count // 2)
 
     def of_view(v: View, at: Var) -> View:
@@ -167,7 +167,7 @@ def _nest(s: Statement) -> _Nest | None:
 
 
 def _joined(first: _Nest, then: _Nest) -> _Nest | None:
-    """Join two nests; None where a point of the later one touches another point of the earlier one."""
+    """Fuse two nests; None where a point of the second uses another point of the first."""
     if first.extents != then.extents:
         return None
     values: dict[Var, Expr] = {b.var: a.var for a, b in zip(first.loops, then.loops, strict=True)}

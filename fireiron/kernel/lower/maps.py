@@ -1,4 +1,4 @@
-"""Index maps in lowering: which box of a tensor a tile of points reads, and which element a single point does.
+"""Index maps in lowering: the box of a tensor that a tile of points reads, and the element that one point reads.
 
 The points' own window (`points`) says where the tile lies along each dim.
 """
@@ -17,7 +17,7 @@ from fireiron.language.maps import box
 
 
 def is_mapped(window: Window) -> bool:
-    """Say whether some coordinate of a window follows from an index expression."""
+    """Say whether some coordinate of a window is computed by an index expression."""
     return any(axis.map is not None for axis in window.axes)
 
 
@@ -55,7 +55,7 @@ def boxed(window: Window, points: Window, link: Link | None) -> Window:
 
 
 def refuse_overlap(window: Window, points: Window, link: Link | None) -> None:
-    """Refuse registers by the points that read them where several points read one element.
+    """Refuse registers that are indexed by points where several points read one element.
 
     Raises:
         DecompositionError: `map-registers`.

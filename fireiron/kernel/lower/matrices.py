@@ -1,8 +1,7 @@
-"""Windows as matrices: several dims of a tensor become the rows or the columns of one, the last of them fastest.
+"""Windows as matrices: several dims of a tensor become the rows or columns of a matrix, the last dim fastest.
 
-Shared memory keeps its buffer, and the matrix addresses it by strides, or by a layout where the dims do not nest. A
-register tensor is seen the same way; whose registers hold what, which an atom says of the matrix, is then said of the
-tensor's own dims.
+A buffer in shared memory stays as it is; the matrix addresses it by strides, or by a layout where the dims do not nest.
+For a register tensor, the atom defines the ownership of the matrix, which is then rewritten for the tensor's own dims.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ from fireiron.language.steps import Step
 def as_matrix(
     window: Window, axes: Sequence[str], order: Sequence[str], named: Mapping[str, str], step: Step
 ) -> Window:
-    """Name a window's axes as the MatMul does, rows and columns last; what is one letter becomes one axis.
+    """Name a window's axes as the MatMul does, rows and columns last; axes with one letter become one axis.
 
     Args:
         window: without index maps.
-        axes: by axis of the window, the dim that it is.
+        axes: the dim of each axis of the window.
         order: the same dims, in the order of the MatMul.
         named: the letter of each dim that is rows or columns.
-        step: that takes the window.
+        step: the step that uses the window.
 
     Raises:
         DecompositionError: `each-order` where a register tensor has them in another order; `each-merge` where the
@@ -87,7 +86,7 @@ def _product(extents: Sequence[Index]) -> Index:
 
 
 def _merged(name: str, axes: Sequence[Axis], shape: Sequence[Index], step: Step) -> Axis:
-    """Let several axes be one: its local index counts the last of them fastest.
+    """Merge several axes into one; the last of them is fastest in its local index.
 
     Raises:
         DecompositionError: `each-merge`.
@@ -163,7 +162,7 @@ def _strides(modes: Sequence[Layout]) -> tuple[Index, ...] | Layout:
 def unmerge(
     matrix: Storage, tensor: Storage, axes: Sequence[str], order: Sequence[str], named: Mapping[str, str]
 ) -> None:
-    """Say of a tensor's dims whose registers hold what, as an atom has said of the matrix that they are.
+    """Rewrite the ownership that an atom gave a matrix for the dims of the tensor that the matrix stands for.
 
     Args:
         matrix: as `as_matrix` made it.

@@ -37,12 +37,12 @@ from fireiron.language.levels import RF, SH, Block, Thread
 from fireiron.language.residual import apply, move_of
 from fireiron.language.tensor import ColMajor, RowMajor, TileOrder
 
-MOST_ELEMENTS = 128  # of one access: 16 bytes of bits
+MOST_ELEMENTS = 128  # bits of one access: 16 bytes
 
 
 @attrs.frozen
 class Copy:
-    """Hold a load's code: what starts it, and what later hops finish."""
+    """Hold a load's code: the part that starts it, and the part that finishes it later."""
 
     start: Body
     finish: Body
@@ -56,7 +56,7 @@ def open_load(
     slot: Expr | None = None,
     rest: Sequence[Decomposition] = (),
 ) -> State:
-    """Make a load's buffer, and let the operand lie there from now on; `rest` of a Move's chain may demand a layout."""
+    """Make a load's buffer, where the links below find the operand; the rest of a Move's chain may need a layout."""
     source = state.windows[link.role]
     read = box_of(link.role, state)
     target = state.windows.get("dst") if link.role == "src" else None
@@ -71,13 +71,13 @@ def open_load(
 
 
 def box_of(role: str, state: State) -> Window:
-    """Give the part of an operand that a tile reads; where index expressions say it, the box of it."""
+    """Give the part of an operand that a tile reads: for index maps the box."""
     window = state.windows[role]
     return boxed(window, state.windows[POINTS], state.link) if is_mapped(window) else window
 
 
 def lower_copy(link: Load, state: State, storage: Storage, slot: Expr | None, context: Context, recur: Recur) -> Copy:
-    """Lower the Move that fills a load's buffer; a chain that starts with a load of its own has two parts."""
+    """Lower the Move that fills a load's buffer; a Move whose chain begins with a load has two parts."""
     source = box_of(link.role, state)
     move = move_of(state.residual, link.role, link.memory, storage.dtype)
     inner = evolve(
@@ -102,7 +102,7 @@ def lower_copy(link: Load, state: State, storage: Storage, slot: Expr | None, co
         opened = opened.with_window("src", evolve(opened.windows["src"], storage=known))
     elif staging.memory.registers:
         context.storages[f"staging {storage.name}"] = staging
-    # The hop whose own schedule decides which thread holds what is staged comes first.
+    # The part whose schedule decides which thread holds the staged elements is lowered first.
     if staging.memory.registers and not _defines_ownership(first):
         finish = recur(link.move[1:], opened, context)
         start = lower_copy(first, evolve(inner, ops=None), staging, None, context, recur)
@@ -120,7 +120,7 @@ def _defines_ownership(link: Load) -> bool:
 def lower_load(link: Load, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
     """Lower a load and what follows it.
 
-    What follows is lowered first where it decides ownership and thread counts; it still runs second.
+    The links below are lowered first where they decide ownership and thread counts; their code still runs second.
     """
     if state.progress is not None and not state.progress.reads(link.role):
         return recur(rest, evolve(state, residual=apply(link, state.residual)), context)
@@ -141,7 +141,7 @@ def lower_load(link: Load, rest: Sequence[Decomposition], state: State, context:
 
 
 def place_result(link: Load, state: State, context: Context) -> State:
-    """Make the shared buffer in which a step's result lies; the step fills it."""
+    """Make the shared buffer of a step's result, which the step fills."""
     assert state.progress is not None
     (out,) = (out for step in state.progress.program.steps for out in step.outs if out.name == link.role)
     extents = state.residual.extents
@@ -154,7 +154,7 @@ def place_result(link: Load, state: State, context: Context) -> State:
 
 
 def _stores_later(rest: Sequence[Decomposition]) -> str:
-    """Give the group of the bulk store in which a chain ends, "" where it ends otherwise."""
+    """Give the group of the bulk store that ends a chain; "" for other chains."""
     last = rest[-1] if rest else None
     if not isinstance(last, Done) or last.atom is None or isinstance(last.atom, Microkernel):
         return ""
@@ -163,7 +163,7 @@ def _stores_later(rest: Sequence[Decomposition]) -> str:
 
 
 def _through_ring(link: Load, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
-    """Lower one tile's way through a slot of a staging ring: it is filled, and read by a bulk store."""
+    """Lower one tile of a staging ring: a slot is filled, and a bulk store reads it."""
     slots, trip = state.ring or (1, as_expr(0))
     inner = open_load(link, evolve(state, ring=None), context, slots, trip, rest)
     storage = inner.windows[link.role].storage
@@ -218,7 +218,7 @@ def lower_own(link: Own, rest: Sequence[Decomposition], state: State, context: C
             Bound(substitute(end.offset, first), leafwise([(n, s[j]) for _, n, s in leaves]), end.limit)
             for j, end in enumerate(ends)
         ]
-        if mine.size != storage.shape[i]:  # a panel: some threads' elements lie before it, some behind
+        if mine.size != storage.shape[i]:  # a panel: some threads' elements lie before it, some after it
             assert isinstance(mine.size, int)
             if mine.steps is not None:
                 raise DecompositionError(
@@ -270,7 +270,7 @@ def leafwise(leaves: list[tuple[int, int]]) -> Layout:
 
 
 def joined(leaves: list[tuple[int, int, list[int]]]) -> list[tuple[int, int, list[int]]]:
-    """Join (stride, extent, strides of the limits) that continue each other: what lies together may be one vector."""
+    """Merge (stride, extent, strides of the limits) that continue each other: contiguous elements may be one vector."""
     out: list[tuple[int, int, list[int]]] = []
     for stride, extent, ends in leaves:
         if out:
@@ -364,7 +364,7 @@ def widest_sizes(size: Widest, state: State, order: TileOrder) -> tuple[tuple[tu
     """Choose the widest vector tile that a Move's sides allow, and let neighbouring units take neighbouring vectors.
 
     Raises:
-        DecompositionError: `vector-alignment` where an exact width is not to be had.
+        DecompositionError: `vector-alignment` where the given width is impossible.
     """
     sides = [w for w in state.windows.values() if not w.storage.memory.registers]
     dims = [dim for dim, _ in state.residual.sizes]
@@ -421,7 +421,7 @@ def _widths(window: Window, nbytes: int) -> list[tuple[int, str]]:
 
 
 def _other_steps(window: Window, index: int) -> list[int]:
-    """List what the element offset is made of beside the contiguous run."""
+    """List the terms of the element offset without the contiguous run."""
     out: list[int] = []
     for i in range(len(window.axes)):
         steps = window.steps_along(i)
@@ -433,7 +433,7 @@ def _other_steps(window: Window, index: int) -> list[int]:
 
 
 def _run(steps: Layout) -> int:
-    """Count the leading elements that lie together."""
+    """Count the leading contiguous elements."""
     extent, stride = steps.leaves[0]
     if stride != 1 or not isinstance(extent, int):
         return 1

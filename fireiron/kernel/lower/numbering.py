@@ -1,4 +1,4 @@
-"""Numbering of tiles: which one a unit takes, in the order of a schedule."""
+"""Numbering of tiles: which tile a unit takes, in the order that the schedule gives."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def tile_numbers(index: Expr, parts: dict[str, Cut], order: TileOrder) -> dict[s
         index, order = as_expr(order(index)), ColMajor
     if order is not ColMajor:
         dims.reverse()
-    # Of a dim with one tile that is number 0: whoever stands beyond the last tile is guarded, and counts nothing.
+    # A dim with one tile has number 0; units beyond the last tile are guarded.
     several = [dim for dim in dims if as_expr(parts[dim].trips) != as_expr(1)]
     if len(several) == 1:
         return {dim: index if dim in several else as_expr(0) for dim in parts}
@@ -49,7 +49,7 @@ def _grouped(index: Expr, parts: dict[str, Cut], order: Grouped) -> dict[str, Ex
     first = index // (wide * order.rows) * order.rows
     inside = index % (wide * order.rows)
     rest = 0 if proves(eq(high % order.rows, 0)) else simplest(high % order.rows)
-    if isinstance(rest, int):  # two constants, of which one is chosen: dividing by a variable takes 30 instructions
+    if isinstance(rest, int):  # select between two constants: a division by a variable takes 30 instructions
         whole, last = le(first + order.rows, high), rest or order.rows
         row = select(whole, inside % order.rows, inside % last)
         return {**found, rows: first + row, cols: select(whole, inside // order.rows, inside // last)}

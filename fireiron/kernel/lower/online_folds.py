@@ -1,4 +1,4 @@
-"""Folds whose values others need while they move: a chunk is folded, and sums under the old value are corrected."""
+"""Online folds: after each chunk the value of a fold changes, and sums computed with the old value are corrected."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fireiron.language.steps import Ref, Step, identity_of
 
 
 def lower_lead(step: Step, opened: Open, state: State, context: Context, recur: Recur) -> tuple[Body, State]:
-    """Lower a fold whose value others need while it moves: fold a chunk, and say by what the others are corrected."""
+    """Lower an online fold: fold a chunk, and compute the factors that correct the folds that depend on it."""
     folded, state = fold_chunk(step, opened, state, context)
     moved, state = move(step, opened, state, context, recur)
     return (Region(title_of(step), (*folded, *moved), state.path, state.link),), state
@@ -37,7 +37,7 @@ def title_of(step: Step) -> str:
 
 
 def fold_chunk(step: Step, opened: Open, state: State, context: Context) -> tuple[Body, State]:
-    """Fold a chunk's points alone; gives the state in which their value can be read."""
+    """Fold only a chunk's points; gives the state in which their value can be read."""
     progress, link = state.progress, state.link
     assert progress is not None
     (out,) = step.outs
@@ -58,7 +58,7 @@ def fold_chunk(step: Step, opened: Open, state: State, context: Context) -> tupl
 
 
 def move(step: Step, opened: Open, state: State, context: Context, recur: Recur) -> tuple[Body, State]:
-    """Move a fold's value on by that of a chunk; gives the state in which the factors for others can be read."""
+    """Update a fold's value by that of a chunk; gives the state in which the correction factors can be read."""
     progress = state.progress
     assert progress is not None and progress.law is not None and step.fold is not None
     (out,), role = step.outs, opened.roles[0]
@@ -74,7 +74,7 @@ def move(step: Step, opened: Open, state: State, context: Context, recur: Recur)
         tree = Select(nothing, Constant(0.0, factor.tree.dtype), factor.tree)
         made, state = lower_value(Step(known.name, (known,), (before, out), tree), state, context, recur)
         body += made
-    if not isfinite(identity.value):  # inf - inf is no number: what was folded of no points, or of such alone, is 0
+    if not isfinite(identity.value):  # inf - inf is NaN: 0 where no points, or only masked ones, were folded
         seen = beside(out, "finite")
         tree = Select(nothing, Constant(0.0, out.dtype), Arg(0, out.dtype))
         made, state = lower_value(Step(seen.name, (seen,), (out,), tree), state, context, recur)

@@ -1,4 +1,4 @@
-"""Descent to the points of a thread: from a register tensor's ownership to the axes of all windows.
+"""From a register tensor's ownership to the points of a thread: the axes of all windows then list its elements.
 
 A register tensor says which of its elements a thread holds. Where a step reads it, the thread computes these points:
 its axes then list what the thread holds along each dim, and loops and guards that are not regular stay around the code.
@@ -29,8 +29,8 @@ class Points:
 
     Args:
         state: inside the thread; the windows' axes list its points.
-        loops: what is repeated for points that lie irregularly.
-        guards: under which conditions the thread has any.
+        loops: loops over points that have no regular distance.
+        guards: the conditions under which the thread has any points.
     """
 
     state: State
@@ -38,7 +38,7 @@ class Points:
     guards: tuple[Expr, ...]
 
     def around(self, body: Body) -> Body:
-        """Put loops and guards around what is done for the points."""
+        """Put loops and guards around the code for the points."""
         if self.guards:
             body = (If(and_(*self.guards), body),)
         for loop in reversed(self.loops):
@@ -53,11 +53,11 @@ class Points:
 
 
 def own_points(owner: Window, dims: Sequence[str], state: State, context: Context) -> Points:
-    """Descend to what each thread holds of a register tensor along some dims.
+    """Give the state of the elements that each thread holds of a register tensor along some dims.
 
     Args:
         owner: the register tensor, whose ownership is known; its window is the one at this place.
-        dims: of which points are visited; what the tensor has along others is left out.
+        dims: the dims to visit; the tensor's other dims are left out.
         state: the place in the tree.
         context: the kernel's.
 
@@ -73,7 +73,7 @@ def own_points(owner: Window, dims: Sequence[str], state: State, context: Contex
         loop.var: context.variable(loop.var.name, extent) for loop, extent in zip(held.loops, held.extents, strict=True)
     }
     chosen = [i for i, axis in enumerate(owner.axes) if axis.dim in dims]
-    # Axes that are left out step no loop: where one moves them alone, the first value stands for all.
+    # Axes that are left out have no loop: a loop over them alone is fixed at its first value.
     coordinates = tuple(substitute(written.coordinates[i], fresh) for i in chosen)
     limits = tuple(
         evolve(x, axis=chosen.index(x.axis), offset=substitute(x.offset, fresh))

@@ -42,7 +42,7 @@ def own_units(link: Own, state: State, context: Context, storage: Storage) -> St
     extents: set[tuple[int, ...]] = set()
     for u in range(units.count):
         mine = np.unique(keys[u * size : (u + 1) * size])
-        mine = mine[mine < ABSENT]  # where tiles do not divide, some registers stand for no element
+        mine = mine[mine < ABSENT]  # where tiles do not divide the extent, some registers hold no element
         if not len(mine):
             raise _irregular(link, storage, ownership.owner)
         digits = [mine // SPAN ** (rank - 1 - d) % SPAN for d in range(rank)]
@@ -92,7 +92,7 @@ def _irregular(link: Own, storage: Storage, owner: str) -> DecompositionError:
 
 
 def _inside_along(axis: Axis, extent: int, start: Expr) -> Axis:
-    """Descend an axis to a run of its elements; only one in chunks has steps then."""
+    """Narrow an axis to a run of its elements; only an axis in chunks then has steps."""
     if axis.steps is not None or any(b.steps is not None for b in axis.bounds):
         return narrowed(axis, start, line(extent, 1))
     bounds = tuple(attrs.evolve(b, offset=b.offset + start) for b in axis.bounds)

@@ -18,9 +18,9 @@ from fireiron.language.levels import Block
 
 
 def count_ways(rest: Sequence[Decomposition], state: State, context: Context) -> None:
-    """Find among the links below the tile to Block how many blocks share a tile; their split is the first one.
+    """Find the number of blocks that share a tile, in the links below the tile to Block; their split comes first.
 
-    Blocks of a cluster have their place in it for a number.
+    Blocks of a cluster are numbered by their rank.
     """
     link = next((x for x in rest if isinstance(x, Split)), None)
     if link is not None and link.level == Block:
@@ -35,7 +35,7 @@ def count_ways(rest: Sequence[Decomposition], state: State, context: Context) ->
 
 
 def of_tile(partial: Partial, loops: Sequence[RegisterLoop]) -> Partial:
-    """Give the sums of each tile places of their own, where blocks that share K loop over tiles."""
+    """Give each tile's sums a separate place in the workspace, where blocks that share K loop over tiles."""
     if partial.level != Block or isinstance(partial.reduce, ByCluster | ByTma):
         return partial
     number, count = numbered(loops)
@@ -43,7 +43,7 @@ def of_tile(partial: Partial, loops: Sequence[RegisterLoop]) -> Partial:
 
 
 def numbered(loops: Sequence[RegisterLoop]) -> tuple[Expr, Expr]:
-    """Number the passes through loops; gives this one's number and how many there are."""
+    """Number the combined trips of nested loops; gives the present number and their count."""
     number, count = as_expr(0), as_expr(1)
     for loop in loops:
         number, count = number * loop.trips + loop.var, count * loop.trips
@@ -51,7 +51,7 @@ def numbered(loops: Sequence[RegisterLoop]) -> tuple[Expr, Expr]:
 
 
 def lower_parallel(link: Split, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
-    """Give each unit its chunk; what becomes of the units' sums is the epilog's part."""
+    """Give each unit its chunk; the epilog adds up the units' sums."""
     level, extent = link.level, state.residual.extents["K"]
     assert level is not None and extent is not None
     part = cut_chunk(link.size, extent, link.ways)
@@ -86,7 +86,7 @@ def below_split(link: Split, part: Cut, word: str, state: State, context: Contex
     Args:
         link: the split.
         part: its cut.
-        word: name of the unit's number.
+        word: name of the variable for the unit's number.
         state: the place above.
         context: the kernel's.
 

@@ -1,4 +1,4 @@
-"""Permutations of the units that take tiles: each takes one, and all are taken."""
+"""Permutations of the units that take tiles: each tile is taken by exactly one unit."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _image(permute: Callable[[Expr], object], unit: Expr) -> Expr:
 
 
 def check_permutation(image: Expr, var: Var, count: int, what: str) -> None:
-    """See that an expression of a unit's id sends all ids to different ones of them.
+    """Check that an expression of a unit's id maps the ids one to one onto themselves.
 
     Raises:
         DecompositionError: `not-a-permutation`.

@@ -45,14 +45,14 @@ def lower_split(
         state: the place in the tree.
         context: the kernel's.
         recur: lowers the links.
-        reach: the first chunk, and how many are taken; None for all.
-        opening: gives what stands right before the loop, once its body is lowered.
+        reach: the first chunk and the number of chunks; None for all.
+        opening: gives the statements right before the loop; called after its body is lowered.
 
     Raises:
         DecompositionError: `register-loop`, `pipeline-empty`, `pipeline-inflight`.
     """
     drained(link)
-    # The ring of a role goes on over all layers by itself.
+    # The ring of a role continues over all layers.
     layers, state = state.around if link.specialised is None else None, evolve(state, around=None)
     if state.flow is not None and link.specialised is None:
         if _takes_part(link, rest):
@@ -80,7 +80,7 @@ def lower_split(
     def at(chunk: Expr, inside: State = looped) -> State:
         if layers is None or each is None:
             return descend(inside, parts, numbers_of(parts, begin + chunk))
-        # Chunks count on over all layers.
+        # Chunks are numbered across all layers.
         moved = {layers.var: chunk // each}
         windows = {role: substituted(window, moved) for role, window in inside.windows.items()}
         return descend(evolve(inside, windows=windows), parts, numbers_of(parts, chunk % each))
@@ -88,7 +88,7 @@ def lower_split(
     if link.specialised is not None:
         return lower_specialised(link, rest, at, k, trips, context, recur, opening)
     progress = state.progress
-    # A split above has set C, and this loop adds to it.
+    # A split above initialised C; this loop adds to it.
     set_above = progress is not None or state.begun != FALSE or state.windows["C"].storage.memory.registers
     before = () if set_above else initialise(state, context)
     if link.stages == 1:
@@ -127,15 +127,15 @@ def lower_split(
 
 
 def staged(link: Split, copies: Callable[[Expr], list[Copy]], number: Expr, every: Expr) -> tuple[Body, Body, Body]:
-    """Give what a pipeline's loads do before the loop, where a trip begins, and where it ends.
+    """Give the code of a pipeline's loads before the loop, at the beginning of a trip, and at its end.
 
     Args:
         link: the split, whose loads run ahead by its stages.
         copies: lowers the loads of a chunk.
         number: of the trip's chunk.
-        every: how many chunks there are.
+        every: the number of chunks.
     """
-    chunk = Var("any chunk", simplest(every))  # no name of the kernel: it is replaced in all that is lowered
+    chunk = Var("any chunk", simplest(every))  # a placeholder, which is replaced in the lowered statements
     made = copies(chunk)
     begin: Body = tuple(s for c in made for s in c.start)
     end: Body = tuple(s for c in made for s in c.finish)
@@ -147,7 +147,7 @@ def staged(link: Split, copies: Callable[[Expr], list[Copy]], number: Expr, ever
         body = replaced(body, {chunk: n})
         return body if proves(present) else (If(present, body),)
 
-    # Of each operand, all that fills a slot stands together ahead of the loop.
+    # Before the loop, the loads of one operand's slot stand together.
     filled: Body = tuple(s for c in made for s in (*c.start, *c.finish))
     first = tuple(s for d in range(link.stages - 1) for s in of(filled, as_expr(d)))
     ahead = number + (link.stages - 1)
@@ -155,7 +155,7 @@ def staged(link: Split, copies: Callable[[Expr], list[Copy]], number: Expr, ever
 
 
 def drained(link: Split) -> None:
-    """Refuse products that are left in flight where no role of its own loads.
+    """Refuse products in flight across trips where no separate role loads.
 
     Raises:
         DecompositionError: `pipeline-inflight`.
@@ -197,7 +197,7 @@ def _chunk(
     context: Context,
     recur: Recur,
 ) -> tuple[Body, Body]:
-    """Lower the compute of chunk k, with its sums added where `promote` keeps them apart; and its part before the loop.
+    """Lower the compute of chunk k, with `promote` also the addition of its sums; and its part before the loop.
 
     Returns:
         The statements before the loop, and those of the trip.
@@ -209,7 +209,7 @@ def _chunk(
 
 
 def _takes_part(link: Split, rest: Sequence[Decomposition]) -> bool:
-    """Say whether a pipeline goes on over the chunks of the one around it: its slots are registers."""
+    """Say whether a pipeline continues over the chunks of the pipeline around it: its slots are registers."""
     loads = leading_loads(rest)
     return (
         link.stages > 1
@@ -221,10 +221,10 @@ def _takes_part(link: Split, rest: Sequence[Decomposition]) -> bool:
 
 
 def _flows_into(link: Split, loads: Sequence[Load], rest: Sequence[Decomposition], progress: Progress | None) -> bool:
-    """Say whether only links that map to units stand between a pipeline of shared memory and one of registers.
+    """Say whether only links that map tiles to units stand between a pipeline of shared memory and one of registers.
 
-    The slot of a chunk is given away before its last steps compute: these may read nothing but registers. In a program
-    the inner pipeline stands in the chain of the only step of the loop.
+    The slot of a chunk is filled again before the chunk's last steps compute, so these may read only registers. In a
+    program the inner pipeline is in the chain of the loop's only step.
     """
     read = {load.role for load in loads}
     if progress is not None:

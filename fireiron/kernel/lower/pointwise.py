@@ -34,7 +34,7 @@ from fireiron.language.tensor import Tensor
 def compute(
     dst: View, tree: Scalar, inputs: tuple[View, ...], mask: Expr | None, context: Context, link: Link | None
 ) -> Body:
-    """Compute an element, what stands in the expression several times only once."""
+    """Compute an element; common subexpressions are computed once."""
     context.numbers.update((p.name, p.dtype) for p in parameters(tree))
     if prints(tree):
         at = dst.origin or next((view.origin for view in inputs if view.origin), ())
@@ -58,12 +58,12 @@ class Visit:
         register: where it is.
         condition: whether it exists.
         loops: around it, outermost first.
-        inner: the variable of the innermost loop, whose elements lie beside each other along axis `along`.
+        inner: the variable of the innermost loop, whose elements are neighbours along axis `along`.
         width: its extent, 1 where there is none.
-        renamed: the owner's loop variables, by those of this pass.
+        renamed: the owner's loop variables -> the variables of this pass.
         index: of the element among those of one visit of the owner.
-        along_axis: whether the element exists as far as each axis says.
-        guard: whether the thread has one at all.
+        along_axis: for each axis, the condition under which the element exists.
+        guard: the condition under which the thread has any element.
     """
 
     coordinates: tuple[Expr, ...]
@@ -80,7 +80,7 @@ class Visit:
     guard: Expr = attrs.field(factory=lambda: as_expr(1))
 
     def condition_of(self, axes: Collection[int]) -> Expr:
-        """Say whether a tensor has a value for the element, where the place along some axes says which."""
+        """Give the condition under which a tensor has a value for the element, whose place along some axes is given."""
         return and_(*(self.along_axis[i] for i in sorted(axes)), self.guard)
 
     def first(self, e: Expr) -> Expr:
@@ -88,7 +88,7 @@ class Visit:
         return e if self.inner is None else substitute(e, {self.inner: as_expr(0)})
 
     def around(self, body: Body) -> Body:
-        """Put the loops around what is done for an element."""
+        """Put the loops around the code for an element."""
         for var, extent in reversed(self.loops):
             body = (For(var, as_expr(extent), body, unroll=True),)
         return body
@@ -171,7 +171,7 @@ def visit(
 
 
 def _chunk(axis: Axis, first: Expr) -> int:
-    """Count the neighbours from a place on that lie together in a tile that may be in chunks; 0 for any number."""
+    """Count the contiguous neighbours from a place on in a tile that may be in chunks; 0 for no limit."""
     if axis.steps is None:
         return 0
     run, stride = axis.steps.leaves[0]
@@ -195,7 +195,7 @@ def _run(plain: Visit, last: Var, extent: int, elements: tuple[Layout, ...] | No
 
 
 def swapped(context: Context) -> bool:
-    """Say whether the product's operands were exchanged: then tensors of ops count its columns where it counts rows."""
+    """Say whether the product's operands were exchanged by swap(): rows of the ops' tensors are then its columns."""
     return isinstance(context.spec, MatMul) and context.spec.swapped
 
 
@@ -204,8 +204,8 @@ def operand_view(
 ) -> View:
     """View the element of a broadcast tensor that belongs to an element of another one.
 
-    Tensors of ops are as their author knows them; of a swapped product rows and columns are exchanged. Where a tensor
-    has fewer values than the other has elements, each serves a group of neighbours.
+    Tensors of ops have the author's rows and columns, which a swapped product exchanges. Where a tensor has fewer
+    values than the other has elements, each value is used for a group of neighbours.
 
     Args:
         tensor: which is read.
@@ -233,7 +233,7 @@ def operand_view(
 
 
 def _exchanged(axis: int, rank: int) -> int:
-    """Count rows where columns are counted, and the other way round."""
+    """Exchange rows and columns."""
     return {rank - 1: rank - 2, rank - 2: rank - 1}.get(axis, axis)
 
 
@@ -255,7 +255,7 @@ def _width(tensor: Tensor, rank: int, axis: int, count: int, first: Expr, exchan
 
 
 def widths(tensors: Sequence[Tensor], output: Window, context: Context) -> Callable[[int, int, Expr], int]:
-    """Let a visit take as many neighbours at once as one access of each tensor that has neighbours there brings."""
+    """Choose how many neighbours a visit takes at once: as many as one access of each such tensor loads."""
     rank, exchanged = len(output.axes), swapped(context)
 
     def most(axis: int, count: int, first: Expr) -> int:
@@ -266,15 +266,15 @@ def widths(tensors: Sequence[Tensor], output: Window, context: Context) -> Calla
 
 
 def element(tensor: Tensor, walk: Visit, output: Window, state: State, context: Context) -> View:
-    """View what a tensor has for the element at which a visit stands."""
-    # What a stack of layers reads is a batch, one of each.
+    """View a tensor's value for the element of a visit."""
+    # Tensors that a stack of layers reads are batches with one entry per layer.
     number = () if state.number is None else (state.number,)
     shape = (*tensor.shape[:-2][: len(number)], *output.storage.shape)
     return operand_view(tensor, (*number, *walk.coordinates)[-len(shape) :], shape, state, context)
 
 
 def wide(tensor: Tensor, walk: Visit, output: Window, context: Context) -> bool:
-    """Say whether one access brings what a tensor has for all neighbours that a visit takes at once."""
+    """Say whether one access loads a tensor's values for all neighbours of a visit."""
     if walk.inner is None:
         return False
     base = walk.first(walk.coordinates[walk.along])
@@ -286,7 +286,7 @@ def load_vector(
 ) -> Call:
     """Load what a tensor has for a visit's neighbours by one instruction, where they exist.
 
-    A dim of extent 1 is broadcast, unless the output has no more there: rows behind a single row read nothing.
+    A dim of extent 1 is broadcast, unless the output also has extent 1: rows after a single row read nothing.
     """
     dtype, rank = tensor.dtype, len(walk.coordinates)
     dims = {i + rank - len(tensor.shape): extent for i, extent in enumerate(tensor.shape)}
@@ -307,7 +307,7 @@ def load_vector(
 
 
 def agree(held: Storage, tensors: Sequence[Tensor]) -> None:
-    """Refuse registers of which no thread knows which elements it holds."""
+    """Refuse register tensors whose elements have no known owner."""
     assert held.ownership is not None
     named = ", ".join(dict.fromkeys(tensor.name for tensor in tensors))
     held.ownership.agree("", held.name, f"an op that reads {named}")
@@ -324,16 +324,17 @@ def lower_ops(
     early: Mapping[Tensor, Storage] = MappingProxyType({}),
     apart: bool = False,
 ) -> tuple[tuple[Window, ...], Body]:
-    """Compute expressions of every element that a thread owns: each in place of a sum, or in new registers.
+    """Compute expressions for every element that a thread owns: in place of the sums, or in new registers.
 
     Args:
-        values: what, by the name of what it is for; `Arg(0)` is the first sum's element, tensors in registers are sums.
+        values: expressions by the name of their result; `Arg(0)` is the first sum's element, tensors in registers are
+        sums.
         sums: windows of the register tensors, by name; all hold the same elements.
         output: the window of the tile that they stand for.
         state: the place in the tree.
         context: the kernel's.
-        link: whose ops they are.
-        title: heads the code.
+        link: the link that has the ops.
+        title: comment above the code.
         early: registers that hold what tensors have for the thread's elements.
         apart: whether the sums keep their elements, and the results go to new registers.
 
@@ -385,7 +386,7 @@ def lower_ops(
         results.append(after)
         dst = elements[source] if not fresh else View(buffer_of(storage), walk.register, origin=walk.coordinates)
         inputs = (elements[first], *(elements[t.name] if t.memory.registers else read[t] for t in value.tensors))
-        # Elements beyond the tensor print nothing, and what is read one by one is not there.
+        # Elements beyond the tensor print nothing and are not read.
         near = all(t.memory.registers or read[t].buffer.memory.registers for t in value.tensors)
         there = None if near and not prints(value.tree) else mask
         if there is not None and fresh:  # stores convert every register, though not all are written
@@ -394,7 +395,7 @@ def lower_ops(
         if len(made) == 1:
             body += compute(dst, value.tree, inputs, there, context, link)
             continue
-        # Every result is computed from the sums before one of them is overwritten.
+        # All results are computed from the sums before any sum is overwritten.
         buffer = temporary(f"{name}_value", value.dtype, 1, context)
         part = View(buffer, as_expr(0), origin=walk.coordinates)
         body += compute(part, value.tree, inputs, there, context, link)
@@ -412,7 +413,7 @@ def _is_sum(value: Value, name: str, dtype: DType) -> bool:
 
 
 def _register(storage: Storage, ownership: Ownership, walk: Visit) -> Expr:
-    """Say where a register tensor holds the element at which a visit of another one of the same tile stands."""
+    """Give the register of a tensor that holds the element of a visit of another tensor of the same tile."""
     assert storage.ownership is not None
     if storage.ownership is ownership:
         return walk.register

@@ -1,4 +1,4 @@
-"""Loops over K below an epilog: one of a product, or several of products in one kernel, which follow each other.
+"""Loops over K below an epilog: one for a single product, several in sequence for several products.
 
 Products that share an operand go through one loop, which loads it once. Each loop is the same chain, projected to the
 operands that it has; accumulators live through all of them.
@@ -18,7 +18,7 @@ from fireiron.language.residual import Residual
 
 
 def lower_loops(rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
-    """Lower the chain for each group of products; shared buffers of a later loop lie over those of the ones before."""
+    """Lower the chain for each group of products; later loops reuse the shared memory of earlier ones."""
     spec = context.spec
     if not isinstance(spec, Products):
         return recur(rest, state, context)

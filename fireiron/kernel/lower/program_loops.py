@@ -1,4 +1,4 @@
-"""Loops of programs over chunks of a dim, a loop for each phase.
+"""Loops of programs over chunks of a dim: one loop for each phase.
 
 A step that needs a finished fold of the dim opens another loop, and expressions that were not kept are computed again
 there. Where folds follow each other (`online`), one loop has them all.
@@ -34,7 +34,7 @@ from fireiron.language.steps import Step
 def lower_program_split(
     link: Split, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur
 ) -> Body:
-    """Lower the loops over chunks of one dim, a loop for each phase, with what comes between them."""
+    """Lower the loops over chunks of one dim: one loop for each phase, with the steps between them."""
     progress = state.progress
     assert progress is not None
     phase = phases(progress.active, link.dim)
@@ -59,7 +59,7 @@ def lower_program_split(
 
 
 def phases(active: Sequence[Step], dim: str) -> dict[str, int]:
-    """Number the steps by how many finished folds over a dim stand one behind another before them."""
+    """Number the steps by the length of the chain of finished folds over a dim that they depend on."""
     found: dict[str, int] = {}
     makers = {out.name: step for step in active for out in step.outs}
     for step in active:
@@ -69,12 +69,12 @@ def phases(active: Sequence[Step], dim: str) -> dict[str, int]:
 
 
 def as_one_loop(progress: Progress, link: Split, alone: bool = False) -> Progress:
-    """Let all folds over a dim run in one loop, what leaves their sums behind it.
+    """Run all folds over a dim in one loop, and the steps that use their results after it.
 
     Args:
         progress: before.
         link: the loop's split.
-        alone: whether there is one chunk, whose value outgrows nothing.
+        alone: whether there is only one chunk, so that no value changes.
     """
     program, law = online(progress.program, link.dim)
     if not alone:
@@ -89,7 +89,7 @@ def as_one_loop(progress: Progress, link: Split, alone: bool = False) -> Progres
 
 
 def of_one_loop(active: Sequence[Step], dim: str) -> dict[str, int]:
-    """Number the steps of a loop in which folds follow each other: 0 for what these need, 1 for all behind."""
+    """Number the steps of an online loop: 0 for steps that the folds need, 1 for the later ones."""
     makers = {out.name: step for step in active for out in step.outs}
     strict = phases(active, dim)
     needed: set[str] = set()
@@ -112,13 +112,13 @@ def of_one_loop(active: Sequence[Step], dim: str) -> dict[str, int]:
 
 
 def _of_phase(progress: Progress, phase: dict[str, int], number: int, dim: str) -> tuple[Step, ...]:
-    """List the steps of one loop: folds and outputs of this phase, and the expressions that they are made of."""
+    """List the steps of one loop: folds and outputs of this phase, and the expressions that they read."""
     outputs = {t.name for t in progress.program.outputs}
     makers = {out.name: step for step in progress.active for out in step.outs}
     wanted: dict[str, Step] = {}
 
     def need(step: Step) -> None:
-        # What has not the dim stands before the loop, unless it needs the value of a fold that moves in it.
+        # Steps without the dim stand before the loop, unless they need the value of a fold that changes in it.
         moves = progress.law is not None and number == 0 and phase[step.name] > 0
         if step.name in wanted or not (has_dim(step, dim) or moves) or folds_dim(step, dim):
             return

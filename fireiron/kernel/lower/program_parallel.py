@@ -1,4 +1,4 @@
-"""Units that have a chunk of a folded dim each: their parts of a fold meet behind."""
+"""Units that each take a chunk of a folded dim: their parts of a fold are combined afterwards."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from fireiron.language.steps import Step
 def lower_program_parallel(
     link: Split, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur
 ) -> Body:
-    """Give each unit its chunk of a dim; folds over it then find parts of their sums in several units."""
+    """Give each unit its chunk of a dim; the sums of folds over the dim then lie in several units."""
     level, extent = link.level, state.residual.extents[link.dim]
     assert level is not None and extent is not None
     progress = state.progress
@@ -54,7 +54,8 @@ def _over_blocks(
     """Give blocks of the grid their chunks of a dim; the last to arrive runs the steps that need a fold over it.
 
     Raises:
-        DecompositionError: `grid-fold-read` where such a step has the dim itself: other blocks would have to wait.
+        DecompositionError: `grid-fold-read` where such a step has the dim itself, so that other blocks would have to
+        wait.
     """
     progress = state.progress
     assert progress is not None
@@ -83,7 +84,7 @@ def _over_blocks(
     body = recur(rest, descend(below, {link.dim: part}, {link.dim: context.way}, link.level), context)
     if not shared:
         return body
-    # Whoever is last stands for the first block: it stores what one thread of all blocks stores.
+    # The last block takes the role of the first: it stores what only one block stores.
     first: dict[Var, Expr] = {context.way: as_expr(0)} if isinstance(context.way, Var) else {}
     after = shared[0].state
     windows = {role: substituted_window(window, first) for role, window in after.windows.items()}

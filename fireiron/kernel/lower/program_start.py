@@ -1,7 +1,7 @@
-"""Where a program's chain begins: every tensor gets its window, and the points theirs.
+"""The beginning of a program's chain: windows for every tensor and for the points.
 
-A program has no operands with parts of their own: every tensor has a window, and so have the points themselves
-(`POINTS`), whose axes are the dims. Tiles and splits descend all of them alike.
+Every tensor of a program has a window, and so have the points (`POINTS`), whose axes are the dims. Tiles and splits
+narrow all windows alike.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fireiron.language.steps import Program
 
 
 def start_program(program: Program, state: State, context: Context) -> State:
-    """Give every tensor of a program its window, and the points theirs."""
+    """Give every tensor of a program a window, and the points one."""
     windows: dict[str, Window] = {}
     for tensor in (*program.inputs, *program.outputs):
         tensor_window(tensor, state, context)  # parameters come in the caller's order

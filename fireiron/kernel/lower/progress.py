@@ -1,4 +1,4 @@
-"""Progress of a program: which steps are lowered below a place, and what is open around it."""
+"""Progress of a program: the steps that are lowered below a place, and the folds that are open around it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fireiron.language.steps import Program, Ref, Step
 
 @attrs.define(eq=False)
 class Carried:
-    """Hold what a loop over chunks hands on: the fold of all chunks so far.
+    """Hold the state that a loop over chunks carries: the fold of all chunks so far.
 
     Args:
         buffers: registers of each scalar of the state, a value for each row of the thread; made with the first chunk.
@@ -29,7 +29,7 @@ class Carried:
 
 @attrs.frozen
 class Progress:
-    """Say which steps of a program are lowered below a place, and what is open around it.
+    """Hold the steps of a program that are lowered below a place, and the folds that are open around it.
 
     Args:
         program: the whole program.
@@ -64,7 +64,7 @@ class Progress:
         return self.spread is not None and folds_dim(step, self.spread[0])
 
     def reads(self, role: str) -> bool:
-        """Say whether a step below reads a tensor in the way that a role names."""
+        """Say whether a step below reads the tensor of a role."""
         return any(role in named_reads(self.program, step) for step in self.active)
 
 
@@ -74,7 +74,7 @@ def has_dim(step: Step, dim: str) -> bool:
 
 
 def folds_dim(step: Step, dim: str) -> bool:
-    """Say whether a step folds a dim, and has its result behind the last point alone."""
+    """Say whether a step folds a dim, so that its result exists only after the last point."""
     return not step.running and any(d.name == dim for d in step.over)
 
 

@@ -1,4 +1,4 @@
-"""Prologs: pointwise ops on the elements of an operand that a thread holds on their way to the atoms."""
+"""Prologs: pointwise ops on an operand's elements while they are in registers, before atoms read them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def transform(
     into: View, source: View, local: tuple[Expr, ...], state: State, context: Context, half: int | None = None
 ) -> Body:
-    """Apply a Move's ops to one element; what does not exist counts as 0, whatever the ops make of it.
+    """Apply a Move's ops to one element; elements that do not exist become 0, whatever the ops give.
 
     Args:
         into: where the result goes.

@@ -1,7 +1,7 @@
-"""Promotion: the products of each chunk of K are summed in registers of their own, which are then added to the sums.
+"""Promotion: the products of each chunk of K are summed apart, and this sum is then added to the accumulators.
 
-So sums of low precision stay short. A prolog's factor that is the same for all products of a chunk multiplies the
-chunk's sum: one multiplication for each element of C, not one for each element of A and B. Factors are read a chunk
+This keeps sums of low precision short. A prolog's factor that is the same for all products of a chunk multiplies the
+chunk's sum: one multiplication for each element of C, not one for each element of A and B. Factors are loaded one chunk
 ahead.
 """
 
@@ -28,12 +28,12 @@ from fireiron.language.residual import promoted
 
 @attrs.frozen
 class Promoted:
-    """Hold what stands around the products of a chunk.
+    """Hold the code around the products of a chunk.
 
     Args:
-        first: before the loop over chunks; reads what the first one's sums are multiplied by.
-        begin: before the products; zeroes their sums, where the first ones do not.
-        ahead: while products run; takes what the sums are multiplied by, and reads the next chunk's.
+        first: before the loop over chunks; loads the factors of the first chunk.
+        begin: before the products; zeroes their sums, unless the first products do.
+        ahead: while products run; multiplies this chunk's factors together, and loads those of the next chunk.
         after: adds the sums to the accumulators.
     """
 
@@ -44,7 +44,7 @@ class Promoted:
 
 
 def open_chunk(link: Split, state: State, context: Context) -> State:
-    """Let the products of a chunk add to registers of their own.
+    """Make separate registers for the sums of a chunk.
 
     Raises:
         DecompositionError: `promote-place` where a loop above takes part of the accumulators at a time.
@@ -70,13 +70,13 @@ def open_chunk(link: Split, state: State, context: Context) -> State:
 
 
 def close_chunk(link: Split, k: Expr, at: Callable[[Expr], State], inside: State, context: Context) -> Promoted:
-    """Add the sums of a chunk, multiplied, to the accumulators; their owners are known by now.
+    """Add the sums of a chunk, times their factors, to the accumulators, whose owners are known by now.
 
     Args:
         link: the split.
         k: the chunk's number in its loop.
         at: the state of each chunk, with the accumulators.
-        inside: what `open_chunk` made of this one's.
+        inside: the state that `open_chunk` made.
         context: the kernel's.
 
     Raises:
@@ -87,14 +87,14 @@ def close_chunk(link: Split, k: Expr, at: Callable[[Expr], State], inside: State
     state = at(k)
     sums, part = state.windows["C"].storage, inside.windows["C"].storage
     owner = part.ownership
-    if owner is None:  # the epilog says what is missing
+    if owner is None:  # the epilog reports the missing owner
         return Promoted()
     assert state.output is not None
     owner.agree("", part.name, "promote()")
     if sums.ownership is None:
         sums.ownership, sums.size = owner, part.size
     walk = visit(owner, state.output, context)
-    if owner.written.guards:  # ranges of named numbers hold where there is a tile: here other threads read too
+    if owner.written.guards:  # named numbers have their ranges only in threads with a tile; others read too
         walk = attrs.evolve(walk, coordinates=tuple(context.expanded(c) for c in walk.coordinates))
     offset, steps = sums.ownership.resolve(owner.access, sums.name, "promote()")
     register = substitute(offset, walk.renamed) + (steps(walk.index) if steps.size > 1 else 0)
@@ -108,7 +108,7 @@ def close_chunk(link: Split, k: Expr, at: Callable[[Expr], State], inside: State
     body = walk.around(_add(into, value, None if scale is None else scale.view(), link, context))
     title = f"{sums.name} += {part.name}{'' if scale is None else ' * scale'}"
     after = Region(f"{title}: Pointwise({sums.memory})({state.level})", body, state.path, link.link, "compute")
-    # Threads without a tile, and what lies beyond a tile's end, hold sums that no product begins.
+    # Threads without a tile, and elements beyond a tile's end, have sums that no product initialises.
     partial = bool(owner.written.guards or owner.written.limits)
     begin: Body = ()
     if partial or part.name not in context.zeroed:

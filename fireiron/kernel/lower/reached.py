@@ -1,4 +1,4 @@
-"""Reach of a loop: the chunks of a dim at which the folds in it need any point at all."""
+"""Reach of a loop: the chunks of a dim in which masks leave any point for its folds."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from fireiron.language.reach import common_conditions
 
 
 def reached(dim: str, part: Cut, state: State, context: Context) -> tuple[Expr, Expr]:
-    """Give the first chunk that the folds of a loop need, and how many: others hold no point that their masks leave.
+    """Give the first chunk with points that masks leave for the folds of a loop, and the number of such chunks.
 
-    All threads of a block take the same trips, and all blocks of a cluster: they meet in them.
+    All threads of a block, and all blocks of a cluster, take the same trips, since they synchronise in them.
     """
     progress = state.progress
     assert progress is not None

@@ -1,4 +1,4 @@
-"""Specialised splits: one role's warps fill the ring of a split, the other's empty it; mbarriers order them.
+"""Specialised splits: warps of one role fill the ring of a split, those of the other empty it; mbarriers order them.
 
 The computing role makes the buffers, so its loop is lowered first. The loading role's loop stands ahead of it, in a
 region of kind `fill`; `passes/roles.py` parts the two. The computing role waits until a slot is full, computes, and
@@ -101,7 +101,7 @@ def _empty(
     assert link.specialised is not None
     context.loaders = link.specialised.producers * WARPGROUP
     context.registers = link.specialised.registers or (0, 0)
-    groups = [[load] for load in loads] if link.skewed else [loads]  # steps of several chunks read a skewed trip's
+    groups = [[load] for load in loads] if link.skewed else [loads]  # steps of several chunks read them
     inner = at(k)
     rings: list[Ring | None] = []
     cursors: list[Cursor] = []
@@ -155,7 +155,7 @@ def _empty(
     if busy is None:
         skipped = _turns(cursors[0], k, trips, level, link.stages, inner.loop, context)
         return (*promoted.first, For(k, trips, body, link.unrolled, kind="chunks"), *skipped)
-    # A unit without rows passes each slot on, so that the others go on. No branch parts the accumulators: a loop
+    # A unit without rows releases each slot, so that the others continue. No branch surrounds the accumulators: a loop
     # without trips leaves them zero.
     chunks = context.variable("chunks", trips + 1)
     loop = For(k, chunks, body, link.unrolled, kind="chunks")
@@ -164,7 +164,7 @@ def _empty(
 
 
 def _opened(load: Load, link: Split, state: State, cursor: Cursor, context: Context) -> State:
-    """Make a load's buffer in a ring, and locate what is wrong with it at the load."""
+    """Make a load's buffer in a ring; errors are located at the load."""
     try:
         return open_load(load, state, context, link.stages, cursor.slot)
     except FireironError as error:
@@ -174,7 +174,7 @@ def _opened(load: Load, link: Split, state: State, cursor: Cursor, context: Cont
 def _slots(link: Split, loads: list[Load], state: State, context: Context) -> tuple[Ring | None, State]:
     """Return the ring of an earlier K loop that this loop can continue to use, or None, and place its operands there.
 
-    Several products go through one split, and through one ring; layers, each with a split of its own, where slots fit.
+    Several products share one split and one ring; layers, which have a split each, share a ring where its slots fit.
 
     Raises:
         DecompositionError: `role-ring` where a later product's operands have no buffers in the ring.
@@ -191,7 +191,7 @@ def _slots(link: Split, loads: list[Load], state: State, context: Context) -> tu
 
 
 def _same_slots(load: Load, state: State, ring: Ring, taken: set[str], context: Context, own: bool) -> State | None:
-    """Let an operand lie in a buffer of the ring that is laid out as its tile; None where there is none."""
+    """Place an operand in a buffer of the ring that has its tile's layout; None where there is none."""
     inside = _opened(load, ring.link, state, ring.cursor, context)
     made = inside.windows[load.role].storage
     del context.storages[made.name]
@@ -222,10 +222,11 @@ def _same_slots(load: Load, state: State, ring: Ring, taken: set[str], context: 
 def _turns(
     cursor: Cursor, k: Var, trips: Expr, level: Level, slots: int, loop: tuple[int, int], context: Context
 ) -> Body:
-    """Let units take turns at a main loop; gives what they skip of the ring behind it.
+    """Let units take turns at a main loop; gives the statements that skip the other units' slots after it.
 
-    Staggered units do, and skip the chunks of the others' tiles. Loops of several products are one turn. Units that
-    hold rows of the same layers do too; all of them read each chunk, so the ring must hold a layer's.
+    Staggered units take turns, and skip the chunks of the other units' tiles; loops of several products are one turn.
+    Units that hold rows of the same layers also take turns; all of them read each chunk, so the ring must hold all
+    chunks of a layer.
     """
     assert level.size is not None and context.threads is not None
     own = context.staggered > 1
@@ -246,9 +247,9 @@ def _turns(
 
 
 def _budgets(link: Split, context: Context) -> None:
-    """Refuse blocks of too many threads, and budgets that do not come out of what the launch gives the block.
+    """Refuse blocks with too many threads, and register budgets above what the launch gives the block.
 
-    A launch gives each thread the same, rounded down to a multiple of 8; roles only hand registers on.
+    A launch gives every thread the same number, rounded down to a multiple of 8; roles only redistribute these.
 
     Raises:
         DecompositionError: `too-many-threads`, `role-registers`.
@@ -283,7 +284,7 @@ def _budgets(link: Split, context: Context) -> None:
 
 
 def _flies(statement: Statement) -> bool:
-    """Tell whether a statement is a product that may still run when the next statement begins."""
+    """Say whether a statement is a product that may still run when the next statement begins."""
     return isinstance(statement, Call) and flying(statement.atom.completion) == "products"
 
 
@@ -297,7 +298,7 @@ def _refills(body: Body) -> bool:
 
 
 def _refilled(call: Call, body: Body) -> bool:
-    """Say whether a product's A lies in registers that the loop over chunks fills anew."""
+    """Say whether a product's A lies in registers that the loop over chunks overwrites."""
     a = call.views[0].buffer.name
     return _held(call) and any(
         way == "write" and view.buffer.name == a
@@ -339,13 +340,13 @@ def handshake(ring: Ring, context: Context) -> rings.Ring:
 
 
 def _peer(position: Expr, context: Context) -> Expr:
-    """Give the rank of the block at whose mbarrier this position arrives."""
+    """Give the rank of the block whose mbarrier gets this position's arrival."""
     counts = [n for n, _ in context.ranks.values()]
     mine = [number for _, number in context.ranks.values()]
     total = as_expr(0)
     if sum(n > 1 for n in counts) == 1:
         return position
-    # Along the first dimension all its blocks, this one among them; then the others of each further dimension.
+    # All blocks along the first dimension, this one included, then the others along each further dimension.
     first = next(i for i, n in enumerate(counts) if n > 1)
     coordinates: list[Expr] = list(mine)
     coordinates[first] = select(lt(position, counts[first]), position, mine[first])

@@ -1,4 +1,4 @@
-"""Scales of a chunk's sums: what prologs multiply operands by, once for all elements of C that a thread owns."""
+"""Scales of a chunk's sums: the factors of prologs, applied once to each element of C that a thread owns."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Held:
     steps: tuple[tuple[Var, int, int], ...]
 
     def view(self, known: Mapping[Expr, Expr] | None = None) -> View:
-        """View the value of the element that the loops are at, or that other variables stand for."""
+        """View the value of the present element of the loops, or of the element that other variables name."""
         at = as_expr(0)
         for var, run, weight in self.steps:
             at = at + substitute(var, known or {}) // run * weight
@@ -48,13 +48,13 @@ class Held:
 
 @attrs.frozen
 class Factor:
-    """Say what an operand's prolog multiplies by.
+    """Hold the factor that an operand's prolog multiplies by.
 
     Args:
         role: the operand's.
         value: the prolog.
-        tree: what it multiplies by, its arguments numbered as the prolog's.
-        held: where its values are, None where it reads no tensor.
+        tree: the factor, with the prolog's argument numbers.
+        held: the registers of its values; None where it reads no tensor.
     """
 
     role: str
@@ -64,7 +64,7 @@ class Factor:
 
 
 def factors_of(dtype: DType, walk: Visit, chunk: Index, state: State, context: Context) -> tuple[Factor, ...]:
-    """Find what the prologs of operands multiply by, and make registers for it.
+    """Find the factors of the operands' prologs, and make registers for them.
 
     Args:
         dtype: of the registers.
@@ -94,7 +94,7 @@ def factors_of(dtype: DType, walk: Visit, chunk: Index, state: State, context: C
 def read_scales(
     factors: Sequence[Factor], walk: Visit, chunk: Index, state: State, context: Context, link: Link | None
 ) -> Body:
-    """Read what the sums of a chunk are multiplied by."""
+    """Load the factors of a chunk's sums."""
     body: Body = ()
     for one in factors:
         if one.held is None:
@@ -113,7 +113,7 @@ def read_scales(
 def product_of(
     factors: Sequence[Factor], walk: Visit, dtype: DType, context: Context, link: Link | None
 ) -> tuple[Held | None, Body]:
-    """Multiply what the operands are multiplied by, each pair of values once; the factors' registers are free then."""
+    """Multiply the operands' factors, each pair of values once; the factors' registers are then free."""
     if not factors:
         return None, ()
     helds = [one.held for one in factors if one.held is not None]
@@ -140,7 +140,7 @@ def _registers(name: str, dtype: DType, runs: Sequence[tuple[Var, int, int]], co
 
 
 def _blocks(held: Held, walk: Visit, context: Context) -> tuple[dict[Expr, Expr], list[tuple[Var, int]]]:
-    """Loop over runs of neighbours alone: gives what stands for the variables of the loops over all, and the loops."""
+    """Loop over runs of neighbours only: gives the values of the full loops' variables, and the loops."""
     known, loops = dict[Expr, Expr](), list[tuple[Var, int]]()
     for var, extent in walk.loops:
         run = held.run(var, extent)
@@ -163,9 +163,9 @@ def _cast(tree: Scalar, dtype: DType) -> Scalar:
 
 
 def _element(tensor: Tensor, role: str, walk: Visit, chunk: Index, state: State, context: Context) -> View:
-    """View the element of a tensor that belongs to a chunk and to the element of C that the loops are at.
+    """View the element of a tensor that belongs to a chunk and to the present element of C.
 
-    What lies beyond the end of C is multiplied too, by the tensor's last element; so is what follows the last chunk.
+    Elements beyond the end of C, and after the last chunk, are multiplied too: by the tensor's last element.
     """
     window, output, operand = state.whole[role], state.output, state.residual.operand(role)
     assert output is not None and operand is not None
@@ -189,7 +189,7 @@ def _element(tensor: Tensor, role: str, walk: Visit, chunk: Index, state: State,
 
 
 def _run(var: Var, extent: int, places: Sequence[Expr]) -> int:
-    """Count the neighbours along a loop that read the same place, wherever in it they are."""
+    """Count the neighbours along a loop that always read the same place."""
     for run in range(extent, 1, -1):
         if extent % run:
             continue

@@ -1,4 +1,4 @@
-"""Running results: each point of a dim has the fold of all points up to it, in the order of the dim.
+"""Running results (scans): each point of a dim gets the fold of all points up to it, in the order of the dim.
 
 A thread folds its runs of neighbouring points one after another. It receives the folds of lower lanes by shuffles, the
 folds of lower warps through shared memory, and the folds of earlier chunks in registers that the loop carries. A check
@@ -43,7 +43,7 @@ Values = Sequence[View]
 
 @attrs.frozen(eq=False)
 class Order:
-    """Say in which order a thread's registers, the lanes of its warp and the warps of its block follow each other.
+    """Hold the order of a thread's registers, of the lanes of its warp, and of the warps of its block.
 
     Args:
         first: register of the first point of the first run of the first row.
@@ -76,7 +76,7 @@ class Order:
 
 
 def carry(step: Step, state: State, context: Context, link: Link | None) -> Carried:
-    """Open what a loop over chunks hands on.
+    """Open the state that a loop over chunks carries.
 
     Raises:
         DecompositionError: `scan-order` where units share the dim above the loop: each would have to wait.
@@ -90,7 +90,7 @@ def carry(step: Step, state: State, context: Context, link: Link | None) -> Carr
 
 
 def started(step: Step, carried: Carried, context: Context, link: Link | None) -> Body:
-    """Set what a loop hands on to the fold of no points."""
+    """Set the carried state of a loop to the fold of no points."""
     assert step.fold is not None
     body: Body = ()
     for buffer, nothing in zip(carried.buffers, identity_of(step.fold), strict=False):
@@ -145,7 +145,7 @@ def lower_scan(step: Step, state: State, context: Context, recur: Recur) -> tupl
 
 
 def _lifted(step: Step, fold: Fold, state: State, context: Context) -> tuple[list[Window], Body]:
-    """Put the state of each point alone into registers; points that do not exist are none."""
+    """Put the state of each single point into registers; missing points get the fold of no points."""
     windows: list[Window] = []
     body: Body = ()
     for i, (lift, nothing) in enumerate(zip(fold.lift, identity_of(fold), strict=True)):
@@ -284,7 +284,7 @@ class _Scan:
         )
 
     def _join(self, to: Values, first: Values, second: Values, mask: Expr | None = None) -> Body:
-        """Put two states together, the first one in front."""
+        """Combine two states; the first one comes first in the order."""
         mask = None if mask is None or proves(mask) else mask
         body = together(to, self.fold.combine, (*first, *second), mask, self.context, self.link)
         for stage in self.fold.settle:
@@ -293,7 +293,7 @@ class _Scan:
 
 
 def _ordered(step: Step, window: Window, state: State, context: Context) -> Order:
-    """Read off the places of all threads' points in which order they follow each other, and prove it."""
+    """Find the order of all threads' points from their places, and prove it."""
     assert context.threads is not None
     link, threads, (dim,) = state.link, context.threads, (d.name for d in step.over)
     ownership = window.storage.ownership
@@ -332,13 +332,13 @@ def _ordered(step: Step, window: Window, state: State, context: Context) -> Orde
 
 
 def _without(step: Step, dim: str) -> Step:
-    """Give the step that folds a dim whole: the same threads have parts of its values."""
+    """Give the step that folds the whole dim: the same threads hold parts of its values."""
     outs = tuple(evolve(out, index=tuple(e for e in out.index if str(e) != dim)) for out in step.outs)
     return evolve(step, outs=outs, running=False)
 
 
 def _registers(step: Step, place: Any, kept: Any, link: Link | None) -> tuple[Any, Any, Any, int]:
-    """Sort a thread's registers by rows, runs of neighbours and points; each is as many, evenly apart."""
+    """Sort a thread's registers by rows, runs of neighbours and points, all of equal number and distance."""
     names = list(dict.fromkeys(kept.tolist()))
     table: list[list[int]] = []
     for name in names:
@@ -372,7 +372,7 @@ def _lanes(place: Any, kept: Any, exists: Any) -> tuple[int, int]:
 
 
 def _prove(step: Step, order: Order, place: Any, kept: Any, exists: Any, link: Link | None) -> None:
-    """Fold intervals as the kernel folds values: two that meet must be neighbours, and each ends at its own point.
+    """Fold intervals in the kernel's order: two that are combined must be adjacent, and each must end at its own point.
 
     Raises:
         DecompositionError: `scan-order`.
@@ -383,7 +383,7 @@ def _prove(step: Step, order: Order, place: Any, kept: Any, exists: Any, link: L
     mine = lane // order.stride % order.lanes
 
     def fold(a: Any, b: Any) -> Any:
-        """Join intervals (begin, end); begin = end is none, and end < begin says that two did not meet."""
+        """Join intervals (begin, end); begin = end is empty, and end < begin marks two that were not adjacent."""
         empty_a, empty_b = a[0] == a[1], b[0] == b[1]
         bad = ~empty_a & ~empty_b & (a[1] != b[0])
         begin = cast(Any, np.where(empty_a, b[0], a[0]))

@@ -1,12 +1,12 @@
-"""Skew: a step of the next trip is issued ahead of the products that end this one, and runs under what lies between.
+"""Skew: a product of the next trip is issued before the last products of this one, and runs during the code between.
 
-A trip is a head, up to the step; a middle; and a tail, from the first product behind it on. In place of head, middle,
-tail of each chunk the loop runs
+A trip has three parts: a head, up to the skewed step; a middle; and a tail, from the first product after it on. Instead
+of head, middle and tail of each chunk the loop runs
 
     head(0) middle(0)   head(1) tail(0) middle(1)   head(2) tail(1) middle(2)   ...   tail(last)
 
-so that only a tail and the next head change places. A ring slot is passed on ahead of what touches its product's
-registers next: the product is awaited there anyway.
+so that only a tail and the next head change places. A ring slot is released before the next use of its product's
+registers, where the product is awaited anyway.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fireiron.language.decompositions import Split
 
 
 def skewed(loop: For, link: Split) -> Body:
-    """Issue a step's product a trip ahead.
+    """Issue a step's product one trip ahead.
 
     Raises:
         DecompositionError: `skew-step`, `skew-ring`.
@@ -68,7 +68,7 @@ def skewed(loop: For, link: Split) -> Body:
 
 
 def _flat(body: Body) -> Body:
-    """Take out what stands in regions around products."""
+    """Flatten regions that contain products."""
     out: list[Statement] = []
     for s in body:
         inner = isinstance(s, Region) and not _is_product(s) and any(_is_product(x) for x in walk(s.body))
@@ -85,7 +85,7 @@ def _product(s: Statement) -> str:
 
 
 def _registers(body: Sequence[Statement]) -> frozenset[str]:
-    """Name the registers that statements touch."""
+    """Name the registers that statements use."""
     return frozenset(
         v.buffer.name
         for s in walk(tuple(body))
@@ -106,7 +106,7 @@ def _reads(body: Sequence[Statement], cursor: Cursor) -> bool:
 
 
 def _passing(middle: Body, registers: frozenset[str], cursors: Sequence[Cursor]) -> Body:
-    """Go on to rings' next slots ahead of the first statement that touches a product's registers."""
+    """Advance to the rings' next slots before the first statement that uses a product's registers."""
     one: Expr = as_expr(1)
     place = next((i for i, s in enumerate(middle) if _registers((s,)) & registers), len(middle))
     return (*middle[:place], *(Advance(c, one) for c in cursors), *middle[place:])

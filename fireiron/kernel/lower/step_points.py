@@ -1,4 +1,4 @@
-"""Points of a step: which thread computes them, in loops over what it owns, with reads at the present point."""
+"""Points of a step: the thread that computes them, its loops over the points, and the reads at the present point."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def owner_of(dims: Sequence[Dim], state: State, required: bool = True) -> Window
     big = {d for d in names if state.residual.extents.get(d) not in (1, None) or d not in state.residual.extents}
     fits = [w for w in held if big <= {a.dim for a in w.axes}]
     if not fits and state.progress is not None:
-        # Threads that hold the rest compute all points of dims that no input has.
+        # Dims that no input has: a thread computes all points along them.
         big &= _dims_of_inputs(state.progress.program)
         fits = [w for w in held if big <= {a.dim for a in w.axes}]
     if fits:
@@ -95,7 +95,7 @@ def over_points(
         step: whose points.
         state: the place in the tree.
         context: the kernel's.
-        body: what is done at a point.
+        body: makes the code for a point.
         owner: the register tensor that says whose points they are, None for the one with most of the step's dims.
     """
     progress = state.progress
@@ -130,7 +130,7 @@ def over_points(
 
 
 def _require_apart(step: Step, owned: Points, axes: Mapping[str, Expr], state: State) -> None:
-    """Refuse loops over registers that step along kept and folded dims at once: the state would be one value a trip."""
+    """Refuse register loops that step along kept and folded dims at once: each trip would need a state of its own."""
     moved = {loop.var: {d for d, at in axes.items() if loop.var in free(at)} for loop in owned.loops}
     folded = {d.name for d in step.over}
     for dims in moved.values():
@@ -145,7 +145,7 @@ def _require_apart(step: Step, owned: Points, axes: Mapping[str, Expr], state: S
 
 
 def views_at(step: Step, state: State, context: Context) -> tuple[Body, tuple[View, ...]]:
-    """Say where the present point's reads lie; what may lie outside a tensor is first brought to a register."""
+    """View the reads of the present point; elements that may lie outside a tensor are first loaded into a register."""
     progress = state.progress
     assert progress is not None
     found: list[View] = []
@@ -192,7 +192,7 @@ def _beside(role: str, state: State, context: Context) -> View | None:
         return None
     refs = refs_by_role(state.progress.program)
     places, index = _coordinates(state), refs[role].index
-    if any(_gathers(e) for e in index):  # who holds it is known when the kernel runs
+    if any(_gathers(e) for e in index):  # the thread that holds it is known only at run time
         return None
     for other, ref in refs.items():
         held = state.windows.get(other)
@@ -208,7 +208,7 @@ def _beside(role: str, state: State, context: Context) -> View | None:
         try:
             return register_view(context, evolve(held, axes=axes), state, role)
         except DecompositionError:
-            continue  # another thread holds it: it is read where it lies
+            continue  # another thread holds it: it is read from memory
     return None
 
 
@@ -219,7 +219,7 @@ def _in_registers(views: Sequence[View]) -> bool:
 def _folded(state: State) -> frozenset[str] | None:
     """Name the dims whose points must exist in an online loop, None for all: those that its steps fold.
 
-    What is computed at points of other dims that do not exist is seen nowhere: it is not stored, and stays apart.
+    Values at missing points of other dims are never used: they are not stored, and not combined with others.
     """
     progress = state.progress
     if progress is None or progress.law is None:
@@ -228,12 +228,12 @@ def _folded(state: State) -> frozenset[str] | None:
 
 
 def _exists(step: Step, state: State, dims: frozenset[str] | None = None) -> Expr | None:
-    """Say whether the point is one of the step's: tiles may reach beyond the dims' ends.
+    """Give the condition under which the point exists: tiles may reach beyond the ends of dims.
 
     Args:
         step: whose points.
         state: at the point.
-        dims: which to ask of; None for all.
+        dims: the dims to check; None for all.
     """
     mine = {d.name for d in step.dims if dims is None or d.name in dims}
     conditions = [_coarse(b.condition()) for a in state.windows[POINTS].axes if a.dim in mine for b in a.bounds]
@@ -242,11 +242,11 @@ def _exists(step: Step, state: State, dims: frozenset[str] | None = None) -> Exp
 
 
 def _lacks_reads(step: Step, state: State) -> bool:
-    """Say whether a read that is not of registers may lack points that lie behind the dims' ends."""
+    """Say whether a read from memory may lie beyond the end of a dim."""
     progress = state.progress
     assert progress is not None
     for role in named_reads(progress.program, step):
-        window, _ = at_point(state.windows[role], _coordinates(state))  # reads through maps are guarded by themselves
+        window, _ = at_point(state.windows[role], _coordinates(state))  # reads through maps have guards of their own
         memory = window.storage.memory
         bounds = [b.condition() for axis in window.axes for b in axis.bounds]
         if not memory.registers and (memory != GL or not all(map(proves, bounds))):
@@ -255,7 +255,7 @@ def _lacks_reads(step: Step, state: State) -> bool:
 
 
 def _coarse(condition: Expr) -> Expr:
-    """Ask of a whole vector what holds for all its elements alike: 8 a + b < 8 c, with b below 8, is 8 a < 8 c."""
+    """Simplify conditions that hold for all elements of a vector alike: 8 a + b < 8 c with b < 8 becomes 8 a < 8 c."""
     if not isinstance(condition, Compare) or condition.op != "<":
         return condition
     difference = condition.left - condition.right
@@ -272,7 +272,7 @@ def _coarse(condition: Expr) -> Expr:
 
 
 def _coordinates(state: State) -> dict[Expr, Expr]:
-    """Say where the present point lies, by dim."""
+    """Give the coordinates of the present point, by dim."""
     progress = state.progress
     assert progress is not None
     axes = {a.dim: a for a in state.windows[POINTS].axes}
@@ -280,7 +280,7 @@ def _coordinates(state: State) -> dict[Expr, Expr]:
 
 
 def _placed(tree: Scalar, state: State) -> Scalar:
-    """Let an expression's indices be those of the present point."""
+    """Replace an expression's indices by those of the present point."""
     if prints(tree):
         tree = located(tree, tuple(_coordinates(state)))
     return simplify(placed(tree, _coordinates(state))) if coordinates(tree) else tree
@@ -326,7 +326,7 @@ def assign(step: Step, role: str, state: State, context: Context, masked: bool =
     filled = filled or (lacks and not masked and window.storage.memory.registers)  # later steps may read all points
     mask = _exists(step, state) if masked or filled or lacks else None
     zero: Body = ()
-    if filled and mask is not None and _in_registers(views):  # nothing is read elsewhere
+    if filled and mask is not None and _in_registers(views):  # no other place is read
         mask = _exists(step, state, _folded(state))
         tree, mask = tree if mask is None else _or_zero(tree, mask), None
     elif filled and mask is not None:
@@ -335,7 +335,7 @@ def assign(step: Step, role: str, state: State, context: Context, masked: bool =
 
 
 def _or_zero(tree: Scalar, mask: Expr) -> Scalar:
-    """Give 0 where a point does not exist: ahead of a conversion, which then takes two neighbours at once."""
+    """Give 0 for missing points, before a conversion, so that it can convert two neighbours at once."""
     if isinstance(tree, Cast):
         return Cast(_or_zero(tree.x, mask), tree.dtype)
     return Select(Coordinate(mask), tree, number(0, tree.dtype))

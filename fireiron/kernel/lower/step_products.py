@@ -31,7 +31,7 @@ from fireiron.language.steps import Dim, Ref, Step, dense
 
 @attrs.frozen
 class Product:
-    """Hold what a chain made of a step.
+    """Hold the result of lowering a step by its own chain.
 
     Args:
         opened: its sum.
@@ -136,7 +136,7 @@ def _temporary(name: str, side: Side) -> Ref:
 def _placed(
     step: Step, side: Side, ref: Ref, steps: Sequence[Step], state: State, context: Context
 ) -> tuple[State, str]:
-    """Find where a tensor lies that is a factor; the result of a pointwise step lies as the atom takes it."""
+    """Find the window of a factor that is a tensor; results of pointwise steps are laid out as the atom takes them."""
     progress = state.progress
     assert progress is not None
     name = named_reads(progress.program, step)[step.reads.index(ref)]
@@ -153,7 +153,7 @@ def _placed(
 
 
 def _held_as(out: Ref, dims: Sequence[Dim], state: State, context: Context) -> State:
-    """Make the registers of a factor: who holds what of it is the atom's to say."""
+    """Make the registers of a factor, whose ownership the atom defines."""
     extents = state.residual.extents
     axes = tuple(Axis(d.name, extents[d.name] or 0, as_expr(0)) for d in dims)
     name = f"{out.name.lower()}_fr"

@@ -1,4 +1,4 @@
-"""Results of steps: folds are closed, and outputs are stored, each value by one thread of those that hold it."""
+"""Results of steps: folds are closed, and outputs are stored, each value by one of the threads that hold it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from fireiron.language.steps import Ref, Step
 
 
 def closed(opened: Open, state: State, context: Context, recur: Recur) -> tuple[Body, State]:
-    """Make a fold's results of the parts that threads hold, and store those that are outputs; gives the state behind.
+    """Make a fold's results from threads' parts, and store those that are outputs; gives the state after it.
 
-    What blocks of the grid fold has its results later.
+    Folds over blocks of the grid have their results later.
     """
     progress = state.progress
     assert progress is not None
@@ -37,7 +37,7 @@ def closed(opened: Open, state: State, context: Context, recur: Recur) -> tuple[
 
 
 def with_results(body: Body, opened: Open, state: State, context: Context, recur: Recur) -> tuple[Body, State]:
-    """Let the steps behind read a fold's results, and store those that are outputs."""
+    """Let later steps read a fold's results, and store those that are outputs."""
     progress = state.progress
     assert progress is not None
     held = (*opened.storages, *(w.storage for w in opened.results.values()))
@@ -47,7 +47,7 @@ def with_results(body: Body, opened: Open, state: State, context: Context, recur
 
 
 def _stored_fold(step: Step, opened: Open, state: State, context: Context, recur: Recur) -> Body:
-    """Store what a fold has found where it is an output."""
+    """Store a fold's result if it is an output."""
     progress = state.progress
     assert progress is not None
     outputs = {t.name for t in progress.program.outputs}
@@ -73,7 +73,7 @@ def store_result(
         step: that computes it.
         out: the output.
         window: the result in registers.
-        places: where a thread's first point lies along dims, as far as that is known already.
+        places: the place of a thread's first point along dims, as far as it is known.
         state: the place in the tree.
         context: the kernel's.
         recur: lowers the chain of the Move.
@@ -107,7 +107,7 @@ def store_result(
 
 
 def stored_name(name: str) -> str:
-    """Name the window of an output in memory; the output's own name is its value in registers, where steps read it."""
+    """Name the window of an output in memory; the output's own name is its value in registers, which steps read."""
     return f"store {name}"
 
 
@@ -127,7 +127,7 @@ def stores_here(step: Step, out: Ref, places: Mapping[str, Expr], state: State, 
     """Say which of the threads that hold a value stores it: the one at the start of every dim that the value lacks."""
     missing = [d for d, _ in state.residual.sizes if d not in {x.name for x in out.dims}]
     if not missing:
-        # All threads of a unit hold a single element: no lane tells them apart.
+        # All threads of a unit hold the same single element.
         alone = all(state.residual.extents[d.name] == 1 for d in out.dims)
         return lt(state.position, 1) if alone and state.position is not None else as_expr(1)
     progress = state.progress

@@ -31,7 +31,7 @@ def lower_value(step: Step, state: State, context: Context, recur: Recur) -> tup
     if owner is not None and owner.storage.name in progress.places:
         progress.places[window.storage.name] = progress.places[owner.storage.name]
     elif owner is not None and state.level.name != Thread.name and new_dims(step.dims, owner, state):
-        # The result alone does not say which of the threads that hold it has the first point.
+        # The result does not say which of the threads that hold it has the first point.
         inside = own_points(owner, [a.dim for a in owner.axes], state, context)
         progress.places[window.storage.name] = {a.dim: inside.first(a.dim, POINTS) for a in owner.axes}
     role = f"{out.name} in registers"
@@ -47,7 +47,7 @@ def lower_value(step: Step, state: State, context: Context, recur: Recur) -> tup
 
 
 def _brought(out: Ref, window: Window, link: Load, state: State, context: Context, recur: Recur) -> Body:
-    """Bring a result from the registers of its threads to the shared memory where atoms read it."""
+    """Store a result from registers to the shared memory from which atoms read it."""
     dims = tuple(d.name for d in out.dims)
     src, dst = (Operand(role, out.tensor, memory, out.dtype, dims) for role, memory in (("src", RF), ("dst", SH)))
     sizes = tuple((dim, state.residual.extents[dim]) for dim in dims)
@@ -69,7 +69,7 @@ def held_at(step: Step, state: State, context: Context) -> Window:
     like = Window(state.windows[POINTS].storage, axes)
     storage = register_storage(f"{out.name.lower()}_rf", like, RF, out.dtype, state, context, state.link)
     owner = None if state.level.name == Thread.name else owner_of(step.dims, state, required=False)
-    if owner is not None and _lies_as(owner, axes):  # registers in the order of those that it is made of
+    if owner is not None and _lies_as(owner, axes):  # registers in the order of its inputs
         storage.ownership, storage.size = owner.storage.ownership, owner.storage.size
         if not _read_later(owner, step, state):
             storage.follows = owner.storage.name
@@ -77,7 +77,7 @@ def held_at(step: Step, state: State, context: Context) -> Window:
 
 
 def _read_later(owner: Window, step: Step, state: State) -> bool:
-    """Say whether a step behind one reads a register tensor."""
+    """Say whether a later step reads a register tensor."""
     assert state.progress is not None
     names = {role for role, window in state.windows.items() if window.storage is owner.storage}
     active = state.progress.active

@@ -1,7 +1,7 @@
 """Steps where a chain ends: each is computed by the threads that hold what it reads.
 
-What is folded over several threads becomes one value by the carriers of `folds`. A pointwise step that one step reads
-is computed there.
+Parts of a fold in several threads are combined by the carriers of `folds`. A pointwise step with a single reader is
+computed there.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def lower_active(state: State, context: Context, recur: Recur, keep: bool = Fals
         state: with the steps to lower.
         context: the kernel's.
         recur: lowers the chains of Moves and of steps.
-        keep: whether later loops may read what no step here reads.
+        keep: whether later loops may read results that no step here reads.
     """
     progress = state.progress
     assert progress is not None
@@ -75,7 +75,7 @@ def lower_active(state: State, context: Context, recur: Recur, keep: bool = Fals
     plain = [x for s in steps for x in (products[s.name].sides if s.name in products else (s,))]
     state, loads = _auto_loads(plain, state, context)
     body: Body = ()
-    ahead: dict[Load, int] = {}  # how much of the body stands before each load: it stands right before its first reader
+    ahead: dict[Load, int] = {}  # length of the body before each load: a load stands right before its first reader
     lazily: Lazily | None = None
     for i, step in enumerate(steps):
         product = products.get(step.name)
@@ -94,7 +94,7 @@ def lower_active(state: State, context: Context, recur: Recur, keep: bool = Fals
         if product is not None:
             made, state = _finish_product(step, product, state, context, recur, lazily)
             body += made
-    for link, place in reversed(ahead.items()):  # places rise: what stands before one stays where it is
+    for link, place in reversed(ahead.items()):  # places ascend, so earlier insertions do not move
         before, storage = loads[link]
         copied = lower_copy(link, before, storage, None, context, recur)
         body = (*body[:place], *copied.start, *copied.finish, *body[place:])
@@ -104,7 +104,7 @@ def lower_active(state: State, context: Context, recur: Recur, keep: bool = Fals
 def _lower_products(
     steps: Sequence[Step], state: State, context: Context, recur: Recur
 ) -> tuple[State, dict[str, Product]]:
-    """Lower the steps that have chains of their own: their atoms say who holds what the other steps read."""
+    """Lower the steps that have chains of their own: their atoms define the ownership of what the other steps read."""
     progress = state.progress
     assert progress is not None
     made: dict[str, Product] = {}
@@ -152,7 +152,7 @@ def _finish_product(
 def _auto_loads(
     steps: Sequence[Step], state: State, context: Context
 ) -> tuple[State, dict[Load, tuple[State, Storage]]]:
-    """Bring what threads read of global memory into registers by vectors, each thread its own elements."""
+    """Load the elements that threads read from global memory into registers, by vectors, each thread its own."""
     progress = state.progress
     assert progress is not None
     loads: dict[Load, tuple[State, Storage]] = {}
@@ -163,7 +163,7 @@ def _auto_loads(
         window = state.windows.get(role)
         if window is None or window.storage.memory.registers or window.storage.name in makers or is_mapped(window):
             continue
-        if role in progress.placed:  # its maker's threads hold it in registers too
+        if role in progress.placed:  # the threads of its step also hold it in registers
             continue
         move = (Own(Thread), Tile(Widest(), unrolled=True), Done(None))
         link = Load(role, RF, move, link=state.link)
@@ -174,7 +174,7 @@ def _auto_loads(
 
 
 def _read_where_written(progress: Progress, link: Link | None) -> None:
-    """Refuse reads of a step's result at other dims than it is written at: a thread holds its own points alone.
+    """Refuse reads of a step's result at other dims than those of its output: a thread holds only its own points.
 
     Raises:
         DecompositionError: `affine-read`.

@@ -1,4 +1,4 @@
-"""Storages: where a load or an epilog puts its tensor, with which strides, and how many copies."""
+"""Storages: the buffer of a load or an epilog: its memory, its strides, and the number of copies."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def make_storage(
     slots: int,
     rest: Sequence[Decomposition] = (),
 ) -> Storage:
-    """Make the buffer that a load fills, laid out as its schedule says, else as an atom demands that touches it.
+    """Make the buffer that a load fills, with the schedule's layout, else the layout that an atom needs.
 
     Raises:
         DecompositionError: `symbolic-buffer`, `storage-shape`.
@@ -144,7 +144,7 @@ def _per_unit(storage: Storage, state: State, context: Context) -> None:
 
 
 def demanded_span(link: Load, chain: Sequence[Decomposition], role: Literal["src", "dst"]) -> int:
-    """Give the bytes of the rows in which the atom of a Move's chain wants one side, 0 where the schedule decides."""
+    """Give the bytes of the rows that the atom of a Move's chain needs on one side; 0 where the schedule decides."""
     last = chain[-1] if chain else None
     atom = last.atom if isinstance(last, Done) else None
     if (
@@ -160,7 +160,7 @@ def demanded_span(link: Load, chain: Sequence[Decomposition], role: Literal["src
 
 
 def holds_boxes(link: Load, rest: Sequence[Decomposition]) -> bool:
-    """Say whether a bulk copy fills the buffer, or stores from it: its slots are then aligned as boxes are."""
+    """Say whether a bulk copy fills the buffer or stores from it; its slots are then aligned like boxes."""
     for chain in (link.move, rest):
         last = chain[-1] if chain else None
         atom = last.atom if isinstance(last, Done) else None
@@ -204,7 +204,7 @@ def _panels(
     above = zip(outer, _outer_strides(tuple(outer), lines * width), strict=True)
     modes = (*(Layout(extent, stride) for extent, stride in above), *pair)
     strides = Layout(tuple(m.shape for m in modes), tuple(m.stride for m in modes))
-    aligned = dtype.count_in(max(BOX_ALIGN, SWIZZLED_ROWS * span))  # addresses are swizzled: each slot starts a pattern
+    aligned = dtype.count_in(max(BOX_ALIGN, SWIZZLED_ROWS * span))  # swizzled: a slot begins with a pattern
     total = -(-inner * every // aligned) * aligned
     name = context.name(name)
     storage = Storage(
@@ -244,5 +244,5 @@ def _strides(link: Load, shape: tuple[int, ...], order: Order) -> tuple[tuple[In
 
 
 def _outer_strides(extents: tuple[int, ...], size: int) -> tuple[int, ...]:
-    """Let matrices of a size follow each other, the last of the dimensions above them fastest."""
+    """Give the strides of consecutive matrices of a size; the last of the outer dimensions is fastest."""
     return tuple(size * prod(extents[i + 1 :]) for i in range(len(extents)))

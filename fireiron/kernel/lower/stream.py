@@ -42,15 +42,15 @@ from fireiron.language.levels import GL, RF
 
 @attrs.frozen
 class Share:
-    """Say what a unit does of all tiles' chunks.
+    """Hold a unit's share of all tiles' chunks.
 
     Args:
-        head: names of what all its items have in common.
-        trips: how many items it takes.
-        trip: numbers them.
-        item: names of one item.
-        tile: whose part it is.
-        stream: which part.
+        head: definitions that all its items share.
+        trips: number of its items.
+        trip: number of an item.
+        item: definitions of one item.
+        tile: the tile of an item.
+        stream: the part of the tile.
     """
 
     head: tuple[Let, ...]
@@ -92,8 +92,8 @@ def shared_split(share: StreamK, rest: Sequence[Decomposition], link: Tile) -> S
 def share_out(split: Split, tiles: Expr, chunks: Index, unit: Expr, units: Expr, size: int, context: Context) -> Share:
     """Cut the chunks of all tiles into a run for each unit.
 
-    Full waves of tiles stay whole, apart from the last before a partial one: so runs are longer than a tile, and few
-    tiles have more than two parts.
+    Full waves of tiles are not cut, except the last one before a partial wave. So a unit's run is longer than a tile,
+    and few tiles have more than two parts.
 
     Args:
         split: whose chunks they are.
@@ -139,14 +139,14 @@ def chunks_of(split: Split, extent: Index) -> Index:
 
 
 def hand_on(window: Window, stream: Stream, finish: Body, link: Link | None, context: Context) -> Body:
-    """Leave the sum of a tile that another unit ends; of one that this ends, add what others left, and finish it.
+    """Store the partial sum of a tile that another unit finishes; for an own tile, add the others' partial sums.
 
-    They are added from the last to the first: in the same order in every run.
+    Partial sums are added from the last to the first, in the same order in every run.
 
     Args:
         window: the accumulator.
         stream: this unit's part of the tile.
-        finish: what becomes of the whole sum.
+        finish: lowers the use of the whole sum.
         link: where the sharing was asked for.
         context: makes buffers.
     """

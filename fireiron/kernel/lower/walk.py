@@ -1,4 +1,4 @@
-"""Lowering, link by link: each link emits its statements around those that the links behind it emit."""
+"""Lowering, link by link: each link emits its statements around the statements of the links below it."""
 
 from __future__ import annotations
 
@@ -250,12 +250,12 @@ def _grid_tile(
 
 
 def _of_blocks(tile: Expr, size: int) -> Expr:
-    """Number the tile of this block, from that of its cluster."""
+    """Give the number of this block's tile, from its cluster's tile."""
     return tile if size == 1 else tile * size + Var(RANK, size)
 
 
 def _blocks_of(link: Tile, rest: Sequence[Decomposition], sizes: dict[str, Index]) -> int:
-    """Count the blocks of a cluster, which the next tile says.
+    """Count the blocks of a cluster, which the next tile gives.
 
     Raises:
         DecompositionError: `cluster-blocks`.
@@ -296,7 +296,7 @@ def _work_loop(
     size: int,
     opened: OpenGroups | None,
 ) -> Body:
-    """Let each launched unit take every so-manieth work item: a tile, or one way's part of it."""
+    """Let each launched unit take every n-th work item (n units): a tile, or one way's part of a tile."""
     tiles = opened.groups.most if opened else tiles_in(parts)
     if link.share is not None:
         return _stream_loop(link, link.share, parts, order, rest, state, context, unit, size)
@@ -306,7 +306,7 @@ def _work_loop(
     stagger = next((x.staggered for x in rest if isinstance(x, Tile) and x.staggered > 1), 1)
     step, first = units, unit
     if stagger > 1:
-        # This unit takes one trip in so many, starting with its own number.
+        # This unit takes every n-th trip (n units), starting with its own number.
         level = next(x.level for x in rest if isinstance(x, Tile) and x.staggered > 1)
         assert level is not None and level.size is not None
         context.staggered, context.threads, context.owner = stagger, stagger * level.size, level
@@ -317,7 +317,7 @@ def _work_loop(
     tile = item = context.variable("tile" if context.ways == 1 else "item", most)
     lets = [Let(item, first + trip * step)]
     if context.ways != 1:
-        # The ways of a tile are neighbours: they end together, and their sums are still in the L2 cache.
+        # The ways of a tile are consecutive: they finish together, while their sums are still in the L2 cache.
         way = context.variable("way", context.ways)
         tile = context.variable("tile", simplest(minimum(tiles, MAX_GRID)))
         lets += [Let(way, item % context.ways), Let(tile, item // context.ways)]
@@ -371,7 +371,7 @@ def _work(
 
 
 def _needed(lets: tuple[Let, ...], body: Body) -> Body:
-    """Put names before what says them: one role may not need what the other does."""
+    """Put definitions before their uses; a role gets only the definitions that it needs."""
     for let in reversed(lets):
         body = (let, *body) if mentions(body, let.var) else body
     return body
@@ -380,7 +380,7 @@ def _needed(lets: tuple[Let, ...], body: Body) -> Body:
 def _let(
     numbers: dict[str, Expr], prefix: str, parts: dict[str, Cut], context: Context
 ) -> tuple[Body, dict[str, Expr]]:
-    """Name a tile's number along each dimension where it stands."""
+    """Define a tile's number along each dimension at this place."""
     named = {dim: context.variable(f"{prefix}_{dim.lower()}", parts[dim].trips) for dim in numbers}
     return tuple(Let(named[dim], number) for dim, number in numbers.items()), dict[str, Expr](named)
 
@@ -394,7 +394,7 @@ def _group_tile(
     item: Expr,
     prefix: str,
 ) -> Body:
-    """Find the group that holds an item, and which of its tiles that is; nothing is left to do behind the last one."""
+    """Find the group of an item, and the item's tile in it; after the last item there is nothing to do."""
     inner = {dim: part for dim, part in opened.parts.items() if dim != BATCH}
     place = context.variable(f"{opened.groups.name}_item", simplest(minimum(opened.groups.most, MAX_GRID)))
     lets, numbers = _let(tile_numbers(place, inner, order), prefix, inner, context)
@@ -511,7 +511,7 @@ def _unit_tile(
     inside = evolve(inside, position=units.position, width=units.width)
     if context.loaders and state.level.name == Block.name and var is None:
         context.busy = reached(inside)
-        if context.busy is not None:  # a unit that computes nothing stores zeros, under predicates that never hold
+        if context.busy is not None:  # a unit without work stores zeros, under predicates that are never true
             state.windows["C"].storage.seeded = True
     body = lower_links(rest, inside, context)
     if state.residual.kind == "MatMul":

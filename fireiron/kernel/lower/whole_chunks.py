@@ -1,8 +1,8 @@
-"""Chunks that masks leave whole: where every point of a trip exists, its threads compute without masks.
+"""Unmasked chunks: in trips where every point exists, threads compute without masks.
 
-Masks of a loop are comparisons of its variable with places of the block, of threads and of inner loops. Each holds from
-some trip on, or up to one, whatever the thread and the inner loop: the intervals of their places say which. Trips at
-which all hold run a copy of what threads compute that has none.
+The masks of a loop compare its variable with places of the block, of threads and of inner loops. From the intervals of
+these places follow the trips at which a mask holds for every thread and inner trip: from some trip on, or up to one.
+Trips at which all masks hold run a copy of the threads' code without masks.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from fireiron.kernel.lower.context import Body, Context
 
 
 def without_masks(loop: For, context: Context) -> tuple[Let | For, ...]:
-    """Let trips that no mask touches compute without them; gives names that stand ahead of the loop, and the loop.
+    """Let trips where all masks hold compute without them; gives definitions for before the loop, and the loop.
 
-    Only what threads compute for themselves is there twice: instructions that threads run together stay alone.
+    Only code that threads run for themselves is duplicated, not instructions that threads run together.
     """
     inner = {s.var for s in walk(loop.body) if isinstance(s, For | Let)}
 
@@ -77,9 +77,9 @@ def _named(name: str, value: Expr, most: Index | None, lets: list[Let], context:
 
 
 def _parted(body: Body, whole: Expr, held: set[Expr]) -> Body:
-    """Put runs of statements that masks touch there twice, with masks and without."""
+    """Duplicate runs of masked statements: one copy with masks, one without."""
     out: list[Statement] = []
-    run: list[Statement] = []  # from a statement with masks on
+    run: list[Statement] = []  # from the first masked statement on
 
     def close() -> None:
         end = max((i + 1 for i, s in enumerate(run) if _touched(s, held)), default=0)
@@ -102,9 +102,9 @@ def _parted(body: Body, whole: Expr, held: set[Expr]) -> Body:
 
 
 def _branch(body: Body, whole: Expr, held: set[Expr]) -> Body:
-    """Put runs of statements of a branch there twice, all that threads compute for themselves around what is masked.
+    """Duplicate the runs of a branch's statements that threads compute for themselves around a masked statement.
 
-    Nothing that they compute on the way is then kept in registers from one of two branches to the next.
+    So no intermediate value has to be kept in registers from one of two branches to the next.
     """
     out: list[Statement] = []
     run: list[Statement] = []
@@ -126,7 +126,7 @@ def _branch(body: Body, whole: Expr, held: set[Expr]) -> Body:
 
 
 def _own(s: Statement) -> bool:
-    """Say whether threads compute a statement for themselves, in whole registers: a branch parts no two halves."""
+    """Say whether threads compute a statement for themselves, in whole registers: no branch separates two halves."""
     return all(
         x.dst.buffer.dtype.bits >= 32 if isinstance(x, Compute) else isinstance(x, For | If | Region)
         for x in walk((s,))
@@ -138,7 +138,7 @@ def _touched(s: Statement, held: set[Expr]) -> bool:
 
 
 def _masks(s: Statement) -> Iterator[Expr]:
-    """List the comparisons under which a statement of a trip does something."""
+    """List the comparisons that guard a statement of a trip."""
     if isinstance(s, Compute):
         if s.write is not None:
             yield from _conjuncts(s.write)
@@ -188,7 +188,7 @@ def _least(e: Expr, varies: Callable[[Expr], bool]) -> Expr | None:
 
 
 def _unmasked(body: Body, held: set[Expr]) -> Body:
-    """Leave out comparisons that hold."""
+    """Remove comparisons that always hold."""
 
     def rest(condition: Expr) -> Expr:
         if condition in held:

@@ -1,4 +1,4 @@
-"""Windows: which part of a buffer an operand of the residual spec is, one axis a dimension.
+"""Windows: the part of a buffer that an operand of the residual spec stands for, with one axis for each dimension.
 
 An axis maps the residual's local index x to a buffer coordinate: `offset + steps(x)`. A tile composes `steps` and adds
 to `offset`; a load starts new axes at 0. A tile that does not divide its extent adds a bound, which every axis below
@@ -27,7 +27,7 @@ from fireiron.language.decompositions import Chunks, Extent, Reduction
 from fireiron.language.levels import Level, Memory
 from fireiron.language.tensor import Order, Tensor
 
-POINTS = ""  # the window of a program's points: its axes are the dims
+POINTS = ""  # name of the window of a program's points, whose axes are the dims
 
 
 @attrs.frozen
@@ -63,10 +63,10 @@ class Storage:
         size: elements of one slot; in registers, elements of one thread, set by the first access, which defines
             ownership.
         unit: the level whose units each have a copy; `copy` is the number of this thread's copy, of `copies`.
-        no_sync: the link that claims that no barrier is needed, None where none does.
+        no_sync: the link that says that no barrier is needed; None if there is none.
         align: bytes to which the buffer is aligned.
         guarded: whether mbarriers order every access.
-        follows: the register tensor from whose elements this one's are computed, one by one.
+        follows: the register tensor from which this one is computed, element by element.
         seeded: whether an accumulator's first value is not 0.
         partials: of an accumulator, the parallel splits whose units each hold a partial sum, outermost first.
         order: of a register tensor, the order of the memory that it is loaded from.
@@ -102,7 +102,7 @@ class Storage:
 
 @attrs.frozen
 class Bound:
-    """Demand `offset + steps(x) < limit` (`lower`: `>= 0`) of a local index x."""
+    """Require `offset + steps(x) < limit` (`lower`: `>= 0`) of a local index x."""
 
     offset: Expr
     steps: Layout | None
@@ -126,7 +126,7 @@ def line(extent: Index, stride: Index) -> Layout:
 
 @attrs.frozen
 class IndexMap:
-    """Say which coordinate of a tensor the dims of a program give: an index expression.
+    """Hold the index expression that computes a tensor's coordinate from the dims of a program.
 
     Args:
         index: over dims.
@@ -134,7 +134,7 @@ class IndexMap:
         step: coordinates from one element of the buffer to the next.
         extent: of the tensor.
         outside: what a read outside the tensor gives.
-        filled: whether the buffer holds that, so that no read asks.
+        filled: whether the buffer holds that value, so that reads need no condition.
     """
 
     index: Expr
@@ -174,7 +174,7 @@ class Axis:
 
 @attrs.frozen
 class Cut:
-    """Say how a tile cuts one dimension.
+    """Hold how a tile cuts one dimension.
 
     Args:
         inner: local index -> parent index.
@@ -209,7 +209,7 @@ def cut(size: Extent, extent: Index) -> Cut:
 
 
 def cut_chunk(size: Index, extent: Index, ways: int | None) -> Cut:
-    """Cut K into chunks, as many as `ways` says where it does; the last ones may be partial or empty."""
+    """Cut K into chunks: `ways` of them where it is given. The last chunks may be partial or empty."""
     if ways is None:
         assert isinstance(size, int)
         return cut(size, extent)
@@ -248,7 +248,7 @@ def _advance(offset: Expr, steps: Layout | None, part: Cut, tile: Expr) -> tuple
 
 
 def advance(axis: Axis, part: Cut, tile: Expr) -> Axis:
-    """Descend an axis to one tile."""
+    """Narrow an axis to one tile."""
     offset, steps = _advance(axis.offset, axis.steps, part, tile)
     bounds = [evolve(b, offset=o, steps=s) for b in axis.bounds for o, s in [_advance(b.offset, b.steps, part, tile)]]
     if part.ragged:
@@ -288,7 +288,7 @@ def _crossing(elements: Layout, chunk: int, dim: str) -> DecompositionError:
 
 
 def narrowed(axis: Axis, start: Expr, elements: Layout) -> Axis:
-    """Descend an axis to the elements `start + elements(x)` of its tile.
+    """Narrow an axis to the elements `start + elements(x)` of its tile.
 
     Raises:
         DecompositionError: `own-chunks`.
@@ -303,7 +303,7 @@ def narrowed(axis: Axis, start: Expr, elements: Layout) -> Axis:
 
 @attrs.frozen(slots=False)
 class Window:
-    """Name the part of a buffer that an operand is now, in ring slot `slot` (None: not in a ring)."""
+    """Hold the part of a buffer that an operand stands for, in ring slot `slot` (None: not in a ring)."""
 
     storage: Storage
     axes: tuple[Axis, ...]
@@ -361,7 +361,7 @@ def _scaled(stride: IndexTree, by: Index) -> IndexTree:
 
 
 def _hierarchical(mode: Layout, axis: Axis) -> Layout | None:
-    """Step through a hierarchical mode where the first element's place does not matter: no run ends inside."""
+    """Give a hierarchical mode's steps where they do not depend on the first element: no run ends inside."""
     run = mode.leaves[0][0]
     assert isinstance(run, int)
     layout = axis.layout
@@ -369,7 +369,7 @@ def _hierarchical(mode: Layout, axis: Axis) -> Layout | None:
         return Layout(1, 0)
     size = layout.size
     if isinstance(size, int) and run % size == 0 and layout.stride == 1 and axis.offset.divisor % size == 0:
-        return Layout(layout.shape, mode.leaves[0][1])  # it ends inside the run, wherever in it it starts
+        return Layout(layout.shape, mode.leaves[0][1])  # it ends inside the run, wherever it starts
     if axis.offset.divisor % run or layout.stride != 1:
         return None
     if layout.size <= run:
