@@ -1,7 +1,8 @@
 """Say what becomes of a chain: refused with a code, computed right bit by bit, or a finding.
 
 Data are small integers, and powers of two for what 8-bit floats cannot hold: sums of them are exact in every type, so
-that a result is compared bit by bit. Where an op rounds (gelu, a quotient), its proven bound is the measure.
+that a result is compared bit by bit. Where an op rounds (gelu, a quotient), its proven bound is the measure. What is
+exponentiated below a maximum runs once more with other numbers, whose exponentials are no whole ones.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ Kind = Literal["refused", "right", "bounded", "large", "slow", "finding"]
 CHAIN = "<chain>"  # the file of a chain's text
 ARGUMENTS = re.compile(r"\(\) (takes|missing|got) ")
 LIMIT_S = 60  # of the processor, for one chain
+LARGE = 256.0  # by what a few numbers are larger than others
 
 
 @attrs.frozen
@@ -213,12 +215,44 @@ def integers(schedule: Any, interface: Interface, sizes: Mapping[str, int], seed
         else:
             flat[...] = rng.integers(-5 if kind.signed else 0, 6, flat.shape).astype(kind.numpy)
         arrays[pointer.name] = strided(flat, shape, strides)
+    inputs, levels = _levels(schedule, arrays, rng)
+    for name, values in levels.items():
+        mathematical(inputs[name], arrays[name])[...] = values.astype(arrays[name].dtype)
+    return arrays
+
+
+def others(schedule: Any, arrays: Mapping[str, Any], count: int = 2) -> Iterator[dict[str, Any]]:
+    """Draw other numbers where `integers` has levels, so that exponentials are neither 1 nor 0.
+
+    A factor that rescales sums is then seen where it is applied twice, or not at all. In all draws but the first, a few
+    numbers are much larger than others: a maximum that misses one of them lets its exponential overflow. Results are
+    compared within their bounds.
+
+    Args:
+        schedule: what runs.
+        arrays: what `integers` drew.
+        count: of draws; there are none where no input has levels.
+    """
+    for seed in range(count):
+        rng = np.random.default_rng(seed)
+        found = {name: array.copy() for name, array in arrays.items()}
+        inputs, levels = _levels(schedule, found, rng)
+        for name in levels:
+            array = mathematical(inputs[name], found[name])
+            numbers = rng.integers(-16, 17, array.shape) / 8
+            if seed:
+                numbers *= np.minimum(1 / (1 - rng.random(array.shape)), LARGE)
+            array[...] = np.clip(numbers, *inputs[name].dtype.limits).astype(array.dtype)
+        if levels:
+            yield found
+
+
+def _levels(schedule: Any, arrays: Mapping[str, Any], rng: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Give a schedule's inputs by name, and the levels of those that exponentials follow from."""
     program = steps_of(schedule.program.spec, schedule.links)
     inputs = {t.name: t for t in program.inputs if t.name in arrays}
     shapes = {name: mathematical(t, arrays[name]).shape for name, t in inputs.items()}
-    for name, values in level_arrays(program, shapes, rng).items():
-        mathematical(inputs[name], arrays[name])[...] = values.astype(arrays[name].dtype)
-    return arrays
+    return inputs, level_arrays(program, shapes, rng)
 
 
 def stored(value: Any, kind: DType) -> Any:
@@ -238,9 +272,14 @@ def compared(schedule: Any, kernel: Any, seed: int = 0) -> tuple[bool, tuple[str
     sizes = sizes_of(interface)
     arrays = integers(schedule, interface, sizes, seed)
     numbers = {p.name: 2.0 for p in interface.numbers}
-    before = {name: array.copy() for name, array in arrays.items()}
-    simulate(kernel, arrays, sizes, numbers)
-    return results(schedule, arrays, before, numbers)
+    exact, wrong = True, None
+    for inputs in (arrays, *others(schedule, arrays)):
+        if wrong is None:
+            before = {name: array.copy() for name, array in inputs.items()}
+            simulate(kernel, inputs, sizes, numbers)
+            same, wrong = results(schedule, inputs, before, numbers)
+            exact = exact and (same or inputs is not arrays)
+    return exact, wrong
 
 
 def results(

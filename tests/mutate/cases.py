@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from fireiron import ColMajor, Matrix, Vector, add, matmul, products, program, relu, row_sum, save, sum, symbol, tensor
 from fireiron.schedules import (
     ada,
@@ -135,11 +137,11 @@ CASES: dict[str, Callable[[], Any]] = {
     "gather": lambda: _gather(37, 50, 24),
     "mlp, mma": lambda: fused.mlp(200, 32, 9, path="ampere"),
     "softmax": lambda: rows.row(rows.softmax(tensor(5, 200)), warps=2),
-    "softmax ahead": lambda: rows.row(rows.softmax(tensor(9, 512, dtype="f16")), blocks=3, stages=2),
+    "softmax ahead": lambda: rows.row(rows.softmax(tensor(9, 600, dtype="f16")), blocks=3, stages=2),
     "layernorm's gradients": lambda: rows.row(
         rows.layernorm_gradients(tensor(9, 64), tensor(9, 64, name="dy"), tensor(64, name="gain"))
     ),
-    "top": lambda: rows.row(rows.top(tensor(3, 40), k=2), warps=1),
+    "top": lambda: rows.row(rows.top(tensor(60, 40), k=2), warps=1),
     "sums of columns": lambda: reductions.reduction(_columns(70, 3, 40), ways=3),
     "attention, cores": lambda: attention.simt(_heads(37, 13, 8, 8, causal=True), rows=32, keys=4),
     "attention, mma": lambda: attention.mma(_heads(37, 90, 32, 32, causal=True), warps=2, keys=32),
@@ -152,7 +154,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "attention's gradient": lambda: attention_gradients.mma(_gradient(37, 40, 16, 32), warps=1, chunk=16),
     "conv, cores": lambda: conv.simt(_images((2, 5, 7, 6), (5, 3, 2, 6), "f32", stride=2, pad=1), 8, 4, 4),
     "conv, mma": lambda: conv.mma(
-        _images((2, 5, 7, 24), (24, 3, 2, 24), stride=2, pad=1),
+        _images((2, 5, 7, 24), (40, 3, 2, 24), stride=2, pad=1),
         pixels=32,
         channels=32,
         depth=16,
@@ -166,7 +168,9 @@ CASES: dict[str, Callable[[], Any]] = {
     "filters' gradient, mma": lambda: conv_gradients.filters_mma(
         _filters((3, 4, 5, 24), (3, 5, 6, 24)), filters=32, channels=32, pixels=16, ways=2, stages=2
     ),
-    "filters' gradient, wgmma": lambda: conv_gradients.filters_wgmma(_filters((3, 4, 5, 72), (3, 5, 6, 24)), ways=2),
+    "filters' gradient, wgmma": lambda: conv_gradients.filters_wgmma(
+        _filters((9, 4, 5, 72), (9, 5, 6, 24)), pixels=32, ways=2, stages=2
+    ),
 }
 # Blocks of persistent kernels that are launched, where two would hide something: uneven trips, tiles that are shared.
 LAUNCHED = {
@@ -188,8 +192,17 @@ def _fractions(array: Any) -> Any:
     return array * array.dtype.type(2.0**-4)
 
 
+def _lines(array: Any) -> Any:
+    """Let lines have in turn two values, each value once, and each once with the largest side by side."""
+    kind = np.arange(len(array))[:, None] % 3
+    each = np.argsort(np.random.default_rng(3).random(array.shape), axis=-1)
+    beside = (np.arange(array.shape[1]) + 2 * np.arange(len(array))[:, None] // 3) % array.shape[1]
+    return np.select([kind == 0, kind == 1], [array > 0, each], beside).astype(array.dtype)
+
+
 INPUTS: dict[str, dict[str, Any]] = {
     "hopper groups": {"offsets": (65, 65, 150)},  # a row more than a tile, none, and the rest
+    "top": {"x": _lines},
     "gather": {"ids": tuple(7 * i % 50 for i in range(37))},
     "swiglu, mma": {"X": _fractions},
     "lstm_cell": {"X": _fractions, "H": _fractions},

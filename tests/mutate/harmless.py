@@ -11,7 +11,7 @@ import re
 import attrs
 
 from fireiron.algebra.expr import Compare, Var, free
-from fireiron.algebra.scalar import Constant, parts
+from fireiron.algebra.scalar import Binary, Constant, parts
 from fireiron.kernel.ir.rewrite import mentions, without
 from fireiron.kernel.ir.statements import (
     Advance,
@@ -81,6 +81,11 @@ ELSEWHERE = (
         "the barrier stands at the end of a trip, or at the next one's begin",
     ),
     ("sgemm 3", r"exchanged with Sync$", "the slot that is filled is read behind the next barrier"),
+    ("attention, cores", r"^If\[7\].place: body without", "what no mask cuts may be masked too: it is computed anew"),
+    ("attention, speculating", r"^Advance\[5\]", "nothing follows the last chunk here"),
+    ("sums of columns", r"^If\[0\].*one more", "registers of lines behind the warp's own are filled, and not added"),
+    ("softmax ahead", r"^Compute\[8\].place: dropped$", "the maximum over peers includes this block's own"),
+    ("top", r"^Call\[(17|18|19|20)\].lane: without thread$", "the last exchange counts for lane 0 alone, which stores"),
     ("hopper", r"load of a warp less$", "one thread of the role starts all copies"),
 )
 
@@ -154,6 +159,12 @@ def why(case: str, mutant: Mutant, kernel: Kernel) -> str:
             isinstance(s, Wait | Commit) for s in body
         ):
             return "threads that started nothing close empty groups, and have nothing to wait for"
+        case For() | If() | Compute() if key == "place: doubled" and _only_maxima(before):
+            return "a maximum that is taken twice is the same"
+        case Compute(dst=dst) if (
+            case == "top" and dst.buffer.dtype.kind == "float" and key in ("expr: lt left out", "expr: lt exchanged")
+        ):
+            return "of two equal values, either is the same"
         case If() if "one more" in key and _guards_loads(before):
             return "a guard that saves time: predicates hold the same loads off, or fill slots that nobody reads"
         case Call(views=(src, dst)) if (
@@ -215,6 +226,15 @@ def _own(statement: Statement) -> bool:
     plain = all(isinstance(s, For | If | Region | Let | Compute | Call) for s in inside)
     moves = all(s.atom.kind == "Move" for s in inside if isinstance(s, Call))
     return bool(views) and plain and moves and all(view.buffer.memory.registers for view in views)
+
+
+def _only_maxima(statement: Statement) -> bool:
+    """Say whether a statement does nothing but fold numbers into maxima."""
+    inside = [s for s in walk((statement,)) if not isinstance(s, For | If | Region)]
+    return bool(inside) and all(
+        isinstance(s, Compute) and isinstance(s.expr, Binary) and s.expr.op == "max" and s.dst in s.inputs
+        for s in inside
+    )
 
 
 def _chosen(statement: Statement, var: Var) -> bool:

@@ -13,9 +13,10 @@ from fireiron.jit.interface import Interface
 from fireiron.kernel.ir.statements import Kernel
 from fireiron.language.programs import Layers
 from fireiron.simulate import simulate
-from tests.fuzz.judge import LIMIT_S, Slow, integers, limited, results, sizes_of
+from tests.fuzz.judge import LIMIT_S, Slow, integers, limited, others, results, sizes_of
 
 WEIGHTS = 4  # of a column that are not 0, about
+DRAWS = 16  # of other numbers, where exponentials follow from them
 Outcome = Literal["survived", "wrong", "endless", "raised"] | str
 
 
@@ -44,7 +45,8 @@ class Judge:
         interface = Interface.of(self.kernel)
         self.numbers = {p.name: 2.0 for p in interface.numbers}
         named = sizes_of(interface)
-        self.runs = [(named, self._arrays(interface, named, inputs or {}), False)]
+        first = self._arrays(interface, named, inputs or {})
+        self.runs = [(named, arrays, False) for arrays in (first, *others(schedule, first, DRAWS))]
         if sizes:
             self.runs.append((named | sizes, self._arrays(interface, named | sizes, inputs or {}), False))
         if shuffled:

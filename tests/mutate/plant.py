@@ -85,7 +85,15 @@ class Mutant:
 
 
 def mutants(kernel: Kernel) -> Iterator[Mutant]:
-    """List all mutants of a kernel, in program order."""
+    """List all mutants of a kernel, in program order; of changes with the same words, later ones are numbered."""
+    said: Counter[str] = Counter()
+    for mutant in _planted(kernel):
+        said[mutant.key] += 1
+        again = said[mutant.key]
+        yield mutant if again == 1 else attrs.evolve(mutant, change=f"{mutant.change} ({again})")
+
+
+def _planted(kernel: Kernel) -> Iterator[Mutant]:
     counts: Counter[str] = Counter()
     for place, statement in places(kernel.body):
         kind = type(statement).__name__

@@ -64,12 +64,10 @@ def test_bugs_are_planted_in_the_fields_that_have_a_meaning(planted: Counter[tup
     assert {(kind, field) for kind, fields in named.items() for field in fields} <= set(planted)
 
 
-def test_a_key_names_one_mutant_or_equal_ones() -> None:
-    for case in QUICK:
-        found: dict[str, list[object]] = {}
-        for mutant in mutants(CASES[case]().lowered()):
-            found.setdefault(mutant.key, []).append(mutant.kernel)
-        assert [key for key, kernels in found.items() if any(kernel != kernels[0] for kernel in kernels)] == [], case
+def test_a_key_names_one_mutant() -> None:
+    for case in (*QUICK, "top"):
+        keys = Counter(mutant.key for mutant in mutants(CASES[case]().lowered()))
+        assert [key for key, count in keys.items() if count > 1] == [], case
 
 
 @pytest.mark.parametrize(
@@ -82,6 +80,9 @@ def test_a_key_names_one_mutant_or_equal_ones() -> None:
         ("sgemm 3", "If[0].place: dropped", "wrong"),
         ("hopper dependent", "Await[0].parity: the other", "deadlock"),
         ("sgemm ways, split_k", "CountIn[0].level: Warp", "counted-twice"),
+        # A maximum without every fourth element: exponentials of 1 and 0 do not show it.
+        ("softmax", "For[0].extent: - 1", "wrong"),
+        ("top", "Compute[6].expr: lt left out", "wrong"),
         ("hopper split_k", "CountIn[0].place: doubled", "counted-twice"),
         ("hopper stream_k, whole tiles too", "Raise[0].place: doubled", "flag-raised"),
         ("hopper stream_k, whole tiles too", "Raise[0].level: Warp", "flag-raised"),
