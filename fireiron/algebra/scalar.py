@@ -276,6 +276,26 @@ def renumbered(tree: Scalar, numbers: dict[int, int]) -> Scalar:
     return with_children(tree, tuple(renumbered(x, numbers) for x in children(tree)))
 
 
+def tells(tree: Scalar) -> bool:
+    """Say whether a value is 1 or 0 by comparisons, joined or turned round.
+
+    Example:
+        >>> from fireiron.algebra.dtypes import f32
+        >>> less = Binary("lt", Arg(0, f32), Arg(1, f32))
+        >>> tells(Select(less, Constant(1, f32), less)), tells(Select(less, Arg(0, f32), less))
+        (True, False)
+    """
+    match tree:
+        case Binary(op=("lt" | "le" | "eq")):
+            return True
+        case Cast(x=x):
+            return tells(x)
+        case Select(condition=a, x=b, y=Constant(value=0)) | Select(condition=a, x=Constant(value=1), y=b):
+            return tells(a) and tells(b)
+        case _:
+            return False
+
+
 def substituted(tree: Scalar, arguments: Sequence[Scalar]) -> Scalar:
     """Put an expression in place of each argument.
 

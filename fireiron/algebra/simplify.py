@@ -25,6 +25,7 @@ from fireiron.algebra.scalar import (
     children,
     number,
     parts,
+    tells,
     with_children,
 )
 
@@ -178,7 +179,9 @@ def share(tree: Scalar, first: int) -> tuple[tuple[Scalar, ...], Scalar]:
         if part not in visited:
             visited.add(part)
             uses.update(children(part))
-    again = [part for part in dict.fromkeys(parts(tree)) if uses[part] > 1 and children(part)]
+    several = (part for part in dict.fromkeys(parts(tree)) if uses[part] > 1 and children(part))
+    # Comparisons of what is at hand are conditions: a register would make numbers of them.
+    again = [part for part in several if not (tells(part) and all(_at_hand(x) for x in children(part)))]
     names: dict[Scalar, Arg] = {part: Arg(first + i, part.dtype) for i, part in enumerate(again)}
 
     def named(part: Scalar) -> Scalar:
@@ -186,3 +189,7 @@ def share(tree: Scalar, first: int) -> tuple[tuple[Scalar, ...], Scalar]:
 
     definitions = tuple(with_children(part, tuple(named(x) for x in children(part))) for part in again)
     return definitions, named(tree)
+
+
+def _at_hand(tree: Scalar) -> bool:
+    return not children(tree) or (isinstance(tree, Cast) and not children(tree.x))

@@ -13,7 +13,19 @@ import textwrap
 from typing import Final, NamedTuple, assert_never
 
 from fireiron.algebra.dtypes import DType, f32, f64, i32
-from fireiron.algebra.index.printing import ATOM, CHOICE, EITHER, EQUAL, LESS, PLUS, TIMES, UNARY, Text
+from fireiron.algebra.index.printing import (
+    AND,
+    ATOM,
+    CHOICE,
+    EITHER,
+    EQUAL,
+    LESS,
+    OR,
+    PLUS,
+    TIMES,
+    UNARY,
+    Text,
+)
 from fireiron.algebra.scalar import (
     Arg,
     Binary,
@@ -27,6 +39,7 @@ from fireiron.algebra.scalar import (
     Scalar,
     Select,
     Unary,
+    tells,
 )
 from fireiron.algebra.unary import FUNCTIONS
 from fireiron.base.errors import CheckError
@@ -223,8 +236,20 @@ def _comparison(tree: Binary, args: tuple[str, ...]) -> Text:
 
 
 def _condition(tree: Scalar, args: tuple[str, ...]) -> Text:
-    if isinstance(tree, Binary) and tree.op in _COMPARE:
-        return _comparison(tree, args)
+    """Print what is true or false; comparisons are joined by `&` and `|`, which no compiler makes branches of."""
+    match tree:
+        case Binary("eq", x, Constant(value=0)) if tells(x):
+            return Text(f"!{_condition(x, args).within(UNARY)}", UNARY)
+        case Binary(op=("lt" | "le" | "eq")):
+            return _comparison(tree, args)
+        case Cast(x=x) if tells(x):
+            return _condition(x, args)
+        case Select(condition=a, x=b, y=Constant(value=0)) if tells(a) and tells(b):
+            return Text(f"{_condition(a, args).within(EQUAL)} & {_condition(b, args).within(EQUAL)}", AND)
+        case Select(condition=a, x=Constant(value=1), y=b) if tells(a) and tells(b):
+            return Text(f"{_condition(a, args).within(EQUAL)} | {_condition(b, args).within(EQUAL)}", OR)
+        case _:
+            pass
     return Text(f"{_value(tree, args).text.within(PLUS)} != {literal(0, tree.dtype)}", EQUAL)
 
 

@@ -188,27 +188,26 @@ def mul_of(dtype: DType) -> Fold:
 def arg_of(dtype: DType, dim: Dim, op: BinaryOp) -> Fold:
     """Give the fold that finds where along a dim the largest (`max`) or smallest value lies, of equal ones the first.
 
-    Its state is the value and its index; of no points that is the highest i32. NaN is never found.
+    Its state is the value and its index; of no points that is the highest i32. NaN is found before all numbers.
     """
     start = (max_of if op == "max" else min_of)(dtype).identity[0]
-    value, place, other, there = Arg(0, dtype), Arg(1, i32), Arg(2, dtype), Arg(3, i32)
-    better = Binary("lt", value, other) if op == "max" else Binary("lt", other, value)
-    tie = Select(Binary("eq", value, other), Binary("min", place, there), place)
+    mine, theirs = (Arg(0, dtype), Arg(1, i32)), (Arg(2, dtype), Arg(3, i32))
+    better = _before(theirs, mine, op, ordered=True)
     return Fold(
         f"arg{op}",
         (dtype, i32),
         (start, float(i32.limits[1])),
         (Arg(0, dtype), Coordinate(dim)),
-        (Select(better, other, value), Select(better, there, tie)),
-        (place,),
+        tuple(Select(better, other, own) for own, other in zip(mine, theirs, strict=True)),
+        (mine[1],),
     )
 
 
 def top_of(dtype: DType, dim: Dim, k: int) -> Fold:
     """Give the fold that finds the k largest values along a dim and where they lie, in falling order.
 
-    Its state is the values, then their indices. Of equal values the first along the dim come first. NaN is never found;
-    of fewer points than k the rest are the type's lowest value and the highest i32.
+    Its state is the values, then their indices. Of equal values the first along the dim come first, and NaN before all
+    numbers; of fewer points than k the rest are the type's lowest value and the highest i32.
 
     Args:
         dtype: of the values.
@@ -249,11 +248,38 @@ def top_of(dtype: DType, dim: Dim, k: int) -> Fold:
     )  # fmt: skip
 
 
-def _before(x: tuple[Scalar, Scalar], y: tuple[Scalar, Scalar]) -> Scalar:
-    """Say whether a value with its index comes before another: it is larger, or as large and lies ahead."""
+def _before(x: tuple[Scalar, Scalar], y: tuple[Scalar, Scalar], op: BinaryOp = "max", ordered: bool = False) -> Scalar:
+    """Say whether a value with its index comes before another: it is larger (`min`: smaller), or lies ahead.
+
+    What is no number comes before all numbers, as torch and NumPy have it.
+
+    Args:
+        x, y: values with their indices.
+        op: `max` or `min`.
+        ordered: whether of two that are no numbers that ahead comes before the other; else neither does.
+    """
+    dtype = x[0].dtype
     ahead = Binary("lt", x[1], y[1])
-    tie = Cast(ahead, x[0].dtype) if ahead.dtype != x[0].dtype else ahead
-    return Select(Binary("eq", x[0], y[0]), tie, Binary("lt", y[0], x[0]))
+    tie = Cast(ahead, dtype) if ahead.dtype != dtype else ahead
+    high, low = (x[0], y[0]) if op == "max" else (y[0], x[0])
+    same = Binary("eq", x[0], y[0])
+    if dtype.kind == "int":
+        return _either(Binary("lt", low, high), _both(same, tie))
+    missing = _both(_not(Binary("eq", x[0], x[0])), _not(Binary("eq", y[0], y[0])))
+    beyond = _both(_not(Binary("le", high, low)), Binary("eq", y[0], y[0]))
+    return _either(beyond, _both(_either(same, missing) if ordered else same, tie))
+
+
+def _both(a: Scalar, b: Scalar) -> Scalar:
+    return Select(a, b, Constant(0, a.dtype))
+
+
+def _either(a: Scalar, b: Scalar) -> Scalar:
+    return Select(a, Constant(1, a.dtype), b)
+
+
+def _not(a: Scalar) -> Scalar:
+    return Binary("eq", a, Constant(0, a.dtype))
 
 
 def _larger(x: tuple[Scalar, Scalar], y: tuple[Scalar, Scalar], smaller: bool = False) -> tuple[Scalar, Scalar]:

@@ -707,7 +707,7 @@ def cumprod(value: Operand, over: str, where: Operand | None = None) -> Value:
 
 @checks(locate=True)
 def argmax(value: Operand, over: str, where: Operand | None = None) -> Value:
-    """Find where along a dim the largest value lies, as an i32; of equal ones the first, NaN never.
+    """Find where along a dim the largest value lies, as an i32; of equal ones the first; NaN before all numbers.
 
     Args:
         value: of arrays.
@@ -742,8 +742,8 @@ def _where_along(value: Operand, over: str, op: Literal["max", "min"], where: Op
 def topk(value: Operand, over: Over, k: int, into: str = "k") -> tuple[Value, Value]:
     """Find the k largest values over a dim and where they lie (i32), in falling order, along a dim of their own.
 
-    Of equal values the first come first, and NaN is never found. Of fewer points than k the rest are -inf (or the
-    lowest integer), at the highest i32.
+    Of equal values the first come first; NaN comes before all numbers, as in torch. Of fewer points than k the rest are
+    -inf (or the lowest integer), at the highest i32.
 
     Args:
         value: of arrays.
