@@ -18,7 +18,7 @@ class Occupancy:
     Args:
         blocks: resident blocks; 0 where not even one fits.
         warps: resident warps.
-        limit: the resource that stops one more block.
+        limit: the resource that leaves no room for one more block.
         fraction: warps over the most that the SM holds.
     """
 

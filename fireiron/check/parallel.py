@@ -166,7 +166,7 @@ def _reduce(dtype: str, level: Level, reduce: Reduction) -> None:
             fact, how = "in which no cluster has a part", "by_cluster"
         raise DecompositionError(
             "parallel-reduce",
-            f"the sums of {level}s meet in shared memory, {fact}",
+            f"{level}s add their sums in shared memory, {fact}",
             fix=f"drop reduce={how}(), or split over Block",
         )
     if isinstance(reduce, ByAtomics) and dtype not in ATOMIC:
@@ -207,7 +207,7 @@ def _cluster(links: Sequence[Decomposition], before: Residual, split: Split, red
     if isinstance(extent, int) and isinstance(split.size, int) and (some := -(-extent // split.size)) < ways:
         raise DecompositionError(
             "parallel-ways",
-            f"{ways} ways of {split.size} leave {ways - some} blocks of the cluster nothing of K = {extent}",
+            f"{ways} ways of {split.size} leave {ways - some} blocks of the cluster without a part of K = {extent}",
             fix=f"split K {some} ways, or into smaller chunks",
         )
     if reduce.shares is not None and not 1 <= reduce.shares <= ways:

@@ -290,7 +290,7 @@ def parallel(above: Sequence[Decomposition], before: Residual, split: Split, lev
         )
     if not isinstance(reduce, InOrder):
         raise DecompositionError(
-            "parallel-reduce", f"{level}s of a block fold in order, not {reduce}", fix="drop reduce="
+            "parallel-reduce", f"{level}s of a block combine folds in order, not {reduce}", fix="drop reduce="
         )
 
 
@@ -299,7 +299,7 @@ def _blocks(before: Residual, split: Split, reduce: Reduction, above: Sequence[D
     if isinstance(reduce, ByTma):
         raise DecompositionError(
             "parallel-reduce",
-            f"blocks keep states of folds over {split.dim}, and do not meet {reduce}",
+            f"folds over {split.dim} in several blocks are not combined {reduce}",
             fix=f'split("{split.dim}", ways=4).parallel(Block), with reduce=by_atomics() or by_cluster()',
         )
     if before.level != Block or any(isinstance(link, Split) for link in above):

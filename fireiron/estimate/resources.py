@@ -244,7 +244,7 @@ def low_occupancy(kernel: Kernel, arch: Arch, least: int) -> Iterator[Finding]:
         yield Finding(
             "low-occupancy",
             f"an SM of {arch} holds {found.warps} warps ({counted(found.blocks, 'block')} of {kernel.threads} "
-            f"threads), {found.fraction:.0%} of what it could: {found.limit} stops one more block",
+            f"threads), {found.fraction:.0%} of what it could: {found.limit} leaves no room for one more block",
             "warning",
             fix=f"use less of it ({found.limit}), or more warps a block",
         )

@@ -633,7 +633,7 @@ def _check_call(a: Any, b: Any, out: Any, dtype: object, *functions: object) -> 
             if any(step < 0 for step in facts.strides):
                 raise CallError(
                     "wrong-stride",
-                    f"{name} has element strides {facts.strides}: kernels do not walk backwards",
+                    f"{name} has element strides {facts.strides}: kernels take no negative strides",
                     fix=f"pass {name}.copy()",
                 )
         if dtype is not None:

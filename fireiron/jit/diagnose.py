@@ -53,8 +53,8 @@ def complaints(log: str, resources: Resources, arch: Arch) -> Iterator[Finding]:
     elif resources.stack:
         yield Finding(
             "stack",
-            f"a thread's tensors take {resources.stack} B of its stack on {arch.name}: registers have no addresses, "
-            "and some element is chosen at run time",
+            f"a thread's tensors take {resources.stack} B of its stack on {arch.name}: registers cannot be "
+            "indexed at run time, and some access does so",
             fix="unroll the loops that index tensors in registers" + ALLOW,
         )
 

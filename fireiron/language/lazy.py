@@ -21,7 +21,7 @@ def lazy(program: Program, law: Law, slack: float, speculate: bool) -> None:
 
     Raises:
         DecompositionError: `online-slack` where the slack is out of range, an element type does not hold it, or others
-            see the value itself; `online-speculate` where no sum tells what outgrew it.
+            see the value itself; `online-speculate` where no sum shows that a term exceeds it.
     """
     if not 0 <= slack <= MOST_SLACK or (speculate and not slack):
         raise DecompositionError(
@@ -45,8 +45,8 @@ def lazy(program: Program, law: Law, slack: float, speculate: bool) -> None:
     if speculate and not witnesses(program, law):
         raise DecompositionError(
             "online-speculate",
-            f"no sum in the loop over {law.dim} tells what outgrew its slack: of one fold that others follow by one "
-            "factor, a sum of an exponential is needed",
+            f"no sum in the loop over {law.dim} shows that a term exceeds the slack: that takes a sum of exponentials "
+            "behind one fold, with one factor",
             fix=f"online(slack={slack:g}) without speculate=True",
         )
 

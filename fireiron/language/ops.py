@@ -101,7 +101,7 @@ class Known:
         if x.dtype != self.dtype:
             raise SpecError(
                 "dtype-mismatch",
-                f"ops that were called for an accumulator of {self.dtype} meet one of {x.dtype}",
+                f"these ops were made for an accumulator of {self.dtype}, and this one has {x.dtype}",
                 fix="write the ops as functions of a module",
             )
         return substituted(self.value, x)

@@ -175,7 +175,7 @@ class Value:
                 raise AttributeError(name)
             raise ExpressionError(
                 "bad-op",
-                f"an expression has no .{name}: functions of expressions stand before them",
+                f"an expression has no .{name}: functions are called with it, as in exp(x)",
                 fix="write exp(x), maximum(x, y), cast(x, 'f16') or another of fireiron's functions, or an operator",
                 link=here(),
             )
@@ -183,7 +183,7 @@ class Value:
     def __bool__(self) -> bool:
         raise SpecError(
             "bad-op",
-            "an expression is true or false for each element alone: Python's if, and, or and not cannot ask it",
+            "an expression has a truth value for each element, so Python's if, and, or and not cannot use it",
             fix="use where(condition, x, y), maximum(x, y) or minimum(x, y)",
         )
 
@@ -338,7 +338,9 @@ def lifted(*operands: Operand) -> tuple[Value, ...]:
     if not kinds:
         if any(isinstance(x, bool) for x in operands):
             raise _no_operand(next(x for x in operands if isinstance(x, bool)))
-        raise SpecError("bad-operand", "an operation of numbers alone reads no element", fix="compute it in Python")
+        raise SpecError(
+            "bad-operand", "an operation on numbers alone uses no element of a tensor", fix="compute it in Python"
+        )
     if any(isinstance(x, Value) and x.of_program for x in operands):
         fractions = [f32 for x in operands if isinstance(x, float) and not x.is_integer()]
         kind = computed_in([*kinds, *fractions])
@@ -459,7 +461,7 @@ def unary(op: str, x: Operand) -> Value:
     if x.dtype.kind == "int" and not FUNCTIONS[op].integers:
         raise SpecError(
             "fraction-of-integer",
-            f"{op} of {x.dtype} is no {x.dtype}: {op} is a function of floats",
+            f"{op} of {x.dtype} gives fractions, which {x.dtype} does not hold",
             fix="cast to f32 before it" if x.of_program else "use saturate('f32') before it",
         )
     return Value(Unary(op, x.tree), x.tensors)

@@ -269,7 +269,8 @@ class Waits:
                 raise team.error(
                     place,
                     "uninitialised-barrier",
-                    f"{place}: thread 0 of block {team.member.block}, which initialises mbarriers, does not come here",
+                    f"{place}: thread 0 of block {team.member.block}, which initialises mbarriers, does not "
+                    "execute this",
                     "initialise them outside roles and conditions",
                 )
             for barrier in statement.barriers:

@@ -18,7 +18,7 @@ def test_epilog_if(refused: Callable[..., Any]) -> None:
         "bad-op",
         "epilog(lambda x: x if x > 0 else -x)",
         """\
-SpecError[bad-op]: an expression is true or false for each element alone: Python's if, and, or and not cannot ask it
+SpecError[bad-op]: an expression has a truth value for each element, so Python's if, and, or and not cannot use it
   --> test_epilog_if.py:12:54
 12 |     return matmul(64, 64, 64).tile(32, 32).to(Block).epilog(lambda x: x if x > 0 else -x)
    |                                                      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^

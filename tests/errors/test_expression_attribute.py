@@ -18,7 +18,7 @@ def test_expression_attribute(refused: Callable[..., Any]) -> None:
         "bad-op",
         "exp()",
         """\
-ExpressionError[bad-op]: an expression has no .exp: functions of expressions stand before them
+ExpressionError[bad-op]: an expression has no .exp: functions are called with it, as in exp(x)
   --> test_expression_attribute.py:12:48
 12 |     return matmul(64, 64, 64).then(lambda x: x.exp())
    |                                                ^^^^^

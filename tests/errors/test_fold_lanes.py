@@ -24,7 +24,8 @@ def test_fold_lanes(refused: Callable[..., Any]) -> None:
         "fold-lanes",
         "done()",
         """\
-DecompositionError[fold-lanes]: the lanes that hold parts of sum along n differ in no whole bits of their numbers
+DecompositionError[fold-lanes]: lanes hold parts of sum along n, and their numbers do not differ by whole bits, as \
+shuffles need
   --> test_fold_lanes.py:18:91
 18 |     return total(Matrix(64, 24)).tile(m=1).to(Block).split("n", ways=24).parallel(Thread).done()
    |                                                                                           ^^^^^^

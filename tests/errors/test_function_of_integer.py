@@ -18,7 +18,7 @@ def test_function_of_integer(refused: Callable[..., Any]) -> None:
         "fraction-of-integer",
         "epilog(sigmoid)",
         """\
-SpecError[fraction-of-integer]: exp of i32 is no i32: exp is a function of floats
+SpecError[fraction-of-integer]: exp of i32 gives fractions, which i32 does not hold
   --> test_function_of_integer.py:12:65
 12 |     return matmul(512, 512, 512, "i8").tile(128, 128).to(Block).epilog(sigmoid)
    |                                                                 ^^^^^^^^^^^^^^^

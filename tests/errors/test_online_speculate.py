@@ -24,8 +24,8 @@ def test_online_speculate(refused: Callable[..., Any]) -> None:
         "online-speculate",
         "online(8, speculate=True)",
         """\
-DecompositionError[online-speculate]: no sum in the loop over n tells what outgrew its slack: of one fold \
-that others follow by one factor, a sum of an exponential is needed
+DecompositionError[online-speculate]: no sum in the loop over n shows that a term exceeds the slack: that \
+takes a sum of exponentials behind one fold, with one factor
   --> test_online_speculate.py:18:87
 18 |     return computed(Matrix(64, 512), Matrix(64, 512)).tile(m=4).to(Block).split(n=64).online(8, speculate=True)
    |                                                                                       ^^^^^^^^^^^^^^^^^^^^^^^^^

@@ -25,7 +25,7 @@ def test_online_vote(refused: Callable[..., Any]) -> None:
         "online-vote",
         "done()",
         """\
-DecompositionError[online-vote]: step top cannot stay old: a thread alone computes it, and a warp votes
+DecompositionError[online-vote]: step top cannot keep an old value: a thread alone computes it, and a warp votes
   --> test_online_vote.py:19:18
 19 |     return chain.done().cuda("sm_80")
    |                  ^^^^^^

@@ -25,7 +25,7 @@ def test_online_vote_warps(refused: Callable[..., Any]) -> None:
         "online-vote",
         "done()",
         """\
-DecompositionError[online-vote]: step top cannot stay old: several warps fold a row together, and each warp \
+DecompositionError[online-vote]: step top cannot keep an old value: several warps fold a row together, and each warp \
 votes alone
   --> test_online_vote_warps.py:19:76
 19 |     return chain.split("n", ways=2).parallel(Warp).load("x", RF, vector()).done().cuda("sm_80")

@@ -21,7 +21,7 @@ def test_parallel_atomics_inside(refused: Callable[..., Any]) -> None:
         "parallel-reduce",
         "parallel(Warp, reduce=by_atomics())",
         """\
-DecompositionError[parallel-reduce]: the sums of Warps meet in shared memory, where no atomics are needed
+DecompositionError[parallel-reduce]: Warps add their sums in shared memory, where no atomics are needed
   --> test_parallel_atomics_inside.py:14:20
 14 |         .split(16).parallel(Warp, reduce=by_atomics())
    |                    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^

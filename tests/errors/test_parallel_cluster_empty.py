@@ -21,7 +21,7 @@ def test_parallel_cluster_empty(refused: Callable[..., Any]) -> None:
         "parallel-ways",
         "parallel(Block, reduce=by_cluster())",
         """\
-DecompositionError[parallel-ways]: 4 ways of 64 leave 2 blocks of the cluster nothing of K = 128
+DecompositionError[parallel-ways]: 4 ways of 64 leave 2 blocks of the cluster without a part of K = 128
   --> test_parallel_cluster_empty.py:14:40
 14 |         .split(ways=4, multiple_of=64).parallel(Block, reduce=by_cluster())
    |                                        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^

@@ -21,7 +21,7 @@ def test_parallel_cluster_inside(refused: Callable[..., Any]) -> None:
         "parallel-reduce",
         "parallel(Warp, reduce=by_cluster())",
         """\
-DecompositionError[parallel-reduce]: the sums of Warps meet in shared memory, in which no cluster has a part
+DecompositionError[parallel-reduce]: Warps add their sums in shared memory, in which no cluster has a part
   --> test_parallel_cluster_inside.py:14:20
 14 |         .split(16).parallel(Warp, reduce=by_cluster())
    |                    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^

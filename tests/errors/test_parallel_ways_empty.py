@@ -24,7 +24,7 @@ def test_parallel_ways_empty(refused: Callable[..., Any]) -> None:
         "parallel-ways",
         "parallel(Block)",
         """\
-DecompositionError[parallel-ways]: 6 ways of 64 leave 2 of them nothing of K = 256
+DecompositionError[parallel-ways]: 6 ways of 64 leave 2 of them without a part of K = 256
   --> test_parallel_ways_empty.py:15:40
 15 |         .split(ways=6, multiple_of=64).parallel(Block)
    |                                        ^^^^^^^^^^^^^^^

@@ -24,7 +24,7 @@ def test_program_parallel_blocks(refused: Callable[..., Any]) -> None:
         "parallel-reduce",
         "parallel(Block, by_tma())",
         """\
-DecompositionError[parallel-reduce]: blocks keep states of folds over n, and do not meet by bulk additions to C
+DecompositionError[parallel-reduce]: folds over n in several blocks are not combined by bulk additions to C
   --> test_program_parallel_blocks.py:18:73
 18 |     return total(Matrix(64, 64)).tile(m=1).to(Block).split("n", ways=4).parallel(Block, by_tma())
    |                                                                         ^^^^^^^^^^^^^^^^^^^^^^^^^

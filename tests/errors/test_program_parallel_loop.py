@@ -35,7 +35,8 @@ def test_program_parallel_loop(refused: Callable[..., Any]) -> None:
         "parallel-loop",
         "parallel(Block)",
         """\
-DecompositionError[parallel-loop]: blocks share n, and sum is folded in a loop of each block: states would meet in it
+DecompositionError[parallel-loop]: blocks share n, and sum is folded in a loop of each block: states of its \
+trips would mix
   --> test_program_parallel_loop.py:23:10
 23 |         .parallel(Block)
    |          ^^^^^^^^^^^^^^^

@@ -24,7 +24,7 @@ def test_program_parallel_reduce(refused: Callable[..., Any]) -> None:
         "parallel-reduce",
         "parallel(Warp, by_atomics())",
         """\
-DecompositionError[parallel-reduce]: Warps of a block fold in order, not by atomics
+DecompositionError[parallel-reduce]: Warps of a block combine folds in order, not by atomics
   --> test_program_parallel_reduce.py:18:73
 18 |     return total(Matrix(64, 64)).tile(m=1).to(Block).split("n", ways=4).parallel(Warp, by_atomics())
    |                                                                         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^

@@ -123,7 +123,7 @@ def test_low_occupancy_names_what_limits() -> None:
     chain = chain.tile(8, 4).to(Thread).split(1).unroll().load(A, RF).load(B, RF).tile(1, 1).unroll()
     found = only(facts(chain.done(), HOPPER), "low-occupancy")
     assert "4 warps (1 block of 128 threads)" in found.message
-    assert "shared memory stops one more block" in found.message
+    assert "shared memory leaves no room for one more block" in found.message
 
 
 @pytest.mark.parametrize(

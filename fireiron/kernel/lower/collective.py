@@ -206,7 +206,7 @@ def _pitched(operand: Operand, window: Window, across: int) -> tuple[Binding, ..
         raise DecompositionError("row-order", f"{storage.swizzle} breaks up the tile's rows in {storage.name}", fix="")
     if steps is None or len(steps.leaves) != 1 or window.axes[across].steps is not None:
         raise DecompositionError(
-            "row-order", f"its rows lie at no one distance along {window.axes[across].dim} of {storage.name}", fix=""
+            "row-order", f"its rows have no constant distance along {window.axes[across].dim} of {storage.name}", fix=""
         )
     tile, pitch = window.base() + window.linear(), as_expr(steps.leaves[0][1])
     _aligned(tile, kind.count_in(operand.align), storage.name, operand.align)

@@ -321,7 +321,8 @@ def _sums(lead: Step, apart: Mapping[str, tuple[Storage, ...]], state: State) ->
     if name is None:
         raise DecompositionError(
             "online-vote",
-            f"atoms compute all sums that follow {lead.name}, and one is needed that tells what outgrew its slack",
+            f"atoms compute all sums that depend on {lead.name}: speculation needs one in which threads see "
+            "that a term exceeds the slack",
             fix="leave one of the sums out of each(...), or online(slack=...) without speculate=True",
             link=state.link,
         )
@@ -356,7 +357,10 @@ def _votes(lead: Step, later: Sequence[Step], products: Mapping[str, Product], s
     )
     if why is not None:
         raise DecompositionError(
-            "online-vote", f"step {lead.name} cannot stay old: {why}", fix="online() without slack", link=state.link
+            "online-vote",
+            f"step {lead.name} cannot keep an old value: {why}",
+            fix="online() without slack",
+            link=state.link,
         )
 
 
@@ -368,7 +372,8 @@ def _alone(body: Body, lead: Step, state: State) -> None:
             if any(b.memory == SH for b in buffers):
                 raise DecompositionError(
                     "online-vote",
-                    f"step {lead.name} cannot stay old: several warps fold a row together, and each warp votes alone",
+                    f"step {lead.name} cannot keep an old value: several warps fold a row together, and each "
+                    "warp votes alone",
                     fix="give rows to warps, tile(...).to(Warp), or online() without slack",
                     link=state.link,
                 )

@@ -61,7 +61,8 @@ def lower_parallel(link: Split, rest: Sequence[Decomposition], state: State, con
         if level == Block and some < context.ways:
             raise DecompositionError(
                 "parallel-ways",
-                f"{context.ways} ways of {part.size} leave {context.ways - some} of them nothing of K = {extent}",
+                f"{context.ways} ways of {part.size} leave {context.ways - some} of them without a part of K = "
+                f"{extent}",
                 fix=f"split K {some} ways, or into smaller chunks",
             )
     below = state.under(link.words, link.link)

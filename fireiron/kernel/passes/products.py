@@ -245,7 +245,7 @@ class _Pass:
         else:
             raise DecompositionError(
                 "products-differ",
-                f"the loop over {loop.var.name} leaves other products in flight in each trip",
+                f"the products in flight differ between the trips of the loop over {loop.var.name}",
                 fix="use pipeline(n) without inflight",
             )
         calls = self.facts(loop).products

@@ -134,7 +134,8 @@ def _sum(dtype: DType) -> Step:
 def _inside_loops(link: Split, opened: Open) -> DecompositionError:
     return DecompositionError(
         "parallel-loop",
-        f"blocks share {link.dim}, and {opened.step.name} is folded in a loop of each block: states would meet in it",
+        f"blocks share {link.dim}, and {opened.step.name} is folded in a loop of each block: states of its "
+        "trips would mix",
         fix=f"give each unit one part: no loop of tiles below the split of {link.dim}",
         link=link.link,
     )

@@ -68,7 +68,8 @@ def _irregular(opened: Open) -> DecompositionError:
     dims = ", ".join(d.name for d in opened.step.over)
     return DecompositionError(
         "fold-lanes",
-        f"the lanes that hold parts of {opened.step.name} along {dims} differ in no whole bits of their numbers",
+        f"lanes hold parts of {opened.step.name} along {dims}, and their numbers do not differ by whole bits, "
+        "as shuffles need",
         fix="give lanes a power of two of equal parts",
         link=opened.link,
     )
