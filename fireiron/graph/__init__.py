@@ -1,1 +1,1 @@
-"""Graphs of tensor operations: traced, simplified, parted into programs, and run by a plan of kernels."""
+"""Graphs of tensor operations: traced, simplified, divided into programs, and run by a plan of kernels."""

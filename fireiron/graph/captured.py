@@ -1,6 +1,6 @@
 """A plan whose launches are captured in a CUDA graph: one launch a call.
 
-Tensors that lie where they lay at the capture (parameters) are read in place; others are copied to where they lay.
+Tensors with the same address as at the capture (parameters) are read in place; others are copied to that address.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # torch has no types that a strict checker knows.
@@ -46,7 +46,7 @@ class Captured:
             self.pointers = pointers
             try:
                 self._capture(torch, arrays)
-            except RuntimeError as error:  # an operator of torch's that waits for the GPU
+            except RuntimeError as error:  # an operator of torch that waits for the GPU
                 said = str(error).splitlines()[0]
                 warnings.warn(f"fireiron launches {self.plan.graph.name} without a CUDA graph: {said}", stacklevel=2)
                 self.refused = True

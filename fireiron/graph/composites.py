@@ -1,4 +1,4 @@
-"""Composite operations: what each is made of, and an independent meaning in NumPy, which a test compares.
+"""Composite operations: the operations that each expands to, and an independent meaning in NumPy for a test.
 
 Sums, exponentials and quotients of 16-bit floats are computed in f32, and the result is converted back.
 """

@@ -1,4 +1,4 @@
-"""The pass that computes what depends on no input."""
+"""The pass that computes nodes that depend on no input."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from fireiron.graph.evaluate import value_of
 from fireiron.graph.nodes import Builder, Data, Graph, Node, rewritten
 from fireiron.graph.operations import i64
 
-MOST_BYTES = 1 << 20  # of a folded array: a larger one costs more to keep than to compute
+MOST_BYTES = 1 << 20  # largest folded array: a larger one costs more to keep than to compute
 
 
 def fold_constants(graph: Graph) -> Graph:

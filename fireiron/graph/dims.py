@@ -1,4 +1,4 @@
-"""Which axes of a part's nodes are one dim of a program: axes that are computed together have one name."""
+"""Dims of a part: axes of its nodes that are computed together get one name, and are one dim of a program."""
 
 from __future__ import annotations
 
@@ -75,12 +75,12 @@ def pairs(graph: Graph, number: int) -> Iterable[tuple[Axis, Axis]]:
 def dims_of(graph: Graph, members: Iterable[int], free: frozenset[int]) -> Dims | None:
     """Name the dims of nodes that one program computes, None where two axes of a node would be one dim.
 
-    Coordinates and numbers take no part: they are made anew wherever they are read.
+    Coordinates and numbers are left out: they are computed again wherever they are read.
 
     Args:
-        graph: what the nodes belong to.
+        graph: the graph of the nodes.
         members: the nodes, and the transparent views between them.
-        free: the nodes that are made anew wherever they are read.
+        free: the nodes that are computed again wherever they are read.
     """
     inside = list(members)
     parent: dict[Axis, Axis] = {}
@@ -130,16 +130,16 @@ def dims_of(graph: Graph, members: Iterable[int], free: frozenset[int]) -> Dims 
 
 
 def folded_by(graph: Graph, number: int, names: Mapping[int, tuple[str | None, ...]]) -> list[str]:
-    """List the dims that a fold folds; an axis of one element is none."""
+    """List the dims that a fold folds; an axis of one element is not counted."""
     node = graph.nodes[number]
     source, axes = names.get(node.inputs[0], ()), tuple[int, ...](node["axes"])
     return [name for a, name in enumerate(source) if a in axes and name is not None]
 
 
 def free_nodes(graph: Graph) -> frozenset[int]:
-    """List the nodes that are made anew wherever they are read: numbers, coordinates, what is computed of these alone.
+    """List the nodes that are computed again wherever they are read: numbers, coordinates, expressions of these.
 
-    What an output or anything but a pointwise operation or a fold reads is an ordinary node.
+    A node that is an output, or is read by other operations than pointwise ones and folds, is not among them.
     """
     found: set[int] = set()
     for number, node in enumerate(graph.nodes):

@@ -1,4 +1,4 @@
-"""The pass that replaces composites by what they are made of."""
+"""The pass that replaces composites by simpler operations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plan says of itself: a table of launches, what joined their operations, memory, and what is left over."""
+"""The explanation of a plan: a table of launches, reasons of fusion, memory, and operations without a kernel."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def explain(plan: Plan) -> str:
 
 
 def _short(why: tuple[str, ...]) -> list[str]:
-    """Join reasons that differ in the operation alone, which is their first word."""
+    """Merge reasons that differ only in the operation, their first word."""
     found: dict[str, list[str]] = {}
     for text in why:
         first, _, rest = text.partition(" ")

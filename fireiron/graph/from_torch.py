@@ -1,4 +1,4 @@
-"""Graphs of torch's: what AOTAutograd hands to a backend becomes nodes; operators that have none stay calls of torch's.
+"""Graphs of torch: the graph that AOTAutograd gives to a backend becomes nodes; operators without a node stay torch's.
 
 Sizes are numbers: a graph is imported for each set of shapes that its function is called with.
 """
@@ -24,7 +24,7 @@ from fireiron.graph.trace import kind_of
 
 torch: Any = import_module("torch")
 
-MOST_KNOWN = 1 << 20  # bytes of a tensor that a graph holds
+MOST_KNOWN = 1 << 20  # most bytes of a tensor that a graph holds
 
 
 class Stays(Exception):
@@ -35,7 +35,7 @@ class Importer:
     """Turn torch's graph into one of ours.
 
     Args:
-        module: what torch traced; its nodes say in `meta["val"]` what they give.
+        module: what torch traced; `meta["val"]` of its nodes describes their results.
         fixed: places of inputs that seldom change.
     """
 
@@ -89,7 +89,7 @@ class Importer:
         return self.builder.array(Data.of(array, kind))
 
     def _value(self, x: Any) -> Any:
-        """Give what stands for an argument: the number of a node, or a Python value."""
+        """Give the value of an argument: the number of a node, or a Python value."""
         if isinstance(x, torch.fx.Node):
             return self.env[x]
         if isinstance(x, list | tuple):
@@ -117,7 +117,7 @@ class Importer:
         return self._foreign(node, name, value)
 
     def _ours(self, node: Any, name: str) -> bool:
-        """Say whether kernels compute with the types of what a call reads and gives."""
+        """Say whether kernels support the types of a call's inputs and results."""
         values = [n.meta.get("val") for n in (node, *node.all_input_nodes)]
         kinds = {v.dtype for v in values if isinstance(v, torch.Tensor)}
         views = (_reshape, _expand, _permute, _slice, _select, _t, _transpose)
@@ -126,7 +126,7 @@ class Importer:
         return not kinds & {torch.int64, torch.float64, torch.complex64, torch.int16}
 
     def _checked(self, made: Any, value: Any) -> Any:
-        """Give a result torch's type; refuse one of another shape."""
+        """Convert a result to torch's type; refuse one of another shape."""
         if isinstance(value, list | tuple):
             if not isinstance(made, tuple):
                 raise Stays("several results")
@@ -202,7 +202,7 @@ def torch_kind(dtype: Any) -> DType:
 
 Known = Callable[..., Any]
 _KNOWN: dict[str, Known] = {}
-_OF_ANY_TYPE = ("embedding", "split", "split_with_sizes")  # and views: they compute nothing
+_OF_ANY_TYPE = ("embedding", "split", "split_with_sizes")  # and views, which compute nothing
 
 
 def _known(*names: str) -> Callable[[Known], Known]:
@@ -563,7 +563,7 @@ def imported(
     """Import what torch traced.
 
     Args:
-        module: torch's graph, whose nodes say what they give.
+        module: torch's graph, whose nodes describe their results.
         name: of the graph.
         fixed: places of inputs that seldom change.
 
@@ -571,7 +571,7 @@ def imported(
         The graph; where each result is; how often an operator was left to torch.
 
     Raises:
-        Stays: where the graph needs what there is no node for.
+        Stays: where the graph has an operation without a node.
     """
     importer = Importer(module, fixed)
     graph, places = importer.graph(name)

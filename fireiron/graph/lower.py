@@ -1,6 +1,6 @@
 """From parts to schedules: a part becomes a program, or a product with an epilog, and gets the best schedule known.
 
-Arrays are called by their place, so that equal parts of a network are one kernel.
+Arrays are named by their position, so that equal parts of a network share one kernel.
 
 Between the operations of a part nothing is rounded: floats are computed in f32, and converted where they are stored or
 are an operand of a product.
@@ -44,10 +44,10 @@ LOG2E = log2(EULER)
 
 @attrs.frozen(eq=False)
 class Operand:
-    """Say which array a kernel takes for a parameter.
+    """Hold the array that a kernel takes for a parameter.
 
     Args:
-        view: where its elements lie.
+        view: the place of its elements.
         dtype: what the kernel reads or writes.
         name: of the parameter.
     """
@@ -73,7 +73,7 @@ class Lowered:
 
 
 def stored(view: View, tensor: Tensor) -> Operand:
-    """Say which array a kernel takes for a tensor: a matrix whose columns lie together is an array of its transpose."""
+    """Give the array that a kernel takes for a tensor: for a matrix with contiguous columns that of its transpose."""
     shape, strides = tuple(n for n in tensor.shape if isinstance(n, int)), tensor.strides
     steps_ = tuple(int(s) for s in strides if isinstance(s, int))
     turned = tensor.storage
@@ -82,16 +82,16 @@ def stored(view: View, tensor: Tensor) -> Operand:
 
 
 class Misfit(Exception):
-    """Say why a part is no kernel in this form."""
+    """Report why a part cannot be a kernel in this form."""
 
 
 def lowered(graph: Graph, part: Part, views: Mapping[int, View], arch: str) -> Lowered:
     """Give a part's schedule.
 
     Args:
-        graph: that the part is of.
-        part: which.
-        views: where the elements of all nodes lie.
+        graph: the graph of the part.
+        part: the part.
+        views: the places of the elements of all nodes.
         arch: the target.
 
     Raises:
@@ -124,7 +124,7 @@ def pointwise(op: str, inputs: Sequence[Value | float], node: Node) -> Value:
 
 
 def _computed(value: Value | float) -> Value | float:
-    """Convert short floats to what is computed in."""
+    """Convert short floats to the type of the computation."""
     short = isinstance(value, Value) and value.dtype.kind == "float" and value.dtype.bits < 32
     return cast_to(value, f32) if short else value
 
@@ -186,7 +186,7 @@ class _Program:
 
     @property
     def name(self) -> str:
-        """Name the kernel by what it does."""
+        """Name the kernel by its operations."""
         if self.part.kind == "attention":
             return "attention"
         ops = [self.graph.nodes[n].op for n in self.part.nodes if self.graph.nodes[n].kind != "view"]
@@ -286,7 +286,7 @@ class _Program:
         return [tuple(None if n == 1 else dims[len(dims) - len(s) + a] for a, n in enumerate(s)) for s in shapes]
 
     def _function(self, **arrays: Value) -> tuple[Value, ...]:
-        """Be the function that is traced."""
+        """The function that is traced."""
         self.known.clear()
         self.arrays = arrays
         if self._pointless and not any(ONE in spoken.split() for spoken in self.spoken.values()):
@@ -416,7 +416,7 @@ class _Program:
         return unary("exp2", scaled - trace.max(scaled, over))
 
     def _masked(self, number: int, dims: tuple[str | None, ...]) -> tuple[Value, Value] | None:
-        """Part scores that a condition replaces by -inf into the condition and the scores."""
+        """Split scores that a condition replaces by -inf into the condition and the scores."""
         node = self.graph.nodes[number]
         if number not in self.inside or node.op != "select":
             return None

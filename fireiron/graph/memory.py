@@ -11,7 +11,7 @@ ALIGNMENT = 256  # bytes: what bulk copies, vectors and tensor maps ask for, and
 
 @attrs.frozen
 class Interval:
-    """Say how long a result is alive.
+    """Hold the lifetime of a result.
 
     Args:
         nbytes: of the result.
@@ -26,7 +26,7 @@ class Interval:
 
 @attrs.frozen
 class Memory:
-    """Hold where results lie in one block of memory.
+    """Hold the places of results in one block of memory.
 
     Args:
         offsets: bytes from the start of the block, by result.

@@ -1,6 +1,6 @@
 """The pass that moves views and casts: shapes change behind pointwise operations, folds and products.
 
-What is left are the views that kernels read through: the parting of heads, transposes of weights.
+The views that remain are those that kernels read through: the split into heads, transposes of weights.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from fireiron.graph.operations import Shape
 
 
 def move(graph: Graph) -> Graph:
-    """Drop views and casts that do nothing, join those that follow each other, and let reshapes come late.
+    """Remove views and casts that do nothing, merge consecutive ones, and move reshapes to the end.
 
     Example:
         >>> from fireiron.graph.trace import trace_graph
@@ -41,7 +41,7 @@ def _moved(b: Builder, node: Node, inputs: tuple[int, ...]) -> int | None:
         if len(shape) > 1 and shape[-1] == given[0].shape[-1]:
             return b.add("reshape", b.add("matmul", source, inputs[1]), shape=node.shape)
         lead = leading_axes(shape, given[0].shape[:-1])
-        if lead > len(given[0].shape) - 1:  # the axes that the rows are made of come back behind the product
+        if lead > len(given[0].shape) - 1:  # the axes that form the rows are restored after the product
             rows = b.add("reshape", source, shape=(*shape[:lead], given[0].shape[-1]))
             return b.add("reshape", b.add("matmul", rows, inputs[1]), shape=node.shape)
     if node.op == "matmul" and all(g.op == "reshape" for g in given):
@@ -69,7 +69,7 @@ def _cast(b: Builder, node: Node, source: int) -> int | None:
 
 
 def _joined(b: Builder, node: Node, source: int) -> int | None:
-    """Join a view with the one that it is of; a view that changes nothing is left out."""
+    """Merge a view of a view; remove a view that changes nothing."""
     inner = b.nodes[source]
     if node.op == "transpose":
         if node["axes"] == tuple(range(len(node.shape))):

@@ -1,6 +1,7 @@
 """Graphs of tensor operations: immutable nodes in order, each of which names its inputs by their numbers.
 
-A pass makes another graph; what no output needs is not in it. Shapes are numbers: a graph is made for each set of them.
+A pass makes another graph, without nodes that no output needs. Shapes are numbers: each set of shapes has its own
+graph.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Node:
         attributes: names and values, in order of the names.
         shape: of the result.
         dtype: of the result.
-        name: what a user calls it, "" for nothing.
+        name: the user's name for it; "" if there is none.
     """
 
     op: str
@@ -114,8 +115,8 @@ class Graph:
     """Compute outputs from inputs by operations.
 
     Args:
-        name: what plans and prints call it.
-        nodes: in an order in which each comes behind its inputs.
+        name: its name in plans and prints.
+        nodes: in an order in which each follows its inputs.
         inputs: numbers of the nodes that a call gives, in its order.
         outputs: numbers of the nodes that a call returns.
     """
@@ -157,7 +158,7 @@ class Graph:
             raise error.located(here()) from None
 
     def optimised(self, **rules: bool) -> Graph:
-        """Expand composites and simplify: what `plan` starts from; see `passes`."""
+        """Expand composites and simplify, as `plan` does first; see `passes`."""
         return self.passes(**rules).graph
 
     def passes(self, **rules: bool) -> Passed:
@@ -208,7 +209,7 @@ class Graph:
 
 
 class Builder:
-    """Collect nodes: each operation is added behind its inputs, its shape and its type are found.
+    """Collect nodes: each operation is added after its inputs, and its shape and type are computed.
 
     Equal nodes are kept once where `shared` says so.
 

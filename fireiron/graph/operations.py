@@ -33,7 +33,7 @@ class Operation:
 
     Args:
         name: as nodes name it.
-        kind: what passes and the partition treat it as.
+        kind: how passes and the partition treat it.
         shape: of the result, from the shapes of the inputs and the attributes.
         numpy: the result, from arrays and the attributes by name.
         dtype: of the result, from the inputs' element types; the widest one's where None.

@@ -1,4 +1,4 @@
-"""The partition: which operations become one kernel.
+"""The partition: the operations that become one kernel.
 
 Parts grow by rules from single operations: scores, their folds and the product with the values (attention); products
 with what follows them pointwise; pointwise operations and folds that share their dims. Views are no operations: kernels
@@ -23,7 +23,7 @@ PartKind: TypeAlias = Literal["attention", "product", "products", "rows", "reduc
 MOST_OPS = 200
 MOST_OUTPUTS = 8
 MOST_SUMS = 4  # accumulators side by side in a block's registers
-MOST_OF_A_FOLD = 1 << 20  # elements that one row's folds read
+MOST_OF_A_FOLD = 1 << 20  # most elements that one row's folds read
 
 
 @attrs.frozen
@@ -33,9 +33,9 @@ class Part:
     Args:
         kind: its form.
         nodes: in order, with the transparent views between them.
-        inputs: what it reads of others: arrays of the call, other parts' results, views of either.
-        outputs: those of its nodes that others read.
-        why: what made it grow, in words.
+        inputs: what it reads: arrays of the call, other parts' results, views of either.
+        outputs: its nodes that other parts read.
+        why: the reasons for its fusion, in words.
     """
 
     kind: PartKind
@@ -49,7 +49,7 @@ class Areas:
     """Hold a partition while it grows: each operation belongs to an area.
 
     Args:
-        graph: what is parted.
+        graph: the graph that is divided.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -88,7 +88,7 @@ class Areas:
         return {self.of[c] for n in self.members[area] for c in self.consumers(n)} - {area}
 
     def makes_cycle(self, one: int, other: int) -> bool:
-        """Say whether a third area reads one area and is read, perhaps by further ones, by the other."""
+        """Say whether a path from one area to the other leads through a third area."""
         latest = max(self.members[other])
         seen: set[int] = set()
         left = [a for a in self.successors(one) if a != other]
@@ -112,7 +112,7 @@ class Areas:
         return sum(nodes[n].nbytes for n in self.outputs(area)) <= sum(nodes[i].nbytes for i in read)
 
     def merge(self, one: int, other: int, why: str) -> None:
-        """Let one area be part of another."""
+        """Merge one area into another."""
         self.members[other] |= self.members.pop(one)
         self.why[other] = [*self.why.pop(one), *self.why[other], why]
         for number in self.members[other]:
@@ -153,7 +153,7 @@ class Areas:
 
 
 def partition(graph: Graph) -> tuple[Part, ...]:
-    """Part a graph into what kernels compute, in an order in which each comes behind what it reads.
+    """Divide a graph into parts, each computed by one kernel, in an order in which each follows its inputs.
 
     Example:
         >>> import numpy as np
@@ -208,7 +208,7 @@ def _cone(areas: Areas, last: int) -> set[int] | None:
     if len(products) != 1:
         return None
     (scores,) = products
-    # What does not depend on the scores is computed before, and read.
+    # Operations that do not depend on the scores are computed before.
     found = {n for n in found if n == scores or _reaches(areas, n, scores, found)}
     folds = [graph.nodes[n] for n in found if graph.nodes[n].kind == "fold"]
     rank = len(graph.nodes[last].shape)
@@ -248,7 +248,7 @@ def _reaches(areas: Areas, number: int, goal: int, inside: set[int]) -> bool:
 
 
 def epilogs(areas: Areas, only: Iterable[int] | None = None) -> None:
-    """Let products be followed by pointwise operations of their shape, as far as that stores the fewest bytes.
+    """Fuse pointwise operations of a product's shape into its epilog, up to the point with the fewest stored bytes.
 
     Args:
         areas: the partition.
@@ -275,7 +275,7 @@ def epilogs(areas: Areas, only: Iterable[int] | None = None) -> None:
 
 
 def prologs(areas: Areas) -> None:
-    """Let a product compute pointwise with an operand that nothing else reads."""
+    """Fuse pointwise operations on an operand that nothing else reads into a product's prolog."""
     graph = areas.graph
     for number, node in enumerate(graph.nodes):
         if node.op != "matmul" or number not in areas.of or _products(areas, areas.of[number]) > 1:
@@ -332,7 +332,7 @@ def _products(areas: Areas, area: int) -> int:
 
 
 def _follows(areas: Areas, number: int, inside: set[int]) -> bool:
-    """Say whether a node is computed of a product's result at its points, of other values that are there before it."""
+    """Say whether a node is computed from a product's result point by point, and from values that exist before it."""
     graph = areas.graph
     node, product = graph.nodes[number], graph.nodes[min(inside)]
     if node.kind != "pointwise" or node.shape != product.shape or node.op == "copy":
@@ -353,7 +353,7 @@ def _direct_or_self(areas: Areas, number: int) -> list[int]:
 
 
 def _depends(areas: Areas, number: int, inside: set[int]) -> bool:
-    """Say whether a node is computed, perhaps by others, of a set's nodes."""
+    """Say whether a node depends, directly or not, on a set's nodes."""
     left, seen, first = [number], set[int](), min(inside)
     while left:
         n = left.pop()
@@ -367,7 +367,7 @@ def _depends(areas: Areas, number: int, inside: set[int]) -> bool:
 
 
 def _stored(areas: Areas, inside: set[int]) -> int:
-    """Count the bytes that a part of these nodes stores, of all others that it would have to read again too."""
+    """Count the bytes that a part of these nodes stores, and those that other parts would have to read again."""
     return sum(areas.graph.nodes[n].nbytes for n in inside if areas.live(n, inside))
 
 
@@ -410,12 +410,12 @@ def _fits(areas: Areas, one: int, other: int) -> bool:
 
 
 def ids_of(graph: Graph, number: int) -> tuple[int, ...]:
-    """List what a gather reads, which no node of its part computes: the table and the numbers of its lines."""
+    """List a gather's inputs, which no node of its part may compute: the table and the row numbers."""
     return graph.nodes[number].inputs
 
 
 def computable(areas: Areas, inside: Iterable[int]) -> bool:
-    """Say whether kernels compute with the types of nodes and of what they read."""
+    """Say whether kernels support the types of nodes and of their inputs."""
     nodes = areas.graph.nodes
     read = ((n, *(nodes[n].inputs[:1] if nodes[n].op == "gather" else nodes[n].inputs)) for n in inside)
     return all(nodes[i].dtype.name != "i64" for each in read for i in each)
@@ -443,7 +443,7 @@ def one_row(
 
 
 def ordered(areas: Areas) -> tuple[Part, ...]:
-    """Put areas in an order in which each comes behind what it reads."""
+    """Sort areas so that each follows its inputs."""
     waits = {a: {areas.of[p] for n in m for p in areas.producers(n)} - {a} for a, m in areas.members.items()}
     made: list[Part] = []
     done: set[int] = set()
@@ -457,7 +457,7 @@ def ordered(areas: Areas) -> tuple[Part, ...]:
 
 
 def casts_at_readers(areas: Areas, parts: list[Part]) -> tuple[Part, ...]:
-    """Convert to wider floats where values are read: the shorter ones are stored."""
+    """Move conversions to wider floats to the readers, so that the shorter floats are stored."""
     graph = areas.graph
     sets = [set(part.nodes) for part in parts]
     outputs = [set(part.outputs) for part in parts]
@@ -521,7 +521,7 @@ def kind_of(areas: Areas, inside: set[int]) -> PartKind:
 
 
 def apart(graph: Graph, part: Part) -> tuple[Part, ...]:
-    """Part the operations of a part again: products with what follows each, what follows a product, or each alone."""
+    """Divide a part again: into products with their epilogs, products and pointwise parts, or single operations."""
     areas = Areas(graph)
     inside = {n for n in part.nodes if graph.nodes[n].kind != "view"}
     if len(inside) < 2:

@@ -1,4 +1,4 @@
-"""The order of the passes, and what each did."""
+"""The order of the passes, and a record of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans: which kernels compute a graph, in which order, and where their results lie."""
+"""Plans: the kernels that compute a graph, their order, and the memory of their results."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STRICT = "no kernel of fireiron computes it"
 # On an H200 gelu by erf (29 of them) behind 12288x3072x768 in f16 took 172 us, where the product alone took 78, half of
 # which ran under the epilog.
 EPILOG_US = 1.2e-7
-LAUNCH_US = 3.0  # what a further launch costs at least: functions that take less stay in the epilog
+LAUNCH_US = 3.0  # least cost of a further launch: functions that take less stay in the epilog
 
 
 @attrs.frozen(eq=False)
@@ -43,8 +43,8 @@ class Launch:
     Args:
         part: the operations.
         kernel: its schedule and arrays, None for what is left to the library.
-        exposed_us: time of functions in a product's epilog, which no other work hides.
-        why: what speaks against a kernel, or against one with other operations; "" where nothing does.
+        exposed_us: time of functions in a product's epilog that no other work hides.
+        why: the reason why there is no kernel, or no fusion; "" if there is none.
         once: whether it depends on numbers and fixed inputs alone: its results are kept from call to call.
     """
 
@@ -71,11 +71,11 @@ class Plan:
 
     Args:
         passed: the graph, and what the passes did.
-        graph: what is computed: behind the passes, with copies where views need them.
+        graph: the graph after the passes, with copies where views need them.
         launches: in order.
         views: where the elements of each node lie.
         memory: where results between launches lie.
-        arch: what the schedules are for.
+        arch: the target of the schedules.
     """
 
     passed: Passed
@@ -98,7 +98,7 @@ class Plan:
 
     @cached_property
     def runner(self) -> Runner:
-        """Give what runs the launches; kernels are compiled when it is made."""
+        """Give the runner of the launches; kernels are compiled when it is made."""
         from fireiron.graph.run import Runner
 
         return Runner(self)
@@ -198,7 +198,7 @@ def _target() -> str:
 
 
 def _launches(graph: Graph, part: Part, views: Mapping[int, View], arch: str) -> list[Launch]:
-    """Give a part its kernel; where none takes it whole, its operations get kernels of their own."""
+    """Give a part its kernel; if no kernel computes the whole part, its operations get separate kernels."""
     why = STRICT
     if part.kind != "foreign":
         try:
@@ -227,7 +227,7 @@ def _in_epilog(graph: Graph, part: Part) -> float:
 
 
 def _exposed(graph: Graph, part: Part, kernel: Lowered) -> float:
-    """Give how much of that time no products hide: where main loops take turns, one runs under another's epilog."""
+    """Give the part of that time that no products hide: with staggered main loops, one runs during another's epilog."""
     functions = _in_epilog(graph, part)
     if functions <= LAUNCH_US:
         return functions

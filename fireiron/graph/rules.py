@@ -1,4 +1,4 @@
-"""The table of simplifications, written as one would on paper, and how a rule is read.
+"""The table of simplifications, written as on paper, and the parser of a rule.
 
 A to D stand for any arrays, c and d for numbers. Operands of commutative operations match in either order. A fold of
 the left side (`sum(...)`) gives its axes to the one of the right side.
@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 
 import attrs
 
-# What a rule changes: nothing but the sign of zeros; roundings; or also what overflows, is NaN or is outside a domain.
+# What a rule may change: only the sign of zeros; roundings; or also overflow, NaN and values outside a domain.
 Changes: TypeAlias = Literal["", "rounding", "range"]
 
 
@@ -23,9 +23,9 @@ class Rule:
     """Say that one expression may be replaced by another.
 
     Args:
-        left: what is looked for.
-        right: what replaces it.
-        changes: what may differ between them.
+        left: the expression to find.
+        right: its replacement.
+        changes: the differences that it may cause.
     """
 
     left: str

@@ -19,7 +19,7 @@ from fireiron.simulate import cost
 
 
 class Library(Protocol):
-    """Say what a plan asks of the library that its arrays come from.
+    """Hold the functions that a plan needs from the library of its arrays.
 
     Args:
         on_host: whether the arrays are in host memory, and the library computes there.

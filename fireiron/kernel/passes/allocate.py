@@ -1,4 +1,4 @@
-"""Shared memory: where each buffer lies, and which dead buffers a later one may overlay."""
+"""Shared memory: the place of each buffer, and the dead buffers whose memory a later one reuses."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _nbytes(storage: Storage) -> int:
 def _overlay(storage: Storage, placed: Mapping[str, Buffer], lives: Mapping[str, tuple[int, int]]) -> int:
     """Find the lowest offset above which no placed buffer is alive between this one's first access and its last.
 
-    Buffers that mbarriers guard count as alive throughout: other roles access them too.
+    Buffers that mbarriers guard count as always alive, since other roles access them too.
     """
     born, dies = lives.get(storage.name, (0, 0))
     alive = [

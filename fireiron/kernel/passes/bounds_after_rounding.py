@@ -1,4 +1,4 @@
-"""Bounds of an epilog wait for the rounding: of 16-bit floats one instruction bounds two.
+"""Bounds (max, min) of an epilog are moved after the rounding, where one instruction bounds two 16-bit floats.
 
 Rounding keeps the order of numbers, so the larger of two rounds to the larger of both rounded: relu, and every other
 max and min with a number, may come first or last and gives the same bits.
@@ -16,14 +16,14 @@ from fireiron.kernel.ir.statements import Buffer, Call, Compute, Micro, Region, 
 from fireiron.kernel.lower.context import Body
 from fireiron.kernel.passes.pairs import FIRST_ARCH
 
-PAIRED = (f16, bf16)  # that instructions bound in pairs
+PAIRED = (f16, bf16)  # types that instructions bound in pairs
 
 
 def round_first(ops: Body, store: Region, held: Buffer, arch: int) -> tuple[Body, Region]:
-    """Move the last bounds of ops behind the store's rounding.
+    """Move the last bounds of ops after the store's rounding.
 
-    Ops and store stay as they are where an element is computed or read in several places, and where the store does not
-    round to a 16-bit float in registers.
+    Nothing changes where an element is computed or read in several places, or where the store does not round to a
+    16-bit float in registers.
 
     Args:
         ops: compute elements of a register tensor.
@@ -62,7 +62,7 @@ def _touches(statement: Statement, held: Buffer, way: str) -> bool:
 
 
 def _rounds(statement: Statement) -> bool:
-    """Tell whether a statement only rounds one element to a 16-bit float in registers."""
+    """Say whether a statement only rounds one element to a 16-bit float in registers."""
     return (
         isinstance(statement, Compute)
         and isinstance(statement.expr, Cast)
@@ -74,7 +74,7 @@ def _rounds(statement: Statement) -> bool:
 
 
 def _unbounded(tree: Scalar) -> tuple[Scalar, list[Binary]]:
-    """Take the bounds off an expression, the last one first."""
+    """Remove the bounds of an expression, the last one first."""
     bounds: list[Binary] = []
     while isinstance(tree, Binary) and tree.op in ("max", "min") and isinstance(tree.y, Constant):
         bounds.append(tree)

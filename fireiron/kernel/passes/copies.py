@@ -1,4 +1,4 @@
-"""Copies in flight: the commits behind them and the waits for them, derived.
+"""Copies in flight: derives the commits after them and the waits for them.
 
 The copies to one slot of a ring are one group, and so are the copies of a load without a ring; a commit closes the
 group behind the last of them. Consecutive chunks have consecutive groups, so the number of groups after a chunk's group
@@ -67,11 +67,11 @@ class _Pass:
         group: the name of groups.
         copied: the buffers that copies write.
         newest: the chunk whose group was closed last, None where there is none, or it is not known.
-        landed: the chunk up to which all have landed.
+        landed: the last chunk of which this and all earlier ones have landed.
         apart: buffers of groups without a chunk that have not landed, each with the groups closed since.
         empty: whether each wait is followed by an empty group, where a loop reads a chunk a trip and starts none: so
             the count of groups that may be in flight is the same in all trips.
-        ring: the buffers that the numbers of chunks are of.
+        ring: the buffers whose chunks are counted.
         known: what statements access of what is copied, and whether they start copies, each found once.
         open, loose: the buffers that copies write whose group is not closed, with a chunk and without.
     """
@@ -88,7 +88,7 @@ class _Pass:
     known: dict[Itself, tuple[Accesses, bool]] = attrs.field(factory=dict[Itself, "tuple[Accesses, bool]"])
 
     def run(self, body: Body) -> Body:
-        """Walk a body whose statements follow each other."""
+        """Walk a sequence of statements."""
         out: list[Statement] = []
         for i, s in enumerate(body):
             if self.starts(s):
@@ -102,7 +102,7 @@ class _Pass:
         return tuple(out)
 
     def batch(self, body: Body, i: int) -> Body:
-        """Insert the wait for later readers ahead of a run of copies, and the commit behind it."""
+        """Insert the wait for later readers before a run of copies, and the commit after it."""
         s, chunk = body[i], self.chunk(body[i])
         more = i + 1 < len(body) and self.starts(body[i + 1])
         more = more and (chunk is None or _alike(self.chunk(body[i + 1]), chunk))
@@ -135,7 +135,7 @@ class _Pass:
         self.ring |= started
 
     def ahead(self, rest: Body, chunk: Expr) -> Body:
-        """Wait for what the first reader behind a batch needs, where other copies do not start in between."""
+        """Wait for the chunk that the first reader after a batch needs, if no other copies start in between."""
         for s in rest:
             if self.starts(s) and _alike(self.chunk(s), chunk):
                 continue
@@ -147,7 +147,7 @@ class _Pass:
         return ()
 
     def drains(self, loop: For) -> bool:
-        """Tell whether each trip of a loop reads a chunk that may not have landed."""
+        """Say whether each trip of a loop reads a chunk that may not have landed."""
         if self.newest is None or loop.var in free(self.newest) or self.empty:
             return False
         return any(as_int(substitute(r, {loop.var: loop.var + 1}) - r) == 1 for r in self.reads(loop))
@@ -176,7 +176,7 @@ class _Pass:
         return attrs.evolve(loop, body=body)
 
     def wait(self, s: Statement) -> Body:
-        """Give the wait that a statement needs ahead of it."""
+        """Give the wait that a statement needs before it."""
         needed: list[int] = []
         for read in self.reads(s):
             behind = None if self.landed is None else as_int(self.landed - read)
@@ -201,7 +201,7 @@ class _Pass:
         return self.facts(s)[1]
 
     def facts(self, s: Statement) -> tuple[Accesses, bool]:
-        """Say what a statement of the body accesses."""
+        """Give the accesses of a statement of the body."""
         found = self.known.get(Itself(s))
         if found is None:
             found = _NOTHING

@@ -1,4 +1,4 @@
-"""Sums handed on between units of the grid: flags raised behind writes and lowered ahead of reads; derived.
+"""Sums passed between units of the grid: derives the flags that are set after writes and cleared before reads.
 
 Each unit has a place in the workspace, and a flag. Behind what a unit writes there its flag is raised, which releases
 the writes; ahead of what another unit reads there that unit's flag is awaited and lowered, which acquires them. Which

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 
 def in_bytes(kernel: Kernel) -> Kernel:
-    """Count what holds packed elements in bytes.
+    """Count everything that holds packed elements in bytes.
 
     Raises:
         DecompositionError: `packed-access` where a copy takes part of a byte, or a scalar operation writes one element.

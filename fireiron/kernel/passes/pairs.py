@@ -51,7 +51,7 @@ def with_pairs(body: Body) -> Body:
 
 
 def pair_of(loop: For) -> Pair | None:
-    """Take two trips of a loop together; None where that does not give the same bits.
+    """Combine two trips of a loop; None where that would not give the same bits.
 
     Args:
         loop: unrolled, around one `Compute` whose elements lie beside each other in registers.

@@ -45,9 +45,9 @@ from fireiron.kernel.lower.window import Axis
 from fireiron.language.decompositions import Each, Split
 from fireiron.language.programs import Layers
 
-SHARES = (4, 2)  # blocks that ask for a part of the same lines each, as many as can
+SHARES = (4, 2)  # most blocks that share the prefetch of the same lines
 LINE = 128  # bytes
-LEAST_COVERED = 0.9  # of the blocks at work: those of a last few tiles may lack neighbours who ask for the rest
+LEAST_COVERED = 0.9  # of the running blocks: those of the last tiles may have no neighbours
 
 
 @attrs.frozen(eq=False)
@@ -56,8 +56,8 @@ class _Start:
 
     Args:
         loop: over the chunks.
-        names: what the variables around it are there: names of their own, or numbers.
-        lets: what these names are.
+        names: values of the variables around it: new names, or numbers.
+        lets: definitions of these names.
         values: the variables by block alone.
     """
 
@@ -96,7 +96,7 @@ def first_lines(link: Split, load: Body, context: Context) -> Body:
 
     Args:
         link: the split, which says how many chunks.
-        load: what the role that loads runs.
+        load: the statements of the load role.
         context: after both roles were lowered.
 
     Raises:
@@ -131,7 +131,7 @@ def first_lines(link: Split, load: Body, context: Context) -> Body:
         first = (first + lines) % context.threads
     for let in reversed(start.lets):
         out = (let, *out) if mentions(out, let.var) else out
-    # Before the roles part: those who compute wait there for registers that the others give back.
+    # Before the roles begin, where the math role waits for registers that the load role releases.
     return (If(ge(_thread(context), context.loaders), out),)
 
 

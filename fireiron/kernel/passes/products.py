@@ -1,4 +1,4 @@
-"""Products in flight: the fences ahead of them, the commits behind them, and the waits for them, derived.
+"""Products in flight: derives the fences before them, the commits after them, and the waits for them.
 
 Statements are walked in program order with the groups that are in flight, the newest last. A fence of registers stands
 ahead of products whose registers something else has touched since the last one, and behind each loop that spins. A
@@ -58,7 +58,7 @@ class Flight:
         sums: what it writes.
         sources: registers that it reads.
         slots: variables of the rings' slots that it reads.
-        passed: the slots that its rings have moved on since, one for each step.
+        passed: the number of slots by which its rings have advanced since, one for each step.
     """
 
     name: str
@@ -76,7 +76,7 @@ def await_products(body: Body) -> Body:
         body: the kernel's statements, without any of them.
 
     Raises:
-        DecompositionError: `products-differ` where a loop leaves other products in flight in each trip.
+        DecompositionError: `products-differ` where the products in flight differ between trips of a loop.
     """
     if not any(_flies(s) for s in walk(body)):
         return body
@@ -139,7 +139,7 @@ class _Pass:
     lags: dict[tuple[Cursor, Expr], int | None] = attrs.field(factory=dict[tuple[Cursor, Expr], "int | None"])
 
     def facts(self, s: Statement) -> _Facts:
-        """Say what a statement of the body does."""
+        """Give the facts of a statement of the body."""
         found = self.known.get(Itself(s))
         if found is None:
             found = self.known[Itself(s)] = self.found(s)
@@ -219,7 +219,7 @@ class _Pass:
         return tuple(out)
 
     def close(self, started: Body) -> Commit:
-        """Close a group: what was started since the last one."""
+        """Close a group: the products started since the last one."""
         calls = [c for s in started for c in self.facts(s).products]
         views = [v for c in calls for v in c.views]
         slots = {c.slot for c in self.cursors for v in views if v.slot is not None and c.slot in free(v.slot)}
@@ -313,7 +313,7 @@ class _Pass:
         self.touched |= facts.touched
 
     def fences(self, body: Body, inside: bool = False) -> Body:
-        """Put a fence ahead of products, outside all that touches none of their registers."""
+        """Put a fence before products, outside loops and regions that use none of their registers."""
         out: list[Statement] = []
         for s in body:
             if not self.facts(s).products:

@@ -1,4 +1,4 @@
-"""Rings of shared memory between roles: the phases of their mbarriers, derived.
+"""Rings of shared memory between roles: derives the waits and arrivals at their mbarriers.
 
 A ring's cursor says where a trip's accesses lie, and when a role goes on to the next slot. Ahead of the first copy to a
 slot its role awaits that the slot's readers are done, and announces the bytes that will land; ahead of the first access
@@ -47,22 +47,22 @@ from fireiron.kernel.ir.statements import (
 from fireiron.language.levels import SH, Cluster, Level
 
 Body = tuple[Statement, ...]
-READY = 7  # the numbered barrier at which roles learn that their barriers are there
+READY = 7  # the numbered barrier after which roles may use their mbarriers
 
 
 @attrs.frozen
 class Ring:
-    """Hold which roles use a ring, and which role arrives at which mbarrier.
+    """Hold the mbarriers of a ring, and who arrives at them.
 
     Args:
-        cursor: each role walks the ring by one of its own.
+        cursor: the name of the cursor; each role has its own.
         full: completes when a slot's bytes have landed.
         empty: completes when its readers are done, in all blocks that its copies write to.
         level: of the units that read a slot.
         position: a thread's index in its unit.
-        tells: threads of a unit that arrive at `empty`, each at another block's.
-        peer: the rank of the block that a thread tells, None where there is this block alone.
-        inflight: slots that products may still read when their unit goes on.
+        tells: number of threads of a unit that arrive at `empty`, each at another block's barrier.
+        peer: the rank of the block whose barrier a thread arrives at; None for this block only.
+        inflight: slots that products may still read when their unit continues.
         link: the split that it was made for.
     """
 
@@ -77,7 +77,7 @@ class Ring:
     link: Link | None = attrs.field(default=None, eq=False, repr=False)
 
     def release(self, slot: Expr, condition: Expr | None = None) -> Statement:
-        """Let one thread of each unit (for each peer, one) arrive: the unit has read the slot."""
+        """Let one thread of each unit (one for each peer) arrive, when the unit has read the slot."""
         here = eq(self.position, 0) if self.peer is None else lt(self.position, self.tells)
         if condition is not None and as_int(condition) != 1:
             here = and_(here, condition)
@@ -103,7 +103,7 @@ class Ring:
         return any(True for _ in self.readers(s))
 
     def readers(self, s: Statement) -> Iterator[Call | Compute | Micro]:
-        """List what reads the slot where the cursor is."""
+        """List the statements that read the cursor's slot."""
         for x in walk((s,)):
             if isinstance(x, Call | Compute | Micro) and any(
                 v.buffer.memory == SH and v.slot is not None and self.cursor.slot in free(v.slot)
@@ -115,7 +115,7 @@ class Ring:
 
 @attrs.frozen
 class Once:
-    """Say which mbarrier counts the bytes of a buffer that a role fills once.
+    """Hold the mbarrier that counts the bytes of a buffer that a role fills once.
 
     Args:
         buffer: its name.
@@ -152,7 +152,7 @@ class Once:
     def awaited(self, body: Body) -> Body:
         """Await the bytes ahead of the first statement that reads the buffer, outside loops and conditions.
 
-        A block that reads nothing awaits them too: no bytes may be on their way when it ends.
+        A block that reads nothing also awaits them, since no copy may be in flight when it ends.
         """
         i = next(i for i, s in enumerate(body) if self.read(s))
         s = body[i]
@@ -172,7 +172,7 @@ def hand_over(body: Body, rings: Sequence[Ring], once: Sequence[Once], others: S
     Args:
         body: the kernel's statements, `Roles` among them where it has rings.
         rings: what the roles share.
-        once: what one role fills once.
+        once: the buffers that one role fills once.
         others: further barriers that the kernel uses.
         cluster: blocks of a cluster.
     """
@@ -233,7 +233,7 @@ def _drain(ring: Ring) -> Statement:
 def _guarded(body: Body, ring: Ring) -> Body:
     """Guard the loops over a ring's slots in a role."""
     out: list[Statement] = []
-    left: tuple[Statement, ...] = ()  # what is still to be told behind a loop, and behind turns that follow it
+    left: tuple[Statement, ...] = ()  # arrivals that are still owed after a loop, and after turns that follow it
     for i, s in enumerate(body):
         if left and not _turns(s):
             out += left

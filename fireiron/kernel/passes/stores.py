@@ -1,4 +1,4 @@
-"""Bulk stores in flight: the fences ahead of them, the commits behind them, and the waits for their sources, derived.
+"""Bulk stores in flight: derives the fences before them, the commits after them, and the waits for their sources.
 
 A bulk store reads shared memory at any time after its issue. A fence and a barrier of the unit stand between the
 threads' writes there and the store. One thread commits the store's group. That thread also waits for earlier groups
@@ -44,7 +44,7 @@ def await_stores(body: Body, threads: int, buffers: Iterable[Buffer]) -> Body:
     Args:
         body: the kernel's statements, without any of them.
         threads: of a block.
-        buffers: what shared memory holds, and where.
+        buffers: the buffers of shared memory, with their places.
     """
     if not any(map(_stores, walk(body))):
         return body

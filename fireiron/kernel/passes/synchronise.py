@@ -45,7 +45,7 @@ from fireiron.kernel.ir.statements import (
 from fireiron.kernel.lower.window import Storage
 from fireiron.language.levels import GL, SH, Block, Cluster, Level
 
-MANY_BLOCKS = 5040  # a multiple of every small number of blocks that share a tile
+MANY_BLOCKS = 5040  # a multiple of all small numbers of blocks that share a tile
 
 
 @attrs.frozen
@@ -160,10 +160,10 @@ class _Pass:
     workspaces: frozenset[str] = frozenset()
     shared: frozenset[str] = frozenset()  # buffers that blocks of the cluster read in each other's shared memory
     path: str = ""
-    role: bool = False  # whether only some of a block's warps run what is walked
+    role: bool = False  # whether only some of a block's warps run the code
     flying: dict[tuple[str, str], Touch] = attrs.field(factory=dict[tuple[str, str], Touch])
-    met: tuple[Level, ...] | None = None  # the levels whose units have met since global memory was written
-    left: dict[str, None] = attrs.field(factory=dict[str, None])  # what was written there since
+    met: tuple[Level, ...] | None = None  # levels whose units had a barrier since global memory was written
+    left: dict[str, None] = attrs.field(factory=dict[str, None])  # buffers that were written since
 
     def touches(self, statement: Statement) -> list[Touch]:
         found = touches(statement)
@@ -251,7 +251,7 @@ class _Pass:
                         isinstance(x, Var) and (x.name == THREAD or x in self.varying)
                         for x in free(statement.condition)
                     )
-                    # Whoever comes after may need the barrier too, where the body is skipped.
+                    # Later statements may need the barrier too, where the body is skipped.
                     pending = self.separate(out, pending, self.conflicts(pending, statement), uniform)
                     inner, after = self.run(statement.body, pending, uniform and same)
                     pending = [*pending, *(t for t in after if t not in pending)]
@@ -271,7 +271,7 @@ class _Pass:
                 case Lower(level=level):
                     pending = _after(pending, level)
                     out.append(statement)
-                case Roles(roles=roles):  # what roles share is guarded; the rest is each one's own
+                case Roles(roles=roles):  # buffers that roles share are guarded; the others belong to one role
                     self.role = True
                     bodies = [tuple(self.run(role.body, pending, uniform)[0]) for role in roles]
                     self.role = False
@@ -374,7 +374,7 @@ class _Pass:
 
     def separate(self, out: list[Statement], pending: list[Touch], edges: list[Edge], uniform: bool) -> list[Touch]:
         """Insert the barriers that edges need; returns what stays pending."""
-        # Of several reasons the plainest: who reads, rather than who writes twice.
+        # Of several reasons the plainest: a read after a write, before a write after a write.
         told = sorted(edges, key=lambda e: e.first.kind == e.then.kind)
         scopes = {e.scope.name: e for e in reversed(told)}
         widest = next((level.name for level in (Cluster, Block) if level.name in scopes), None)

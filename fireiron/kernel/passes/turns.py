@@ -1,4 +1,4 @@
-"""Turns of units at the loops over a ring: who waits for whom at which numbered barrier of the block; derived.
+"""Turns of units at the loops over a ring: derives the waits and arrivals at numbered barriers of the block.
 
 Units that skip the chunks of each other's tiles must not run a whole ring ahead: a barrier's phase cannot be told from
 the one before the last. Units that hold rows of the same layers share each slot, and take turns so that the epilog of
@@ -15,7 +15,7 @@ from fireiron.kernel.ir.statements import Advance, Call, For, If, Let, Region, R
 
 Body = tuple[Statement, ...]
 
-FIRST_TURN = 8  # numbers below are those of levels' barriers
+FIRST_TURN = 8  # smaller numbers are used by the barriers of levels
 
 
 @attrs.frozen
@@ -23,7 +23,7 @@ class Turns:
     """Say which loops units take turns at.
 
     Args:
-        unit: whose turn it is, of `count`.
+        unit: number of this unit, of `count`.
         count: units.
         threads: of a unit.
         loops: the variables of the loops, in program order.
@@ -61,11 +61,11 @@ class Turns:
 
 
 def take_turns(body: Body, turns: Turns | None) -> Body:
-    """Insert where units wait for their turns, and where they pass these on.
+    """Insert the waits for turns, and the arrivals that pass them on.
 
     Args:
         body: the kernel's statements, `Roles` among them where units take turns.
-        turns: who takes them, None for nobody.
+        turns: the units and loops; None if no unit takes turns.
     """
     if turns is None:
         return body
@@ -74,7 +74,7 @@ def take_turns(body: Body, turns: Turns | None) -> Body:
 
 def _role(role: Role, turns: Turns) -> Role:
     if any(isinstance(s, Call) and s.signal is not None for s in walk(role.body)):
-        return role  # what fills a ring follows those that empty it
+        return role  # the role that fills a ring follows the roles that empty it
     begin = next((i for i, s in enumerate(role.body) if not isinstance(s, Let | Advance)), len(role.body))
     head, rest = role.body[:begin], role.body[begin:]
     return attrs.evolve(role, body=(*head, turns.first, *_around(rest, turns)))
