@@ -57,7 +57,7 @@ def window_of(spec: ProgramChain) -> Window:
     kept = [d.name for d in step.kept]
     over = [d.name for d in step.over]
     (column,) = [d for d in kept if d not in left][-1:] or [""]
-    if not column or sum(d not in right for d in kept) < 2:
+    if not column or (sum(d not in right for d in kept) < 2 and len(over) < 2):
         raise FireironError(
             "conv-product",
             f"{spec.computed.name} has no product of images, of two sides or more, and filters",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from typing import cast as cast_type
 
 from fireiron import FireironError, Value, dim, extent, index
@@ -18,18 +18,33 @@ def places(inner: str, taps: str, outer: str, stride: Sizes, pad: Pads, dilation
     found: list[Value] = []
     for axis, (i, t, o) in enumerate(zip(inner, taps, outer, strict=True)):
         step, apart, (before, behind) = one(stride, axis, rank), one(dilation, axis, rank), pair(pad, axis, rank)
-        whole("stride", step, 1)
-        whole("dilation", apart, 1)
-        reach = (extent(t) - 1) * apart + 1
-        left = extent(i) + before + behind - reach
-        if isinstance(left, int) and left < 0:
-            raise FireironError(
-                "conv-window",
-                f"windows of {reach} along {t} are larger than {i}: {extent(i)}, padded by {before} and {behind}",
-                fix="pad more, or give filters that fit",
-            )
-        found.append(step * dim(o, left // step + 1) + apart * index(t) - before)
+        size = outputs(t, i, extent(i), extent(t), step, apart, (before, behind))
+        found.append(step * dim(o, size) + apart * index(t) - before)
     return found
+
+
+def outputs(tap: str, inner: str, size: Any, taps: Any, step: int, apart: int, pads: tuple[int, int]) -> Any:
+    """Count the results along a side.
+
+    Args:
+        tap, inner: names of the dims of taps and of the side.
+        size: of the side.
+        taps: of a filter along it.
+        step: pixels from one result to the next.
+        apart: pixels from one tap to the next.
+        pads: zeros before and behind.
+    """
+    whole("stride", step, 1)
+    whole("dilation", apart, 1)
+    reach = (taps - 1) * apart + 1
+    left = size + pads[0] + pads[1] - reach
+    if isinstance(left, int) and left < 0:
+        raise FireironError(
+            "conv-window",
+            f"windows of {reach} along {tap} are larger than {inner}: {size}, padded by {pads[0]} and {pads[1]}",
+            fix="pad more, or give filters that fit",
+        )
+    return left // step + 1
 
 
 def one(sizes: Sizes, axis: int, rank: int) -> int:

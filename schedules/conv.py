@@ -53,7 +53,7 @@ from fireiron import max as _max
 from fireiron import sum as _sum
 from fireiron.schedules._pixel_clocks import Tiles, pad_of, ranked, span_of, swizzled
 from fireiron.schedules._pixels import Window, box_of, part_of, spread_lines, window_of
-from fireiron.schedules._windows import Pads, Sizes, one, pair, places, whole
+from fireiron.schedules._windows import Pads, Sizes, one, outputs, pair, places, whole
 
 
 @program(x="n w channel", f="k s c", bias="k", residual="n q k", scale="k")
@@ -143,6 +143,33 @@ def conv2d_grouped(
     """
     rows, columns = places("hw", "rs", "pq", stride, pad, dilation)
     y = einsum("n p q r s g c, g k r s c -> n p q g k", x[:, rows, columns], f)
+    return _behind(y, scale, bias, residual, op)
+
+
+@program(x="n h w channel", f="k r s c", bias="k", residual="m k", scale="k")
+def conv2d_flat(
+    x: Value, f: Value, bias: Value | None = None, residual: Value | None = None, stride: Sizes = 1, pad: Pads = 0,
+    dilation: Sizes = 1, op: Callable[[Value], Value] | None = None, scale: Value | None = None,
+) -> Value:  # fmt: skip
+    """Convolve images, with the pixels of all results as one dim m = (n * P + p) * Q + q.
+
+    On a view of the result, N P Q x K, this is `conv2d`. A tile of m is any run of pixels, across rows and images: no
+    pixel is wasted where boxes do not divide the images, and what a tap reads of it is no box.
+
+    Args:
+        x: images.
+        f: filters.
+        bias, residual: added to the result.
+        stride, pad, dilation, op, scale: as of `conv2d`.
+    """
+    images, strides = extent("n"), [one(stride, axis, 2) for axis in range(2)]
+    sizes, taps = (extent("h"), extent("w")), (extent("r"), extent("s"))
+    apart, pads = [one(dilation, axis, 2) for axis in range(2)], [pair(pad, axis, 2) for axis in range(2)]
+    outer = [outputs(*each) for each in zip("rs", "hw", sizes, taps, strides, apart, pads, strict=True)]
+    m = dim("m", images * outer[0] * outer[1])
+    rows = m // outer[1] % outer[0] * strides[0] + apart[0] * index("r") - pads[0][0]
+    columns = m % outer[1] * strides[1] + apart[1] * index("s") - pads[1][0]
+    y = einsum("m r s c, k r s c -> m k", x[m // (outer[0] * outer[1]), rows, columns, index("c")], f)
     return _behind(y, scale, bias, residual, op)
 
 

@@ -20,7 +20,7 @@ from fireiron.language.decompositions import (
 )
 from fireiron.language.lazy import lazy
 from fireiron.language.levels import SH, Block, Kernel, Level, Memory
-from fireiron.language.maps import box_of_tile
+from fireiron.language.maps import box_of_tile, reads_apart
 from fireiron.language.online import online as as_one_loop
 from fireiron.language.residual import Residual
 from fireiron.language.steps import Program, Step
@@ -227,8 +227,8 @@ def placed(residual: Residual, links: Sequence[Decomposition], step: Step, memor
         raise DecompositionError("already-there", f"{out.name} lies in SH already", fix="drop this load")
 
 
-def readable(program: Program, residual: Residual, operand: Tensor | str) -> None:
-    """Refuse to load what the program writes, and boxes of no fixed size.
+def readable(program: Program, residual: Residual, operand: Tensor | str, memory: Memory = SH) -> None:
+    """Refuse to load what the program writes, and to bring to registers what forms no box.
 
     Raises:
         DecompositionError: `load-output`, `map-box`.
@@ -241,7 +241,7 @@ def readable(program: Program, residual: Residual, operand: Tensor | str) -> Non
     maps, sizes = dict(residual.maps), dict(residual.sizes)
     for o in residual.operands:
         for dim in o.dims if o.tensor.name == name or o.role == name else ():
-            if dim in maps:
+            if dim in maps and not (memory == SH and reads_apart(maps[dim], sizes)):
                 box_of_tile(maps[dim], sizes)
 
 

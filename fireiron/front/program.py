@@ -69,7 +69,7 @@ def load(
     step = _maker(chain, name)
     if step is not None and not any(out.memory == GL for out in step.outs):
         return _placed(chain, step, memory, strategy)
-    chain._check(program_rules.readable, chain.computed, chain.residual, name)
+    chain._check(program_rules.readable, chain.computed, chain.residual, name, memory)
     return links.load(chain, operand, memory, strategy, dtype)
 
 

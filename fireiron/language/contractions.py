@@ -140,12 +140,15 @@ def kept_in_order(step: Step) -> tuple[Dim, ...]:
     return tuple(sorted(step.kept, key=lambda d: (d not in right) + 2 * (d not in left)))
 
 
-def contraction(step: Step, extents: Mapping[str, Index | None]) -> Contraction:
+def contraction(
+    step: Step, extents: Mapping[str, Index | None], held: Mapping[Ref, tuple[str, ...]] | None = None
+) -> Contraction:
     """See a step as a MatMul at a place.
 
     Args:
         step: with a fold add of a product.
         extents: of all dims there.
+        held: the dims of buffers that hold what each point reads, by the read.
 
     Raises:
         DecompositionError: `each-product` where the step is no product; `each-dims` where both factors move with a dim
@@ -177,7 +180,10 @@ def contraction(step: Step, extents: Mapping[str, Index | None]) -> Contraction:
     for letter, dims in groups.items():
         large = tuple(d for d in dims if extents[d.name] != 1)
         letters[letter] = large or tuple(dims[-1:])
-    sides = (_side("A", step, factors[0], letters, extents), _side("B", step, factors[1], letters, extents))
+    held = held or {}
+    sides = tuple(
+        _side(role, step, factor, letters, extents, held) for role, factor in zip(("A", "B"), factors, strict=True)
+    )
     for side in sides:
         lacking = next((d for d in letters["K"] if d.name not in side.order), None)
         if lacking is not None:
@@ -203,13 +209,14 @@ def _side(
     factor: Scalar,
     letters: Mapping[Letter, tuple[Dim, ...]],
     extents: Mapping[str, Index | None],
+    held: Mapping[Ref, tuple[str, ...]],
 ) -> Side:
     tree = peeled(factor)
     pair = tuple(d for letter in PLACES[role] for d in letters[letter])
     dims = dims_in(tree, step.reads)
     dims = (*(d for d in dims if d not in pair), *(d for d in pair if d in dims))
     ref = step.reads[tree.index] if isinstance(tree, Arg) else None
-    axes = None if ref is None else _axes(ref, role, [d.name for d in pair], extents)
+    axes = None if ref is None else held.get(ref) or _axes(ref, role, [d.name for d in pair], extents)
     if axes is None:
         axes, ref = tuple(d.name for d in dims), None
     matrix = [d.name for d in pair if d.name in axes]

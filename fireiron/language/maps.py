@@ -118,7 +118,7 @@ def box(e: Expr, offsets: Mapping[str, Expr], sizes: Mapping[str, Index]) -> Box
         raise DecompositionError(
             "map-box",
             f"which elements a tile reads along {e} depends on where the tile lies",
-            fix="tile the dim by a multiple of the number that it is divided by, or by 1",
+            fix="tile the dim by a multiple of the number that it is divided by, or by 1; or load to SH, by points",
         )
     return Box(first + low, high - low + 1, 1)
 
@@ -135,6 +135,18 @@ def box_extent(e: Expr, sizes: Mapping[str, Index | None]) -> Index | None:
     except DecompositionError:
         return None
     return None if found is None else found.extent
+
+
+def reads_apart(e: Expr, sizes: Mapping[str, Index | None]) -> bool:
+    """Say whether a tile of known extents reads no box along an index expression, which reads no array of the call.
+
+    Example:
+        >>> m = Var("m", 784)
+        >>> reads_apart(m // 28, {"m": 64}), reads_apart(m // 28, {"m": 56})
+        (True, False)
+    """
+    known = all(sizes.get(d.name) is not None for d in free(e) if isinstance(d, Var))
+    return known and not gathers(e) and box_extent(e, sizes) is None
 
 
 def moving(e: Expr, sizes: Mapping[str, Index | None]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 import attrs
 
 from fireiron.algebra.dtypes import DType
-from fireiron.algebra.expr import Expr, Index, as_expr, simplest
+from fireiron.algebra.expr import Expr, Index, Var, as_expr, free, simplest
 from fireiron.base.records import evolve
 from fireiron.language.decompositions import (
     Chunks,
@@ -26,8 +26,8 @@ from fireiron.language.decompositions import (
     Tile,
     Widest,
 )
-from fireiron.language.levels import GL, Kernel, Level, Memory
-from fireiron.language.maps import box_extent, is_plain, maps_of, names_of
+from fireiron.language.levels import GL, SH, Kernel, Level, Memory
+from fireiron.language.maps import box_extent, is_plain, maps_of, names_of, reads_apart
 from fireiron.language.pointwise import Value
 from fireiron.language.programs import BATCH, Layers, Products
 from fireiron.language.specs import Init, MatMul, Move, Pointwise, Spec, dims_of
@@ -228,10 +228,24 @@ def _sizes(tensor: Tensor, spec: Spec) -> tuple[tuple[str, Index], ...]:
     return tuple(zip(dims_of(spec, "dst"), tensor.shape, strict=True))
 
 
+def dims_loaded(residual: Residual, operand: Operand, memory: Memory) -> tuple[str, ...]:
+    """Name the dims of a buffer that an operand is loaded to: its own, of the box that a tile reads.
+
+    Where a tile reads no box, shared memory has a place for each point that reads, and the dims are the points'.
+    """
+    maps, extents = dict(residual.maps), residual.extents
+    if memory != SH or not any(dim in maps and reads_apart(maps[dim], extents) for dim in operand.dims):
+        return operand.dims
+    read = {leaf.name for dim in operand.dims for leaf in (free(maps[dim]) if dim in maps else ())
+            if isinstance(leaf, Var)}  # fmt: skip
+    return tuple(dim for dim, _ in residual.sizes if dim in read or dim in operand.dims)
+
+
 def move_of(residual: Residual, role: str, memory: Memory, dtype: DType) -> Residual:
     """Give the Move that brings one operand of a residual to another memory."""
     operand = residual.operand(role)
     assert operand is not None
+    operand = evolve(operand, dims=dims_loaded(residual, operand, memory))
     sizes = tuple((dim, residual.extents[dim]) for dim in operand.dims)
     src = evolve(operand, role="src", ops=None)
     dst = evolve(operand, role="dst", memory=memory, dtype=dtype, ops=None)
@@ -314,9 +328,14 @@ def extent_in(size: Extent, extent: Index | None) -> Index | None:
 
 def _moved(residual: Residual, role: str, memory: Memory, dtype: DType | None, done: bool = False) -> Residual:
     operands = tuple(
-        evolve(o, memory=memory, dtype=dtype or o.dtype, ops=None if done else o.ops) if o.role == role else o
+        evolve(
+            o, memory=memory, dtype=dtype or o.dtype, ops=None if done else o.ops,
+            dims=dims_loaded(residual, o, memory),
+        )
+        if o.role == role
+        else o
         for o in residual.operands
-    )
+    )  # fmt: skip
     return evolve(residual, operands=operands)
 
 

@@ -1,4 +1,4 @@
-"""A load of what a tile reads along a quotient, where tiles start anywhere in it."""
+"""A load to registers of what a tile reads along a quotient, where tiles start anywhere in it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import fireiron as fi
-from fireiron import SH, Block, Matrix
+from fireiron import RF, Block, Matrix
 
 
 @fi.program(x="m n")
@@ -15,19 +15,19 @@ def function(x: Any) -> Any:
 
 
 def wrong() -> Any:
-    return function(Matrix(64, 64)).tile(m=8, n=6).to(Block).load("x", SH).tile(m=1, n=1)
+    return function(Matrix(64, 64)).tile(m=8, n=6).to(Block).load("x", RF).tile(m=1, n=1)
 
 
 def test_map_box(refused: Callable[..., Any]) -> None:
     refused(
         wrong,
         "map-box",
-        'load("x", SH)',
+        'load("x", RF)',
         """\
 DecompositionError[map-box]: which elements a tile reads along n / 4 depends on where the tile lies
   --> test_map_box.py:18:62
-18 |     return function(Matrix(64, 64)).tile(m=8, n=6).to(Block).load("x", SH).tile(m=1, n=1)
+18 |     return function(Matrix(64, 64)).tile(m=8, n=6).to(Block).load("x", RF).tile(m=1, n=1)
    |                                                              ^^^^^^^^^^^^^
 at:  Program 64x64 @ Kernel > tile 8x6 to Block
-fix: tile the dim by a multiple of the number that it is divided by, or by 1""",
+fix: tile the dim by a multiple of the number that it is divided by, or by 1; or load to SH, by points""",
     )

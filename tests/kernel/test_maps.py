@@ -156,6 +156,20 @@ def pooled(x: Any, stride: int) -> Any:
     return fi.max(fi.outside(x, -math.inf)[:, stride * p + r - 1, stride * q + s - 1], "r s")
 
 
+def test_what_is_no_box_lies_by_points() -> None:
+    """Tiles of 6 points read 2 or 3 elements: each point has a place in shared memory, and vectors stay vectors."""
+    quotient = fi.program(x="m n")(lambda x: x[fi.dim("p", 40) // 4 - 1, :] * 1.0)
+    schedule = quotient(Matrix(8, 16)).tile(p=6, n=16).to(Block).load("x", SH, fi.cp_async()).tile(p=1, n=4).to(Thread)
+    schedule = schedule.epilog(memory=RF).done()
+    right(schedule)
+    source = schedule.cuda("sm_80")
+    assert "cp_async_or_zero_16B(&x_sh" in source
+    ones = fi.program(x="m n")(lambda x: fi.outside(x, 1.0)[fi.dim("p", 40) // 4 - 1, :] * 1.0)
+    with pytest.raises(fi.FireironError, match="what lies outside is not 0") as caught:
+        ones(Matrix(8, 16)).tile(p=6, n=16).to(Block).load("x", SH).tile(p=1, n=4).to(Thread).epilog().done()
+    assert caught.value.code == "map-box"
+
+
 def test_windows_of_what_lies_outside() -> None:
     """What the halo's zeros stand for is asked again where reads outside give another number."""
     spec = pooled(fi.tensor(3, 9, 7), 2).tile(n=1, p=4, q=4).to(Block)

@@ -80,6 +80,39 @@ def test_right_in_every_form(case: str) -> None:
     assert max(site.conflict_degree for site in report.sites) <= 1.0
 
 
+FLAT: dict[str, Callable[[], Any]] = {
+    "ragged, what follows": lambda: conv.conv2d_flat(
+        images(3, 7, 9, 32), filters(24, 3, 3, 32), tensor(24, name="bias"),
+        tensor(189, 24, dtype="f16", name="residual"), pad=1, op=relu, scale=tensor(24, name="scale"),
+    ),
+    "strided, dilated, unequal padding": lambda: conv.conv2d_flat(
+        images(2, 11, 10, 40), filters(24, 3, 2, 40), pad=((1, 0), (2, 1)), stride=(2, 3), dilation=(1, 2)
+    ),
+    "one pixel": lambda: conv.conv2d_flat(images(2, 5, 5, 32), filters(24, 1, 1, 32)),
+    "i8": lambda: conv.conv2d_flat(
+        images(2, 7, 5, 32, dtype="i8"), filters(24, 3, 3, 32, dtype="i8"), pad=1, out="i32"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FLAT)
+def test_runs_of_pixels_are_no_boxes(case: str) -> None:
+    """A tile of 128 pixels goes across rows and images: each thread copies what its own pixels read."""
+    schedule = conv.mma(FLAT[case]())
+    report = right(schedule).report
+    assert max(site.conflict_degree for site in report.sites) <= 1.0
+    assert "cp_async_or_zero_16B(&x_sh" in schedule.cuda("sm_80") or case == "one pixel"
+
+
+def test_flat_pixels_are_those_of_conv2d() -> None:
+    rng = np.random.default_rng(5)
+    x, f = (rng.integers(-2, 3, size=shape).astype(np.float16) for shape in ((2, 7, 9, 16), (24, 3, 3, 16)))
+    flat = conv.conv2d_flat(images(*x.shape), filters(*f.shape), stride=2, pad=1)
+    boxes = conv.conv2d(images(*x.shape), filters(*f.shape), stride=2, pad=1)
+    wanted = conv.mma(boxes).simulate(x, f).out
+    np.testing.assert_array_equal(conv.mma(flat).simulate(x, f).out.reshape(wanted.shape), wanted)
+
+
 @pytest.mark.parametrize(
     ("channels", "taps", "stride", "pad"), [(3, 7, 2, 3), (4, 3, 1, 1), (1, 5, 3, 0), (12, 2, 1, 1)]
 )

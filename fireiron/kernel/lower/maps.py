@@ -5,14 +5,16 @@ The points' own window (`points`) says where the tile lies along each dim.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+import attrs
 
 from fireiron.algebra.expr import Expr, Var, and_, as_expr, free, ge, lt, proves, substitute
 from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.base.records import evolve
-from fireiron.kernel.lower.window import Axis, Bound, Storage, Window, line
+from fireiron.kernel.lower.window import Axis, Bound, Reading, Storage, Window, line
 from fireiron.language.maps import box
 
 
@@ -52,6 +54,30 @@ def boxed(window: Window, points: Window, link: Link | None) -> Window:
         return Axis(axis.dim, extent, (start - axis.map.base) // axis.map.step, steps, bounds, reads=reads)
 
     return evolve(window, axes=tuple(map(plain, window.axes)))
+
+
+def by_points(window: Window, points: Window, dims: Sequence[str]) -> Window:
+    """Give what points read of a tensor as a window of the points' dims: what lies outside reads as zero.
+
+    Args:
+        window: of the tensor.
+        points: the tile of points.
+        dims: of the points, those that say what is read.
+
+    Raises:
+        DecompositionError: `map-box` where something else than zero lies outside.
+    """
+    axes = tuple(axis for dim in dims if (axis := points.axis(dim)) is not None)
+    known = {d.name: d for a in window.axes if a.map is not None for d in free(a.map.index) if isinstance(d, Var)}
+    index = tuple(known.setdefault(a.dim, Var(a.dim, a.size)) if a.map is None else a.map.index for a in window.axes)
+    if any(a.map is not None and a.map.outside != 0 for a in window.axes):
+        raise DecompositionError(
+            "map-box",
+            f"a tile reads no box of {window.storage.name}, and what lies outside is not 0",
+            fix="tile the dims so that they read a box, or leave this load out",
+        )
+    reading = Reading(tuple(known[dim] for dim in dims), index, window.storage.shape)
+    return Window(attrs.evolve(window.storage, reading=reading), axes)
 
 
 def refuse_overlap(window: Window, points: Window, link: Link | None) -> None:

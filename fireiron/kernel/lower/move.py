@@ -28,13 +28,13 @@ from fireiron.base.records import evolve
 from fireiron.kernel.analysis.ownership import Limit, RegisterLoop
 from fireiron.kernel.ir.statements import For, If, Region
 from fireiron.kernel.lower.context import Body, Context, Recur, State
-from fireiron.kernel.lower.maps import boxed, is_mapped, loaded, refuse_overlap
+from fireiron.kernel.lower.maps import boxed, by_points, is_mapped, loaded, refuse_overlap
 from fireiron.kernel.lower.own_units import own_units
 from fireiron.kernel.lower.storage import fresh_window, make_storage, order_of
 from fireiron.kernel.lower.window import POINTS, Axis, Bound, Storage, Window, narrowed
 from fireiron.language.decompositions import Decomposition, Done, Extent, Load, Microkernel, Own, Widest
-from fireiron.language.levels import RF, SH, Block, Thread
-from fireiron.language.residual import apply, move_of
+from fireiron.language.levels import RF, SH, Block, Memory, Thread
+from fireiron.language.residual import apply, dims_loaded, move_of
 from fireiron.language.tensor import ColMajor, RowMajor, TileOrder
 
 MOST_ELEMENTS = 128  # bits of one access: 16 bytes
@@ -58,27 +58,38 @@ def open_load(
 ) -> State:
     """Make a load's buffer, where the links below find the operand; the rest of a Move's chain may need a layout."""
     source = state.windows[link.role]
-    read = box_of(link.role, state)
+    read = box_of(link.role, state, link.memory)
     target = state.windows.get("dst") if link.role == "src" else None
     storage = make_storage(link, read, target, state, context, slots, rest)
     if read is not source and link.memory.registers and not _defines_ownership(link):
         refuse_overlap(source, state.windows[POINTS], link.link)
-    window = fresh_window(storage, source, slot) if read is source else loaded(storage, source, read, slot)
+    if read is source or read.storage.reading is not None:
+        window = fresh_window(storage, read, slot)
+    else:
+        window = loaded(storage, source, read, slot)
     below = state.under(f"load {link.role} to {link.memory}", link.link)
     if link.ops is not None:
         below = evolve(below, whole={r: w for r, w in state.whole.items() if r != link.role})
     return evolve(below.with_window(link.role, window), residual=apply(link, state.residual))
 
 
-def box_of(role: str, state: State) -> Window:
-    """Give the part of an operand that a tile reads: for index maps the box."""
-    window = state.windows[role]
-    return boxed(window, state.windows[POINTS], state.link) if is_mapped(window) else window
+def box_of(role: str, state: State, memory: Memory = SH) -> Window:
+    """Give the part of an operand that a tile reads; for index maps the box.
+
+    Where there is no such box, shared memory takes what each point reads.
+    """
+    window, operand = state.windows[role], state.residual.operand(role)
+    if not is_mapped(window):
+        return window
+    dims = () if operand is None else dims_loaded(state.residual, operand, memory)
+    if operand is not None and dims != operand.dims:
+        return by_points(window, state.windows[POINTS], dims)
+    return boxed(window, state.windows[POINTS], state.link)
 
 
 def lower_copy(link: Load, state: State, storage: Storage, slot: Expr | None, context: Context, recur: Recur) -> Copy:
     """Lower the Move that fills a load's buffer; a Move whose chain begins with a load has two parts."""
-    source = box_of(link.role, state)
+    source = box_of(link.role, state, link.memory)
     move = move_of(state.residual, link.role, link.memory, storage.dtype)
     inner = evolve(
         state,
@@ -403,7 +414,7 @@ def _widths(window: Window, nbytes: int) -> list[tuple[int, str]]:
         limits.append((run, f"lie together along {axis.dim} of {storage.name}"))
         limits.append((_power(base.divisor), f"the offset of {storage.name}'s tile is aligned to"))
         limits.append((_power(as_expr(window.base()).divisor), f"the slots of {storage.name} are aligned to"))
-        for stride in _other_steps(window, i):
+        for stride in (*_other_steps(window, i), *_computed_steps(window)):
             limits.append((_power(stride), f"the other strides of {storage.name} are aligned to"))
         if storage.swizzle is not None:
             limits.append((storage.swizzle.contiguous, f"{storage.swizzle} keeps together"))
@@ -430,6 +441,16 @@ def _other_steps(window: Window, index: int) -> list[int]:
         leaves = [(n, s) for n, s in steps.leaves if n != 1]
         out += [as_expr(s).divisor for _, s in (leaves[1:] if i == index else leaves)]
     return out
+
+
+def _computed_steps(window: Window) -> list[int]:
+    """List the strides of dimensions whose coordinates are computed from points."""
+    reading, strides = window.storage.reading, window.storage.strides
+    if reading is None:
+        return []
+    assert not isinstance(strides, Layout)
+    moved = {i for i, e in enumerate(reading.index) if e not in reading.dims}
+    return [as_expr(strides[i]).divisor for i in moved]
 
 
 def _run(steps: Layout) -> int:

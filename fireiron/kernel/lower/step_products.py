@@ -17,7 +17,7 @@ from fireiron.base.records import evolve
 from fireiron.kernel.ir.statements import Region
 from fireiron.kernel.lower.context import Body, Context, Recur, State
 from fireiron.kernel.lower.folds.state import Open
-from fireiron.kernel.lower.maps import boxed
+from fireiron.kernel.lower.maps import boxed, is_mapped
 from fireiron.kernel.lower.matrices import as_matrix, unmerge
 from fireiron.kernel.lower.registers import fill
 from fireiron.kernel.lower.storage import register_storage
@@ -25,6 +25,7 @@ from fireiron.kernel.lower.window import POINTS, Axis, Storage, Window
 from fireiron.language.contractions import Side, contraction
 from fireiron.language.decompositions import Decomposition
 from fireiron.language.levels import RF
+from fireiron.language.maps import is_plain
 from fireiron.language.residual import named_reads
 from fireiron.language.steps import Dim, Ref, Step, dense
 
@@ -74,7 +75,7 @@ def lower_product(
         DecompositionError: `each-product`, `each-dims`, `each-order`, `each-merge`, `each-factor`, and
             those of the chain.
     """
-    found = contraction(step, state.residual.extents)
+    found = contraction(step, state.residual.extents, _held_by_points(step, state))
     windows: dict[str, Window] = {}
     sides: list[Step] = []
     computed: dict[str, Storage] = {}
@@ -114,6 +115,17 @@ def lower_product(
         title = f"Init(0)({sums.storage.memory})({state.level})"
         begin = (Region(title, (fill(sums.storage, 0, context),), inner.path, state.link, "init", sums.storage.name),)
     return state, Product(opened, kept, tuple(sides), begin, body)
+
+
+def _held_by_points(step: Step, state: State) -> dict[Ref, tuple[str, ...]]:
+    """Name the dims of the buffers that hold what each point reads: their coordinates are the points' own."""
+    assert state.progress is not None
+    found: dict[Ref, tuple[str, ...]] = {}
+    for ref, name in zip(step.reads, named_reads(state.progress.program, step), strict=True):
+        window = state.windows.get(name)
+        if window is not None and not is_mapped(window) and not all(is_plain(ref, i) for i in range(len(ref.index))):
+            found[ref] = tuple(axis.dim for axis in window.axes)
+    return found
 
 
 def _factor(step: Step, side: Side) -> Step:

@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 
 from fireiron.algebra.dtypes import DType
-from fireiron.algebra.expr import Expr, Index, Var, and_, as_expr, ceil_div, ge, le, lt, proves, substitute
+from fireiron.algebra.expr import Expr, Index, Var, and_, as_expr, ceil_div, free, ge, le, lt, proves, substitute
 from fireiron.algebra.layout import IndexTree, Layout
 from fireiron.algebra.layout_compose import complement, compose
 from fireiron.algebra.swizzle import Swizzle
@@ -54,6 +54,39 @@ class Partial:
     link: Link | None = attrs.field(default=None, eq=False, repr=False)
 
 
+@attrs.frozen
+class Reading:
+    """Say which elements of a tensor points read, where a tile of points reads no box.
+
+    Args:
+        dims: of the points, in the order of a window's axes.
+        index: for each dimension of the tensor, the coordinate that a point reads.
+        shape: of the tensor.
+    """
+
+    dims: tuple[Var, ...]
+    index: tuple[Expr, ...]
+    shape: tuple[Index, ...]
+
+    def at(self, point: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """Give the coordinates that a point reads."""
+        places = dict(zip(self.dims, point, strict=True))
+        return tuple(as_expr(substitute(e, places)) for e in self.index)
+
+    def exists(self, point: tuple[Expr, ...]) -> list[Expr]:
+        """List the conditions under which the tensor has what a point reads, less those that all points meet."""
+        found: list[Expr] = []
+        for e, place, extent in zip(self.index, self.at(point), self.shape, strict=True):
+            found += [ge(place, 0)] * (not proves(ge(e, 0))) + [lt(place, extent)] * (not proves(lt(e, extent)))
+        return found
+
+    def stride(self, number: int, strides: tuple[Index, ...]) -> Index | None:
+        """Give the elements from one point to the next along a dim; None where that depends on the place."""
+        dim = self.dims[number]
+        moved = [i for i, e in enumerate(self.index) if dim in free(e)]
+        return strides[moved[0]] if len(moved) == 1 and self.index[moved[0]] == dim else None
+
+
 @attrs.define(eq=False)
 class Storage:
     """Collect the facts of one buffer while its kernel is lowered; `buffer_of` makes an `ir.Buffer` of them.
@@ -70,6 +103,7 @@ class Storage:
         seeded: whether an accumulator's first value is not 0.
         partials: of an accumulator, the parallel splits whose units each hold a partial sum, outermost first.
         order: of a register tensor, the order of the memory that it is loaded from.
+        reading: which elements points read, where the axes of windows are the points' dims.
     """
 
     name: str
@@ -94,9 +128,11 @@ class Storage:
     seeded: bool = False
     partials: list[Partial] = attrs.field(factory=list[Partial])
     order: Order | None = None
+    reading: Reading | None = None
 
     def address(self, coordinates: tuple[Expr, ...]) -> Expr:
         """Give the flat element offset of a coordinate, before swizzling."""
+        coordinates = coordinates if self.reading is None else self.reading.at(coordinates)
         return address(coordinates, self.strides)
 
 
@@ -336,6 +372,14 @@ class Window:
         """Give local index -> element steps of one axis, None where they depend on the place."""
         strides = self.storage.strides
         axis = self.axes[index]
+        if self.storage.reading is not None:
+            assert isinstance(axis.size, int) and not isinstance(strides, Layout)
+            along = self.storage.reading.stride(index, strides)
+            if along is None:
+                return line(1, 0) if axis.size == 1 else None
+            return line(axis.size, along) if axis.steps is None else Layout(
+                axis.steps.shape, _scaled(axis.steps.stride, along)
+            )  # fmt: skip
         if isinstance(strides, Layout):
             mode = strides[index]
             if mode.depth > 0:
@@ -352,6 +396,8 @@ class Window:
     def condition(self) -> Expr | None:
         """Give the condition under which the first element exists, None where it always does."""
         conditions = [b.condition() for a in self.axes for b in a.bounds]
+        if self.storage.reading is not None:
+            conditions += self.storage.reading.exists(self.origin)
         total = and_(*conditions) if conditions else None
         return None if total is None or proves(total) else total
 
