@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import attrs
 
 R = TypeVar("R")
+_new = object.__new__
 
 
 def evolve(record: R, **changes: Any) -> R:
@@ -27,10 +28,8 @@ def evolve(record: R, **changes: Any) -> R:
     kind = type(record)
     if not changes.keys() <= _fields(kind):
         return attrs.evolve(record, **changes)  # pyright: ignore[reportArgumentType, reportCallIssue]
-    made = object.__new__(kind)
-    held = made.__dict__
-    held.update(record.__dict__)
-    held.update(changes)
+    made = _new(kind)
+    made.__dict__.update(record.__dict__, **changes)
     return made
 
 

@@ -137,11 +137,12 @@ def pipeline(link: Tile, stages: int) -> None:
         )
 
 
-def online(program: Program, split: Split, slack: float, speculate: bool) -> None:
+def online(program: Program, split: Split, slack: float, speculate: bool, above: Sequence[Decomposition] = ()) -> None:
     """Refuse folds that no factor makes one loop, chunks that units take at once, and slack that nothing allows.
 
     Raises:
-        DecompositionError: `online-law`, `online-parallel`, `split-together`, `online-slack`, `online-speculate`.
+        DecompositionError: `online-law`, `online-parallel`, `online-above`, `split-together`, `online-slack`,
+            `online-speculate`.
     """
     _one_dim(split, "online()")
     if split.level is not None:
@@ -150,7 +151,17 @@ def online(program: Program, split: Split, slack: float, speculate: bool) -> Non
             f"online() needs a loop over {split.dim}, and units of {split.level} take its chunks at once",
             fix=f"split({split.dim}=...).online() above, and split again below it for the units",
         )
-    lazy(*as_one_loop(program, split.dim), slack, speculate)
+    changed, law = as_one_loop(program, split.dim)
+    loops = [x for x in above if isinstance(x, Split) and x.level is None and not x.online and law.factors]
+    around = [x for x in loops if split.dim in (x.dim, *(dim for dim, _ in x.further))]
+    if around:
+        raise DecompositionError(
+            "online-above",
+            f"online() makes one loop of folds over {split.dim}, which the loop above takes one after another",
+            fix=f"refine the first split of {split.dim} by online(), and split again below it",
+            other=around[0].link,
+        )
+    lazy(changed, law, slack, speculate)
 
 
 def skew(program: Program, split: Split, name: str) -> None:

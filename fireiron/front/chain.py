@@ -744,15 +744,15 @@ class SplitFold(FoldChain[S]):
             (i, j) -> (i, chunk of j)
 
         Raises:
-            DecompositionError: `online-law` where an expression has no such factor; `online-parallel`; `online-slack`;
-                `online-speculate`; when the schedule is finished `online-vote`.
+            DecompositionError: `online-law` where an expression has no such factor; `online-parallel`; `online-above`;
+                `online-slack`; `online-speculate`; when the schedule is finished `online-vote`.
 
         Source: Milakov and Gimelshein, Online normalizer calculation for softmax, 2018.
         """
         self._only("online")
         (*_, link) = self.links
         assert isinstance(link, Split)
-        self._check(program_rules.online, self.program.spec, link, slack, speculate)
+        self._check(program_rules.online, self.program.spec, link, slack, speculate, self.links[:-1])
         return self._refine(online=True, slack=slack, speculative=speculate, link=here())
 
     def skew(self: SplitFold[Program], step: str) -> SplitFold[Program]:

@@ -36,7 +36,7 @@ class Expr:
         try:
             return self._hash
         except AttributeError:
-            found = hash((type(self).__name__, self._key()))
+            found = hash((type(self), self._key()))
             object.__setattr__(self, "_hash", found)
             return found
 
@@ -345,7 +345,7 @@ def as_expr(value: Index | SupportsIndex) -> Expr:
     """
     if isinstance(value, Expr):
         return value
-    return const(index(value))
+    return _SMALL[value] if type(value) is int and 0 <= value <= 256 else const(index(value))
 
 
 def as_int(value: Index) -> int | None:

@@ -48,6 +48,9 @@ BITWISE: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+_NO_LEAVES: frozenset[Leaf] = frozenset()
+
+
 def free(value: Index) -> frozenset[Leaf]:
     """Return the variables and symbols of an expression, without those of their extents."""
     return _free(as_expr(value))
@@ -58,8 +61,11 @@ def _free(e: Expr) -> frozenset[Leaf]:
         return e.leaves
     except AttributeError:
         pass
-    leaf = isinstance(e, Var | Symbol)
-    found = frozenset((e,)) if leaf else frozenset[Leaf]().union(*map(_free, operands(e)))
+    if isinstance(e, Var | Symbol):
+        found = frozenset((e,))
+    else:
+        below = [_free(x) for x in operands(e)]
+        found = below[0] if len(below) == 1 else _NO_LEAVES.union(*below)
     object.__setattr__(e, "leaves", found)
     return found
 
