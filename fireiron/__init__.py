@@ -116,6 +116,7 @@ if TYPE_CHECKING:
     from fireiron.front.layers import layers
     from fireiron.front.products import products
     from fireiron.front.program import program
+    from fireiron.front.reduction import Reduction
     from fireiron.front.written import by_hand
     from fireiron.graph.trace import trace_graph
     from fireiron.language.nested import threads
@@ -186,6 +187,7 @@ __all__ = [
     "ProductsChain",
     "ProgramChain",
     "QuadPair",
+    "Reduction",
     "Role",
     "RowMajor",
     "Rows",
@@ -308,8 +310,8 @@ __all__ = [
 # Modules that few programs need, loaded when a name of theirs is first asked for: an import takes milliseconds each.
 _LATER = {
     "best": "front.best", "gemm": "front.best", "layers": "front.layers", "products": "front.products",
-    "by_hand": "front.written", "threads": "language.nested", "attention": "front.attention",
-    "space": "tune.space", "program": "front.program", "trace_graph": "graph.trace",
+    "Reduction": "front.reduction", "by_hand": "front.written", "threads": "language.nested",
+    "attention": "front.attention", "space": "tune.space", "program": "front.program", "trace_graph": "graph.trace",
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), "front.convolutions"),
     **dict.fromkeys(
         ("argmax", "argmin", "cumprod", "cumsum", "dim", "einsum", "extent", "fold_by", "index", "max", "min",

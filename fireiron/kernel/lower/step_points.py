@@ -40,6 +40,7 @@ from fireiron.kernel.analysis.ownership import RegisterLoop
 from fireiron.kernel.ir.statements import Compute, For, View
 from fireiron.kernel.lower.context import Body, Context, State, descend, memory_view, register_view
 from fireiron.kernel.lower.folds.state import Open, condition_of, note_places, operands_of, together
+from fireiron.kernel.lower.lane_reads import from_lane, moved_read
 from fireiron.kernel.lower.maps import at_point, is_mapped, outside_of
 from fireiron.kernel.lower.own_points import Points, own_points
 from fireiron.kernel.lower.pointwise import compute
@@ -150,7 +151,14 @@ def views_at(step: Step, state: State, context: Context) -> tuple[Body, tuple[Vi
     assert progress is not None
     found: list[View] = []
     before: Body = ()
-    for role in named_reads(progress.program, step):
+    written = {out.name: out for s in progress.program.steps for out in s.outs}
+    for role, ref in zip(named_reads(progress.program, step), step.reads, strict=True):
+        out = written.get(ref.name)
+        if out is not None and moved_read(ref, out):
+            passed, view = from_lane(ref, out, _coordinates(state), state, context, f"step {step.name}")
+            before += passed
+            found.append(view)
+            continue
         beside = _beside(role, state, context)
         if beside is not None:
             found.append(beside)

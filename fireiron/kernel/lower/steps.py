@@ -18,6 +18,7 @@ from fireiron.base.records import evolve
 from fireiron.kernel.ir.statements import If, Region
 from fireiron.kernel.lower.context import Body, Context, Recur, State
 from fireiron.kernel.lower.folds.state import begin, note_places, open_fold
+from fireiron.kernel.lower.lane_reads import moved_read
 from fireiron.kernel.lower.lazy_folds import Lazily, is_lazy, lower_lazily
 from fireiron.kernel.lower.maps import is_mapped
 from fireiron.kernel.lower.move import lower_copy, open_load
@@ -56,7 +57,7 @@ def lower_active(state: State, context: Context, recur: Recur, keep: bool = Fals
     assert progress is not None
     if not progress.active:
         return (), state
-    _read_where_written(progress, state.link)
+    moved = _read_where_written(progress, state.link)
     outputs = {t.name for t in progress.program.outputs}
     pending: dict[str, Step] = {}  # expressions that are computed where they are read
     steps: list[Step] = []
@@ -66,7 +67,7 @@ def lower_active(state: State, context: Context, recur: Recur, keep: bool = Fals
             r.name == step.outs[0].name for s in progress.program.steps if s not in progress.active for r in s.reads
         )
         alike = all(set(reader.dims) <= set(step.dims) for reader in readers)  # else computed once for many points
-        apart = step.outs[0].name in outputs or step.outs[0].name in progress.placed
+        apart = step.outs[0].name in outputs or step.outs[0].name in progress.placed or step.outs[0].name in moved
         if step.fold is None and not apart and len(readers) <= 1 and alike and not later:
             pending[step.outs[0].name] = step
             continue
@@ -173,23 +174,28 @@ def _auto_loads(
     return state, loads
 
 
-def _read_where_written(progress: Progress, link: Link | None) -> None:
-    """Refuse reads of a step's result at other dims than those of its output: a thread holds only its own points.
+def _read_where_written(progress: Progress, link: Link | None) -> set[str]:
+    """Find results that are read at other points of their dims: lanes pass them on, and so they lie in registers.
 
     Raises:
-        DecompositionError: `affine-read`.
+        DecompositionError: `affine-read` of results that are read at other dims, or folded.
     """
     written = {out.name: (out, step) for step in progress.program.steps for out in step.outs}
+    moved: set[str] = set()
     for step in progress.active:
         for ref in step.reads:
             out, maker = written.get(ref.name, (ref, step))
-            if ref.index != out.index:
+            if ref.index == out.index:
+                continue
+            if not moved_read(ref, out) or maker.fold is not None or step.fold is not None:
                 raise DecompositionError(
                     "affine-read",
                     f"step {step.name} reads {ref}, and step {maker.name} computes {out}",
                     fix=f"let step {step.name} read it at these dims, or compute {ref.name} by a kernel of its own",
                     link=link,
                 )
+            moved.add(ref.name)
+    return moved
 
 
 def _inlined(step: Step, pending: dict[str, Step]) -> Step:

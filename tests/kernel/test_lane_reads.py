@@ -1,0 +1,88 @@
+"""Steps' results that are read at other points: in own registers, or from another lane by a shuffle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fireiron as fi
+from fireiron import RF, Block, FireironError, Group, Matrix, Thread, Warp, vector
+
+
+@fi.program(x="m n")
+def beside(x: Any) -> Any:
+    n = fi.index("n")
+    s = fi.exp(x).named("s")
+    return s - 2 * s[:, n + 1 - 2 * (n % 2)]
+
+
+@fi.program(x="m n")
+def turned(x: Any, size: int, by: int) -> Any:
+    n = fi.index("n")
+    s = (x * x).named("s")
+    return s - s[:, n // size * size + (n + by) % size]
+
+
+@fi.program(x="m n")
+def shifted(x: Any) -> Any:
+    s = (x * x).named("s")
+    return s - s[:, fi.index("n") + 1]
+
+
+def of_warps(spec: Any, nbytes: int) -> Any:
+    return spec.tile(m=4).to(Block).tile(m=1).to(Warp).load("x", RF, vector(nbytes)).epilog(memory=RF).done()
+
+
+def other(x: Any, at: Any) -> Any:
+    s = np.exp(x.astype(np.float64))
+    return s - 2 * s[:, at]
+
+
+@pytest.mark.parametrize(("rows", "width", "nbytes"), [(8, 64, 4), (5, 96, 4), (3, 64, 8)])
+def test_the_neighbour(rows: int, width: int, nbytes: int) -> None:
+    """With one element a vector another lane has it, with two the thread itself."""
+    made = of_warps(beside(Matrix(rows, width, name="x")), nbytes)
+    found = made.simulate().arrays
+    np.testing.assert_allclose(found["y"], other(found["x"], np.arange(width) ^ 1), rtol=1e-5, atol=1e-4)
+    assert ("shuffle_4B(&other[0], &s_rf" in made.cuda("sm_90")) == (nbytes == 4)
+
+
+@pytest.mark.parametrize(("size", "by"), [(32, 5), (8, 3), (16, 8)])
+def test_turned_in_groups_of_lanes(size: int, by: int) -> None:
+    found = of_warps(turned(Matrix(6, 64, name="x"), size, by), 4).simulate()
+    x, n = found.arrays["x"].astype(np.float64), np.arange(64)
+    np.testing.assert_allclose(
+        found.arrays["y"], x * x - (x * x)[:, n // size * size + (n + by) % size], rtol=1e-5, atol=1e-6
+    )
+
+
+def test_rows_of_some_lanes() -> None:
+    """Eight lanes have a row of eight; rows beyond the last are computed, and not stored."""
+    spec = turned(Matrix(6, 8, name="x"), 8, 1).tile(m=4).to(Block).tile(m=1).to(Group(Thread, 8))
+    found = spec.load("x", RF, vector(4)).epilog(memory=RF).done().simulate()
+    s = found.arrays["x"].astype(np.float64) ** 2
+    np.testing.assert_allclose(found.arrays["y"], s - np.roll(s, -1, 1), rtol=1e-5, atol=1e-6)
+
+
+def test_the_kernel(golden: Callable[[str, str], None]) -> None:
+    made = of_warps(beside(Matrix(64, 256, "f16", name="x")), 2)
+    golden(made.cuda("sm_90"), "kernel/lane_reads.cu")
+    found = made.compile("sm_90", cache=False).resources
+    assert found.spill_stores == found.spill_loads == found.stack == 0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: of_warps(shifted(Matrix(4, 64)), 4),  # the last one has no neighbour
+        lambda: of_warps(turned(Matrix(4, 64), 64, 40), 4),  # another register
+        lambda: of_warps(turned(Matrix(4, 64), 3, 1), 4),  # no group of lanes
+    ],
+)
+def test_what_no_one_lane_holds_is_refused(wrong: Any) -> None:
+    with pytest.raises(FireironError, match="no one lane of the warp holds it") as caught:
+        wrong()
+    assert caught.value.code == "affine-read"
