@@ -57,7 +57,7 @@ def schedule(program: ProductsChain, path: Path = "auto") -> Schedule:
     Args:
         program: the products.
         path: simt takes every type; ampere and hopper f16 and bf16. auto takes Hopper's for 16-bit operands whose lines
-            start at multiples of 16 bytes, unless the spec names an older architecture.
+            start at multiples of 16 bytes, unless the spec names another architecture.
     """
     if path == "auto":
         path = _newest(program.program.arch, (*_operands(program), *program.products.outs))
@@ -68,8 +68,11 @@ def _newest(arch: str | None, tensors: tuple[Tensor, ...]) -> Path:
     """Choose the newest path that an architecture has and that takes the tensors."""
     if any(tensor.dtype.bits != 16 for tensor in tensors[:2]):
         return "simt"
-    old = arch is not None and int("".join(c for c in arch if c.isdigit())) < 90
-    return "ampere" if old or not all(t.aligned(16 // t.dtype.nbytes) for t in tensors) else "hopper"
+    number = 90 if arch is None else int("".join(c for c in arch if c.isdigit()))
+    if number < 80:
+        return "simt"
+    aligned = all(t.aligned(16 // t.dtype.nbytes) for t in tensors)
+    return "hopper" if number // 10 == 9 and aligned else "ampere"
 
 
 def _operands(program: ProductsChain) -> tuple[Tensor, ...]:
@@ -197,7 +200,7 @@ def layers_schedule(program: LayersChain, path: Path = "auto", m: int = 0) -> Sc
     Args:
         program: the layers.
         path: simt takes every type and width; ampere and hopper f16 and bf16, widths that are multiples of 16. auto
-            takes the newest that fits, up to the architecture that the spec names.
+            takes the newest that fits and that the architecture of the spec has.
         m: rows of a block, 0 for as many as fit where that leaves every multiprocessor some.
 
     Raises:

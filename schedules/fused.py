@@ -226,7 +226,7 @@ def _matrices(m: int, n: int, k: int, dtype: str, *names: str, left: str) -> tup
 
 @preset
 def add_gemm_gemm(
-    m: int = 256, n: int = 256, k: int = 128, k2: int = 0, dtype: str = "f16", path: Path = "auto"
+    m: int = 256, n: int = 256, k: int = 128, k2: int = 0, dtype: str = "f16", path: Path = "auto", arch: str = ""
 ) -> Schedule:
     """Compute Y = X W + H U in one accumulator.
 
@@ -237,14 +237,17 @@ def add_gemm_gemm(
         k2: depth of the second, that of the first where 0.
         dtype: element type of all matrices.
         path: simt, ampere, hopper, or auto.
+        arch: the target; sm_90a by default.
     """
     x, w = _matrices(m, n, k, dtype, "W", left="X")
     h, u = _matrices(m, n, k2 or k, dtype, "U", left="H")
-    return schedule(products(Matrix(m, n, dtype, name="Y"), [(x, w), (h, u)]), path)
+    return schedule(products(Matrix(m, n, dtype, name="Y"), [(x, w), (h, u)], arch=arch or None), path)
 
 
 @preset
-def swiglu(m: int = 256, n: int = 256, k: int = 128, dtype: str = "f16", path: Path = "auto") -> Schedule:
+def swiglu(
+    m: int = 256, n: int = 256, k: int = 128, dtype: str = "f16", path: Path = "auto", arch: str = ""
+) -> Schedule:
     """Compute Y = silu(X Wg) * (X Wu): X is loaded once for both products.
 
     Args:
@@ -253,15 +256,16 @@ def swiglu(m: int = 256, n: int = 256, k: int = 128, dtype: str = "f16", path: P
         k: columns of X.
         dtype: element type of all matrices.
         path: simt, ampere, hopper, or auto.
+        arch: the target; sm_90a by default.
     """
     x, wg, wu = _matrices(m, n, k, dtype, "Wg", "Wu", left="X")
-    program = products(Matrix(m, n, dtype, name="Y"), (x, wg), (x, wu), op=_gated)
+    program = products(Matrix(m, n, dtype, name="Y"), (x, wg), (x, wu), op=_gated, arch=arch or None)
     return schedule(program, path)
 
 
 @preset
 def lstm_pattern(
-    m: int = 256, n: int = 256, k: int = 128, k2: int = 0, dtype: str = "f16", path: Path = "auto"
+    m: int = 256, n: int = 256, k: int = 128, k2: int = 0, dtype: str = "f16", path: Path = "auto", arch: str = ""
 ) -> Schedule:
     """Compute Y = relu(X W + H U + bias): Graphene's LSTM pattern.
 
@@ -272,6 +276,7 @@ def lstm_pattern(
         k2: depth of the second, that of the first where 0.
         dtype: element type of all matrices; the bias is f32.
         path: simt, ampere, hopper, or auto.
+        arch: the target; sm_90a by default.
     """
     x, w = _matrices(m, n, k, dtype, "W", left="X")
     h, u = _matrices(m, n, k2 or k, dtype, "U", left="H")
@@ -281,11 +286,13 @@ def lstm_pattern(
     def activated(acc: Value) -> Value:
         return relu(acc + bias)
 
-    return schedule(products(y, [(x, w), (h, u)], op=activated), path)
+    return schedule(products(y, [(x, w), (h, u)], op=activated, arch=arch or None), path)
 
 
 @preset
-def lstm_cell(m: int = 256, n: int = 128, k: int = 128, dtype: str = "f16", path: Path = "auto") -> Schedule:
+def lstm_cell(
+    m: int = 256, n: int = 128, k: int = 128, dtype: str = "f16", path: Path = "auto", arch: str = ""
+) -> Schedule:
     """Compute an LSTM cell: i, f, o = sigmoid and g = tanh of X W + H U + b each; c' = f c + i g, h' = o tanh(c').
 
     Weights of each gate are matrices of their own: views of the stacked ones that frameworks keep will do.
@@ -296,6 +303,7 @@ def lstm_cell(m: int = 256, n: int = 128, k: int = 128, dtype: str = "f16", path
         k: width of the input.
         dtype: element type of all matrices; biases and states c are f32.
         path: simt, ampere, hopper, or auto.
+        arch: the target; sm_90a by default.
     """
     x, *w = _matrices(m, n, k, dtype, "Wi", "Wf", "Wg", "Wo", left="X")
     h, *u = _matrices(m, n, n, dtype, "Ui", "Uf", "Ug", "Uo", left="H")
@@ -307,13 +315,20 @@ def lstm_cell(m: int = 256, n: int = 128, k: int = 128, dtype: str = "f16", path
         return c, sigmoid(o + bo) * tanh(c)
 
     outs = (Matrix(m, n, name="C_next"), Matrix(m, n, dtype, name="H_next"))
-    return schedule(products(outs, *([(x, a), (h, b)] for a, b in zip(w, u, strict=True)), op=cell), path)
+    gates = ([(x, a), (h, b)] for a, b in zip(w, u, strict=True))
+    return schedule(products(outs, *gates, op=cell, arch=arch or None), path)
 
 
 @preset
 def mlp(
-    m: int = 256, width: int = 128, layers: int = 4, dtype: str = "f16", path: Path = "auto", rows: int = 0
-) -> Schedule:
+    m: int = 256,
+    width: int = 128,
+    layers: int = 4,
+    dtype: str = "f16",
+    path: Path = "auto",
+    rows: int = 0,
+    arch: str = "",
+) -> Schedule:  # fmt: skip
     """Compute layers h = relu(h W[l] + b[l]) of one width in one kernel, activations on chip.
 
     Args:
@@ -323,17 +338,24 @@ def mlp(
         dtype: element type of all matrices; biases are f32.
         path: simt, ampere, hopper, or auto.
         rows: of a block, 0 for a choice.
+        arch: the target; sm_90a by default.
     """
     x, y = Matrix(m, width, dtype, name="X"), Matrix(m, width, dtype, name="Y")
     w = Matrix(width, width, dtype, ColMajor, name="W", batch=layers)
     b = Matrix(1, width, name="b", batch=layers)
-    return layers_schedule(stacked(y, x, (w, lambda acc: relu(acc + b))), path, rows)
+    return layers_schedule(stacked(y, x, (w, lambda acc: relu(acc + b)), arch=arch or None), path, rows)
 
 
 @preset
 def mlp_block(
-    m: int = 256, width: int = 64, hidden: int = 256, dtype: str = "f16", path: Path = "auto", rows: int = 0
-) -> Schedule:
+    m: int = 256,
+    width: int = 64,
+    hidden: int = 256,
+    dtype: str = "f16",
+    path: Path = "auto",
+    rows: int = 0,
+    arch: str = "",
+) -> Schedule:  # fmt: skip
     """Compute a transformer's block of two layers, Y = gelu(X W1 + b1) W2 + b2, where both fit in a block.
 
     Args:
@@ -343,9 +365,10 @@ def mlp_block(
         dtype: element type of all matrices; biases are f32.
         path: simt, ampere, hopper, or auto.
         rows: of a block, 0 for a choice.
+        arch: the target; sm_90a by default.
     """
     x, y = Matrix(m, width, dtype, name="X"), Matrix(m, width, dtype, name="Y")
     w1, w2 = Matrix(width, hidden, dtype, ColMajor, name="W1"), Matrix(hidden, width, dtype, ColMajor, name="W2")
     b1, b2 = Vector(hidden, name="b1"), Vector(width, name="b2")
-    program = stacked(y, x, (w1, lambda acc: gelu(acc + b1)), (w2, add(b2)))
+    program = stacked(y, x, (w1, lambda acc: gelu(acc + b1)), (w2, add(b2)), arch=arch or None)
     return layers_schedule(program, path, rows)

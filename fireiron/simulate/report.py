@@ -62,7 +62,7 @@ class Report:
         sh_read: SH reads; `units` are wavefronts.
         sh_write: SH writes.
         barriers: barriers passed, counted a unit.
-        flops: floating-point operations; a fused multiply-add is two.
+        flops: operations, without those of microkernels; a fused multiply-add is two.
         sites: one row an instruction of a spec, in program order.
         elapsed_s: how long it took.
     """

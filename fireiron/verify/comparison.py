@@ -82,7 +82,7 @@ class Comparison:
         if self.exact:
             words.append(f"{self.exact} of them compared bit by bit")
         if self.unverified:
-            words.append(f"{self.unverified} not verified: their bounds are as large as they are")
+            words.append(f"{self.unverified} not verified, since their error bound is not below their value")
         return ", ".join(words)
 
 

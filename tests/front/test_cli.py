@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -407,6 +409,38 @@ def test_the_architecture_reaches_the_preset_too(call: Callable[..., tuple[int, 
     assert "done by wgmma" in out
     _, out, _ = call("show", *words, "--help")
     assert "--preset-arch" not in out
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90a", "sm_120"])
+@pytest.mark.parametrize("name", ["add_gemm_gemm", "swiglu", "lstm_pattern", "lstm_cell", "mlp", "mlp_block"])
+def test_the_architecture_reaches_presets_of_several_products(call: Any, name: str, arch: str) -> None:
+    code, out, err = call("check", f"fused.{name}", "--arch", arch)
+    assert code == RIGHT, err
+    assert arch in out
+
+
+def test_operations_of_microkernels_are_not_counted_and_it_is_said(call: Any) -> None:
+    _, out, _ = call("simulate", "simt.listing1", "--shape", "32x32x8")
+    assert "0, without those of microkernels" in out
+    _, out, _ = call("simulate", "simt.sgemm", "--shape", "128x128x8")
+    assert "operations  262144\n" in out
+
+
+def test_help_takes_little_time() -> None:
+    """200 ms on a quiet machine: processor time, as a share of what plain arithmetic takes here now."""
+
+    def elapsed(*words: str) -> float:
+        began = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+        subprocess.run([sys.executable, *words], cwd=ROOT, check=True, capture_output=True, env=environment)
+        return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - began
+
+    with tempfile.TemporaryDirectory() as bytecode:
+        environment = {**os.environ, "PYTHONPYCACHEPREFIX": bytecode, "PYTHONDONTWRITEBYTECODE": ""}
+        elapsed("-m", "fireiron", "--help")  # writes bytecode
+        pairs = [
+            (elapsed("-m", "fireiron", "--help"), elapsed("-c", "sum(k * k for k in range(10**6))")) for _ in range(3)
+        ]
+    assert min(ours / plain for ours, plain in pairs) < 200 / 50, pairs  # that sum takes 50 ms on a quiet machine
 
 
 def test_a_record_is_written_by_its_fields(call: Callable[..., tuple[int, str, str]]) -> None:
