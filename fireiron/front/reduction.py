@@ -13,10 +13,11 @@ from fireiron.base.link import here
 from fireiron.front.chain import ProgramChain
 from fireiron.front.program import program
 from fireiron.language import trace
+from fireiron.language.functions import equal
 from fireiron.language.pointwise import Value
 from fireiron.language.tensor import Tensor
 
-Named: TypeAlias = Literal["add", "max", "min", "mul"]
+Named: TypeAlias = Literal["add", "max", "min", "mul", "and", "or"]
 LETTERS = "bcdemn"  # of a tensor's dims, the last ones first: a matrix has m and n
 
 
@@ -29,7 +30,8 @@ def Reduction(
     The dims are called m and n, and e, d, c and b before them, in the order of the tensor's.
 
     Args:
-        op: `add`, `max`, `min` or `mul`, or a function of the elements and the folded dims (`fireiron.argmax`).
+        op: `add`, `max`, `min` or `mul`; `and` or `or`, which are 1 where all elements, or any, are not 0; or a
+            function of the elements and the folded dims (`fireiron.argmax`).
         src: what is folded.
         dst: the result; unnamed tensors are called x and y.
         over: numbers of the dims that are folded.
@@ -47,7 +49,8 @@ def Reduction(
         >>> rows = rows.tile(m=4).to(Block).tile(m=1).to(Warp).load("x", RF, vector()).epilog(memory=RF).done()
     """
     functions: dict[str, Callable[..., Value]] = {
-        "add": trace.sum, "max": trace.max, "min": trace.min, "mul": trace.prod
+        "add": trace.sum, "max": trace.max, "min": trace.min, "mul": trace.prod,
+        "and": _all, "or": _any,
     }  # fmt: skip
     function = functions.get(op) if isinstance(op, str) else op
     if function is None:
@@ -78,3 +81,16 @@ def Reduction(
         return made(attrs.evolve(src, name=src.name or "x"), out=attrs.evolve(dst, name=dst.name or "y"))
     except FireironError as error:
         raise error.located(here()) from None
+
+
+def _all(x: Value, over: str) -> Value:
+    return trace.min(_set(x), over)
+
+
+def _any(x: Value, over: str) -> Value:
+    return trace.max(_set(x), over)
+
+
+def _set(x: Value) -> Value:
+    """Give 1 where an element is not 0, else 0."""
+    return equal(equal(x, 0), 0)

@@ -22,5 +22,5 @@ SpecError[reduction-op]: no fold is called 'nor'
   --> test_reduction_op.py:12:12
 12 |     return Reduction("nor", Matrix(64, 32), Vector(64, name="y"))
    |            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-fix: use add, max, min, mul, or a function: lambda x, over: ...""",
+fix: use add, max, min, mul, and, or, or a function: lambda x, over: ...""",
     )

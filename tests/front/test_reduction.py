@@ -18,6 +18,18 @@ def test_rows(op: Any, of: Any) -> None:
     np.testing.assert_allclose(found["y"], of(found["x"].astype(np.float64), axis=1), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", ["i32", "u8", "f32"])
+def test_and_or(dtype: str) -> None:
+    x = (np.random.default_rng(0).random((8, 96)) < 0.97).astype({"i32": "i4", "u8": "u1", "f32": "f4"}[dtype])
+    x[0], x[1], x[2] = 3, 0, 1
+    for op, of in (("and", np.all), ("or", np.any)):
+        y = np.zeros(8, np.int32)
+        rows.row(Reduction(op, Matrix(8, 96, dtype), Vector(8, "i32", name="y"))).simulate(x, out=y)
+        np.testing.assert_array_equal(y, of(x, axis=1))
+    whole = Reduction("and", Matrix(1, 32786, dtype), Vector(1, "i32", name="y"))
+    assert "right" in str(reductions.reduction(whole).simulate())
+
+
 @pytest.mark.parametrize(("over", "kept"), [((0, 1), (32,)), (1, (4, 32)), ((0, -1), (8,))])
 def test_any_dims(over: Any, kept: Any) -> None:
     y = Vector(kept[0], name="y") if len(kept) == 1 else Matrix(*kept, name="y")
