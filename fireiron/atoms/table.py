@@ -121,8 +121,9 @@ def every() -> tuple[Atom, ...]:
 
 
 def box_move(
-    load: bool, rank: int, span: int, hint: str = "", multicast: bool = False, adding: bool = False
-) -> Atom | None:
+    load: bool, rank: int, span: int, hint: str = "", multicast: bool = False, adding: bool = False,
+    windows: bool = False,
+) -> Atom | None:  # fmt: skip
     """Find the instruction that moves a box of so many dimensions, to rows of `span` bytes or from them.
 
     Example:
@@ -132,7 +133,8 @@ def box_move(
     for row in hinted() if hint else TMA:
         source = row.operands[0]
         found = (source.memory == GL, row.rank, max(o.span for o in row.operands), row.hint, row.multicast)
-        if found == (load, rank, span, hint, multicast) and bool(row.adding) == adding:
+        wanted = (load, rank, span, hint, multicast)
+        if found == wanted and bool(row.adding) == adding and row.windows == windows:
             return row
     return None
 

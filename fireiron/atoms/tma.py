@@ -49,6 +49,7 @@ LOADS = Flight("mbarrier", "loads")
 ADDED = (f16, bf16, f32, i32)  # element types that stores may add
 FAMILY = "tma."
 RANKS = (2, 3, 4, 5)
+WINDOW_RANKS = (3, 4, 5)  # of images with channels: lines, images, volumes
 _SECTION = "PTX ISA 9.7.9.27.1, cp.async.bulk.tensor"
 _HINT_SECTION = f"{_SECTION}: .level::cache_hint; createpolicy.fractional"
 _SHARED = "static_cast<unsigned>(__cvta_generic_to_shared({}))"
@@ -100,6 +101,30 @@ __device__ __forceinline__ void tma_load_{rank}d{"_multicast" if peers else ""}{
 """
 
 
+def _load_windows(rank: int, peers: bool, hinted: bool) -> str:
+    """Print the load of a run of pixels, whose last parameters are the offsets of a tap."""
+    offsets = rank - 2
+    parameters, values = _coordinates(rank)
+    parameters += "".join(f", unsigned short o{i}" for i in range(offsets))
+    taps = "".join(f', "h"(o{i})' for i in range(offsets))
+    behind = 3 + rank + offsets
+    mask, multicast, mask_place, mask_value = "", "", "", ""
+    if peers:
+        mask, multicast = ", unsigned short peers", ".multicast::cluster"
+        mask_place, mask_value = f", %{behind}", ', "h"(peers)'
+    name, policy, hint, policy_place, policy_value = _hint(hinted, behind + peers)
+    return f"""\
+__device__ __forceinline__ void tma_load_{rank}d_im2col{"_multicast" if peers else ""}{name}(
+    void* dst, const TensorMap* map, unsigned long long* barrier{mask}{policy}, {parameters}) {{
+    asm volatile(
+        "cp.async.bulk.tensor.{rank}d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes{multicast}{hint} "
+        "[%0], [%1, {{{_places(rank, 3)}}}], [%2], {{{_places(offsets, 3 + rank)}}}{mask_place}{policy_place};"
+        : : "r"({_SHARED.format("dst")}), "l"(map), "r"({_SHARED.format("barrier")}),
+            {values}{taps}{mask_value}{policy_value} : "memory");
+}}
+"""
+
+
 def _store(rank: int, add: bool, hinted: bool) -> str:
     parameters, values = _coordinates(rank)
     form, operation = ("cp.reduce.async.bulk.tensor", ".add") if add else ("cp.async.bulk.tensor", "")
@@ -116,20 +141,25 @@ __device__ __forceinline__ void tma_{"add" if add else "store"}_{rank}d{name}(
 
 
 def _row(
-    what: Literal["load", "store", "add"], rank: int, span: int, peers: bool = False, policy: Policy | None = None
-) -> Atom:
+    what: Literal["load", "store", "add"], rank: int, span: int, peers: bool = False, policy: Policy | None = None,
+    windows: bool = False,
+) -> Atom:  # fmt: skip
     whole = Layout((1, 1), (0, 0))
     memories: tuple[Memory, Memory] = (GL, SH) if what == "load" else (SH, GL)
     src, dst = memories
     access: Literal["write", "update"] = "update" if what == "add" else "write"
     hinted = policy is not None
-    call = f"tma_{what}_{rank}d{'_multicast' if peers else ''}{'_hinted' if hinted else ''}"
+    form = "_im2col" if windows else ""
+    call = f"tma_{what}_{rank}d{form}{'_multicast' if peers else ''}{'_hinted' if hinted else ''}"
     mask = ", {peers}" if peers else ""
     hint = f", l2_{policy}()" if hinted else ""
     arguments = f"&{{dst}}, &{{map}}, &{{signal}}{mask}" if what == "load" else "&{map}, &{src}"
-    wrapper = _load(rank, peers, hinted) if what == "load" else _store(rank, what == "add", hinted)
+    offsets = "".join(f", {{offset{i}}}" for i in range(rank - 2)) if windows else ""
+    load = _load_windows if windows else _load
+    wrapper = load(rank, peers, hinted) if what == "load" else _store(rank, what == "add", hinted)
     return Atom(
-        name=f"tma.{what}.{rank}d.{span}B{f'.{policy}' if hinted else ''}{'.multicast' if peers else ''}",
+        name=f"tma.{what}.{rank}d{form.replace('_', '.')}.{span}B{f'.{policy}' if hinted else ''}"
+        f"{'.multicast' if peers else ''}",
         kind="Move",
         shape=(0,),
         unit=Thread,
@@ -140,11 +170,12 @@ def _row(
         arch=90,
         source=_HINT_SECTION if hinted else _SECTION,
         cuda=wrapper if policy is None else _policy(policy) + wrapper,
-        call=f"{call}({arguments}{hint}, {{coordinates}});",
+        call=f"{call}({arguments}{hint}, {{coordinates}}{offsets});",
         completion=(LOADS if what == "load" else STORES).name,
         rank=rank,
         hint=policy or "",
         multicast=peers,
+        windows=windows,
         adding=ADDED if what == "add" else (),
         clocks=1.0,
     )
@@ -154,6 +185,12 @@ def _rows(policy: Policy | None) -> tuple[Atom, ...]:
     """List the rows of one policy, each load without its peers first."""
     return (
         *(_row("load", rank, span, peers, policy) for rank in RANKS for span in SPANS for peers in (False, True)),
+        *(
+            _row("load", rank, span, peers, policy, windows=True)
+            for rank in WINDOW_RANKS
+            for span in SPANS
+            for peers in (False, True)
+        ),
         *(_row(what, rank, span, policy=policy) for what in ("store", "add") for rank in RANKS for span in SPANS),
     )
 

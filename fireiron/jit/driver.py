@@ -120,6 +120,11 @@ class Driver:
         """Give cuTensorMapEncodeTiled."""
         return self._library.cuTensorMapEncodeTiled
 
+    @cached_property
+    def encode_windows(self) -> Callable[..., int]:
+        """Give cuTensorMapEncodeIm2col."""
+        return self._library.cuTensorMapEncodeIm2col
+
     def call(self, answer: tuple[Any, ...]) -> Any:
         """Return what a driver function gives beside its status.
 

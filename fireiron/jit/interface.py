@@ -67,6 +67,8 @@ class MapParameter:
         swizzle: bytes of the swizzle's span in shared memory: 0, 32, 64 or 128.
         dtype: how the elements are encoded: short name of a dtype, or `tf32` for f32 rounded to it on the way.
         steps: of which elements of its span a box takes one along each axis; () where it takes all.
+        lower, upper: corners of the pixels that copies in im2col mode visit, along each axis but the first and the
+            last, counted from the axis's first and last element; () for boxes. `box` is then channels and pixels.
     """
 
     name: str
@@ -76,6 +78,8 @@ class MapParameter:
     swizzle: int
     dtype: str
     steps: tuple[int, ...] = ()
+    lower: tuple[int, ...] = ()
+    upper: tuple[int, ...] = ()
 
 
 @attrs.frozen
@@ -244,9 +248,12 @@ class Interface:
                 case ir.Number(name=name, dtype=dtype, default=default):
                     parameters.append(NumberParameter(name, dtype.name, default))
                 case ir.TensorMap(name=name, buffer=buffer, axes=axes, box=box, swizzle=swizzle, steps=steps):
-                    if steps:
+                    corners = parameter.lower, parameter.upper
+                    if steps and not parameter.lower:
                         box = tuple((n - 1) * step + 1 for n, step in zip(box, steps, strict=True))
-                    parameters.append(MapParameter(name, buffer.name, axes, box, swizzle, buffer.dtype.name, steps))
+                    parameters.append(
+                        MapParameter(name, buffer.name, axes, box, swizzle, buffer.dtype.name, steps, *corners)
+                    )
                 case ir.Workspace(buffer=buffer):
                     parameters.append(WorkspaceParameter(buffer.name, buffer.dtype.name, text_of(buffer.size)))
                 case _ as never:

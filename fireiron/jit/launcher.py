@@ -210,15 +210,24 @@ def _map(interface: Interface, parameter: MapParameter) -> list[str]:
         f"({extent} > 1 ? {stride} * {nbytes} : {maps.UNIT})"
         for extent, stride in zip(extents[1:], strides, strict=True)
     ]
+    form, shape = "Tiled", f"{name}_box"
+    corners: list[str] = []
+    if parameter.lower:
+        form, shape = "Im2col", f"{name}_lower, {name}_upper, {parameter.box[0]}, {parameter.box[1]}"
+        corners = [
+            f"    const int {name}_{which}[] = {{{', '.join(map(str, corner))}}};"
+            for which, corner in (("lower", parameter.lower), ("upper", parameter.upper))
+        ]
+    boxes = [f"    const cuuint32_t {name}_box[] = {{{', '.join(map(str, parameter.box))}}};"]
     return [
         f"    CUtensorMap {name};",
         f"    const cuuint64_t {name}_extents[] = {{{', '.join(f'(cuuint64_t)({e})' for e in extents)}}};",
         f"    const cuuint64_t {name}_strides[] = {{{', '.join(f'(cuuint64_t)({s})' for s in bytes_of) or '0'}}};",
-        f"    const cuuint32_t {name}_box[] = {{{', '.join(map(str, parameter.box))}}};",
+        *(corners or boxes),
         f"    const cuuint32_t {name}_steps[] = {{{', '.join(map(str, parameter.steps or (1,) * rank))}}};",
-        f"    code = cuTensorMapEncodeTiled(&{name}, (CUtensorMapDataType){kind}, {rank}, (void *){_id(pointer.name)}, "
-        f"{name}_extents, {name}_strides,",
-        f"        {name}_box, {name}_steps, CU_TENSOR_MAP_INTERLEAVE_NONE, "
+        f"    code = cuTensorMapEncode{form}(&{name}, (CUtensorMapDataType){kind}, {rank}, "
+        f"(void *){_id(pointer.name)}, {name}_extents, {name}_strides,",
+        f"        {shape}, {name}_steps, CU_TENSOR_MAP_INTERLEAVE_NONE, "
         f"(CUtensorMapSwizzle){maps.SWIZZLES[parameter.swizzle]},",
         "        CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);",
         "    if (code) return code;",

@@ -21,6 +21,7 @@ MOST_ADDRESSES = 256  # encoded maps that a plan keeps of one parameter
 
 MAX_RANK = 5
 MAX_BOX = 256  # elements along one dimension
+MAX_PIXELS = 1024  # of a run in im2col mode
 MAX_STEP = 8  # elements of which one is taken
 MAX_EXTENT = 2**32
 MAX_STRIDE = 2**40  # bytes
@@ -50,6 +51,7 @@ class Recipe:
         box: elements of a box along each dimension.
         swizzle: CUtensorMapSwizzle.
         steps: of which elements one is taken, along each dimension.
+        lower, upper: in im2col mode, corners of the pixels that copies visit, along the sides; () for boxes.
     """
 
     name: str
@@ -60,6 +62,8 @@ class Recipe:
     box: tuple[int, ...]
     swizzle: int
     steps: tuple[int, ...] = ()
+    lower: tuple[int, ...] = ()
+    upper: tuple[int, ...] = ()
 
 
 def recipes(interface: Interface, sizes: Mapping[str, int]) -> tuple[Recipe, ...]:
@@ -117,7 +121,8 @@ def _recipe(interface: Interface, parameter: MapParameter, sizes: Mapping[str, i
             )
         steps.append(step)
     swizzle = SWIZZLES[parameter.swizzle]
-    return Recipe(parameter.name, array, kind, extents, tuple(steps), parameter.box, swizzle, parameter.steps)
+    corners = parameter.lower, parameter.upper
+    return Recipe(parameter.name, array, kind, extents, tuple(steps), parameter.box, swizzle, parameter.steps, *corners)
 
 
 def _check_box(parameter: MapParameter, array: str, nbytes: int) -> None:
@@ -125,7 +130,9 @@ def _check_box(parameter: MapParameter, array: str, nbytes: int) -> None:
     problem = ""
     if len(box) != len(parameter.axes):
         problem = f"has {len(box)} dimensions, its map {len(parameter.axes)}"
-    elif not all(1 <= extent <= MAX_BOX for extent in box):
+    elif parameter.lower and not (1 <= box[0] <= MAX_BOX and 1 <= box[1] <= MAX_PIXELS):
+        problem = f"must have 1 to {MAX_BOX} channels and 1 to {MAX_PIXELS} pixels"
+    elif not parameter.lower and not all(1 <= extent <= MAX_BOX for extent in box):
         problem = f"must have 1 to {MAX_BOX} elements along each dimension"
     elif not all(1 <= step <= MAX_STEP for step in parameter.steps) or len(parameter.steps) not in (0, len(box)):
         problem = f"takes one of {parameter.steps} elements, which must be 1 to {MAX_STEP} along each dimension"
@@ -144,14 +151,19 @@ class EncodedMaps(dict[int, bytes]):
     def __init__(self, recipe: Recipe, driver: Driver) -> None:
         super().__init__()
         self.recipe = recipe
-        self.encode = driver.encode_map
+        self.encode = driver.encode_windows if recipe.lower else driver.encode_map
         rank = len(recipe.extents)
         extents = (ctypes.c_uint64 * rank)(*recipe.extents)
         strides = (ctypes.c_uint64 * rank)(*recipe.strides)  # the driver reads rank - 1 of them
         box = (ctypes.c_uint32 * rank)(*recipe.box)
         steps = (ctypes.c_uint32 * rank)(*(recipe.steps or (1,) * rank))
+        shape: tuple[Any, ...] = (box,)
+        if recipe.lower:
+            sides = rank - 2
+            corners = ((ctypes.c_int * sides)(*corner) for corner in (recipe.lower, recipe.upper))
+            shape = (*corners, ctypes.c_uint32(recipe.box[0]), ctypes.c_uint32(recipe.box[1]))
         # No interleaving; elements outside the array read as zero.
-        self.facts: tuple[Any, ...] = (extents, strides, box, steps, 0, recipe.swizzle, _L2_256B, 0)
+        self.facts: tuple[Any, ...] = (extents, strides, *shape, steps, 0, recipe.swizzle, _L2_256B, 0)
 
     def __missing__(self, address: int) -> bytes:
         room = (ctypes.c_char * (NBYTES + ALIGN))()

@@ -128,6 +128,7 @@ class Atom:
         rank: dimensions of the box that it moves by a tensor map, 0 for other instructions.
         hint: what it asks of the L2 cache, or "".
         multicast: whether its box lands in several blocks of a cluster.
+        windows: whether it copies a run of pixels at one offset, by a tensor map in im2col mode.
         adding: element types that it adds to what is there, () where it overwrites.
         peer: whether its source is the shared memory of another block of the cluster.
         lanes: which lanes of an SM issue it, where architectures have different numbers of them (`fp32`), or "".
@@ -164,6 +165,7 @@ class Atom:
     rank: int = 0
     hint: str = ""
     multicast: bool = False
+    windows: bool = False
     adding: tuple[DType, ...] = ()
     peer: bool = False
     lanes: Literal["", "fp32"] = ""

@@ -139,6 +139,7 @@ class BulkCopy:
         self.signal = None if statement.signal is None else compiler.value(statement.signal[1])
         self.peers = None if statement.peers is None else compiler.value(statement.peers)
         self.boxes: dict[int, Array] = {}
+        self.offsets = [compiler.value(binding.value) for binding in statement.bindings]
         if self.far.storage.kind != "GL" or self.near.storage.kind != "SH" or self.loads != (self.signal is not None):
             text = f"{self.place}: a bulk copy loads from GL to SH for a barrier, or stores from SH to GL"
             raise self.team.error(self.place, "bulk-views", text, "give it these views, and a load its signal")
@@ -258,6 +259,9 @@ class BulkCopy:
         if len(far.origin) != len(far.storage.shape):
             text = f"{self.place}: {len(far.origin)} coordinates for {len(far.storage.shape)} dimensions"
             raise self.team.error(self.place, "bulk-views", text, "give the GL view an origin in the array's order")
+        if described.lower:
+            inside, flat = self._windows(described, env, lane)
+            return index, inside, flat[inside]
         places = np.indices(described.box[::-1]).reshape(len(described.box), -1)[::-1]
         inside, flat = np.ones(places.shape[1], bool), np.zeros(places.shape[1], np.int64)
         steps = described.steps or (1,) * len(described.axes)
@@ -266,6 +270,40 @@ class BulkCopy:
             inside &= (coordinate >= 0) & (coordinate < far.storage.shape[axis])
             flat += coordinate * far.storage.strides[axis]
         return index, inside, flat[inside]
+
+    def _windows(self, described: TensorMap, env: Env, lane: int) -> tuple[Array, Array]:
+        """Give which elements of a run of pixels the tensor has, and where: channels first, then pixels in their order.
+
+        Source: PTX ISA, tensor im2col mode: the copy begins at its coordinates, inside the bounding box, visits its
+        pixels by the element strides, and reads each at the offsets.
+        """
+        far, axes = self.far, described.axes
+        shape = [far.storage.shape[axis] for axis in axes]
+        begin = [int(each(far.origin[axis], env, self.team)[lane]) for axis in axes]
+        taps = [int(each(value, env, self.team)[lane]) for value in self.offsets]
+        counts: list[int] = []
+        run, weight = 0, 1
+        corners = zip(described.lower, described.upper, begin[1:-1], shape[1:-1], described.steps[1:-1], strict=True)
+        for lower, upper, first, extent, step in corners:
+            counts.append((extent - 1 + upper - lower) // step + 1)
+            if not 0 <= first - lower < counts[-1] * step or (first - lower) % step:
+                text = (
+                    f"{self.place}: a run starts at {first}, where pixels lie from {lower} on, {counts[-1]} by {step}"
+                )
+                raise self.team.error(self.place, "bulk-views", text, "start at a pixel of the map's box")
+            run, weight = run + (first - lower) // step * weight, weight * counts[-1]
+        number = run + begin[-1] * weight + np.arange(described.box[1])
+        found: list[Array] = []
+        for lower, step, count, tap in zip(described.lower, described.steps[1:-1], counts, taps, strict=True):
+            found.append(lower + step * (number % count) + tap)
+            number = number // count
+        channel = begin[0] + np.arange(described.box[0])
+        coordinates = [channel[None, :], *(each_[:, None] for each_ in (*found, number))]
+        inside, flat = np.ones((described.box[1], described.box[0]), bool), np.zeros((1, 1), np.int64)
+        for coordinate, extent, axis in zip(coordinates, shape, axes, strict=True):
+            inside = inside & (coordinate >= 0) & (coordinate < extent)
+            flat = flat + coordinate * far.storage.strides[axis]
+        return inside.reshape(-1), flat.reshape(-1)
 
     def _near(self, offset: int, env: Env) -> Array:
         """List a box's elements in shared memory, and compare them with the view."""

@@ -183,6 +183,7 @@ def test_a_row_is_consistent(row: Atom) -> None:
     fields = {o.role: Text("x") for o in row.operands} | {"lane": "0", "read": "true"} | bulk
     if any(o.pitch for o in row.operands):
         fields |= {"tile": "0", "pitch": "16"}
+    fields |= {f"offset{i}": Text("x") for i in range(row.rank - 2) if row.windows}
     assert row.call.format_map(fields).endswith(";")
     assert bool(row.guarded_call) == bool(row.guarded_cuda)
 

@@ -64,6 +64,17 @@ def test_wgmma(gpu: int, stride: int, pad: int, dilation: int, form: dict[str, A
     verified(conv.wgmma(spec, **form))
 
 
+@pytest.mark.parametrize(("stride", "pad", "dilation"), [(1, 1, 1), (2, 1, 1), (3, 2, 2)])
+@pytest.mark.parametrize("form", [{}, {"pixels": 128, "channels": 64, "cluster": 2, "persistent": False}])
+def test_runs_of_pixels(gpu: int, stride: int, pad: int, dilation: int, form: dict[str, Any]) -> None:
+    """By tensor maps in im2col mode, and by asynchronous copies of threads."""
+    x, f = tensor(5, 29, 31, 64, dtype="f16"), tensor(136, 3, 3, 64, dtype="f16", name="f")
+    spec = conv.conv2d_flat(x, f, tensor(136, name="bias"), stride=stride, pad=pad, dilation=dilation, op=relu)
+    verified(conv.mma(spec))
+    for_hopper(gpu)
+    verified(conv.wgmma(spec, **form))
+
+
 def test_wgmma_of_volumes_and_groups(gpu: int) -> None:
     for_hopper(gpu)
     x, f = tensor(2, 9, 10, 11, 64, dtype="f16"), tensor(64, 3, 3, 3, 64, dtype="f16", name="f")

@@ -8,6 +8,7 @@ import attrs
 import pytest
 from map_kernel import make_kernel, source
 
+import fireiron as fi
 from fireiron.algebra.arch import arch
 from fireiron.algebra.dtypes import bf16, f16, f32, i8
 from fireiron.base.errors import CallError
@@ -18,8 +19,10 @@ from fireiron.jit.compile import compile_source
 from fireiron.jit.driver import Driver, Loaded
 from fireiron.jit.interface import Interface, MapParameter
 from fireiron.jit.launch import plan
+from fireiron.jit.launcher import header
 from fireiron.jit.maps import MOST_ADDRESSES, EncodedMaps, recipes
 from fireiron.kernel.ir.statements import TensorMap
+from fireiron.schedules import conv
 
 SIZES = {"M": 40, "N": 72}
 
@@ -113,7 +116,7 @@ def test_round_trip_through_json():
     assert data["tensor_maps"] == [
         {
             "name": "X_map", "pointer": "X", "axes": [1, 0], "box": [32, 16], "swizzle": 128, "dtype": "f32",
-            "steps": [], "extents": ["N", "M"], "strides": ["1", "N"],
+            "steps": [], "lower": [], "upper": [], "extents": ["N", "M"], "strides": ["1", "N"],
         }
     ]  # fmt: skip
     for field in ("cluster", "persistent", "dependent"):
@@ -385,3 +388,30 @@ def test_the_kernel_of_the_gpu_tests_compiles(swizzle):
     binary = compile_source(source(f32, swizzle), "boxes", arch("sm_90"))
     assert binary.arch == "sm_90a"
     assert binary.resources.stack == 0
+
+
+def test_runs_of_pixels_are_encoded_in_im2col_mode():
+    """A kernel's map of windows: corners of the visited pixels, channels and pixels of a run, steps of the stride."""
+    x, f = fi.tensor(4, 11, 9, 64, dtype="f16"), fi.tensor(64, 3, 3, 64, dtype="f16", name="f")
+    kernel = conv.wgmma(conv.conv2d_flat(x, f, stride=2, pad=1), pixels=128, channels=64).lowered("sm_90a")
+    interface = Interface.of(kernel)
+    (found,) = (m for m in interface.maps if m.lower)
+    assert (found.box[:2], found.steps, found.lower, found.upper) == ((64, 128), (1, 2, 2, 1), (-1, -1), (-1, -1))
+    assert Interface.from_json(json.loads(json.dumps(interface.to_json()))) == interface
+    (recipe,) = (r for r in recipes(interface, {}) if r.lower)
+
+    class Driver:
+        def encode_windows(self, *facts):
+            self.facts = facts
+            return 0
+
+    driver = Driver()
+    EncodedMaps(recipe, driver)[4096]
+    _, kind, rank, address, extents, strides, lower, upper, channels, pixels, steps, *rest = driver.facts
+    assert (kind, rank, address.value, channels.value, pixels.value) == (6, 4, 4096, 64, 128)
+    assert [*extents] == [64, 9, 11, 4]
+    assert [*strides][:3] == [128, 1152, 12672]
+    assert ([*lower], [*upper], [*steps], rest) == ([-1, -1], [-1, -1], [1, 2, 2, 1], [0, 3, 3, 0])
+    text = header(interface, {"name": "conv"})
+    assert "cuTensorMapEncodeIm2col(&x_map" in text
+    assert "x_map_lower, x_map_upper, 64, 128, x_map_steps" in text

@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 import pytest
 
+import fireiron as fi
 from fireiron import Block, Cluster, relu, tensor
 from fireiron.base.errors import SimulationError
 from fireiron.jit.interface import Interface
@@ -102,6 +103,80 @@ def test_runs_of_pixels_are_no_boxes(case: str) -> None:
     report = right(schedule).report
     assert max(site.conflict_degree for site in report.sites) <= 1.0
     assert "cp_async_or_zero_16B(&x_sh" in schedule.cuda("sm_80") or case == "one pixel"
+
+
+WINDOWS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
+    "ragged, what follows": (FLAT["ragged, what follows"], {}),
+    "strided, dilated, unequal padding": (FLAT["strided, dilated, unequal padding"], {}),
+    "pairs of blocks": (
+        lambda: conv.conv2d_flat(images(7, 7, 9, 32), filters(136, 3, 3, 32), pad=1),
+        {"pixels": 128, "channels": 64, "cluster": 2, "persistent": False},
+    ),
+    "tiles that begin in rows": (lambda: conv.conv2d_flat(images(3, 11, 11, 16), filters(16, 3, 3, 16)), {}),
+}
+
+
+@pytest.mark.parametrize("case", WINDOWS)
+def test_runs_of_pixels_by_tensor_maps(case: str) -> None:
+    """One bulk copy in im2col mode brings what a tap reads of 128 pixels, across rows and images."""
+    make, form = WINDOWS[case]
+    schedule = conv.wgmma(make(), **form)
+    report = right(schedule).report
+    assert max(site.conflict_degree for site in report.sites) <= 1.0
+    assert "tma_load_4d_im2col" in schedule.cuda("sm_90a")
+
+
+def test_lines_and_volumes_by_tensor_maps() -> None:
+    """Index maps of one and of three sides are seen as runs of pixels too: a map of 3 and of 5 dimensions."""
+
+    @fi.program(x="n w channel", f="k s c")
+    def lines(x: Any, f: Any) -> Any:
+        m = fi.dim("m", 5 * 11)
+        return fi.einsum("m s c, k s c -> m k", x[m // 11, 2 * (m % 11) + fi.index("s") - 1, fi.index("c")], f)
+
+    @fi.program(x="n d h w channel", f="k t r s c")
+    def volumes(x: Any, f: Any) -> Any:
+        m = fi.dim("m", 2 * 3 * 4 * 5)
+        places = (m // 20 % 3 + fi.index("t") - 1, m // 5 % 4 + fi.index("r") - 1, m % 5 + fi.index("s") - 1)
+        return fi.einsum("m t r s c, k t r s c -> m k", x[m // 60, places[0], places[1], places[2], fi.index("c")], f)
+
+    for spec, taps in (
+        (lines(images(5, 22, 16), filters(64, 3, 16)), {"s": 1}),
+        (volumes(images(2, 3, 4, 5, 16), filters(64, 3, 3, 3, 16)), {"t": 1, "r": 1, "s": 1}),
+    ):
+        chain = spec.tile(m=64, k=64).to(Block).epilog(memory=fi.FR, store=fi.through_shared(pad=8))
+        chain = chain.split(None, **taps, c=16).pipeline(3).specialize()
+        chain = chain.load("x", fi.SH, fi.tma(32)).load("f", fi.SH, fi.tma(32)).tile(m=64).to(fi.Warpgroup)
+        schedule = chain.each(product=lambda y: y.split(16).unroll().done("wgmma"))
+        right(schedule)
+        assert f"tma_load_{3 if len(taps) == 1 else 5}d_im2col" in schedule.cuda("sm_90a")
+
+
+@pytest.mark.parametrize("what", ["corner", "offset"])
+def test_planted_mistakes_of_windows_are_found(what: str) -> None:
+    """A map whose box begins a pixel later, and a tap read one pixel further: the simulator is wrong with both."""
+    schedule = conv.wgmma(FLAT["ragged, what follows"]())
+    kernel = schedule.lowered("sm_90a")
+
+    def changed(s: Statement) -> Statement:
+        if not isinstance(s, Call) or s.map is None or not s.map.lower:
+            return s
+        if what == "corner":
+            return attrs.evolve(s, map=attrs.evolve(s.map, lower=tuple(n + 1 for n in s.map.lower)))
+        (first, *rest) = s.bindings
+        return attrs.evolve(s, bindings=(attrs.evolve(first, value=first.value + 1), *rest))
+
+    body = rewrite(kernel.body, changed)
+    assert body != kernel.body
+    broken = attrs.evolve(kernel, body=body)
+    if what == "corner":
+        with pytest.raises(SimulationError, match="a run starts at -1, where pixels lie from 0 on"):
+            simulate(broken, random_arrays(Interface.of(kernel), {}))
+        return
+    arrays, others = (random_arrays(Interface.of(kernel), {}) for _ in range(2))
+    simulate(kernel, arrays)
+    simulate(broken, others)
+    assert not np.array_equal(arrays["y"], others["y"])
 
 
 def test_flat_pixels_are_those_of_conv2d() -> None:

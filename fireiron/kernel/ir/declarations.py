@@ -184,8 +184,11 @@ class TensorMap:
             first axis fastest; the `origin` of its GL view has one coordinate for each axis of the Pointer's shape.
         swizzle: bytes of the swizzle's span in shared memory: 0, 32, 64 or 128.
         steps: elements of the buffer from one element of a box to the next along these axes, 1 to 8; () for all 1.
+        lower: in im2col mode the first pixel of the images that copies visit, along each axis but the first and the
+            last; () for boxes. A copy takes `box[0]` channels of `box[1]` pixels in a run, each at the call's offsets.
+        upper: likewise the last pixel, counted from the axis's last.
 
-    Source: CUDA driver API, cuTensorMapEncodeTiled: elementStrides.
+    Source: CUDA driver API, cuTensorMapEncodeTiled: elementStrides; cuTensorMapEncodeIm2col.
     """
 
     name: str
@@ -194,6 +197,8 @@ class TensorMap:
     box: tuple[int, ...]
     swizzle: int = 0
     steps: tuple[int, ...] = ()
+    lower: tuple[int, ...] = ()
+    upper: tuple[int, ...] = ()
 
 
 @attrs.frozen

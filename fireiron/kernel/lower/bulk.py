@@ -12,6 +12,7 @@ from fireiron.algebra.layout import Layout
 from fireiron.atoms.table import like
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.ir.statements import Call, TensorMap, View
+from fireiron.kernel.lower.bulk_windows import lower_windows
 from fireiron.kernel.lower.context import Body, Context, State, buffer_of
 from fireiron.kernel.lower.span import BOX_ALIGN, swizzle_of
 from fireiron.kernel.lower.window import Axis, Window, line
@@ -62,6 +63,13 @@ def lower_bulk(atom: Atom, state: State, context: Context) -> Body:
             fix="convert where registers hold the values",
         )
     _check_strides(tensor, atom)
+    reading = far.storage.reading
+    if reading is not None and far_role == "src":
+        inner = reading.index[tensor.storage[-1]]
+        places = [i for i, d in enumerate(reading.dims) if d != inner]
+        _check_near(near, atom)
+        shared = _shared_among_peers(far, near, (0, *reversed(places)), context)
+        return lower_windows(atom, state, context, shared)
     order = tuple(reversed(tensor.storage))  # the tensor's dimensions, the contiguous one first
     far, near, mask = _shared_among_peers(far, near, order, context)
     # Elements loaded from beyond a tile's end along M or N only enter sums that are not stored.

@@ -183,7 +183,7 @@ def _path(body: Body) -> tuple[Let | For, ...] | None:
 
 def _copies(body: Body) -> Iterator[_Copy]:
     for s, around in within(body):
-        if isinstance(s, Call) and s.map is not None:
+        if isinstance(s, Call) and s.map is not None and not s.map.lower:  # lines of boxes
             yield _Copy(s, tuple(loop for loop in around if isinstance(loop, For)))
 
 

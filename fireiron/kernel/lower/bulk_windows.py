@@ -1,0 +1,181 @@
+"""Bulk copies of windows: pixels in a run across rows and images, which no box holds, by a tensor map in im2col mode.
+
+Such a map visits the pixels of a box of the images one after another, row by row and image by image, every n-th of them
+for a stride. A copy starts at any pixel, takes so many, and reads them all at one offset, that of a tap: what a tap
+reads of a tile of results. The lowering proves that an index map has this form by its values at every point.
+"""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+
+from fireiron.algebra.expr import Expr, Var, as_expr, evaluate, free, simplest, substitute
+from fireiron.algebra.layout import Layout
+from fireiron.atoms.table import box_move
+from fireiron.base.errors import DecompositionError
+from fireiron.kernel.ir.statements import Binding, Call, TensorMap, View
+from fireiron.kernel.lower.context import Body, Context, State, buffer_of
+from fireiron.kernel.lower.window import Axis, Window
+from fireiron.language.atom import Atom
+from fireiron.language.tensor import Tensor
+
+MOST_PIXELS, MOST_CHANNELS, MOST_STEP = 1024, 256, 8
+# By the rank of the tensor: bits of a corner of the box, with a sign, and of an offset, without.
+BITS = {3: (16, 16), 4: (8, 8), 5: (5, 5)}
+
+
+@attrs.frozen
+class Side:
+    """Hold how a run of pixels walks along one dimension of a tensor.
+
+    Args:
+        first: the smallest coordinate of a pixel, at the first tap.
+        last: the largest.
+        step: from one pixel to the next.
+        start: the coordinate at which a tile's run begins.
+        offset: of the tap.
+    """
+
+    first: int
+    last: int
+    step: int
+    start: Expr
+    offset: Expr
+
+
+def windows_read(window: Window, tensor: Tensor, atom: Atom) -> tuple[Axis, Axis, tuple[Side, ...]]:
+    """See what points read as runs of pixels: the axes of channels and of pixels, and the tensor's sides, inner first.
+
+    Raises:
+        DecompositionError: `bulk-windows` where an index map has another form.
+    """
+    reading = window.storage.reading
+    assert reading is not None
+    order = tuple(reversed(tensor.storage))
+    axes = dict(zip(reading.dims, window.axes, strict=True))
+    channel, *sides, images = (reading.index[d] for d in order)
+    runs = [d for d, axis in axes.items() if axis.size != 1 and d != channel]
+    if not isinstance(channel, Var) or channel not in axes or len(runs) != 1 or len(tensor.shape) not in BITS:
+        raise _refused(
+            atom, tensor, "a window has one run of pixels, and the contiguous dimension is one dim of its own"
+        )
+    (run,) = runs
+    pixels, taps = axes[run], {d: axis.offset for d, axis in axes.items() if d not in (run, channel)}
+    total, nothing = run.extent, dict.fromkeys(taps, as_expr(0))
+    if (
+        not isinstance(simplest(as_expr(total or 0)), int)
+        or not isinstance(pixels.size, int)
+        or pixels.steps is not None
+    ):
+        raise _refused(atom, tensor, "the number of pixels is not known")
+    point = np.arange(int(simplest(as_expr(total or 0))))  # pyright: ignore[reportArgumentType]
+    found: list[Side] = []
+    weight = 1
+    for e, d in zip((*sides, images), order[1:], strict=True):
+        base = as_expr(substitute(e, nothing))
+        offset = as_expr(substitute(e, taps)) - as_expr(substitute(e, nothing))
+        if run in free(offset) or free(base) - {run}:
+            raise _refused(atom, tensor, f"{e} is no coordinate of a pixel and an offset of a tap")
+        at = np.broadcast_to(np.asarray(evaluate(base, {run.name: point})), len(point))
+        places = np.unique(at)
+        step = int(places[1] - places[0]) if len(places) > 1 else 1
+        last = d == order[-1]
+        number = point // weight if last else point // weight % len(places)
+        if (
+            not np.array_equal(at, places[0] + step * number)
+            or not 1 <= step <= MOST_STEP
+            or (last and simplest(offset) != 0)
+        ):
+            raise _refused(atom, tensor, f"{e} does not count pixels row by row, or by a step above {MOST_STEP}")
+        weight *= len(places)
+        start = as_expr(substitute(base, {run: pixels.offset}))
+        found.append(Side(int(places[0]), int(places[-1]), step, start, offset))
+    if found[-1].first != 0 or found[-1].step != 1:
+        raise _refused(atom, tensor, f"{images} does not count images from 0 on")
+    return axes[channel], pixels, tuple(found)
+
+
+def lower_windows(atom: Atom, state: State, context: Context, shared: tuple[Window, Window, Expr | None]) -> Body:
+    """Lower a load of windows.
+
+    Args:
+        atom: the bulk copy of boxes.
+        state: of the Move.
+        context: the kernel's.
+        shared: the windows of source and buffer, where blocks of a cluster share the load those of this block's part,
+            and the mask of these blocks.
+
+    Raises:
+        DecompositionError: `bulk-windows`, `bulk-storage`.
+    """
+    far, near, mask = shared
+    tensor = far.storage.tensor
+    assert tensor is not None
+    channels, pixels, sides = windows_read(far, tensor, atom)
+    order = tuple(reversed(tensor.storage))
+    span = max(o.span for o in atom.operands)
+    size, count, nbytes = channels.size, pixels.size, tensor.dtype.nbytes
+    assert isinstance(size, int) and isinstance(count, int)
+    bits, offset_bits = BITS[len(tensor.shape)]
+    extents = [tensor.shape[d] for d in order[1:-1]]
+    if not all(isinstance(n, int) for n in extents):
+        raise _refused(atom, tensor, "the sides of the images are not known")
+    lower = tuple(side.first for side in sides[:-1])
+    upper = tuple(side.last - (n - 1) for side, n in zip(sides, extents, strict=False) if isinstance(n, int))
+    reach = [bound for side in sides[:-1] for bound in (side.offset.range)]
+    if (
+        count > MOST_PIXELS or size > MOST_CHANNELS or channels.steps is not None
+        or not all(-(1 << bits - 1) <= corner < 1 << bits - 1 for corner in (*lower, *upper))
+        or not all(bound is not None and 0 <= bound < 1 << offset_bits for bound in reach)
+    ):  # fmt: skip
+        raise _refused(
+            atom,
+            tensor,
+            f"{count} pixels of {size} channels, with corners {lower} and {upper}, exceed what a map holds",
+        )
+    wide = box_move(True, len(tensor.shape), span, atom.hint, multicast=mask is not None, windows=True)
+    assert wide is not None
+    steps = (1, *(side.step for side in sides))
+    box = (size, count, *(1,) * (len(tensor.shape) - 2))
+    key = (tensor.name, box, span, (*steps, *lower, *upper))
+    if key not in context.maps:
+        axes = tuple(reversed(range(len(tensor.shape))))
+        name = context.name(f"{tensor.name}_map")
+        context.maps[key] = TensorMap(name, buffer_of(far.storage), axes, box, span, steps, lower, upper)
+    starts = dict(zip(order, (channels.offset, *(side.start for side in sides)), strict=True))
+    far_view = View(
+        buffer_of(far.storage), far.base() + far.linear(), Layout((size, count), (1, tensor.strides[order[1]])),
+        far.slot, origin=tuple(starts[d] for d in tensor.storage),
+    )  # fmt: skip
+    lines = _lines(near, size, count, span // nbytes or size, atom)
+    near_view = View(
+        buffer_of(near.storage), near.base() + near.linear(), lines, near.slot, swizzle=near.storage.swizzle
+    )
+    offsets = tuple(Binding(f"offset{i}", side.offset) for i, side in enumerate(sides[:-1]))
+    call = Call(
+        wide, (far_view, near_view), map=context.maps[key], signal=context.signal, peers=mask, link=state.link,
+        bindings=offsets,
+    )  # fmt: skip
+    return (call,)
+
+
+def _lines(near: Window, channels: int, pixels: int, pitch: int, atom: Atom) -> Layout:
+    """List a run's elements in shared memory, and see that they lie as the copy writes them: row after row."""
+    steps = [(axis.size, near.steps_along(i)) for i, axis in enumerate(near.axes) if axis.size != 1]
+    found = sorted((str(size), "" if along is None else str(along.stride)) for size, along in steps)
+    if found != sorted((str(size), str(stride)) for size, stride in ((channels, 1), (pixels, pitch)) if size != 1):
+        raise DecompositionError(
+            "bulk-storage",
+            f"{atom.name} writes rows of {pitch} elements one after another, and {near.storage.name} does not lie so",
+            fix="let tma() choose the buffer's layout: no pad, swizzle or storage_layout on this load",
+        )
+    return Layout((channels, pixels), (1, pitch))
+
+
+def _refused(atom: Atom, tensor: Tensor, why: str) -> DecompositionError:
+    return DecompositionError(
+        "bulk-windows",
+        f"what points read of {tensor} is no run of pixels that {atom.name} copies: {why}",
+        fix="load by cp_async()",
+    )
