@@ -172,6 +172,17 @@ def _cross_entropy(o: Ops, node: Node, x: tuple[int, ...]) -> int:
     return o.like(o.sub(every, picked), node.dtype)
 
 
+def column(o: Ops, node: Node, x: tuple[int, ...]) -> int | None:
+    """Write a product with one column as sums of rows: no tile of a product is that narrow."""
+    if node.op != "matmul" or node.shape[-1] != 1 or node.dtype.kind != "float":
+        return None
+    left, right = x
+    rank = len(o.shape(right))
+    line = o.transpose(right, axes=(*range(rank - 2), rank - 1, rank - 2))
+    made = o.mul(o.wide(left), o.wide(line))
+    return o.like(o.sum(made, axes=(len(o.shape(made)) - 1,), keepdims=True), node.dtype)
+
+
 EXPANSIONS: Mapping[str, Expand] = {
     "relu": _relu, "sigmoid": _sigmoid, "silu": _silu, "gelu": _gelu, "mean": _mean, "variance": _variance,
     "softmax": _softmax, "log_softmax": _log_softmax, "layer_norm": _layer_norm, "rms_norm": _rms_norm,

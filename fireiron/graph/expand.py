@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from fireiron.graph.composites import EXPANSIONS, Ops
+from fireiron.graph.composites import EXPANSIONS, Ops, column
 from fireiron.graph.nodes import Builder, Graph, Node, rewritten
 
 
 def expand(graph: Graph) -> Graph:
     """Replace each composite (softmax, a norm, gelu, attention, ...) by products, folds and pointwise operations.
+
+    Products with one column become sums of rows.
 
     Example:
         >>> from fireiron import nn
@@ -24,7 +26,7 @@ def expand(graph: Graph) -> Graph:
     """
 
     def change(b: Builder, node: Node, inputs: tuple[int, ...]) -> int | None:
-        made = EXPANSIONS.get(node.op)
+        made = column if node.op == "matmul" else EXPANSIONS.get(node.op)
         return None if made is None else made(Ops(b), node, inputs)
 
     return rewritten(graph, change)

@@ -514,6 +514,43 @@ def _layer_norm(i: Importer, node: Any, x: int, shape: Sequence[int], gain: Any,
     return o.like(y, o.dtype(x)), mean, deviation
 
 
+@_known("_native_batch_norm_legit_no_training")
+def _batch_norm(
+    i: Importer, node: Any, x: int, gain: Any, bias: Any, mean: int, variance: int, momentum: float, eps: float
+) -> Any:
+    o = i.ops
+    lead = (o.shape(x)[1], *(1,) * (len(o.shape(x)) - 2))
+    scale = o.rsqrt(o.add(o.wide(variance), float(eps)))
+    scale = scale if gain is None else o.mul(scale, o.wide(gain))
+    shift = o.neg(o.mul(o.wide(mean), scale))
+    shift = shift if bias is None else o.add(shift, o.wide(bias))
+    y = o.add(o.mul(o.wide(x), o.reshape(scale, shape=lead)), o.reshape(shift, shape=lead))
+    return o.like(y, o.dtype(x)), None, None
+
+
+@_known("convolution")
+def _patches(
+    i: Importer, node: Any, x: int, filters: int, bias: Any, stride: Sequence[int], padding: Sequence[int],
+    dilation: Sequence[int], transposed: bool, *rest: Any,
+) -> int:  # fmt: skip
+    """Write a convolution of patches, which do not overlap, as a product."""
+    o = i.ops
+    (batch, channels, *image), (out, per, *sizes) = o.shape(x), o.shape(filters)
+    apart = tuple(stride) == tuple(sizes) and max(sizes) > 1 and not any(padding) and not transposed and per == channels
+    if not apart or any(n % size for n, size in zip(image, sizes, strict=True)):
+        raise Stays("a convolution")
+    rank, count = len(image), [n // size for n, size in zip(image, sizes, strict=True)]
+    cut = [n for pair in zip(count, sizes, strict=True) for n in pair]
+    parted = o.reshape(x, shape=(batch, channels, *cut))
+    places, pixels = range(2, 2 + 2 * rank, 2), range(3, 3 + 2 * rank, 2)
+    rows = o.transpose(parted, axes=(0, *places, 1, *pixels))
+    rows = o.reshape(rows, shape=(batch, math.prod(count), channels * math.prod(sizes)))
+    columns = o.transpose(o.reshape(filters, shape=(out, channels * math.prod(sizes))), axes=(1, 0))
+    y = o.matmul(rows, columns)
+    y = y if bias is None else o.add(y, bias)
+    return o.reshape(o.transpose(y, axes=(0, 2, 1)), shape=(batch, out, *count))
+
+
 @_known("embedding")
 def _embedding(i: Importer, node: Any, table: int, ids: int, *_: Any, **__: Any) -> int:
     return i.ops.gather(table, ids)
@@ -523,12 +560,34 @@ def _embedding(i: Importer, node: Any, table: int, ids: int, *_: Any, **__: Any)
 def _kept_attention(
     i: Importer, node: Any, q: int, k: int, v: int, mask: Any, dropout: float, causal: bool, scale: Any, grouped: bool
 ) -> int:
+    if dropout:
+        raise Stays("dropout")
+    scale = 1 / math.sqrt(i.ops.shape(q)[-1]) if scale is None else float(scale)
+    return _attended(i, q, k, v, mask, scale, bool(causal))
+
+
+def _attended(i: Importer, q: int, k: int, v: int, mask: int | None, scale: float, causal: bool) -> int:
+    """Add attention; heads of queries that share one of keys and values are groups along an axis of their own."""
     o = i.ops
-    if dropout or o.shape(q)[:-2] != o.shape(k)[:-2]:
-        raise Stays("dropout, or grouped heads")
-    mask_ = () if mask is None else (mask,)
-    scale = 1 / math.sqrt(o.shape(q)[-1]) if scale is None else float(scale)
-    return o.attention(q, k, v, *mask_, scale=scale, causal=bool(causal))
+    shape, keys, values = o.shape(q), o.shape(k), o.shape(v)
+    given = () if mask is None else (mask,)
+    if shape[:-2] == keys[:-2] == values[:-2]:
+        return o.attention(q, k, v, *given, scale=scale, causal=causal)
+    heads = keys[1] if len(shape) == len(keys) == 4 else 0
+    if not heads or shape[0] != keys[0] or keys[:-1] != values[:-1] or shape[1] % heads:
+        raise Stays(f"queries {shape}, keys {keys} and values {values}")
+    group = shape[1] // heads
+    parted = o.reshape(q, shape=(shape[0], heads, group, *shape[2:]))
+    pairs = [o.reshape(x, shape=(s[0], heads, 1, *s[2:])) for x, s in ((k, keys), (v, values))]
+    masks = [o.reshape(x, shape=_mask_of_groups(o.shape(x), heads, group)) for x in given]
+    made = o.attention(parted, *pairs, *masks, scale=scale, causal=causal)
+    return o.reshape(made, shape=(*shape[:-1], values[-1]))
+
+
+def _mask_of_groups(shape: Shape, heads: int, group: int) -> Shape:
+    if len(shape) < 3:
+        return shape
+    return (*shape[:-3], *((1, 1) if shape[-3] == 1 else (heads, group)), *shape[-2:])
 
 
 @_known(
@@ -548,12 +607,7 @@ def _attention(i: Importer, node: Any, q: int, k: int, v: int, *rest: Any, **nam
     mask = known.get("attn_bias") if mask is None else mask
     scale = known.get("scale")
     scale = 1 / math.sqrt(i.ops.shape(q)[-1]) if scale is None else scale
-    groups = i.ops.shape(q)[-3] != i.ops.shape(k)[-3]
-    if groups:
-        raise Stays("grouped heads")
-    made = i.ops.attention(
-        q, k, v, *([] if mask is None else [mask]), scale=float(scale), causal=bool(known.get("is_causal"))
-    )
+    made = _attended(i, q, k, v, mask, float(scale), bool(known.get("is_causal")))
     return (made, *[None] * (len(node.meta["val"]) - 1)) if several else made
 
 

@@ -157,15 +157,16 @@ class _Program:
         last, scores = products[-1], products[0]
         names = self.dims.names
         lead = [d for d in names[last][:-2] if d is not None]
-        if len(names[last]) != 4:
-            raise Misfit("attention takes a batch of heads")
+        letters = {4: "bh", 5: "bhg"}.get(len(names[last]))
+        if letters is None:
+            raise Misfit("attention takes a batch of heads, or of groups of them")
         q, k = self.graph.nodes[scores].inputs
         (v,) = (i for i in self.graph.nodes[last].inputs if i not in self.inside)
         self.roles = {q: "q", k: "k", v: "v", scores: "s", last: "o"}
-        wanted = dict(zip(names[last][:2], "bh", strict=True)) | {names[last][2]: "i", names[last][3]: "e"}
+        wanted = dict(zip(names[last][:-2], letters, strict=True)) | {names[last][-2]: "i", names[last][-1]: "e"}
         wanted |= {names[q][-1]: "d", names[scores][-1]: "j"}
-        if len({d for d in wanted if d is not None}) != 6 or len(lead) != 2:
-            raise Misfit("attention takes batches and heads of more than one")
+        if len({d for d in wanted if d is not None}) != len(letters) + 4 or len(lead) != len(letters):
+            raise Misfit("attention takes batches, heads and groups of more than one")
         self.rename = {d: to for d, to in wanted.items() if d is not None}
 
     def lowered(self, arch: str | None) -> Lowered:
@@ -620,7 +621,7 @@ def _matrix(view: View, shape: tuple[int, ...]) -> tuple[int, ...] | None:
         return None
     if len(shape) > 1 and strides[-1] != 1 and strides[-2] == 1:
         return tuple(
-            s if n != 1 or i == len(shape) - 2 else max(s, 1)
+            s if n != 1 or i == len(shape) - 2 else max(s, shape[-2])
             for i, (n, s) in enumerate(zip(shape, strides, strict=True))
         )
     found, width = list(strides), shape[len(shape) - 1]

@@ -76,12 +76,37 @@ def _joined(b: Builder, node: Node, source: int) -> int | None:
             return source
         if inner.op == "transpose":
             return b.add("transpose", inner.inputs[0], axes=tuple(inner["axes"][a] for a in node["axes"]))
+        merged = merged_axes(b.nodes[inner.inputs[0]].shape, inner.shape) if inner.op == "reshape" else None
+        if merged is not None:  # axes that a reshape joins are turned one by one
+            axes = tuple(x for a in tuple[int, ...](node["axes"]) for x in merged[a])
+            return b.add("reshape", b.add("transpose", inner.inputs[0], axes=axes), shape=node.shape)
         return None
     if inner.shape == node.shape and node.op in ("reshape", "broadcast", "slice"):
         return source
     if node.op == inner.op and node.op in ("reshape", "broadcast"):
         return b.add(node.op, inner.inputs[0], shape=node.shape)
     return None
+
+
+def merged_axes(before: Shape, after: Shape) -> list[tuple[int, ...]] | None:
+    """List for each axis of a reshape's result the axes that it joins.
+
+    None where an axis is parted, or has one element, or none is joined.
+
+    Example:
+        >>> merged_axes((2, 4, 3, 16), (2, 12, 16)), merged_axes((2, 12, 16), (2, 4, 3, 16))
+        ([(0,), (1, 2), (3,)], None)
+    """
+    found: list[tuple[int, ...]] = []
+    at = 0
+    for n in after:
+        size, start = 1, at
+        while at < len(before) and size < n:
+            size, at = size * before[at], at + 1
+        if size != n or start == at:
+            return None
+        found.append(tuple(range(start, at)))
+    return found if at == len(before) and len(after) < len(before) and 1 not in before else None
 
 
 def kept_axes(before: Shape, after: Shape) -> int:

@@ -102,7 +102,26 @@ def _groups(graph: Graph) -> list[list[int]]:
         right = graph.nodes[node.inputs[1]]
         if len(right.shape) == 2:
             found.setdefault((node.inputs[0], right.dtype, node.dtype), []).append(number)
-    return [group for group in found.values() if len(group) > 1]
+    apart = [[i for i in group if not _meets(graph, i, group)] for group in found.values()]
+    return [group for group in apart if len(group) > 1]
+
+
+def _meets(graph: Graph, product: int, group: Sequence[int]) -> bool:
+    """Say whether a product's result meets another one's point by point, as gates do: one then ends in the other."""
+    mine = _behind(graph, product)
+    return any(other != product and mine & _behind(graph, other) for other in group)
+
+
+def _behind(graph: Graph, product: int) -> set[int]:
+    """List the pointwise operations of a product's shape that its result enters."""
+    found, left = set[int](), [product]
+    while left:
+        for u in graph.users[left.pop()]:
+            node = graph.nodes[u]
+            if u not in found and node.kind == "pointwise" and node.shape == graph.nodes[product].shape:
+                found.add(u)
+                left.append(u)
+    return found
 
 
 def _bias(graph: Graph, product: int, settled: frozenset[int]) -> tuple[int, int] | None:

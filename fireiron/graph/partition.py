@@ -371,15 +371,21 @@ def _stored(areas: Areas, inside: set[int]) -> int:
     return sum(areas.graph.nodes[n].nbytes for n in inside if areas.live(n, inside))
 
 
-def rows(areas: Areas) -> None:
-    """Join pointwise operations and folds whose dims agree: a producer with a consumer, the last ones first."""
+def rows(areas: Areas, only: Iterable[int] | None = None) -> None:
+    """Join pointwise operations and folds whose dims agree: a producer with a consumer, the last ones first.
+
+    Args:
+        areas: the partition.
+        only: the nodes that may join; all where None.
+    """
+    allowed = sorted(areas.of if only is None else only)
     changed = True
     while changed:
         changed = False
-        for number in sorted(areas.of):
+        for number in allowed:
             for p in dict.fromkeys(areas.producers(number, direct=True)):
                 one, other = areas.of[p], areas.of[number]
-                if one != other and _fits(areas, one, other):
+                if one != other and p in allowed and _fits(areas, one, other):
                     areas.merge(one, other, f"{areas.graph.nodes[p].op} at points that its reader has")
                     changed = True
 
@@ -521,12 +527,16 @@ def kind_of(areas: Areas, inside: set[int]) -> PartKind:
 
 
 def apart(graph: Graph, part: Part) -> tuple[Part, ...]:
-    """Divide a part again: into products with their epilogs, products and pointwise parts, or single operations."""
+    """Divide a part again, by what most likely stood in the way.
+
+    Into products with their epilogs, products and pointwise parts, concatenations and what is computed around them, or
+    single operations.
+    """
     areas = Areas(graph)
     inside = {n for n in part.nodes if graph.nodes[n].kind != "view"}
     if len(inside) < 2:
         return (part,)
-    products = [n for n in inside if graph.nodes[n].op == "matmul"]
+    products = sorted(n for n in inside if graph.nodes[n].op == "matmul")
     before = [n for n in sorted(inside) if products and n < products[0]]
     if part.kind == "products" or (before and len(products) == 1):
         epilogs(areas, inside)
@@ -536,6 +546,8 @@ def apart(graph: Graph, part: Part) -> tuple[Part, ...]:
         others = sorted(inside - set(products))
         for number in others[:-1]:
             areas.merge(number, others[-1], f"{graph.nodes[number].op} behind a product that takes no epilog")
+    elif any(graph.nodes[n].kind == "copy" for n in inside):  # what is joined to what, and what is computed
+        rows(areas, {n for n in inside if graph.nodes[n].kind != "copy"})
     mine = sorted({areas.of[n] for n in inside}, key=lambda a: min(areas.members[a]))
     waits = {a: {areas.of[p] for n in areas.members[a] for p in areas.producers(n)} & set(mine) - {a} for a in mine}
     made: list[Part] = []

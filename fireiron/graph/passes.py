@@ -90,7 +90,8 @@ def run(graph: Graph, switched: Mapping[str, bool]) -> Passed:
         made, applied = simplify(graph, rules)
         graph = note("simplify", graph, made, tuple(applied))
         graph = note("share", graph, share(graph))
-        graph = note("pack products", graph, pack(graph))
-        if graph == before:
-            break
+        if graph == before:  # products are packed where what stands behind them is known
+            graph = note("pack products", graph, pack(graph))
+            if graph == before:
+                break
     return Passed(given, graph, tuple(done.values()))

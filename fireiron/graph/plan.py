@@ -76,6 +76,7 @@ class Plan:
         views: where the elements of each node lie.
         memory: where results between launches lie.
         arch: the target of the schedules.
+        strict: whether a kernel that cannot be compiled or launched on a GPU is an error; else the library computes it.
     """
 
     passed: Passed
@@ -84,6 +85,7 @@ class Plan:
     views: Mapping[int, View]
     memory: Memory
     arch: str
+    strict: bool = False
 
     def __call__(self, *arrays: Any) -> Any:
         """Compute the outputs of arrays: one array, or a tuple of them.
@@ -150,7 +152,7 @@ def plan(graph: Graph, arch: str | None = None, strict: bool = False, **rules: b
     Args:
         graph: as traced.
         arch: the target; the GPU's where None, sm_89 where there is none, whose kernels are simulated quickest.
-        strict: whether an operation without a kernel is an error.
+        strict: whether an operation without a kernel is an error, and a kernel that cannot be compiled or launched.
         rules: kinds of simplification that are off by default, see `Graph.passes`.
 
     Raises:
@@ -172,7 +174,7 @@ def plan(graph: Graph, arch: str | None = None, strict: bool = False, **rules: b
             f"{names[left.part.nodes[-1]]} of {graph.name}, {made.nodes[left.part.nodes[-1]].op}: {left.why}",
             fix="leave strict out: what has no kernel is then left to NumPy or torch",
         )
-    return Plan(passed, made, tuple(launches), views, _memory(made, launches, views), target)
+    return Plan(passed, made, tuple(launches), views, _memory(made, launches, views), target, strict)
 
 
 def _once(graph: Graph, part: Part, settled: frozenset[int]) -> bool:

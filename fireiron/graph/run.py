@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
+from fireiron.base.errors import FireironError
 from fireiron.front.host import HostKernel, without_gpu
 from fireiron.front.verbs import Schedule
 from fireiron.graph.dims import free_nodes
@@ -131,6 +133,7 @@ class Runner:
         self.host = without_gpu()
         self.free = free_nodes(plan.graph)
         self.calls: dict[int, Any] = {}
+        self.failed: set[int] = set()
         self.compiled: dict[Schedule, Any] = {}
         self.known: dict[tuple[int, str], Any] = {}
         self.once = tuple((place, launch) for place, launch in enumerate(plan.launches) if launch.once)
@@ -192,7 +195,7 @@ class Runner:
             self.kept[device] = states, results
 
     def _launch(self, place: int, launch: Launch, lines: dict[int, Any], library: Library) -> None:
-        if launch.kernel is None or self._by_hand(launch, library):
+        if launch.kernel is None or place in self.failed or self._by_hand(launch, library):
             self._compute(launch, lines, library)
             return
 
@@ -200,13 +203,21 @@ class Runner:
             line = library.converted(self._line(operand.view.node, lines, library), operand.dtype)
             return library.strided(line, operand.view)
 
-        call = self.calls.get(place)
-        if call is None:
-            call = self.calls[place] = self._callable(launch)
-        names: list[str] = [p.name for p in call.interface.inputs]
-        inputs = [array(launch.kernel.inputs[name]) for name in names]
-        outs = tuple(array(operand) for operand in launch.kernel.outputs)
-        call(*map(library.given, inputs), out=tuple(map(library.given, outs)))
+        try:
+            call = self.calls.get(place)
+            if call is None:
+                call = self.calls[place] = self._callable(launch)
+            names: list[str] = [p.name for p in call.interface.inputs]
+            inputs = [array(launch.kernel.inputs[name]) for name in names]
+            outs = tuple(array(operand) for operand in launch.kernel.outputs)
+            call(*map(library.given, inputs), out=tuple(map(library.given, outs)))
+        except FireironError as error:
+            if self.host or self.plan.strict:
+                raise
+            said = f"the library computes {launch.kernel.schedule.name}, which failed: {error.message}"
+            warnings.warn(f"launch {place} of {self.plan.graph.name}: {said}", stacklevel=2)
+            self.failed.add(place)
+            self._compute(launch, lines, library)
 
     def _by_hand(self, launch: Launch, library: Library) -> bool:
         """Say whether the library computes what a kernel would: its simulation takes long, or a GPU is there."""

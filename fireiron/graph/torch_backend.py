@@ -90,8 +90,9 @@ def _attend(q: Any, k: Any, v: Any, mask: Any, dropout: float, causal: bool, sca
     )
 
 
-def _attended(q: Any, k: Any, v: Any, *_: Any) -> Any:
-    lead = torch.broadcast_shapes(q.shape[:-2], v.shape[:-2]) if q.shape[:-2] != v.shape[:-2] else q.shape[:-2]
+def _attended(q: Any, k: Any, v: Any, mask: Any, dropout: float, causal: bool, scale: Any, grouped: bool) -> Any:
+    same = grouped or q.shape[:-2] == v.shape[:-2]
+    lead = q.shape[:-2] if same else torch.broadcast_shapes(q.shape[:-2], v.shape[:-2])
     return q.new_empty((*lead, q.shape[-2], v.shape[-1]))
 
 

@@ -43,6 +43,14 @@ def test_what_may_change_or_reads_another_array_is_not_packed() -> None:
     assert pack(graph) is graph
 
 
+def test_gates_are_not_packed() -> None:
+    def gate(x: Any, w: Any, u: Any) -> Any:
+        return nn.silu(x @ w) * (x @ u)
+
+    graph = trace_graph(gate, *[half(32, 32)] * 3, fixed=("w", "u"))
+    assert kinds(graph.plan(ARCH)) == ["products"]
+
+
 def test_a_product_that_is_read_twice_keeps_its_place() -> None:
     def two(x: Any, w: Any, b: Any, u: Any) -> Any:
         y = x @ w

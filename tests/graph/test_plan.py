@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ import numpy as np
 import pytest
 
 from fireiron import FireironError, nn, tensor, trace_graph
+from fireiron.base.errors import CompileError
 from fireiron.graph.nodes import Graph
 from fireiron.graph.plan import Plan
+from fireiron.graph.run import Runner
 
 ARCH = "sm_90a"
 Shape = tuple[int, ...]
@@ -115,6 +118,14 @@ CASES: dict[str, tuple[Callable[..., Any], list[Any], list[str]]] = {
     "attention that is written out, with a mask": (
         attention_by_hand, [*[half(2, 2, 32, 16)] * 3, tensor(2, 1, 1, 32, dtype="f32")], ["attention"],
     ),
+    "attention of groups of heads": (
+        lambda q, k, v: nn.attention(q, k, v, causal=True), [half(2, 2, 2, 16, 16), *[half(2, 2, 1, 16, 16)] * 2],
+        ["attention"],
+    ),
+    "heads of groups that are joined again": (
+        lambda q, k, v, w: nn.attention(q, k, v).reshape(2, 4, 16, 16).transpose(0, 2, 1, 3).reshape(32, 64) @ w,
+        [half(2, 2, 2, 16, 16), half(2, 2, 1, 16, 16), half(2, 2, 1, 16, 16), half(64, 16)], ["attention", "product"],
+    ),
     "attention that is causal": (
         lambda q, k, v: nn.attention(q, k, v, causal=True), [half(2, 2, 32, 16)] * 3, ["attention"],
     ),
@@ -215,6 +226,33 @@ def test_gelu_runs_under_the_products_of_other_tiles() -> None:
     assert kinds(plan) == ["product"]
     (launch,) = plan.launches
     assert 0 < launch.exposed_us < launch.modelled_us / 3
+
+
+def test_the_library_computes_what_a_failed_kernel_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(runner: Runner, launch: object) -> object:
+        raise CompileError("nvrtc", "no compiler today")
+
+    monkeypatch.setattr(Runner, "_callable", refuse)
+    graph = trace_graph(lambda x: np.exp(x) * 2, (8, 32), name="twice")
+    arrays = drawn(graph)
+    plan, strict = graph.plan(ARCH), graph.plan(ARCH, strict=True)
+    for each in (plan, strict):
+        each.runner.host = False  # as on a machine with a GPU
+    with pytest.warns(UserWarning, match="launch 0 of twice: the library computes .*, which failed: no compiler today"):
+        made = plan(*arrays)
+    np.testing.assert_allclose(made, graph.evaluate(*arrays), rtol=1e-6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # it is said once
+        plan(*arrays)
+    with pytest.raises(FireironError, match="no compiler today"):
+        strict(*arrays)
+
+
+def test_a_product_with_one_column_is_a_sum_of_rows() -> None:
+    graph = trace_graph(lambda x, w, b: nn.relu(x @ w.T + b), half(16, 64), half(1, 64), half(1))
+    plan = graph.plan(ARCH, strict=True)
+    assert kinds(plan) == ["reduction"]
+    close(plan, graph, 2e-3)
 
 
 def test_results_share_memory(layer: tuple[Graph, Plan]) -> None:

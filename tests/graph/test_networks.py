@@ -1,0 +1,92 @@
+"""Networks of the bench at small sizes: what the backend makes of them computes what torch does in f32."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch")
+
+from bench import models  # noqa: E402
+from tests.graph.test_torch_backend import compiled, drawn, forms, plans  # noqa: E402
+
+DECODER = [
+    "rows", "product", "product", "product", "pointwise", "pointwise", "attention", "product", "rows", "products",
+    "product",
+]  # fmt: skip
+VIT = [
+    "pointwise", "product", "left over", "pointwise", "rows", "product", "attention", "product", "rows", "product",
+    "product", "rows", "product",
+]  # fmt: skip
+NETWORKS: dict[str, tuple[Callable[[], Any], list[Any], list[str]]] = {
+    "decoder": (lambda: models.Decoder(1, 64, 4, 2, 96, 16), [drawn(2, 16, 64)], DECODER),
+    "vit": (lambda: models.ViT(1, 32, 2, 64, 16, 4, 8), [drawn(2, 3, 16, 16)], VIT),
+    "lstm": (lambda: models.LSTM(32), [drawn(16, 2, 32)], ["product", "product", "pointwise"] * 2 + ["left over"]),
+    "dlrm": (
+        lambda: models.DLRM(16, 4, 10, 16, (32,), (32, 16)),
+        [drawn(16, 16), torch.arange(64).reshape(16, 4) % 10],
+        [
+            "product", "product", "left over", "pointwise", "pointwise", "product", "left over", "left over", "product",
+            "product", "reduction",
+        ],
+    ),
+}  # fmt: skip
+
+
+def held(model: Any, inputs: list[Any], **options: Any) -> None:
+    """Hold the error of the compiled model in f16 to that of torch's."""
+    short = [x.half() if x.is_floating_point() else x for x in inputs]
+    with torch.no_grad():
+        exact = model(*inputs)
+        half = copy.deepcopy(model).half()
+        eager = half(*short).float()
+        made = compiled(half, **options)(*short).float()
+    error, theirs = (made - exact).abs().max(), (eager - exact).abs().max()
+    assert error <= 1.5 * theirs + 1e-3, (error, theirs)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_network(name: str) -> None:
+    make, inputs, wanted = NETWORKS[name]
+    torch.manual_seed(0)
+    held(make().eval(), inputs)
+    assert forms() == wanted, plans()[-1].explain()
+
+
+def test_a_frozen_layer_of_llama_is_nine_kernels() -> None:
+    torch.manual_seed(0)
+    held(models.Decoder(1, 64, 4, 2, 96, 16).eval(), [drawn(2, 16, 64)], freeze=True)
+    assert len(plans()[-1].kernels) == 9
+
+
+def test_what_stands_around_convolutions_is_fused() -> None:
+    torch.manual_seed(0)
+    held(models.ResNet((1,), 8, 8).eval(), [drawn(2, 3, 32, 32)])
+    left = {plans()[-1].graph.nodes[x.part.nodes[-1]]["label"] for x in plans()[-1].foreign}
+    assert left == {"convolution", "max_pool2d_with_indices", "item"}
+    assert forms().count("pointwise") == 3
+
+
+def test_autocast() -> None:
+    torch.manual_seed(0)
+    model, x = models.Decoder(1, 64, 4, 2, 96, 16).eval(), drawn(2, 16, 64)
+    with torch.no_grad():
+        exact = model(x)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            eager, made = model(x), compiled(model)(x)
+    assert made.dtype == eager.dtype
+    assert (made - exact).abs().max() <= 1.5 * (eager - exact).abs().max() + 1e-3
+
+
+def test_gradients_of_a_layer_of_llama() -> None:
+    torch.manual_seed(0)
+    model, x = models.Decoder(1, 32, 2, 1, 48, 8), drawn(2, 8, 32)
+    model(x).square().mean().backward()
+    wanted = [p.grad.clone() for p in model.parameters()]
+    model.zero_grad()
+    compiled(model)(x).square().mean().backward()
+    for p, w in zip(model.parameters(), wanted, strict=True):
+        torch.testing.assert_close(p.grad, w, rtol=2e-3, atol=2e-5)
