@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias, assert_never
 import attrs
 
 from fireiron.algebra.dtypes import DType, i32
-from fireiron.algebra.expr import Expr, as_int, free, substitute
+from fireiron.algebra.expr import Expr, Symbol, Var, as_int, free, substitute
 from fireiron.base.errors import SpecError
 from fireiron.base.names import named
 
@@ -334,7 +334,8 @@ def placed(tree: Scalar, values: Mapping[Expr, Expr]) -> Scalar:
         >>> placed(Coordinate(i * 2), {i: as_expr(3)}).value
         6
     """
-    if not values or not any(v in values for e in coordinates(tree) for v in free(e)):
+    leaves = all(isinstance(v, Var | Symbol) for v in values)
+    if not values or (leaves and not any(v in values for e in coordinates(tree) for v in free(e))):
         return tree
     if isinstance(tree, Coordinate):
         value = substitute(tree.value, dict(values))

@@ -120,9 +120,12 @@ class Body:
                 write(f"find_group(&{Element(ends, number)}, {facts}, {number(item)}, {names});")
             case Fetch(var=var, view=view, present=present):
                 read = f"(int){Element(view, number)}" if view.buffer.dtype.bits < INT else str(Element(view, number))
+                if var.lower < 0:  # a condition's: what is beyond all indices is as far beyond
+                    assert var.extent is not None
+                    read = f"max({var.lower}, min({read}, {number(var.extent - 1)}))"
                 there = read if proves(present) else f"{number(present)} ? {read} : 0"
                 write(f"const int {var.name} = {there};")
-                if self.bounded and var.extent is not None:
+                if self.bounded and var.extent is not None and var.lower >= 0:
                     write(f"check_index({var.name}, {number(var.extent)}, {_what(view.buffer.name, statement.link)});")
             case Vote(var=var, flag=flag, present=present):
                 asked = f"__any_sync(0xffffffff, {Element(flag, number)})"

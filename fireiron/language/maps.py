@@ -125,7 +125,12 @@ def box(e: Expr, offsets: Mapping[str, Expr], sizes: Mapping[str, Index]) -> Box
 
 def gathers(e: Expr) -> bool:
     """Say whether an index expression reads elements of an array of the call."""
-    return isinstance(e, Element) or any(map(gathers, operands(e)))
+    return bool(elements(e))
+
+
+def elements(e: Expr) -> tuple[Element, ...]:
+    """List the elements of arrays that an index expression reads; of those in the index of another the outer one."""
+    return (e,) if isinstance(e, Element) else tuple(x for operand in operands(e) for x in elements(operand))
 
 
 def box_extent(e: Expr, sizes: Mapping[str, Index | None]) -> Index | None:

@@ -384,12 +384,12 @@ def binary(op: BinaryOp, x: Operand, y: Operand) -> Value:
     if a.dtype != b.dtype:
         raise SpecError("dtype-mismatch", f"{op} of {a.dtype} and {b.dtype}", fix="cast one side")
     left, right = integer(a), integer(b)
-    if left is not None and right is not None and op in _OF_COORDINATES:
-        return Value(Coordinate(_OF_COORDINATES[op](left, right)))
+    if left is not None and right is not None and op in OF_COORDINATES:
+        return Value(Coordinate(OF_COORDINATES[op](left, right)))
     return Value(Binary(op, a, b), tensors)
 
 
-_OF_COORDINATES: Mapping[str, Callable[[Expr, Expr], Expr]] = {
+OF_COORDINATES: Mapping[str, Callable[[Expr, Expr], Expr]] = {
     "add": lambda x, y: x + y, "sub": lambda x, y: x - y, "mul": lambda x, y: x * y, "max": maximum, "min": minimum,
     "lt": lt, "le": le, "eq": eq,
 }  # fmt: skip

@@ -7,11 +7,25 @@ would be NaN if the point were visited.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from fireiron.algebra.expr import Compare, Expr, Logic
-from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Coordinate, Scalar, Select, Unary
-from fireiron.language.steps import Step
+from fireiron.algebra.expr import Compare, Element, Expr, Logic, and_, as_expr
+from fireiron.algebra.scalar import (
+    Arg,
+    Binary,
+    Cast,
+    Constant,
+    Coordinate,
+    Scalar,
+    Select,
+    Unary,
+    children,
+    with_children,
+)
+from fireiron.language.pointwise import OF_COORDINATES, integer
+from fireiron.language.steps import Ref, Step
+
+BEYOND = 2**30  # what is further from 0 than any index compares as this does
 
 
 def common_conditions(folds: Sequence[Step], makers: Mapping[str, Step]) -> tuple[Compare, ...]:
@@ -23,7 +37,7 @@ def common_conditions(folds: Sequence[Step], makers: Mapping[str, Step]) -> tupl
     """
     found: list[list[Compare]] = []
     for step in folds:
-        mine = [] if step.where is None else _parts(step.where)
+        mine = [] if step.where is None else _parts(step.where, step, makers)
         if step.fold is not None and step.fold.name == "add":
             mine += _factors(step.body, step, makers)
         found.append(mine)
@@ -31,13 +45,57 @@ def common_conditions(folds: Sequence[Step], makers: Mapping[str, Step]) -> tupl
     return tuple(dict.fromkeys(c for c in first if all(c in other for other in others)))
 
 
-def _parts(condition: Scalar) -> list[Compare]:
+def by_elements(tree: Scalar, reads: Sequence[Ref], taken: Callable[[Ref], bool]) -> Scalar:
+    """Write comparisons of indices with what arrays of integers hold as comparisons with elements of these.
+
+    Args:
+        tree: a condition or an expression with conditions.
+        reads: what its arguments are.
+        taken: says of a read whether it may be an element.
+    """
+    match tree:
+        case Binary("lt" | "le" | "eq" as op, x, y):
+            left, right = (_with_elements(side, reads, taken) for side in (x, y))
+            return tree if left is None or right is None else Coordinate(OF_COORDINATES[op](left, right))
+        case Select(x, y, z):
+            first, second, last = (by_elements(part, reads, taken) for part in (x, y, z))
+            if isinstance(first, Coordinate) and isinstance(second, Coordinate) and last == Constant(0, last.dtype):
+                return Coordinate(and_(first.value, second.value))
+            return Select(first, second, last)
+        case _:
+            return with_children(tree, tuple(by_elements(part, reads, taken) for part in children(tree)))
+
+
+def _with_elements(tree: Scalar, reads: Sequence[Ref], taken: Callable[[Ref], bool]) -> Expr | None:
+    match tree:
+        case Cast(x, dtype) if dtype.kind == "int" and x.dtype.kind == "int":
+            return _with_elements(x, reads, taken)
+        case Arg(index, dtype):
+            ref = reads[index]
+            if dtype.kind != "int" or dtype.packed or not taken(ref):
+                return None
+            return Element(ref.name, ref.index, ref.shape, as_expr(BEYOND), lower=-BEYOND)
+        case Binary("add" | "sub" as op, x, y):
+            left, right = (_with_elements(side, reads, taken) for side in (x, y))
+            if left is None or right is None or (integer(x) is None and integer(y) is None):
+                return None
+            return OF_COORDINATES[op](left, right)
+        case _:
+            return integer(tree)
+
+
+def _parts(condition: Scalar, step: Step, makers: Mapping[str, Step]) -> list[Compare]:
     """List the comparisons that a condition needs, all of them; `&` of a comparison of values is a choice."""
+    condition = by_elements(condition, step.reads, lambda ref: ref.name not in makers)
+    return _compared(condition)
+
+
+def _compared(condition: Scalar) -> list[Compare]:
     match condition:
         case Coordinate(value):
             return _conjuncts(value)
         case Select(first, second, Constant(0)):
-            return [*_parts(first), *_parts(second)]
+            return [*_compared(first), *_compared(second)]
         case _:
             return []
 
@@ -54,7 +112,7 @@ def _factors(tree: Scalar, step: Step, makers: Mapping[str, Step]) -> list[Compa
     """List the comparisons without which an expression is 0."""
     match tree:
         case Select(condition, x, Constant(0)):
-            return [*_parts(condition), *_factors(x, step, makers)]
+            return [*_parts(condition, step, makers), *_factors(x, step, makers)]
         case Binary("mul", x, y):
             return [*_factors(x, step, makers), *_factors(y, step, makers)]
         case Binary("div", x, _) | Cast(x) | Unary("neg", x):

@@ -60,7 +60,10 @@ def fetcher(statement: Fetch, array: Array, value: Callable[..., Value]) -> Call
     def fetch(env: Env, act: Act) -> None:
         at, there = np.broadcast_arrays(np.asarray(offset(env)), np.asarray(present(env)) != 0)
         found: Array = np.where(there, array[np.where(there, at, 0)], 0).astype(np.int64) if len(array) else at * 0
-        wrong = (found < 0) | (limit is not None and found >= limit(env))
+        if var.lower < 0:  # a condition's: what is beyond all indices is as far beyond
+            assert limit is not None
+            found = np.clip(found, var.lower, limit(env) - 1)
+        wrong = (found < var.lower) | (limit is not None and found >= limit(env))
         wrong = np.asarray(wrong if act is None else wrong & act)
         if wrong.any():
             first = tuple(x[0] for x in np.nonzero(np.broadcast_to(wrong, np.broadcast_shapes(wrong.shape, at.shape))))

@@ -303,22 +303,24 @@ class Select(Expr):
 
 @attrs.frozen(eq=False, repr=False)
 class Element(Expr):
-    """An element of an array of integers, which an index is made of: `0 <= element < extent`.
+    """An element of an array of integers, in an index or a condition: `lower <= element < extent`.
 
     Args:
         array: its name.
         index: where in the array, one for each of its dimensions.
         shape: of the array.
         extent: what the element stays below, None where that is not known.
+        lower: what it is at least: 0 in an index.
     """
 
     array: str
     index: tuple[Expr, ...]
     shape: tuple[Index, ...]
     extent: Expr | None = attrs.field(converter=_optional_expr, default=None)
+    lower: int = 0
 
     def _key(self) -> Hashable:
-        return (self.array, self.index, self.extent)
+        return (self.array, self.index, self.extent, self.lower)
 
 
 Leaf: TypeAlias = Var | Symbol

@@ -104,7 +104,7 @@ def _bound_variable(e: Sum, variable: Var | Element) -> Expr:
     if low is not None and low >= 0:
         end: Expr = subtract(variable.extent, const(1))
     elif high is not None and high <= 0:
-        end = const(variable.lower if isinstance(variable, Var) else 0)
+        end = const(variable.lower)
     else:
         return _bound_apart(e, variable)
     return add(build(rest, e.constant), multiply(times, end))

@@ -33,12 +33,9 @@ def interval(e: Expr) -> Interval:
     match closed(e):
         case Const(value=value):
             return (value, value)
-        case Var(extent=extent, lower=lower):
+        case Var(extent=extent, lower=lower) | Element(extent=extent, lower=lower):
             high = None if extent is None else extent.range[1]
             return (lower, None if high is None else high - 1)
-        case Element(extent=extent):
-            high = None if extent is None else extent.range[1]
-            return (0, None if high is None else high - 1)
         case Symbol(multiple_of=step, minimum=low, maximum=high):
             return (-(-low // step) * step, high // step * step)
         case Sum(terms=terms, constant=constant):

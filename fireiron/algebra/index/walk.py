@@ -142,8 +142,8 @@ def _rebuild(e: Expr, known: dict[Expr, Expr]) -> Expr:
             return logic.and_(*new) if op == "&&" else logic.or_(*new)
         case Select():
             return logic.select(new[0], new[1], new[2])
-        case Element(array=array, shape=shape, extent=extent):
-            return Element(array, tuple(new), shape, extent)
+        case Element(array=array, shape=shape, extent=extent, lower=lower):
+            return Element(array, tuple(new), shape, extent, lower)
         case _ as never:
             assert_never(never)
 

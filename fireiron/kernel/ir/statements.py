@@ -69,7 +69,8 @@ class Fetch:
     """Set a variable to an element of an integer array in global memory; the variable indexes other arrays.
 
     Args:
-        var: 0 <= var < its extent: the simulator and debug builds refuse other elements.
+        var: 0 <= var < its extent: the simulator and debug builds refuse other elements. One whose lower bound is below
+            0 is compared alone: elements beyond its ends are as its ends.
         view: the element.
         present: where false, the array has no such element, and the variable is 0.
     """

@@ -93,8 +93,7 @@ def _bound(body: Body) -> set[Expr]:
 def _fetch(element: Element, index: tuple[Expr, ...], link: Link | None, context: Context) -> Fetch:
     storage = next(s for s in context.storages.values() if s.tensor is not None and s.name == element.array)
     present = and_(*(and_(ge(e, 0), lt(e, as_expr(n))) for e, n in zip(index, element.shape, strict=True)))
-    extent = None if element.extent is None else element.extent
-    var = Var(context.name(f"{element.array}_at".lower()), extent)
+    var = Var(context.name(f"{element.array}_at".lower()), element.extent, element.lower)
     return Fetch(var, View(buffer_of(storage), storage.address(index), origin=index), present, link)
 
 

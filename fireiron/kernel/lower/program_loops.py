@@ -25,6 +25,7 @@ from fireiron.kernel.lower.scans import carry, started
 from fireiron.kernel.lower.skewed import skewed
 from fireiron.kernel.lower.step_results import closed
 from fireiron.kernel.lower.steps import lower_active
+from fireiron.kernel.lower.uniform import with_uniform_conditions
 from fireiron.kernel.lower.whole_chunks import without_masks
 from fireiron.language.decompositions import Decomposition, Split
 from fireiron.language.online import online
@@ -35,6 +36,7 @@ def lower_program_split(
     link: Split, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur
 ) -> Body:
     """Lower the loops over chunks of one dim: one loop for each phase, with the steps between them."""
+    state = with_uniform_conditions(state)
     progress = state.progress
     assert progress is not None
     phase = phases(progress.active, link.dim)

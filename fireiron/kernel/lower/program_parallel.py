@@ -16,6 +16,7 @@ from fireiron.kernel.lower.program_loops import as_one_loop, of_one_loop
 from fireiron.kernel.lower.progress import folds_dim, has_dim, runs_over
 from fireiron.kernel.lower.step_results import with_results
 from fireiron.kernel.lower.steps import lower_active
+from fireiron.kernel.lower.uniform import with_uniform_conditions
 from fireiron.kernel.lower.window import Cut, cut_chunk
 from fireiron.kernel.lower.window import substituted as substituted_window
 from fireiron.language.decompositions import ByCluster, Decomposition, Split
@@ -57,6 +58,7 @@ def _over_blocks(
         DecompositionError: `grid-fold-read` where such a step has the dim itself, so that other blocks would have to
         wait.
     """
+    state = with_uniform_conditions(state)
     progress = state.progress
     assert progress is not None
     loop = next((x for x in rest if isinstance(x, Split) and x.online and x.dim == link.dim), None)

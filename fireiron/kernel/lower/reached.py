@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
-from fireiron.algebra.expr import Expr, Var, affine, as_expr, ceil_div, free, maximum, minimum
+from collections.abc import Mapping
+from itertools import product
+from math import prod
+
+from fireiron.algebra.expr import (
+    Compare,
+    Element,
+    Expr,
+    Var,
+    affine,
+    as_expr,
+    ceil_div,
+    free,
+    lt,
+    maximum,
+    minimum,
+    substitute,
+    terms_of,
+)
+from fireiron.base.errors import DecompositionError
+from fireiron.kernel.ir.statements import THREAD
 from fireiron.kernel.lower.context import Context, State
 from fireiron.kernel.lower.progress import folds_dim, has_dim
-from fireiron.kernel.lower.window import POINTS, Cut
-from fireiron.language.levels import Block
+from fireiron.kernel.lower.window import POINTS, Axis, Cut
+from fireiron.language.levels import Block, Warp
+from fireiron.language.maps import box
 from fireiron.language.reach import common_conditions
+
+FEW = 16  # elements that a tile reads, whose extremes a loop's ends are made of
 
 
 def reached(dim: str, part: Cut, state: State, context: Context) -> tuple[Expr, Expr]:
@@ -22,11 +45,18 @@ def reached(dim: str, part: Cut, state: State, context: Context) -> tuple[Expr, 
     makers = {out.name: s for s in progress.active for out in s.outs}
     outputs = {t.name for t in progress.program.outputs}
     written = any(out.name in outputs for s in steps if not folds_dim(s, dim) for out in s.outs)
-    if state.level != Block or context.joined > 1 or written:
+    if state.level not in (Block, Warp) or context.joined > 1 or written:
         return begin, trips
     axes = {a.dim: a for a in state.windows[POINTS].axes}
+    # Units of a split above the loop take as many trips as the one that needs most.
+    ends = _ends(axes[dim].offset, context)
+    if ends is None or any(_of_threads(a.offset, context) for a in axes.values() if a.dim != dim):
+        return begin, trips
     size = as_expr(part.size)
     for condition in common_conditions([s for s in steps if folds_dim(s, dim)], makers):
+        condition = _at_tile(condition, axes, dim)
+        if condition is None:
+            continue
         dims = {v.name: v for v in free(condition) if isinstance(v, Var) and v.name in axes}
         split = affine(condition.right - condition.left, tuple(dims.values()))
         if split is None or dim not in dims:
@@ -44,8 +74,71 @@ def reached(dim: str, part: Cut, state: State, context: Context) -> tuple[Expr, 
             continue
         if slope < 0:
             last = most if slope == -1 else (most - 1) // -slope + 1
-            trips = minimum(trips, ceil_div(maximum(last - axes[dim].offset, 0), size))
+            trips = minimum(trips, ceil_div(maximum(last - ends[0], 0), size))
         else:
             first = 1 - most if slope == 1 else (slope - most) // slope
-            begin = maximum(begin, maximum(first - axes[dim].offset, 0) // size)
+            begin = maximum(begin, maximum(first - ends[1], 0) // size)
     return begin, trips if begin == as_expr(0) else maximum(trips - begin, 0)
+
+
+def _of_threads(e: Expr, context: Context) -> bool:
+    return any(v.name == THREAD for v in free(context.expanded(e)))
+
+
+def _ends(offset: Expr, context: Context) -> tuple[Expr, Expr] | None:
+    """Give the smallest and the largest place at which units of a block begin; None where they are not known."""
+    units = [v for v in free(offset) if isinstance(v, Var) and _of_threads(v, context)]
+    split = affine(offset, tuple(units))
+    if split is None or not all(isinstance(n, int) and n >= 0 for n in split[0].values()):
+        return None
+    if any(v.extent is None for v in units):
+        return None
+    lasts = {v: as_expr(v.extent) - 1 for v in units if v.extent is not None}
+    return substitute(offset, dict.fromkeys(units, 0)), substitute(offset, lasts)
+
+
+def _at_tile(condition: Compare, axes: Mapping[str, Axis], dim: str) -> Compare | None:
+    """Put in where the tile lies along dims of which it has one place, and for elements their extremes in the tile.
+
+    Returns:
+        A condition that holds at some point of the tile where the given one does; None where there is none.
+    """
+    places: dict[Expr, Expr] = {}
+    for v in free(condition):
+        axis = axes.get(v.name) if isinstance(v, Var) else None
+        if axis is not None and axis.size == 1 and v.name != dim:
+            places[v] = axis.at(as_expr(0))
+    terms, constant = terms_of(as_expr(condition.right) - condition.left)
+    most: Expr = as_expr(constant)
+    for term, weight in terms:
+        if not isinstance(term, Element):
+            most = most + substitute(term, places) * weight
+            continue
+        found = _extreme(term, axes, dim, largest=weight > 0)
+        if found is None:
+            return None
+        most = most + found * weight
+    moved = lt(0, most)
+    return moved if isinstance(moved, Compare) else None
+
+
+def _extreme(element: Element, axes: Mapping[str, Axis], dim: str, largest: bool) -> Expr | None:
+    """Give the largest or smallest element that points of the tile read, where they are few."""
+    offsets = {a.dim: a.at(as_expr(0)) for a in axes.values()}
+    sizes = {a.dim: a.size for a in axes.values()}
+    if any(isinstance(v, Var) and v.name == dim for v in free(element)):
+        return None
+    try:
+        boxes = [box(e, offsets, sizes) for e in element.index]
+    except DecompositionError:
+        return None
+    counts = [b.extent for b in boxes]
+    if not all(isinstance(n, int) for n in counts) or prod(n for n in counts if isinstance(n, int)) > FEW:
+        return None
+    found: Expr | None = None
+    for steps in product(*(range(n) for n in counts if isinstance(n, int))):
+        at = (b.start + n * b.step for b, n in zip(boxes, steps, strict=True))
+        inside = (minimum(e, as_expr(n) - 1) for e, n in zip(at, element.shape, strict=True))
+        one = Element(element.array, tuple(inside), element.shape, element.extent, element.lower)
+        found = one if found is None else maximum(found, one) if largest else minimum(found, one)
+    return found

@@ -36,6 +36,7 @@ from fireiron.algebra.simplify import simplify
 from fireiron.kernel.ir.rewrite import rewrite
 from fireiron.kernel.ir.statements import THREAD, Compute, For, If, Let, Region, Statement, walk
 from fireiron.kernel.lower.context import Body, Context
+from fireiron.language.maps import gathers
 
 
 def without_masks(loop: For, context: Context) -> tuple[Let | For, ...]:
@@ -62,7 +63,8 @@ def without_masks(loop: For, context: Context) -> tuple[Let | For, ...]:
     if not held or as_int(last) == 0:
         return (loop,)
     lets: list[Let] = []
-    whole = lt(loop.var, _named("whole", last, trips, lets, context))
+    most = loop.var.extent if gathers(trips) else trips  # what an array holds bounds no variable
+    whole = lt(loop.var, _named("whole", last, most, lets, context))
     if as_int(first := as_expr(simplest(first))) != 0:
         whole = and_(ge(loop.var, _named("masked", first, first.range[1], lets, context)), whole)
     return (*lets, attrs.evolve(loop, body=_parted(loop.body, whole, held)))

@@ -11,13 +11,14 @@ from typing import Any
 import attrs
 import numpy as np
 
-from fireiron.algebra.expr import Expr, Symbol, Var, as_expr, evaluate, free
+from fireiron.algebra.expr import Expr, Symbol, Var, as_expr, evaluate, free, substitute
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.analysis.ownership import fit
 from fireiron.kernel.ir.statements import THREAD
 from fireiron.kernel.lower.context import Context
 from fireiron.kernel.lower.folds.state import Open
 from fireiron.language.levels import Warp
+from fireiron.language.maps import elements
 
 LANES = Warp.size or 32
 
@@ -50,6 +51,7 @@ def tabulated(opened: Open, threads: int, context: Context) -> Table:
 
     def evaluated(e: Expr) -> Any:
         e = context.expanded(e)
+        e = substitute(e, dict.fromkeys(elements(e), 0))  # an array that says where a loop begins shifts all alike
         # Symbolic sizes take their largest value; with 0 all chunks would lie at one place.
         env: dict[str, Any] = {v.name: v.range[1] if isinstance(v, Symbol) else 0 for v in free(e)}
         env[THREAD] = np.arange(threads)
