@@ -7,12 +7,13 @@ under an older one is corrected. Scores are in units of log2, so that their expo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import log, prod
+from math import gcd, log, prod
 
 from fireiron import (
     FR,
     SH,
     Block,
+    FireironError,
     ProgramChain,
     Schedule,
     StepChain,
@@ -20,8 +21,11 @@ from fireiron import (
     Value,
     Warp,
     Warpgroup,
+    dim,
     einsum,
     exp2,
+    extent,
+    index,
     ldmatrix,
     log2,
     machine,
@@ -86,7 +90,46 @@ def attention(
     Raises:
         FireironError: `attention-scale`; `attention-function` for a function that reads what is not there.
     """
+    return _attended(Scores(scale, causal, mask, score, grouped=grouped(q), arrays=arrays), q, k, v, lse)
+
+
+@program(q="b h i d", k="p h s d", v="p h s e", pages="b n")
+def paged(
+    q: Value,
+    k: Value,
+    v: Value,
+    pages: Value,
+    scale: float | None = None,
+    causal: bool = False,
+    mask: Function | None = None,
+    score: Function | None = None,
+    lse: bool = False,
+    **arrays: Value,
+) -> Value | tuple[Value, Value]:
+    """Take attention of keys and values that lie in pages: key j of batch b is line j % s of page `pages[b, j // s]`.
+
+    Args:
+        q: queries. `paged.on(q="b h g i d")` takes queries of g heads that share one of keys and values.
+        k, v: pages of keys and values, of s lines each.
+        pages: the pages of each batch, in i32; each entry is the number of a page, also behind the keys that a mask of
+            lengths leaves. The simulator and debug builds refuse others (`gather-range`).
+        scale, causal, mask, score, lse, arrays: as `attention` takes them. Keys that are not there are masked:
+            `lambda b, j, lengths: j < lengths[b]`.
+
+    Raises:
+        FireironError: as `attention` does; `attention-pages` where pages have no number of lines.
+    """
+    lines = extent("s")
+    if not isinstance(lines, int):
+        raise FireironError("attention-pages", f"pages of {lines} lines", fix="give pages of a number of lines")
+    j, head = dim("j", extent("n") * lines), index("h")
+    page, line = pages[index("b"), j // lines], j % lines
     scores = Scores(scale, causal, mask, score, grouped=grouped(q), arrays=arrays)
+    return _attended(scores, q, k[page, head, line, index("d")], v[page, head, line, index("e")], lse)
+
+
+def _attended(scores: Scores, q: Value, k: Value, v: Value, lse: bool) -> Value | tuple[Value, Value]:
+    """Weigh values by the softmax of scores."""
     rows, seen = scores.rows, scores.seen()
     value = scores.logarithms(scores.products(q, k))
     top = largest(value, "j", where=seen).named("top")
@@ -253,7 +296,8 @@ def decode(
         ways: blocks that share the keys of a tile; by default as many as run at once on an H200, at most 32, each with
             some chunks a warp.
         warps: of a block; 4 by default, 2 where heads have more than 128 columns.
-        keys: of a warp's chunk; 32 by default, 16 where heads have more than 64 columns.
+        keys: of a warp's chunk; 32 by default, 16 where heads have more than 64 columns. A chunk lies
+            in one page.
         stages: chunks of a warp's keys and values in shared memory; 2 to 4 by default, as many as it holds.
         rows: of a tile, a multiple of 16: queries times heads that share keys.
         step: of d and of j that an instruction takes at once.
@@ -261,6 +305,8 @@ def decode(
     depth, width = columns(spec)
     nbytes = spec.computed.inputs[0].dtype.nbytes
     keys = keys or (32 if depth + width <= 2 * WIDE else 16)
+    lines = spec.computed.inputs[1].shape[-2] if spec.computed.gathers else 0
+    keys = gcd(keys, lines) if isinstance(lines, int) else keys
     warps = warps or (4 if depth + width <= 4 * WIDE else 2)
     own = rows * depth * nbytes
     chunk = keys * (depth + width) * nbytes

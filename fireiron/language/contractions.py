@@ -229,14 +229,12 @@ def _axes(ref: Ref, role: str, pair: Sequence[str], extents: Mapping[str, Index 
     A coordinate that stands still at the place has the name of its dimension, or one of its own.
     """
     found: list[str] = []
-    for i, e in enumerate(ref.index):
-        if isinstance(e, Var):
-            found.append(e.name)
-            continue
-        dims = moving(e, extents)
+    moved = [(e.name,) if isinstance(e, Var) else moving(e, extents) for e in ref.index]
+    taken = {d for dims in moved for d in dims}
+    for i, (e, dims) in enumerate(zip(ref.index, moved, strict=True)):
         if len(dims) > 1:
             return None
         alone = next((d.name for d in free(e) if isinstance(d, Var) and d.name in pair), None)
-        free_name = f"{role.lower()}{i}"
-        found.append(dims[0] if dims else alone if alone is not None and alone not in found else free_name)
+        still = f"{role.lower()}{i}" if alone is None or alone in (*taken, *found) else alone
+        found.append(dims[0] if dims else still)
     return tuple(found) if len(set(found)) == len(found) else None

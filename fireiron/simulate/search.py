@@ -66,8 +66,9 @@ def fetcher(statement: Fetch, array: Array, value: Callable[..., Value]) -> Call
         wrong = (found < var.lower) | (limit is not None and found >= limit(env))
         wrong = np.asarray(wrong if act is None else wrong & act)
         if wrong.any():
-            first = tuple(x[0] for x in np.nonzero(np.broadcast_to(wrong, np.broadcast_shapes(wrong.shape, at.shape))))
-            where, index = (np.broadcast_to(x, np.broadcast_shapes(wrong.shape, at.shape))[first] for x in (at, found))
+            each = [np.atleast_1d(x) for x in np.broadcast_arrays(wrong, at, found)]  # one for all threads has no dim
+            first = tuple(x[0] for x in np.nonzero(each[0]))
+            where, index = (x[first] for x in each[1:])
             high = "" if limit is None else f" to {int(np.max(limit(env))) - 1}"
             raise SimulationError(
                 "gather-range",

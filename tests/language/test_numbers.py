@@ -18,6 +18,7 @@ NO_LIMITS = {
     ("language/meaning.py", 1024): "entries of a cache",
     ("language/meaning.py", 256): "as above",
     ("language/pointwise.py", 32): "bits of a type",
+    ("language/reach.py", 30): "of an exponent: indices are smaller",
     ("language/tensor.py", 40): "of an exponent: strides are 64-bit integers",
     ("language/tensor.py", 31): "of an exponent: sizes are 32-bit integers",
     ("check/links.py", 64): "slots of a ring that lowering walks in pairs",

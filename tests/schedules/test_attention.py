@@ -106,6 +106,44 @@ def test_decode(sizes: tuple[int, ...], dtype: str, plan: dict[str, int]) -> Non
     right(schedules.decode(queries(*sizes, dtype=dtype), **plan))
 
 
+def pages_of(sharing: int, pages: int, lines: int, **options: Any) -> Any:
+    """Give attention of two batches of one query, each of a number of pages."""
+    q = fi.tensor(2, 2, sharing, 1, 64, dtype="f16")
+    k, v = (fi.tensor(9, 2, lines, 64, dtype="f16", name=name) for name in "kv")
+    table, lengths = fi.tensor(2, pages, dtype="i32"), fi.tensor(2, dtype="i32", name="lengths")
+    given = {"mask": lambda b, j, lengths: j < lengths[b], "lengths": lengths} | options
+    return schedules.paged.on(q="b h g i d")(q, k, v, table, **given)
+
+
+def paged_arrays(sharing: int, pages: int, lines: int) -> list[Any]:
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.normal(size=(n, 2, m, 64)).astype(np.float16) for n, m in ((2, sharing), (9, lines), (9, lines)))
+    table = rng.permutation(9)[: 2 * pages].reshape(2, pages).astype(np.int32)
+    return [q[:, :, :, None], k, v, table, np.array([pages * lines, lines + 3], np.int32)]
+
+
+@pytest.mark.parametrize(("lines", "plan"), [(16, {"ways": 2, "warps": 2}), (32, {"ways": 1, "warps": 2, "keys": 16})])
+def test_pages(lines: int, plan: dict[str, int]) -> None:
+    q, k, v, table, lengths = given = paged_arrays(4, 4, lines)
+    out = schedules.decode(pages_of(4, 4, lines), **plan).simulate(*given).arrays["y"]
+    for b, length in enumerate(lengths):
+        keys, values = (x[table[b]].transpose(1, 0, 2, 3).reshape(2, -1, 64)[None, :, :length] for x in (k, v))
+        np.testing.assert_allclose(out[b, :, :, 0], weighed(q[b : b + 1, :, :, 0], keys, values)[0], atol=3e-3)
+
+
+def test_pages_that_are_not_there() -> None:
+    given = paged_arrays(4, 4, 16)
+    given[3][1, 0] = 9
+    with pytest.raises(FireironError, match="gather-range"):
+        schedules.decode(pages_of(4, 4, 16), ways=1, warps=1).simulate(*given)
+
+
+def test_pages_compile() -> None:
+    schedule = schedules.decode(pages_of(4, 256, 16), ways=4)
+    assert schedule.compile("sm_90a").resources.spills == 0
+    assert schedule.compile("sm_90a", debug=True).resources.registers
+
+
 @pytest.mark.parametrize(("depth", "arch"), [(64, "sm_80"), (128, "sm_86"), (128, "sm_90a"), (256, "sm_80")])
 def test_decode_compiles_without_spills(depth: int, arch: str) -> None:
     spec = queries(4, 1, 8192, depth, depth, "bf16")
