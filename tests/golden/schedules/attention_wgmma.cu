@@ -291,8 +291,8 @@ wgmma_1x1x128x128_f16(
 
                     // load k to k_sh: Move(1, 1, 128, 128)(GL, SH)(Block)
                     #pragma unroll
-                    for (int d2 = 0; d2 < 2; ++d2) {
-                        tma_load_4d(&k_sh[k_ring_slot * 16384 + d2 * 8192], &k_map, &k_full[k_ring_slot], d2 * 64, j * 128, tile_h, tile_b);
+                    for (int d = 0; d < 2; ++d) {
+                        tma_load_4d(&k_sh[k_ring_slot * 16384 + d * 8192], &k_map, &k_full[k_ring_slot], d * 64, j * 128, tile_h, tile_b);
                     }
                     if (++k_ring_slot == 2) k_ring_slot = 0, k_ring_parity ^= 1;
                     mbarrier_wait(&v_empty[v_ring_slot], 1 - v_ring_parity);
