@@ -86,3 +86,17 @@ def test_what_no_one_lane_holds_is_refused(wrong: Any) -> None:
     with pytest.raises(FireironError, match="no one lane of the warp holds it") as caught:
         wrong()
     assert caught.value.code == "affine-read"
+
+
+@fi.program(x="m n")
+def turned_in_every_other_tile(x: Any) -> Any:
+    n = fi.index("n")
+    s = (x * x).named("s")
+    return s - s[:, n // 2 * 2 + (n + n // 32) % 2]
+
+
+def test_lanes_that_change_from_tile_to_tile_are_refused() -> None:
+    chain = turned_in_every_other_tile(Matrix(4, 128, name="x")).tile(m=4, n=32).to(Block).tile(m=1).to(Warp)
+    with pytest.raises(FireironError, match="changes from tile to tile") as caught:
+        chain.load("x", RF, vector(4)).epilog(memory=RF).done()
+    assert caught.value.code == "affine-read"

@@ -51,13 +51,16 @@ def from_lane(
     held = state.windows[ref.name]
     if not held.storage.memory.registers:
         raise refusal(ref, out, said, f"{ref.name} does not lie in registers", state.link)
+    own, wanted = ([context.expanded(substitute(as_expr(e), places)) for e in x.index] for x in (out, ref))
+    loops = {loop.var for loop in state.loops}
+    if not alike(own, wanted, loops):
+        raise refusal(ref, out, said, "which lane holds it changes from tile to tile", state.link)
     mine = _own_register(ref, out, places, held, state, context, said)
     if mine is not None:
         return (), mine
-    own, wanted = ([context.expanded(substitute(as_expr(e), places)) for e in x.index] for x in (out, ref))
     if context.threads is None or context.threads % LANES or state.guards:
         raise refusal(ref, out, said, "not all lanes of a warp have such points", state.link)
-    lane = _source(own, wanted, {loop.var for loop in state.loops}, context.threads)
+    lane = _source(own, wanted, loops, context.threads)
     if lane is None:
         why = "no one lane of the warp holds it in the same register for each lane"
         raise refusal(ref, out, said, why, state.link)
@@ -91,6 +94,13 @@ def refusal(ref: Ref, out: Ref, said: str, why: str, link: Link | None) -> Decom
         fix=f"let lanes of a warp hold the points of {ref.name} that change places, or compute it by another kernel",
         link=link,
     )
+
+
+def alike(own: list[Expr], wanted: list[Expr], loops: set[Var]) -> bool:
+    """Say whether the way from each point to the one that it reads is the same in all tiles, blocks and trips."""
+    registers = {v for e in own for v in free(e)} & loops
+    ways = [as_expr(simplest(read - mine)) for mine, read in zip(own, wanted, strict=True)]
+    return all(v.name == THREAD or v in registers for way in ways for v in free(way))
 
 
 def _source(own: list[Expr], wanted: list[Expr], loops: set[Var], threads: int) -> Expr | None:
