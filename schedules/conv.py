@@ -146,6 +146,9 @@ def conv2d_grouped(
     return _behind(y, scale, bias, residual, op)
 
 
+DTYPES = {"conv2d_flat": "f16"}  # by default on the command line: tensor cores alone take it
+
+
 @program(x="n h w channel", f="k r s c", bias="k", residual="m k", scale="k")
 def conv2d_flat(
     x: Value, f: Value, bias: Value | None = None, residual: Value | None = None, stride: Sizes = 1, pad: Pads = 0,

@@ -230,7 +230,7 @@ def _scheduled(program: Function, by: Mapping[str, Callable[..., Any]], module: 
         for k in keywords(function, skip=1):
             known.setdefault(f"schedule_{k.name}" if k.name in held else k.name, (k.name, k))
 
-    usual = getattr(module, "DTYPE", "f32")
+    usual = getattr(module, "DTYPES", {}).get(program.name, getattr(module, "DTYPE", "f32"))
 
     def made(dtype: str = usual, arrays: str | None = None, schedule: str | None = None, **values: Any) -> Any:
         sizes: dict[str, Any] = {dim: values.pop(dim, extent) for dim, extent in extents.items()}
@@ -260,10 +260,14 @@ def _scheduled(program: Function, by: Mapping[str, Callable[..., Any]], module: 
         except FireironError as error:
             if schedule or given:
                 raise
-            try:
-                return best_program(spec, None)  # as gathers, which fold nothing, in a module of rows
-            except FireironError:
-                raise error from None  # what the program's own file says is nearer
+            others: list[Callable[[Any], Any]] = [f for name, f in by.items() if name != chosen]
+            others.append(lambda spec: best_program(spec, None))  # gathers fold nothing, in a module of rows
+            for take in others:
+                try:
+                    return take(spec)
+                except FireironError:
+                    continue
+            raise error from None  # what the first schedule of the program's own file says is nearest
 
     keyword = inspect.Parameter.KEYWORD_ONLY
     parameters = [inspect.Parameter(dim, keyword, default=n, annotation=int) for dim, n in extents.items()]
@@ -282,7 +286,7 @@ def _scheduled(program: Function, by: Mapping[str, Callable[..., Any]], module: 
     made.__signature__ = inspect.Signature(parameters, return_annotation="Schedule")  # pyright: ignore
     made.__name__, made.__module__ = program.name, module.__name__
     about = [f"{name}: {k.about}" for name, (_, k) in known.items() if k.about]
-    about.append("schedule: which function schedules the program; by default the first that has the other keywords")
+    about.append("schedule: which function schedules the program; by default the first that takes it all")
     if spare:
         about.append(f"arrays: those that the program shall have of {', '.join(spare)}, parted by commas")
     made.__doc__ = "\n".join([inspect.getdoc(program.function) or "", *about])
