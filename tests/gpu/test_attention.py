@@ -60,6 +60,26 @@ def test_decode(gpu: int, sharing: int, queries: int, keys: int, depth: int, wid
     verified(attention.decode(attention.attention.on(q="b h g i d")(q, k, v)))
 
 
+@pytest.mark.parametrize("preset", ["decode", "mma", "wgmma"])
+def test_lengths_of_padded_keys(gpu: int, preset: str) -> None:
+    """Loops end where an array says."""
+    torch = pytest.importorskip("torch")
+    if preset == "wgmma" and driver().compute_capability(gpu) != 90:
+        pytest.skip("wgmma is for sm_90a alone")
+    queries = 4 if preset == "decode" else 200
+    given = (tensor(4, 2, n, 128, dtype="bf16") for n in (queries, 3000, 3000))
+    lengths = tensor(4, dtype="i32", name="lengths")
+    spec = attention.attention(*given, mask=lambda b, j, lengths: j < lengths[b], lengths=lengths)
+    q, k, v = (torch.randn(4, 2, n, 128, device="cuda").bfloat16() for n in (queries, 3000, 3000))
+    found = torch.tensor([3000, 1, 0, 1500], device="cuda", dtype=torch.int32)
+    out = torch.empty_like(q)
+    getattr(attention, preset)(spec).compile()(q, k, v, found, out=out)
+    seen = torch.arange(3000, device="cuda") < found[:, None, None, None]
+    scores = (q.double() @ k.double().transpose(-1, -2) / 128**0.5).masked_fill(~seen, -torch.inf)
+    wanted = torch.nan_to_num(scores.softmax(-1)) @ v.double()
+    assert (out.double() - wanted).abs().max() < 3e-2
+
+
 def test_simt(gpu: int) -> None:
     verified(attention.simt(heads(100, 70, 64, 32, "f16", causal=True)))
 
