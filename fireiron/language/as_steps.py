@@ -21,7 +21,7 @@ from fireiron.language.ops import Rows, apart, scaled, stages
 from fireiron.language.pointwise import Value, accumulator
 from fireiron.language.programs import Layers, Products
 from fireiron.language.residual import after, named_reads, roles
-from fireiron.language.specs import Init, MatMul, Move, Pointwise, Spec, tensors_of, written_by
+from fireiron.language.specs import Init, MatMul, Move, Pointwise, Spec, tensors_of
 from fireiron.language.steps import Dim, Fold, For, Program, Ragged, Ref, Step, add_of, dense, max_of
 from fireiron.language.tensor import Tensor
 
@@ -247,17 +247,13 @@ class _Product:
         plain = not epilog.outputs and epilog.init == 0 and not epilog.store
         if plain and spec.C.dtype == kind and epilog.value == accumulator(kind):
             made.fold(out, reads, body, add_of(kind), dims.k)
-            return made.program("matmul", self._first, (spec.C,))
+            return made.program("matmul", spec.inputs, (spec.C,))
         acc = made.fold(made.held("acc", kind, out.dims), reads, body, add_of(kind), dims.k)
         if epilog.init:
             start = Binary("add", Arg(0, kind), Constant(epilog.init, kind))
             acc = made.pointwise(f"{acc.name}_start", made.held("acc", kind, out.dims), [acc], start)
         self._results(made, dims, acc, epilog)
-        return made.program("matmul", self._first, (spec.C, *(o.tensor for o in epilog.outputs)))
-
-    @property
-    def _first(self) -> tuple[Tensor, ...]:
-        return tuple(t for t in tensors_of(self.spec) if t not in written_by(self.spec))
+        return made.program("matmul", spec.inputs, (spec.C, *(o.tensor for o in epilog.outputs)))
 
     def _kind(self, epilog: Epilog | None, left: Ref) -> DType:
         """Give the type in which products are summed: the epilog's; C's in a closed chain that has none.
@@ -384,8 +380,7 @@ def _of_products(spec: Products, links: Links) -> Program:
         tree = renumbered(value.tree, {j: j - 1 for j in range(1, len(reads) + 1)})
         tree = _cast(_converted(tree, stores[i] if stores else (), "src"), out.dtype)
         made.pointwise(out.name, made.at(out, whole), reads, tree)
-    first = tuple(t for t in tensors_of(spec) if t not in spec.outs)
-    return made.program("products", first, spec.outs)
+    return made.program("products", spec.inputs, spec.outs)
 
 
 def _of_layers(spec: Layers) -> Program:
@@ -416,8 +411,7 @@ def _of_layers(spec: Layers) -> Program:
         if final and stack:
             made.pointwise(spec.Y.name, made.at(spec.Y, (m, behind)), [out], _cast(Arg(0, out.dtype), spec.Y.dtype))
         last = out
-    first = tuple(t for t in tensors_of(spec) if t != spec.Y)
-    return made.program("layers", first, (spec.Y,), tuple(loops))
+    return made.program("layers", spec.inputs, spec.outputs, tuple(loops))
 
 
 def _of_program(spec: Program, links: Links) -> Program:

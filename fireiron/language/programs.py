@@ -49,6 +49,16 @@ class Products:
         return tuple((a, b, one.name) for one in self.sums for a, b in one.products)
 
     @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """List the tensors that are read, in the order in which a call takes them."""
+        return tuple(dict.fromkeys(t for a, b, _ in self.pairs for t in (a, b)))
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        """List the tensors that are written."""
+        return self.outs
+
+    @property
     def lefts(self) -> tuple[Tensor, ...]:
         """List the first operands, each once."""
         return tuple(dict.fromkeys(a for a, _, _ in self.pairs))
@@ -138,6 +148,16 @@ class Layers:
     def accumulator(self) -> DType:
         """Give the accumulators' element type."""
         return self.acc or default_accumulator(self.X.dtype)
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """List the tensors that are read, in the order in which a call takes them."""
+        return (self.X, *(layer.weights for layer in self.layers))
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        """List the tensors that are written."""
+        return (self.Y,)
 
 
 def accumulator_of(name: str, like: Tensor, dtype: DType) -> Tensor:

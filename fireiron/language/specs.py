@@ -86,6 +86,17 @@ class MatMul:
         """Name the dimension of which each group has an extent of its own."""
         return None if self.groups is None else "N" if self.swapped else "M"
 
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """List the tensors that are read, in the order in which a call takes them."""
+        first = (self.B, self.A) if self.swapped else (self.A, self.B)
+        return first if self.groups is None else (*first, self.groups)
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        """List the tensors that are written."""
+        return (self.C,)
+
 
 @attrs.frozen
 class Move:
@@ -93,6 +104,16 @@ class Move:
 
     src: Tensor
     dst: Tensor
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """List the tensors that are read, in the order in which a call takes them."""
+        return (self.src,)
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        """List the tensors that are written."""
+        return (self.dst,)
 
 
 @attrs.frozen
@@ -102,6 +123,16 @@ class Init:
     dst: Tensor
     value: float = attrs.field(default=0.0, eq=exactly)
 
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """List the tensors that are read, in the order in which a call takes them."""
+        return ()
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        """List the tensors that are written."""
+        return (self.dst,)
+
 
 @attrs.frozen
 class Pointwise:
@@ -110,6 +141,16 @@ class Pointwise:
     op: Scalar
     ins: tuple[Tensor, ...]
     out: Tensor
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """List the tensors that are read, in the order in which a call takes them."""
+        return self.ins
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        """List the tensors that are written."""
+        return (self.out,)
 
 
 Spec: TypeAlias = MatMul | Move | Init | Pointwise | Products | Layers | Program
@@ -216,7 +257,7 @@ def _check_product(spec: MatMul) -> None:
 
 def _whole_bytes(spec: Spec) -> None:
     """Refuse to write elements that share a byte: threads own single elements."""
-    written = next((t for t in written_by(spec) if t.dtype.packed), None)
+    written = next((t for t in spec.outputs if t.dtype.packed), None)
     if written is not None:
         raise SpecError(
             "packed-result",
@@ -235,36 +276,7 @@ def _same_shape(src: Tensor, dst: Tensor) -> None:
 
 def tensors_of(spec: Spec) -> tuple[Tensor, ...]:
     """List a spec's tensors in the order in which a call takes them."""
-    match spec:
-        case MatMul(A, B, C, swapped=swapped, groups=groups):
-            first, second = (B, A) if swapped else (A, B)
-            return (first, second, C) if groups is None else (first, second, groups, C)
-        case Move(src, dst):
-            return src, dst
-        case Init(dst):
-            return (dst,)
-        case Pointwise(_, ins, out):
-            return *ins, out
-        case Products(outs=outs):
-            operands = dict.fromkeys(t for a, b, _ in spec.pairs for t in (a, b))
-            return *operands, *outs
-        case Layers(x, layers, y):
-            return x, *(layer.weights for layer in layers), y
-        case Program(inputs=inputs, outputs=outputs):
-            return *inputs, *outputs
-
-
-def written_by(spec: Spec) -> tuple[Tensor, ...]:
-    """List a spec's outputs."""
-    match spec:
-        case MatMul(C=out) | Move(dst=out) | Init(dst=out) | Pointwise(out=out):
-            return (out,)
-        case Products(outs=outs):
-            return outs
-        case Layers(Y=out):
-            return (out,)
-        case Program(outputs=outputs):
-            return outputs
+    return (*spec.inputs, *spec.outputs)
 
 
 def dims_of(spec: Spec, role: str) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from fireiron.language.decompositions import Decomposition, Each, EachStep, Epil
 from fireiron.language.pointwise import Value
 from fireiron.language.programs import Layers, Products
 from fireiron.language.residual import Residual
-from fireiron.language.specs import Init, MatMul, Move, Pointwise, Spec, Task
+from fireiron.language.specs import Init, MatMul, Move, Pointwise, Spec, Task, tensors_of
 from fireiron.language.steps import Program
 from fireiron.language.tensor import Tensor
 from fireiron.show import page
@@ -20,7 +20,7 @@ from fireiron.show.align import align
 from fireiron.show.consequences import AccessRow, Difference, Part, arrow, consequences, traffic
 from fireiron.show.page import LINK, NOTEBOOK_WIDTH, SPEC, WIDTH, Row
 from fireiron.show.scheduled import Scheduled, origin_of
-from fireiron.show.tree import result, tensors
+from fireiron.show.tree import result
 from fireiron.show.words import by, coefficient, computed, head, refinements, words
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def _programs(a: Task, b: Task) -> Iterable[Difference]:
     if type(a.spec) is not type(b.spec):
         yield Difference("spec", "", arrow("", type(a.spec).__name__, type(b.spec).__name__))
         return
-    for x, y in zip(tensors(a.spec), tensors(b.spec), strict=False):
+    for x, y in zip(tensors_of(a.spec), tensors_of(b.spec), strict=False):
         yield from (Difference("spec", x.name, what) for what in _tensors(x, y))
     yield from _coefficients(a.spec, b.spec)
 

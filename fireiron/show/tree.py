@@ -11,10 +11,7 @@ from fireiron.kernel.ir.statements import Kernel
 from fireiron.language.as_steps import steps_of
 from fireiron.language.decompositions import ByAtomics, ByCluster, ByTma, Done, Each, Epilog, Load, Split
 from fireiron.language.levels import SH, Block, Memory
-from fireiron.language.programs import Layers, Products
-from fireiron.language.specs import Init, MatMul, Move, Pointwise, Spec, tensors_of
-from fireiron.language.steps import Program
-from fireiron.language.tensor import Tensor
+from fireiron.language.specs import tensors_of
 from fireiron.language.words import steps_in_words
 from fireiron.show import lowered, page
 from fireiron.show.page import ATOM, LINK, MEMORY, NOTEBOOK_WIDTH, OPEN, SPEC, WIDTH, Row
@@ -42,7 +39,7 @@ def tree(schedule: Scheduled, kernel: Kernel | None = None) -> Tree:
     top = Tree(Text(str(origin_of(schedule)), SPEC))
     for said in steps_in_words(steps_of(schedule.program.spec, schedule.links)):
         top.add(Row(Text(said), Text()))
-    for operand in tensors(schedule.program.spec):
+    for operand in tensors_of(schedule.program.spec):
         top.add(Row(Text(tensor(operand)), Text()))
     if kernel is not None:
         for said in (summary(kernel), parted(kernel)):
@@ -213,18 +210,3 @@ def _blocks(kernel: Kernel) -> str:
     said = f"at most {said}" if kernel.persistent else said
     clusters = f" in clusters of {kernel.cluster}" if kernel.cluster > 1 else ""
     return f"{said} of {count(kernel.threads, 'thread')}{clusters}"
-
-
-def tensors(spec: Spec) -> tuple[Tensor, ...]:
-    """List the operands of a spec, inputs first."""
-    match spec:
-        case MatMul(A, B, C):
-            return (A, B, C)
-        case Move(src, dst):
-            return (src, dst)
-        case Init(dst):
-            return (dst,)
-        case Pointwise(_, ins, out):
-            return (*ins, out)
-        case Products() | Layers() | Program():
-            return tensors_of(spec)

@@ -25,7 +25,7 @@ from fireiron.language.as_steps import Links, steps_of
 from fireiron.language.atom import Atom
 from fireiron.language.decompositions import ByTma, Done, Split
 from fireiron.language.programs import Layers
-from fireiron.language.specs import Spec, Task, written_by
+from fireiron.language.specs import Spec, Task
 from fireiron.language.steps import Program, Step
 from fireiron.language.tensor import Tensor
 from fireiron.verify.bounded import Array, Bounded, exact
@@ -182,7 +182,7 @@ def mathematical(tensor: Tensor, array: Array) -> Array:
 
 def output_of(spec: Spec) -> Tensor:
     """Give the tensor that a spec writes, the first of several."""
-    return written_by(spec)[0]
+    return spec.outputs[0]
 
 
 def roundings(schedule: Chain) -> Facts:

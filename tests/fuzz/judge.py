@@ -27,7 +27,6 @@ from fireiron.jit.arrays import random_ends
 from fireiron.jit.expression import evaluate
 from fireiron.jit.interface import Interface
 from fireiron.language.as_steps import steps_of
-from fireiron.language.specs import written_by
 from fireiron.schedules import (
     ada,
     akg,
@@ -293,7 +292,7 @@ def results(
         before: the same ahead of it.
         numbers: scalars by name.
     """
-    outputs = {tensor.name: tensor for tensor in written_by(schedule.program.spec)}
+    outputs = {tensor.name: tensor for tensor in schedule.program.spec.outputs}
     for link in schedule.links:
         outputs |= {output.tensor.name: output.tensor for output in getattr(link, "outputs", ())}
     expected = references(schedule, {**arrays, **before}, numbers)

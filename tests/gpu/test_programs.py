@@ -8,7 +8,6 @@ from compiling import compiled
 from verified import verified
 
 from fireiron.jit.driver import driver
-from fireiron.language.specs import written_by
 from fireiron.schedules import fused
 
 PRODUCTS = [fused.add_gemm_gemm, fused.swiglu, fused.lstm_pattern, fused.lstm_cell]
@@ -20,7 +19,7 @@ def run(programs, made, seed=1):
     arrays = programs.arrays(made, seed)
     kernel = compiled(made)
     verified(made, kernel=kernel, kinds=("exact",))
-    outs = tuple(arrays[t.name] for t in written_by(made.program.spec))
+    outs = tuple(arrays[t.name] for t in made.program.spec.outputs)
     kernel(*(arrays[p.name] for p in kernel.interface.inputs), out=outs if len(outs) > 1 else outs[0])
     programs.compare(made, arrays)
     return arrays

@@ -54,7 +54,7 @@ from fireiron.kernel.passes.synchronise import synchronise
 from fireiron.kernel.passes.turns import take_turns
 from fireiron.language.decompositions import Decomposition, Epilog, Prolog, every
 from fireiron.language.residual import start
-from fireiron.language.specs import MatMul, Spec, Task, tensors_of, written_by
+from fireiron.language.specs import MatMul, Spec, Task, tensors_of
 from fireiron.language.steps import Program
 from fireiron.language.tensor import Tensor
 
@@ -191,10 +191,8 @@ def _with_windows(spec: Spec, state: State, context: Context) -> State:
     windows: dict[str, Window] = {}
     tensors: set[str] = set()
     if residual.kind in ("MatMul", "Layers"):
-        written = written_by(spec)
-        for tensor in tensors_of(spec):  # parameters come in the caller's order
-            if tensor not in written:
-                tensor_window(tensor, state, context)
+        for tensor in spec.inputs:  # parameters come in the caller's order
+            tensor_window(tensor, state, context)
     for operand in residual.operands:
         if operand.tensor.name in tensors:
             raise SpecError(
