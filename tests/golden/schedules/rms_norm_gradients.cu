@@ -269,16 +269,16 @@ with_sums_4096x1_k132_k2_k8_bf16_f32(
         by_gain_sh[thread / 32 % 8 * 1024 + thread / 256 * 512 + i2 * 32 + thread % 32] = by_gain[i2];
     }
     #pragma unroll
-    for (int i3 = 0; i3 < 16; ++i3) {
-        by_gain[i3] = 0.0f;
+    for (int i4 = 0; i4 < 16; ++i4) {
+        by_gain[i4] = 0.0f;
     }
     __syncthreads();  // by_gain_sh is written before it is read
     #pragma unroll
-    for (int i4 = 0; i4 < 16; ++i4) {
+    for (int i3 = 0; i3 < 16; ++i3) {
         #pragma unroll
         for (int w = 0; w < 2; ++w) {
-            other19[0] = by_gain_sh[thread / 32 % 8 * 1024 + w * 512 + i4 * 32 + thread % 32];
-            by_gain[i4] = by_gain[i4] + other19[0];
+            other19[0] = by_gain_sh[thread / 32 % 8 * 1024 + w * 512 + i3 * 32 + thread % 32];
+            by_gain[i3] = by_gain[i3] + other19[0];
         }
     }
 
@@ -321,16 +321,16 @@ with_sums_4096x1_k132_k2_k8_bf16_f32(
             by_gain_sh2[thread / 32 % 8 * 1024 + thread / 256 * 512 + i8 * 32 + thread % 32] = by_gain[i8];
         }
         #pragma unroll
-        for (int i9 = 0; i9 < 16; ++i9) {
-            by_gain[i9] = 0.0f;
+        for (int i10 = 0; i10 < 16; ++i10) {
+            by_gain[i10] = 0.0f;
         }
         __syncthreads();  // by_gain_sh2 is written before it is read
         #pragma unroll
-        for (int i10 = 0; i10 < 16; ++i10) {
+        for (int i9 = 0; i9 < 16; ++i9) {
             #pragma unroll
             for (int w3 = 0; w3 < 2; ++w3) {
-                other21[0] = by_gain_sh2[thread / 32 % 8 * 1024 + w3 * 512 + i10 * 32 + thread % 32];
-                by_gain[i10] = by_gain[i10] + other21[0];
+                other21[0] = by_gain_sh2[thread / 32 % 8 * 1024 + w3 * 512 + i9 * 32 + thread % 32];
+                by_gain[i9] = by_gain[i9] + other21[0];
             }
         }
 
