@@ -58,6 +58,7 @@ SLACK = 24.0  # powers of 2 that weights of bf16 may grow to: 2**24 of them are 
 AT_ONCE = 2 * machine("sm_90a").sms  # blocks of few queries, whose shared memory lets two run on a multiprocessor
 MOST_WAYS = 32  # blocks that share keys: each warp of the last one reads a quarter of their sums, one after another
 LEAST_CHUNKS = 2  # of a warp, so that one is on its way while another is computed
+WIDEST = 128  # columns of heads: above, registers do not hold the weights of two chunks beside the sums
 CACHED = 32 * 1024**2  # bytes of keys and values that stay in Hopper's L2 cache beside the rest
 
 
@@ -220,9 +221,8 @@ def wgmma(
             them, and values have more than 64 columns or keys are few.
         slack: powers of 2 that weights may grow to before sums are rescaled, at most what their type holds; 24 by
             default where chunks are speculated on, else 0.
-        speculate: whether the largest score is looked for only in chunks whose weights outgrow the slack. Each chunk
-            then waits for the product of the one before: branches end what is in flight. By default where weights are
-            bf16 and heads have more than 64 columns.
+        speculate: whether the largest score is looked for only in chunks whose weights outgrow the slack. Weights
+            of two chunks are held in turn then. By default where weights are bf16 and heads have 65 to 128 columns.
     """
     depth, width = columns(spec)
     extents = spec.residual.extents
@@ -238,10 +238,12 @@ def wgmma(
     ragged = extents["j"] is None or (extents["j"] % 128) != 0  # two masks a score: fewer scores at a time
     if keys is None:
         keys = 96 if groups > 2 else 112 if masked and ragged and width > WIDE else 128
+        keys = 64 if masked and width > 192 else keys  # registers hold the sums, and masks beside few scores
         most = (HOPPER_SHARED - rows * depth * nbytes) // (2 * (depth + width) * nbytes)
         keys = min(keys, max(ROWS, most // ROWS * ROWS))
     if speculate is None:
-        speculate = max(depth, width) > WIDE and spec.computed.inputs[2].dtype.limits[1] >= 2.0**SLACK and slack != 0
+        fits = WIDE < max(depth, width) <= WIDEST  # two chunks' weights, in registers
+        speculate = fits and spec.computed.inputs[2].dtype.limits[1] >= 2.0**SLACK and slack != 0
     if slack is None:
         slack = SLACK if speculate else 0.0
     chunk, tile = keys * (depth + width) * nbytes, rows * depth * nbytes

@@ -185,7 +185,7 @@ def _lower_loop(
     if link.online:  # each point of a chunk passes the masks of several folds
         loop = tuple(part for s in loop for part in (without_masks(s, context) if _chunks(s) else (s,)))
     if link.skewed:
-        loop = tuple(part for s in loop for part in (skewed(s, link) if _chunks(s) else (s,)))
+        loop = tuple(part for s in loop for part in (skewed(s, link, context) if _chunks(s) else (s,)))
     return (*loop, *last), around
 
 

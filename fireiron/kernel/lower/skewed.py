@@ -20,12 +20,13 @@ from fireiron.base.errors import DecompositionError
 from fireiron.kernel.analysis.sampling import reads_and_writes
 from fireiron.kernel.ir.rewrite import replaced
 from fireiron.kernel.ir.statements import Advance, Call, Compute, Cursor, For, If, Micro, Region, Statement, walk
-from fireiron.kernel.lower.context import Body
+from fireiron.kernel.lower.alternating import alternated
+from fireiron.kernel.lower.context import Body, Context
 from fireiron.kernel.lower.lazy_folds import settled
 from fireiron.language.decompositions import Split
 
 
-def skewed(loop: For, link: Split) -> Body:
+def skewed(loop: For, link: Split, context: Context) -> Body:
     """Issue a step's product one trip ahead.
 
     Raises:
@@ -61,7 +62,7 @@ def skewed(loop: For, link: Split) -> Body:
     inner = (*replaced(head, {k: k + 1}), *tail, *replaced(both, {k: k + 1}))
     count = as_expr(simplest(trips - 1))
     body: Body = settled(replaced((*head, *whole), {k: as_expr(0)}))
-    body += () if as_int(count) == 0 else (attrs.evolve(loop, extent=count, body=inner),)
+    body += () if as_int(count) == 0 else alternated(attrs.evolve(loop, extent=count, body=inner), context)
     body += (*replaced(tail, {k: count}), *(Advance(c, as_expr(1)) for c in behind))
     some = lt(0, trips)
     return body if proves(some) else (If(some, body),)

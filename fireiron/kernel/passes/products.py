@@ -3,8 +3,11 @@
 Statements are walked in program order with the groups that are in flight, the newest last. A fence of registers stands
 ahead of products whose registers something else has touched since the last one, and behind each loop that spins. A
 group is closed where its products end. It is awaited as late as somebody needs it complete: threads that touch its
-registers, an arrival that lets its slot of a ring be filled again, or a branch behind which threads compute while the
-group reads registers. A loop is walked until its text stays the same, each time after the trip before.
+registers, or those that a trip copies into them, or an arrival that lets its slot of a ring be filled again. A loop is
+walked until its text stays the same, each time after the trip before.
+
+The assembler keeps registers that products read from all others, but takes what is copied into them for the same ones,
+if nobody else reads both: a later trip's A would be written where this trip's is still read.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from collections.abc import Iterator
 import attrs
 
 from fireiron.algebra.expr import Expr, Var, as_int, evaluate, free
+from fireiron.algebra.scalar import Arg
 from fireiron.atoms.flights import flying
 from fireiron.base.errors import DecompositionError
 from fireiron.base.records import Itself
@@ -54,7 +58,7 @@ class Flight:
 
     Args:
         name: of the group.
-        registers: what it reads and writes.
+        registers: what it reads and writes, and what is copied into that.
         sums: what it writes.
         sources: registers that it reads.
         slots: variables of the rings' slots that it reads.
@@ -105,11 +109,13 @@ class _Facts:
         products: the products that it starts.
         marks: what waits, tells, moves on or names something.
         touched: registers that its threads touch.
+        copies: registers that its threads copy, the copy first.
     """
 
     products: tuple[Call, ...] = ()
     marks: Body = ()
     touched: frozenset[str] = frozenset()
+    copies: frozenset[tuple[str, str]] = frozenset()
 
 
 _NOTHING = _Facts()
@@ -125,6 +131,7 @@ class _Pass:
         touched: registers that something else than products touched since the last fence.
         fenced: whether a fence stands behind the last loop that spins.
         varying: variables that depend on the thread.
+        copies: registers that threads copy in the loop or branch around the place.
         known, runs: what statements do, and whether they are runs, each found once.
         lags: how far slots lie behind a ring's, each counted once.
     """
@@ -134,6 +141,7 @@ class _Pass:
     touched: set[str] = attrs.field(factory=set[str])
     fenced: bool = False
     varying: set[str] = attrs.field(factory=lambda: {THREAD})
+    copies: frozenset[tuple[str, str]] = frozenset()
     known: dict[Itself, _Facts] = attrs.field(factory=dict[Itself, _Facts])
     runs: dict[Itself, bool] = attrs.field(factory=dict[Itself, bool])
     lags: dict[tuple[Cursor, Expr], int | None] = attrs.field(factory=dict[tuple[Cursor, Expr], "int | None"])
@@ -155,13 +163,14 @@ class _Pass:
                     tuple(c for part in parts for c in part.products),
                     tuple(x for part in parts for x in part.marks),
                     frozenset[str]().union(*(part.touched for part in parts)),
+                    frozenset[tuple[str, str]]().union(*(part.copies for part in parts)),
                 )
             case Call() | Compute() | Micro():
                 if _flies(s):
                     assert isinstance(s, Call)
                     return _Facts(products=(s,))
                 touched = frozenset(b.name for b in _touches(s))
-                return _Facts(touched=touched) if touched else _NOTHING
+                return _Facts(touched=touched, copies=_copied(s)) if touched else _NOTHING
             case Await() | Arrive() | Advance() | Turn() | Sync() | Let():
                 return _Facts(marks=(s,))
             case _:
@@ -205,7 +214,7 @@ class _Pass:
                 out += self.loop(s)
                 continue
             if isinstance(s, If | Region) and self.facts(s).products:
-                out.append(attrs.evolve(s, body=self.run(s.body)))
+                out.append(attrs.evolve(s, body=self.inside(s)))
                 continue
             pending = self.pending(s)
             if pending is not None:
@@ -226,6 +235,7 @@ class _Pass:
         sums = {b.name: b for c in calls for b in _sums(c)}
         sources = {b.name: b for c in calls for b in _registers(c) if b.name not in sums}
         held = frozenset(b.name for c in calls for b in _registers(c))
+        held |= {source for copy, source in self.copies if copy in sources}
         name = calls[0].atom.completion
         self.flights = (
             *self.flights,
@@ -233,12 +243,20 @@ class _Pass:
         )
         return Commit(name)
 
+    def inside(self, s: For | If | Region) -> Body:
+        """Walk a body with what is copied in it."""
+        around = self.copies
+        self.copies = self.facts(s).copies
+        body = self.run(s.body)
+        self.copies = around
+        return body
+
     def loop(self, loop: For) -> Body:
         """Walk a loop until its text stays the same."""
         body: Body = ()
         last: Body | None = None
         for _ in range(MOST_WALKS):
-            body = self.run(loop.body)
+            body = self.inside(loop)
             if body == last:
                 break
             last = body
@@ -267,7 +285,7 @@ class _Pass:
         touched = facts.touched
         for i, flight in enumerate(self.flights):
             newer = len(self.flights) - 1 - i
-            if touched & flight.registers or (flight.sources and _branches(s, touched)):
+            if touched & flight.registers:
                 needed.append(newer)
             for arrive in (x for x in facts.marks if isinstance(x, Arrive)):
                 if any(self.behind(c, arrive.slot) == flight.passed.count(c.slot) % c.slots for c in self.of(flight)):
@@ -334,15 +352,6 @@ class _Pass:
         return tuple(out)
 
 
-def _branches(s: Statement, touched: frozenset[str]) -> bool:
-    """Say whether threads compute behind a branch.
-
-    The assembler keeps the registers of A until the wait within a run of instructions, and gives them to others behind
-    a branch, where products may still read them.
-    """
-    return isinstance(s, If) and bool(touched)
-
-
 def _at(slot: Expr, cursor: Cursor, at: int) -> int:
     return int(evaluate(slot, {cursor.slot.name: at}))  # pyright: ignore[reportArgumentType]
 
@@ -389,6 +398,15 @@ def _sums(call: Call) -> Iterator[Buffer]:
         for o, v in zip(call.atom.operands, call.views, strict=True)
         if o.access != "read" and v.buffer.memory.registers
     )
+
+
+def _copied(s: Call | Compute | Micro) -> frozenset[tuple[str, str]]:
+    """Name registers that a statement copies from others, the copy first."""
+    match s:
+        case Compute(dst=dst, expr=Arg(), inputs=(source,)) if source.buffer.memory.registers:
+            return frozenset({(dst.buffer.name, source.buffer.name)})
+        case _:
+            return frozenset()
 
 
 def _touches(s: Statement) -> Iterator[Buffer]:

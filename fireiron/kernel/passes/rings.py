@@ -240,7 +240,9 @@ def _guarded(body: Body, ring: Ring) -> Body:
             left = ()
         if ring.moves(s):
             assert isinstance(s, For)
-            if ring.filled(s):
+            if sum(isinstance(x, Advance) and x.cursor == ring.cursor for x in s.body) > 1:
+                s = attrs.evolve(s, body=_straight(s.body, ring))
+            elif ring.filled(s):
                 s = _filling(s, ring)
             else:
                 late = ring.inflight if any(_flies(x) for x in ring.readers(s)) else 0
@@ -256,7 +258,7 @@ def _guarded(body: Body, ring: Ring) -> Body:
 
 
 def _straight(body: Body, ring: Ring) -> Body:
-    """Guard single slots, of a loop over tiles or ahead of a loop through the ring and behind it."""
+    """Guard single slots: of a loop over tiles, ahead of a loop through the ring and behind it, several of a trip."""
     out: list[Statement] = []
     slot: list[Statement] = []  # since the ring went on
     for s in body:
