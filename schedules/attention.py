@@ -52,6 +52,7 @@ from fireiron.schedules._heads import (
 )
 from fireiron.schedules._scores import Function, Scores, columns, grouped
 
+EXTENTS = {"paged": {"s": 64}}  # that the command line takes by default: lines of a page, whole tiles of keys
 SHORT = 1024  # queries or keys: below, what stands around the loop over keys takes a part of the time
 SPAN_NBYTES = 128  # of a row, of which bulk copies of swizzled tiles take whole numbers
 SLACK = 24.0  # powers of 2 that weights of bf16 may grow to: 2**24 of them are summed in f32 without overflow

@@ -223,6 +223,7 @@ def _scheduled(program: Function, by: Mapping[str, Callable[..., Any]], module: 
     dims = dict.fromkeys(dim for name in needed for dim in program.dims[name].split())
     lines = LINES if len(dims) <= 2 else FEW_LINES
     extents = dict.fromkeys(dims, lines) | ({list(dims)[-1]: COLUMNS} if len(dims) <= MOST_WIDE else {})
+    extents |= getattr(module, "EXTENTS", {}).get(program.name, {})
     arguments = [k for k in keywords(program.function, skip=0) if k.name not in program.dims and k.name not in dims]
     held = {*dims, "dtype", "arrays", "schedule", *(k.name for k in arguments)}
     known: dict[str, tuple[str, Keyword]] = {}

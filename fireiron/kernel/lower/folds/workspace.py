@@ -28,6 +28,7 @@ from fireiron.language.levels import GL, RF, Block, Kernel, Level
 Parts: TypeAlias = Callable[[Expr], Body]  # reads the state of a way and combines it
 
 MOST_VECTORS = 8  # vectors of a state that a thread loads at once
+MOST_HELD = 96  # registers of a thread's state and of what it has read of others'
 MOST_AT_ONCE = 64  # registers that hold one thread's states at once
 
 
@@ -179,7 +180,7 @@ def _parts(place: Place, context: Context) -> Parts:
     opened, wide = place.opened, place.width
     size = as_int(place.size) or 1
     vectors = gcd(size // wide, MOST_VECTORS)  # that are loaded before any is added, where registers are left
-    batch = next(n for n in (8, 4, 2, 1) if vectors % n == 0 and (n == 1 or size + n * wide <= MOST_AT_ONCE))
+    batch = next(n for n in (8, 4, 2, 1) if vectors % n == 0 and (n == 1 or size + n * wide <= MOST_HELD))
     others = [temporary("other", s.dtype, batch * wide, context) for s in opened.storages]
 
     def parts(way: Expr) -> Body:
