@@ -27,7 +27,13 @@ DECIDING = (
     "done",
     "get",
 )
-MODULES = ("fireiron.atoms", "fireiron.atoms.table", "fireiron.atoms.flights", "fireiron.atoms.meaning")
+MODULES = (
+    "fireiron.atoms",
+    "fireiron.atoms.table",
+    "fireiron.atoms.flights",
+    "fireiron.atoms.meaning",
+    "fireiron.atoms.written",
+)
 # Where a name may stand, and why.
 ALLOWED = {
     ("front/moves.py", "ldmatrix"): "a strategy is named for the instruction that it asks for",

@@ -51,9 +51,7 @@ gemm_32x32x32_f16_f32(
     const half* __restrict__ B,
     half* __restrict__ C) {
     const int thread = threadIdx.x;
-    const int block = blockIdx.x;
     __builtin_assume(thread >= 0);
-    __builtin_assume(block >= 0);
     extern __shared__ __align__(1024) unsigned char shared[];
     half* a_sh = reinterpret_cast<half*>(shared);
     half* b_sh = reinterpret_cast<half*>(shared + 7680);
@@ -78,25 +76,25 @@ gemm_32x32x32_f16_f32(
     // MatMul(16, 16, 32)(SH, SH, FR)(Warp)
 
     // load A to a_sh: Move(32, 32)(GL, SH)(Block)
-    cp_async_16B(&a_sh[thread_m * 40 + thread_k * 8], &A[block * 8192 + thread_m * 256 + thread_k * 8]);
+    cp_async_16B(&a_sh[thread_m * 40 + thread_k * 8], &A[thread_m * 256 + thread_k * 8]);
 
     // load B to b_sh: Move(32, 32)(GL, SH)(Block)
-    cp_async_16B(&b_sh[thread_m * 40 + thread_k * 8], &B[thread_k * 8 + thread_m * 256]);
+    cp_async_16B(&b_sh[thread_m * 40 + thread_k * 8], &B[thread_m * 256 + thread_k * 8]);
     cp_async_commit();
 
     // load A to a_sh: Move(32, 32)(GL, SH)(Block)
-    cp_async_16B(&a_sh[thread_m * 40 + thread_k * 8 + 1280], &A[block * 8192 + thread_m * 256 + thread_k * 8 + 32]);
+    cp_async_16B(&a_sh[thread_m * 40 + thread_k * 8 + 1280], &A[thread_m * 256 + thread_k * 8 + 32]);
 
     // load B to b_sh: Move(32, 32)(GL, SH)(Block)
-    cp_async_16B(&b_sh[thread_m * 40 + thread_k * 8 + 1280], &B[thread_k * 8 + thread_m * 256 + 32]);
+    cp_async_16B(&b_sh[thread_m * 40 + thread_k * 8 + 1280], &B[thread_m * 256 + thread_k * 8 + 32]);
     cp_async_commit();
     cp_async_wait<1>();
 
     // load A to a_sh: Move(32, 32)(GL, SH)(Block)
-    cp_async_16B(&a_sh[thread_m * 40 + thread_k * 8 + 2560], &A[block * 8192 + thread_m * 256 + thread_k * 8 + 64]);
+    cp_async_16B(&a_sh[thread_m * 40 + thread_k * 8 + 2560], &A[thread_m * 256 + thread_k * 8 + 64]);
 
     // load B to b_sh: Move(32, 32)(GL, SH)(Block)
-    cp_async_16B(&b_sh[thread_m * 40 + thread_k * 8 + 2560], &B[thread_k * 8 + thread_m * 256 + 64]);
+    cp_async_16B(&b_sh[thread_m * 40 + thread_k * 8 + 2560], &B[thread_m * 256 + thread_k * 8 + 64]);
     cp_async_commit();
 
     // load a_sh to a_fr: Move(16, 16)(SH, FR)(Warp)
@@ -121,10 +119,10 @@ gemm_32x32x32_f16_f32(
 
         // load A to a_sh: Move(32, 32)(GL, SH)(Block)
         __syncthreads();  // a_sh is read before it is overwritten
-        cp_async_if_16B(&a_sh[k % 3 * 1280 + thread_m * 40 + thread_k * 8], &A[block * 8192 + thread_m * 256 + k * 32 + thread_k * 8 + 96], k < 5);
+        cp_async_if_16B(&a_sh[k % 3 * 1280 + thread_m * 40 + thread_k * 8], &A[thread_m * 256 + k * 32 + thread_k * 8 + 96], k < 5);
 
         // load B to b_sh: Move(32, 32)(GL, SH)(Block)
-        cp_async_if_16B(&b_sh[k % 3 * 1280 + thread_m * 40 + thread_k * 8], &B[k * 32 + thread_k * 8 + thread_m * 256 + 96], k < 5);
+        cp_async_if_16B(&b_sh[k % 3 * 1280 + thread_m * 40 + thread_k * 8], &B[thread_m * 256 + k * 32 + thread_k * 8 + 96], k < 5);
         cp_async_commit();
 
         // load a_sh to a_fr: Move(16, 16)(SH, FR)(Warp)
@@ -161,7 +159,7 @@ gemm_32x32x32_f16_f32(
             for (int e = 0; e < 2; ++e) {
                 C_vec[e] = float_to_half(acc[m4 * 2 + n5 * 4 + e]);
             }
-            copy_4B(&C[block * 1024 + warp_m * 512 + thread / 4 % 8 * 32 + m4 * 256 + warp_n * 16 + thread % 4 * 2 + n5 * 8], &C_vec[0]);
+            copy_4B(&C[warp_m * 512 + thread / 4 % 8 * 32 + m4 * 256 + warp_n * 16 + thread % 4 * 2 + n5 * 8], &C_vec[0]);
         }
     }
 }

@@ -161,7 +161,8 @@ def collected(place: Place, parts: Parts | None, state: State, context: Context)
         return body if proves(there) else (If(there, body),)
 
     turns = simplest(ceil_div(place.ways, units))
-    several = _at_once(turns, size)
+    most = max(1, MOST_AT_ONCE // size)
+    several = min(most, turns) if isinstance(turns, int) else most  # states that a thread loads before it combines any
     rounds = loop(
         context, "w", simplest(ceil_div(turns, several)),
         lambda w: loop(context, "u", several, lambda u: of(w * several + u)), unroll=False, kind="sums",
@@ -218,11 +219,3 @@ def asked(place: Place, way: Expr, v: Expr, to: Sequence[Buffer], number: Expr) 
         )
         for other, source in zip(to, place.sums, strict=True)
     )
-
-
-def _at_once(turns: Index, size: int) -> int:
-    """Choose how many states a thread loads before it combines any; few turns are divided without a rest."""
-    most = max(1, MOST_AT_ONCE // size)
-    if not isinstance(turns, int) or turns >= 2 * most:
-        return most
-    return next(n for n in range(min(most, turns), 0, -1) if turns % n == 0)
