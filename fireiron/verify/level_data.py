@@ -44,13 +44,14 @@ def level_arrays(program: Program, shapes: Mapping[str, tuple[int, ...]], rng: n
             found[ref.name] = np.moveaxis(lines, -1, axis)
         if made is not None and made.is_product and len(made.over) == 1:
             queries, keys = made.reads[0], made.reads[-1]
-            if {queries.name, keys.name} <= inputs.keys() and keys.index[-1:] == queries.index[-1:] == made.over:
+            named = {queries.name, keys.name} <= inputs.keys() and keys.index[-1:] == queries.index[-1:] == made.over
+            dim = keys.index[-2] if len(keys.index) > 1 else None
+            if named and isinstance(dim, Var):  # lines of pages are none: several keys are one line
                 depth, count = shapes[keys.name][-1], shapes[keys.name][-2]
                 groups = _groups(count, depth, rng)
                 found[queries.name] = _queries(inputs[queries.name].dtype, shapes[queries.name], groups, rng)
                 marks = np.where(groups[:, None] == np.arange(depth), 0.0, -1.0)
                 found[keys.name] = np.broadcast_to(marks, shapes[keys.name])
-                (dim,) = (d for d in keys.index[-2:-1] if isinstance(d, Var))
                 chosen[dim] = groups
     for step in program.steps:  # what exponentials are multiplied by
         for ref in step.reads if step.is_product and step.over and step.over[0] in chosen else ():
