@@ -44,8 +44,8 @@ def Reduction(
         >>> rows = Reduction("max", Matrix(64, 256, "f16"), Vector(64, "f16", name="y"))
         >>> print(rows.computed)
         reduction(x[64, 256].f16.GL) over m 64, n 256
-          top[m] = max over n of x[m, n]
-          y[m]   = f16(top[m])
+          largest[m] = max over n of x[m, n]
+          y[m]       = f16(largest[m])
         >>> rows = rows.tile(m=4).to(Block).tile(m=1).to(Warp).load("x", RF, vector()).epilog(memory=RF).done()
     """
     functions: dict[str, Callable[..., Value]] = {
