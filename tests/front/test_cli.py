@@ -380,6 +380,10 @@ def test_help_shows_the_presets_options(call: Any) -> None:
         (("run", "simt.sgemm", "--warp", "6.5"), "argument --warp: '6.5' is no whole numbers joined by x"),
         (("run", "simt.sgemm", "--stages", "two"), "argument --stages: 'two' is no whole number"),
         (("run", "simt.sgemm", "--paint", "1"), "unrecognized arguments: --paint 1"),
+        (("check", "simt.sgemm", "--arch", "sm_80", "--arch", "sm_90a"), "--arch: has two values, sm_80 and sm_90a"),
+        (("run", "simt.sgemm", "--shape", "8x8x8", "--shape", "8x8x4"), "--shape: has two values, 8x8x8 and 8x8x4"),
+        (("run", "simt.sgemm", "--stages", "2", "--stages", "3"), "argument --stages: has two values, 2 and 3"),
+        (("export", "simt.sgemm", "--arch", "sm_80,sm_1", "-o", "x"), "[unknown-arch]: unknown architecture 'sm_1'"),
         (("run", "simt.sgemm", "--blocks", "0"), "argument --blocks: '0' is no number from 1 on"),
         (("run", "simt.sgemm", "--set", "Q=3"), "UsageError[unknown-argument]"),
         (("check", "simt.sgemm", "--arch", "sm_1"), "[unknown-arch]: unknown architecture 'sm_1'"),
@@ -424,6 +428,17 @@ def test_operations_of_microkernels_are_not_counted_and_it_is_said(call: Any) ->
     assert "0, without those of microkernels" in out
     _, out, _ = call("simulate", "simt.sgemm", "--shape", "128x128x8")
     assert "operations  262144\n" in out
+
+
+def test_an_option_may_be_repeated_with_its_value(call: Any) -> None:
+    words = ("--stages", "2", "--stages", "2", "--arch", "sm_80", "--arch", "sm_80")
+    assert call("show", "simt.sgemm", *words)[0] == RIGHT
+
+
+def test_help_needs_no_other_option(call: Any) -> None:
+    code, out, err = call("export", "--help")
+    assert (code, err) == (RIGHT, "")
+    assert "--output" in out
 
 
 def test_help_takes_little_time() -> None:

@@ -112,6 +112,24 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main(["export", "simt.listing2"]) == 2
 
 
+def test_the_command_takes_several_architectures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["export", "simt.listing2", "--shape", "64x64x16", "-o", str(tmp_path), "--json"]
+    for option in (["--arch", "sm_80", "--arch", "sm_90a,sm_80"], ["--archs", "sm_80,sm_90a"]):
+        assert main([*words, *option]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert told["archs"] == ["sm_80", "sm_90a"]
+        assert {name.rpartition(".sm_")[2] for name in told["files"] if ".sm_" in name} == {"80.cubin", "90a.cubin"}
+
+
+def test_a_preset_that_takes_an_architecture_is_given_the_oldest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["export", "fused.gemm_bias", "--shape", "128x128x64", "--dtype", "f16", "--layout", "TN", "--json"]
+    assert main([*words, "--arch", "sm_90a", "--arch", "sm_80", "-o", str(tmp_path)]) == 0
+    assert json.loads(capsys.readouterr().out)["archs"] == ["sm_90a", "sm_80"]
+    assert "mma.sync" in next(tmp_path.glob("*.cu")).read_text()
+
+
 @pytest.mark.skipif(CC is None, reason="no C compiler is installed")
 def test_expressions_in_c(tmp_path: Path) -> None:
     texts = [

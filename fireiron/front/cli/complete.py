@@ -86,7 +86,8 @@ def _values(action: argparse.Action) -> list[str]:
     from fireiron.algebra.arch import ARCHS
     from fireiron.language.storage_order import LAYOUTS
 
-    known = {"arch": lambda: tuple(row.name for row in ARCHS), "layout": lambda: (*LAYOUTS, *LAYOUTS.values())}
+    archs = tuple(row.name for row in ARCHS)
+    known = {"arch": lambda: archs, "archs": lambda: archs, "layout": lambda: (*LAYOUTS, *LAYOUTS.values())}
     if action.choices is not None:
         return [str(choice) for choice in action.choices]
     return list(known[action.dest]()) if action.dest in known else []

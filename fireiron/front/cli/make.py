@@ -91,8 +91,7 @@ def compile(command: Command) -> Answer:
 def export(command: Command) -> Answer:
     """Write a kernel for programs without Python."""
     options, schedule = command.options, command.schedule
-    one = architecture(options.arch)
-    archs = [word for word in options.archs.split(",") if word] or ([] if one is None else [str(one)])
+    archs = list(dict.fromkeys(str(architecture(name)) for name in options.archs))
     with progress(f"compiling {schedule.name}"):
         made = schedule.export(options.output, archs)
     data = {"folder": str(made.folder), "kernel": made.name, "archs": list(made.archs), "files": list(made.files)}

@@ -26,6 +26,7 @@ T = TypeVar("T")
 HERE = "fireiron.front.cli"
 ARCH_HELP = "architecture, for example sm_90a (default: the GPU's, else sm_90a)"
 TWO = "%(prog)s SCHEDULE [options] SCHEDULE [options]"
+GIVEN = "given"  # name in a namespace: the options that were on the command line, with their values
 SPEC_OPTIONS = tuple(field.name for field in attrs.fields(Problem))
 
 
@@ -124,8 +125,8 @@ def _emit(parser: Any) -> None:
 
 def _export(parser: Any) -> None:
     parser.add_argument("-o", "--output", metavar="DIR", required=True, help="the folder to write")
-    about = "architectures, parted by commas: sm_80,sm_90a (default: --arch)"
-    parser.add_argument("--archs", metavar="A,B", default="", help=about)
+    several = "architectures, each with machine code of its own: sm_80,sm_90a, or --arch several times"
+    parser.add_argument("--arch", "--archs", dest="archs", action="extend", type=_split, default=[], help=several)
 
 
 def _studio(parser: Any) -> None:
@@ -194,6 +195,10 @@ def _why(parser: Any) -> None:
     parser.add_argument("error_code", nargs="?", metavar="CODE", help="what stands in an error's brackets")
 
 
+def _split(text: str) -> list[str]:
+    return [word for word in text.split(",") if word]
+
+
 def _positive(text: str) -> int:
     if not text.isdecimal() or not int(text):
         raise ValueError(f"{text!r} is no number from 1 on")
@@ -206,14 +211,36 @@ def _counted(text: str) -> int:
     return int(text)
 
 
+class _Once(argparse.Action):
+    """Store an option's value; refuse another value for the same option, where argparse would keep the last."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        given = namespace.__dict__.setdefault(GIVEN, {})
+        before = given.setdefault(self.dest, values)
+        if self.option_strings and before != values:
+            raise argparse.ArgumentError(self, f"has two values, {_written(before)} and {_written(values)}")
+        setattr(namespace, self.dest, values)
+
+
+def _written(value: Any) -> str:
+    return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+
+
 class Parser(argparse.ArgumentParser):
     """Read words; one that cannot be understood is an error with a code, as all others are.
+
+    An option that takes one value may be repeated with the same value, not with another one.
 
     Attributes:
         command: whose help an error names; the parser's own where empty.
     """
 
     command = ""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.register("action", None, _Once)
+        self.register("action", "store", _Once)
 
     def error(self, message: str) -> NoReturn:
         """Refuse the words.
@@ -354,9 +381,18 @@ def _request(name: str, words: list[str]) -> tuple[argparse.Namespace, Request]:
     target = find(first.schedule)
     options = option_parser(name, target).parse_args(words)
     values = {k.removeprefix(PREFIX): v for k, v in vars(options).items() if k.startswith(PREFIX)}
-    if options.arch is not None and any(_is_target(keyword) for keyword in target.keywords):
-        values["arch"] = architecture(options.arch)
+    oldest = _oldest(options.archs) if "archs" in options else architecture(options.arch)
+    if oldest is not None and any(_is_target(keyword) for keyword in target.keywords):
+        values["arch"] = oldest
     return options, Request(target, problem_of(options), values)
+
+
+def _oldest(names: Sequence[str]) -> str | None:
+    """Give the oldest of several architectures: its instructions are those that the newer ones have too."""
+    from fireiron.algebra.arch import arch
+
+    known = [str(architecture(name)) for name in names]
+    return min(known, key=lambda name: (arch(name).number, name), default=None)
 
 
 def _is_target(keyword: Keyword) -> bool:
@@ -384,9 +420,9 @@ def option_parser(name: str, target: Target | None, *, strict: bool = True) -> P
     if verb.schedules:
         # A reference may be missing in the first reading, where help or an error is due.
         parser.add_argument("schedule", nargs=None if target else "?", help="a preset, or path/file.py:function")
-    if verb.schedules or verb.spec:
-        parser.add_argument("--arch", help=ARCH_HELP)
     verb.options(parser)
+    if (verb.schedules or verb.spec) and parser.get_default("archs") is None:
+        parser.add_argument("--arch", help=ARCH_HELP)
     if verb.schedules or verb.spec:
         spec = parser.add_argument_group("spec")
         sizes = "numbers, or names of symbols; of a program the extents of its dims, of a Move MxN"
@@ -406,4 +442,7 @@ def option_parser(name: str, target: Target | None, *, strict: bool = True) -> P
         for keyword in target.keywords:
             if not _is_target(keyword):
                 keyword.add_to(group, taken)
+    if not strict:
+        for action in parser._actions:  # pyright: ignore[reportPrivateUsage]
+            action.required = False
     return parser
