@@ -44,6 +44,9 @@ Body = tuple[Statement, ...]
 
 # In the order in which they run: what each of them does.
 PASSES = {
+    "pipelines": "lets the copies of pipelines run ahead of the compute, by as many chunks as there are slots but one",
+    "masks": "parts the chunks that masks touch from those that no mask touches",
+    "skew": "issues a product a trip ahead of what reads it",
     "roles": "parts what fills rings from what computes: each role runs its own, with the loops and names around it",
     "exchanges": "lets blocks of a cluster tell each other that they have written, or read, what they exchange",
     "flags": "raises a flag behind sums that a unit of the grid hands on, and lowers it ahead of reading them",

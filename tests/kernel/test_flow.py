@@ -29,7 +29,7 @@ from fireiron import (
 )
 from fireiron.jit.interface import Interface
 from fireiron.kernel.ir.statements import Call, Commit, For, If, Region, Sync, Wait, walk
-from fireiron.kernel.lower import flow, pipeline
+from fireiron.kernel.lower import pipeline
 from fireiron.schedules import simt
 from fireiron.simulate import simulate
 from fireiron.verify.random_data import random_arrays
@@ -109,14 +109,13 @@ def test_a_product_that_reads_shared_memory_in_its_last_steps_keeps_its_slot() -
 def test_each_copy_of_a_pipeline_is_lowered_once(monkeypatch: Any, stages: int, drain: bool) -> None:
     """Copies ahead of a loop and those in it are one body: two loads to shared memory, two to registers."""
     lowered: list[str] = []
-    for module in (pipeline, flow):
-        whole = module.lower_copy
+    whole = pipeline.lower_copy
 
-        def counted(link: Any, *rest: Any, whole: Any = whole) -> Any:
-            lowered.append(f"{link.role} to {link.memory}")
-            return whole(link, *rest)
+    def counted(link: Any, *rest: Any) -> Any:
+        lowered.append(f"{link.role} to {link.memory}")
+        return whole(link, *rest)
 
-        monkeypatch.setattr(module, "lower_copy", counted)
+    monkeypatch.setattr(pipeline, "lower_copy", counted)
     gemm(matmul(32, 32, 32 * 7, "f16", layout="TN"), stages=stages, drain=drain).lowered("sm_80")
     # A schedule is elaborated for its own architecture first, then for the one that is asked for.
     assert sorted(set(lowered)) == ["A to FR", "A to SH", "B to FR", "B to SH"]

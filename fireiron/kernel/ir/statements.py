@@ -103,8 +103,11 @@ class Vote:
 LoopKind: TypeAlias = Literal["items", "turns", "tiles", "chunks", "layers", "sums", "slots", "elements"]
 
 # What a region implements: what a link leaves to do, a load, a store, a start value, a fold of sums, pointwise ops, a
-# product, or the copies that fill a ring for another role to read.
-RegionKind: TypeAlias = Literal["spec", "load", "store", "init", "fold", "compute", "product", "fill"]
+# product, or the copies that fill a ring for another role to read. Of a pipeline: where its first slots are filled, and
+# what starts, and what finishes, the copies of a chunk.
+RegionKind: TypeAlias = Literal[
+    "spec", "load", "store", "init", "fold", "compute", "product", "fill", "first", "start", "finish"
+]
 
 
 @attrs.frozen

@@ -15,8 +15,8 @@ from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.base.records import evolve
 from fireiron.kernel.ir.statements import If, Let, Statement
+from fireiron.kernel.lower.chunks import leading_loads
 from fireiron.kernel.lower.context import Body, Context, Recur, State
-from fireiron.kernel.lower.flow import leading_loads
 from fireiron.kernel.lower.move import Copy, box_of, lower_copy, open_load
 from fireiron.kernel.lower.window import Window, substituted
 from fireiron.language.decompositions import Decomposition, Load

@@ -34,6 +34,7 @@ from fireiron.kernel.ir.statements import (
 from fireiron.kernel.lower.window import Axis, Cut, Storage, Window, advance
 from fireiron.kernel.passes.exchanges import Exchange
 from fireiron.kernel.passes.handed import Handed
+from fireiron.kernel.passes.pipeline import Pipe
 from fireiron.kernel.passes.turns import Turns
 from fireiron.language.decompositions import Decomposition, Split
 from fireiron.language.levels import Block, Cluster, Kernel, Level
@@ -43,7 +44,6 @@ from fireiron.language.specs import Spec
 
 if TYPE_CHECKING:
     from fireiron.kernel.lower.ahead import Ahead
-    from fireiron.kernel.lower.flow import Flow
     from fireiron.kernel.lower.progress import Progress
 
 MapKey: TypeAlias = tuple[str, tuple[int, ...], int, tuple[int, ...]]
@@ -128,6 +128,9 @@ class Context:
         following: for a persistent unit, the condition that a next tile exists, and the next tile's values of the
             variables that name this tile's place. Example: (trip + 1 < trips, {tile: tile + units}).
         barriers: mbarriers that belong to no ring.
+        pipes: the pipelines whose copies run ahead, by the names that the regions of their copies have.
+        online: the loops over chunks that splits with online() or skew() make, by their variables: the split,
+            and the links above it.
         turns: the loops that units execute one after the other, None where there are none.
         handed: the workspace in which a unit of the grid leaves partial sums for the next one, None where none does.
         exchanges: buffers that blocks of a cluster read in each other's shared memory, with their mbarriers.
@@ -150,6 +153,8 @@ class Context:
     trip: Expr = attrs.field(factory=lambda: as_expr(0))
     following: tuple[Expr, dict[Var, Expr]] | None = None
     barriers: list[Barrier] = attrs.field(factory=list[Barrier])
+    pipes: dict[str, Pipe] = attrs.field(factory=dict[str, Pipe])
+    online: dict[Var, tuple[Split, str]] = attrs.field(factory=dict[Var, tuple[Split, str]])
     turns: Turns | None = None
     handed: Handed | None = None
     exchanges: list[Exchange] = attrs.field(factory=list[Exchange])
@@ -283,7 +288,6 @@ class State:
         progress: of a program, the steps that are lowered below this place; None for other specs.
         path: the links above, in words, for errors.
         link: where the last of them was written.
-        flow: the pipeline around this place that a pipeline below may continue, None where there is none.
         ahead: the loop over tiles around this place whose loads to shared memory run ahead, None where none do.
     """
 
@@ -307,7 +311,6 @@ class State:
     progress: Progress | None = None
     path: str = ""
     link: Link | None = None
-    flow: Flow | None = None
     ahead: Ahead | None = None
 
     @property

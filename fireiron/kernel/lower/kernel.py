@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import attrs
 
 from fireiron.algebra.dtypes import DType
-from fireiron.algebra.expr import Expr, Symbol, as_expr, free
+from fireiron.algebra.expr import Expr, Symbol, Var, as_expr, free
 from fireiron.algebra.scalar import parameters
-from fireiron.base.errors import SpecError
+from fireiron.base.errors import FireironError, SpecError
 from fireiron.kernel.analysis.conversions import check_conversions
 from fireiron.kernel.ir.statements import (
     Buffer,
@@ -18,12 +18,15 @@ from fireiron.kernel.ir.statements import (
     Compute,
     Fetch,
     FindGroup,
+    For,
+    If,
     Kernel,
     Micro,
     Number,
     Parameter,
     Pointer,
     Prefetch,
+    Region,
     Size,
     Statement,
     Workspace,
@@ -35,8 +38,10 @@ from fireiron.kernel.lower.elements import elements
 from fireiron.kernel.lower.gathers import fetched
 from fireiron.kernel.lower.program_start import start_program
 from fireiron.kernel.lower.roles import handshake
+from fireiron.kernel.lower.skewed import skewed
 from fireiron.kernel.lower.storage import tensor_window
 from fireiron.kernel.lower.walk import lower_links
+from fireiron.kernel.lower.whole_chunks import without_masks
 from fireiron.kernel.lower.window import Axis, Storage, Window
 from fireiron.kernel.passes.allocate import allocate, rebind
 from fireiron.kernel.passes.copies import await_copies
@@ -45,6 +50,7 @@ from fireiron.kernel.passes.exchanges import tell_peers
 from fireiron.kernel.passes.handed import raise_flags
 from fireiron.kernel.passes.packing import in_bytes
 from fireiron.kernel.passes.pairs import FIRST_ARCH, with_pairs
+from fireiron.kernel.passes.pipeline import run_ahead
 from fireiron.kernel.passes.prefetch import first_lines
 from fireiron.kernel.passes.products import await_products
 from fireiron.kernel.passes.rings import Once, hand_over
@@ -52,7 +58,7 @@ from fireiron.kernel.passes.roles import Crews, fills, part
 from fireiron.kernel.passes.stores import await_stores
 from fireiron.kernel.passes.synchronise import synchronise
 from fireiron.kernel.passes.turns import take_turns
-from fireiron.language.decompositions import Decomposition, Epilog, Prolog, every
+from fireiron.language.decompositions import Decomposition, Epilog, Prolog, Split, every
 from fireiron.language.residual import start
 from fireiron.language.specs import MatMul, Spec, Task, tensors_of
 from fireiron.language.steps import Program
@@ -127,6 +133,10 @@ def lower(
             told(Passed(name, body, after))
         return after
 
+    body = passed("pipelines", run_ahead(body, context.pipes))
+    online = context.online
+    body = passed("masks", _of_loops(body, online, lambda s, link: without_masks(s, context) if link.online else (s,)))
+    body = passed("skew", _of_loops(body, online, lambda s, link: skewed(s, link, context) if link.skewed else (s,)))
     body = passed("roles", _roles(body, context) if context.rings else (*context.lets, *body))
     body = fetched(body, context) if isinstance(spec, Program) else body  # only programs read arrays at subscripts
     body = passed("exchanges", tell_peers(body, context.exchanges))
@@ -170,6 +180,32 @@ def lower(
         elements(context.storages.values(), context.threads or 1),
     )
     return in_bytes(kernel)
+
+
+def _of_loops(
+    body: tuple[Statement, ...],
+    loops: Mapping[Var, tuple[Split, str]],
+    change: Callable[[For, Split], tuple[Statement, ...]],
+) -> tuple[Statement, ...]:
+    """Change the loops over chunks that some splits made; what fills rings for them stays."""
+    out: list[Statement] = []
+    for s in body:
+        match s:
+            case For(var=var) if var in loops:
+                link, path = loops[var]
+                try:
+                    out += change(s, link)
+                except FireironError as error:
+                    raise error.located(link.link, path) from None
+            case Region(kind="fill"):
+                out.append(s)
+            case For(body=inner) | If(body=inner) | Region(body=inner):
+                now = _of_loops(inner, loops, change)
+                same = len(now) == len(inner) and all(a is b for a, b in zip(now, inner, strict=True))
+                out.append(s if same else attrs.evolve(s, body=now))
+            case _:
+                out.append(s)
+    return tuple(out) if loops else body
 
 
 def _roles(body: tuple[Statement, ...], context: Context) -> tuple[Statement, ...]:

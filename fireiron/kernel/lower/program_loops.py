@@ -7,13 +7,12 @@ there. Where folds follow each other (`online`), one loop has them all.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeGuard
 
 import attrs
 
 from fireiron.algebra.expr import as_int
 from fireiron.base.records import evolve
-from fireiron.kernel.ir.statements import For, Statement
+from fireiron.kernel.ir.statements import For
 from fireiron.kernel.lower.chunks import parts_of, trips_of
 from fireiron.kernel.lower.context import Body, Context, Recur, State
 from fireiron.kernel.lower.folds.state import begin, open_fold
@@ -22,11 +21,9 @@ from fireiron.kernel.lower.pipeline import lower_split
 from fireiron.kernel.lower.progress import Progress, folds_dim, has_dim, runs_over
 from fireiron.kernel.lower.reached import reached
 from fireiron.kernel.lower.scans import carry, started
-from fireiron.kernel.lower.skewed import skewed
 from fireiron.kernel.lower.step_results import closed
 from fireiron.kernel.lower.steps import lower_active
 from fireiron.kernel.lower.uniform import with_uniform_conditions
-from fireiron.kernel.lower.whole_chunks import without_masks
 from fireiron.language.decompositions import Decomposition, Split
 from fireiron.language.online import online
 from fireiron.language.steps import Step
@@ -182,12 +179,8 @@ def _lower_loop(
     for step in () if link.online else mine:
         made, around = closed(opened[step.name], around, context, recur)
         last += made
-    if link.online:  # each point of a chunk passes the masks of several folds
-        loop = tuple(part for s in loop for part in (without_masks(s, context) if _chunks(s) else (s,)))
-    if link.skewed:
-        loop = tuple(part for s in loop for part in (skewed(s, link, context) if _chunks(s) else (s,)))
+    if link.online or link.skewed:
+        context.online |= {
+            s.var: (link, state.path) for s in loop if isinstance(s, For) and s.kind == "chunks" and not s.unroll
+        }
     return (*loop, *last), around
-
-
-def _chunks(s: Statement) -> TypeGuard[For]:
-    return isinstance(s, For) and s.kind == "chunks" and not s.unroll

@@ -30,8 +30,8 @@ from fireiron.kernel.ir.statements import (
     Statement,
     walk,
 )
+from fireiron.kernel.lower.chunks import leading_loads
 from fireiron.kernel.lower.context import Body, Context, Recur, Ring, State
-from fireiron.kernel.lower.flow import leading_loads
 from fireiron.kernel.lower.move import lower_copy, open_load
 from fireiron.kernel.lower.promote import close_chunk, open_chunk
 from fireiron.kernel.lower.window import Storage

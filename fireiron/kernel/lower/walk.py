@@ -504,10 +504,7 @@ def _unit_tile(
     if units.count < units.present:
         present = and_(lt(unit, units.count), present)
     guards = state.guards if proves(present) else (*state.guards, present)
-    # Where units take tiles in turn, or stand idle, a pipeline around them keeps its loop.
-    flow = None if var is None and proves(present) else state.flow
     inside = descend(evolve(state, loops=loops, guards=guards), parts, numbers, level)
-    inside = inside if flow is None else evolve(inside, flow=None)
     inside = evolve(inside, position=units.position, width=units.width)
     if context.loaders and state.level.name == Block.name and var is None:
         context.busy = reached(inside)
@@ -520,4 +517,4 @@ def _unit_tile(
         body = (If(present, body),)
     if var is not None:
         body = (For(var, as_expr(trips), body, loops[-1].unrolled, kind="turns"),)
-    return body if flow is None else flow.around(body)
+    return body
