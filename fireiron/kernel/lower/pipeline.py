@@ -105,9 +105,9 @@ def lower_split(
     copies: Body = ()
     for x in read:
         copy = lower_copy(x, there, inner.windows[x.role].storage, slot if x in registers else chunk, context, recur)
-        copies += (Region("start", copy.start, "", x.link, "start", name),)
-        copies += (Region("finish", copy.finish, "", x.link, "finish", name),)
-    mark: Body = (Region("first", (), "", link.link, "first", name),) if read else ()
+        copies += (Region(f"start a copy of {x.role}", copy.start, "", x.link, "start", name),)
+        copies += (Region(f"finish the copy of {x.role}", copy.finish, "", x.link, "finish", name),)
+    mark: Body = (Region("fill the first slots", (), "", link.link, "first", name),) if read else ()
     if layers is not None:
         layers.before += mark
         mark = ()
