@@ -391,16 +391,6 @@ __device__ __forceinline__ void hold(int (&registers)[count]) {
     for (int i = 0; i < count; ++i) asm volatile("" : "+r"(registers[i]) : : "memory");
 }
 """,
-    # Else the compiler would write what the next products read into the registers that these still read.
-    "keep": """\
-template <typename T, int count>
-__device__ __forceinline__ void keep(T (&registers)[count]) {
-    static_assert(count * sizeof(T) % 4 == 0, "whole registers");
-    const unsigned* words = reinterpret_cast<const unsigned*>(registers);
-    #pragma unroll
-    for (int i = 0; i < int(count * sizeof(T) / 4); ++i) asm volatile("" : : "r"(words[i]) : "memory");
-}
-""",
     "check_index": """\
 __device__ __forceinline__ void check_index(
     int index, int extent, const char* what, const char* file, int line, const char* text) {

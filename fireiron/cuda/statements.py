@@ -169,12 +169,10 @@ class Body:
                 write(f"lower_flag(&{Element(flag, number)}, {', '.join(self._unit(level))});")
             case Commit(group=group):
                 write(f"{_name(group)}_commit();")
-            case Wait(group=group, pending=pending, reads_only=reads_only, holds=holds, keeps=keeps):
+            case Wait(group=group, pending=pending, reads_only=reads_only, holds=holds):
                 write(f"{_name(group)}_wait{'_read' if reads_only else ''}<{pending}>();")
                 if holds is not None:
                     write(f"hold({holds.name});")
-                for kept in keeps:
-                    write(f"keep({kept.name});")
             case InitBarriers(barriers=barriers):
                 with self.writer.block("if (threadIdx.x == 0) {"):
                     for barrier in barriers:

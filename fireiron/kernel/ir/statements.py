@@ -276,15 +276,13 @@ class Commit:
 class Wait:
     """Wait until at most `pending` of a thread's groups are in flight, oldest first; it then sees their results.
 
-    `reads_only`: wait only until their sources were read. `holds`: registers that must not be copied before. `keeps`:
-    registers that the groups read, which must not be reused before.
+    `reads_only`: wait only until their sources were read. `holds`: registers that must not be copied before.
     """
 
     group: str
     pending: int
     reads_only: bool = False
     holds: Buffer | None = None
-    keeps: tuple[Buffer, ...] = ()
 
 
 @attrs.frozen

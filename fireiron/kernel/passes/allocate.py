@@ -153,9 +153,8 @@ def rebind(body: tuple[Statement, ...], buffers: Mapping[str, Buffer]) -> tuple[
                 return attrs.evolve(s, view=final(view))
             case Vote(flag=flag):
                 return attrs.evolve(s, flag=final(flag))
-            case Wait(holds=holds, keeps=keeps) if holds is not None or keeps:
-                held = None if holds is None else buffers[holds.name]
-                return attrs.evolve(s, holds=held, keeps=tuple(buffers[b.name] for b in keeps))
+            case Wait(holds=holds) if holds is not None:
+                return attrs.evolve(s, holds=buffers[holds.name])
             case Raise(flag=flag) | Lower(flag=flag):
                 return attrs.evolve(s, flag=final(flag))
             case _:

@@ -60,7 +60,6 @@ class Flight:
         name: of the group.
         registers: what it reads and writes, and what is copied into that.
         sums: what it writes.
-        sources: registers that it reads.
         slots: variables of the rings' slots that it reads.
         passed: the number of slots by which its rings have advanced since, one for each step.
     """
@@ -68,7 +67,6 @@ class Flight:
     name: str
     registers: frozenset[str]
     sums: tuple[Buffer, ...]
-    sources: tuple[Buffer, ...]
     slots: frozenset[Expr]
     passed: tuple[Expr, ...] = ()
 
@@ -220,8 +218,7 @@ class _Pass:
             if pending is not None:
                 done = self.flights[: len(self.flights) - pending]
                 held = self.held(done, body[i:]) if starts else None
-                sources = {b.name: b for flight in done for b in flight.sources}
-                out.append(Wait(done[-1].name, pending, holds=held, keeps=tuple(sources.values())))
+                out.append(Wait(done[-1].name, pending, holds=held))
                 self.flights = self.flights[len(done) :]
             self.passes(s)
             out.append(s)
@@ -233,14 +230,10 @@ class _Pass:
         views = [v for c in calls for v in c.views]
         slots = {c.slot for c in self.cursors for v in views if v.slot is not None and c.slot in free(v.slot)}
         sums = {b.name: b for c in calls for b in _sums(c)}
-        sources = {b.name: b for c in calls for b in _registers(c) if b.name not in sums}
         held = frozenset(b.name for c in calls for b in _registers(c))
-        held |= {source for copy, source in self.copies if copy in sources}
+        held |= {source for copy, source in self.copies if copy in held - sums.keys()}
         name = calls[0].atom.completion
-        self.flights = (
-            *self.flights,
-            Flight(name, held, tuple(sums.values()), tuple(sources.values()), frozenset(slots)),
-        )
+        self.flights = (*self.flights, Flight(name, held, tuple(sums.values()), frozenset(slots)))
         return Commit(name)
 
     def inside(self, s: For | If | Region) -> Body:
@@ -273,9 +266,8 @@ class _Pass:
         if not varies or touched & {b.name for b in sums}:
             return (attrs.evolve(loop, body=body),)
         # Units without a trip keep what the registers held before: nothing may be copied out of them ahead of this.
-        sources = {b.name: b for flight in self.flights for b in flight.sources}
         self.flights = ()
-        wait = Wait(calls[0].atom.completion, 0, holds=_word(sums), keeps=tuple(sources.values()))
+        wait = Wait(calls[0].atom.completion, 0, holds=_word(sums))
         return (attrs.evolve(loop, body=body), wait)
 
     def pending(self, s: Statement) -> int | None:

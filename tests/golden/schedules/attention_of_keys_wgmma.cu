@@ -92,14 +92,6 @@ __device__ __forceinline__ void hold(int (&registers)[count]) {
     for (int i = 0; i < count; ++i) asm volatile("" : "+r"(registers[i]) : : "memory");
 }
 
-template <typename T, int count>
-__device__ __forceinline__ void keep(T (&registers)[count]) {
-    static_assert(count * sizeof(T) % 4 == 0, "whole registers");
-    const unsigned* words = reinterpret_cast<const unsigned*>(registers);
-    #pragma unroll
-    for (int i = 0; i < int(count * sizeof(T) / 4); ++i) asm volatile("" : : "r"(words[i]) : "memory");
-}
-
 __device__ __forceinline__ void tma_load_4d(
     void* dst, const TensorMap* map, unsigned long long* barrier, int c0, int c1, int c2, int c3) {
     asm volatile(
@@ -355,8 +347,6 @@ wgmma_1x1x128x64_f16(
             }
             wgmma_commit();
             wgmma_wait<0>();
-            keep(ds_a_fr);
-            keep(p_a_fr);
             if (thread % 128 == 0) {
                 mbarrier_arrive(&empty[ring_slot]);
             }
