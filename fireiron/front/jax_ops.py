@@ -1,22 +1,26 @@
-"""Products with epilogs for JAX: jit traces them as a foreign function of XLA, which runs on XLA's buffers and stream.
-
-On the CPU it simulates.
-"""
+"""Products with epilogs for JAX: foreign functions of XLA, with gradients by `jax.custom_vjp`; simulated on the CPU."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
-from fireiron.algebra.dtypes import default_accumulator
+import attrs
+
+from fireiron.algebra.dtypes import DType
 from fireiron.algebra.dtypes import dtype as find_dtype
-from fireiron.base.errors import CallError
-from fireiron.front.epilog_text import text_of
-from fireiron.front.fused import expressions_of, result_type
+from fireiron.base.errors import CallError, FireironError
+from fireiron.base.link import here
+from fireiron.front.epilog_gradients import gradients, keeping, keeps, reads_product, results
+from fireiron.front.epilog_text import NUMBER, text_of
 from fireiron.front.jax_calls import foreign
 from fireiron.front.xla_gemm import HANDLERS, TARGET, attributes
 from fireiron.language.storage_order import letters
-from fireiron.language.tensor import Tensor
+
+jax: Any = import_module("jax")
+jnp: Any = import_module("jax.numpy")
 
 
 def gemm(
@@ -29,7 +33,7 @@ def gemm(
     dtype: str | None = None,
     **operands: Any,
 ) -> Any:
-    """Multiply arrays of JAX as `fireiron.gemm` does, also under `jax.jit` and `jax.vmap`. It has no gradient.
+    """Multiply arrays of JAX as `fireiron.gemm` does, also under `jax.jit`, `jax.grad` and `jax.vmap`.
 
     Args:
         a, b: arrays.
@@ -39,24 +43,141 @@ def gemm(
         operands: what the epilog reads: arrays, and numbers.
 
     Raises:
-        CallError: `wrong-shape`, `bad-epilog`.
+        CallError: `wrong-shape`, `bad-epilog`; `requires-grad` for integers. SpecError: `no-derivative`. What a kernel
+            refuses is an error of JAX, whose text has the code.
     """
-    stored, left, right = letters(layout), a, b
-    a = a.swapaxes(-1, -2) if stored[1] == "T" else a
-    b = b.swapaxes(-1, -2) if stored[0] == "T" else b
-    if min(a.ndim, b.ndim) < 2 or a.shape[-1] != b.shape[-2]:
-        raise CallError("wrong-shape", f"a has the shape {a.shape} and b {b.shape}", fix="give them one K")
-    arrays = {name: x.reshape(x.shape or (1,)) for name, x in operands.items() if hasattr(x, "shape")}
-    numbers = {name: x for name, x in operands.items() if name not in arrays}
-    kind = find_dtype(a.dtype.name if dtype is None else dtype)
-    acc = default_accumulator(kind)
-    places = {name: Tensor(name, (1,), acc, (0,)) for name in arrays}
-    values = expressions_of(epilog, acc, places, numbers, {name: name for name in numbers})
-    shape = (*a.shape[:-1], b.shape[-1])
-    kinds = [result_type(i, value, acc, kind).numpy for i, value in enumerate(values or (None,))]
-
-    text = "" if epilog is None else text_of(epilog, tuple(arrays), tuple(numbers), kind.name)
-    told = attributes(text, stored, dtype, tuple(numbers.values()))
-    results = [(shape, one) for one in kinds]
-    made = foreign(TARGET, HANDLERS, results, left, right, *arrays.values(), told=told)
+    try:
+        stored = letters(layout)
+        left, right = _turned(a, stored[1] == "T"), _turned(b, stored[0] == "T")
+        if min(a.ndim, b.ndim) < 2 or left[-1] != right[-2]:
+            raise CallError("wrong-shape", f"a has the shape {left} and b {right}", fix="give them one K")
+        arrays = {name: x.reshape(x.shape or (1,)) for name, x in operands.items() if hasattr(x, "shape")}
+        numbers = {name: float(x) for name, x in operands.items() if name not in arrays}
+        kind = find_dtype(a.dtype.name if dtype is None else dtype)
+        text = "" if epilog is None else text_of(epilog, tuple(arrays), tuple(numbers), kind.name)
+        made = _gemm(_Told(text, stored, dtype, tuple(numbers.values()), kind), a, b, tuple(arrays.values()))
+    except FireironError as error:
+        raise error.located(here()) from None
     return made[0] if len(made) == 1 else made
+
+
+@attrs.frozen
+class _Told:
+    """Hold what a call takes beside arrays.
+
+    Args:
+        epilog: as `text_of` writes it; empty where there is none.
+        layout: two letters, of b and of a.
+        dtype: the name of an element type, where the arrays do not say it.
+        numbers: the epilog's.
+        kind: the element type of a and b.
+    """
+
+    epilog: str
+    layout: str
+    dtype: str | None
+    numbers: tuple[float, ...]
+    kind: DType
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _gemm(told: _Told, a: Any, b: Any, operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Give all outputs of the epilog."""
+    left, right = _turned(a, told.layout[1] == "T"), _turned(b, told.layout[0] == "T")
+    kinds = results(told.epilog, told.kind)
+    given = attributes(told.epilog, told.layout, told.dtype, told.numbers)
+    shape = (*left[:-1], right[-1])
+    return foreign(TARGET, HANDLERS, [(shape, one.numpy) for one in kinds], a, b, *operands, told=given)
+
+
+def _keep(told: _Told, a: Any, b: Any, operands: tuple[Any, ...]) -> Any:
+    """Multiply where gradients are needed; the product is one more output where they are computed from it.
+
+    Raises:
+        CallError: `requires-grad`. SpecError: `no-derivative`.
+    """
+    if told.kind.kind == "int":
+        raise CallError("requires-grad", "no gradient goes through integers", fix="use jax.lax.stop_gradient")
+    more = told.epilog != "" and not keeps(told.epilog) and reads_product(told.epilog, len(operands))
+    given = a.value, b.value, tuple(x.value for x in operands)
+    made = _gemm(attrs.evolve(told, epilog=keeping(told.epilog)) if more else told, *given)
+    product = made[-1] if more or keeps(told.epilog) else None
+    # () and None have no values, so they say while the call is traced whose gradient is needed.
+    needed = tuple(() if x.perturbed else None for x in (a, b, *operands))
+    return made[:-1] if more else made, (*given, product, needed)
+
+
+def _gradients(told: _Told, kept: tuple[Any, ...], cotangents: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Give the gradients of a, b and the epilog's arrays: of a and b by two more products."""
+    a, b, operands, product, needed = kept
+    of_a, of_b, *wanted = (one is not None for one in needed)
+    given = [None if isinstance(x, jax.custom_derivatives.SymbolicZero) else x for x in cotangents]
+    named = {f"{NUMBER}{i}": x for i, x in enumerate(told.numbers)}
+    slope, by = gradients(told.epilog, told.kind, _Jax(), product, operands, named, given, wanted)
+    by_operand = tuple(None if g is None else g.astype(x.dtype) for g, x in zip(by, operands, strict=True))
+    if slope is None:
+        return None, None, by_operand
+    g = slope.astype(a.dtype)
+    return _of_a(told, g, a, b) if of_a else None, _of_b(told, g, a, b) if of_b else None, by_operand
+
+
+def _of_a(told: _Told, g: Any, a: Any, b: Any) -> Any:
+    """Multiply the product's gradient by b transposed; where a is stored transposed, give the transposed product."""
+    turned_a, turned_b = told.layout[1] == "T", told.layout[0] == "T"
+    if turned_a and b.ndim == a.ndim:
+        return _product(told, b, turned_b, g, True)
+    made = _product(told, g, False, b, not turned_b)
+    return made.swapaxes(-1, -2) if turned_a else made
+
+
+def _of_b(told: _Told, g: Any, a: Any, b: Any) -> Any:
+    """Multiply a transposed by the product's gradient; where b is stored transposed, give the transposed product."""
+    turned_a, turned_b = told.layout[1] == "T", told.layout[0] == "T"
+    if b.ndim < a.ndim:  # b serves all batches, so that its gradient is one product of the rows of all batches
+        a = a.swapaxes(-1, -2) if turned_a else a
+        a, g, turned_a = a.reshape(-1, a.shape[-1]), g.reshape(-1, g.shape[-1]), False
+    return _product(told, g, True, a, turned_a) if turned_b else _product(told, a, not turned_a, g, False)
+
+
+def _product(told: _Told, x: Any, turn_x: bool, y: Any, turn_y: bool) -> Any:
+    """Multiply two arrays, each as it is stored or transposed."""
+    layout = ("T" if turn_y else "N") + ("T" if turn_x else "N")
+    return _gemm(_Told("", layout, told.dtype, (), told.kind), x, y, ())[0]
+
+
+def _turned(x: Any, turn: bool) -> tuple[int, ...]:
+    """Give a shape, with the last two dims exchanged or not."""
+    return (*x.shape[:-2], x.shape[-1], x.shape[-2]) if turn and x.ndim >= 2 else tuple(x.shape)
+
+
+class _Jax:
+    """Compute on arrays of JAX."""
+
+    def function(self, op: str) -> Callable[..., Any]:
+        """Give JAX's function by the name of an operation."""
+        names = {
+            "add": "add", "sub": "subtract", "mul": "multiply", "div": "divide", "max": "maximum", "min": "minimum",
+            "lt": "less", "le": "less_equal", "eq": "equal", "pow": "power", "neg": "negative",
+        }  # fmt: skip
+        others = {"rsqrt": jax.lax.rsqrt, "erf": jax.lax.erf, "normcdf": jax.scipy.special.ndtr}
+        return others[op] if op in others else getattr(jnp, names.get(op, op))
+
+    def constant(self, value: float, dtype: DType, like: Any) -> Any:
+        """Give a number as an array."""
+        return jnp.asarray(value, dtype.numpy)
+
+    def where(self, condition: Any, x: Any, y: Any) -> Any:
+        """Choose between two arrays."""
+        return jnp.where(condition, x, y)
+
+    def cast(self, x: Any, dtype: DType) -> Any:
+        """Convert an array."""
+        return x.astype(dtype.numpy)
+
+    def summed(self, x: Any, shape: Sequence[int]) -> Any:
+        """Sum over the dims along which an array of this shape was broadcast."""
+        x = x.sum(tuple(range(x.ndim - len(shape))))
+        return x.sum(tuple(i for i, n in enumerate(shape) if n == 1 and x.shape[i] != 1), keepdims=True)
+
+
+_gemm.defvjp(_keep, _gradients, symbolic_zeros=True)

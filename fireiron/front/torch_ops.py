@@ -6,31 +6,16 @@ an epilog is derived from its expression. Tensors on the CPU are simulated. This
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
-from fireiron.algebra.derivative import derivative, is_zero
-from fireiron.algebra.dtypes import DType, default_accumulator, default_result
+from fireiron.algebra.dtypes import DType
 from fireiron.algebra.dtypes import dtype as find_dtype
-from fireiron.algebra.scalar import (
-    Arg,
-    Binary,
-    Cast,
-    Constant,
-    Coordinate,
-    Custom,
-    Debug,
-    MultiplyAdd,
-    Parameter,
-    Scalar,
-    Select,
-    Unary,
-    parts,
-)
-from fireiron.algebra.written import read, write
 from fireiron.base.errors import CallError
 from fireiron.front import best
+from fireiron.front.epilog_gradients import gradients as gradients_of
+from fireiron.front.epilog_gradients import keeping, keeps, reads_product, results
 from fireiron.front.epilog_text import NUMBER, function_of, operands_of, text_of
 from fireiron.jit.kernel import as_tuple
 from fireiron.language.storage_order import letters
@@ -70,12 +55,12 @@ def gemm(
     kind = dtype or str(a.dtype).removeprefix("torch.")
     text = "" if epilog is None else _text(epilog, tuple(tensors), tuple(numbers), kind)
     needs = torch.is_grad_enabled() and any(x.requires_grad for x in (a, b, *tensors.values()))
-    keeps = needs and text != "" and _reads_product(text, len(tensors))
+    keep = needs and text != "" and _reads_product(text, len(tensors))
     made = torch.ops.fireiron.gemm(
-        a, b, list(tensors.values()), [float(x) for x in numbers.values()], _keeping(text) if keeps else text, kind
+        a, b, list(tensors.values()), [float(x) for x in numbers.values()], _keeping(text) if keep else text, kind
     )
-    results = tuple(made[:-1]) if keeps else tuple(made)
-    return results[0] if len(results) == 1 else results
+    given = tuple(made[:-1]) if keep else tuple(made)
+    return given[0] if len(given) == 1 else given
 
 
 _text = torch.compiler.assume_constant_result(text_of)
@@ -95,19 +80,8 @@ def refuse(option: str) -> None:
     )
 
 
-@torch.compiler.assume_constant_result
-def _reads_product(text: str, operands: int) -> bool:
-    """Say whether gradients of an epilog are computed from the accumulator."""
-    slopes = (derivative(tree, i) for tree in read(text) for i in range(operands + 1))
-    return any(isinstance(part, Arg) and part.index == 0 for slope in slopes for part in parts(slope))
-
-
-@torch.compiler.assume_constant_result
-def _keeping(text: str) -> str:
-    """Let an epilog also give the accumulator."""
-    trees = read(text)
-    acc = next(part.dtype for tree in trees for part in parts(tree) if isinstance(part, Arg) and part.index == 0)
-    return write((*trees, Arg(0, acc)))
+_reads_product = torch.compiler.assume_constant_result(reads_product)
+_keeping = torch.compiler.assume_constant_result(keeping)
 
 
 def _run(a: Any, b: Any, operands: Sequence[Any], numbers: Sequence[float], epilog: str, dtype: str) -> list[Any]:
@@ -126,14 +100,7 @@ def _fake(a: Any, b: Any, operands: Sequence[Any], numbers: Sequence[float], epi
     kind = find_dtype(dtype)
     torch._check(a.dim() >= 2 and b.dim() >= 2 and a.shape[-1] == b.shape[-2])
     shape = (*a.shape[:-1], b.shape[-1])
-    return [a.new_empty(shape, dtype=_torch_type(result)) for result in _results(epilog, kind)]
-
-
-def _results(epilog: str, kind: DType) -> list[DType]:
-    """List the outputs' element types, as `fireiron.gemm` chooses them."""
-    usual, acc = default_result(kind), default_accumulator(kind)
-    trees = read(epilog) if epilog else ()
-    return [usual, *(tree.dtype if tree.dtype != acc else usual for tree in trees[1:])]
+    return [a.new_empty(shape, dtype=_torch_type(result)) for result in results(epilog, kind)]
 
 
 def _torch_type(kind: DType) -> Any:
@@ -143,8 +110,7 @@ def _torch_type(kind: DType) -> Any:
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Sequence[Any]) -> None:
     a, b, operands, numbers, epilog, dtype = inputs
     ctx.numbers, ctx.epilog, ctx.dtype = list(numbers), epilog, dtype
-    trees = read(epilog) if epilog else ()
-    kept = [output[-1]] if trees and isinstance(trees[-1], Arg) and trees[-1].index == 0 else []
+    kept = [output[-1]] if keeps(epilog) else []
     ctx.keeps, ctx.count = bool(kept), len(operands)
     ctx.save_for_backward(a, b, *operands, *kept)
 
@@ -156,28 +122,11 @@ def _backward(context: Any, gradients: Sequence[Any]) -> tuple[Any, ...]:
     kind = find_dtype(context.dtype)
     if kind.kind == "int":
         raise CallError("requires-grad", "no gradient goes through integers", fix="detach() the tensors")
-    acc = _torch_type(default_accumulator(kind))
-    product = rest[-1].to(acc) if context.keeps else None
-    arguments = [product, *(x.to(acc) for x in operands)]
+    product = rest[-1] if context.keeps else None
     named = {f"{NUMBER}{i}": x for i, x in enumerate(context.numbers)}
-    trees = read(context.epilog) if context.epilog else (Arg(0, default_accumulator(kind)),)
-    by_product, by_operand = None, [None] * len(operands)
-    for tree, gradient in zip(trees, gradients, strict=True):
-        if gradient is None:
-            continue
-        for i in range(len(operands) + 1):
-            if i and not context.needs_input_grad[2][i - 1]:
-                continue
-            slope = derivative(tree, i)
-            if is_zero(slope):
-                continue
-            part = gradient.to(acc)
-            part = part if slope == Constant(1.0, slope.dtype) else part * evaluate(slope, arguments, named, part)
-            if i == 0:
-                by_product = part if by_product is None else by_product + part
-            else:
-                part = part.sum_to_size(operands[i - 1].shape)
-                by_operand[i - 1] = part if by_operand[i - 1] is None else by_operand[i - 1] + part
+    by_product, by_operand = gradients_of(
+        context.epilog, kind, _Torch(), product, operands, named, gradients, context.needs_input_grad[2]
+    )
     back = [None if g is None else g.to(x.dtype) for g, x in zip(by_operand, operands, strict=True)]
     others: Any = (None if context.numbers else [], None, None)  # of numbers torch wants no list but an empty one
     if by_product is None:
@@ -196,40 +145,33 @@ def _product(a: Any, b: Any, dtype: str) -> Any:
     return torch.ops.fireiron.gemm(a, b, [], [], "", dtype)[0]
 
 
-def evaluate(tree: Scalar, arguments: Sequence[Any], numbers: Mapping[str, float], like: Any) -> Any:
-    """Compute an expression of tensors by torch's own functions."""
+class _Torch:
+    """Compute on tensors."""
 
-    def value(x: Scalar) -> Any:
-        return evaluate(x, arguments, numbers, like)
+    def function(self, op: str) -> Callable[..., Any]:
+        """Give torch's function by the name of an operation."""
+        return torch_function({"max": "maximum", "min": "minimum"}.get(op, op))
 
-    match tree:
-        case Arg(index):
-            return arguments[index]
-        case Constant(number):
-            return torch.full((), number, dtype=_torch_type(tree.dtype), device=like.device)
-        case Parameter(name):
-            return torch.full((), numbers[name], dtype=_torch_type(tree.dtype), device=like.device)
-        case Unary(op, x):
-            return torch_function(op)(value(x))
-        case Binary(op, x, y):
-            found = getattr(torch, _BINARY.get(op, op))(value(x), value(y))
-            return found.to(_torch_type(tree.dtype)) if op in ("lt", "le", "eq") else found
-        case Select(condition, x, y):
-            return torch.where(value(condition) != 0, value(x), value(y))
-        case Cast(x, dtype):
-            return value(x).to(_torch_type(dtype))
-        case Debug(x=x):
-            return value(x)
-        case Custom() | Coordinate() | MultiplyAdd():
-            raise AssertionError(tree)
+    def constant(self, value: float, dtype: DType, like: Any) -> Any:
+        """Give a number as a tensor."""
+        return torch.full((), value, dtype=_torch_type(dtype), device=like.device)
+
+    def where(self, condition: Any, x: Any, y: Any) -> Any:
+        """Choose between two tensors."""
+        return torch.where(condition, x, y)
+
+    def cast(self, x: Any, dtype: DType) -> Any:
+        """Convert a tensor."""
+        return x.to(_torch_type(dtype))
+
+    def summed(self, x: Any, shape: Sequence[int]) -> Any:
+        """Sum over the dims along which a tensor of this shape was broadcast."""
+        return x.sum_to_size(shape)
 
 
 def torch_function(op: str) -> Any:
     """Give torch's function of one value."""
     return torch.special.ndtr if op == "normcdf" else getattr(torch, op)
-
-
-_BINARY = {"max": "maximum", "min": "minimum"}
 
 
 def as_numpy(tensor: Any) -> Any:
