@@ -6,8 +6,10 @@ group is closed where its products end. It is awaited as late as somebody needs 
 registers, or those that a trip copies into them, or an arrival that lets its slot of a ring be filled again. A loop is
 walked until its text stays the same, each time after the trip before.
 
-The assembler keeps registers that products read from all others, but takes what is copied into them for the same ones,
-if nobody else reads both: a later trip's A would be written where this trip's is still read.
+Why copies count: in the machine code (SASS) of attention with speculation, ptxas had used one set of registers for a
+product's A and for the registers that the loop copied into A, because nothing else read both. A later trip's values were
+then written while the product still read them, and an H200 gave NaN. That ptxas joins registers in this way is inferred
+from such code; no documentation says it.
 """
 
 from __future__ import annotations
