@@ -16,9 +16,18 @@ if TYPE_CHECKING:
     from fireiron.kernel.ir.statements import Kernel
 
 SPILLS = "keep less in registers: a smaller tile a thread, or more registers for its role"
-TOUCHED = (
-    "keep accumulators in registers that nothing touches between a product and its wait, and call no function that is "
-    "not inlined"
+TOUCHED = "let nothing read or write the accumulators between a product and its wait"
+IN_FLIGHT = "wait for each chunk's products before the next chunk: pipeline(n, inflight=0)"
+TURNS = "let warpgroups run without turns: drop staggered(n)"
+# What ptxas says of products that it serialises, and what an author can change. `placed` adds what the kernel shows.
+CAUSES = (
+    ("insufficient register", SPILLS),
+    (
+        "defining input registers",
+        "load A to shared memory, or give its fragments more slots: pipeline(n) below its split",
+    ),
+    ("Extern call", "call no function that is not inlined in a microkernel or an op"),
+    ("function call", "call no function that is not inlined in a microkernel or an op"),
 )
 ALLOW = "; compile(allow_spills=True) makes this a finding"
 
@@ -26,10 +35,11 @@ ALLOW = "; compile(allow_spills=True) makes this a finding"
 def complaints(log: str, resources: Resources, arch: Arch) -> Iterator[Finding]:
     """Find what makes a kernel slow though it compiles: `setmaxnreg-ignored`, `wgmma-serialised`, `spills`, `stack`.
 
-    ptxas says the first two in advisories C7500 to C7599, which no flag turns into errors.
+    ptxas says the first two in advisories C7500 to C7599, which no flag turns into errors. A fence or a wait that it
+    says it has injected (C7519, C7517) is one instruction more, and products stay asynchronous: no complaint.
     """
     for line in log.strip("\0").splitlines():
-        if not re.search(r"\bC75\d\d\b", line):
+        if not re.search(r"\bC75\d\d\b", line) or "is injected" in line:
             continue
         if "setmaxnreg" in line:
             yield Finding(
@@ -41,7 +51,7 @@ def complaints(log: str, resources: Resources, arch: Arch) -> Iterator[Finding]:
             yield Finding(
                 "wgmma-serialised",
                 f"ptxas serialises the asynchronous matrix products for {arch.name}: {line.strip()}",
-                fix=(SPILLS if "insufficient register" in line else TOUCHED) + ALLOW,
+                fix=next((fix for cause, fix in CAUSES if cause in line), TOUCHED) + ALLOW,
             )
     if resources.spills:
         yield Finding(
@@ -112,9 +122,23 @@ def placed(finding: Finding, kernel: Kernel, arch: Arch, most: int | None = None
     return attrs.evolve(
         finding,
         message=f"{finding.message}; {whose} takes {registers_of(largest)} registers of a thread, {budget}",
+        fix=finding.fix.replace(TOUCHED, _whose_wait(kernel)),
         link=None if origin is None else origin.link,
         path="" if origin is None else origin.path,
     )
+
+
+def _whose_wait(kernel: Kernel) -> str:
+    """Name the choice of a schedule that lets accumulators be touched while products are in flight."""
+    from fireiron.atoms.flights import flying
+    from fireiron.kernel.ir.statements import If, Turn, Wait, walk
+
+    statements = list(walk(kernel.body))
+    if any(isinstance(s, Wait) and s.pending and flying(s.group) == "products" for s in statements):
+        return IN_FLIGHT
+    if any(isinstance(s, If) and any(isinstance(x, Turn) for x in s.body) for s in statements):
+        return TURNS
+    return TOUCHED
 
 
 def raised(error: CompileError, kernel: Kernel, arch: Arch, most: int | None = None) -> CompileError:

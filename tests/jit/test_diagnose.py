@@ -6,10 +6,26 @@ from typing import Any
 
 import pytest
 
-from fireiron import FR, RF, SH, A, B, Block, FireironError, Thread, Warp, Warpgroup, matmul, microkernel, tma
+from fireiron import (
+    FR,
+    RF,
+    SH,
+    A,
+    B,
+    Block,
+    FireironError,
+    Matrix,
+    Thread,
+    Warp,
+    Warpgroup,
+    matmul,
+    microkernel,
+    scale,
+    tma,
+)
 from fireiron.algebra.arch import arch
 from fireiron.jit.cache import usage
-from fireiron.jit.diagnose import complaints
+from fireiron.jit.diagnose import complaints, placed
 from fireiron.jit.resources import Resources
 from fireiron.schedules import hopper, simt
 
@@ -132,6 +148,65 @@ def test_advisories_are_told_apart() -> None:
     assert [f.code for f in found] == ["setmaxnreg-ignored", "wgmma-serialised", "stack"]
     assert [f.code for f in complaints("", Resources(32, 16, 8, 8), HOPPER)] == ["spills"]
     assert not list(complaints("", Resources(32), HOPPER))
+
+
+LOST = "ptxas info    : (C7514) Potential Performance Loss: wgmma.mma_async instructions are serialized due to "
+
+
+def test_a_fence_or_a_wait_that_ptxas_adds_is_no_complaint() -> None:
+    """With NVRTC 13.0 they cost one instruction each, and as many products are in flight as without."""
+    log = "\n".join(
+        (
+            "ptxas info    : (C7519) warpgroup.arrive is injected in around line 256 by compiler to allow use of "
+            "registers in GMMA in function 'f'",
+            "ptxas info    : (C7517) warpgroup.wait is injected in around line 300 by compiler to allow use of "
+            "registers defined by GMMA in function 'f'",
+        )
+    )
+    assert not list(complaints(log, Resources(32), HOPPER))
+
+
+@pytest.mark.parametrize(
+    ("cause", "fix"),
+    [
+        ("insufficient register resources for the wgmma pipeline", "keep less in registers"),
+        ("non wgmma instructions defining input registers of a wgmma", "load A to shared memory"),
+        ("the presence of Extern calls", "call no function"),
+        ("wgmma pipeline crossing function boundary at a function call", "call no function"),
+        ("non wgmma instructions reading accumulator registers of  a wgmma", "let nothing read or write"),
+    ],
+)
+def test_serialised_products_name_a_fix_by_their_cause(cause: str, fix: str) -> None:
+    (found,) = complaints(LOST + cause, Resources(32), HOPPER)
+    assert found.code == "wgmma-serialised"
+    assert found.fix.startswith(fix)
+
+
+def by_rows(inflight: int, staggered: bool) -> Any:
+    """Give a product whose rows are scaled behind its sums."""
+    chain = matmul(256, 256, 64, "f16", layout="TN").tile(128, 128).to(Block).persistent()
+    chain = chain.epilog(scale(Matrix(256, 1, name="by")), memory=FR).split(64).pipeline(3, inflight=inflight)
+    chain = chain.specialize().load(A, SH, tma(128)).load(B, SH, tma(128)).tile(128, 128).to(Warpgroup)
+    chain = chain.staggered(2) if staggered else chain
+    return chain.split(16).unroll().tile(64, 128).unroll().done()
+
+
+@pytest.mark.parametrize(
+    ("inflight", "staggered", "fix"),
+    [
+        (1, False, "wait for each chunk's products before the next chunk: pipeline(n, inflight=0)"),
+        (0, True, "let warpgroups run without turns: drop staggered(n)"),
+        (0, False, "let nothing read or write the accumulators between a product and its wait"),
+    ],
+)
+def test_sums_that_are_read_in_flight_name_the_choice_that_keeps_them_there(
+    inflight: int, staggered: bool, fix: str
+) -> None:
+    kernel = by_rows(inflight, staggered).lowered()
+    (found,) = complaints(LOST + "non wgmma instructions reading accumulator registers", Resources(32), HOPPER)
+    told = placed(found, kernel, HOPPER)
+    assert told.fix == fix + "; compile(allow_spills=True) makes this a finding"
+    assert told.link is not None
 
 
 def test_a_cap_of_registers_holds_and_is_named() -> None:
