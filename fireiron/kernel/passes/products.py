@@ -7,9 +7,9 @@ registers, or those that a trip copies into them, or an arrival that lets its sl
 walked until its text stays the same, each time after the trip before.
 
 Why copies count: in the machine code (SASS) of attention with speculation, ptxas had used one set of registers for a
-product's A and for the registers that the loop copied into A, because nothing else read both. A later trip's values were
-then written while the product still read them, and an H200 gave NaN. That ptxas joins registers in this way is inferred
-from such code; no documentation says it.
+product's A and for the registers that the loop copied into A, because nothing else read both. A later trip's values
+were then written while the product still read them, and an H200 gave NaN. That ptxas joins registers in this way is
+inferred from such code; no documentation says it.
 """
 
 from __future__ import annotations
