@@ -131,6 +131,7 @@ if TYPE_CHECKING:
         extent,
         fold_by,
         index,
+        inplace,
         outside,
         prod,
         topk,
@@ -253,6 +254,7 @@ __all__ = [
     "i32",
     "in_order",
     "index",
+    "inplace",
     "layers",
     "ldmatrix",
     "log",
@@ -314,8 +316,8 @@ _LATER = {
     "attention": "front.attention", "space": "tune.space", "program": "front.program", "trace_graph": "graph.trace",
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), "front.convolutions"),
     **dict.fromkeys(
-        ("argmax", "argmin", "cumprod", "cumsum", "dim", "einsum", "extent", "fold_by", "index", "max", "min",
-         "outside", "prod", "sum", "topk"),
+        ("argmax", "argmin", "cumprod", "cumsum", "dim", "einsum", "extent", "fold_by", "index", "inplace", "max",
+         "min", "outside", "prod", "sum", "topk"),
         "language.trace",
     ),
     **dict.fromkeys(

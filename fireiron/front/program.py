@@ -166,15 +166,15 @@ class Function:
 
         Args:
             arrays: tensors, in the order of the function's parameters, and further arguments that are no arrays.
-            out: the outputs' element type, or a tuple of them, the first array's by default; or the description of an
-                output with strides of its own.
+            out: the outputs' element type, or a tuple of them, the first array's by default; the description of an
+                output with strides of its own; or `inplace("x")`, which writes over the input x.
             arch: the architecture (`"sm_80"`) whose rules links must obey at once.
             others: arguments by name; what is no array is baked into the program.
 
         Raises:
-            SpecError: `program-arguments`, `argument-kind`, `program-rank`, `program-outputs`, `dim-extents`,
-                `affine-subscript`, `same-name`, `bad-op`, `unknown-dtype`, and those of the functions that the program
-                calls.
+            SpecError: `program-arguments`, `argument-kind`, `program-rank`, `program-outputs`, `inplace-input`,
+                `dim-extents`, `affine-subscript`, `same-name`, `bad-op`, `unknown-dtype`, and those of the functions
+                that the program calls.
         """
         try:
             spec = self.traced(arrays, others, out)

@@ -377,6 +377,7 @@ class Program:
         steps: in execution order.
         outputs: the tensors that a call returns.
         loops: the steps that are repeated.
+        inplace: outputs that lie in the memory of an input: the output's name and the input's. Example: (("y", "x"),).
     """
 
     name: str
@@ -384,6 +385,12 @@ class Program:
     steps: tuple[Step, ...]
     outputs: tuple[Tensor, ...]
     loops: tuple[For, ...] = ()
+    inplace: tuple[tuple[str, str], ...] = ()
+
+    def memory_of(self, tensor: Tensor) -> Tensor:
+        """Give the tensor in whose memory a tensor lies: itself, or the input that an output replaces."""
+        replaced = dict(self.inplace).get(tensor.name)
+        return next((t for t in self.inputs if t.name == replaced), tensor)
 
     @property
     def dims(self) -> tuple[Dim, ...]:

@@ -128,6 +128,37 @@ def _trace() -> Trace:
     return found
 
 
+@attrs.frozen
+class Inplace:
+    """Say that an output lies in the memory of an input, whose elements it replaces.
+
+    Args:
+        name: of the input.
+    """
+
+    name: str
+
+
+def inplace(name: str) -> Inplace:
+    """Say that an output of a program lies in the memory of an input: `softmax(x, out=inplace("x"))`.
+
+    The kernel then has one array for both, which a call passes as `out=`. Each element is read before it is written,
+    which the schedule's last link proves or refuses (`inplace-order`).
+
+    Args:
+        name: of the input: its shape, element type and strides are the output's.
+
+    Example:
+        >>> import fireiron as fi
+        >>> from fireiron.schedules import rows
+        >>> over = rows.row(rows.softmax(fi.Matrix(64, 512), out=fi.inplace("x")))
+        >>> x = np.zeros((64, 512), np.float32)
+        >>> print(over.simulate(out=x).out[0, 0] == 1 / 512)
+        True
+    """
+    return Inplace(name)
+
+
 @contextmanager
 def _tracing() -> Generator[Trace]:
     trace = Trace()
@@ -154,12 +185,12 @@ def traced(
         tensors: the arrays, by parameter.
         others: further arguments, by parameter; they are baked in.
         name: of the program.
-        out: the outputs' element type, or a description with strides of its own, or one for each; None for what the
-            type of the first array gives that is no subscript.
+        out: the outputs' element type, or a description with strides of its own, or the input that it replaces, or one
+            for each; None for what the type of the first array gives that is no subscript.
 
     Raises:
-        SpecError: `program-rank`, `program-outputs`, `dim-extents`, `bad-op`, `unknown-dtype`, and those of
-            `check_program`.
+        SpecError: `program-rank`, `program-outputs`, `dim-extents`, `bad-op`, `unknown-dtype`, `inplace-input`,
+            and those of `check_program`.
     """
     with _tracing() as trace:
         values: dict[str, Value] = {}
@@ -181,7 +212,11 @@ def traced(
             f"out= gives {count(len(kinds), 'type')} for {count(len(results), 'output')}",
             fix="give one type, or one for each output",
         )
-    return _finished(
+    replaced = tuple(kind.name if isinstance(kind, Inplace) else "" for kind in kinds)
+    kinds = tuple(
+        _replaced(kind.name, name, tensors, replaced) if isinstance(kind, Inplace) else kind for kind in kinds
+    )
+    program = _finished(
         name,
         tuple(tensors.values()),
         [r for r in results if isinstance(r, Value)],
@@ -189,6 +224,22 @@ def traced(
         [kind if isinstance(kind, Tensor) else None for kind in kinds],
         trace,
     )
+    pairs = tuple((t.name, old) for t, old in zip(program.outputs, replaced, strict=True) if old)
+    return attrs.evolve(program, inplace=pairs) if pairs else program
+
+
+def _replaced(wanted: str, name: str, tensors: Mapping[str, Tensor], all_wanted: tuple[str, ...]) -> Tensor:
+    """Find the input that an output replaces.
+
+    Raises:
+        SpecError: `inplace-input` where there is none of the name, or two outputs replace it.
+    """
+    found = next((t for key, t in tensors.items() if wanted in (key, t.name)), None)
+    if found is None or all_wanted.count(wanted) > 1:
+        why = f"has no input {wanted}" if found is None else f"has one input {wanted}, and two outputs replace it"
+        known = ", ".join(t.name for t in tensors.values())
+        raise SpecError("inplace-input", f"{name} {why}", fix=f"name one input for each output: {known}")
+    return found
 
 
 def _output_dtype(kind: object, value: object, first: Tensor | None) -> DType:

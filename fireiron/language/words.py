@@ -117,7 +117,8 @@ def steps_in_words(program: Program) -> tuple[str, ...]:
 def program_in_words(program: Program) -> str:
     """Print a program: a head with its inputs and outputs, then its steps."""
     dims = ", ".join(map(_dim, program.dims))
-    head = f"{program.name}({', '.join(map(str, program.inputs))}) over {dims}"
+    replaced = "".join(f", {out} in place of {name}" for out, name in program.inplace)
+    head = f"{program.name}({', '.join(map(str, program.inputs))}) over {dims}{replaced}"
     return "\n".join((head, *(f"  {line}" for line in steps_in_words(program))))
 
 

@@ -129,7 +129,7 @@ class _Evaluation:
         """Give the outputs by name."""
         program = self.program
         inputs = {t.name: self.read(t) for t in program.inputs}
-        for tensor in (*program.inputs, *program.outputs):
+        for tensor in (*program.inputs, *(t for t in program.outputs if program.memory_of(t) == t)):
             if any(isinstance(leaf, Symbol) for size in tensor.shape for leaf in free(size)):
                 shape = inputs[tensor.name].value.shape if tensor.name in inputs else self.read(tensor).value.shape
                 self.symbols |= {s: n for s, n in zip(tensor.shape, shape, strict=True) if isinstance(s, Symbol)}

@@ -156,9 +156,11 @@ def held(schedule: Whole, data: Data, wanted: Mapping[str, Bounded], partial: bo
         partial: whether only elements that were written count.
     """
     found: list[Comparison] = []
-    for tensor in outputs(schedule):
-        result = data.arrays[tensor.name]
-        written = mathematical(tensor, _differs(result, data.before[tensor.name])) if partial else None
+    spec = steps_of(schedule.program.spec, schedule.links)
+    for tensor in spec.outputs:
+        name = spec.memory_of(tensor).name
+        result = data.arrays[name]
+        written = mathematical(tensor, _differs(result, data.before[name])) if partial else None
         found.append(compare(tensor.name, mathematical(tensor, result), wanted[tensor.name], tensor.dtype, written))
     order: tuple[Word, ...] = ("wrong", "not verified", "within bounds", "right")
     return min(found, key=lambda x: order.index(x.word))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from verified import verified
 
-from fireiron import Matrix, Vector, tensor
+from fireiron import Matrix, Vector, inplace, tensor
 from fireiron.schedules import pointwise, rows
 
 
@@ -45,6 +45,12 @@ def test_rows_on_their_way(gpu: int, blocks: int, stages: int) -> None:
 @pytest.mark.parametrize("width", [32768, 262144])
 def test_rows_of_the_widest(gpu: int, width: int) -> None:
     verified(rows.row(rows.rms_norm(Matrix(200, width, "bf16"), Vector(width, "bf16", name="gain"))))
+
+
+@pytest.mark.parametrize("width", [384, 8192, 40000, 131072])
+def test_an_output_over_its_input(gpu: int, width: int) -> None:
+    """Rings and a cluster copy a row to shared memory before others of its threads write over it."""
+    verified(rows.row(rows.softmax(Matrix(300, width, "bf16"), out=inplace("x"))))
 
 
 def test_a_wide_row(gpu: int) -> None:

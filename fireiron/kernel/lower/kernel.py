@@ -12,6 +12,7 @@ from fireiron.algebra.expr import Expr, Symbol, Var, as_expr, free
 from fireiron.algebra.scalar import parameters
 from fireiron.base.errors import FireironError, SpecError
 from fireiron.kernel.analysis.conversions import check_conversions
+from fireiron.kernel.analysis.in_place import check_in_place
 from fireiron.kernel.ir.statements import (
     Buffer,
     Call,
@@ -179,6 +180,8 @@ def lower(
         context.dependent,
         elements(context.storages.values(), context.threads or 1),
     )
+    if isinstance(spec, Program) and spec.inplace:
+        check_in_place(kernel, {name for _, name in spec.inplace})
     return in_bytes(kernel)
 
 

@@ -25,11 +25,12 @@ from fireiron.language.steps import Program
 def start_program(program: Program, state: State, context: Context) -> State:
     """Give every tensor of a program a window, and the points one."""
     windows: dict[str, Window] = {}
-    for tensor in (*program.inputs, *program.outputs):
+    replaced = {name for _, name in program.inplace}
+    for tensor in (*(t for t in program.inputs if t.name not in replaced), *map(program.memory_of, program.outputs)):
         tensor_window(tensor, state, context)  # parameters come in the caller's order
     maps, refs = dict(state.residual.maps), refs_by_role(program)
     for operand in state.residual.operands:
-        storage = tensor_window(operand.tensor, state, context).storage
+        storage = tensor_window(program.memory_of(operand.tensor), state, context).storage
         outside = refs[operand.role].outside
         axes = tuple(
             Axis(dim, n, as_expr(0), map=IndexMap(maps[dim], as_expr(0), n, outside=outside) if dim in maps else None)
