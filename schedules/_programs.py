@@ -177,15 +177,17 @@ def _plan(program: ProductsChain) -> Plan:
     # Of several sums each has whole sectors of 32 bytes, which two blocks of a cluster can load half of each.
     layout, unit = ("TN", 8 if sums == 1 else 16) if k_major else ("NN", SPAN // kind.nbytes)
     whole = matmul(rows, columns * sums, depth, kind.name, layout=layout, batch=batch[0] if batch else None)
-    found = (plan for plan in plans(whole) if plan.n % (sums * unit) == 0 and _serves(plan, sums))
+    names = {held.name for held in spec.held}
+    meet = any(len(names.intersection(t.name for t in value.tensors)) > 1 for value in spec.values)
+    found = (plan for plan in plans(whole) if plan.n % (sums * unit) == 0 and _serves(plan, sums, meet))
     best = next(found, Plan(128, _columns(program, COLUMNS) * sums, group=4))
     return attrs.evolve(best, n=best.n // sums)
 
 
-def _serves(plan: Plan, sums: int) -> bool:
+def _serves(plan: Plan, sums: int, meet: bool) -> bool:
     """Say whether a program can follow a product's plan: whole sums, registers for what joins several."""
     whole = plan.ways == 1 and not plan.stream and not plan.swapped
-    return whole and (sums == 1 or (plan.sums <= HELD and plan.consumers < 3))
+    return whole and (sums == 1 or not meet or (plan.sums <= HELD and plan.consumers < 3))
 
 
 def _lines(tensor: Tensor, phase: tuple[tuple[Tensor, Tensor, str], ...], m: int, n: int) -> int:

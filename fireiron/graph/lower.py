@@ -147,6 +147,7 @@ class _Program:
         self.known: dict[tuple[int, tuple[str | None, ...]], Value | float] = {}
         self.labels: dict[tuple[int, tuple[str | None, ...]], str] = {}
         self.roles: dict[int, str] = {}
+        self.alone: Mapping[str, tuple[str, ...]] = {}  # by role, dims of one point
         self.rename: dict[str, str] = {}
         if part.kind == "attention":
             self._attention()
@@ -156,17 +157,20 @@ class _Program:
         products = [n for n in self.part.nodes if self.graph.nodes[n].op == "matmul"]
         last, scores = products[-1], products[0]
         names = self.dims.names
-        lead = [d for d in names[last][:-2] if d is not None]
-        letters = {4: "bh", 5: "bhg"}.get(len(names[last]))
+        letters = {3: "h", 4: "bh", 5: "bhg"}.get(len(names[last]))
         if letters is None:
-            raise Misfit("attention takes a batch of heads, or of groups of them")
+            raise Misfit("attention takes heads, batches of heads, or of groups of them")
         q, k = self.graph.nodes[scores].inputs
         (v,) = (i for i in self.graph.nodes[last].inputs if i not in self.inside)
         self.roles = {q: "q", k: "k", v: "v", scores: "s", last: "o"}
-        wanted = dict(zip(names[last][:-2], letters, strict=True)) | {names[last][-2]: "i", names[last][-1]: "e"}
-        wanted |= {names[q][-1]: "d", names[scores][-1]: "j"}
-        if len({d for d in wanted if d is not None}) != len(letters) + 4 or len(lead) != len(letters):
-            raise Misfit("attention takes batches, heads and groups of more than one")
+        axes = dict(zip((*letters, "i"), names[last][:-1], strict=True))
+        # A batch, a head or a query that is alone has no dim in the part; the presets give it one of one point.
+        rows = tuple(to for to in "bhi" if axes.get(to) is None)
+        self.alone = {"q": rows, "s": rows, "o": rows} | dict.fromkeys("kv", tuple(to for to in rows if to != "i"))
+        wanted = {d: to for to, d in axes.items() if d is not None}
+        wanted |= {names[last][-1]: "e", names[q][-1]: "d", names[scores][-1]: "j"}
+        if None in wanted or len(wanted) + len(rows) != len({*letters, *"bhijde"}):
+            raise Misfit("attention takes groups of heads, keys and columns of more than one")
         self.rename = {d: to for d, to in wanted.items() if d is not None}
 
     def lowered(self, arch: str | None) -> Lowered:
@@ -238,6 +242,8 @@ class _Program:
         kept.sort(key=lambda each: (each[1] != 0, -each[1]))
         if self._pointless and kept:
             kept = [(1, max(1, prod(n for n, _, _ in kept)), ONE), *kept]
+        whole = max(1, prod(n for n, _, _ in kept))
+        kept = [*((1, whole, d) for d in self.alone.get(self.roles.get(number, ""), ())), *kept]
         name = self.roles.get(number, "") or f"x{len(self.tensors)}"
         if name in self.tensors:
             name = f"x{len(self.tensors)}"
@@ -390,7 +396,8 @@ class _Program:
         for value, kind in zip(inputs, kinds, strict=True):
             assert isinstance(value, Value)
             given.append(value if isinstance(trace.bare(value), steps.Ref) else value.cast(kind))
-        words = [" ".join(d for d in place if d is not None) for place in (*places, dims)]
+        alone = self.alone.get(self.roles.get(number, ""), ())
+        words = [" ".join([*alone, *(d for d in place if d is not None)]) for place in (*places, dims)]
         for side, value in enumerate(given):
             ref = trace.bare(value)
             if ref is not None:  # an array's dims come in the order in which it lies

@@ -151,10 +151,10 @@ def _behind_pointwise(b: Builder, node: Node, inputs: tuple[int, ...]) -> int | 
     for i in inputs:
         one = b.nodes[i]
         source = b.nodes[one.inputs[0]].shape if one.op == "reshape" else ()
-        if len(one.shape) <= same:
-            moved.append(i)
-        elif one.op == "reshape" and one.shape[: len(outer)] == outer and source == (*lead, *one.shape[len(outer) :]):
+        if one.op == "reshape" and one.shape[: len(outer)] == outer and source == (*lead, *one.shape[len(outer) :]):
             moved.append(one.inputs[0])
+        elif len(one.shape) <= same:
+            moved.append(i)
         elif one.shape == node.shape and one.kind == "source":
             moved.append(b.add("reshape", i, shape=before))
         else:

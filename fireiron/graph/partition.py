@@ -170,6 +170,7 @@ def partition(graph: Graph) -> tuple[Part, ...]:
     attention(areas)
     epilogs(areas)
     joined_products(areas)
+    products_of_one_array(areas)
     rows(areas)
     prologs(areas)
     return ordered(areas)
@@ -325,6 +326,32 @@ def joined_products(areas: Areas) -> None:
         flat = all(len(graph.nodes[graph.nodes[n].inputs[1]].shape) == 2 for n in (number, *match))
         if read and fits and flat and len(same) == 1 and not areas.makes_cycle(one, other):
             areas.merge(one, other, "matmul beside another of its shape")
+
+
+def products_of_one_array(areas: Areas) -> None:
+    """Join products of one shape that multiply one array by several matrices: a block then loads its rows once."""
+    graph = areas.graph
+    found: dict[tuple[object, ...], list[int]] = {}
+    for number, node in enumerate(graph.nodes):
+        if node.op != "matmul" or number not in areas.of or _products(areas, areas.of[number]) != 1:
+            continue
+        left, right = node.inputs
+        matrix = graph.nodes[right]
+        if len(matrix.shape) == 2 and areas.of[number] not in map(areas.of.get, (left, right)):
+            found.setdefault((left, matrix.dtype, node.shape, node.dtype), []).append(number)
+    for group in found.values():
+        for start in range(0, len(group), MOST_SUMS):
+            first, *others = group[start : start + MOST_SUMS]
+            for number in others:
+                one, other = areas.of[number], areas.of[first]
+                if one == other or _parted(areas, one, other) or _parted(areas, other, one):
+                    continue
+                areas.merge(one, other, "matmul of an array that another one multiplies")
+
+
+def _parted(areas: Areas, one: int, other: int) -> bool:
+    """Say whether an area reads the other's results, directly or through others."""
+    return other in areas.successors(one) or areas.makes_cycle(one, other)
 
 
 def _products(areas: Areas, area: int) -> int:

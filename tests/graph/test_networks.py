@@ -14,7 +14,7 @@ from bench import models  # noqa: E402
 from tests.graph.test_torch_backend import compiled, drawn, forms, plans  # noqa: E402
 
 DECODER = [
-    "rows", "product", "product", "product", "pointwise", "pointwise", "attention", "product", "rows", "products",
+    "rows", "product", "products", "pointwise", "pointwise", "attention", "product", "rows", "products",
     "product",
 ]  # fmt: skip
 VIT = [

@@ -63,6 +63,29 @@ def test_a_product_between_two_others_without_folds_is_no_attention() -> None:
     assert [k for k, _ in forms(lambda q, k, v: nn.relu(q @ k.mT) @ v, *[(2, 2, 16, 16)] * 3)] == ["product", "product"]
 
 
+def test_products_of_one_array_are_one_kernel_where_none_reads_another() -> None:
+    def three(x: Any, w: Any, u: Any, v: Any, b: Any) -> Any:
+        return x @ w + b, nn.relu(x @ u), x @ v
+
+    assert forms(three, (32, 32), *[(32, 16)] * 3, (16,)) == [("products", 5)]
+
+    def chained(x: Any, w: Any, u: Any, v: Any) -> Any:
+        y = x @ w
+        return x @ u + y @ v
+
+    assert [k for k, _ in forms(chained, *[(32, 32)] * 4)] == ["product", "products"]
+    other = forms(lambda x, w, u: (x @ w, x @ u), (32, 32), (32, 16), (32, 24))
+    assert other == [("product", 1), ("product", 1)]
+
+
+def test_a_product_behind_another_of_the_same_array_is_no_part_of_its_kernel() -> None:
+    def behind(x: Any, w: Any, u: Any, r: Any) -> Any:
+        y = x @ w
+        return y, (x @ u) * nn.softmax(y + r)
+
+    assert [k for k, _ in forms(behind, *[(32, 32)] * 4)] == ["product", "rows", "product"]
+
+
 def test_folds_of_rows_and_of_columns_are_two_kernels() -> None:
     assert forms(lambda x: (x.sum(axis=0), x.sum(axis=1)), (16, 32)) == [("reduction", 1), ("reduction", 1)]
 
