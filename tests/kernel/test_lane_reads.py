@@ -100,3 +100,23 @@ def test_lanes_that_change_from_tile_to_tile_are_refused() -> None:
     with pytest.raises(FireironError, match="changes from tile to tile") as caught:
         chain.load("x", RF, vector(4)).epilog(memory=RF).done()
     assert caught.value.code == "affine-read"
+
+
+@fi.program(z="k n")
+def each_line_on_by_its_number(z: Any) -> Any:
+    k, n = fi.index("k"), fi.index("n")
+    return z - z[k, n + k]
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize(("lines", "nbytes"), [(1, 4), (2, 8)])
+def test_an_array_beside_its_registers_is_read_from_memory_where_tiles_differ(
+    lines: int, nbytes: int, persistent: bool
+) -> None:
+    """Line 0 is held by its thread; line 1 is not, and one kernel serves both."""
+    chain = each_line_on_by_its_number(fi.tensor(4, 64, name="z")).tile(k=lines).to(Block)
+    chain = chain.persistent() if persistent else chain
+    found = chain.tile(k=1).to(Warp).load("z", RF, vector(nbytes)).epilog(memory=RF).done().simulate().arrays
+    z = found["z"]
+    moved = np.stack([np.pad(line[k:], (0, k)) for k, line in enumerate(z)])
+    np.testing.assert_allclose(found["y"], z - moved, rtol=1e-6)

@@ -40,7 +40,7 @@ from fireiron.kernel.analysis.ownership import RegisterLoop
 from fireiron.kernel.ir.statements import Compute, For, View
 from fireiron.kernel.lower.context import Body, Context, State, descend, memory_view, register_view
 from fireiron.kernel.lower.folds.state import Open, condition_of, note_places, operands_of, together
-from fireiron.kernel.lower.lane_reads import from_lane, moved_read
+from fireiron.kernel.lower.lane_reads import alike, from_lane, moved_read
 from fireiron.kernel.lower.maps import at_point, is_mapped, outside_of
 from fireiron.kernel.lower.own_points import Points, own_points
 from fireiron.kernel.lower.pointwise import compute
@@ -192,7 +192,8 @@ def _beside(role: str, state: State, context: Context) -> View | None:
     """Find a read in registers that hold the tensor for another read of the thread: `x[d]` beside `x[d ^ 1]`.
 
     Returns:
-        None where the thread does not hold the element at every point, or where it may lie outside the tensor.
+        None where the thread does not hold the element at every point of every tile, or where it may lie outside the
+        tensor.
     """
     assert state.progress is not None
     mapped = state.windows[role]
@@ -208,10 +209,11 @@ def _beside(role: str, state: State, context: Context) -> View | None:
             continue
         if is_mapped(held) or held.storage.ownership is None or any(a.bounds for a in held.axes):
             continue
-        moved = [
-            substitute(as_expr(e), places) - substitute(as_expr(p), places)
-            for e, p in zip(index, ref.index, strict=True)
-        ]
+        own, wanted = ([substitute(as_expr(e), places) for e in at] for at in (ref.index, index))
+        here, there = ([context.expanded(e) for e in at] for at in (own, wanted))
+        if not alike(here, there, {loop.var for loop in state.loops}):
+            continue
+        moved = [read - mine for mine, read in zip(own, wanted, strict=True)]
         axes = tuple(Axis(a.dim, 1, a.at(as_expr(0)) + simplest(m)) for a, m in zip(held.axes, moved, strict=True))
         try:
             return register_view(context, evolve(held, axes=axes), state, role)
