@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fireiron import Block, ColMajor, Grouped, Hilbert, RowMajor, matmul, symbol
-from fireiron.algebra.expr import Expr, FloorDiv, Mod, Var, as_int, evaluate
+from fireiron.algebra.expr import Expr, FloorDiv, Mod, Var, as_expr, as_int, evaluate
 from fireiron.algebra.index.nodes import operands
 from fireiron.kernel.lower.numbering import tile_numbers
 from fireiron.kernel.lower.window import cut
@@ -91,3 +91,14 @@ def test_groups_of_rows_divide_by_constants(high: int, wide: int, rows: int) -> 
     found = tile_numbers(Var("tile", high * wide), {"M": cut(1, high), "N": cut(1, wide)}, Grouped(rows))
     divisions = [e for number in found.values() for e in nodes(number) if isinstance(e, FloorDiv | Mod)]
     assert all(as_int(e.denominator) is not None for e in divisions)
+
+
+@pytest.mark.parametrize("order", [RowMajor, ColMajor], ids=str)
+def test_the_slowest_dim_wraps_nowhere_though_dims_of_one_tile_stand_beside_it(order: TileOrder) -> None:
+    """A guard bounds the id: 8 rows of 122 are `id // 122`, and not `id // 122 % 8`."""
+    parts = {"N": cut(1, 1), "H": cut(1, 8), "W": cut(1, 122), "C": cut(4, 4)}
+    found = tile_numbers(Var("id", 1024), parts, order)
+    slow, fast = ("H", "W") if order is RowMajor else ("W", "H")
+    assert found["N"] == found["C"] == as_expr(0)
+    assert not [e for e in nodes(found[slow]) if isinstance(e, Mod)]
+    assert [e for e in nodes(found[fast]) if isinstance(e, Mod)]

@@ -74,7 +74,7 @@ packed_1x8x16x64x1_f16(
     #pragma unroll
     for (int r = 0; r < 8; ++r) {
         if (thread + r * 128 < 976) {
-            copy_or_zero_2B(&x_rf[r], &x[block_n * 150528 + block_p * 10752 + (r + (thread + r * 6) / 122) % 8 * 1344 + block_q * 96 + (thread + r * 6) % 122 - 2025], block_p * 8 + (r + (thread + r * 6) / 122) % 8 > 1 && block_q * 96 + (thread + r * 6) % 122 > 8 && block_q * 96 + (thread + r * 6) % 122 < 681);
+            copy_or_zero_2B(&x_rf[r], &x[block_n * 150528 + block_p * 10752 + r * 1344 + (thread + r * 6) / 122 * 1344 + block_q * 96 + (thread + r * 6) % 122 - 2025], block_p * 8 + r + (thread + r * 6) / 122 > 1 && block_q * 96 + (thread + r * 6) % 122 > 8 && block_q * 96 + (thread + r * 6) % 122 < 681);
         }
     }
 
@@ -82,7 +82,7 @@ packed_1x8x16x64x1_f16(
     #pragma unroll
     for (int r2 = 0; r2 < 8; ++r2) {
         if (thread + r2 * 128 < 976) {
-            copy_2B(&x_sh[(r2 + (thread + r2 * 6) / 122) % 8 * 122 + (thread + r2 * 6) % 122], &x_rf[r2]);
+            copy_2B(&x_sh[r2 * 128 + thread], &x_rf[r2]);
         }
     }
 
@@ -110,7 +110,7 @@ packed_1x8x16x64x1_f16(
             #pragma unroll
             for (int r = 0; r < 8; ++r) {
                 if (thread + r * 128 < 976) {
-                    copy_or_zero_2B(&x_rf[r], &x[block_n * 150528 + block_p * 10752 + chunk * 672 + (r + (thread + r * 6) / 122) % 8 * 1344 + block_q * 96 + (thread + r * 6) % 122 - 1353], block_p * 16 + chunk + (r + (thread + r * 6) / 122) % 8 * 2 > 1 && block_p * 16 + chunk + (r + (thread + r * 6) / 122) % 8 * 2 < 226 && block_q * 96 + (thread + r * 6) % 122 > 8 && block_q * 96 + (thread + r * 6) % 122 < 681);
+                    copy_or_zero_2B(&x_rf[r], &x[block_n * 150528 + block_p * 10752 + chunk * 672 + r * 1344 + (thread + r * 6) / 122 * 1344 + block_q * 96 + (thread + r * 6) % 122 - 1353], block_p * 16 + chunk + r * 2 + (thread + r * 6) / 122 * 2 > 1 && block_p * 16 + chunk + r * 2 + (thread + r * 6) / 122 * 2 < 226 && block_q * 96 + (thread + r * 6) % 122 > 8 && block_q * 96 + (thread + r * 6) % 122 < 681);
                 }
             }
 
@@ -157,7 +157,7 @@ packed_1x8x16x64x1_f16(
             #pragma unroll
             for (int r2 = 0; r2 < 8; ++r2) {
                 if (thread + r2 * 128 < 976) {
-                    copy_2B(&x_sh[(chunk + 1) % 2 * 976 + (r2 + (thread + r2 * 6) / 122) % 8 * 122 + (thread + r2 * 6) % 122], &x_rf[r2]);
+                    copy_2B(&x_sh[(chunk + 1) % 2 * 976 + r2 * 128 + thread], &x_rf[r2]);
                 }
             }
 

@@ -48,7 +48,7 @@ simt_1x32x16x4x8_f32(
         #pragma unroll
         for (int r3 = 0; r3 < 2; ++r3) {
             if (thread + r3 * 128 < 216) {
-                copy_or_zero_16B(&x_sh[(r3 * 3 + (r3 * 10 + thread / 2) / 18) % 6 * 144 + (r3 * 10 + thread / 2) % 18 * 8 + thread_c * 4], &x[block_n * 50176 + block_p * 7168 + (r3 * 3 + (r3 * 10 + thread / 2) / 18) % 6 * 1792 + block_q * 1024 + (r3 * 10 + thread / 2) % 18 * 64 + c * 8 + thread_c * 4 - 1856], block_p * 4 + (r3 * 3 + (r3 * 10 + thread / 2) / 18) % 6 > 0 && block_p * 4 + (r3 * 3 + (r3 * 10 + thread / 2) / 18) % 6 < 29 && block_q * 16 + (r3 * 10 + thread / 2) % 18 > 0 && block_q * 16 + (r3 * 10 + thread / 2) % 18 < 29);
+                copy_or_zero_16B(&x_sh[r3 * 512 + thread / 2 * 8 + thread_c * 4], &x[block_n * 50176 + block_p * 7168 + r3 * 5376 + (r3 * 10 + thread / 2) / 18 * 1792 + block_q * 1024 + (r3 * 10 + thread / 2) % 18 * 64 + c * 8 + thread_c * 4 - 1856], block_p * 4 + r3 * 3 + (r3 * 10 + thread / 2) / 18 > 0 && block_p * 4 + r3 * 3 + (r3 * 10 + thread / 2) / 18 < 29 && block_q * 16 + (r3 * 10 + thread / 2) % 18 > 0 && block_q * 16 + (r3 * 10 + thread / 2) % 18 < 29);
             }
         }
 
