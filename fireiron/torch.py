@@ -13,7 +13,7 @@ installed, `backend="fireiron"` names it.
 
 from typing import Any
 
-from fireiron.front.torch_attention import attention, scaled_dot_product_attention
+from fireiron.front.torch_attention import attention, scaled_dot_product_attention, varlen_attn
 from fireiron.front.torch_conv import conv1d, conv2d, conv3d
 from fireiron.front.torch_more_rows import (
     apply_rotary_emb,
@@ -65,4 +65,5 @@ __all__ = [
     "scaled_dot_product_attention",
     "softmax",
     "topk",
+    "varlen_attn",
 ]

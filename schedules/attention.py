@@ -154,7 +154,7 @@ def simt(spec: ProgramChain, rows: int = 64, keys: int = 8) -> Schedule:
     """
     return (
         spec.tile(**heads(spec), i=rows).to(Block).epilog(memory=FR)
-        .split(j=keys).online().load("k", SH, vector()).load("v", SH, vector())
+        .split(j=_in_a_page(spec, keys)).online().load("k", SH, vector()).load("v", SH, vector())
         .tile(i=1).to(Thread).done()
     )  # fmt: skip
 
@@ -177,7 +177,7 @@ def mma(
     """
     depth, width = columns(spec)
     nbytes = spec.computed.inputs[0].dtype.nbytes
-    keys = keys or 64
+    keys = _in_a_page(spec, keys or 64)
     ring = stages * keys * (depth + width) * nbytes
     warps = warps or (8 if ring + 8 * ROWS * depth * nbytes <= SHARED else 4)
     chain = spec.tile(**heads(spec), i=warps * ROWS).to(Block).epilog(memory=FR)
@@ -241,7 +241,7 @@ def wgmma(
         keys = 96 if groups > 2 else 112 if masked and ragged and width > WIDE else 128
         keys = 64 if masked and width > 192 else keys  # registers hold the sums, and masks beside few scores
         most = (HOPPER_SHARED - rows * depth * nbytes) // (2 * (depth + width) * nbytes)
-        keys = min(keys, max(ROWS, most // ROWS * ROWS))
+        keys = _in_a_page(spec, min(keys, max(ROWS, most // ROWS * ROWS)))
     if speculate is None:
         fits = WIDE < max(depth, width) <= WIDEST  # two chunks' weights, in registers
         speculate = fits and spec.computed.inputs[2].dtype.limits[1] >= 2.0**SLACK and slack != 0
@@ -308,8 +308,7 @@ def decode(
     depth, width = columns(spec)
     nbytes = spec.computed.inputs[0].dtype.nbytes
     keys = keys or (32 if depth + width <= 2 * WIDE else 16)
-    lines = spec.computed.inputs[1].shape[-2] if spec.computed.gathers else 0
-    keys = gcd(keys, lines) if isinstance(lines, int) else keys
+    keys = _in_a_page(spec, keys)
     warps = warps or (4 if depth + width <= 4 * WIDE else 2)
     own = rows * depth * nbytes
     chunk = keys * (depth + width) * nbytes
@@ -335,6 +334,12 @@ def decode(
         return o.split(j=step).unroll().load("v", FR, ldmatrix()).tile(ROWS, 8).unroll().done()
 
     return chain.each(s=scores, o=values)
+
+
+def _in_a_page(spec: ProgramChain, keys: int) -> int:
+    """Give how many keys a chunk has that lies in one page, where keys lie in pages."""
+    lines = spec.computed.inputs[1].shape[-2] if spec.computed.gathers else 0
+    return gcd(keys, lines) if isinstance(lines, int) else keys
 
 
 def _packed(spec: ProgramChain, rows: int) -> dict[str, int]:

@@ -15,8 +15,9 @@ from typing import Any
 import attrs
 
 from fireiron.algebra.dtypes import dtype as find_dtype
-from fireiron.base.errors import CallError, CheckError, FireironError
+from fireiron.base.errors import CheckError, FireironError
 from fireiron.base.link import here
+from fireiron.front.attention_call import PAGES, Lengths, Library, prepared
 from fireiron.front.cli.find import PRESETS
 from fireiron.front.host import HostKernel, without_gpu
 from fireiron.front.score_text import Function, array_name, functions_of, text_of
@@ -27,6 +28,8 @@ MOST_KERNELS = 1024
 SIMULATED = "sm_89"  # copies by threads are simulated quickest
 LINE_NBYTES = 16  # that vectors and tensor maps start at
 FEW_ROWS = 32  # of which a simulated block has no more
+FEW_QUERIES = 16  # of a head: rows of one instruction
+LONG = 1024  # keys, from which on few queries share them among blocks
 GROUPED = {"q": "b h g i d", "o": "b h g i e", "dy": "b h g i e", "lse": "b h g i", "delta": "b h g i"}
 
 
@@ -58,7 +61,7 @@ class Attention:
     Args:
         q, k, v: queries, keys and values. Queries have five dims where several of their heads share one of keys.
         functions: mask and score function as text; "" for neither.
-        arrays: what they read, by name.
+        arrays: what they read, and what else programs take, by name.
         scale: of the scores.
         causal: whether query i sees keys 0 to i alone.
     """
@@ -76,12 +79,34 @@ class Attention:
         """Say whether several heads of queries share one of keys."""
         return len(self.q.shape) == 5
 
-    @property
-    def options(self) -> dict[str, Any]:
-        """Give a program's arguments."""
+    def options(self, over_keys: bool = True) -> dict[str, Any]:
+        """Give a program's arguments beside queries, keys, values and pages.
+
+        Args:
+            over_keys: whether the program loops over keys, not over queries.
+        """
         found = functions_of(self.functions)
-        given = {array_name(name): array.described(array_name(name)) for name, array in self.arrays}
-        return {"scale": self.scale, "score": found.score, "mask": _masked(found.mask, self.causal), **given}
+        mask = found.mask if over_keys or found.by_keys is None else found.by_keys
+        taken = self.taken(over_keys)
+        arrays = {array_name(self.arrays[n][0]): self.arrays[n][1] for n in taken if self.arrays[n][0] != PAGES}
+        given = {name: array.described(name) for name, array in arrays.items()}
+        return {"scale": self.scale, "score": found.score, "mask": _masked(mask, self.causal), **given}
+
+    def taken(self, over_keys: bool = True) -> tuple[int, ...]:
+        """Number the arrays that a program takes which loops over keys, or over queries; pages come first."""
+        read = functions_of(self.functions).read(over_keys) | {PAGES}
+        found = (n for n, (name, _) in enumerate(self.arrays) if name in read)
+        return tuple(sorted(found, key=lambda n: self.arrays[n][0] != PAGES))
+
+    @property
+    def pages(self) -> Array | None:
+        """Give the table of pages, where keys and values lie in pages."""
+        return dict(self.arrays).get(PAGES)
+
+    @property
+    def keys(self) -> int:
+        """Count the keys of a head."""
+        return self.k.shape[2] if self.pages is None else self.pages.shape[1] * self.k.shape[2]
 
 
 def strides_like(array: Array, shape: Sequence[int]) -> tuple[int, ...]:
@@ -115,12 +140,15 @@ def _masked(mask: Function | None, causal: bool) -> Function | None:
 def forward(what: Attention, y: Array, host: bool) -> Any:
     """Give the kernel of attention, whose outputs are the result y and the logarithm of each row's sum, in f32."""
     programs = _programs("attention")
-    program = programs.attention.on(q=GROUPED["q"]) if what.grouped else programs.attention
+    program = programs.attention if what.pages is None else programs.paged
+    program = program.on(q=GROUPED["q"]) if what.grouped else program
     out = y.described("y"), tensor(*what.q.shape[:-1], dtype="f32")
-    given = (array.described(name) for name, array in (("q", what.q), ("k", what.k), ("v", what.v)))
-    spec = program(*given, **what.options, lse=True, out=out, arch=_arch(host))
-    few = {} if not host else {"simt": {"rows": FEW_ROWS}, "mma": {"warps": 1, "keys": FEW_ROWS}}
-    return _kernel(programs, spec, host, ("wgmma", "mma", "simt"), few)
+    named = (("q", what.q), ("k", what.k), ("v", what.v), (PAGES, what.pages))
+    given = (array.described(name) for name, array in named if array is not None)
+    spec = program(*given, **what.options(), lse=True, out=out, arch=_arch(host))
+    few = {"simt": {"rows": FEW_ROWS}, "mma": {"warps": 1, "keys": FEW_ROWS}, "decode": {"ways": 2, "warps": 2}}
+    shared = ("decode",) if what.q.shape[-2] <= FEW_QUERIES and what.keys >= LONG else ()
+    return _kernel(programs, spec, host, (*shared, "wgmma", "mma", "simt"), few if host else {})
 
 
 @lru_cache(MOST_KERNELS)
@@ -141,7 +169,7 @@ def gradient(what: Attention, dy: Array, made: tuple[Array, ...], host: bool) ->
     named = (("q", what.q), ("k", what.k), ("v", what.v), ("dy", dy))
     given = (array.described(name) for name, array in named)
     out = tuple(x.described("y") for x in made)
-    spec = program(*given, *rows, **what.options, out=single(out), arch=_arch(host))
+    spec = program(*given, *rows, **what.options(len(made) == 1), out=single(out), arch=_arch(host))
     few = {name: {"rows": FEW_ROWS} for name in ("squares", "simt")} | {"mma": {"warps": 1, "chunk": FEW_ROWS}}
     return _kernel(programs, spec, host, ("wgmma", "mma", "squares", "simt"), few if host else {})
 
@@ -188,30 +216,6 @@ def single(results: Sequence[Any]) -> Any:
     return results if len(results) > 1 else results[0]
 
 
-def check_shapes(q: Sequence[int], k: Sequence[int], v: Sequence[int], gqa: bool) -> int:
-    """Give how many heads of queries share one of keys.
-
-    Raises:
-        CallError: `wrong-shape`; `attention-heads`.
-    """
-    fits = len(q) == len(k) == len(v) == 4 and q[0] == k[0] == v[0] and q[3] == k[3] and k[1:3] == v[1:3]
-    if not fits:
-        raise CallError(
-            "wrong-shape",
-            f"attention of q {list(q)}, k {list(k)} and v {list(v)}",
-            fix="give q (B, H, I, D), k (B, H, J, D) and v (B, H, J, E)",
-        )
-    if q[1] == k[1]:
-        return 1
-    if not gqa or k[1] == 0 or q[1] % k[1]:
-        raise CallError(
-            "attention-heads",
-            f"{q[1]} heads of queries and {k[1]} of keys",
-            fix="give as many, or enable_gqa=True where keys' heads divide queries'",
-        )
-    return q[1] // k[1]
-
-
 def attention(
     q: Any,
     k: Any,
@@ -223,13 +227,19 @@ def attention(
     scale: float | None = None,
     is_causal: bool = False,
     enable_gqa: bool = False,
+    lengths: Any = None,
+    offsets: Any = None,
+    key_offsets: Any = None,
+    pages: Any = None,
     lse: bool = False,
+    debug: bool = False,
     **arrays: Any,
 ) -> Any:
     """Compute softmax(q k' * scale) v of each head, by one kernel.
 
     Tensors of torch go through an operator that torch.compile and torch.export trace, and that has gradients; arrays of
-    NumPy are simulated where there is no GPU. A query that sees no key gives zeros.
+    NumPy are simulated where there is no GPU. A query that sees no key gives zeros. Where heads have few queries and
+    many keys, blocks share the keys.
 
     Args:
         q: queries (B, H, I, D) of torch, CuPy or NumPy, in any order in memory.
@@ -240,14 +250,23 @@ def attention(
         score: makes another score of one: a function of it (`s`, scaled), of indices and of `arrays`:
             `lambda s, h, i, j, slope: s - slope[h] * (i - j)`.
         scale: of the products of queries and keys, 1 / sqrt(D) by default.
-        is_causal: whether query i sees keys 0 to i alone, as in torch.
+        is_causal: whether query i sees keys 0 to i alone, as in torch; of sequences, whether the last query sees the
+            last key, and each one before it a key less.
         enable_gqa: whether several heads of queries may share one of keys and values.
+        lengths: integers (B): how many keys of each batch are there. The others are loaded, and must be finite.
+        offsets: integers (N + 1): N sequences lie behind each other in q (I, H, D), k (J, H, D) and v (J, H, E), and
+            sequence n has queries offsets[n] to offsets[n + 1]. `i` and `j` count all rows, and `b` is 0.
+        key_offsets: the same of keys and values; `offsets` by default.
+        pages: integers (B, N): key j of batch b is line j % S of page pages[b, j // S]; k (P, H, S, D) and
+            v (P, H, S, E) hold pages, and `lengths` says how many keys there are. There are no gradients.
         lse: whether the logarithm of each row's sum of exponentials is a second result, in f32; -inf of no key.
+        debug: whether offsets and pages on a GPU are looked at first, which waits for it; in host memory they always
+            are.
         arrays: what the functions read, by subscripts.
 
     Raises:
-        CallError: `wrong-shape`, `attention-heads`, `attention-function`, and as a kernel's call does. CheckError:
-            `nothing-legal`.
+        CallError: `wrong-shape`, `attention-heads`, `attention-dtypes`, `attention-lengths`, `attention-offsets`,
+            `attention-pages`, `attention-function`, and as a kernel's call does. CheckError: `nothing-legal`.
 
     Example:
         >>> import numpy as np
@@ -257,39 +276,74 @@ def attention(
         [2.5, 2.5, 2.5, 2.5]
         >>> attention(q, k, v, mask=lambda i, j: j <= i)[0, 0, :, 0].tolist()
         [0.0, 0.5, 1.0, 1.5]
+        >>> attention(q, k, v, lengths=np.array([3], np.int32))[0, 0, :, 0].tolist()
+        [1.0, 1.0, 1.0, 1.0]
     """
+    how = Lengths(offsets, key_offsets, lengths, pages, debug)
     if is_torch(q) or is_torch(k):
-        from fireiron.front.torch_attention import attention as by_torch
+        from fireiron.front.torch_attention import attend
 
-        return by_torch(q, k, v, mask=mask, score=score, scale=scale, is_causal=is_causal, enable_gqa=enable_gqa,
-                        lse=lse, **arrays)  # fmt: skip
+        return attend(q, k, v, how, mask, score, scale, is_causal, enable_gqa, lse, arrays)
     try:
-        made = _of_arrays(q, k, v, mask, score, scale, is_causal, enable_gqa, arrays)
+        made = _of_arrays(q, k, v, mask, score, scale, is_causal, enable_gqa, how, arrays)
     except FireironError as error:
         raise error.located(here()) from None
     return made if lse else made[0]
 
 
+def _listed(array: Any, debug: bool) -> Any:
+    return array.tolist() if debug or describe(array, "").is_host else None
+
+
+def _of_library(array: Any) -> Library:
+    """Give the functions of NumPy, or those of CuPy, which has its names."""
+    root = type(array).__module__.partition(".")[0]
+    np = import_module(root if root == "cupy" else "numpy")
+
+    def places(n: int, like: Any) -> Any:
+        return np.arange(n, dtype="int32")
+
+    def find(edges: Any, at: Any) -> Any:
+        return np.searchsorted(edges, at, side="right")
+
+    def integers(x: Any) -> Any:
+        return np.ascontiguousarray(x, dtype="int32")
+
+    return Library(_listed, places, find, integers, _name)
+
+
+def _name(array: Any) -> str:
+    return describe(array, "").dtype
+
+
 def _of_arrays(
-    q: Any, k: Any, v: Any, mask: Any, score: Any, scale: float | None, causal: bool, gqa: bool,
+    q: Any, k: Any, v: Any, mask: Any, score: Any, scale: float | None, causal: bool, gqa: bool, how: Lengths,
     arrays: Mapping[str, Any],
 ) -> tuple[Any, Any]:  # fmt: skip
     """Attend with arrays of NumPy, CuPy and others that are like them."""
     arrays = {name: x.view("uint8") if str(getattr(x, "dtype", "")) == "bool" else x for name, x in arrays.items()}
-    facts = {name: describe(x, name) for name, x in (("q", q), ("k", k), ("v", v), *arrays.items())}
-    group = check_shapes(facts["q"].shape, facts["k"].shape, facts["v"].shape, gqa)
-    named = tuple((name, len(facts[name].shape), find_dtype(facts[name].dtype).name) for name in arrays)
-    text = text_of(mask, score, named)
+    for name, x in (("q", q), ("k", k), ("v", v), *arrays.items()):
+        describe(x, name)
+    host = describe(q, "q").is_host
+    given = prepared(q, k, v, mask, causal, gqa, how, arrays, _of_library(q))
+    q, k, v, group = given.q, given.k, given.v, given.group
+    named = tuple(
+        (name, x.ndim, find_dtype(describe(x, name).dtype).name) for name, x in given.arrays.items() if name != PAGES
+    )
+    text = text_of(given.masks, score, named, given.by_keys)
     parted = q if group == 1 else q.reshape(q.shape[0], k.shape[1], group, *q.shape[2:])
-    given = [x if facts_of(x).taken else x.copy(order="C") for x in (parted, k, v)]
-    beside = [x if x.flags.c_contiguous else x.copy(order="C") for x in arrays.values()]
-    named_facts = tuple((name, facts_of(x)) for name, x in zip(arrays, beside, strict=True))
+    lines = [x if facts_of(x).taken else x.copy(order="C") for x in (parted, k, v)]
+    beside = [x if x.flags.c_contiguous else x.copy(order="C") for x in given.arrays.values()]
+    named_facts = tuple((name, facts_of(x)) for name, x in zip(given.arrays, beside, strict=True))
     factor = q.shape[-1] ** -0.5 if scale is None else float(scale)
-    what = Attention(facts_of(given[0]), facts_of(given[1]), facts_of(given[2]), text, named_facts, factor, causal)
+    what = Attention(
+        facts_of(lines[0]), facts_of(lines[1]), facts_of(lines[2]), text, named_facts, factor, given.causal
+    )
     shape = (*parted.shape[:-1], v.shape[-1])
     y = Array(shape, strides_like(Array(shape, (1,) * len(shape), ""), shape), what.q.dtype)
-    o, sums = forward(what, y, facts["q"].is_host)(*given, *beside)
-    return o.reshape(*q.shape[:-1], v.shape[-1]), sums.reshape(q.shape[:-1])
+    o, sums = forward(what, y, host)(*lines, *(beside[n] for n in what.taken()))
+    o, sums = o.reshape(*q.shape[:-1], v.shape[-1]), sums.reshape(q.shape[:-1])
+    return (o, sums) if how.offsets is None else (o[0].swapaxes(0, 1), sums[0].swapaxes(0, 1))
 
 
 def facts_of(array: Any) -> Array:

@@ -10,7 +10,7 @@ from typing import Any
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.base.errors import CallError, FireironError
 from fireiron.base.link import here
-from fireiron.front.attention import check_shapes
+from fireiron.front.attention_call import check_shapes
 from fireiron.front.jax_calls import foreign
 from fireiron.front.score_text import text_of
 from fireiron.front.xla_attention import BACKWARD, FORWARD, HANDLERS, Told

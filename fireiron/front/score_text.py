@@ -9,8 +9,8 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias, cast
 
 import attrs
 
@@ -25,6 +25,7 @@ from fireiron.language.pointwise import Value, accumulator, merged
 from fireiron.language.steps import Ref
 
 Function: TypeAlias = Callable[..., Any]
+Masks: TypeAlias = Function | tuple[Function, ...] | None
 INDICES = ("b", "h", "i", "j")
 
 
@@ -35,19 +36,34 @@ class Functions:
     Args:
         mask: a condition on indices; None where all keys are seen.
         score: another score of each; None where scores stay.
+        by_keys: the condition as programs take it that loop over queries; None where it is `mask`.
+        reads: names of the arrays that each function reads.
     """
 
     mask: Function | None = None
     score: Function | None = None
+    by_keys: Function | None = None
+    reads: Mapping[str, tuple[str, ...]] = {}
+
+    def read(self, over_keys: bool) -> frozenset[str]:
+        """Name the arrays that a program reads which loops over keys, or over queries."""
+        mask = "mask" if over_keys or self.by_keys is None else "by_keys"
+        return frozenset(name for what in (mask, "score") for name in self.reads.get(what, ()))
 
 
-def text_of(mask: Function | None, score: Function | None, arrays: tuple[tuple[str, int, str], ...]) -> str:
+def text_of(
+    mask: Masks,
+    score: Function | None,
+    arrays: tuple[tuple[str, int, str], ...],
+    by_keys: Masks = None,
+) -> str:
     """Write a mask and a score function.
 
     Args:
-        mask: a function of indices (`b`, `h`, `i`, `j`) and arrays by name; None for none.
+        mask: a function of indices (`b`, `h`, `i`, `j`) and arrays by name; several, all of which must hold; None.
         score: a function of the score `s` too.
         arrays: name, number of dims and element type of each.
+        by_keys: the mask as programs take it that loop over queries, where that is another one.
 
     Returns:
         The text; empty where there is neither function.
@@ -61,9 +77,9 @@ def text_of(mask: Function | None, score: Function | None, arrays: tuple[tuple[s
     known: dict[str, Any] = {name: Value(Coordinate(symbol(name, minimum=0))) for name in INDICES}
     known |= {name: _array(name, rank, kind) for name, rank, kind in arrays}
     written = {
-        "mask": None if mask is None else _written("mask", mask, known),
-        "score": None if score is None else _written("score", score, {**known, "s": accumulator(f32)}),
-    }
+        "mask": _written("mask", mask, known),
+        "score": _written("score", score, {**known, "s": accumulator(f32)}),
+    } | ({} if by_keys is None else {"by_keys": _written("mask", by_keys, known)})
     used = {name for each in written.values() if each is not None for name, _ in each["reads"]}
     unread = [name for name, _, _ in arrays if name not in used]
     if unread:
@@ -83,8 +99,30 @@ def _array(name: str, rank: int, kind: str) -> Value:
     return Value(Arg(1, dtype), (ref,))
 
 
-def _written(what: str, function: Function, known: Mapping[str, Any]) -> dict[str, Any]:
-    """Call a function with expressions, and write what it gives."""
+def _written(what: str, functions: Masks, known: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Call functions with expressions, and write what they give: that all conditions hold, where they are several."""
+    found = [_called(what, function, known) for function in _each(functions)]
+    if not found:
+        return None
+    value = found[0]
+    for other in found[1:]:
+        value = value & other
+    (tree,), refs = merged((value,))
+    try:
+        reads = [[ref.name, [_subscript(e) for e in ref.index]] for ref in refs if isinstance(ref, Ref)]
+        return {"tree": write((tree,)), "reads": reads}
+    except SpecError as error:
+        raise CallError("attention-function", f"{what}=: {error.message}", fix=error.fix) from None
+
+
+def _each(functions: Masks) -> Sequence[Function]:
+    if functions is None:
+        return ()
+    return cast("tuple[Function, ...]", functions) if isinstance(functions, tuple) else (functions,)
+
+
+def _called(what: str, function: Function, known: Mapping[str, Any]) -> Value:
+    """Call a function with expressions."""
     parameters = inspect.signature(function).parameters.values()
     names = [p.name for p in parameters if p.default is p.empty]
     missing = [name for name in names if name not in known]
@@ -104,12 +142,7 @@ def _written(what: str, function: Function, known: Mapping[str, Any]) -> dict[st
         raise CallError(
             "attention-function", f"{what}= gives {value!r}", fix="return an expression of its arguments: j <= i"
         )
-    (tree,), refs = merged((value,))
-    try:
-        reads = [[ref.name, [_subscript(e) for e in ref.index]] for ref in refs if isinstance(ref, Ref)]
-        return {"tree": write((tree,)), "reads": reads}
-    except SpecError as error:
-        raise CallError("attention-function", f"{what}=: {error.message}", fix=error.fix) from None
+    return value
 
 
 def _subscript(e: Expr) -> Any:
@@ -135,7 +168,8 @@ def functions_of(text: str) -> Functions:
         return Functions()
     record = json.loads(text)
     found = {what: each and _function(read(each["tree"])[0], each["reads"]) for what, each in record.items()}
-    return Functions(**found)
+    reads = {what: tuple(name for name, _ in each["reads"]) for what, each in record.items() if each}
+    return Functions(**found, reads=reads)
 
 
 def _function(tree: Scalar, reads: list[Any]) -> Function:

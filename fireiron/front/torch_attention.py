@@ -7,19 +7,21 @@ every run. Tensors on the CPU are simulated. This file is imported where torch i
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.base.errors import CallError
 from fireiron.front import attention as programs
-from fireiron.front.attention import Array, Attention, check_shapes, single, strides_like
+from fireiron.front.attention import Array, Attention, single, strides_like
+from fireiron.front.attention_call import PAGES, Lengths, Library, prepared
 from fireiron.front.score_text import text_of
 from fireiron.front.torch_ops import as_numpy, as_torch
 from fireiron.jit.kernel import as_tuple
 
 torch: Any = import_module("torch")
+NO_ARRAYS: Mapping[str, Any] = {}
 
 
 def attention(
@@ -33,21 +35,68 @@ def attention(
     scale: float | None = None,
     is_causal: bool = False,
     enable_gqa: bool = False,
+    lengths: Any = None,
+    offsets: Any = None,
+    key_offsets: Any = None,
+    pages: Any = None,
     lse: bool = False,
+    debug: bool = False,
     **arrays: Any,
 ) -> Any:
     """Attend with tensors; see `fireiron.attention`."""
-    check_shapes(tuple(q.shape), tuple(k.shape), tuple(v.shape), enable_gqa)
+    how = Lengths(offsets, key_offsets, lengths, pages, debug)
+    return attend(q, k, v, how, mask, score, scale, is_causal, enable_gqa, lse, arrays)
+
+
+def attend(
+    q: Any, k: Any, v: Any, how: Lengths, mask: Any = None, score: Any = None, scale: float | None = None,
+    is_causal: bool = False, enable_gqa: bool = False, lse: bool = False, arrays: Mapping[str, Any] = NO_ARRAYS,
+) -> Any:  # fmt: skip
+    """Attend with tensors, whose lengths are in one record.
+
+    Raises:
+        CallError: as `fireiron.attention` does.
+    """
     if torch.is_grad_enabled() and any(x.requires_grad for x in arrays.values()):
         name = next(name for name, x in arrays.items() if x.requires_grad)
         refuse_gradient(name)
-    named = tuple((name, x.dim(), _kind(x)) for name, x in arrays.items())
-    text = _text(mask, score, named)
-    given = [x.view(torch.uint8) if x.dtype == torch.bool else x for x in arrays.values()]
+    given = prepared(q, k, v, mask, is_causal, enable_gqa, how, arrays, LIBRARY)
+    if how.pages is not None and torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v)):
+        refuse_gradient("keys and values in pages, nor to their queries")
+    named = tuple((name, x.dim(), _kind(x)) for name, x in given.arrays.items() if name != PAGES)
+    text = _text(given.masks, score, named, given.by_keys)
+    beside = [x.view(torch.uint8) if x.dtype == torch.bool else x for x in given.arrays.values()]
     factor = q.shape[-1] ** -0.5 if scale is None else scale
     call = torch.ops.fireiron.attention if _dispatched(q, k, v) else _run
-    made, sums = call(q, k, v, given, ",".join(arrays), text, factor, is_causal)
+    made, sums = call(given.q, given.k, given.v, beside, ",".join(given.arrays), text, factor, given.causal)
+    if how.offsets is not None:
+        made, sums = made[0].transpose(0, 1), sums[0].transpose(0, 1)
     return (made, sums) if lse else made
+
+
+def _listed(x: Any, debug: bool) -> Any:
+    """Give what integers a tensor holds, where nobody traces the call."""
+    plain = type(x) is torch.Tensor and not torch.compiler.is_compiling()
+    return x.tolist() if plain and (debug or not x.is_cuda) else None
+
+
+def _integers(x: Any) -> Any:
+    return x.to(torch.int32)
+
+
+def _places(n: int, like: Any) -> Any:
+    return torch.arange(n, dtype=torch.int32, device=like.device)
+
+
+def _find(edges: Any, at: Any) -> Any:
+    return torch.searchsorted(edges.contiguous(), at.to(edges.dtype), right=True)
+
+
+def _name(x: Any) -> str:
+    return str(x.dtype).removeprefix("torch.")
+
+
+LIBRARY = Library(_listed, _places, _find, _integers, _name)
 
 
 def _dispatched(*tensors: Any) -> bool:
@@ -96,6 +145,42 @@ def scaled_dot_product_attention(
         options |= {"attn_mask": given, "score" if adds else "mask": _of_mask(*(n == 1 for n in given.shape), adds)}
     made = attention(q, k, v, **options)
     return made if query.dim() == 4 else made.reshape(*lead, *made.shape[1:])
+
+
+def varlen_attn(
+    query: Any,
+    key: Any,
+    value: Any,
+    cu_seq_q: Any,
+    cu_seq_k: Any,
+    max_q: int,
+    max_k: int,
+    *,
+    scale: float | None = None,
+    window_size: tuple[int, int] = (-1, -1),
+    enable_gqa: bool = False,
+    lse: bool = False,
+) -> Any:
+    """Attend within sequences that lie behind each other, as `torch.nn.attention.varlen.varlen_attn` does.
+
+    Args:
+        query: (T, H, D).
+        key, value: (U, H, D) and (U, H, E).
+        cu_seq_q: where each sequence's queries begin, and where the last one's end, in i32.
+        cu_seq_k: the same of keys.
+        max_q, max_k: the most queries and keys of a sequence. Nothing depends on them.
+        scale: of the products of queries and keys, 1 / sqrt(D) by default.
+        window_size: how many keys before its place, and behind it, a query sees; -1 for all: (-1, 0) is causal. The
+            place of a sequence's last query is its last key.
+        enable_gqa: whether several heads of queries may share one of keys and values.
+        lse: whether the logarithm of each row's sum of exponentials (T, H) is a second result.
+
+    Raises:
+        CallError: as `fireiron.attention` does.
+    """
+    before, behind = (None if n < 0 else n for n in window_size)
+    how = Lengths(cu_seq_q, cu_seq_k, window=(before, behind))
+    return attend(query, key, value, how, scale=scale, enable_gqa=enable_gqa, lse=lse)
 
 
 @torch.compiler.assume_constant_result
@@ -202,7 +287,8 @@ def _run(
     beside = [x.contiguous() for x in arrays]
     what = _described(q, k, v, beside, names, functions, scale, is_causal)
     out = _parted(made, heads), _parted(sums, heads)
-    _called(programs.forward(what, _facts(out[0]), host), host, q, k, v, *beside, out=out)
+    taken = (beside[n] for n in what.taken())
+    _called(programs.forward(what, _facts(out[0]), host), host, q, k, v, *taken, out=out)
     return made, sums
 
 
@@ -232,7 +318,8 @@ def _run_backward(
     sums = _parted(lse, heads).contiguous()
     for out in ((_parted(results[0], heads),), results[1:]):
         kernel = programs.gradient(what, _facts(dy), tuple(map(_facts, out)), host)
-        _called(kernel, host, q, k, v, dy, sums, gains, *beside, out=out)
+        taken = (beside[n] for n in what.taken(len(out) == 1))
+        _called(kernel, host, q, k, v, dy, sums, gains, *taken, out=out)
     return results
 
 

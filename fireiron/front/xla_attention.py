@@ -78,7 +78,8 @@ def forward(inputs: Sequence[Array], outputs: Sequence[Array], told: Mapping[str
     heads = k.shape[1]
     q, *made = (_parted(x, heads) for x in (q, *outputs))
     what = _described(q, k, v, beside, _told(told))
-    _called(programs.forward(what, facts_of(made[0]), stream is None), (q, k, v, *beside), made, stream)
+    taken = (beside[n] for n in what.taken())
+    _called(programs.forward(what, facts_of(made[0]), stream is None), (q, k, v, *taken), made, stream)
 
 
 def backward(inputs: Sequence[Array], outputs: Sequence[Array], told: Mapping[str, str], stream: int | None) -> None:
@@ -97,7 +98,8 @@ def backward(inputs: Sequence[Array], outputs: Sequence[Array], told: Mapping[st
     what = _described(q, k, v, beside, _told(told))
     for made in ((by_q,), tuple(outputs[1:])):
         kernel = programs.gradient(what, facts_of(dy), tuple(map(facts_of, made)), stream is None)
-        _called(kernel, (q, k, v, dy, sums, gains, *beside), made, stream)
+        taken = (beside[n] for n in what.taken(len(made) == 1))
+        _called(kernel, (q, k, v, dy, sums, gains, *taken), made, stream)
 
 
 HANDLERS = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import fireiron
 from fireiron import FireironError, equal
+from fireiron.front import attention as front
 from fireiron.front.score_text import functions_of, text_of
 
 
@@ -88,3 +90,73 @@ def test_shapes_that_do_not_agree() -> None:
     q, k, v = arrays()
     with pytest.raises(FireironError, match="wrong-shape"):
         fireiron.attention(q, k[:, :, :, :8], v)
+
+
+def test_lengths_of_padded_keys() -> None:
+    q, k, v = (np.concatenate([x, x[:, ::-1]]) for x in arrays())
+    lengths = np.array([7, 30])
+    made = fireiron.attention(q, k, v, lengths=lengths, mask=lambda b, j, lengths: j < lengths[b] + b)
+    np.testing.assert_allclose(made, wanted(q, k, v, np.arange(30) < lengths[:, None, None, None]), atol=3e-3)
+
+
+@pytest.mark.parametrize("queries", [1, 20])
+def test_pages(queries: int) -> None:
+    """Few queries against long caches share the keys among blocks."""
+    rng = np.random.default_rng(0)
+    q = rng.normal(size=(2, 4, queries, 16)).astype(np.float16)
+    k, v = (rng.normal(size=(5, 2, 512, 16)).astype(np.float16) for _ in range(2))
+    pages, lengths = np.array([[4, 1], [2, 3]]), np.array([600, 19], np.int32)
+    made = fireiron.attention(q, k, v, pages=pages, lengths=lengths, enable_gqa=True)
+    for b in range(2):
+        keys, values = (x[pages[b]].swapaxes(0, 1).reshape(1, 2, 1024, 16)[:, :, : lengths[b]] for x in (k, v))
+        np.testing.assert_allclose(made[b], wanted(q[b : b + 1], keys, values)[0], atol=3e-3)
+
+
+@pytest.mark.parametrize(("queries", "keys", "shared"), [(16, 1024, True), (17, 1024, False), (1, 1023, False)])
+def test_few_queries_share_long_caches(monkeypatch: pytest.MonkeyPatch, queries: int, keys: int, shared: bool) -> None:
+    tried: list[tuple[str, ...]] = []
+    monkeypatch.setattr(front, "_kernel", lambda presets, spec, host, names, plans: tried.append(names))
+    q, k = (front.Array((1, 2, n, 64), (n * 128, n * 64, 64, 1), "f16") for n in (queries, keys))
+    front.forward.__wrapped__(front.Attention(q, k, k, "", (), 0.125, False), q, False)
+    assert tried == [("decode",) * shared + ("wgmma", "mma", "simt")]
+
+
+def by_sequences(q: Any, k: Any, v: Any, offsets: Any, key_offsets: Any, causal: bool) -> Any:
+    found = np.zeros((*q.shape[:-1], v.shape[-1]))
+    for (a, b), (c, d) in zip(pairwise(offsets), pairwise(key_offsets), strict=True):
+        seen = np.arange(d - c) <= np.arange(b - a)[:, None] + ((d - c) - (b - a)) if causal else True
+        mine = (x[None, s].swapaxes(1, 2) for x, s in ((q, slice(a, b)), (k, slice(c, d)), (v, slice(c, d))))
+        found[a:b] = wanted(*mine, seen)[0].swapaxes(0, 1)
+    return found
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_sequences_behind_each_other(causal: bool) -> None:
+    """The second sequence has no query, and the rows behind the last one belong to none."""
+    rng = np.random.default_rng(1)
+    q = rng.normal(size=(90, 4, 16)).astype(np.float16)
+    k, v = (rng.normal(size=(140, 2, 16)).astype(np.float16) for _ in range(2))
+    offsets, key_offsets = np.array([0, 30, 30, 85], np.int32), np.array([0, 40, 60, 130], np.int32)
+    made, lse = fireiron.attention(
+        q, k, v, offsets=offsets, key_offsets=key_offsets, is_causal=causal, enable_gqa=True, lse=True
+    )
+    np.testing.assert_allclose(made, by_sequences(q, k, v, offsets, key_offsets, causal), atol=3e-3)
+    assert lse.shape == (90, 4)
+    assert np.isneginf(lse[85:]).all()
+    assert np.isfinite(lse[:85]).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"key_offsets": [0, 30]}, "key_offsets without offsets"),
+        ({"pages": [[0]]}, "pages without lengths"),
+        ({"lengths": [3, 4]}, r"lengths \[2\] of 1 batches"),
+        ({"lengths": [3], "offsets": [0, 20]}, "offsets together with lengths"),
+    ],
+)
+def test_lengths_that_do_not_go_together(options: dict[str, Any], message: str) -> None:
+    q, k, v = arrays()
+    q, k, v = (x[0].swapaxes(0, 1) for x in (q, k, v)) if "offsets" in options else (q, k, v)
+    with pytest.raises(FireironError, match=f"attention-lengths.*{message}"):
+        fireiron.attention(q, k, v, **{name: np.array(x, np.int32) for name, x in options.items()})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
@@ -122,6 +123,53 @@ def test_compiled_and_exported() -> None:
     exported = torch.export.export(Module(), (q.detach(), k.detach(), v.detach()))
     assert "fireiron.attention" in exported.graph_module.code
     assert torch.equal(exported.module()(q, k, v), ft.scaled_dot_product_attention(q, k, v))
+
+
+def within_sequences(q: Any, k: Any, v: Any, edges: Any, key_edges: Any, window: tuple[int, int]) -> Any:
+    """Attend sequence by sequence; rows behind the last one are zeros."""
+    rows = []
+    for a, b, c, d in zip(edges, edges[1:], key_edges, key_edges[1:], strict=False):
+        x, y, z = (t.transpose(0, 1) for t in (q[a:b], k[c:d], v[c:d]))
+        y, z = (t.repeat_interleave(x.shape[0] // y.shape[0], 0) for t in (y, z))
+        place, j = torch.arange(b - a)[:, None] + (d - c) - (b - a), torch.arange(d - c)
+        before, behind = (n if n >= 0 else 1000 for n in window)
+        seen = (j >= place - before) & (j <= place + behind)
+        scores = (x @ y.mT / q.shape[-1] ** 0.5).masked_fill(~seen, -1e30)
+        rows.append((torch.where(seen, scores.softmax(-1), 0.0) @ z).transpose(0, 1))
+    return torch.cat([*rows, torch.zeros(len(q) - edges[-1], q.shape[1], v.shape[2])])
+
+
+@pytest.mark.parametrize("window", [(-1, -1), (-1, 0), (9, 4)])
+def test_sequences_behind_each_other(window: tuple[int, int]) -> None:
+    """Arguments are those of torch's varlen_attn; gradients visit the sequence of each key alone."""
+    q, k, v = drawn(85, 4, 8), drawn(135, 2, 8), drawn(135, 2, 8)
+    edges, key_edges = [0, 20, 20, 80], [0, 10, 30, 130]
+    given = (torch.tensor(x, dtype=torch.int32) for x in (edges, key_edges))
+    options = {"window_size": window, "enable_gqa": True}
+    ours = functools.partial(_varlen, *given, options)
+    agree(ours, lambda *x: within_sequences(*x, edges, key_edges, window), q, k, v)
+    if window == (-1, 0):
+        compiled = torch.compile(ours, fullgraph=True, backend="aot_eager")
+        assert torch.equal(compiled(q, k, v), ours(q, k, v))
+
+
+def _varlen(edges: Any, key_edges: Any, options: Any, q: Any, k: Any, v: Any) -> Any:
+    return ft.varlen_attn(q, k, v, edges, key_edges, 60, 100, **options)
+
+
+def test_pages_and_lengths() -> None:
+    q, k = torch.randn(2, 2, 3, 8), torch.randn(5, 2, 16, 8)
+    pages, lengths = torch.tensor([[1, 4], [0, 2]]), torch.tensor([20, 32])
+    made = fireiron.attention(q, k, k, pages=pages, lengths=lengths)
+    keys = k[pages].permute(0, 2, 1, 3, 4).reshape(2, 2, 32, 8)
+    seen = torch.arange(32) < lengths[:, None, None, None]
+    assert torch.allclose(made, sdpa(q, keys, keys, attn_mask=seen), atol=1e-5)
+    padded = fireiron.attention(q, keys, keys, lengths=lengths)
+    assert torch.allclose(padded, made, atol=1e-6)
+    with pytest.raises(FireironError, match="attention-pages"):
+        fireiron.attention(q, k, k, pages=pages + 1, lengths=lengths)
+    with pytest.raises(FireironError, match="requires-grad"):
+        fireiron.attention(q.requires_grad_(), k, k, pages=pages, lengths=lengths)
 
 
 def test_fake_tensors() -> None:

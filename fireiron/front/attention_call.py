@@ -1,0 +1,169 @@
+"""A call of attention: what it gives is checked, and lengths become masks. The same for every library of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from fireiron.base.errors import CallError
+from fireiron.front.attention_lengths import (
+    ALL,
+    CAUSAL,
+    Window,
+    bounds,
+    check_integers,
+    check_kinds,
+    check_lengths,
+    check_offsets,
+    check_pages,
+    within_length,
+    within_sequences,
+    within_sequences_of_keys,
+)
+from fireiron.front.score_text import Function
+
+PAGES = "pages"
+WHOLE = "q (B, H, I, D), k (B, H, J, D) and v (B, H, J, E)"
+SEQUENCES = "q (I, H, D), k (J, H, D) and v (J, H, E)"
+PAGED = "q (B, H, I, D), and pages k (P, H, S, D) and v (P, H, S, E)"
+
+
+def check_shapes(
+    q: Sequence[int],
+    k: Sequence[int],
+    v: Sequence[int],
+    gqa: bool,
+    form: str = WHOLE,
+    said: Sequence[Any] | None = None,
+) -> int:
+    """Give how many heads of queries share one of keys.
+
+    Args:
+        q, k, v: shapes, of four dims.
+        gqa: whether they may share them.
+        form: the shapes that the caller takes.
+        said: the shapes that the caller gave, where they are others.
+
+    Raises:
+        CallError: `wrong-shape`; `attention-heads`.
+    """
+    fits = len(q) == len(k) == len(v) == 4 and q[3] == k[3] and k[:3] == v[:3]
+    if not fits or (q[0] != k[0] and form != PAGED):
+        shown = [list(shape) for shape in said or (q, k, v)]
+        raise CallError("wrong-shape", f"attention of q {shown[0]}, k {shown[1]} and v {shown[2]}", fix=f"give {form}")
+    if q[1] == k[1]:
+        return 1
+    if not gqa or k[1] == 0 or q[1] % k[1]:
+        raise CallError(
+            "attention-heads",
+            f"{q[1]} heads of queries and {k[1]} of keys",
+            fix="give as many, or enable_gqa=True where keys' heads divide queries'",
+        )
+    return q[1] // k[1]
+
+
+class Lengths(NamedTuple):  # torch.compile traces named tuples, and no classes of attrs
+    """Hold what a call says of lengths, as `attention` takes it.
+
+    Args:
+        offsets, key_offsets, lengths, pages: arrays of integers, or None.
+        debug: whether arrays on a GPU are looked at too.
+        window: what queries of sequences see; None for what the call's `is_causal` says.
+    """
+
+    offsets: Any = None
+    key_offsets: Any = None
+    lengths: Any = None
+    pages: Any = None
+    debug: bool = False
+    window: Window | None = None
+
+
+class Library(NamedTuple):
+    """Hold what arrays of a library need functions for.
+
+    Args:
+        listed: gives an array's contents as lists; None where they are on a GPU and nobody waits for them.
+        places: makes 0, 1, ... up to a number, beside an array.
+        find: counts the elements of a sorted array up to each of some values.
+        integers: converts to i32.
+        kind: names an array's element type.
+    """
+
+    listed: Callable[[Any, bool], Any]
+    places: Callable[[int, Any], Any]
+    find: Callable[[Any, Any], Any]
+    integers: Callable[[Any], Any]
+    kind: Callable[[Any], str]
+
+
+class Prepared(NamedTuple):
+    """Hold a call of attention on batches of heads.
+
+    Args:
+        q, k, v: of four dims.
+        masks, by_keys: as `text_of` takes them.
+        causal: whether query i sees keys 0 to i alone.
+        arrays: what programs read, by name.
+        group: heads of queries that share one of keys.
+    """
+
+    q: Any
+    k: Any
+    v: Any
+    masks: tuple[Function, ...]
+    by_keys: tuple[Function, ...] | None
+    causal: bool
+    arrays: Mapping[str, Any]
+    group: int
+
+
+def prepared(
+    q: Any, k: Any, v: Any, mask: Function | None, causal: bool, gqa: bool, how: Lengths, arrays: Mapping[str, Any],
+    library: Library,
+) -> Prepared:  # fmt: skip
+    """Check a call, and turn lengths into masks.
+
+    Raises:
+        CallError: `wrong-shape`, `attention-heads`, `attention-dtypes`, `attention-lengths`, `attention-offsets`,
+            `attention-pages`.
+    """
+    said: list[tuple[int, ...]] = [tuple(x.shape) for x in (q, k, v)]
+    sequences = how.offsets is not None
+    form = SEQUENCES if sequences else PAGED if how.pages is not None else WHOLE
+    shapes: list[tuple[int, ...]] = said
+    if sequences:
+        shapes = [(1, s[1], s[0], s[2]) if len(s) == 3 else () for s in said]
+    group = check_shapes(shapes[0], shapes[1], shapes[2], gqa, form, said)
+    check_kinds([(name, library.kind(x)) for name, x in (("q", q), ("k", k), ("v", v))])
+    named = (how.offsets, how.key_offsets, how.lengths, how.pages)
+    check_lengths(*(None if x is None else tuple(x.shape) for x in named), batch=shapes[0][0])
+    for name, x in zip(("offsets", "key_offsets", "lengths", "pages"), named, strict=True):
+        if x is not None:
+            check_integers(name, library.kind(x))
+    masks = () if mask is None else (mask,)
+    arrays = dict(arrays)
+    if how.lengths is not None:
+        masks, arrays["lengths"] = (*masks, within_length), library.integers(how.lengths)
+    if how.pages is not None:
+        arrays[PAGES] = library.integers(how.pages)
+        listed = library.listed(how.pages, how.debug)
+        if listed is not None:
+            check_pages(listed, shapes[1][0])
+    if not sequences:
+        return Prepared(q, k, v, masks, None, causal, arrays, group)
+    edges = how.offsets, how.offsets if how.key_offsets is None else how.key_offsets
+    rows = shapes[0][2], shapes[1][2]
+    for name, x, count in zip(("offsets", "key_offsets"), edges, rows, strict=True):
+        listed = library.listed(x, how.debug)
+        if listed is not None:
+            check_offsets(name if how.key_offsets is not None else "offsets", listed, count)
+    window = how.window or (CAUSAL if causal else ALL)
+
+    def places(n: int) -> Any:
+        return library.places(n, how.offsets)
+
+    found = bounds(*edges, *rows, window, places, library.find)
+    arrays |= {name: library.integers(x) for name, x in found.items()}
+    q, k, v = (x.swapaxes(0, 1)[None] for x in (q, k, v))
+    return Prepared(q, k, v, (*masks, within_sequences), (*masks, within_sequences_of_keys), False, arrays, group)

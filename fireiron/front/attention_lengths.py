@@ -1,0 +1,175 @@
+"""Lengths of attention: padded keys, sequences that lie behind each other, pages of keys and values.
+
+All become masks that compare indices with arrays of integers, which end loops where an array says. Sequences are bounds
+of each query: its first key, and the one behind its last. A tile has many queries, and a loop's ends need few elements,
+so bounds of 64 queries stand beside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+from fireiron.base.errors import CallError
+from fireiron.language.pointwise import Value
+
+Window: TypeAlias = tuple[int | None, int | None]
+CAUSAL: Window = (None, 0)
+ALL: Window = (None, None)
+TOGETHER = 64  # queries, or keys, that have bounds in common
+OF_QUERIES = ("first_key", "last_key", "first_of_64", "last_of_64")
+OF_KEYS = ("first_query", "last_query")  # of 64 keys
+
+
+def within_length(b: Value, j: Value, lengths: Value) -> Value:
+    """Leave the keys before a batch's length."""
+    return j < lengths[b]
+
+
+def _within_keys(i: Value, j: Value, first_key: Value, last_key: Value) -> Value:
+    return (j >= first_key[i]) & (j < last_key[i])
+
+
+def within_sequences(
+    i: Value, j: Value, first_key: Value, last_key: Value, first_of_64: Value, last_of_64: Value
+) -> Value:
+    """Leave the keys of a query's sequence; loops over keys end where 64 queries say."""
+    together = i // TOGETHER
+    return _within_keys(i, j, first_key, last_key) & (j >= first_of_64[together]) & (j < last_of_64[together])
+
+
+def within_sequences_of_keys(
+    i: Value, j: Value, first_key: Value, last_key: Value, first_query: Value, last_query: Value
+) -> Value:
+    """Leave the queries of a key's sequence; loops over queries end where 64 keys say."""
+    together = j // TOGETHER
+    return _within_keys(i, j, first_key, last_key) & (i >= first_query[together]) & (i < last_query[together])
+
+
+def bounds(
+    offsets: Any, key_offsets: Any, queries: int, keys: int, window: Window, places: Callable[[int], Any], find: Any
+) -> dict[str, Any]:
+    """Give what the masks of sequences read: arrays of NumPy's kind, or tensors, in i32.
+
+    Queries and keys behind the last sequence see, and are seen by, none.
+
+    Args:
+        offsets: where each sequence's queries begin, and where the last one's end.
+        key_offsets: the same of keys.
+        queries: in all.
+        keys: in all.
+        window: how many keys before its place, and behind it, a query sees; None for all. The place of a sequence's
+            last query is its last key.
+        places: makes 0, 1, ... up to a number.
+        find: counts the elements of a sorted array up to each of some values: `find(sorted, values)`.
+    """
+    i, j = places(queries), places(keys)
+    mine, theirs = (find(edges[1:], at).clip(0, len(edges) - 2) for edges, at in ((offsets, i), (key_offsets, j)))
+    there = i < offsets[-1]
+    shift = key_offsets[mine + 1] - offsets[mine + 1]
+    first, last = _seen(i + shift, window, key_offsets[mine], key_offsets[mine + 1])
+    first, last = (x * there + key_offsets[-1] * (~there) for x in (first, last))
+    shift = offsets[theirs + 1] - key_offsets[theirs + 1]
+    began, ended = _seen(j + shift, (window[1], window[0]), offsets[theirs], offsets[theirs + 1])
+    at, at_keys = i[::TOGETHER], j[::TOGETHER]
+    far, far_keys = (at + TOGETHER - 1).clip(0, max(queries - 1, 0)), (at_keys + TOGETHER - 1).clip(0, max(keys - 1, 0))
+    found = (first, last, first[at], last[far], began[at_keys], ended[far_keys])
+    return dict(zip((*OF_QUERIES, *OF_KEYS), found, strict=True))
+
+
+def _seen(place: Any, window: Window, begin: Any, end: Any) -> tuple[Any, Any]:
+    """Give the first place that a window leaves of a sequence, and the one behind the last."""
+    before, behind = window
+    first = begin if before is None else (place - before).clip(min=begin)
+    last = end if behind is None else (place + (behind + 1)).clip(max=end)
+    return first, last.clip(min=begin)
+
+
+def check_offsets(name: str, offsets: Sequence[int], rows: int) -> None:
+    """Refuse offsets that do not begin at 0, fall, or exceed the rows.
+
+    Raises:
+        CallError: `attention-offsets`.
+    """
+    fix = "give where each sequence begins, and the end of the last: np.cumsum([0, *lengths], dtype=np.int32)"
+    if not offsets or offsets[0] != 0:
+        raise CallError("attention-offsets", f"{name} begins with {offsets[0] if offsets else 'nothing'}", fix=fix)
+    for n, (begin, end) in enumerate(pairwise(offsets)):
+        if end < begin:
+            raise CallError(
+                "attention-offsets", f"{name}[{n + 1}] is {end}: sequence {n} begins at row {begin}", fix=fix
+            )
+        if end > rows:
+            raise CallError("attention-offsets", f"{name}[{n + 1}] is {end}, and there are {rows} rows", fix=fix)
+
+
+def check_pages(pages: Sequence[Sequence[int]], count: int) -> None:
+    """Refuse numbers of pages that are not there.
+
+    Raises:
+        CallError: `attention-pages`.
+    """
+    for b, row in enumerate(pages):
+        for n, page in enumerate(row):
+            if not 0 <= page < count:
+                raise CallError(
+                    "attention-pages",
+                    f"pages[{b}, {n}] is {page}, and pages 0 to {count - 1} are there",
+                    fix="give the number of a page everywhere, also behind the keys that lengths leave: 0 will do",
+                )
+
+
+def check_integers(name: str, kind: str) -> None:
+    """Refuse lengths of other types than int32 and int64.
+
+    Raises:
+        CallError: `attention-dtypes`.
+    """
+    if kind not in ("int32", "int64"):
+        raise CallError("attention-dtypes", f"{name} of {kind}", fix=f"give {name} in int32")
+
+
+def check_kinds(named: Sequence[tuple[str, str]]) -> None:
+    """Refuse queries, keys and values of several element types.
+
+    Args:
+        named: name and element type of each.
+
+    Raises:
+        CallError: `attention-dtypes`.
+    """
+    if len({kind for _, kind in named}) > 1:
+        said = ", ".join(f"{name} of {kind}" for name, kind in named)
+        raise CallError("attention-dtypes", f"attention of {said}", fix="convert them to one element type")
+
+
+def check_lengths(
+    offsets: Sequence[int] | None, key_offsets: Sequence[int] | None, lengths: Sequence[int] | None,
+    pages: Sequence[int] | None, batch: int,
+) -> None:  # fmt: skip
+    """Refuse arrays of lengths that do not go together, by their shapes.
+
+    Raises:
+        CallError: `attention-lengths`.
+    """
+    wrong = None
+    if key_offsets is not None and offsets is None:
+        wrong = "key_offsets without offsets"
+    elif offsets is not None and (pages is not None or lengths is not None):
+        wrong = f"offsets together with {'pages' if lengths is None else 'lengths'}"
+    elif pages is not None and lengths is None:
+        wrong = "pages without lengths"
+    elif offsets is not None and (len(offsets) != 1 or (key_offsets is not None and key_offsets != offsets)):
+        wrong = f"offsets {list(offsets)} and key_offsets {list(key_offsets or ())}"
+    elif lengths is not None and tuple(lengths) != (batch,):
+        wrong = f"lengths {list(lengths)} of {batch} batches"
+    elif pages is not None and (len(pages) != 2 or pages[0] != batch):
+        wrong = f"pages {list(pages)} of {batch} batches"
+    if wrong is not None:
+        raise CallError(
+            "attention-lengths",
+            f"attention takes no {wrong}" if "without" in wrong or "together" in wrong else f"attention with {wrong}",
+            fix="give offsets of N + 1 numbers, and key_offsets of as many; or lengths of a number a batch, and with "
+            "them pages of a row a batch",
+        )

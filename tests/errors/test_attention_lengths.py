@@ -1,0 +1,30 @@
+"""Pages of which nobody says how many keys they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fireiron import attention
+
+q, k = np.ones((1, 2, 1, 16), np.float16), np.ones((4, 2, 16, 16), np.float16)
+
+
+def wrong() -> Any:
+    return attention(q, k, k, pages=np.array([[1, 3]], np.int32))
+
+
+def test_attention_lengths(refused: Callable[..., Any]) -> None:
+    refused(
+        wrong,
+        "attention-lengths",
+        "attention(q, k, k, pages=np.array([[1, 3]], np.int32))",
+        """\
+CallError[attention-lengths]: attention takes no pages without lengths
+  --> test_attention_lengths.py:16:12
+16 |     return attention(q, k, k, pages=np.array([[1, 3]], np.int32))
+   |            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+fix: give offsets of N + 1 numbers, and key_offsets of as many; or lengths of a number a batch, and with them pages of a row a batch""",  # noqa: E501
+    )
