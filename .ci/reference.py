@@ -21,6 +21,7 @@ import fireiron
 from fireiron.front.catalogue import Entry, catalogue
 
 ROOT = Path(__file__).resolve().parent.parent
+WIDEST = 76  # characters of a signature on one line
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 # Where the links of chains are looked for, in this order.
 CHAINS = ("fireiron.front.chain", "fireiron.front.verbs")
@@ -74,12 +75,35 @@ def methods(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def code(name: str, value: Any) -> list[str]:
-    """Write a signature."""
+    """Write a signature; a long one takes a line for each parameter."""
     try:
-        signature = str(inspect.signature(value))
+        signature = inspect.signature(value)
     except (TypeError, ValueError):
         return []
-    return ["```python", f"{name}{re.sub(r'NOTHING', '...', signature)}", "```", ""]
+    text = _plain(f"{name}{signature}")
+    if len(text) > WIDEST:
+        found: list[str] = []
+        for parameter in signature.parameters.values():
+            if parameter.kind is parameter.KEYWORD_ONLY and not any(each.startswith("*") for each in found):
+                found.append("*")
+            found.append(_plain(str(parameter)))
+            if parameter.kind is parameter.POSITIONAL_ONLY and parameter.name == _last_by_place(signature):
+                found.append("/")
+        result = signature.return_annotation
+        arrow = "" if result is signature.empty else _plain(f" -> {inspect.formatannotation(result)}")
+        text = "\n".join([f"{name}(", *(f"    {each}," for each in found), f"){arrow}"])
+    return ["```python", text, "```", ""]
+
+
+def _last_by_place(signature: inspect.Signature) -> str:
+    """Name the last parameter that is given by its place alone."""
+    by_place = [p.name for p in signature.parameters.values() if p.kind is p.POSITIONAL_ONLY]
+    return by_place[-1]
+
+
+def _plain(text: str) -> str:
+    """Write annotations as a file does: without the quotes of those that are kept as text."""
+    return re.sub(r"(: |-> )'([^']*)'", r"\1\2", text.replace("NOTHING", "..."))
 
 
 def doc(text: str | None) -> list[str]:
@@ -111,8 +135,8 @@ def errors(entries: tuple[Entry, ...]) -> str:
         if not entry.mistakes:
             for each in entry.raised:
                 lines += ["```text", each.message, *([f"fix: {each.fix}"] if each.fix else []), "```", ""]
-        for where in dict.fromkeys(each.where for each in entry.raised):
-            lines += [f"Raised in `{where}`.", ""]
+        files = dict.fromkeys(f"`{each.where}`" for each in entry.raised)
+        lines += [f"Raised in {', '.join(files)}.", ""] if files else []
     return "\n".join(lines)
 
 

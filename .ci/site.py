@@ -126,9 +126,9 @@ def notebook(path: Path) -> str:
     return "\n".join(lines)
 
 
-def entry(name: str, value: Any) -> list[str]:
+def entry(name: str, value: Any, level: int = 2) -> list[str]:
     """Write one public name, with the public methods of a class and of those that it extends."""
-    lines = [f"## {name}", ""]
+    lines = [f"{'#' * level} {name}", ""]
     if isinstance(value, Function):
         arrays = "; ".join(f"`{array}` over {dims}" for array, dims in value.dims.items())
         text = [*reference.code(name, value.function), *reference.doc(value.function.__doc__), ""]
@@ -143,7 +143,7 @@ def entry(name: str, value: Any) -> list[str]:
                 if each not in seen:
                     seen.add(each)
                     lines += [
-                        f"### {name}.{each}",
+                        f"{'#' * level}# {name}.{each}",
                         "",
                         *reference.code(each, method),
                         *reference.doc(method.__doc__),
@@ -229,11 +229,11 @@ def presets(shown: Collection[str]) -> str:
     for each in pkgutil.iter_modules(schedules.__path__):
         if not each.name.startswith("_"):
             module = importlib.import_module(f"fireiron.schedules.{each.name}")
-            lines += [f"# {each.name}", "", *reference.doc(module.__doc__), ""]
+            lines += [f"## {each.name}", "", *reference.doc(module.__doc__), ""]
             programs = {n: x for n, x in vars(module).items() if isinstance(x, Function)}
             own = {n: x for n, x in programs.items() if x.function.__module__ == module.__name__}
             for name, value in {**reference.members(module), **own}.items():
-                lines += entry(f"{each.name}.{name}", value)
+                lines += entry(f"{each.name}.{name}", value, level=3)
                 lines += framed(f"{each.name}.{name}") if f"{each.name}.{name}" in shown else []
     return "\n".join(lines)
 
@@ -274,7 +274,8 @@ def write(folder: Path, shown: Collection[str] = ()) -> list[Any]:
     use = tuple(f"{stem}.md" for stem in USE)
     placed = {"index.md", *(f"{stem}.md" for stem in LEARN), *use, *notebooks, *MOVED.values()}
     more = tuple(sorted(name for name in titles if "/" not in name and name not in placed))
-    learn = (*notebooks, *(f"{stem}.md" for stem in LEARN))
+    first, *rest = (f"{stem}.md" for stem in LEARN)
+    learn = (first, *notebooks, *rest)
     last = ("contributing.md", "architecture.md", "changelog.md", "results.md", "license.md")
     sections = {
         "Learn": learn,

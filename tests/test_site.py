@@ -52,9 +52,12 @@ def test_every_page_has_its_place(site: ModuleType, tmp_path: Path) -> None:
     framed = (tmp_path / "pages/api/presets.md").read_text(encoding="utf-8")
     assert 'src="../../studio/hopper.gemm.html"' in framed
     assert framed.count("<iframe") == 1
-    assert "## hopper.gemm\n" in (tmp_path / "pages/api/presets.md").read_text(encoding="utf-8")
+    assert "### hopper.gemm\n" in (tmp_path / "pages/api/presets.md").read_text(encoding="utf-8")
     # Every preset of `fireiron list` is there, programs such as softmax too, and has a studio.
-    headings = {line.removeprefix("## ") for line in framed.splitlines()}
+    headings = {line.removeprefix("### ") for line in framed.splitlines()}
+    # One heading of the first level: with several, the theme leaves the page's table of contents out.
+    assert len(re.findall(r"^# ", re.sub(r"^```.*?^```$", "", framed, flags=re.M | re.S), re.M)) == 1
+    assert "ada.gemm(\n    spec: MatMulChain,\n" in framed  # long signatures take a line a parameter
     assert {target.reference for target in presets()} <= headings
     assert "`x` over m n" in framed
     assert "## level-nests\n" in (tmp_path / "pages/api/codes.md").read_text(encoding="utf-8")

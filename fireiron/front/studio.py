@@ -34,6 +34,7 @@ MOST_S = 20.0  # of the simulation of one block
 FIRST, LAST = 28, 12  # steps that are shown of a block that takes more
 ROWS = COLUMNS = 24  # of a tile
 COPIES = 4  # of a tile: ring slots, warps
+TREE = 60  # characters of a line of the tree: as many as its column has room for in a window of 1300 pixels
 
 
 def studio(
@@ -69,7 +70,7 @@ def studio(
     subtitle = str(schedule.program.spec) if kernel is None else f"{origin_of(schedule)}, {found.arch}"
     rows = tuple(LinkRow(row.link, row.after, _about(row.change, row.sentences), row.lines) for row in explained.rows)
     page = Studio(
-        title, subtitle, (), rows, schedule.tree(), explained.left, remarks=remarks, block=block,
+        title, subtitle, (), rows, schedule.tree(TREE), explained.left, remarks=remarks, block=block,
         pictures=_pictures(schedule, kernel),
     )  # fmt: skip
     if kernel is None:
