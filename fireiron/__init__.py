@@ -119,32 +119,15 @@ if TYPE_CHECKING:
     from fireiron.front.reduction import Reduction
     from fireiron.front.written import by_hand
     from fireiron.graph.trace import trace_graph
+    from fireiron.language.einsum import einsum
     from fireiron.language.nested import threads
+    from fireiron.language.reductions import argmax, argmin, cumprod, cumsum, fold_by, prod, topk
+    from fireiron.language.reductions import max as max
+    from fireiron.language.reductions import min as min
+    from fireiron.language.reductions import sum as sum
     from fireiron.language.statistics import log_softmax, logsumexp, mean, mean_and_variance, softmax
-    from fireiron.language.trace import (
-        argmax,
-        argmin,
-        cumprod,
-        cumsum,
-        dim,
-        einsum,
-        extent,
-        fold_by,
-        index,
-        inplace,
-        outside,
-        prod,
-        topk,
-    )
-    from fireiron.language.trace import (
-        max as max,
-    )
-    from fireiron.language.trace import (
-        min as min,
-    )
-    from fireiron.language.trace import (
-        sum as sum,
-    )
+    from fireiron.language.subscripts import dim, extent, index, outside
+    from fireiron.language.traced import inplace
     from fireiron.simulate.watch import At
     from fireiron.tune.space import space
 
@@ -316,10 +299,11 @@ _LATER = {
     "attention": "front.attention", "space": "tune.space", "program": "front.program", "trace_graph": "graph.trace",
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), "front.convolutions"),
     **dict.fromkeys(
-        ("argmax", "argmin", "cumprod", "cumsum", "dim", "einsum", "extent", "fold_by", "index", "inplace", "max",
-         "min", "outside", "prod", "sum", "topk"),
-        "language.trace",
+        ("argmax", "argmin", "cumprod", "cumsum", "fold_by", "max", "min", "prod", "sum", "topk"),
+        "language.reductions",
     ),
+    **dict.fromkeys(("dim", "extent", "index", "outside"), "language.subscripts"), "einsum": "language.einsum",
+    "inplace": "language.traced",
     **dict.fromkeys(
         ("log_softmax", "logsumexp", "mean", "mean_and_variance", "softmax"), "language.statistics"
     ),

@@ -28,7 +28,7 @@ from fireiron.language.pointwise import Value
 from fireiron.language.residual import Operand, Residual, move_of, named_reads, start
 from fireiron.language.specs import task_of
 from fireiron.language.tensor import Tensor
-from fireiron.language.trace import traced
+from fireiron.language.traced import traced
 
 
 @link_of

@@ -12,7 +12,7 @@ from fireiron.base.errors import FireironError, SpecError
 from fireiron.base.link import here
 from fireiron.front.chain import ProgramChain
 from fireiron.front.program import program
-from fireiron.language import trace
+from fireiron.language import reductions
 from fireiron.language.functions import equal
 from fireiron.language.pointwise import Value
 from fireiron.language.tensor import Tensor
@@ -49,7 +49,7 @@ def Reduction(
         >>> rows = rows.tile(m=4).to(Block).tile(m=1).to(Warp).load("x", RF, vector()).epilog(memory=RF).done()
     """
     functions: dict[str, Callable[..., Value]] = {
-        "add": trace.sum, "max": trace.max, "min": trace.min, "mul": trace.prod,
+        "add": reductions.sum, "max": reductions.max, "min": reductions.min, "mul": reductions.prod,
         "and": _all, "or": _any,
     }  # fmt: skip
     function = functions.get(op) if isinstance(op, str) else op
@@ -84,11 +84,11 @@ def Reduction(
 
 
 def _all(x: Value, over: str) -> Value:
-    return trace.min(_set(x), over)
+    return reductions.min(_set(x), over)
 
 
 def _any(x: Value, over: str) -> Value:
-    return trace.max(_set(x), over)
+    return reductions.max(_set(x), over)
 
 
 def _set(x: Value) -> Value:

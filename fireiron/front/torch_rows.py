@@ -20,7 +20,7 @@ from fireiron.front.host import HostKernel, without_gpu
 from fireiron.front.program import program
 from fireiron.front.torch_ops import as_numpy, as_torch
 from fireiron.jit.kernel import as_tuple
-from fireiron.language import statistics, trace
+from fireiron.language import reductions, statistics, subscripts
 from fireiron.language.functions import equal, exp
 from fireiron.language.pointwise import Value, where
 from fireiron.language.tensor import Matrix, Vector
@@ -35,14 +35,14 @@ def _rows() -> ModuleType:
 @program(y="m n", dy="m n")
 def log_softmax_backward(y: Value, dy: Value) -> Value:
     """Take the gradient of log_softmax from its result."""
-    return dy - exp(y) * trace.sum(dy, "n")
+    return dy - exp(y) * reductions.sum(dy, "n")
 
 
 @program(x="m n", target="m", scale="m")
 def cross_entropy_backward(x: Value, target: Value, scale: Value) -> Value:
     """Take the gradient of each row's cross entropy, times that of its loss."""
     every = statistics.logsumexp(x, "n").named("every")
-    return (exp(x - every) - where(equal(trace.index("n"), target), 1.0, 0.0)) * scale
+    return (exp(x - every) - where(equal(subscripts.index("n"), target), 1.0, 0.0)) * scale
 
 
 @functools.lru_cache(maxsize=512)

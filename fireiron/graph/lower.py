@@ -27,7 +27,7 @@ from fireiron.graph.dims import Dims, dims_of, free_nodes
 from fireiron.graph.nodes import Graph, Node
 from fireiron.graph.partition import Part
 from fireiron.graph.views import View, dense, reshaped
-from fireiron.language import steps, trace
+from fireiron.language import einsum, reductions, steps, subscripts, trace, traced
 from fireiron.language.levels import GL
 from fireiron.language.ops import Known, save
 from fireiron.language.pointwise import Op, Value, accumulator, binary, cast_to, power, read, unary, where
@@ -36,7 +36,12 @@ from fireiron.language.specs import task_of
 from fireiron.language.tensor import Tensor
 
 _BINARY = {"maximum": "max", "minimum": "min"}
-_FOLDS: Mapping[str, Callable[..., Value]] = {"sum": trace.sum, "max": trace.max, "min": trace.min, "prod": trace.prod}
+_FOLDS: Mapping[str, Callable[..., Value]] = {
+    "sum": reductions.sum,
+    "max": reductions.max,
+    "min": reductions.min,
+    "prod": reductions.prod,
+}
 COSTLY = frozenset({"exp", "exp2", "log", "log2", "sqrt", "rsqrt", "tanh", "erf", "div", "pow"})
 ONE = "one"  # the dim of a result without axes
 LOG2E = log2(EULER)
@@ -187,7 +192,7 @@ class _Program:
         return Lowered(best(chain, arch), self.operands, tuple(operand for _, operand in pairs))
 
     def _traced(self, out: tuple[object, ...]) -> steps.Program:
-        return trace.traced(self._function, self.spoken, self.tensors, {}, self.name, out)
+        return traced.traced(self._function, self.spoken, self.tensors, {}, self.name, out)
 
     @property
     def name(self) -> str:
@@ -329,7 +334,7 @@ class _Program:
             return node["value"]
         if node.op == "iota":
             dim = dims[int(node["axis"])]
-            return 0 if dim is None else trace.index(dim)
+            return 0 if dim is None else subscripts.index(dim)
         if number not in self.inside and number not in self.free:
             name = self.labels[number, dims]
             value = self.arrays[name]
@@ -370,7 +375,7 @@ class _Program:
         along = dims[axis]
         if along is None:
             raise Misfit("parts of one element")
-        at, start, made = trace.dim(along, node.shape[axis]), 0, None
+        at, start, made = subscripts.dim(along, node.shape[axis]), 0, None
         for i, value, place in zip(node.inputs, inputs, places, strict=True):
             if not isinstance(value, Value):
                 raise Misfit("a part that is a number")
@@ -402,7 +407,9 @@ class _Program:
             ref = trace.bare(value)
             if ref is not None:  # an array's dims come in the order in which it lies
                 words[side] = " ".join(d.name for d in ref.dims)
-        return trace.einsum(f"{words[0]}, {words[1]} -> {words[2]}", *given, name=self.roles.get(number, trace.PRODUCT))
+        return einsum.einsum(
+            f"{words[0]}, {words[1]} -> {words[2]}", *given, name=self.roles.get(number, einsum.PRODUCT)
+        )
 
     def _in_base_2(self, number: int, node: Node, dims: tuple[str | None, ...]) -> Value | None:
         """Write exp(x - max(x)) as 2 to a power: x is multiplied once by log2(e), behind what scales it already."""
@@ -419,9 +426,9 @@ class _Program:
         masked = self._masked(x, place)
         if masked is not None:  # points that are left out are no points of the folds: loops skip what has none
             seen, scaled = masked
-            return where(seen, unary("exp2", scaled - trace.max(scaled, over, seen)), 0.0)
+            return where(seen, unary("exp2", scaled - reductions.max(scaled, over, seen)), 0.0)
         scaled = self._scaled(x, place, LOG2E)
-        return unary("exp2", scaled - trace.max(scaled, over))
+        return unary("exp2", scaled - reductions.max(scaled, over))
 
     def _masked(self, number: int, dims: tuple[str | None, ...]) -> tuple[Value, Value] | None:
         """Split scores that a condition replaces by -inf into the condition and the scores."""

@@ -147,7 +147,7 @@ class Value:
         return unary("abs", self)
 
     def __getitem__(self, subscripts: object) -> Value:
-        from fireiron.language.trace import subscripted
+        from fireiron.language.subscripts import subscripted
 
         if not self.of_program:
             raise SpecError(

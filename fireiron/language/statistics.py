@@ -13,10 +13,11 @@ from fireiron.base.errors import SpecError
 from fireiron.language.pointwise import Operand, Value, lifted, unary
 from fireiron.language.pointwise import binary as apply
 from fireiron.language.pointwise import where as choose
+from fireiron.language.reductions import Over, condition_of, dims_over, fold_by
+from fireiron.language.reductions import max as largest_of
+from fireiron.language.reductions import sum as sum_of
 from fireiron.language.steps import Dim
-from fireiron.language.trace import Over, condition_of, dims_over, fold_by, step_named
-from fireiron.language.trace import max as largest_of
-from fireiron.language.trace import sum as sum_of
+from fireiron.language.trace import step_named
 
 
 def points(dims: Sequence[Dim]) -> Value:

@@ -12,8 +12,8 @@ import fireiron as fi
 from fireiron import RF, Block, Matrix, Thread, Vector, Warp, symbol, vector
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.scalar import Arg, Binary, Constant, Scalar, Select
+from fireiron.language.reductions import fold
 from fireiron.language.steps import Fold, Program
-from fireiron.language.trace import fold
 from fireiron.verify.bounded import Bounded, exact
 from fireiron.verify.comparison import compare
 from fireiron.verify.reference import references

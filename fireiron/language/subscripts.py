@@ -1,0 +1,258 @@
+"""Dims and subscripts of traced functions: extents and indices of dims, and reads at other places."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+import attrs
+
+from fireiron.algebra.expr import (
+    Element,
+    Expr,
+    Index,
+    Product,
+    Var,
+    and_,
+    as_expr,
+    as_int,
+    ceil_div,
+    free,
+    ge,
+    lt,
+    operands,
+    proves,
+    simplest,
+    substitute,
+    terms_of,
+)
+from fireiron.algebra.scalar import Arg, Binary, Cast, Coordinate, Scalar, placed
+from fireiron.base.contract import checks, shown
+from fireiron.base.errors import SpecError
+from fireiron.base.text import count
+from fireiron.language.pointwise import (
+    Value,
+    check_whole,
+    integer,
+)
+from fireiron.language.pointwise import where as choose
+from fireiron.language.steps import (
+    Dim,
+    Ref,
+)
+from fireiron.language.tensor import Tensor
+from fireiron.language.trace import active_trace, bare, declared, dims_of_value, known_dim
+
+
+@checks(locate=True)
+def extent(dim: str) -> int | Value:
+    """Give the extent of a dim: a number, or an index expression of symbols.
+
+    Raises:
+        SpecError: `unknown-dim`, `outside-program`.
+    """
+    found = known_dim(dim).extent
+    assert found is not None
+    known = as_int(found)
+    return Value(Coordinate(found)) if known is None else known
+
+
+@checks(locate=True)
+def index(dim: str) -> Value:
+    """Give the coordinate of the present point along a dim, an i32.
+
+    Indices, whole numbers and `//` and `%` by a number make further ones. They stand in comparisons, in arithmetic, and
+    in subscripts.
+
+    Raises:
+        SpecError: `unknown-dim`, `outside-program`.
+
+    Example:
+        >>> from fireiron.language.tensor import Matrix
+        >>> from fireiron.language.statistics import softmax
+        >>> from fireiron.language.traced import traced
+        >>> def causal(x): return softmax(x, "j", where=index("j") <= index("i"))
+        >>> print(traced(causal, {"x": "i j"}, {"x": Matrix(64, 64, name="x")}, {}, "causal").steps[0])
+        top[i] = max over j where j <= i of x[i, j]
+    """
+    return Value(Coordinate(known_dim(dim)))
+
+
+@checks(locate=True)
+def dim(name: str, size: Index | Value) -> Value:
+    """Name a further dim, of an extent of its own, and give its index.
+
+    Raises:
+        SpecError: `dim-extents`, `dim-name`, `bad-extent`, `outside-program`.
+    """
+    trace = active_trace()
+    extent: object = size
+    if isinstance(size, Value) and isinstance(size.tree, Coordinate) and not dims_of_value(size):
+        extent = simplest(size.tree.value)
+    if isinstance(extent, bool) or not isinstance(extent, int | Expr) or not _positive(extent):
+        raise SpecError(
+            "bad-extent", f"dim {name} has the extent {shown(size)}", fix="give a whole number of 1 or more, or symbols"
+        )
+    return Value(Coordinate(declared(name, extent, trace)))
+
+
+def _positive(extent: Index) -> bool:
+    _, high = as_expr(extent).range
+    return high is None or high >= 1
+
+
+@checks(locate=True)
+def subscripted(value: Value, subscripts: object) -> Value:
+    """Read an expression at other places: `x[..., 2 * p + r - 1, :]`.
+
+    Args:
+        value: an array, or an expression of arrays, whose dims come in its order.
+        subscripts: one for each dimension; `:` keeps it, `...` keeps all that are not given. A number (from the end if
+            negative), or an index: affine in dims, with `//` and `%` by numbers. What lies outside reads as 0, or as
+            `outside` says. An array of integers of the call is an index too (a gather); its elements lie inside the
+            dimension: the simulator and debug builds check that.
+
+    Raises:
+        SpecError: `subscript-rank`, `affine-subscript`, `gather-step`, `outside-program`.
+
+    Example:
+        >>> from fireiron.language.tensor import Matrix, Vector
+        >>> arrays = {"ids": Vector(64, "i32", name="ids"), "table": Matrix(1000, 32, name="table")}
+        >>> from fireiron.language.traced import traced
+        >>> def embedding(ids, table): return table[ids, :]
+        >>> print(traced(embedding, {"ids": "m", "table": "v n"}, arrays, {}, "embedding").steps[0])
+        y[m, n] = table[ids[m], n]
+    """
+    ref = bare(value)
+    dims = dims_of_value(value)
+    index = ref.index if ref is not None else tuple(dims)
+    shape = ref.shape if ref is not None else tuple(cast(Expr, d.extent) for d in dims)
+    given = cast("tuple[object, ...]", subscripts if isinstance(subscripts, tuple) else (subscripts,))
+    gaps = [i for i, x in enumerate(given) if x is Ellipsis]
+    if len(gaps) > 1 or len(given) - len(gaps) > len(index):
+        raise SpecError(
+            "subscript-rank",
+            f"{count(len(given) - len(gaps), 'subscript')} for {count(len(index), 'dimension')}"
+            if len(gaps) < 2
+            else "two ... in a subscript",
+            fix="give one subscript for each dimension; one ... stands for those that are kept",
+        )
+    whole: list[object] = [slice(None)] * (len(index) - len(given) + len(gaps))
+    at = gaps[0] if gaps else len(given)
+    places = [
+        _place(x, old, n) for x, old, n in zip((*given[:at], *whole, *given[at + 1 :]), index, shape, strict=True)
+    ]
+    if ref is not None:
+        read = attrs.evolve(ref, index=tuple(places))
+        return Value(value.tree, tuple(read if t == ref else t for t in value.tensors))
+    return _moved(value, dict(zip(dims, places, strict=True)))
+
+
+def _place(subscript: object, old: Expr, extent: Index) -> Expr:
+    """Give the index expression that a subscript says."""
+    if _is_all(subscript):
+        return old
+    if isinstance(subscript, int) and not isinstance(subscript, bool):
+        return as_expr(extent) + subscript if subscript < 0 else as_expr(subscript)
+    place = _index_of(subscript.tree, subscript.tensors) if isinstance(subscript, Value) else None
+    if place is None or not _is_affine(place):
+        said = shown(subscript) if not isinstance(subscript, Value) else _in_words(subscript)
+        raise SpecError(
+            "affine-subscript",
+            f"the subscript {said} is not affine in dims",
+            fix='use sums of index("i") times a number, with // and % by numbers; `:` keeps a dimension',
+        )
+    return _bounded(place, extent)
+
+
+def _is_all(subscript: object) -> bool:
+    """Say whether a subscript is `:`; what arrays make of `==` is no answer."""
+    return isinstance(subscript, slice) and subscript == slice(None)
+
+
+def _index_of(tree: Scalar, tensors: Sequence[Tensor]) -> Expr | None:
+    """Give the index expression that a subscript is: of indices, numbers and elements of arrays of integers.
+
+    Raises:
+        SpecError: `gather-step` for integers that a step computes.
+    """
+    match tree:
+        case Cast(x=x, dtype=dtype) if dtype.kind == "int" and x.dtype.kind == "int":
+            return _index_of(x, tensors)
+        case Arg(index=number, dtype=dtype) if dtype.kind == "int" and not dtype.packed and number > 0:
+            ref = tensors[number - 1]
+            if not isinstance(ref, Ref):
+                return None
+            if ref.made is not None:
+                raise SpecError(
+                    "gather-step",
+                    f"the subscript {ref} is computed by step {ref.made.name}",
+                    fix="gather by an array of the call: compute the indices by a kernel of their own",
+                )
+            active_trace().indices.add(ref.name)
+            return Element(ref.name, ref.index, ref.shape)
+        case Binary(op=op, x=x, y=y) if op in ("add", "sub", "mul"):
+            left, right = _index_of(x, tensors), _index_of(y, tensors)
+            if left is None or right is None:
+                return None
+            return left + right if op == "add" else left - right if op == "sub" else left * right
+        case _:
+            return integer(tree)
+
+
+def _bounded(place: Expr, extent: Index) -> Expr:
+    """Say below what the elements in an index stay that lies in an array."""
+    found: dict[Expr, Expr] = {}
+    for term, factor in terms_of(place)[0]:
+        if isinstance(term, Element) and factor > 0:
+            found[term] = attrs.evolve(term, extent=simplest(ceil_div(as_expr(extent), factor)))
+    return substitute(place, found) if found else place
+
+
+def _in_words(value: Value) -> str:
+    from fireiron.language.words import scalar_in_words
+
+    return scalar_in_words(value.tree, ["", *map(str, value.tensors)])
+
+
+def _is_affine(e: Expr) -> bool:
+    factors = e.factors if isinstance(e, Product) else ()
+    return sum(bool([x for x in free(f) if isinstance(x, Var)]) for f in factors) < 2 and all(
+        map(_is_affine, operands(e))
+    )
+
+
+def _moved(value: Value, places: Mapping[Dim, Expr]) -> Value:
+    """Put index expressions in the place of dims; what then lies outside their extents is 0."""
+    values: dict[Expr, Expr] = {dim: place for dim, place in places.items() if place != dim}
+    tensors = tuple(
+        attrs.evolve(t, index=tuple(substitute(e, values) for e in t.index)) if isinstance(t, Ref) else t
+        for t in value.tensors
+    )
+    moved = Value(placed(value.tree, values), tensors)
+    inside = and_(*(and_(ge(e, 0), lt(e, cast(Expr, d.extent))) for d, e in places.items() if d in values))
+    return moved if proves(inside) else choose(Value(Coordinate(inside)), moved, 0)
+
+
+@checks(locate=True)
+def outside(value: Value, number: float) -> Value:
+    """Say what reads of an array give whose subscripts lie outside it: 0 unless said.
+
+    Args:
+        value: an array of the function.
+        number: of the array's type: `-inf` for the largest value of a window.
+
+    Raises:
+        SpecError: `outside-computed` for an expression; `fraction-of-integer`, `constant-range`.
+    """
+    ref = bare(value)
+    if ref is None:
+        raise SpecError(
+            "outside-computed",
+            "outside() takes an array, and this is an expression",
+            fix="use where(condition, expression, number)",
+        )
+    if ref.dtype.kind == "int":
+        check_whole(number, ref.dtype)
+    read = attrs.evolve(ref, outside=float(number))
+    return Value(value.tree, tuple(read if t == ref else t for t in value.tensors))
