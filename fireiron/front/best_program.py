@@ -50,6 +50,8 @@ def presets_for(program: Program) -> tuple[str, ...]:
     products = [step for step in program.steps if step.is_product]
     if len(products) == 2 and {"b", "h", "i", "d", "j", "e"} <= {d.name for d in program.dims}:
         return ("attention.wgmma", "attention.mma", "attention.simt")
+    if len(products) == 1 and any(step.over for step in program.steps if step not in products):
+        return ("product_rows.wgmma", "product_rows.mma")
     if products:
         return ()
     folded = {d.name for step in program.steps for d in step.over}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from itertools import pairwise
 from math import e as EULER
 from math import inf, log2, prod
 from typing import Any, cast
@@ -154,8 +155,11 @@ class _Program:
         self.roles: dict[int, str] = {}
         self.alone: Mapping[str, tuple[str, ...]] = {}  # by role, dims of one point
         self.rename: dict[str, str] = {}
+        self.merged: dict[str, str] = {}  # an outer dim of rows, and the dim that counts the rows of both
         if part.kind == "attention":
             self._attention()
+        if part.kind == "product rows":
+            self._merge_lines()
 
     def _attention(self) -> None:
         """Name dims and arrays as the presets of attention do."""
@@ -177,6 +181,23 @@ class _Program:
         if None in wanted or len(wanted) + len(rows) != len({*letters, *"bhijde"}):
             raise Misfit("attention takes groups of heads, keys and columns of more than one")
         self.rename = {d: to for d, to in wanted.items() if d is not None}
+
+    def _merge_lines(self) -> None:
+        """Let the rows of a product be one dim, where the rows of everything that has them follow each other."""
+        nodes, names = self.graph.nodes, self.dims.names
+        (product,) = (n for n in self.part.nodes if nodes[n].op == "matmul")
+        lines = [d for d in names[product][:-1] if d is not None]
+        *_, last = lines
+        for outer, inner in reversed(list(pairwise(lines))):
+            for number, dims in names.items():
+                if (outer in dims) != (inner in dims):
+                    return
+                lies = number in self.part.inputs or number in self.part.outputs
+                if outer in dims and lies:
+                    strides, at, then = self.views[number].strides, dims.index(outer), dims.index(inner)
+                    if strides[at] != strides[then] * self.dims.extents[inner]:
+                        return
+            self.merged[outer] = last
 
     def lowered(self, arch: str | None) -> Lowered:
         """Trace, and choose a schedule."""
@@ -203,7 +224,8 @@ class _Program:
         return "_".join(dict.fromkeys(op for op in ops if op != "cast"))[:40].rstrip("_") or "copy"
 
     def _dims(self, number: int) -> tuple[str | None, ...]:
-        return tuple(None if d is None else self.rename.get(d, d) for d in self.dims.names[number])
+        named = self.dims.names[number]
+        return tuple(None if d is None or d in self.merged else self.rename.get(d, d) for d in named)
 
     @property
     def _pointless(self) -> bool:
@@ -242,7 +264,7 @@ class _Program:
         if (number, dims) in self.labels:
             return self.labels[number, dims]
         node, view = self.graph.nodes[number], self.views[number]
-        kept = [(n, s, d) for n, s, d in zip(view.shape, view.strides, dims, strict=True) if d is not None]
+        kept = [(self._extent(d, n), s, d) for n, s, d in zip(view.shape, view.strides, dims, strict=True) if d]
         # What lies together comes last, what repeats first; axes of equal strides keep their order.
         kept.sort(key=lambda each: (each[1] != 0, -each[1]))
         if self._pointless and kept:
@@ -261,6 +283,10 @@ class _Program:
             self.scalars.add(name)
         self.operands[name] = stored(view, self.tensors[name])
         return name
+
+    def _extent(self, dim: str, extent: int) -> int:
+        """Count the points of a dim, with those of the dims that are merged into it."""
+        return extent * prod(self.dims.extents[outer] for outer, to in self.merged.items() if to == dim)
 
     def _of_inputs(self, number: int, dims: tuple[str | None, ...]) -> list[tuple[str | None, ...]]:
         """Give the dims at which a node reads its inputs, where it is computed at some dims."""
@@ -322,9 +348,11 @@ class _Program:
     def _kept(self, number: int) -> bool:
         """Say whether a value is computed once, and not wherever it is read: functions read twice, or once a row."""
         node = self.graph.nodes[number]
+        readers = [u for u in self.graph.users[number] if u in self.inside]
+        if self.part.kind == "product rows" and len(readers) > 1 and None not in self.dims.names[number][-1:]:
+            return number in self.inside and node.kind == "pointwise"  # the row that its folds and its results read
         if number not in self.inside or node.op not in COSTLY or not self.dims.folded:
             return False
-        readers = [u for u in self.graph.users[number] if u in self.inside]
         points = sum(d is not None for d in self.dims.names[number])
         return len(readers) > 1 or any(sum(d is not None for d in self.dims.names[r]) > points for r in readers)
 

@@ -18,7 +18,9 @@ from fireiron.graph.dims import dims_of, folded_by, free_nodes, transparent
 from fireiron.graph.nodes import Graph
 from fireiron.graph.pack import settled_nodes
 
-PartKind: TypeAlias = Literal["attention", "product", "products", "rows", "reduction", "pointwise", "foreign"]
+PartKind: TypeAlias = Literal[
+    "attention", "product", "products", "product rows", "rows", "reduction", "pointwise", "foreign"
+]
 
 MOST_OPS = 200
 MOST_OUTPUTS = 8
@@ -163,8 +165,7 @@ def partition(graph: Graph) -> tuple[Part, ...]:
         ...     return nn.softmax(np.maximum(x @ w + b, 0))
         >>> for part in partition(trace_graph(layer, (64, 32), (32, 16), (16,)).optimised()):
         ...     print(part.kind, len(part.nodes))
-        product 3
-        rows 6
+        product rows 9
     """
     areas = Areas(graph)
     attention(areas)
@@ -172,6 +173,7 @@ def partition(graph: Graph) -> tuple[Part, ...]:
     joined_products(areas)
     products_of_one_array(areas)
     rows(areas)
+    rows_of_products(areas)
     prologs(areas)
     return ordered(areas)
 
@@ -279,7 +281,7 @@ def prologs(areas: Areas) -> None:
     """Fuse pointwise operations on an operand that nothing else reads into a product's prolog."""
     graph = areas.graph
     for number, node in enumerate(graph.nodes):
-        if node.op != "matmul" or number not in areas.of or _products(areas, areas.of[number]) > 1:
+        if node.op != "matmul" or number not in areas.of or not _is_product(areas, areas.of[number]):
             continue
         for operand in dict.fromkeys(node.inputs):
             if operand not in areas.of:
@@ -347,6 +349,45 @@ def products_of_one_array(areas: Areas) -> None:
                 if one == other or _parted(areas, one, other) or _parted(areas, other, one):
                     continue
                 areas.merge(one, other, "matmul of an array that another one multiplies")
+
+
+def rows_of_products(areas: Areas) -> None:
+    """Join a product of matrices with folds of its rows, as norms: what stands between is stored for others alone."""
+    graph = areas.graph
+    for number, node in enumerate(graph.nodes):
+        if node.op != "matmul" or number not in areas.of or not _is_product(areas, areas.of[number]):
+            continue
+        sides = [graph.nodes[i] for i in node.inputs]
+        short = {(side.dtype.kind, side.dtype.bits) for side in sides} == {("float", 16)}
+        if len(sides[1].shape) != 2 or not short or len({side.dtype for side in sides}) > 1:
+            continue
+        for other in sorted(areas.successors(areas.of[number])):
+            if _folds_rows_of(areas, number, other):
+                areas.merge(areas.of[number], other, "matmul whose rows are folded on chip")
+                break
+
+
+def _folds_rows_of(areas: Areas, product: int, other: int) -> bool:
+    """Say whether an area's folds are over a product's columns, and all that it computes has the product's rows."""
+    graph, one = areas.graph, areas.of[product]
+    inside = areas.members[one] | areas.members[other]
+    kinds = {graph.nodes[n].kind for n in areas.members[other]}
+    if "fold" not in kinds or not kinds <= {"pointwise", "fold"} or len(inside) > MOST_OPS:
+        return False
+    if not computable(areas, inside) or areas.makes_cycle(one, other):
+        return False
+    dims = dims_of(graph, areas.with_views(inside), areas.free)
+    if dims is None or dims.folded != (dims.names[product][-1],):
+        return False
+    lines = {d for d in dims.names[product][:-1] if d is not None}
+    outputs = [n for n in inside if areas.live(n, inside)]
+    whole = all({d for d in dims.names[n] if d is not None} >= lines for n in outputs)
+    return bool(lines) and whole and one_row(areas, inside, dims.names, set(dims.folded), outputs)
+
+
+def _is_product(areas: Areas, area: int) -> bool:
+    """Say whether an area is one product with what is computed with it point by point."""
+    return _products(areas, area) == 1 and not any(areas.graph.nodes[n].kind == "fold" for n in areas.members[area])
 
 
 def _parted(areas: Areas, one: int, other: int) -> bool:
@@ -535,10 +576,10 @@ def kind_of(areas: Areas, inside: set[int]) -> PartKind:
     """Name the form of an area."""
     nodes = areas.graph.nodes
     products = sum(nodes[n].op == "matmul" for n in inside)
+    folds = any(nodes[n].kind == "fold" for n in inside)
     if products == 1:
-        return "product"
+        return "product rows" if folds else "product"
     if products:
-        folds = any(nodes[n].kind == "fold" for n in inside)
         return "attention" if folds else "products"
     if any(nodes[n].kind not in ("pointwise", "fold", "gather", "copy") for n in inside) or not computable(
         areas, inside
@@ -556,8 +597,8 @@ def kind_of(areas: Areas, inside: set[int]) -> PartKind:
 def apart(graph: Graph, part: Part) -> tuple[Part, ...]:
     """Divide a part again, by what most likely stood in the way.
 
-    Into products with their epilogs, products and pointwise parts, concatenations and what is computed around them, or
-    single operations.
+    Into products with their epilogs, products and folds of their rows, products and pointwise parts, concatenations and
+    what is computed around them, or single operations.
     """
     areas = Areas(graph)
     inside = {n for n in part.nodes if graph.nodes[n].kind != "view"}
@@ -565,7 +606,10 @@ def apart(graph: Graph, part: Part) -> tuple[Part, ...]:
         return (part,)
     products = sorted(n for n in inside if graph.nodes[n].op == "matmul")
     before = [n for n in sorted(inside) if products and n < products[0]]
-    if part.kind == "products" or (before and len(products) == 1):
+    if part.kind == "product rows":
+        epilogs(areas, inside)
+        rows(areas, inside - areas.members[areas.of[products[0]]])
+    elif part.kind == "products" or (before and len(products) == 1):
         epilogs(areas, inside)
         for number in before[:-1]:
             areas.merge(number, before[-1], f"{graph.nodes[number].op} at points that its reader has")

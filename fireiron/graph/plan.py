@@ -250,7 +250,7 @@ def _doubtful(graph: Graph, part: Part) -> bool:
     """Say whether the model decides between one kernel and several: of several products, prologs, and functions."""
     first = next((n for n in part.nodes if graph.nodes[n].kind != "view"), -1)
     prolog = part.kind == "product" and graph.nodes[first].op != "matmul"
-    return part.kind == "products" or prolog or _in_epilog(graph, part) > LAUNCH_US
+    return part.kind in ("products", "product rows") or prolog or _in_epilog(graph, part) > LAUNCH_US
 
 
 def _faster(graph: Graph, whole: Launch, views: Mapping[int, View], arch: str) -> list[Launch]:

@@ -86,6 +86,13 @@ def test_a_product_behind_another_of_the_same_array_is_no_part_of_its_kernel() -
     assert [k for k, _ in forms(behind, *[(32, 32)] * 4)] == ["product", "rows", "product"]
 
 
+def test_folds_of_a_product_by_other_dims_are_kernels_of_their_own() -> None:
+    x, w = (tensor(*s, dtype="f16") for s in ((32, 32), (32, 16)))
+    assert forms(lambda x, w: nn.softmax(x @ w), x, w)[0][0] == "product rows"
+    assert {k for k, _ in forms(lambda x, w: nn.softmax(x @ w, axis=0), x, w)} == {"product", "reduction", "pointwise"}
+    assert [k for k, _ in forms(lambda x, w: (x @ w).sum(), x, w)] == ["product", "reduction"]
+
+
 def test_folds_of_rows_and_of_columns_are_two_kernels() -> None:
     assert forms(lambda x: (x.sum(axis=0), x.sum(axis=1)), (16, 32)) == [("reduction", 1), ("reduction", 1)]
 
@@ -95,7 +102,7 @@ def test_an_epilog_ends_where_least_is_stored() -> None:
     assert forms(lambda x, w, r: nn.layer_norm((x @ w + r).astype("float16")), (16, 32), (32, 64), (16, 64)) == [
         ("product", 3),
         ("rows", 11),
-    ]
+    ]  # f32: CUDA cores multiply it
 
 
 def test_short_floats_are_stored_and_converted_where_they_are_read() -> None:

@@ -212,9 +212,9 @@ def layer() -> tuple[Graph, Plan]:
     return graph, graph.plan(ARCH)
 
 
-def test_a_layer_of_a_transformer_is_seven_kernels(layer: tuple[Graph, Plan]) -> None:
+def test_a_layer_of_a_transformer_is_five_kernels(layer: tuple[Graph, Plan]) -> None:
     graph, plan = layer
-    assert kinds(plan) == ["products", "attention", "product", "rows", "product", "product", "rows"]
+    assert kinds(plan) == ["products", "attention", "product rows", "product", "product rows"]
     assert len({launch.kernel.schedule.cuda() for launch in plan.launches if launch.kernel}) <= 6
     arrays = drawn(graph)
     exact, eager = graph.evaluate(*arrays), graph.evaluate(*arrays, rounded=True)
@@ -235,6 +235,35 @@ def test_the_model_decides_between_one_kernel_and_several() -> None:
     plan = trace_graph(gate, half(12288, 768), half(768, 768), half(768, 768)).plan(ARCH)
     assert kinds(plan) == ["product", "product"]
     assert "one kernel would take" in plan.launches[0].why
+
+
+NORMS: dict[str, Callable[..., Any]] = {
+    "of the sum alone": lambda x, w, b, r, g: nn.layer_norm(x @ w.T + b + r, g),
+    "of a sum that others read": lambda x, w, b, r, g: (y := x @ w.T + b + r, nn.rms_norm(y, g)),
+    "without the product's array": lambda x, w, b, r, g: nn.softmax(x @ w.T + b),
+    "of rows that do not follow each other": lambda x, w, b, r, g: nn.rms_norm(x.swapaxes(0, 1) @ w.T, g),
+}
+
+
+@pytest.mark.parametrize("arch", [ARCH, "sm_80"])
+@pytest.mark.parametrize("name", NORMS)
+def test_a_product_and_the_folds_of_its_rows_are_one_kernel(name: str, arch: str) -> None:
+    arrays = [half(2, 24, 32), half(64, 32), half(64), half(2, 24, 64), half(64)]
+    graph = trace_graph(NORMS[name], *arrays, name="norm")
+    plan = graph.plan(arch, strict=True)
+    assert kinds(plan) == ["product rows"], plan.explain()
+    close(plan, graph, 3e-3)
+
+
+def test_the_model_decides_whether_rows_are_folded_behind_their_product() -> None:
+    def norm(x: Any, w: Any, b: Any, g: Any) -> Any:
+        return nn.layer_norm(x @ w.T + b, g)
+
+    forms = {
+        depth: kinds(trace_graph(norm, half(12288, depth), half(1024, depth), half(1024), half(1024)).plan(ARCH))
+        for depth in (1024, 4096)
+    }
+    assert forms == {1024: ["product rows"], 4096: ["product", "rows"]}
 
 
 def test_costly_functions_behind_large_products_have_a_kernel_of_their_own() -> None:
@@ -288,16 +317,18 @@ def test_a_product_with_one_column_is_a_sum_of_rows() -> None:
 
 def test_results_share_memory(layer: tuple[Graph, Plan]) -> None:
     _, plan = layer
-    assert plan.memory.nbytes < plan.memory.apart / 2
+    of_row = 2 * 16 * 32 * 2  # bytes
+    assert plan.memory.nbytes == 4 * of_row  # queries, keys, values and what attention gives are alive together
+    assert plan.memory.apart == 7 * of_row  # two of them for the wide activations
 
 
 def test_explain_says_what_became_of_each_operation(layer: tuple[Graph, Plan]) -> None:
     _, plan = layer
     told = plan.explain()
-    assert told.splitlines()[0].endswith("7 kernels")
+    assert told.splitlines()[0].endswith("5 kernels")
     assert "on chip between two products: matmul, cast, mul, add, max, sub, exp, sum, div" in told
     assert "in the product's registers: add, cast, normcdf, mul" in told
-    assert told.count(" us\n") == 7
+    assert told.count(" us\n") == 5
 
 
 def test_each_kernel_is_a_file(layer: tuple[Graph, Plan], tmp_path: Path) -> None:

@@ -41,6 +41,8 @@ def lower_program_parallel(
         )
     part = cut_chunk(link.size, extent, link.ways)
     if level == Block and isinstance(link.reduce, ByCluster):
+        if isinstance(link.ways, int):
+            context.ranks[link.dim] = (link.ways, context.way)
         below = descend(state.under(link.words, link.link), {link.dim: part}, {link.dim: context.way}, level)
         return recur(rest, below, context)
     if level == Block:

@@ -52,6 +52,10 @@ def over_cluster(opened: Open, table: Table, state: State, context: Context) -> 
     turn = turn_of(opened, context)
     total = count * LANES * size
     shared = [staging(f"{s.name}_cluster", s.dtype, total, context, opened.link, turn) for s in opened.storages]
+    if context.loaders:  # a role that copies runs at the same time, and meets in no barrier of the cluster
+        for each in shared:
+            _by_mbarriers(each.name, opened, context)
+        shared = [buffer_of(context.storages[each.name]) for each in shared]
     others = [View(temporary("other", s.dtype, 1, context), as_expr(0)) for s in opened.storages]
 
     def place(r: Expr) -> Expr:
@@ -83,6 +87,17 @@ def over_cluster(opened: Open, table: Table, state: State, context: Context) -> 
     )
     title = f"{opened.step.name} over {context.joined} blocks of a cluster"
     return (Region(title, tuple(x for part in body for x in part), state.path, opened.link),)
+
+
+def _by_mbarriers(name: str, opened: Open, context: Context) -> None:
+    """Let two mbarriers order the writes and reads of a buffer that a fold writes once and each block reads."""
+    context.storages[name].guarded = True
+    warps, ways = (context.threads or LANES) // LANES, context.joined
+    written, taken = (Barrier(context.name(word), 1, ways * warps) for word in ("left", "taken"))
+    context.barriers += [written, taken]
+    number, count = numbered(opened.loops)
+    parity, lane = (context.trip * count + number) % 2, context.thread % LANES
+    context.exchanges.append(Exchange(name, written, taken, lane, ways, ways, as_expr(0), parity, opened.link))
 
 
 @attrs.frozen
