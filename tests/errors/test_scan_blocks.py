@@ -1,4 +1,4 @@
-"""Blocks that share running results."""
+"""Persistent blocks that pass running results on: one would wait for a higher block's part."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import fireiron as fi
-from fireiron import Block, Matrix
+from fireiron import RF, Block, Matrix, Warp, vector
 
 
 @fi.program(x="m n")
@@ -15,19 +15,20 @@ def sums(x: Any) -> Any:
 
 
 def wrong() -> Any:
-    return sums(Matrix(8, 512)).tile(m=1).to(Block).split("n", ways=2).parallel(Block).done()
+    parts = sums(Matrix(8, 512)).tile(m=1).to(Block).persistent().split("n", ways=2).parallel(Block)
+    return parts.split("n", ways=2).parallel(Warp).load("x", RF, vector()).epilog(memory=RF).done()
 
 
 def test_scan_blocks(refused: Callable[..., Any]) -> None:
     refused(
         wrong,
         "scan-blocks",
-        "parallel(Block)",
+        "done()",
         """\
-DecompositionError[scan-blocks]: step cumsum keeps running results along n, and blocks would wait for each other
-  --> test_scan_blocks.py:18:72
-18 |     return sums(Matrix(8, 512)).tile(m=1).to(Block).split("n", ways=2).parallel(Block).done()
-   |                                                                        ^^^^^^^^^^^^^^^
-at:  Program 8x512 @ Kernel > tile 1 to Block
-fix: let one block have n: a loop over chunks, and parallel(Warp) in it""",
+DecompositionError[scan-blocks]: step cumsum keeps running results, and persistent blocks would wait for higher ones
+  --> test_scan_blocks.py:19:94
+19 |     return parts.split("n", ways=2).parallel(Warp).load("x", RF, vector()).epilog(memory=RF).done()
+   |                                                                                              ^^^^^^
+at:  Program 8x512 @ Kernel > tile 1 to Block > split n 2 ways to Block > split n 2 ways to Warp > load x to RF
+fix: drop persistent(), or let a cluster have the row: parallel(Block, reduce=by_cluster())""",
     )

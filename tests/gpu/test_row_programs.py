@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from verified import verified
 
-from fireiron import Matrix, Vector, inplace, tensor
+from fireiron import RF, Block, Matrix, Vector, Warp, inplace, tensor, vector
 from fireiron.schedules import pointwise, rows
 
 
@@ -45,6 +45,18 @@ def test_rows_on_their_way(gpu: int, blocks: int, stages: int) -> None:
 @pytest.mark.parametrize("width", [32768, 262144])
 def test_rows_of_the_widest(gpu: int, width: int) -> None:
     verified(rows.row(rows.rms_norm(Matrix(200, width, "bf16"), Vector(width, "bf16", name="gain"))))
+
+
+@pytest.mark.parametrize("blocks", [2, 4])
+def test_sums_so_far_of_a_cluster(gpu: int, blocks: int) -> None:
+    verified(rows.row(rows.cumsum(Matrix(300, 20000)), blocks=blocks))
+
+
+def test_sums_so_far_of_blocks(gpu: int) -> None:
+    """Each block waits for the one ahead of it; there are more blocks than run at once."""
+    parts = rows.cumsum(Matrix(40, 300000)).tile(m=1).to(Block).split("n", ways=75, multiple_of=4).parallel(Block)
+    parts = parts.split("n", ways=8, multiple_of=4).parallel(Warp)
+    verified(parts.load("x", RF, vector()).epilog(memory=RF).done(), repeats=3)
 
 
 @pytest.mark.parametrize("width", [384, 8192, 40000, 131072])

@@ -15,7 +15,7 @@ from fireiron.algebra.scalar import Constant
 from fireiron.base.errors import SimulationError
 from fireiron.jit.interface import Interface
 from fireiron.kernel.ir.rewrite import rewrite
-from fireiron.kernel.ir.statements import Call, Compute, Kernel, Statement, Sync, walk
+from fireiron.kernel.ir.statements import Call, Compute, Kernel, Lower, Raise, Statement, Sync, walk
 from fireiron.schedules import rows
 from fireiron.simulate import simulate
 from fireiron.verify.comparison import compare
@@ -36,6 +36,12 @@ def _split(s: Any, chunk: int, ways: int) -> Any:
     return whole.load("x", RF, vector()).epilog(memory=RF).done()
 
 
+def _of_blocks(s: Any, reduce: Any, ways: int = 3) -> Any:
+    parts = s.tile(m=1).to(Block).split("n", ways=ways, multiple_of=4).parallel(Block, reduce=reduce)
+    parts = parts.split("n", ways=2, multiple_of=4).parallel(Warp)
+    return parts.load("x", RF, vector()).epilog(memory=RF).done()
+
+
 WAYS: dict[str, Callable[[Any], Any]] = {
     "lanes": lambda s: s.tile(m=4).to(Block).tile(m=1).to(Warp).load("x", RF, vector()).epilog(memory=RF).done(),
     "eight lanes": lambda s: (
@@ -43,6 +49,8 @@ WAYS: dict[str, Callable[[Any], Any]] = {
     ),
     "warps": lambda s: _split(s, 0, 4),
     "chunks": lambda s: _split(s, 256, 4),
+    "a cluster": lambda s: _of_blocks(s, fi.by_cluster()),
+    "blocks": lambda s: _of_blocks(s, fi.in_order()),
     "chunks of a warp": lambda s: s.tile(m=2).to(Block).split(n=96).tile(m=1).to(Warp).load("x", RF, vector()).done(),
 }
 
@@ -77,7 +85,7 @@ def test_products_conditions_and_steps_around() -> None:
     right(_split(many(Matrix(3, 100)), 64, 2))
 
 
-@pytest.mark.parametrize("way", ["lanes", "warps", "chunks"])
+@pytest.mark.parametrize("way", ["lanes", "warps", "chunks", "a cluster", "blocks"])
 def test_a_recurrence_is_folded_in_order(way: str) -> None:
     """h = h / 2 + x: maps a * h + b, whose composition does not commute."""
 
@@ -122,7 +130,7 @@ def changed(kernel: Kernel, change: Callable[[Statement], Statement | tuple[Stat
     return attrs.evolve(kernel, body=rewrite(kernel.body, change))
 
 
-@pytest.mark.parametrize("way", ["warps", "chunks"])
+@pytest.mark.parametrize("way", ["warps", "chunks", "a cluster", "blocks"])
 def test_every_barrier_between_warps_is_needed(way: str) -> None:
     schedule = WAYS[way](sums(Matrix(3, 1000)))
     kernel = schedule.lowered()
@@ -131,6 +139,29 @@ def test_every_barrier_between_warps_is_needed(way: str) -> None:
     assert outcome(schedule, kernel) == "right"
     for barrier in barriers:
         assert outcome(schedule, changed(kernel, lambda s, b=barrier: () if s is b else s)) != "right"
+
+
+@pytest.mark.parametrize("kind", [Raise, Lower])
+def test_every_flag_between_blocks_is_needed(kind: type[Any]) -> None:
+    schedule = WAYS["blocks"](sums(Matrix(3, 1000)))
+    kernel = schedule.lowered()
+    assert [s for s in walk(kernel.body) if isinstance(s, kind)]
+    assert outcome(schedule, changed(kernel, lambda s: () if isinstance(s, kind) else s)) != "right"
+
+
+def test_parts_of_a_cluster_by_the_preset(golden: Callable[[str, str], None]) -> None:
+    right(rows.row(rows.cumsum(Matrix(3, 5000)), blocks=2))
+    schedule = rows.row(rows.cumsum(Matrix(4096, 65536, "bf16"), arch="sm_90a"), blocks=4)
+    assert not schedule.compile("sm_90a").resources.spills
+    golden(schedule.cuda("sm_90a"), "schedules/cumsum_65536_cluster.cu")
+
+
+def test_blocks_pass_their_sums_on(golden: Callable[[str, str], None]) -> None:
+    """A million columns, in one pass."""
+    schedule = sums(Matrix(64, 1 << 20), arch="sm_90a").tile(m=1).to(Block).split("n", ways=64).parallel(Block)
+    schedule = schedule.split("n", ways=16).parallel(Warp).load("x", RF, vector()).epilog(memory=RF).done()
+    assert not schedule.compile("sm_90a").resources.spills
+    golden(schedule.cuda("sm_90a"), "schedules/cumsum_of_blocks.cu")
 
 
 @pytest.mark.parametrize("way", WAYS)

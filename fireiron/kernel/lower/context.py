@@ -132,7 +132,7 @@ class Context:
         online: the loops over chunks that splits with online() or skew() make, by their variables: the split,
             and the links above it.
         turns: the loops that units execute one after the other, None where there are none.
-        handed: the workspace in which a unit of the grid leaves partial sums for the next one, None where none does.
+        handed: the workspaces in which a unit of the grid leaves partial sums for the next one.
         exchanges: buffers that blocks of a cluster read in each other's shared memory, with their mbarriers.
         once: buffers that the role `load` fills once for a tile, the mbarrier of each, and the ring of a loop
             over tiles, by operand.
@@ -156,7 +156,7 @@ class Context:
     pipes: dict[str, Pipe] = attrs.field(factory=dict[str, Pipe])
     online: dict[Var, tuple[Split, str]] = attrs.field(factory=dict[Var, tuple[Split, str]])
     turns: Turns | None = None
-    handed: Handed | None = None
+    handed: list[Handed] = attrs.field(factory=list[Handed])
     exchanges: list[Exchange] = attrs.field(factory=list[Exchange])
     once: dict[str, tuple[Storage, Barrier, Cursor | None]] = attrs.field(
         factory=dict[str, "tuple[Storage, Barrier, Cursor | None]"]

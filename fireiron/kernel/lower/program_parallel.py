@@ -13,7 +13,7 @@ from fireiron.kernel.lower.folds.grid import over_grid
 from fireiron.kernel.lower.folds.state import Shared
 from fireiron.kernel.lower.parallel import below_split
 from fireiron.kernel.lower.program_loops import as_one_loop, of_one_loop
-from fireiron.kernel.lower.progress import folds_dim, has_dim, runs_over
+from fireiron.kernel.lower.progress import folds_dim, has_dim
 from fireiron.kernel.lower.step_results import with_results
 from fireiron.kernel.lower.steps import lower_active
 from fireiron.kernel.lower.uniform import with_uniform_conditions
@@ -30,15 +30,6 @@ def lower_program_parallel(
     """Give each unit its chunk of a dim; the sums of folds over the dim then lie in several units."""
     level, extent = link.level, state.residual.extents[link.dim]
     assert level is not None and extent is not None
-    progress = state.progress
-    scans = [] if progress is None else [s for s in progress.active if runs_over(s, link.dim)]
-    if level == Block and scans:
-        raise DecompositionError(
-            "scan-blocks",
-            f"step {scans[0].name} keeps running results along {link.dim}, and blocks would wait for each other",
-            fix=f"let one block have {link.dim}: a loop over chunks, and parallel(Warp) in it",
-            link=link.link,
-        )
     part = cut_chunk(link.size, extent, link.ways)
     if level == Block and isinstance(link.reduce, ByCluster):
         if isinstance(link.ways, int):

@@ -1,27 +1,29 @@
 """Running results (scans): each point of a dim gets the fold of all points up to it, in the order of the dim.
 
 A thread folds its runs of neighbouring points one after another. It receives the folds of lower lanes by shuffles, the
-folds of lower warps through shared memory, and the folds of earlier chunks in registers that the loop carries. A check
-on intervals of points proves that registers, lanes and warps follow the order of the dim; any other order is refused.
+folds of lower warps through shared memory, those of lower blocks as `block_scans.py` says, and the folds of earlier
+chunks in registers that the loop carries. A check on intervals of points proves that registers, lanes and warps follow
+the order of the dim; any other order is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import attrs
 import numpy as np
 
-from fireiron.algebra.expr import Expr, Symbol, Var, as_expr, evaluate, free, ge, lt, proves
+from fireiron.algebra.expr import Expr, Symbol, Var, as_expr, as_int, evaluate, free, ge, lt, proves
 from fireiron.algebra.scalar import Arg, Scalar, Select, substituted
 from fireiron.atoms.table import exchange
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.base.records import evolve
 from fireiron.kernel.analysis.ownership import ABSENT, fit
-from fireiron.kernel.ir.statements import THREAD, Buffer, Call, Compute, Region, View
+from fireiron.kernel.ir.statements import RANK, THREAD, Buffer, Call, Compute, Region, View
+from fireiron.kernel.lower.block_scans import over_cluster, over_grid
 from fireiron.kernel.lower.context import Body, Context, Recur, State, buffer_of
 from fireiron.kernel.lower.folds.places import LANES, seated, tabulated
 from fireiron.kernel.lower.folds.shared import staging
@@ -34,7 +36,7 @@ from fireiron.kernel.lower.step_points import assign, over_points
 from fireiron.kernel.lower.step_results import store_result
 from fireiron.kernel.lower.step_values import held_at
 from fireiron.kernel.lower.storage import register_storage
-from fireiron.kernel.lower.window import POINTS, Window
+from fireiron.kernel.lower.window import POINTS, Axis, Window
 from fireiron.language.levels import RF, Thread
 from fireiron.language.steps import Fold, Step, identity_of
 
@@ -84,8 +86,13 @@ def carry(step: Step, state: State, context: Context, link: Link | None) -> Carr
     (dim,) = (d.name for d in step.over)
     axis = state.windows[POINTS].axis(dim)
     assert axis is not None
-    if any(v.name == THREAD for v in free(context.expanded(axis.offset))):
-        raise _out_of_order(step, f"warps share {dim} above a loop over chunks", link)
+    units = {v.name for v in free(context.expanded(axis.offset))}
+    if THREAD in units or shared_by_blocks(axis, context):
+        level = "warps" if THREAD in units else "blocks"
+        fix = (
+            "" if level == "warps" else f"give each block one part of {dim}: more blocks, or drop the loop over chunks"
+        )
+        raise _out_of_order(step, f"{level} share {dim} above a loop over chunks", link, fix)
     return Carried()
 
 
@@ -117,10 +124,20 @@ def lower_scan(step: Step, state: State, context: Context, recur: Recur) -> tupl
     if carried is not None and not carried.buffers:
         name = f"{step.name.lower()}_before"
         carried.buffers = tuple(temporary(name, dtype, rows, context) for dtype in fold.dtypes)
-    scan = _Scan(step, fold, order, held, context, state.path, link)
-    region = loop(context, "row", rows, lambda q: scan.of_row(q, None if carried is None else carried.buffers))
+    scan = Scan(step, fold, order, held, context, state.path, link)
+    axis = state.windows[POINTS].axis(step.over[0].name)
+    assert axis is not None
+    blocks = shared_by_blocks(axis, context)
+    name = f"{step.name.lower()}_total"
+    whole = [temporary(name, dtype, rows, context) for dtype in fold.dtypes] if blocks else None
+    before = whole if carried is None else carried.buffers
+    region = loop(context, "row", rows, lambda q: scan.of_row(q, before))
     title = f"{step.name}: running {fold.name} over {step.over[0].name}"
+    if whole is not None:
+        region = (*loop(context, "row", rows, lambda q: scan.nothing([View(b, q) for b in whole])), *region)
     body += (Region(title, region, state.path, link),)
+    if whole is not None:
+        body += over_cluster(scan, whole, context.joined) if blocks == "cluster" else over_grid(scan, whole, state)
     results: list[Window] = windows
     if fold.finish != tuple(Arg(i, dtype) for i, dtype in enumerate(fold.dtypes)):
         results = list[Window]()
@@ -142,6 +159,15 @@ def lower_scan(step: Step, state: State, context: Context, recur: Recur) -> tupl
         if out.name in outputs:
             body += store_result(step, out, named[out.name], {}, state, context, recur)
     return body, after
+
+
+def shared_by_blocks(axis: Axis, context: Context) -> Literal["", "cluster", "grid"]:
+    """Say which blocks have parts of a dim, if any."""
+    at = free(context.expanded(axis.offset))
+    if context.joined > 1 and any(v.name == RANK for v in at):
+        return "cluster"
+    way = free(context.expanded(as_expr(context.way)))
+    return "grid" if as_int(as_expr(context.ways)) != 1 and way and way <= at else ""
 
 
 def _lifted(step: Step, fold: Fold, state: State, context: Context) -> tuple[list[Window], Body]:
@@ -166,7 +192,7 @@ def _lifted(step: Step, fold: Fold, state: State, context: Context) -> tuple[lis
 
 
 @attrs.frozen(eq=False)
-class _Scan:
+class Scan:
     """Fold registers in order.
 
     Args:
@@ -192,7 +218,7 @@ class _Scan:
         alone = carried is not None and self.order.ways == 1
         before = [View(b, row) for b in carried or ()]
         total = before if alone else self._fresh("total")
-        body = () if alone else self._nothing(total)
+        body = () if alone else self.nothing(total)
         body += loop(self.context, "run", self.order.runs[0], lambda j: self._of_run(row, j, total))
         if self.order.ways == 1:
             return body
@@ -205,14 +231,14 @@ class _Scan:
             return [View(b, self.order.register(row, run, point)) for b in self.held]
 
         body = (
-            loop(self.context, "e", points - 1, lambda e: self._join(at(e + 1), at(e), at(e + 1))) if points > 1 else ()
+            loop(self.context, "e", points - 1, lambda e: self.join(at(e + 1), at(e), at(e + 1))) if points > 1 else ()
         )
         last = at(as_expr(points - 1))
         lanes, stride = self.order.lanes, self.order.stride
         if lanes == 1:
             front = self._fresh("front")
             body += self._copy(front, total)
-            body += self._join(total, front, last)
+            body += self.join(total, front, last)
         else:
             lane = Var(THREAD, self.context.threads) % LANES
             mine = lane // stride % lanes
@@ -221,14 +247,14 @@ class _Scan:
             step = 1
             while step < lanes:
                 body += self._exchange(sum_, other, (lane + (LANES - step * stride)) % LANES)
-                body += self._join(sum_, other, sum_, ge(mine, step))
+                body += self.join(sum_, other, sum_, ge(mine, step))
                 step *= 2
             body += self._exchange(sum_, other, (lane + (LANES - stride)) % LANES)
             body += self._copy(front, total)
-            body += self._join(front, front, other, ge(mine, 1))
+            body += self.join(front, front, other, ge(mine, 1))
             body += self._exchange(sum_, other, lane + (lanes - 1 - mine) * stride)
-            body += self._join(total, total, other)
-        body += loop(self.context, "e", points, lambda e: self._join(at(e), front, at(e)))
+            body += self.join(total, total, other)
+        body += loop(self.context, "e", points, lambda e: self.join(at(e), front, at(e)))
         return body
 
     def _over_warps(self, row: Expr, total: Values, before: Values) -> Body:
@@ -247,15 +273,15 @@ class _Scan:
             for to, v in zip(shared, total, strict=True)
         )
         front, other = self._fresh("front"), self._fresh("other")
-        body += self._nothing(front) if not before else self._copy(front, before)
+        body += self.nothing(front) if not before else self._copy(front, before)
 
         def of_warp(w: Expr) -> Body:
             taken = tuple(
                 Compute(o, Arg(0, source.dtype), (View(source, place(w)),), link=self.link)
                 for o, source in zip(other, shared, strict=True)
             )
-            ahead = self._join(front, front, other, lt(w, order.seat))
-            return (*taken, *ahead, *(self._join(before, before, other) if before else ()))
+            ahead = self.join(front, front, other, lt(w, order.seat))
+            return (*taken, *ahead, *(self.join(before, before, other) if before else ()))
 
         body += loop(context, "w", ways, of_warp)
 
@@ -263,15 +289,32 @@ class _Scan:
             return [View(b, order.register(row, run, point)) for b in self.held]
 
         def of_run(j: Expr) -> Body:
-            return loop(context, "e", order.points[0], lambda e: self._join(at(j, e), front, at(j, e)))
+            return loop(context, "e", order.points[0], lambda e: self.join(at(j, e), front, at(j, e)))
 
         body += loop(context, "run", order.runs[0], of_run)
         return (Region(f"{self.step.name} over {ways} warps", body, self.path, self.link),)
 
+    def behind(self, front: Sequence[Buffer]) -> Body:
+        """Combine each row's points with a fold that comes before them, a register a row."""
+        order, (runs, points) = self.order, (self.order.runs[0], self.order.points[0])
+
+        def at(row: Expr, run: Expr, point: Expr) -> Body:
+            held = [View(b, order.register(row, run, point)) for b in self.held]
+            return self.join(held, [View(b, row) for b in front], held)
+
+        def of_run(row: Expr, run: Expr) -> Body:
+            return loop(self.context, "e", points, lambda e: at(row, run, e))
+
+        def of_row(row: Expr) -> Body:
+            return loop(self.context, "run", runs, lambda j: of_run(row, j))
+
+        return loop(self.context, "row", order.rows[0], of_row)
+
     def _fresh(self, name: str) -> Values:
         return [View(temporary(name, dtype, 1, self.context), as_expr(0)) for dtype in self.fold.dtypes]
 
-    def _nothing(self, to: Values) -> Body:
+    def nothing(self, to: Values) -> Body:
+        """Set a state to the fold of no points."""
         return tuple(Compute(v, c, link=self.link) for v, c in zip(to, identity_of(self.fold), strict=True))
 
     def _copy(self, to: Values, source: Values) -> Body:
@@ -283,7 +326,7 @@ class _Scan:
             for m, o in zip(mine, other, strict=True)
         )
 
-    def _join(self, to: Values, first: Values, second: Values, mask: Expr | None = None) -> Body:
+    def join(self, to: Values, first: Values, second: Values, mask: Expr | None = None) -> Body:
         """Combine two states; the first one comes first in the order."""
         mask = None if mask is None or proves(mask) else mask
         body = together(to, self.fold.combine, (*first, *second), mask, self.context, self.link)
@@ -435,11 +478,12 @@ def _prove(step: Step, order: Order, place: Any, kept: Any, exists: Any, link: L
         raise _out_of_order(step, "registers, lanes and warps do not follow each other as its points do", link)
 
 
-def _out_of_order(step: Step, why: str, link: Link | None) -> DecompositionError:
+def _out_of_order(step: Step, why: str, link: Link | None, fix: str = "") -> DecompositionError:
     (dim,) = (d.name for d in step.over)
     return DecompositionError(
         "scan-order",
         f"step {step.name} keeps running results along {dim}, and {why}",
-        fix=f'write split({dim}=...) above split("{dim}", ways=n).parallel(Warp), and load what it reads by vector()',
+        fix=fix
+        or f'write split({dim}=...) above split("{dim}", ways=n).parallel(Warp), and load what it reads by vector()',
         link=link,
     )

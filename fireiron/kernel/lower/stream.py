@@ -156,7 +156,7 @@ def hand_on(window: Window, stream: Stream, finish: Body, link: Link | None, con
     count = widest(size, storage.dtype)
     sums = workspace("partial", storage.dtype, as_expr(seats) * (size * threads), context)
     flags = workspace("handed", i32, seats, context, zero=True)
-    context.handed = Handed(sums.name, flags, context.owner, link)
+    context.handed.append(Handed(sums.name, flags, context.owner, link))
     held, vec = buffer_of(storage), temporary(f"{storage.name}_part", storage.dtype, count, context)
 
     def part(unit: Expr, i: Expr) -> View:

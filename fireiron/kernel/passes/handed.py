@@ -7,7 +7,7 @@ place an access has is its slot; loops over the elements of one place are neithe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import attrs
 
@@ -59,26 +59,30 @@ class Handed:
                         yield view.slot
 
 
-def raise_flags(body: Body, handed: Handed | None) -> Body:
+def raise_flags(body: Body, workspaces: Sequence[Handed]) -> Body:
     """Insert the flags by which units of the grid wait for the writes of others.
 
     Args:
         body: the kernel's statements.
-        handed: the workspace, None where units hand on nothing.
+        workspaces: through which units hand on sums.
     """
-    if handed is None:
-        return body
+    for handed in workspaces:
+        body = _raised(body, handed)
+    return body
+
+
+def _raised(body: Body, handed: Handed) -> Body:
     out: list[Statement] = []
     for s in body:
         match s:
             case Roles(roles=roles):
-                out.append(Roles(tuple(attrs.evolve(r, body=raise_flags(r.body, handed)) for r in roles)))
+                out.append(Roles(tuple(attrs.evolve(r, body=_raised(r.body, handed)) for r in roles)))
                 continue
             case If(body=inner) | Region(body=inner):
-                out.append(attrs.evolve(s, body=raise_flags(inner, handed)))
+                out.append(attrs.evolve(s, body=_raised(inner, handed)))
                 continue
             case For(body=inner, kind=kind) if kind != "elements":
-                out.append(attrs.evolve(s, body=raise_flags(inner, handed)))
+                out.append(attrs.evolve(s, body=_raised(inner, handed)))
                 continue
             case _:
                 pass

@@ -85,8 +85,10 @@ class Touch:
             return later.kind == "read" and a.name == b.name
         if a.name != b.name:
             return a.offset < b.offset + b.nbytes and b.offset < a.offset + a.nbytes
-        if self.view.slot is None or later.view.slot is None or a.slots == 1:
+        if self.view.slot is None or later.view.slot is None or (a.slots == 1 and a.memory != GL):
             return True
+        if a.memory == GL:  # places of a workspace through which units hand on sums
+            return as_int(self.view.slot - later.view.slot) in (None, 0)
         return as_int((self.view.slot - later.view.slot) % a.slots) in (None, 0)
 
 
