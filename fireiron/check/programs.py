@@ -19,7 +19,7 @@ from fireiron.language.decompositions import (
     Tile,
 )
 from fireiron.language.lazy import lazy
-from fireiron.language.levels import SH, Block, Kernel, Level, Memory
+from fireiron.language.levels import GL, RF, SH, Block, Kernel, Level, Memory
 from fireiron.language.maps import box_of_tile, reads_apart
 from fireiron.language.online import online as as_one_loop
 from fireiron.language.residual import Residual
@@ -236,6 +236,29 @@ def placed(residual: Residual, links: Sequence[Decomposition], step: Step, memor
         )
     if any(isinstance(link, Load) and link.role == out.name for link in links):
         raise DecompositionError("already-there", f"{out.name} lies in SH already", fix="drop this load")
+
+
+def temporary(program: Program, links: Sequence[Decomposition], name: str, step: Step | None, memory: Memory) -> None:
+    """Refuse to allocate what is no temporary, or what lies in registers in any case.
+
+    Raises:
+        DecompositionError: `allocate-step`, `already-there`.
+    """
+    if step is None or any(out.memory == GL for out in step.outs):
+        names = [t.name for t in program.temps]
+        what = "lies in the memory of the call" if name in {t.name for t in (*program.inputs, *program.outputs)} else ""
+        raise DecompositionError(
+            "allocate-step",
+            f"{name} {what or f'is no step of {program.name}'}: allocate() takes results between steps",
+            fix=f"name one of {', '.join(names)}" if names else 'name the step of a value: (...).named("p")',
+        )
+    taken = any(isinstance(link, Load) and link.role == name for link in links)
+    if memory == RF and (step.fold is not None or taken):
+        raise DecompositionError(
+            "already-there",
+            f"{name} has memory of its own: {'a link above says so' if taken else 'the state of a fold'}",
+            fix="drop this link",
+        )
 
 
 def readable(program: Program, residual: Residual, operand: Tensor | str, memory: Memory = SH) -> None:

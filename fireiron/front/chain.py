@@ -266,6 +266,33 @@ class FoldChain(Chain[S]):
         """Move an operand to another memory by a chain of its own, as `Chain.load` does."""
         return self._as(LoadedFold, self._own("load")(self, operand, memory, strategy, dtype))
 
+    def allocate(self: FoldChain[P], temporary: str, memory: Memory, strategy: Strategy | None = None) -> LoadedFold[P]:
+        """Give a temporary of a program, the result of a step between others, memory of its own.
+
+        Without it a result that one step reads is computed where it is read, and others stay in registers.
+
+        Args:
+            temporary: name of the step: `p = (...).named("p")`.
+            memory: RF keeps the result in the registers of the threads that compute it; SH also stores it to shared
+                memory, where atoms read it.
+            strategy: how it gets to SH, as for `load`.
+
+        Raises:
+            DecompositionError: `allocate-step`, `already-there`, `load-memory`, `load-step`, `load-level`.
+
+        Example:
+            >>> import fireiron as fi
+            >>> @fi.program(x="m n")
+            ... def distances(x):
+            ...     square = (x * x).named("square")
+            ...     return fi.sum(square, over="n")
+            >>> chain = distances(fi.Matrix(64, 512)).tile(m=4).to(fi.Block).tile(m=1).to(fi.Warp)
+            >>> chain = chain.load("x", fi.RF, fi.vector())
+            >>> "square_rf" in chain.done().cuda(), "square_rf" in chain.allocate("square", fi.RF).done().cuda()
+            (False, True)
+        """
+        return self._as(LoadedFold, self._own("allocate")(self, temporary, memory, strategy))
+
     def prolog(self: MatMulChain, operand: Role | Tensor | str, *ops: Op) -> MatMulChain:
         """Compute pointwise with the elements of an operand where a load moves them through registers.
 

@@ -28,8 +28,8 @@ def describe(link: Decomposition) -> str:
             return f"tile {sizes}" + (f" to {link.level}" if link.level else "")
         case Split():
             return link.words
-        case Load(role, memory):
-            return f"load {role} to {memory}"
+        case Load():
+            return link.words
         case Own(level):
             return f"own {level}"
         case Done(None):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from fireiron.language.decompositions import Decomposition, Epilog
 from fireiron.language.residual import Residual
 
-DECOMPOSE = ("tile", "split", "load", "prolog", "epilog", "vectors", "own", "done")
+DECOMPOSE = ("tile", "split", "load", "allocate", "prolog", "epilog", "vectors", "own", "done")
 REFINES = {
     "to": "tile", "layout": "tile", "permute": "tile", "unroll": "tile and split", "pipeline": "split",
     "parallel": "split", "promote": "split", "online": "split", "skew": "split",

@@ -73,6 +73,20 @@ def load(
     return links.load(chain, operand, memory, strategy, dtype)
 
 
+def allocate(chain: ProgramChain, temporary: str, memory: Memory, strategy: Strategy | None) -> Load:
+    """Give a step's result registers or shared memory of its own.
+
+    Raises:
+        DecompositionError: see `FoldChain.allocate`.
+    """
+    step = _maker(chain, temporary)
+    chain._check(program_rules.temporary, chain.computed, chain.links, temporary, step, memory)
+    assert step is not None
+    if memory == RF:
+        return Load(temporary, memory, (), link=here())
+    return _placed(chain, step, memory, strategy)
+
+
 def _maker(chain: ProgramChain, name: str) -> steps.Step | None:
     """Find the step that makes a tensor between steps, None for an input."""
     if any(t.name == name for t in chain.computed.inputs):

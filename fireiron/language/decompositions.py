@@ -268,6 +268,13 @@ class Load:
     ops: Value | None = None
     link: Link | None = _link
 
+    @property
+    def words(self) -> str:
+        """Say what the link does: registers of a step's own result are filled by no Move."""
+        if self.memory.registers and not self.move:
+            return f"allocate {self.role} in {self.memory}"
+        return f"load {self.role} to {self.memory}"
+
 
 @attrs.frozen
 class Prolog:

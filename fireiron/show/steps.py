@@ -291,8 +291,8 @@ def _word(link: Decomposition) -> str:
             return sized + (f" to {level}" if level else "")
         case Split():
             return link.words
-        case Load(role, memory):
-            return f"load {role} to {memory}"
+        case Load():
+            return link.words
         case Prolog(role):
             return f"prolog {role}"
         case Epilog() | Results():

@@ -55,7 +55,8 @@ def traffic(chain: tuple[Step, ...], index: int) -> Traffic | None:
             operand = step.before.playing("C")[0]
         case _:
             return None
-    assert operand is not None
+    if operand is None:  # a step's own result, which threads put there
+        return None
     each = simplest(as_expr(_elements(step.before, operand)) * operand.dtype.bits // 8)
     blocks = [i for i, s in enumerate(chain[:index]) if _to_blocks(s)]
     above = chain[blocks[-1] + 1 : index] if blocks else chain[:index]

@@ -84,6 +84,8 @@ def parted(kernel: Kernel) -> str:
 
 def held(step: Step, kernel: Kernel | None) -> str:
     """Describe the buffer that a load or an epilog makes: extents, element type, memory, slots, bytes or registers."""
+    if isinstance(step.link, Load) and step.after.operand(step.link.role) is None:
+        return _of_result(step.link, kernel)
     memory, dtype, role = _target(step)
     operand = step.before.operand(role) if role != "C" else step.before.playing("C")[0]
     assert operand is not None
@@ -99,6 +101,18 @@ def held(step: Step, kernel: Kernel | None) -> str:
         said += f", {amount(size)}" if size is not None and memory == SH else ""
     name = buffer.name if buffer else "acc" if isinstance(step.link, Epilog) else ""
     return f"{name}: {said}" if name else said
+
+
+def _of_result(link: Load, kernel: Kernel | None) -> str:
+    """Describe the memory of a step's result."""
+    name = f"{link.role.lower()}_{str(link.memory).lower()}"
+    buffer = None if kernel is None else next((b for b in kernel.buffers if b.name == name), None)
+    if buffer is None:
+        return f"{link.role} in {link.memory}"
+    size = (
+        f"{count(lowered.registers(buffer), 'register')} a thread" if link.memory.registers else amount(buffer.nbytes)
+    )
+    return f"{name}: {buffer.dtype} in {link.memory}, {size}"
 
 
 def result(link: Epilog) -> str:

@@ -71,8 +71,8 @@ def head(link: Decomposition) -> str:
             return _tile(sizes)
         case Split():
             return attrs.evolve(link, level=None).words
-        case Load(role, memory):
-            return f"load {role} to {memory}"
+        case Load():
+            return link.words
         case Prolog(role):
             return f"prolog {role}"
         case Epilog() | Results():

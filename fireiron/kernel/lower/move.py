@@ -152,8 +152,11 @@ def lower_load(link: Load, rest: Sequence[Decomposition], state: State, context:
 
 
 def place_result(link: Load, state: State, context: Context) -> State:
-    """Make the shared buffer of a step's result, which the step fills."""
+    """Make the shared buffer of a step's result, which the step fills; registers follow from the threads."""
     assert state.progress is not None
+    if link.memory == RF:
+        kept = state.progress.kept | {link.role}
+        return evolve(state.under(link.words, link.link), progress=evolve(state.progress, kept=kept))
     (out,) = (out for step in state.progress.program.steps for out in step.outs if out.name == link.role)
     extents = state.residual.extents
     axes = tuple(Axis(d.name, extents[d.name] or 0, as_expr(0)) for d in out.dims)

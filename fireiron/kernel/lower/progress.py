@@ -40,6 +40,7 @@ class Progress:
             loop around the points is left, nothing else tells which threads hold the same value.
         each: the chains of steps that have their own.
         placed: results that lie in shared memory, with the loads that say so.
+        kept: results that registers hold even if one step reads them.
         law: how the folds of the loop around this place follow each other, where it is one for all of them.
         carried: by step that keeps running results, what a loop over its dim hands from chunk to chunk.
         trip: the number of a chunk among those that the online loop around this place visits.
@@ -54,6 +55,7 @@ class Progress:
     places: dict[str, Mapping[str, Expr]] = attrs.field(factory=dict[str, Mapping[str, Expr]])
     each: EachStep | None = None
     placed: dict[str, Load] = attrs.field(factory=dict[str, Load])
+    kept: frozenset[str] = frozenset()
     law: Law | None = None
     carried: dict[str, Carried] = attrs.field(factory=dict[str, Carried])
     trip: Expr | None = None

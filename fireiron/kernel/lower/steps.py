@@ -67,7 +67,7 @@ def lower_active(state: State, context: Context, recur: Recur, keep: bool = Fals
             r.name == step.outs[0].name for s in progress.program.steps if s not in progress.active for r in s.reads
         )
         alike = all(set(reader.dims) <= set(step.dims) for reader in readers)  # else computed once for many points
-        apart = step.outs[0].name in outputs or step.outs[0].name in progress.placed or step.outs[0].name in moved
+        apart = any(step.outs[0].name in names for names in (outputs, progress.placed, progress.kept, moved))
         if step.fold is None and not apart and len(readers) <= 1 and alike and not later:
             pending[step.outs[0].name] = step
             continue
