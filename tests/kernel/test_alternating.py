@@ -19,11 +19,11 @@ def loops(body: tuple[Statement, ...]) -> list[For]:
     return [s for s in walk(body) if isinstance(s, For) and s.var.name.endswith("_pair")]
 
 
-def scheduled(keys: int, causal: bool = False, queries: int = 64) -> attention.Schedule:
+def scheduled(keys: int, causal: bool = False, queries: int = 64, chunk: int = 16) -> attention.Schedule:
     q = tensor(1, 1, queries, 64, dtype="bf16")
     k, v = (tensor(1, 1, keys, 64, dtype="bf16") for _ in range(2))
     spec = attention.attention(q, k, v, causal=causal)
-    return attention.wgmma(spec, groups=1, keys=16, speculate=True, slack=24.0)
+    return attention.wgmma(spec, groups=1, keys=chunk, speculate=True, slack=24.0)
 
 
 def test_two_trips_stand_in_a_loop_without_copies() -> None:
@@ -41,9 +41,13 @@ def test_a_trip_is_left_where_they_are_odd(keys: int, trips: int, last: int) -> 
     assert len(copies) == 1 + last  # the first chunk's, and the last trip's
 
 
-@pytest.mark.parametrize(("queries", "keys", "causal"), [(64, 80, False), (64, 96, False), (128, 128, True)])
-def test_results_and_orders_are_right(queries: int, keys: int, causal: bool) -> None:
-    kernel = scheduled(keys, causal, queries).lowered()
+@pytest.mark.parametrize(
+    ("queries", "keys", "causal", "chunk"),
+    [(64, 80, False, 16), (64, 96, False, 16), (128, 128, True, 16), (192, 192, True, 64)],
+)
+def test_results_and_orders_are_right(queries: int, keys: int, causal: bool, chunk: int) -> None:
+    """A mask leaves an odd number of trips to all tiles, or to every second one: these end behind a branch."""
+    kernel = scheduled(keys, causal, queries, chunk).lowered()
     assert unordered(kernel) == ()
     arrays = random_arrays(Interface.of(kernel), {})
     simulate(kernel, arrays)

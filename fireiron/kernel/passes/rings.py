@@ -94,6 +94,10 @@ class Ring:
         """Say whether a statement is a loop that goes through the ring slot by slot."""
         return isinstance(s, For) and any(isinstance(x, Advance) and x.cursor == self.cursor for x in s.body)
 
+    def passes(self, s: Statement) -> bool:
+        """Say whether a statement goes on to the next slot, itself or in its body: it guards what it reads there."""
+        return any(isinstance(x, Advance) and x.cursor == self.cursor for x in walk((s,)))
+
     def filled(self, s: Statement) -> bool:
         """Say whether copies to the ring start in a statement."""
         return self.full.name in _signals(s)
@@ -268,7 +272,7 @@ def _straight(body: Body, ring: Ring) -> Body:
         elif moves and any(map(ring.read, slot)):
             slot = list(_guarded_slot(tuple(slot), ring, ring.release(ring.cursor.slot)))
         slot.append(s)
-        if ring.moves(s) or moves:
+        if ring.passes(s):
             out += slot
             slot = []
     return (*out, *slot)
