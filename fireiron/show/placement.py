@@ -12,6 +12,7 @@ from fireiron.algebra.layout import Layout
 from fireiron.base.errors import UsageError
 from fireiron.kernel.lower.span import swizzle_of
 from fireiron.kernel.lower.storage import demanded_span
+from fireiron.kernel.lower.tree import tree
 from fireiron.language.decompositions import Decomposition, Load
 from fireiron.language.tensor import Order, RowMajor
 from fireiron.show.steps import Step, static
@@ -56,7 +57,8 @@ def placement(step: Step, rest: tuple[Decomposition, ...] = ()) -> Placement:
         raise UsageError("unknown-size", "the buffer's size is not known yet", fix="tile or split above its load")
     rows, cols = (1, *shape)[-2:]
     i, j = np.indices((rows, cols))
-    span = demanded_span(link, link.move, "dst") or demanded_span(link, rest, "src")
+    ends = (tree(link.move).asked.done, tree(rest).asked.done)
+    span = demanded_span(link, ends[0], "dst") or demanded_span(link, ends[1], "src")
     if span:
         return _panels(i, j, operand.dtype.nbytes, step.order or RowMajor, span, f"{rows}x{cols} {operand.dtype}")
     if isinstance(link.storage, Layout):

@@ -15,11 +15,11 @@ from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.base.records import evolve
 from fireiron.kernel.ir.statements import If, Let, Statement
-from fireiron.kernel.lower.chunks import leading_loads
 from fireiron.kernel.lower.context import Body, Context, Recur, State
 from fireiron.kernel.lower.move import Copy, box_of, lower_copy, open_load
+from fireiron.kernel.lower.tree import Tree
 from fireiron.kernel.lower.window import Window, substituted
-from fireiron.language.decompositions import Decomposition, Load
+from fireiron.language.decompositions import Load
 from fireiron.language.levels import SH
 
 
@@ -73,12 +73,12 @@ class Ahead:
         return (*self.before, loop)
 
 
-def lower_ahead(link: Load, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
+def lower_ahead(link: Load, rest: Tree, state: State, context: Context, recur: Recur) -> Body:
     """Lower neighbouring loads to shared memory, each some trips ahead of its tile, and then the links below them."""
     ahead, progress = state.ahead, state.progress
     assert ahead is not None and progress is not None
-    loads = [x for x in (link, *leading_loads(rest)) if x.memory == SH]
-    rest = [x for x in rest if x not in loads]
+    loads = [x for x in (link, *rest.asked.loads) if x.memory == SH]
+    rest = rest.loads_where(lambda x: x not in loads)
     loads = [x for x in loads if progress.reads(x.role)]
     places = frozenset[Leaf](ahead.moved(ahead.trip))
     moving = [x for x in loads if _mentions(box_of(x.role, state), places)]

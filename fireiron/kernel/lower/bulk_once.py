@@ -7,8 +7,6 @@ tile's box lands while this tile's box is read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from fireiron.algebra.expr import as_expr
 from fireiron.base.records import evolve
 from fireiron.kernel.ir.statements import Advance, Barrier, Cursor, Region
@@ -16,23 +14,20 @@ from fireiron.kernel.lower.context import Body, Context, Recur, Ring, State
 from fireiron.kernel.lower.move import lower_copy, open_load
 from fireiron.kernel.lower.roles import filled, readers_of
 from fireiron.kernel.lower.storage import holds_boxes
+from fireiron.kernel.lower.tree import Tree
 from fireiron.kernel.lower.window import Storage
-from fireiron.language.decompositions import Decomposition, Load, Split
+from fireiron.language.decompositions import Load
 from fireiron.language.levels import SH, Block
 
 SLOTS = 2  # slots in a block that loops over tiles: one for this tile, one for the next
 
 
-def loads_once(link: Load, rest: Sequence[Decomposition], state: State) -> bool:
+def loads_once(link: Load, rest: Tree, state: State) -> bool:
     """Say whether the load role fills a buffer once per tile: by a bulk copy above a specialised split."""
-    return _split(rest) is not None and link.memory == SH and holds_boxes(link, ()) and state.level == Block
+    return rest.asked.filled is not None and link.memory == SH and holds_boxes(link) and state.level == Block
 
 
-def _split(rest: Sequence[Decomposition]) -> Split | None:
-    return next((x for x in rest if isinstance(x, Split) and x.specialised is not None), None)
-
-
-def lower_load_once(link: Load, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
+def lower_load_once(link: Load, rest: Tree, state: State, context: Context, recur: Recur) -> Body:
     """Lower a bulk load above a specialised split: its copies, and what reads them."""
     if context.persistent:
         return _ringed(link, rest, state, context, recur)
@@ -48,9 +43,9 @@ def lower_load_once(link: Load, rest: Sequence[Decomposition], state: State, con
         return (_fill(link, state, storage, barrier, None, context, recur), *body)
 
 
-def _ringed(link: Load, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
+def _ringed(link: Load, rest: Tree, state: State, context: Context, recur: Recur) -> Body:
     """Lower a load of each tile of a loop through a ring of slots, as a split loads its chunks."""
-    split = _split(rest)
+    split = rest.asked.filled
     assert split is not None
     names = frozenset(context.names)
     cursor = Cursor(context.name(f"{link.role}_ring"), SLOTS)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from fireiron.algebra.expr import Expr, Index, as_expr
 from fireiron.kernel.lower.window import Cut, cut, cut_chunk
-from fireiron.language.decompositions import Decomposition, Load, Split
+from fireiron.language.decompositions import Split
 
 
 def parts_of(link: Split, extents: Mapping[str, Index | None]) -> dict[str, Cut]:
@@ -38,17 +38,4 @@ def numbers_of(parts: Mapping[str, Cut], number: Expr) -> dict[str, Expr]:
         digit = number // weight
         found[dim] = digit if dim == first else digit % part.trips
         weight = weight * part.trips
-    return found
-
-
-def leading_loads(rest: Sequence[Decomposition]) -> list[Load]:
-    """List the loads that stand right below a split: those that its pipeline covers.
-
-    Where an operand is loaded twice, to shared memory and then to registers, the second load is part of the trip.
-    """
-    found: list[Load] = []
-    for link in rest:
-        if not isinstance(link, Load) or link.role in {x.role for x in found}:
-            break
-        found.append(link)
     return found

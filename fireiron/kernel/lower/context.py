@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
 from math import prod
 from typing import TYPE_CHECKING, TypeAlias
@@ -31,12 +31,13 @@ from fireiron.kernel.ir.statements import (
     View,
     Workspace,
 )
+from fireiron.kernel.lower.tree import Tree
 from fireiron.kernel.lower.window import Axis, Cut, Storage, Window, advance
 from fireiron.kernel.passes.exchanges import Exchange
 from fireiron.kernel.passes.handed import Handed
 from fireiron.kernel.passes.pipeline import Pipe
 from fireiron.kernel.passes.turns import Turns
-from fireiron.language.decompositions import Decomposition, Split
+from fireiron.language.decompositions import Split
 from fireiron.language.levels import Block, Cluster, Kernel, Level
 from fireiron.language.pointwise import Value
 from fireiron.language.residual import Residual
@@ -352,7 +353,7 @@ def descend(state: State, parts: dict[str, Cut], tiles: dict[str, Expr], level: 
 
 Body: TypeAlias = tuple[Statement, ...]
 # Lowers the rest of a chain. Each decomposition gets this function and puts its own code around the result.
-Recur: TypeAlias = Callable[[Sequence[Decomposition], State, Context], Body]
+Recur: TypeAlias = Callable[[Tree, State, Context], Body]
 
 
 @attrs.frozen

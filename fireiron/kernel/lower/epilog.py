@@ -22,14 +22,15 @@ from fireiron.kernel.lower.products import lower_loops
 from fireiron.kernel.lower.registers import add_constant, fill
 from fireiron.kernel.lower.storage import fresh_window, register_storage, tensor_window
 from fireiron.kernel.lower.stream import hand_on
+from fireiron.kernel.lower.tree import Tree, tree
 from fireiron.kernel.lower.window import Storage, Window
 from fireiron.kernel.passes.bounds_after_rounding import round_first
-from fireiron.language.decompositions import ByTma, Decomposition, Epilog, Output
+from fireiron.language.decompositions import ByTma, Epilog, Output
 from fireiron.language.residual import apply, store_of
 from fireiron.language.tensor import Tensor
 
 
-def lower_epilog(link: Epilog, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
+def lower_epilog(link: Epilog, rest: Tree, state: State, context: Context, recur: Recur) -> Body:
     """Lower everything that happens to the accumulators: Init, the rest of the chain, pointwise ops, stores.
 
     The compute atom at the end of the chain decides which thread owns which element, so the rest is lowered first.
@@ -156,7 +157,9 @@ def _store(
         move = store_of(state.residual, link.memory, window.storage.dtype, number=number)
     windows = {"src": window, "dst": output}
     inner = evolve(state, residual=move, windows=windows, whole={}, path=path, link=link.link)
-    return Region(f"store {name}: {move}", recur(one.store, inner, context), inside.path, link.link, "store", name)
+    return Region(
+        f"store {name}: {move}", recur(tree(one.store), inner, context), inside.path, link.link, "store", name
+    )
 
 
 def initialise(state: State, context: Context) -> Body:

@@ -41,6 +41,7 @@ from fireiron.kernel.lower.program_start import start_program
 from fireiron.kernel.lower.roles import handshake
 from fireiron.kernel.lower.skewed import skewed
 from fireiron.kernel.lower.storage import tensor_window
+from fireiron.kernel.lower.tree import tree
 from fireiron.kernel.lower.walk import lower_links
 from fireiron.kernel.lower.whole_chunks import without_masks
 from fireiron.kernel.lower.window import Axis, Storage, Window
@@ -127,7 +128,7 @@ def lower(
     residual = start(spec)
     state = State(residual, {}, path=f"{residual.short} @ Kernel")
     state = start_program(spec, state, context) if isinstance(spec, Program) else _with_windows(spec, state, context)
-    body = lower_links(links, state, context)
+    body = lower_links(tree(links), state, context)
 
     def passed(name: str, after: tuple[Statement, ...]) -> tuple[Statement, ...]:
         if told is not None:

@@ -12,6 +12,7 @@ from fireiron.kernel.analysis.ownership import RegisterLoop
 from fireiron.kernel.ir.statements import For, Region
 from fireiron.kernel.lower.context import Body, Context, Layered, Recur, State
 from fireiron.kernel.lower.storage import make_storage, register_storage, tensor_window
+from fireiron.kernel.lower.tree import tree
 from fireiron.kernel.lower.window import Axis, Storage, Window
 from fireiron.kernel.passes.prefetch import next_lines
 from fireiron.language.decompositions import Each
@@ -40,7 +41,7 @@ def lower_each(link: Each, state: State, context: Context, recur: Recur) -> Body
     move = result_of(state.residual)
     windows = {"src": _at(places[-1], state, "N", spec.layers[-1].width), "dst": state.windows["C"]}
     below = attrs.evolve(state, residual=move, windows=windows).under("store", link.link)
-    store = recur(link.store, below, context)
+    store = recur(tree(link.store), below, context)
     asked = next_lines(link, state.windows["C"].axes[0], context)
     return (*body, *asked, Region(f"store {spec.Y.name}: {move}", store, state.path, link.link, "store", spec.Y.name))
 
@@ -97,7 +98,7 @@ def _layer(
         state, residual=layer_of(layer.weights, state.residual), windows=windows, loops=loops, begun=FALSE,
         around=around, number=place,
     ).under(layer.weights.name, link.link)  # fmt: skip
-    inner = recur(link.chains[number], inside, context)
+    inner = recur(tree(link.chains[number]), inside, context)
     inner = (Region(str(inside.residual), inner, inside.path, link.link),)
     if around is None:
         return inner

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TypeAlias
 
 import attrs
@@ -31,8 +30,9 @@ from fireiron.kernel.lower.context import Body, Context, Recur, State
 from fireiron.kernel.lower.maps import boxed, by_points, is_mapped, loaded, refuse_overlap
 from fireiron.kernel.lower.own_units import own_units
 from fireiron.kernel.lower.storage import fresh_window, make_storage, order_of
+from fireiron.kernel.lower.tree import Tree, tree
 from fireiron.kernel.lower.window import POINTS, Axis, Bound, Storage, Window, narrowed
-from fireiron.language.decompositions import Decomposition, Done, Extent, Load, Microkernel, Own, Widest
+from fireiron.language.decompositions import Done, Extent, Load, Microkernel, Own, Widest
 from fireiron.language.levels import RF, SH, Block, Memory, Thread
 from fireiron.language.residual import apply, dims_loaded, move_of
 from fireiron.language.tensor import ColMajor, RowMajor, TileOrder
@@ -54,13 +54,13 @@ def open_load(
     context: Context,
     slots: int = 1,
     slot: Expr | None = None,
-    rest: Sequence[Decomposition] = (),
+    done: Done | None = None,
 ) -> State:
     """Make a load's buffer, where the links below find the operand; the rest of a Move's chain may need a layout."""
     source = state.windows[link.role]
     read = box_of(link.role, state, link.memory)
     target = state.windows.get("dst") if link.role == "src" else None
-    storage = make_storage(link, read, target, state, context, slots, rest)
+    storage = make_storage(link, read, target, state, context, slots, done)
     if read is not source and link.memory.registers and not _defines_ownership(link):
         refuse_overlap(source, state.windows[POINTS], link.link)
     if read is source or read.storage.reading is not None:
@@ -100,9 +100,11 @@ def lower_copy(link: Load, state: State, storage: Storage, slot: Expr | None, co
         whole={} if link.ops is None else {"src": state.whole[link.role]},
     ).under(f"load {link.role} to {link.memory}", link.link)
     title = f"load {source.storage.name} to {storage.name}: {move}"
-    first = link.move[0] if link.move else None
+    moved = tree(link.move)
+    first = moved.link
     if not isinstance(first, Load):
-        return Copy((Region(title, recur(link.move, inner, context), inner.path, link.link, "load", storage.name),), ())
+        return Copy((Region(title, recur(moved, inner, context), inner.path, link.link, "load", storage.name),), ())
+    assert moved.below is not None
     opened = open_load(first, inner, context)
     staging = opened.windows["src"].storage
     known = context.storages.get(f"staging {storage.name}")
@@ -115,11 +117,11 @@ def lower_copy(link: Load, state: State, storage: Storage, slot: Expr | None, co
         context.storages[f"staging {storage.name}"] = staging
     # The part whose schedule decides which thread holds the staged elements is lowered first.
     if staging.memory.registers and not _defines_ownership(first):
-        finish = recur(link.move[1:], opened, context)
+        finish = recur(moved.below, opened, context)
         start = lower_copy(first, evolve(inner, ops=None), staging, None, context, recur)
     else:
         start = lower_copy(first, evolve(inner, ops=None), staging, None, context, recur)
-        finish = recur(link.move[1:], opened, context)
+        finish = recur(moved.below, opened, context)
     return Copy((*start.start, *start.finish), (Region(title, finish, inner.path, link.link, "load", storage.name),))
 
 
@@ -128,7 +130,7 @@ def _defines_ownership(link: Load) -> bool:
     return link.memory.registers and not any(isinstance(x, Own) for x in link.move)
 
 
-def lower_load(link: Load, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
+def lower_load(link: Load, rest: Tree, state: State, context: Context, recur: Recur) -> Body:
     """Lower a load and what follows it.
 
     The links below are lowered first where they decide ownership and thread counts; their code still runs second.
@@ -137,10 +139,10 @@ def lower_load(link: Load, rest: Sequence[Decomposition], state: State, context:
         return recur(rest, evolve(state, residual=apply(link, state.residual)), context)
     if state.progress is not None and state.residual.operand(link.role) is None:
         return recur(rest, place_result(link, state, context), context)
-    group = _stores_later(rest) if link.memory == SH else ""
+    group = _stores_later(rest.asked.done) if link.memory == SH else ""
     if group:
         return _through_ring(link, rest, state, context, recur)
-    inner = open_load(link, state, context, rest=rest if state.residual.kind == "Move" else ())
+    inner = open_load(link, state, context, done=rest.asked.done if state.residual.kind == "Move" else None)
     storage = inner.windows[link.role].storage
     if state.residual.kind in ("Move", "Program") and _defines_ownership(link):
         copy = lower_copy(link, state, storage, None, context, recur)
@@ -167,26 +169,25 @@ def place_result(link: Load, state: State, context: Context) -> State:
     return evolve(below.with_window(out.name, Window(storage, axes)), progress=progress)
 
 
-def _stores_later(rest: Sequence[Decomposition]) -> str:
+def _stores_later(done: Done | None) -> str:
     """Give the group of the bulk store that ends a chain; "" for other chains."""
-    last = rest[-1] if rest else None
-    if not isinstance(last, Done) or last.atom is None or isinstance(last.atom, Microkernel):
+    if done is None or done.atom is None or isinstance(done.atom, Microkernel):
         return ""
-    group = chosen_from(last.atom)[0].completion
+    group = chosen_from(done.atom)[0].completion
     return group if flying(group) == "stores" else ""
 
 
-def _through_ring(link: Load, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
+def _through_ring(link: Load, rest: Tree, state: State, context: Context, recur: Recur) -> Body:
     """Lower one tile of a staging ring: a slot is filled, and a bulk store reads it."""
     slots, trip = state.ring or (1, as_expr(0))
-    inner = open_load(link, evolve(state, ring=None), context, slots, trip, rest)
+    inner = open_load(link, evolve(state, ring=None), context, slots, trip, rest.asked.done)
     storage = inner.windows[link.role].storage
     copy = lower_copy(link, evolve(state, ring=None), storage, trip, context, recur)
     body = recur(rest, inner, context)
     return (*copy.start, *copy.finish, *body)
 
 
-def lower_own(link: Own, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
+def lower_own(link: Own, rest: Tree, state: State, context: Context, recur: Recur) -> Body:
     """Descend a register Move to each thread's own elements.
 
     Raises:

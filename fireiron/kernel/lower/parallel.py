@@ -12,17 +12,18 @@ from fireiron.base.records import evolve
 from fireiron.kernel.analysis.ownership import RegisterLoop
 from fireiron.kernel.ir.statements import RANK, Region
 from fireiron.kernel.lower.context import Body, Context, Recur, State, Units, descend, units_of
+from fireiron.kernel.lower.tree import Tree
 from fireiron.kernel.lower.window import Cut, Partial, cut_chunk
-from fireiron.language.decompositions import ByCluster, ByTma, Decomposition, Split
+from fireiron.language.decompositions import ByCluster, ByTma, Split
 from fireiron.language.levels import Block
 
 
-def count_ways(rest: Sequence[Decomposition], state: State, context: Context) -> None:
+def count_ways(rest: Tree, state: State, context: Context) -> None:
     """Find the number of blocks that share a tile, in the links below the tile to Block; their split comes first.
 
     Blocks of a cluster are numbered by their rank.
     """
-    link = next((x for x in rest if isinstance(x, Split)), None)
+    link = rest.asked.split
     if link is not None and link.level == Block:
         extent = state.residual.extents[link.dim]
         assert extent is not None
@@ -50,7 +51,7 @@ def numbered(loops: Sequence[RegisterLoop]) -> tuple[Expr, Expr]:
     return number, count
 
 
-def lower_parallel(link: Split, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
+def lower_parallel(link: Split, rest: Tree, state: State, context: Context, recur: Recur) -> Body:
     """Give each unit its chunk; the epilog adds up the units' sums."""
     level, extent = link.level, state.residual.extents["K"]
     assert level is not None and extent is not None

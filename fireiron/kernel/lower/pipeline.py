@@ -9,21 +9,22 @@ from fireiron.base.errors import DecompositionError
 from fireiron.base.records import evolve
 from fireiron.kernel.analysis.ownership import RegisterLoop
 from fireiron.kernel.ir.statements import For, Region
-from fireiron.kernel.lower.chunks import leading_loads, numbers_of, parts_of, trips_of
+from fireiron.kernel.lower.chunks import numbers_of, parts_of, trips_of
 from fireiron.kernel.lower.context import Body, Context, Recur, State, descend
 from fireiron.kernel.lower.epilog import initialise
 from fireiron.kernel.lower.move import lower_copy, open_load
 from fireiron.kernel.lower.promote import close_chunk, open_chunk
 from fireiron.kernel.lower.roles import lower_specialised
+from fireiron.kernel.lower.tree import Tree
 from fireiron.kernel.lower.window import substituted
 from fireiron.kernel.passes.pipeline import Pipe
-from fireiron.language.decompositions import Decomposition, Load, Split
+from fireiron.language.decompositions import Load, Split
 from fireiron.language.residual import apply
 
 
 def lower_split(
     link: Split,
-    rest: Sequence[Decomposition],
+    rest: Tree,
     state: State,
     context: Context,
     recur: Recur,
@@ -85,7 +86,7 @@ def lower_split(
         first, body = _chunk(link, rest, at, number, at(number), context, recur)
         return (*before, *first, *opening(), For(k, trips, body, link.unrolled, link.together, kind="chunks"))
 
-    loads = leading_loads(rest)
+    loads = rest.asked.loads
     pipelined_loads(link, loads)
     read = [load for load in loads if progress is None or progress.reads(load.role)]
     registers = [load for load in read if load.memory.registers]
@@ -100,7 +101,7 @@ def lower_split(
             inner = open_load(load, inner, context, link.stages, slot if load in registers else number)
         else:
             inner = evolve(inner, residual=apply(load, inner.residual))
-    first, compute = _chunk(link, rest[len(loads) :], at, number, inner, context, recur)
+    first, compute = _chunk(link, rest.behind, at, number, inner, context, recur)
     there = at(chunk, below)
     copies: Body = ()
     for x in read:
@@ -151,7 +152,7 @@ def pipelined_loads(link: Split, loads: Sequence[Load]) -> None:
 
 def _chunk(
     link: Split,
-    rest: Sequence[Decomposition],
+    rest: Tree,
     at: Callable[[Expr], State],
     k: Expr,
     state: State,

@@ -6,18 +6,16 @@ operands that it has; accumulators live through all of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from fireiron.algebra.expr import Expr
 from fireiron.base.records import evolve
 from fireiron.kernel.lower.context import Body, Context, Recur, State
-from fireiron.language.decompositions import Decomposition, Load
+from fireiron.kernel.lower.tree import Tree
 from fireiron.language.levels import SH
 from fireiron.language.programs import Products
 from fireiron.language.residual import Residual
 
 
-def lower_loops(rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
+def lower_loops(rest: Tree, state: State, context: Context, recur: Recur) -> Body:
     """Lower the chain for each group of products; later loops reuse the shared memory of earlier ones."""
     spec = context.spec
     if not isinstance(spec, Products):
@@ -28,11 +26,10 @@ def lower_loops(rest: Sequence[Decomposition], state: State, context: Context, r
     for number, phase in enumerate(spec.phases):
         named = tuple((roles[a.name], roles[b.name], roles[c]) for a, b, c in phase)
         mine = {role for triple in named for role in triple}
-        chain = [x for x in rest if not isinstance(x, Load) or x.role in mine]
         known = set(context.storages)
         inside = _phase(state, named, phase[0][0].shape[-1], begun)
         inside = evolve(inside, loop=(number, len(spec.phases)))
-        body += recur(chain, inside, context)
+        body += recur(rest.loads_where(lambda x, mine=mine: x.role in mine), inside, context)
         if number:
             for name, storage in context.storages.items():
                 if name not in known and storage.memory == SH and not storage.guarded:

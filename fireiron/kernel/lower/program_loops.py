@@ -23,15 +23,14 @@ from fireiron.kernel.lower.reached import reached
 from fireiron.kernel.lower.scans import carry, started
 from fireiron.kernel.lower.step_results import closed
 from fireiron.kernel.lower.steps import lower_active
+from fireiron.kernel.lower.tree import Tree
 from fireiron.kernel.lower.uniform import with_uniform_conditions
-from fireiron.language.decompositions import Decomposition, Split
+from fireiron.language.decompositions import Split
 from fireiron.language.online import online
 from fireiron.language.steps import Step
 
 
-def lower_program_split(
-    link: Split, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur
-) -> Body:
+def lower_program_split(link: Split, rest: Tree, state: State, context: Context, recur: Recur) -> Body:
     """Lower the loops over chunks of one dim: one loop for each phase, with the steps between them."""
     state = with_uniform_conditions(state)
     progress = state.progress
@@ -139,9 +138,7 @@ def _of_phase(progress: Progress, phase: dict[str, int], number: int, dim: str) 
     return tuple(s for s in progress.active if s.name in wanted)
 
 
-def _lower_loop(
-    link: Split, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur
-) -> tuple[Body, State]:
+def _lower_loop(link: Split, rest: Tree, state: State, context: Context, recur: Recur) -> tuple[Body, State]:
     """Lower one loop over chunks: folds over its dim are begun before it and closed behind it."""
     progress = state.progress
     assert progress is not None

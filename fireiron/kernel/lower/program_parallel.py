@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from fireiron.algebra.expr import Expr, Var, as_expr, substitute
 from fireiron.base.errors import DecompositionError
 from fireiron.base.records import evolve
@@ -16,17 +14,16 @@ from fireiron.kernel.lower.program_loops import as_one_loop, of_one_loop
 from fireiron.kernel.lower.progress import folds_dim, has_dim
 from fireiron.kernel.lower.step_results import with_results
 from fireiron.kernel.lower.steps import lower_active
+from fireiron.kernel.lower.tree import Tree
 from fireiron.kernel.lower.uniform import with_uniform_conditions
 from fireiron.kernel.lower.window import Cut, cut_chunk
 from fireiron.kernel.lower.window import substituted as substituted_window
-from fireiron.language.decompositions import ByCluster, Decomposition, Split
+from fireiron.language.decompositions import ByCluster, Split
 from fireiron.language.levels import Block
 from fireiron.language.steps import Step
 
 
-def lower_program_parallel(
-    link: Split, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur
-) -> Body:
+def lower_program_parallel(link: Split, rest: Tree, state: State, context: Context, recur: Recur) -> Body:
     """Give each unit its chunk of a dim; the sums of folds over the dim then lie in several units."""
     level, extent = link.level, state.residual.extents[link.dim]
     assert level is not None and extent is not None
@@ -42,9 +39,7 @@ def lower_program_parallel(
     return (Region(str(inside.residual), recur(rest, inside, context), inside.path, link.link),)
 
 
-def _over_blocks(
-    link: Split, part: Cut, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur
-) -> Body:
+def _over_blocks(link: Split, part: Cut, rest: Tree, state: State, context: Context, recur: Recur) -> Body:
     """Give blocks of the grid their chunks of a dim; the last to arrive runs the steps that need a fold over it.
 
     Raises:
@@ -54,7 +49,7 @@ def _over_blocks(
     state = with_uniform_conditions(state)
     progress = state.progress
     assert progress is not None
-    loop = next((x for x in rest if isinstance(x, Split) and x.online and x.dim == link.dim), None)
+    loop = next((x for x in rest.asked.online if x.dim == link.dim), None)
     behind: list[Step] = []
     if loop is not None:  # each block has values of its own, and only what needs finished ones stands behind
         progress = as_one_loop(progress, loop)

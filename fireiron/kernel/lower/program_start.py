@@ -6,8 +6,6 @@ narrow all windows alike.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from fireiron.algebra.dtypes import f32
 from fireiron.algebra.expr import as_expr
 from fireiron.base.records import evolve
@@ -15,8 +13,9 @@ from fireiron.kernel.lower.context import Body, Context, Recur, State
 from fireiron.kernel.lower.progress import Progress
 from fireiron.kernel.lower.step_results import stored_name
 from fireiron.kernel.lower.storage import tensor_window
+from fireiron.kernel.lower.tree import Tree
 from fireiron.kernel.lower.window import POINTS, Axis, IndexMap, Storage, Window
-from fireiron.language.decompositions import Decomposition, Results
+from fireiron.language.decompositions import Results
 from fireiron.language.levels import GL
 from fireiron.language.residual import refs_by_role
 from fireiron.language.steps import Program
@@ -46,7 +45,7 @@ def start_program(program: Program, state: State, context: Context) -> State:
     return evolve(state, windows=windows, progress=Progress(program, program.steps, {}))
 
 
-def lower_results(link: Results, rest: Sequence[Decomposition], state: State, context: Context, recur: Recur) -> Body:
+def lower_results(link: Results, rest: Tree, state: State, context: Context, recur: Recur) -> Body:
     """Remember how outputs are stored."""
     assert state.progress is not None
     return recur(rest, evolve(state, progress=evolve(state.progress, results=link)), context)

@@ -30,14 +30,14 @@ from fireiron.kernel.ir.statements import (
     Statement,
     walk,
 )
-from fireiron.kernel.lower.chunks import leading_loads
 from fireiron.kernel.lower.context import Body, Context, Recur, Ring, State
 from fireiron.kernel.lower.move import lower_copy, open_load
 from fireiron.kernel.lower.promote import close_chunk, open_chunk
+from fireiron.kernel.lower.tree import Tree
 from fireiron.kernel.lower.window import Storage
 from fireiron.kernel.passes import rings
 from fireiron.kernel.passes.turns import Turns
-from fireiron.language.decompositions import Decomposition, Load, Split
+from fireiron.language.decompositions import Load, Split
 from fireiron.language.levels import SH, Level, Warp, Warpgroup
 from fireiron.language.programs import Layers
 
@@ -46,7 +46,7 @@ WARPGROUP = Warpgroup.size or 128
 
 def lower_specialised(
     link: Split,
-    rest: Sequence[Decomposition],
+    rest: Tree,
     at: Callable[[Expr], State],
     k: Var,
     trips: Expr,
@@ -70,7 +70,7 @@ def lower_specialised(
         DecompositionError: `role-loads`, `role-copies`, `register-inflight`.
     """
     inner = at(k)
-    loads = leading_loads(rest)
+    loads = rest.asked.loads
     if not loads or any(x.memory != SH for x in loads):
         raise DecompositionError(
             "role-loads",
@@ -78,11 +78,9 @@ def lower_specialised(
             fix="load A and B to SH right below the split",
         )
     if inner.progress is not None:
-        unread = [load for load in loads if not inner.progress.reads(load.role)]
-        loads = [load for load in loads if load not in unread]
-        rest = (*loads, *rest[len(loads) + len(unread) :])
+        loads = tuple(load for load in loads if inner.progress.reads(load.role))
     names = frozenset(context.names)
-    body = _empty(link, loads, rest[len(loads) :], at, k, trips, context, recur)
+    body = _empty(link, loads, rest.behind, at, k, trips, context, recur)
     with context.role(names):
         filling = _fill(link, loads, inner, k, trips, context, recur)
     return (filling, *opening(), *body)
@@ -90,8 +88,8 @@ def lower_specialised(
 
 def _empty(
     link: Split,
-    loads: list[Load],
-    rest: Sequence[Decomposition],
+    loads: Sequence[Load],
+    rest: Tree,
     at: Callable[[Expr], State],
     k: Var,
     trips: Expr,
@@ -171,7 +169,7 @@ def _opened(load: Load, link: Split, state: State, cursor: Cursor, context: Cont
         raise error.located(load.link, state.path) from None
 
 
-def _slots(link: Split, loads: list[Load], state: State, context: Context) -> tuple[Ring | None, State]:
+def _slots(link: Split, loads: Sequence[Load], state: State, context: Context) -> tuple[Ring | None, State]:
     """Return the ring of an earlier K loop that this loop can continue to use, or None, and place its operands there.
 
     Several products share one split and one ring; layers, which have a split each, share a ring where its slots fit.
@@ -364,7 +362,9 @@ def _peer(position: Expr, context: Context) -> Expr:
     return total
 
 
-def _fill(link: Split, loads: list[Load], inner: State, k: Var, trips: Expr, context: Context, recur: Recur) -> Region:
+def _fill(
+    link: Split, loads: Sequence[Load], inner: State, k: Var, trips: Expr, context: Context, recur: Recur
+) -> Region:
     # One thread starts every bulk copy: the role is that thread.
     alone = attrs.evolve(inner, position=as_expr(0), width=1)
     mine = [r for r in context.rings if any(split is link for split in r.splits)]

@@ -21,6 +21,7 @@ from fireiron.kernel.lower.maps import boxed, is_mapped
 from fireiron.kernel.lower.matrices import as_matrix, unmerge
 from fireiron.kernel.lower.registers import fill
 from fireiron.kernel.lower.storage import register_storage
+from fireiron.kernel.lower.tree import tree
 from fireiron.kernel.lower.window import POINTS, Axis, Storage, Window
 from fireiron.language.contractions import Side, contraction
 from fireiron.language.decompositions import Decomposition
@@ -105,7 +106,7 @@ def lower_product(
     )
     inner = evolve(state, residual=residual, windows=windows, progress=None, begun=FALSE, output=None, whole={})
     inner = inner.under(step.name, state.link)
-    body = recur(links, inner, context)
+    body = recur(tree(links), inner, context)
     unmerge(windows["C"].storage, sums.storage, axes, order, found.named)
     for side in (found.left, found.right):
         if side.role in computed:

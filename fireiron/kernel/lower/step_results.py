@@ -15,6 +15,7 @@ from fireiron.kernel.lower.folds.state import Open, Shared, finish
 from fireiron.kernel.lower.folds.threads import close
 from fireiron.kernel.lower.own_points import own_points
 from fireiron.kernel.lower.step_points import owner_of
+from fireiron.kernel.lower.tree import tree
 from fireiron.kernel.lower.window import POINTS, Window
 from fireiron.language.decompositions import Done, Own, Tile, Widest
 from fireiron.language.levels import GL, RF, Thread
@@ -100,7 +101,7 @@ def store_result(
         whole={},
         progress=None,
     ).under(f"store {out.name}", state.link)
-    body = recur(links, inner, context)
+    body = recur(tree(links), inner, context)
     if not proves(condition):
         body = (If(condition, body),)
     return (Region(f"store {out.name}: {move}", body, inner.path, state.link),)

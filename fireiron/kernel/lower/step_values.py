@@ -10,6 +10,7 @@ from fireiron.kernel.lower.own_points import own_points
 from fireiron.kernel.lower.step_points import assign, new_dims, over_points, owner_of
 from fireiron.kernel.lower.step_results import store_result
 from fireiron.kernel.lower.storage import register_storage
+from fireiron.kernel.lower.tree import tree
 from fireiron.kernel.lower.window import POINTS, Axis, Window
 from fireiron.language.decompositions import Load
 from fireiron.language.levels import RF, SH, Thread
@@ -59,7 +60,7 @@ def _brought(out: Ref, window: Window, link: Load, state: State, context: Contex
         progress=None,
     ).under(f"load {out.name} to {link.memory}", link.link)
     title = f"load {window.storage.name} to {state.windows[out.name].storage.name}: {inner.residual}"
-    return (Region(title, recur(link.move, inner, context), inner.path, link.link, "load"),)
+    return (Region(title, recur(tree(link.move), inner, context), inner.path, link.link, "load"),)
 
 
 def held_at(step: Step, state: State, context: Context) -> Window:

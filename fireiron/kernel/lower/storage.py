@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 from typing import Literal
 
@@ -14,9 +13,10 @@ from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.kernel.lower.context import Context, State
 from fireiron.kernel.lower.span import BOX_ALIGN, PANEL_ALIGN, SWIZZLED_ROWS, swizzle_of
+from fireiron.kernel.lower.tree import tree
 from fireiron.kernel.lower.window import Axis, Storage, Window
 from fireiron.language.atom import SPANS
-from fireiron.language.decompositions import Decomposition, Done, Load, Microkernel
+from fireiron.language.decompositions import Done, Load, Microkernel
 from fireiron.language.levels import SH, Block, Memory, Warp
 from fireiron.language.tensor import ColMajor, Order, RowMajor, Tensor
 
@@ -91,7 +91,7 @@ def make_storage(
     state: State,
     context: Context,
     slots: int,
-    rest: Sequence[Decomposition] = (),
+    done: Done | None = None,
 ) -> Storage:
     """Make the buffer that a load fills, with the schedule's layout, else the layout that an atom needs.
 
@@ -106,11 +106,11 @@ def make_storage(
         return storage
     shape = _static(source, name)
     order = order_of(source) or (order_of(target) if target else None) or RowMajor
-    span = demanded_span(link, link.move, "dst") or demanded_span(link, rest, "src")
+    span = demanded_span(link, tree(link.move).asked.done, "dst") or demanded_span(link, done, "src")
     if span:
         return _panels(link, name, shape, dtype, order, span, state, context, slots)
     strides, size = _strides(link, shape, order)
-    vector = max(1, dtype.count_in(BOX_ALIGN if holds_boxes(link, rest) else 16))
+    vector = max(1, dtype.count_in(BOX_ALIGN if holds_boxes(link, done) else 16))
     size = -(-size // vector) * vector
     if link.swizzle is not None:
         size = -(-size // link.swizzle.period) * link.swizzle.period
@@ -143,10 +143,9 @@ def _per_unit(storage: Storage, state: State, context: Context) -> None:
         storage.copy = context.thread // width
 
 
-def demanded_span(link: Load, chain: Sequence[Decomposition], role: Literal["src", "dst"]) -> int:
-    """Give the bytes of the rows that the atom of a Move's chain needs on one side; 0 where the schedule decides."""
-    last = chain[-1] if chain else None
-    atom = last.atom if isinstance(last, Done) else None
+def demanded_span(link: Load, done: Done | None, role: Literal["src", "dst"]) -> int:
+    """Give the bytes of the rows that the atom which ends a Move needs on one side; 0 where the schedule decides."""
+    atom = None if done is None else done.atom
     if (
         atom is None
         or isinstance(atom, Microkernel)
@@ -159,11 +158,10 @@ def demanded_span(link: Load, chain: Sequence[Decomposition], role: Literal["src
     return 0 if row.kind != "Move" or row.operand(role).memory != SH else row.operand(role).span
 
 
-def holds_boxes(link: Load, rest: Sequence[Decomposition]) -> bool:
+def holds_boxes(link: Load, done: Done | None = None) -> bool:
     """Say whether a bulk copy fills the buffer or stores from it; its slots are then aligned like boxes."""
-    for chain in (link.move, rest):
-        last = chain[-1] if chain else None
-        atom = last.atom if isinstance(last, Done) else None
+    for end in (tree(link.move).asked.done, done):
+        atom = None if end is None else end.atom
         if atom is not None and not isinstance(atom, Microkernel) and chosen_from(atom)[0].rank:
             return True
     return False

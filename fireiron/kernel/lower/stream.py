@@ -7,8 +7,6 @@ units alone, so blocks that start in order never wait for a block that has not s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import attrs
 
 from fireiron.algebra.dtypes import i32
@@ -34,9 +32,10 @@ from fireiron.kernel.ir.statements import RANK, Call, For, If, Let, Region, View
 from fireiron.kernel.lower.context import Body, Context, Stream, buffer_of
 from fireiron.kernel.lower.folds.workspace import workspace
 from fireiron.kernel.lower.registers import add, loop, move, temporary, vector, widest
+from fireiron.kernel.lower.tree import Tree
 from fireiron.kernel.lower.window import Window, cut_chunk
 from fireiron.kernel.passes.handed import Handed
-from fireiron.language.decompositions import Decomposition, Split, StreamK, Tile
+from fireiron.language.decompositions import Split, StreamK, Tile
 from fireiron.language.levels import GL, RF
 
 
@@ -61,14 +60,13 @@ class Share:
     stream: Stream
 
 
-def shared_split(share: StreamK, rest: Sequence[Decomposition], link: Tile) -> Split:
+def shared_split(share: StreamK, rest: Tree, link: Tile) -> Split:
     """Find the split whose chunks are shared out: the first one.
 
     Raises:
         DecompositionError: `stream-split`.
     """
-    split = next((x for x in rest if isinstance(x, Split)), None)
-    staggered = any(isinstance(x, Tile) and x.staggered > 1 for x in rest)
+    split, staggered = rest.asked.split, rest.asked.staggered is not None
     if split is None or split.level is not None or split.specialised is None or staggered:
         fact = (
             "no split follows"

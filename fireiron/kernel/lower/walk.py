@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from fireiron.algebra.arch import MAX_CLUSTER, native
 from fireiron.algebra.expr import (
     Expr,
@@ -43,10 +41,10 @@ from fireiron.kernel.lower.program_start import lower_results
 from fireiron.kernel.lower.roles import filled
 from fireiron.kernel.lower.steps import lower_steps
 from fireiron.kernel.lower.stream import chunks_of, share_out, shared_split
+from fireiron.kernel.lower.tree import Tree
 from fireiron.kernel.lower.window import Cut, cut
 from fireiron.kernel.passes.roles import computes, fills
 from fireiron.language.decompositions import (
-    Decomposition,
     Done,
     Each,
     EachStep,
@@ -70,20 +68,20 @@ WARP_WIDTH = Warp.size
 MAX_GRID = 2**31 - 1
 
 
-def lower_links(links: Sequence[Decomposition], state: State, context: Context) -> Body:
+def lower_links(tree: Tree, state: State, context: Context) -> Body:
     """Lower a chain from its first remaining link on.
 
     Raises:
         FireironError: located at the link that cannot be lowered.
     """
-    if not links:
+    link, rest = tree.link, tree.below
+    if link is None or rest is None:
         raise DecompositionError(
             "unfinished",
             f"{state.residual} is not decomposed to the end",
             fix="close the chain by .done()",
             path=state.path,
         )
-    link, rest = links[0], links[1:]
     try:
         match link:
             case Tile():
@@ -125,7 +123,7 @@ def lower_links(links: Sequence[Decomposition], state: State, context: Context) 
         raise error.located(link.link, state.path) from None
 
 
-def _lower_tile(link: Tile, rest: Sequence[Decomposition], state: State, context: Context) -> Body:
+def _lower_tile(link: Tile, rest: Tree, state: State, context: Context) -> Body:
     order, named = link.order, link.sizes
     if isinstance(named, Widest):
         named, order = widest_sizes(named, state, link.order)
@@ -152,7 +150,7 @@ def _loop_tile(
     link: Tile,
     parts: dict[str, Cut],
     order: TileOrder,
-    rest: Sequence[Decomposition],
+    rest: Tree,
     state: State,
     context: Context,
 ) -> Body:
@@ -190,7 +188,7 @@ def _loop_ahead(
     link: Tile,
     parts: dict[str, Cut],
     order: TileOrder,
-    rest: Sequence[Decomposition],
+    rest: Tree,
     state: State,
     context: Context,
 ) -> Body:
@@ -209,7 +207,7 @@ def _grid_tile(
     link: Tile,
     parts: dict[str, Cut],
     order: TileOrder,
-    rest: Sequence[Decomposition],
+    rest: Tree,
     state: State,
     context: Context,
 ) -> Body:
@@ -254,7 +252,7 @@ def _of_blocks(tile: Expr, size: int) -> Expr:
     return tile if size == 1 else tile * size + Var(RANK, size)
 
 
-def _blocks_of(link: Tile, rest: Sequence[Decomposition], sizes: dict[str, Index]) -> int:
+def _blocks_of(link: Tile, rest: Tree, sizes: dict[str, Index]) -> int:
     """Count the blocks of a cluster, which the next tile gives.
 
     Raises:
@@ -262,7 +260,7 @@ def _blocks_of(link: Tile, rest: Sequence[Decomposition], sizes: dict[str, Index
     """
     if link.level is None or link.level.name != Cluster.name:
         return 1
-    inner = next((x for x in rest if isinstance(x, Tile)), None)
+    inner = rest.asked.tile
     if inner is None or inner.level is None or inner.level.name != Block.name or isinstance(inner.sizes, Widest):
         raise DecompositionError(
             "cluster-blocks",
@@ -289,7 +287,7 @@ def _work_loop(
     link: Tile,
     parts: dict[str, Cut],
     order: TileOrder,
-    rest: Sequence[Decomposition],
+    rest: Tree,
     state: State,
     context: Context,
     unit: Expr,
@@ -303,11 +301,12 @@ def _work_loop(
     total = tiles * context.ways
     most = simplest(minimum(total, MAX_GRID))
     units = Var(BLOCKS, simplest(minimum(total * size, MAX_GRID)) + 1, size) // size
-    stagger = next((x.staggered for x in rest if isinstance(x, Tile) and x.staggered > 1), 1)
+    turns = rest.asked.staggered
+    stagger = 1 if turns is None else turns.staggered
     step, first = units, unit
-    if stagger > 1:
+    if turns is not None:
         # This unit takes every n-th trip (n units), starting with its own number.
-        level = next(x.level for x in rest if isinstance(x, Tile) and x.staggered > 1)
+        level = turns.level
         assert level is not None and level.size is not None
         context.staggered, context.threads, context.owner = stagger, stagger * level.size, level
         turn = context.define("warpgroup", context.thread // (context.threads // stagger), stagger)
@@ -350,7 +349,7 @@ def _work(
     link: Tile,
     parts: dict[str, Cut],
     order: TileOrder,
-    rest: Sequence[Decomposition],
+    rest: Tree,
     state: State,
     context: Context,
     tile: Expr,
@@ -389,7 +388,7 @@ def _group_tile(
     link: Tile,
     opened: OpenGroups,
     order: TileOrder,
-    rest: Sequence[Decomposition],
+    rest: Tree,
     context: Context,
     item: Expr,
     prefix: str,
@@ -409,7 +408,7 @@ def _stream_loop(
     share: StreamK,
     parts: dict[str, Cut],
     order: TileOrder,
-    rest: Sequence[Decomposition],
+    rest: Tree,
     state: State,
     context: Context,
     unit: Expr,
@@ -435,7 +434,7 @@ def _cluster_tile(
     link: Tile,
     parts: dict[str, Cut],
     order: TileOrder,
-    rest: Sequence[Decomposition],
+    rest: Tree,
     state: State,
     context: Context,
 ) -> Body:
@@ -458,7 +457,7 @@ def _unit_tile(
     link: Tile,
     parts: dict[str, Cut],
     order: TileOrder,
-    rest: Sequence[Decomposition],
+    rest: Tree,
     state: State,
     context: Context,
 ) -> Body:
