@@ -14,6 +14,7 @@ from fireiron.base.errors import SimulationError
 from fireiron.jit.interface import Interface
 from fireiron.kernel.ir.rewrite import rewrite
 from fireiron.kernel.ir.statements import Call, Commit, Compute, For, Kernel, Statement, Sync, View, Wait, walk
+from fireiron.kernel.lower import ahead
 from fireiron.language.levels import Cluster
 from fireiron.schedules import rows
 from fireiron.simulate import simulate
@@ -163,3 +164,21 @@ def test_one_barrier_a_row(case: Case) -> None:
 def test_golden(golden: Callable[..., None]) -> None:
     schedule = rows.row(rows.rms_norm(Matrix(4096, 32768, "bf16"), Vector(32768, "bf16", name="gain")), blocks=2)
     golden(schedule.cuda("sm_90a"), "kernel/rows_ahead.cu")
+
+
+@pytest.mark.parametrize("stages", [2, 3, 4])
+def test_each_copy_is_lowered_once(monkeypatch: pytest.MonkeyPatch, stages: int) -> None:
+    """The copies of the first tiles and those in the loop are one body, in which the tile's number is replaced."""
+    lowered: list[str] = []
+    whole = ahead.lower_copy
+
+    def counted(link: Any, *rest: Any) -> Any:
+        lowered.append(link.role)
+        return whole(link, *rest)
+
+    monkeypatch.setattr(ahead, "lower_copy", counted)
+    spec = rows.rms_norm(Matrix(64, 512, "f16"), Vector(512, "f16", name="gain"))
+    rows.row(spec, blocks=3, stages=stages).lowered("sm_90a")
+    # A schedule is elaborated for its own architecture first, then for the one that is asked for.
+    assert set(lowered) == {"gain", "x"}
+    assert max(map(lowered.count, lowered)) <= 2

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 
 import attrs
 
-from fireiron.algebra.expr import Expr, Leaf, Var, as_expr, free, lt, proves, substitute
+from fireiron.algebra.expr import Expr, Leaf, Var, as_expr, free, lt, proves, simplest, substitute
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.base.records import evolve
+from fireiron.kernel.ir.rewrite import replaced
 from fireiron.kernel.ir.statements import If, Let, Statement
 from fireiron.kernel.lower.context import Body, Context, Recur, State
 from fireiron.kernel.lower.move import Copy, box_of, lower_copy, open_load
@@ -92,10 +93,13 @@ def lower_ahead(link: Load, rest: Tree, state: State, context: Context, recur: R
         return (*_once(loads, state, inner, context, recur), *body)
     ahead.used = True
 
+    other = Var("any trip", simplest(ahead.trips))
+    there = ahead.at(other, state)
+    made = [lower_copy(x, there, inner.windows[x.role].storage, other, context, recur) for x in moving]
+    started, finished = tuple(s for c in made for s in c.start), tuple(s for c in made for s in c.finish)
+
     def copies(trip: Expr) -> tuple[Body, Body]:
-        there = ahead.at(trip, state)
-        made = [lower_copy(x, there, inner.windows[x.role].storage, trip, context, recur) for x in moving]
-        start, finish = tuple(s for c in made for s in c.start), tuple(s for c in made for s in c.finish)
+        start, finish = replaced(started, {other: trip}), replaced(finished, {other: trip})
         return _guarded(lt(trip, ahead.trips), start), _guarded(lt(trip, ahead.trips), finish)
 
     start, finish = copies(ahead.trip + (ahead.stages - 1))

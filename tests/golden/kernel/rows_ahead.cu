@@ -104,8 +104,8 @@ row_1_k2_k16_bf16(
 
     // load x to x_sh: Move(1, 1024)(GL, SH)(Warp)
     #pragma unroll
-    for (int r8 = 0; r8 < 4; ++r8) {
-        cp_async_16B(&x_sh[thread / 32 * 2048 + lane * 8 + r8 * 256], &x[block / 2 * 32768 + rank * 16384 + warp * 1024 + lane * 8 + r8 * 256]);
+    for (int r6 = 0; r6 < 4; ++r6) {
+        cp_async_16B(&x_sh[thread / 32 * 2048 + lane * 8 + r6 * 256], &x[block / 2 * 32768 + rank * 16384 + warp * 1024 + lane * 8 + r6 * 256]);
     }
     cp_async_commit();
     #pragma unroll 1
