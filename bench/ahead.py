@@ -13,7 +13,7 @@ import attrs
 
 from fireiron.base.errors import FireironError
 from fireiron.front.best import Choice, choose, remember
-from fireiron.tune.process import Processes
+from fireiron.jit.process import Processes
 
 from .cases import Case
 

@@ -19,6 +19,8 @@ GUIDE12 = "CUDA programming guide 12.9, section 17.2, tables 27 and 28"
 # Limits that all targets share. Source: CUDA programming guide, compute capabilities and thread block clusters.
 MAX_CLUSTER = 8  # blocks of a cluster that every GPU with clusters runs
 MAX_THREADS = 1024  # of a block
+# For it and later targets NVRTC ends its process on some loops (`kernel/passes/two_trips.py`); for none before.
+FIRST_UNSTEADY = 100
 # Registers that a role may give each of its threads. Source: PTX ISA, setmaxnreg.
 LEAST_BUDGET, MOST_BUDGET, BUDGET_STEP = 24, 256, 8
 SAFE = "not in the CUDA programming guide's tables: the smallest limits of compute capability 8.x"

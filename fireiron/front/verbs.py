@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from fireiron.simulate.watch import At
 
 # Errors of a kernel that would compute right, or would with other registers.
-POORLY_BUILT = ("spills", "stack", "wgmma-serialised", "wgmma-registers", "setmaxnreg-ignored")
+POORLY_BUILT = ("compiler-crash", "spills", "stack", "wgmma-serialised", "wgmma-registers", "setmaxnreg-ignored")
 
 
 class Schedule(State):
@@ -198,7 +198,7 @@ class Schedule(State):
         Raises:
             CheckError: as `check` does. CompileError: `nvrtc`, `no-nvrtc`, `unsupported-arch`, `register-cap`;
                 `spills`, `stack`, `wgmma-serialised`, `wgmma-registers`, `setmaxnreg-ignored`, at the link whose tile
-                takes the registers.
+                takes the registers; `compiler-crash` of a schedule that `best` chose.
         """
         from fireiron.jit.build import build
         from fireiron.jit.compile import CompileOptions, compiler
@@ -223,7 +223,13 @@ class Schedule(State):
 
         try:
             return build(
-                digest(self.program, self.links, self.name), lower, target, options, simulator=simulator, cache=cache
+                digest(self.program, self.links, self.name),
+                lower,
+                target,
+                options,
+                simulator=simulator,
+                cache=cache,
+                chosen=self._fallback is not None,
             )
         except CompileError as error:
             if self._fallback is None or error.code not in POORLY_BUILT:

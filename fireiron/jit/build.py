@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Generator
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 import attrs
 
-from fireiron.algebra.arch import Arch
+from fireiron.algebra.arch import FIRST_UNSTEADY, Arch
 from fireiron.base.errors import CompileError, Finding
 from fireiron.jit import folder
 from fireiron.jit.cache import Entry, cache_key, load, store
-from fireiron.jit.compile import CompileOptions, compile_source
+from fireiron.jit.compile import Binary, CompileOptions, compile_source
 from fireiron.jit.diagnose import complaints, placed, raised
 from fireiron.jit.interface import Interface
 from fireiron.jit.kernel import CompiledKernel, Simulator
 
 if TYPE_CHECKING:
     from fireiron.kernel.ir.statements import Kernel
+
+
+_searches: ContextVar[bool] = ContextVar("searches", default=False)
+
+
+@contextlib.contextmanager
+def compiling_candidates() -> Generator[None]:
+    """Compile what is built meanwhile in another process: a crash of NVRTC costs one candidate (`compiler-crash`)."""
+    token = _searches.set(True)
+    try:
+        yield
+    finally:
+        _searches.reset(token)
 
 
 def build(
@@ -28,6 +43,7 @@ def build(
     *,
     simulator: Simulator | None = None,
     cache: bool = True,
+    chosen: bool = False,
 ) -> CompiledKernel:
     """Give the kernel of a schedule.
 
@@ -38,6 +54,7 @@ def build(
         options: how to compile.
         simulator: runs the kernel on NumPy arrays where there is no GPU.
         cache: whether the disk cache is read and written.
+        chosen: whether a search chose the schedule: where NVRTC may end its process, it runs in another one.
 
     Raises:
         CompileError: `nvrtc`, `no-nvrtc`, `unsupported-arch`, `no-entry`; `wgmma-serialised`, `wgmma-registers`,
@@ -50,12 +67,13 @@ def build(
     key = cache_key(digest, arch.name, options) if cache else ""
     entry = load(key) if cache else None
     if entry is None:
+        compiling = _apart() if _searches.get() or (chosen and arch.number >= FIRST_UNSTEADY) else compile_source
         kernel, source = lower()
         prints = _prints(kernel)
         used = _capped(attrs.evolve(options, allow_spills=True) if prints else options, kernel, arch)
         path = _source_file(key, kernel.name, source) if cache and options.lineinfo else None
         try:
-            binary = compile_source(source, kernel.name, arch, used, path=path)
+            binary = compiling(source, kernel.name, arch, used, path=path)
         except CompileError as error:
             raise raised(error, kernel, arch, options.max_registers) from None
         if not options.debug and not prints:
@@ -69,6 +87,14 @@ def build(
             store(key, entry)
     findings = tuple(attrs.evolve(f, severity="warning") for f in found)
     return CompiledKernel(entry.binary, entry.interface, simulator=simulator, findings=findings)
+
+
+def _apart() -> Callable[..., Binary]:
+    """Give what compiles in another process, which starts meanwhile."""
+    from fireiron.jit.apart import begin, compile_apart
+
+    begin()
+    return compile_apart
 
 
 def _prints(kernel: Kernel) -> bool:

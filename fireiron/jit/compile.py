@@ -174,13 +174,16 @@ def compile_source(
     return Binary(name, arch.name, source, ptx.rstrip("\0"), cubin, log.strip("\0 \n"), resources, _identified(nvrtc))
 
 
-def compiler() -> Compiler:
+def compiler(arch: Arch | None = None) -> Compiler:
     """Identify the NVRTC that this process uses.
+
+    Args:
+        arch: a target, where another NVRTC than that for recent ones may compile for it.
 
     Raises:
         CompileError: `no-nvrtc`.
     """
-    return _identified(_nvrtc())
+    return _identified(_nvrtc() if arch is None else _bindings(arch.target))
 
 
 def _identified(nvrtc: Any) -> Compiler:

@@ -58,6 +58,7 @@ PASSES = {
     "barriers": "puts barriers where shared memory is written before it is read, and read before it is overwritten",
     "dependence": "waits for the launch before, and lets the one behind begin",
     "pairs": "lets one instruction compute two elements",
+    "two trips": "compiles loops of two trips without a jump, for sm_100 and later",
     "tensor maps": "fetches the tensor maps of bulk copies",
 }
 

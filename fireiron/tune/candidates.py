@@ -15,6 +15,7 @@ import attrs
 
 from fireiron.algebra.arch import arch as find_arch
 from fireiron.base.errors import FireironError, UsageError
+from fireiron.jit.build import compiling_candidates
 from fireiron.jit.cache import Entry
 from fireiron.tune.space import Point, arguments
 from fireiron.verify.reference import Meaning
@@ -258,7 +259,8 @@ def compiled(candidate: Candidate, spec: Any, arch: str) -> Built:
     """
     try:
         schedule = candidate.preset.build(spec, candidate.point)
-        kernel = schedule.compile(arch)
+        with compiling_candidates():
+            kernel = schedule.compile(arch)
     except Exception as error:
         return Built(candidate, failure=failure("compile", error))
     digest = hashlib.sha256(kernel.source.encode()).hexdigest()[:16]

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 from fireiron.algebra.expr import as_int
 from fireiron.jit.cache import Entry
+from fireiron.jit.process import Lost, Process
 from fireiron.language.specs import tensors_of
 from fireiron.tune.candidates import Built, Failure, failure
 from fireiron.tune.machine import Board, Machine, State
-from fireiron.tune.process import Lost, Process
 from fireiron.tune.proof import Proof, is_plain, proof
 from fireiron.tune.session import Session, Trial
 from fireiron.verify.reference import Meaning

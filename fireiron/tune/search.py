@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import attrs
 
 from fireiron.base.errors import CallError, UsageError
+from fireiron.jit.process import Processes
 from fireiron.tune import candidates
 from fireiron.tune import records as files
 from fireiron.tune.candidates import Built, Candidate, Failure, Judged, Preset, compiled, failure, judge, preset
@@ -26,7 +27,6 @@ from fireiron.tune.lookup import load
 from fireiron.tune.machine import Machine, State, machine
 from fireiron.tune.measurer import GpuMeasurer, Measurer
 from fireiron.tune.problem import FREE, Problem, problem
-from fireiron.tune.process import Processes
 from fireiron.tune.record import Record, now
 from fireiron.tune.space import Declared, Point, Space, checked, default_point, space_of
 

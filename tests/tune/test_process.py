@@ -12,10 +12,10 @@ import helpers
 import pytest
 
 from fireiron import FireironError
+from fireiron.jit.process import Lost, Process, Processes
+from fireiron.jit.worker import Ended
 from fireiron.tune.machine import Machine
 from fireiron.tune.measurer import GpuMeasurer
-from fireiron.tune.process import Lost, Process, Processes
-from fireiron.tune.worker import Ended
 
 
 @pytest.fixture
@@ -153,10 +153,10 @@ def test_modules_of_the_current_folder_do_not_run(how: str, tmp_path: Path) -> N
         (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'a').write({name!r})\n")
     script = (
         "import sys, os\n"
-        "import fireiron.tune.process, fireiron.tune.candidates\n"  # what this process has found is its own
+        "import fireiron.jit.process, fireiron.tune.candidates\n"  # what this process has found is its own
         f"os.chdir({str(tmp_path)!r})\n"
         + {"script": "", "interactive": "sys.path.insert(0, '')\n", "module": "sys.path.insert(0, os.getcwd())\n"}[how]
-        + "from fireiron.tune.process import Process\n"
+        + "from fireiron.jit.process import Process\n"
         "made = Process()\n"
         "print(made.call(fireiron.tune.candidates.preset, dict, limit_s=60).name, made.call(os.getcwd, limit_s=60))\n"
         "made.kill()\n"

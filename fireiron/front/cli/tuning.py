@@ -27,8 +27,8 @@ INTERRUPTED = 130
 
 def tune(command: Command) -> Answer:
     """Search for the fastest keywords of a preset, for one shape or those of a suite."""
+    from fireiron.jit.process import Processes
     from fireiron.tune.candidates import preset
-    from fireiron.tune.process import Processes
     from fireiron.tune.search import COMPILE_LIMIT_S, Interrupted
     from fireiron.tune.search import tune as search
     from fireiron.tune.space import space_of

@@ -7,6 +7,7 @@ from typing import Literal
 
 import attrs
 
+from fireiron.algebra.arch import FIRST_UNSTEADY
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Expr, Symbol, Var, as_expr, free
 from fireiron.algebra.scalar import parameters
@@ -45,13 +46,14 @@ from fireiron.kernel.lower.tree import tree
 from fireiron.kernel.lower.walk import lower_links
 from fireiron.kernel.lower.whole_chunks import without_masks
 from fireiron.kernel.lower.window import Axis, Storage, Window
+from fireiron.kernel.passes import pairs
 from fireiron.kernel.passes.allocate import allocate, rebind
 from fireiron.kernel.passes.copies import await_copies
 from fireiron.kernel.passes.dependence import dependent
 from fireiron.kernel.passes.exchanges import tell_peers
 from fireiron.kernel.passes.handed import raise_flags
 from fireiron.kernel.passes.packing import in_bytes
-from fireiron.kernel.passes.pairs import FIRST_ARCH, with_pairs
+from fireiron.kernel.passes.pairs import with_pairs
 from fireiron.kernel.passes.pipeline import run_ahead
 from fireiron.kernel.passes.prefetch import first_lines
 from fireiron.kernel.passes.products import await_products
@@ -60,6 +62,7 @@ from fireiron.kernel.passes.roles import Crews, fills, part
 from fireiron.kernel.passes.stores import await_stores
 from fireiron.kernel.passes.synchronise import synchronise
 from fireiron.kernel.passes.turns import take_turns
+from fireiron.kernel.passes.two_trips import without_two_trips
 from fireiron.language.decompositions import Decomposition, Epilog, Prolog, Split, every
 from fireiron.language.residual import start
 from fireiron.language.specs import MatMul, Spec, Task, tensors_of
@@ -159,7 +162,8 @@ def lower(
     names = [w.buffer.name for w in context.workspaces]
     body = passed("barriers", synchronise(body, context.storages, context.definitions, trust_no_sync, names))
     body = passed("dependence", dependent(body) if context.dependent else body)
-    body = passed("pairs", with_pairs(body) if context.arch >= FIRST_ARCH else body)
+    body = passed("pairs", with_pairs(body) if context.arch >= pairs.FIRST_ARCH else body)
+    body = passed("two trips", without_two_trips(body) if context.arch >= FIRST_UNSTEADY else body)
     maps = {s.map.name: s.map for s in walk(body) if isinstance(s, Call) and s.map is not None}
     body = passed("tensor maps", (Prefetch(tuple(maps.values())), *body) if maps else body)
     pointers = sum(isinstance(p, Pointer) for p in parameters)

@@ -11,6 +11,14 @@ HEAD = 8  # bytes of a message's length
 MOST_PRINTED = 256 << 20  # bytes of a file that a task may write: what is printed goes to one
 
 
+_serving: list[int] = []  # this process, where it answers another one
+
+
+def serves() -> bool:
+    """Say whether this process runs tasks of another one."""
+    return os.getpid() in _serving
+
+
 class Ended(Exception):
     """Say that a task asked Python to end, as `sys.exit` does."""
 
@@ -52,6 +60,7 @@ def serve() -> None:
     os.dup2(2, 1)
     _limit_files()
     me = os.getpid()
+    _serving.append(me)
     kept: Any = None
     _answer(answers, True, "ready")
     while True:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from fireiron.base.text import printable
-from fireiron.tune.worker import receive, send
+from fireiron.jit.worker import receive, send
 
 PACKAGE = Path(__file__).resolve().parent.parent
 START_LIMIT_S = 60.0
@@ -36,7 +36,7 @@ made = importlib.util.spec_from_file_location("fireiron", folder + "/__init__.py
 module = sys.modules["fireiron"] = importlib.util.module_from_spec(made)
 made.loader.exec_module(module)
 sys.path += [place for place in places if place not in sys.path]
-from fireiron.tune.worker import serve
+from fireiron.jit.worker import serve
 serve()
 """
 

@@ -1,0 +1,31 @@
+"""Loops of two trips: compiled without a jump, where a rolled loop can end the compiler.
+
+NVRTC 12.9, 13.0 and 13.5 end their process (SIGILL) on some rolled loops of two trips for sm_100 and later: under a
+condition of the thread, a trip reads and writes at addresses whose strides, over three or more digits of the thread's
+number, are in one ratio. Of each such loop the same text is compiled with three trips, with both trips beside each
+other, or for sm_90.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from fireiron.algebra.expr import as_expr, as_int
+from fireiron.kernel.ir.rewrite import rewrite
+from fireiron.kernel.ir.statements import For, Statement
+from fireiron.kernel.lower.context import Body
+
+TRIPS = 2
+
+
+def without_two_trips(body: Body) -> Body:
+    """Compile both trips of each loop of two beside each other."""
+
+    def flat(s: Statement) -> Statement:
+        match s:
+            case For(extent=extent, unroll=False, together=1) if as_int(as_expr(extent)) == TRIPS:
+                return attrs.evolve(s, together=TRIPS)
+            case _:
+                return s
+
+    return rewrite(body, flat)
