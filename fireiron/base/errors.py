@@ -1,13 +1,14 @@
 """Errors with a stable code, the place in the user's chain, the path in the tree, and a fix."""
 
 from collections.abc import Callable
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import attrs
 
 from fireiron.base.link import Link
 
 Severity = Literal["error", "warning", "note"]
+SHORT = 80  # characters of a message in a repr
 
 
 class FireironError(Exception):
@@ -148,6 +149,13 @@ class Finding:
             CheckError[sh-full]: A_sh needs 256 KiB
         """
         return family(self.code, self.message, fix=self.fix, link=self.link, path=self.path)
+
+    def __repr__(self) -> str:
+        cut = self.message if len(self.message) <= SHORT else f"{self.message[:SHORT]}..."
+        return f"<{self.severity} {self.code}: {cut}>"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))
 
     def __str__(self) -> str:
         return _render(self.severity, self.code, self.message, self.link, self.path, self.fix)

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import attrs
 
@@ -13,7 +13,7 @@ from fireiron.algebra.arch import Arch
 from fireiron.algebra.occupancy import Occupancy, occupancy
 from fireiron.base.errors import Finding, FireironError, UsageError
 from fireiron.base.link import Link
-from fireiron.base.text import nbytes
+from fireiron.base.text import count, nbytes
 from fireiron.estimate import resources
 from fireiron.estimate.findings import findings, ranked, traffic
 from fireiron.estimate.partial import HOLE, OPEN, Completion, added, complete, idle_ways, shares
@@ -107,6 +107,12 @@ class Facts:
         """List what keeps the schedule from running."""
         return tuple(f for f in self.findings if f.severity == "error")
 
+    def __repr__(self) -> str:
+        return f"<Facts of {self.spec} on {self.arch}, {count(len(self.findings), 'finding')}>"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))
+
     def __str__(self) -> str:
         lines = [f"{self.spec} on {self.arch}"]
         lines.append(f"threads: {LATER if self.threads is None else self.threads}")
@@ -116,7 +122,7 @@ class Facts:
             o = self.occupancy
             lines.append(f"occupancy: at most {o.fraction:.0%}, {o.blocks} blocks of an SM, limited by {o.limit}")
         for row in self.rows:
-            unit = "wavefronts" if row.memory == "SH" else "sectors"
+            unit = ("wavefront" if row.memory == "SH" else "sector") + "s" * (row.per_request != 1)
             what = f"{row.title}: {row.direction}s {row.buffer}"
             fewest = row.per_request / row.degree if row.degree else 0.0
             more = "the fewest" if row.degree <= 1.0 else f"{fewest:.3g} would be enough"
@@ -148,8 +154,8 @@ def facts(schedule: Schedule, arch: Arch, kernel: Kernel | None = None) -> Facts
     whole = complete(spec, schedule.links)
     links, problems, unknown = schedule.links, list[Finding](), list[str]()
     notes = tuple(idle_ways(spec, links))
-    for count in range(len(links), -1, -1):
-        completion = complete(spec, links[:count])
+    for kept in range(len(links), -1, -1):
+        completion = complete(spec, links[:kept])
         if completion is None:
             break
         closed = completion.residual.closed
@@ -159,8 +165,8 @@ def facts(schedule: Schedule, arch: Arch, kernel: Kernel | None = None) -> Facts
             lowered = lower(schedule.program, completion.links, "kernel", arch.number, trust_no_sync=not closed)
         except FireironError as error:
             if error.link is HOLE or (error.code in OPEN and not closed):
-                words = type(links[count - 1]).__name__.lower()
-                unknown += [f"link {count} ({words}) is not measured yet: {error.message}"] if not unknown else []
+                words = type(links[kept - 1]).__name__.lower()
+                unknown += [f"link {kept} ({words}) is not measured yet: {error.message}"] if not unknown else []
             elif not problems:
                 problems.append(Finding(error.code, error.message, "error", error.fix, error.link, error.path))
             continue

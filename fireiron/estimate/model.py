@@ -111,6 +111,12 @@ class Estimate:
         """Give 1e9 DRAM bytes a second, modelled."""
         return self.dram_nbytes / self.time_us * 1e-3
 
+    def __repr__(self) -> str:
+        return f"<Estimate of {_plain(self.time_us)} us on {self.gpu}, bound by {self.bound}>"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))
+
     def __str__(self) -> str:
         lines = [
             f"modelled: at least {_plain(self.time_us)} us on {self.gpu} ({self.arch}), bound by {self.bound}: "

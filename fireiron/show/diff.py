@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from fireiron.base.text import count
 from fireiron.kernel.ir.statements import Kernel
 from fireiron.language.decompositions import Decomposition, Each, EachStep, Epilog, Load, Prolog, Results, Split, Tile
 from fireiron.language.pointwise import Value
@@ -55,6 +56,9 @@ class Diff:
     def text(self, width: int = WIDTH) -> str:
         """Print as plain text."""
         return page.plain(self.tree(), width)
+
+    def __repr__(self) -> str:
+        return f"<Diff of {count(len(self.differences), 'difference')}>"
 
     def __str__(self) -> str:
         return self.text().rstrip("\n")

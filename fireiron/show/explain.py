@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from fireiron.base.text import count
 from fireiron.kernel.ir.statements import Kernel, Region, walk
 from fireiron.kernel.lower.kernel import Passed
 from fireiron.kernel.passes.edges import unordered
@@ -119,6 +120,9 @@ class Explanation:
         """Print as plain text."""
         table = page.plain(self.table(), width)
         return f"{table}\n{self.told}\n" if self.told else table
+
+    def __repr__(self) -> str:
+        return f"<Explanation of {self.origin}, {count(len(self.rows), 'link')}>"
 
     def __str__(self) -> str:
         return self.text().rstrip("\n")
