@@ -16,6 +16,7 @@ from fireiron.algebra.dtypes import DType, i32
 from fireiron.algebra.expr import Expr, Symbol, Var, as_int, free, substitute
 from fireiron.base.errors import SpecError
 from fireiron.base.names import named
+from fireiron.base.text import count
 
 BinaryOp = Literal["add", "sub", "mul", "div", "max", "min", "lt", "le", "eq", "pow"]
 
@@ -345,8 +346,19 @@ def placed(tree: Scalar, values: Mapping[Expr, Expr]) -> Scalar:
 
 
 def located(tree: Scalar, at: Sequence[Expr]) -> Scalar:
-    """Tell what prints the coordinates of the element that is computed, unless they are known."""
+    """Tell what prints the coordinates of the element that is computed, unless they are known.
+
+    Raises:
+        SpecError: `bad-debug` where it looks for an element of other dims.
+    """
     if isinstance(tree, Debug) and not tree.at:
+        if tree.only is not None and len(tree.only) != len(at):
+            raise SpecError(
+                "bad-debug",
+                f"debug({tree.name!r}, at={tree.only}) names an element by {count(len(tree.only), 'coordinate')}, and "
+                f"elements have {len(at)} here",
+                fix=f"give {count(len(at), 'coordinate')} in at=",
+            )
         return attrs.evolve(tree, x=located(tree.x, at), at=tuple(map(Coordinate, at)))
     return with_children(tree, tuple(located(x, at) for x in children(tree)))
 

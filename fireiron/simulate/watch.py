@@ -77,7 +77,7 @@ class Moment:
 
     Args:
         block: of the grid.
-        step: steps that the block had finished.
+        step: steps that the block had finished; None at its end where steps were not counted.
         what: the instruction that comes next, or the barrier that ended a step.
         title: what the CUDA says above it.
         trips: loop variables that have one value, by name.
@@ -87,7 +87,7 @@ class Moment:
     """
 
     block: int
-    step: int
+    step: int | None
     what: str
     title: str
     trips: Mapping[str, int]
@@ -99,7 +99,8 @@ class Moment:
         trips = "".join(f", {name} = {value}" for name, value in self.trips.items())
         role = f", role {self.role}" if self.role else ""
         title = f" in `{self.title}`" if self.title else ""
-        return f"{self.what}{title}: block {self.block}{role}, step {self.step}{trips}"
+        step = "" if self.step is None else f", step {self.step}"
+        return f"{self.what}{title}: block {self.block}{role}{step}{trips}"
 
 
 class Stopped(Exception):
@@ -214,7 +215,8 @@ class Watch:
             UsageError: `no-such-moment`.
         """
         left = [region for regions in self.did.values() for region in regions]
-        end = Moment(self.block, self.step, "the block's end", "", {}, "", *_titles(left))
+        step = self.step if self.everywhere else None
+        end = Moment(self.block, step, "the block's end", "", {}, "", *_titles(left))
         if self.each is not None and self.did:
             self.each(end, self, team)
         last = self.did and self.at is not None and self.at.step == self.step and not (self.at.what or self.at.trips)
