@@ -5,10 +5,10 @@
     y = ft.gemm(x, weight, layout="row,col", epilog=lambda acc, bias: gelu(acc + bias), bias=bias)
     y = ft.layer_norm(y, y.shape[-1:], gain, offset)
 
-They are registered with `torch.library` as `torch.ops.fireiron`. Tensors on the CPU are simulated.
+The operators are registered with `torch.library` as `torch.ops.fireiron`. Tensors on the CPU are simulated.
 
-`torch.compile(model, backend=fireiron.torch.backend)` makes plans of kernels of whole networks; where the package is
-installed, `backend="fireiron"` names it.
+`torch.compile(model, backend=fireiron.torch.backend)` plans the kernels of a whole network. Once the package is
+installed, `backend="fireiron"` names the same backend.
 """
 
 from typing import Any
@@ -37,7 +37,7 @@ from fireiron.front.torch_rows import (
 
 
 def backend(module: Any, inputs: Any, *, options: Any = None) -> Any:
-    """Be a backend of `torch.compile`; see `fireiron.graph.torch_backend.backend`."""
+    """Compile a graph of torch.compile; see `fireiron.graph.torch_backend.backend`."""
     from fireiron.graph.torch_backend import backend
 
     return backend(module, inputs, options=options)

@@ -97,7 +97,7 @@ def _keep(told: _Told, a: Any, b: Any, operands: tuple[Any, ...]) -> Any:
         CallError: `requires-grad`. SpecError: `no-derivative`.
     """
     if told.kind.kind == "int":
-        raise CallError("requires-grad", "no gradient goes through integers", fix="use jax.lax.stop_gradient")
+        raise CallError("requires-grad", "products of integers have no gradient", fix="use jax.lax.stop_gradient")
     more = told.epilog != "" and not keeps(told.epilog) and reads_product(told.epilog, len(operands))
     given = a.value, b.value, tuple(x.value for x in operands)
     made = _gemm(attrs.evolve(told, epilog=keeping(told.epilog)) if more else told, *given)

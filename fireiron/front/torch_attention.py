@@ -1,7 +1,7 @@
 """Attention as an operator of torch, with gradients: torch.compile and torch.export trace it.
 
-Masks and score functions travel as text. Gradients are the programs of `schedules.attention_gradients`, the same in
-every run. Tensors on the CPU are simulated. This file is imported where torch is.
+The operator takes masks and score functions as text. The gradients are programs of `schedules.attention_gradients`;
+they have the same bits in every run. Tensors on the CPU are simulated. Only code that has torch imports this file.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def attention(
     debug: bool = False,
     **arrays: Any,
 ) -> Any:
-    """Attend with tensors; see `fireiron.attention`."""
+    """Compute attention of tensors; see `fireiron.attention`."""
     how = Lengths(offsets, key_offsets, lengths, pages, debug)
     return attend(q, k, v, how, mask, score, scale, is_causal, enable_gqa, lse, arrays)
 
@@ -52,7 +52,7 @@ def attend(
     q: Any, k: Any, v: Any, how: Lengths, mask: Any = None, score: Any = None, scale: float | None = None,
     is_causal: bool = False, enable_gqa: bool = False, lse: bool = False, arrays: Mapping[str, Any] = NO_ARRAYS,
 ) -> Any:  # fmt: skip
-    """Attend with tensors, whose lengths are in one record.
+    """Compute attention of tensors whose lengths one record holds.
 
     Raises:
         CallError: as `fireiron.attention` does.
@@ -75,7 +75,7 @@ def attend(
 
 
 def _listed(x: Any, debug: bool) -> Any:
-    """Give what integers a tensor holds, where nobody traces the call."""
+    """Return the integers that a tensor holds, or None where the call is traced or would wait for the GPU."""
     plain = type(x) is torch.Tensor and not torch.compiler.is_compiling()
     return x.tolist() if plain and (debug or not x.is_cuda) else None
 
@@ -100,7 +100,7 @@ LIBRARY = Library(_listed, _places, _find, _integers, _name)
 
 
 def _dispatched(*tensors: Any) -> bool:
-    """Say whether a call goes by torch's dispatcher: to be traced, for gradients, or for tensors of another kind."""
+    """Say whether torch's dispatcher must make a call: to trace it, for gradients, or for subclasses of tensors."""
     if torch.compiler.is_compiling():
         return True
     learns = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
@@ -117,15 +117,16 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """Attend as `torch.nn.functional.scaled_dot_product_attention` does, with its arguments.
+    """Compute attention as `torch.nn.functional.scaled_dot_product_attention` does, with its arguments.
 
     Args:
-        query, key, value: tensors of 3 or 4 dims, or more, of which the leading ones are a batch.
-        attn_mask: of booleans: which keys a query sees; of numbers: what is added to scores. It has no gradient.
+        query, key, value: tensors of 3 dims or more; all but the last three are batches.
+        attn_mask: booleans that say which keys a query sees, or numbers that are added to the scores. A mask has no
+            gradient.
         dropout_p: 0.
         is_causal: whether query i sees keys 0 to i alone.
-        scale: of the products of queries and keys, 1 / sqrt(D) by default.
-        enable_gqa: whether several heads of queries may share one of keys and values.
+        scale: factor of the products of queries and keys, 1 / sqrt(D) by default.
+        enable_gqa: whether several heads of queries may share one head of keys and values.
 
     Raises:
         CallError: `attention-dropout`; `requires-grad` for a mask of numbers that needs a gradient; as
@@ -161,19 +162,19 @@ def varlen_attn(
     enable_gqa: bool = False,
     lse: bool = False,
 ) -> Any:
-    """Attend within sequences that lie behind each other, as `torch.nn.attention.varlen.varlen_attn` does.
+    """Compute attention within sequences of one packed tensor, as `torch.nn.attention.varlen.varlen_attn` does.
 
     Args:
         query: (T, H, D).
         key, value: (U, H, D) and (U, H, E).
-        cu_seq_q: where each sequence's queries begin, and where the last one's end, in i32.
-        cu_seq_k: the same of keys.
-        max_q, max_k: the most queries and keys of a sequence. Nothing depends on them.
-        scale: of the products of queries and keys, 1 / sqrt(D) by default.
-        window_size: how many keys before its place, and behind it, a query sees; -1 for all: (-1, 0) is causal. The
-            place of a sequence's last query is its last key.
-        enable_gqa: whether several heads of queries may share one of keys and values.
-        lse: whether the logarithm of each row's sum of exponentials (T, H) is a second result.
+        cu_seq_q: the first query of each sequence, and the end of the last sequence, in i32.
+        cu_seq_k: the same for keys.
+        max_q, max_k: the most queries and keys of a sequence. They change nothing.
+        scale: factor of the products of queries and keys, 1 / sqrt(D) by default.
+        window_size: number of keys before and after its own position that a query sees; -1 for all. (-1, 0) is
+            causal. The position of a sequence's last query is that of its last key.
+        enable_gqa: whether several heads of queries may share one head of keys and values.
+        lse: whether a second result is the logarithm of each row's sum of exponentials (T, H).
 
     Raises:
         CallError: as `fireiron.attention` does.
@@ -185,7 +186,7 @@ def varlen_attn(
 
 @torch.compiler.assume_constant_result
 def _of_mask(batch: bool, head: bool, row: bool, column: bool, adds: bool) -> Callable[..., Any]:
-    """Make the function of a mask, whose dims of extent 1 serve all indices."""
+    """Make the function that reads a mask; a dim of extent 1 is read at 0 for all indices."""
 
     def at(b: Any, h: Any, i: Any, j: Any, attn_mask: Any) -> Any:
         return attn_mask[0 if batch else b, 0 if head else h, 0 if row else i, 0 if column else j]
@@ -210,7 +211,7 @@ def refuse_dropout(dropout_p: float) -> None:
         CallError: `attention-dropout`.
     """
     raise CallError(
-        "attention-dropout", f"dropout_p={dropout_p}: attention drops no weights", fix="leave dropout_p out, or 0"
+        "attention-dropout", f"dropout_p={dropout_p}: attention has no dropout", fix="leave dropout_p out, or give 0"
     )
 
 
@@ -225,7 +226,7 @@ def refuse_gradient(name: str) -> None:
 
 
 def _kind(x: Any) -> str:
-    """Name a tensor's element type; booleans are bytes."""
+    """Name a tensor's element type; booleans count as bytes."""
     return "u8" if x.dtype == torch.bool else find_dtype(str(x.dtype).removeprefix("torch.")).name
 
 
@@ -236,7 +237,7 @@ def _facts(x: Any) -> Array:
 
 @functools.lru_cache(maxsize=4096)
 def _described_once(shape: tuple[int, ...], steps: tuple[int, ...], dtype: Any) -> Array:
-    """Describe tensors; the strides of dims of one element are what they would be of a whole tensor."""
+    """Describe a tensor; a dim of one element gets the stride that it would have in a dense tensor."""
     shape = tuple(shape)
     usual = strides_like(Array(shape, steps, ""), shape)
     strides = tuple(u if n == 1 else s for n, s, u in zip(shape, steps, usual, strict=True))
@@ -245,17 +246,17 @@ def _described_once(shape: tuple[int, ...], steps: tuple[int, ...], dtype: Any) 
 
 
 def _taken(x: Any) -> Any:
-    """Give a tensor as kernels take it: a copy where lines are apart, or start at odd places."""
+    """Return the tensor, or a copy where kernels cannot take its strides or its alignment."""
     return x if _facts(x).taken and x.data_ptr() % programs.LINE_NBYTES == 0 else x.contiguous()
 
 
 def _parted(q: Any, heads: int) -> Any:
-    """Give heads of queries that share one of keys a dim of their own."""
+    """Split the heads of queries into a dim of the heads of keys and a dim of the queries that share one."""
     return q if q.shape[1] == heads else q.unflatten(1, (heads, q.shape[1] // heads))
 
 
 def _like(q: Any, *shape: int) -> Any:
-    """Make a tensor without contents whose dims lie in memory as the queries' do."""
+    """Make an uninitialised tensor whose dims have the order in memory that the queries' dims have."""
     return q.new_empty_strided(shape, strides_like(Array(tuple(q.shape), tuple(q.stride()), ""), shape))
 
 
@@ -267,7 +268,7 @@ def _described(
 
 
 def _called(kernel: Any, host: bool, *tensors: Any, out: tuple[Any, ...]) -> None:
-    """Run a kernel, which writes tensors."""
+    """Run a kernel that writes to given tensors."""
     if host:
         for mine, array in zip(out, as_tuple(kernel(*map(as_numpy, tensors))), strict=True):
             mine.copy_(as_torch(array))

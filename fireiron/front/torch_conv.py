@@ -1,8 +1,8 @@
 """Convolutions as operators of torch, with gradients: torch.compile and torch.export trace them.
 
-The gradients of images and filters are programs of `schedules.conv_gradients`; those of groups are torch's own. Where a
-gradient needs what lies between the convolution and its result (any activation but relu, a scale that is trained), the
-kernel computes the convolution alone, and torch the rest.
+The gradients of images and filters are programs of `schedules.conv_gradients`; torch computes the gradients of grouped
+convolutions. Where a gradient needs the convolution before the epilog (any activation but relu, a scale that is
+trained), the kernel computes the convolution alone, and torch computes the epilog.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ def _of(
 
 
 def _last(x: Any) -> Any:
-    """View a tensor with its channels last; copy one whose channels do not lie together."""
+    """Return a view with the channels last, or a copy where the channels are not contiguous."""
     return x.movedim(1, -1).contiguous()
 
 
 def _lies_last(x: Any) -> bool:
-    """Say whether a tensor's channels lie together in memory."""
+    """Say whether a tensor's channels are contiguous."""
     return not x.is_contiguous() and x.movedim(1, -1).is_contiguous()
 
 
@@ -166,7 +166,7 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 
 def _gradient(ctx: Any, gradient: Any) -> tuple[Any, ...]:
-    """Give the gradients of a convolution and of what relu, bias, residual and a constant scale make of it."""
+    """Return the gradients of a convolution with an epilog of relu, bias, residual and a constant scale."""
     input, weight, scale, output = ctx.saved_tensors
     if output is not None:
         gradient = torch.where(output > 0, gradient, 0)
@@ -193,7 +193,7 @@ def _of_groups(
     gradient: Any, input: Any, weight: Any, stride: list[int], padding: list[int], dilation: list[int], groups: int,
     wanted: Sequence[bool],
 ) -> tuple[Any, Any]:  # fmt: skip
-    """Let torch compute the gradients of groups; unequal padding is cut off behind."""
+    """Compute the gradients of a grouped convolution by torch; unequal padding is cut off afterwards."""
     wide = torch.nn.functional.pad(input, [n for i in reversed(range(len(stride))) for n in padding[2 * i : 2 * i + 2]])
     none = [0] * len(stride)
     by_input, by_weight, _ = torch.ops.aten.convolution_backward(

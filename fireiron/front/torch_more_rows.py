@@ -1,4 +1,4 @@
-"""Operators of torch on rows with results or arrays of their own: running sums, the largest, groups, heads, dropout.
+"""More operators of torch on rows: cumsum, topk, group norm, rotary embedding, dropout with a norm, int8 RMS norm.
 
 Each is a program of `fireiron.schedules.rows`. Tensors on the CPU are simulated.
 """
@@ -30,10 +30,11 @@ def _kernel(name: str, sizes: tuple[int, ...], kinds: tuple[str, ...], numbers: 
 
     Args:
         name: of the program among the presets.
-        sizes: of a row: its width; groups, channels of one, and its other extents; heads and their width.
-        kinds: element types of the rows and of what stands beside them.
-        numbers: eps, k, the share that is kept.
-        host: whether it is simulated.
+        sizes: the extents of one row. Its width; for a group norm the groups, the channels of a group and the other
+            extents; for a rotary embedding the heads and their width.
+        kinds: element types of the arrays.
+        numbers: eps, k, or the share of elements that dropout keeps.
+        host: whether the kernel is simulated.
     """
     rows, pointwise = (import_module(f"{PRESETS}.{word}") for word in ("rows", "pointwise"))
     lines, arch = symbol("M"), "sm_89" if host else None
@@ -80,7 +81,7 @@ def _angles(lines: Any, sizes: Sequence[int], kind: str) -> tuple[Tensor, Tensor
 def _run(
     name: str, sizes: Sequence[int], arrays: Sequence[Any], numbers: Sequence[float] = (), out: Sequence[Any] = ()
 ) -> tuple[Any, ...]:
-    """Run a program on tensors; gives its results, which `out` are where they are given."""
+    """Run a program on tensors; return its results, which are `out` where that is given."""
     host = arrays[0].device.type != "cuda"
     kinds = tuple(str(x.dtype).removeprefix("torch.") for x in arrays)
     kernel = _kernel(name, tuple(sizes), kinds, tuple(numbers), host)
@@ -98,11 +99,11 @@ def _flat(x: Any) -> Any:
 
 
 def cumsum(input: Any, dim: int = -1) -> Any:
-    """Add up along a dim and keep what every element finds, as `torch.cumsum` does.
+    """Compute the running sums along a dim, as `torch.cumsum` does.
 
     Args:
         input: a tensor of floats.
-        dim: any; another one than the last takes a copy.
+        dim: any dim; the tensor is copied unless it is the last.
     """
     last = dim in (-1, input.dim() - 1)
     if last:
@@ -114,9 +115,9 @@ def topk(input: Any, k: int, dim: int = -1) -> tuple[Any, Any]:
     """Find the k largest elements of each row and their indices, in falling order, as `torch.topk` does.
 
     Args:
-        input: rows of floats. Of equal elements the first come first.
-        k: 2 to 8.
-        dim: the last one.
+        input: rows of floats. Equal elements keep their order.
+        k: number of elements, 2 to 8.
+        dim: the last dim.
 
     Raises:
         CallError: `wrong-shape`.
@@ -142,8 +143,8 @@ def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None
     if channels % num_groups or any(w is not None and tuple(w.shape) != (channels,) for w in (weight, bias)):
         raise CallError(
             "wrong-shape",
-            f"{num_groups} groups, and weights of each channel, do not fit {channels} channels",
-            fix="give a number of groups that divides the channels, and weights of one value a channel",
+            f"{num_groups} groups do not divide {channels} channels, or the weights have not one value per channel",
+            fix="give a number of groups that divides the channels, and weights of one value per channel",
         )
     weight = input.new_ones(channels) if weight is None else weight
     bias = input.new_zeros(channels) if bias is None else bias
@@ -160,15 +161,15 @@ def dropout_add_layer_norm(
     training: bool = True,
     eps: float = 1e-5,
 ) -> tuple[Any, Any]:
-    """Drop elements of `input` with probability p, add a residual; gives the sum's layer norm, and the sum.
+    """Drop elements of `input` with probability p, add a residual; return the layer norm of the sum, and the sum.
 
     Args:
         input, residual: rows.
         normalized_shape: the last dim.
-        weight, bias: of each column.
-        p: the probability, below 1; torch's generator draws what is dropped.
-        training: whether anything is dropped.
-        eps: added to the variance.
+        weight, bias: one value per column.
+        p: the probability, below 1. torch's generator draws the mask.
+        training: whether elements are dropped.
+        eps: the number that is added to the variance.
 
     Raises:
         CallError: `wrong-shape`.
@@ -176,8 +177,8 @@ def dropout_add_layer_norm(
     if tuple(normalized_shape) != tuple(input.shape[-1:]) or not 0 <= p < 1:
         raise CallError(
             "wrong-shape",
-            f"normalized_shape={list(normalized_shape)}, p={p} for rows of {input.shape[-1]}",
-            fix=f"normalized_shape={list(input.shape[-1:])}, and p from 0 to below 1",
+            f"normalized_shape={list(normalized_shape)} and p={p} are given for rows of {input.shape[-1]} elements",
+            fix=f"give normalized_shape={list(input.shape[-1:])}, and p of 0 or more and below 1",
         )
     keep = 1 - p if training else 1.0
     mask = torch.empty_like(input, dtype=torch.uint8).bernoulli_(keep)
@@ -185,18 +186,19 @@ def dropout_add_layer_norm(
 
 
 def quantized_rms_norm(input: Any, weight: Any, eps: float = 1e-6) -> tuple[Any, Any]:
-    """Take the RMS norm of rows in int8 and the scale of each row: the norm is about `values * scales[..., None]`."""
+    """Compute the RMS norm of rows in int8, and a scale per row: the norm is about `values * scales[..., None]`."""
     values, scales = torch.ops.fireiron.quantized_rms_norm(input, weight, eps)
     return values, scales
 
 
 def apply_rotary_emb(x: Any, cos: Any, sin: Any, interleaved: bool = False) -> Any:
-    """Turn heads by the angles of their places.
+    """Apply a rotary embedding: turn pairs of elements of each head by the angles of its position.
 
     Args:
-        x: batch x places x heads x width.
-        cos, sin: places x width / 2.
-        interleaved: whether neighbours make a pair, x[..., 2p] and x[..., 2p + 1]; by default halves of a head do.
+        x: batch x positions x heads x width.
+        cos, sin: positions x width / 2.
+        interleaved: whether a pair is x[..., 2p] and x[..., 2p + 1]. By default it is x[..., p] and
+            x[..., p + width / 2].
 
     Raises:
         CallError: `wrong-shape`.
@@ -205,8 +207,8 @@ def apply_rotary_emb(x: Any, cos: Any, sin: Any, interleaved: bool = False) -> A
     if x.dim() != 4 or any(tuple(t.shape) != (places, width // 2) for t in (cos, sin)) or width % 2:
         raise CallError(
             "wrong-shape",
-            f"x is {list(x.shape)}, cos {list(cos.shape)} and sin {list(sin.shape)}",
-            fix="give x as batch x places x heads x width, cos and sin as places x width / 2",
+            f"x has the shape {list(x.shape)}, cos {list(cos.shape)} and sin {list(sin.shape)}",
+            fix="give x as batch x positions x heads x width, and cos and sin as positions x width / 2",
         )
     return torch.ops.fireiron.rotary(x, cos, sin, interleaved)
 
@@ -349,7 +351,7 @@ def _rotary_gradient(ctx: Any, gradient: Any) -> Any:
 
 
 def _nothing(ctx: Any, inputs: Any, output: Any) -> None:
-    """Keep nothing for the gradient."""
+    """Save no tensor for the gradient."""
 
 
 def _register(name: str, run: Any, schema: str, fake: Any, keep: Any = None, gradient: Any = None) -> None:

@@ -1,7 +1,8 @@
-"""Products with epilogs as an operator of torch: torch.compile and torch.export trace it, and gradients go through it.
+"""The operator `fireiron::gemm` of torch: a product with an epilog, which torch.compile and torch.export trace.
 
-`fireiron::gemm` takes the epilog as text, so that a graph holds all of it. Its gradients are two more products; that of
-an epilog is derived from its expression. Tensors on the CPU are simulated. This file is imported where torch is.
+The operator takes the epilog as text, so that a graph holds the whole call. The gradients of a product are two more
+products; the gradient of an epilog is derived from its expression. Tensors on the CPU are simulated. Only code that has
+torch imports this file.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ def gemm(
     dtype: str | None = None,
     **operands: Any,
 ) -> Any:
-    """Multiply tensors as `fireiron.gemm` does, by an operator that torch.compile traces and autograd knows.
+    """Multiply tensors as `fireiron.gemm` does, by an operator that torch.compile traces and that has gradients.
 
     Args:
         a, b: tensors on one GPU, or on the CPU, where the product is simulated.
         epilog: as `fireiron.gemm` takes it. Under torch.compile it may read numbers from outside, but no tensors.
         layout: as `fireiron.gemm` takes it.
-        dtype: the name of an element type, where the tensors do not say it: `"tf32"`.
-        operands: what the epilog reads: tensors, and numbers.
+        dtype: the element type, where it is not the tensors' own: `"tf32"` for tensors of f32.
+        operands: the tensors and numbers that the epilog reads, by name.
 
     Raises:
         CallError: as `fireiron.gemm` does.
@@ -68,7 +69,7 @@ _text = torch.compiler.assume_constant_result(text_of)
 
 @torch.compiler.assume_constant_result
 def refuse(option: str) -> None:
-    """Refuse an option: torch.compile runs this function, and cannot trace how an error is made.
+    """Refuse an option while torch.compile traces; it runs this function instead of tracing how an error is made.
 
     Raises:
         CallError: `traced-option`.
@@ -121,14 +122,15 @@ def _backward(context: Any, gradients: Sequence[Any]) -> tuple[Any, ...]:
     operands = rest[: context.count]
     kind = find_dtype(context.dtype)
     if kind.kind == "int":
-        raise CallError("requires-grad", "no gradient goes through integers", fix="detach() the tensors")
+        raise CallError("requires-grad", "products of integers have no gradient", fix="call detach() on the tensors")
     product = rest[-1] if context.keeps else None
     named = {f"{NUMBER}{i}": x for i, x in enumerate(context.numbers)}
     by_product, by_operand = gradients_of(
         context.epilog, kind, _Torch(), product, operands, named, gradients, context.needs_input_grad[2]
     )
     back = [None if g is None else g.to(x.dtype) for g, x in zip(by_operand, operands, strict=True)]
-    others: Any = (None if context.numbers else [], None, None)  # of numbers torch wants no list but an empty one
+    # torch takes None, or an empty list, for the gradients of a list of numbers.
+    others: Any = (None if context.numbers else [], None, None)
     if by_product is None:
         return None, None, back, *others
     g = by_product.to(a.dtype)

@@ -1,8 +1,8 @@
 """Operators of torch on rows: softmax and the norms, with torch's names and arguments, and their gradients.
 
-Each is a program of `fireiron.schedules.rows`, as the gradients are. Gradients of gain and bias, which add up rows, are
-computed by the same kernel as the input's where a block's registers hold a row, else by torch's own sums; that of an
-embedding's table is torch's. Tensors on the CPU are simulated.
+Each operator and each gradient is a program of `fireiron.schedules.rows`. The gradients of gain and bias are sums over
+rows: where a block's registers hold a row, the kernel of the input's gradient also computes them, else torch does.
+torch also computes the gradient of an embedding's table. Tensors on the CPU are simulated.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ def _rows() -> ModuleType:
 
 @program(y="m n", dy="m n")
 def log_softmax_backward(y: Value, dy: Value) -> Value:
-    """Take the gradient of log_softmax from its result."""
+    """Compute the gradient of log_softmax from its result."""
     return dy - exp(y) * reductions.sum(dy, "n")
 
 
 @program(x="m n", target="m", scale="m")
 def cross_entropy_backward(x: Value, target: Value, scale: Value) -> Value:
-    """Take the gradient of each row's cross entropy, times that of its loss."""
+    """Compute the gradient of each row's cross entropy, times the gradient of its loss."""
     every = statistics.logsumexp(x, "n").named("every")
     return (exp(x - every) - where(equal(subscripts.index("n"), target), 1.0, 0.0)) * scale
 
@@ -53,7 +53,7 @@ def _of_targets(name: str, width: int, kind: str, host: bool) -> Any:
         name: of the program, here or among the presets.
         width: columns of a row, or of the table.
         kind: element type of the rows or of the table.
-        host: whether it is simulated.
+        host: whether the kernel is simulated.
     """
     rows, pointwise = (import_module(f"{PRESETS}.{name}") for name in ("rows", "pointwise"))
     lines, arch = symbol("M"), "sm_89" if host else None
@@ -82,9 +82,9 @@ def _kernel(name: str, shapes: tuple[tuple[int, str] | None, ...], eps: float | 
 
     Args:
         name: of the program, here or among the presets.
-        shapes: of each array the rank and the element type, None for one that is left out; the width stands first.
-        eps: of the norms.
-        host: whether it is simulated.
+        shapes: the width, then for each array its rank and element type, or None for an array that is left out.
+        eps: the number that norms add to the variance.
+        host: whether the kernel is simulated.
     """
     rows = _rows()
     width, *arrays = shapes
@@ -101,7 +101,7 @@ def _kernel(name: str, shapes: tuple[tuple[int, str] | None, ...], eps: float | 
     given = {} if eps is None else {"eps": eps}
     sums = {"layernorm_gradients": 2, "rms_norm_gradients": 1}.get(name, 0)
     out = (arrays[0][1], *("f32",) * sums) if sums and arrays[0] is not None else None
-    few = {"blocks": 2, "rows": 2} if host and sums else {}  # what is simulated takes as long as threads are many
+    few = {"blocks": 2, "rows": 2} if host and sums else {}  # a simulation takes longer with more threads
     schedule = rows.row(function(*described, arch="sm_89" if host else None, out=out, **given), **few)
     return HostKernel(schedule.lowered()) if host and without_gpu() else schedule.compile()
 
@@ -124,17 +124,17 @@ def _run(name: str, arrays: Sequence[Any], eps: float | None = None) -> Any:
 
 
 def softmax(input: Any, dim: int = -1) -> Any:
-    """Take the softmax along a dim, as `torch.softmax` does.
+    """Compute the softmax along a dim, as `torch.softmax` does.
 
     Args:
         input: a tensor of floats.
-        dim: any; another one than the last takes a copy.
+        dim: any dim; the tensor is copied unless it is the last.
     """
     return _along(torch.ops.fireiron.softmax, input, dim)
 
 
 def log_softmax(input: Any, dim: int = -1) -> Any:
-    """Take the logarithm of the softmax along a dim, as `torch.log_softmax` does."""
+    """Compute the logarithm of the softmax along a dim, as `torch.log_softmax` does."""
     return _along(torch.ops.fireiron.log_softmax, input, dim)
 
 
@@ -155,7 +155,7 @@ def rms_norm(input: Any, normalized_shape: Sequence[int], weight: Any = None, ep
 def add_layer_norm(
     input: Any, residual: Any, normalized_shape: Sequence[int], weight: Any, bias: Any, eps: float = 1e-5
 ) -> tuple[Any, Any]:
-    """Add a residual, and give the sum's layer norm and the sum."""
+    """Add a residual; return the layer norm of the sum, and the sum."""
     x, (weight, bias) = _normalized(input, normalized_shape, weight, bias)
     made, total = torch.ops.fireiron.add_layer_norm(x, residual.reshape(x.shape), weight, bias, eps)
     return made.reshape(input.shape), total.reshape(input.shape)
@@ -164,19 +164,20 @@ def add_layer_norm(
 def add_rms_norm(
     input: Any, residual: Any, normalized_shape: Sequence[int], weight: Any, eps: float | None = None
 ) -> tuple[Any, Any]:
-    """Add a residual, and give the sum's RMS norm and the sum."""
+    """Add a residual; return the RMS norm of the sum, and the sum."""
     x, (weight,) = _normalized(input, normalized_shape, weight)
     made, total = torch.ops.fireiron.add_rms_norm(x, residual.reshape(x.shape), weight, _eps(input, eps))
     return made.reshape(input.shape), total.reshape(input.shape)
 
 
 def cross_entropy(input: Any, target: Any, reduction: str = "mean", ignore_index: int = -100) -> Any:
-    """Take -log(softmax(input)[target]) of rows, as `torch.nn.functional.cross_entropy` does.
+    """Compute -log(softmax(input)[target]) of each row, as `torch.nn.functional.cross_entropy` does.
 
     Args:
-        input: rows of logits, the classes along the last dim (where torch has them along dim 1 of several).
-        target: the class of each row, in any type of integers. Rows of `ignore_index` count for nothing.
-        reduction: "mean", "sum", or "none" for a loss a row.
+        input: rows of logits; the classes lie along the last dim. (torch has them along dim 1.)
+        target: the class of each row, in any type of integers. A row of class `ignore_index` has the
+            loss 0, and means leave it out.
+        reduction: "mean", "sum", or "none" for one loss per row.
 
     Raises:
         CallError: `wrong-shape`; `bad-reduction`.
@@ -184,13 +185,13 @@ def cross_entropy(input: Any, target: Any, reduction: str = "mean", ignore_index
     if tuple(target.shape) != tuple(input.shape[:-1]):
         raise CallError(
             "wrong-shape",
-            f"target has the shape {list(target.shape)}, and input {list(input.shape)}",
+            f"target has the shape {list(target.shape)}, and input has {list(input.shape)}",
             fix=f"give a target of {list(input.shape[:-1])}: a class for each row",
         )
     if reduction not in ("mean", "sum", "none"):
         raise CallError("bad-reduction", f"no reduction is called {reduction!r}", fix='use "mean", "sum" or "none"')
     flat, there = target.reshape(-1), target.reshape(-1) != ignore_index
-    read = torch.where(there, flat, 0).to(torch.int32)  # a row that counts for nothing is read at its first class
+    read = torch.where(there, flat, 0).to(torch.int32)  # an ignored row reads its first class
     losses = torch.ops.fireiron.cross_entropy(input.reshape(-1, input.shape[-1]), read)
     losses = torch.where(there, losses, 0.0)
     if reduction == "none":
@@ -200,10 +201,10 @@ def cross_entropy(input: Any, target: Any, reduction: str = "mean", ignore_index
 
 
 def embedding(input: Any, weight: Any) -> Any:
-    """Take the lines of a table that integers name, as `torch.nn.functional.embedding` does.
+    """Gather rows of a table, as `torch.nn.functional.embedding` does.
 
     Args:
-        input: lines of the table, from 0 on, in any type of integers.
+        input: numbers of rows, counted from 0, in any type of integers.
         weight: the table.
     """
     made = torch.ops.fireiron.embedding(input.reshape(-1).to(torch.int32), weight)
@@ -220,7 +221,7 @@ def _eps(input: Any, eps: float | None) -> float:
 
 
 def _normalized(input: Any, normalized_shape: Sequence[int], *weights: Any) -> tuple[Any, list[Any]]:
-    """Give the last dims as one.
+    """Join the last dims of the input and of the weights to one.
 
     Raises:
         CallError: `wrong-shape`.
@@ -233,8 +234,8 @@ def _normalized(input: Any, normalized_shape: Sequence[int], *weights: Any) -> t
         shapes = ", ".join(str(tuple(x.shape)) for x in (input, *weights) if x is not None)
         raise CallError(
             "wrong-shape",
-            f"normalized_shape={list(shape)} is not that of the tensors' last dims: {shapes}",
-            fix=f"normalized_shape={list(input.shape[-1:])}, and weights of that shape",
+            f"normalized_shape={list(shape)} is not the shape of the tensors' last dims: {shapes}",
+            fix=f"give normalized_shape={list(input.shape[-1:])}, and weights of that shape",
         )
     x = input if len(shape) == 1 else input.flatten(-len(shape))
     return x, [None if w is None else w.reshape(-1) for w in weights]
@@ -302,7 +303,7 @@ def _keep_sum(ctx: Any, inputs: Any, output: Any) -> None:
 
 
 def _of_weights(gradient: Any, x: Any, eps: float, norm: str) -> tuple[Any, Any]:
-    """Add up over rows what gain and bias are multiplied with."""
+    """Sum the gradients of gain and bias over all rows, by torch."""
     rows = (0,) if x.dim() == 2 else tuple(range(x.dim() - 1))
     wide = gradient.float()
     arguments = (x, None, None, eps) if norm == "layer_norm" else (x, None, eps)
@@ -399,7 +400,7 @@ def _register(name: str, run: Any, arguments: str, fake: Any, keep: Any = None, 
 
 
 def _norm_gradients(name: str, input: Any, gradient: Any, weight: Any, eps: float) -> Any:
-    """Compute the gradients of a norm's input, gain and (of a layer norm) bias by one kernel; sums are in f32."""
+    """Compute the gradients of a norm's input, gain and, for a layer norm, bias by one kernel, with sums in f32."""
     if input.numel() == 0:
         return _with_sums(name, input, gradient, weight, eps)
     width = input.shape[-1]
@@ -425,7 +426,7 @@ def _like_first(name: str, arrays: Sequence[Any], weight: Any, eps: float) -> An
     return _like(arrays[0])
 
 
-WIDEST_WITH_SUMS = 8192  # columns of rows whose gradients and sums a block's registers hold
+WIDEST_WITH_SUMS = 8192  # columns of the widest row whose gradients and sums fit into a block's registers
 SUMS = "str name, Tensor input, Tensor gradient, Tensor weight, float eps"
 NORM = "Tensor input, Tensor? weight, float eps"
 LAYER_NORM = "Tensor input, Tensor? weight, Tensor? bias, float eps"
