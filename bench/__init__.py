@@ -1,7 +1,7 @@
 """The bench runner: `python -m bench`, or `fireiron bench`; from Python, `measure(cases, subjects)`.
 
-A result is believed because it was checked against f64 before it was timed, in one process with its peers, round by
-round, with the L2 flushed or buffers rotated.
+Each result is checked against f64 before it is timed. All subjects are timed in one process, round by round, with the
+L2 flushed or with buffers that rotate.
 """
 
 from .cases import Case

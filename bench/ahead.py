@@ -1,4 +1,4 @@
-"""Choose and compile ahead, in other processes, so that a GPU does not wait: its minutes are what is scarce."""
+"""Choose and compile schedules in other processes, so that the GPU does not wait for the compiler."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from fireiron.jit.process import Processes
 
 from .cases import Case
 
-LIMIT_S = 120.0  # of one choice with its compilation
-FREE_CORES = 2  # for the process that measures
+LIMIT_S = 120.0  # seconds of one choice with its compilation
+FREE_CORES = 2  # cores that are left to the process that measures
 
 
 def chosen(case: Case, arch: str | None) -> Choice | None:
@@ -26,14 +26,14 @@ def chosen(case: Case, arch: str | None) -> Choice | None:
     try:
         found = choose(case.spec(), arch)
         found.schedule.compile(arch)
-    except (FireironError, TypeError):  # whoever measures the case says what is wrong
+    except (FireironError, TypeError):  # the process that measures the case reports the error
         return None
     return found
 
 
 @contextmanager
 def compilers(executor: Executor | None = None) -> Iterator[Executor]:
-    """Give an executor, a process for each core but two where none is given."""
+    """Return the given executor, or one with a process for each core but two."""
     made = executor or Processes(max(1, (os.cpu_count() or 1) - FREE_CORES), LIMIT_S)
     try:
         yield made
@@ -43,14 +43,14 @@ def compilers(executor: Executor | None = None) -> Iterator[Executor]:
 
 
 def submit(executor: Executor, cases: Sequence[Case], arch: str | None) -> dict[Case, Future[Choice | None]]:
-    """Start on all cases, in order."""
+    """Submit all cases, in order."""
     return {case: executor.submit(chosen, case, arch) for case in dict.fromkeys(cases)}
 
 
 def ready(
     cases: Sequence[Case], tasks: Mapping[Case, Future[Choice | None]], arch: str | None, end: float
 ) -> Iterator[Case]:
-    """Give each case once its schedule is chosen, until time is up; what was not is left out.
+    """Yield each case once its schedule is chosen, until time is up; later cases are left out.
 
     Args:
         cases: in the order in which they are measured.
@@ -66,10 +66,10 @@ def ready(
             found = tasks[case].result(timeout=left)
         except TooLate:
             return
-        except Exception:  # a process was lost: the case is chosen where it is measured
+        except Exception:  # a process ended: the process that measures chooses
             found = None
         if found is not None:
-            # A schedule is built anew from its keywords: what came from another process is a copy of this one's atoms.
+            # A schedule is built again from its keywords: the other process sent copies of the atoms.
             spec = case.spec()
             schedule = found.candidate.preset.build(spec, found.candidate.point)
             remember(spec, arch, attrs.evolve(found, schedule=schedule))

@@ -14,10 +14,10 @@ from fireiron.tune.verify import BYTE_SUMS, BYTE_TERMS, exact_product
 
 from .cases import Case
 
-BYTE_SLACK = 4.0  # a sum on its way may be larger than it ends
-CHUNK_NBYTES = 256 << 20  # of f64 rows that are compared at a time
-HOPELESS = 1e30  # share of an integer that is wrong: a number, for JSON has no infinity
-POISON = 113  # of integers; floats hold NaN
+BYTE_SLACK = 4.0  # a partial sum may be larger than the final one
+CHUNK_NBYTES = 256 << 20  # bytes of f64 rows that are compared at a time
+HOPELESS = 1e30  # share of a wrong integer; JSON has no infinity
+POISON = 113  # poison of integer outputs; that of floats is NaN
 
 
 @attrs.frozen(eq=False)
@@ -26,9 +26,9 @@ class Arrays:
 
     Args:
         stored_a, stored_b: as the layout stores them.
-        a, b: the same memory as M x K and K x N (with the batch before); of packed elements their values.
-        out: what a subject writes.
-        bias: the row that the case adds, None where it adds none.
+        a, b: views of the same memory as M x K and K x N, after a batch dim if any; for packed elements, their values.
+        out: the array that a subject writes.
+        bias: the row that the case adds, or None.
     """
 
     stored_a: Any
@@ -50,8 +50,8 @@ class Errors:
     Args:
         largest: the largest difference.
         relative: norm of the differences over the norm of the result.
-        share: largest difference over what rounding allows it; right results have at most 1.
-        nans: elements that are NaN, or were not written.
+        share: the largest difference over the bound that rounding allows; 1 or less in a right result.
+        nans: number of elements that are NaN or were not written.
     """
 
     largest: float
@@ -71,7 +71,7 @@ def torch_module() -> Any:
 
 
 def make(case: Case, device: str = "cuda", seed: int = 0) -> Arrays:
-    """Make random operands: normal numbers, or integers from -8 to 8. Zeros would draw less power, and run too fast."""
+    """Make random operands: normal numbers, or integers from -8 to 8. Zeros would draw less power and run faster."""
     torch = torch_module()
     inside, _, outside = case.types
     result = getattr(torch, outside.numpy_name)
@@ -98,7 +98,7 @@ def make(case: Case, device: str = "cuda", seed: int = 0) -> Arrays:
     def normal(extents: tuple[int, ...], kind: DType) -> Any:
         wide = torch.float64 if kind == f64 else torch.float32
         values = torch.randn(extents, device=device, dtype=wide, generator=generator)
-        # Numbers that tf32 holds, so that nobody's way of rounding to it counts as an error.
+        # Numbers that tf32 represents, so that no way of rounding to tf32 counts as an error.
         return (values.view(torch.int32) & -(1 << 13)).view(torch.float32) if kind == tf32 else values
 
     stored_a, a = random(case.k, case.m) if case.layout[1] == "T" else random(case.m, case.k)
@@ -111,10 +111,10 @@ def make(case: Case, device: str = "cuda", seed: int = 0) -> Arrays:
 
 
 def exact(case: Case, device: str = "cuda", seed: int = 0) -> tuple[Arrays, Any] | None:
-    """Make operands of whole numbers, and the result that each right kernel gives bit by bit.
+    """Make operands of whole numbers, and the exact result, which each right kernel gives bit by bit.
 
     Returns:
-        None of integers, which `compare` compares exactly, and where K is too short.
+        None for integers, which `compare` compares exactly, and where K is too short.
     """
     torch = torch_module()
     spec = case.spec().matmul
@@ -144,7 +144,7 @@ def tensor(array: Any, kind: DType, device: str) -> Any:
 
 
 def differing(wanted: Any, outs: dict[str, Any]) -> dict[str, int]:
-    """Count the elements that differ from what each right kernel gives; a NaN does."""
+    """Count the elements that differ from the exact result; a NaN differs."""
     return {name: int((_wide(out) != _wide(wanted)).sum()) for name, out in outs.items()}
 
 
@@ -165,7 +165,7 @@ def _wide(values: Any) -> Any:
 
 
 def poisoned(out: Any) -> Any:
-    """Make an array like `out` in which what no thread writes shows."""
+    """Make an array like `out` filled with poison, so that elements that no thread writes show."""
     torch = torch_module()
     return torch.full_like(out, float("nan") if out.dtype.is_floating_point else POISON)
 

@@ -1,6 +1,6 @@
 """Time attention against torch's SDPA by cuDNN and by flash, in one process, launches interleaved.
 
-`python -m bench attention --shape BxHxSxD ... [--causal] [-o FILE.jsonl]`; each result is held against f64 first, in
+`python -m bench attention --shape BxHxSxD ... [--causal] [-o FILE.jsonl]`; each result is compared with f64 first, in
 chunks of queries.
 """
 
@@ -26,7 +26,7 @@ SHAPES = (
     (32, 16, 384, 64),
 )  # batch, heads, sequence, depth
 CHECKED = 64  # queries of a head, its first and last ones
-ERROR = 2.0**-6  # the share of the largest value by which 16 bits of weights and of the result may move a result
+ERROR = 2.0**-6  # allowed error over the largest value: weights and results are rounded to 16 bits
 PRESETS = {"mma": attention.mma, "simt": attention.simt, "wgmma": attention.wgmma}
 
 
@@ -37,15 +37,15 @@ def run(words: Sequence[str], command: str = "") -> int:
         1 where a result of ours is wrong, else 0.
     """
     parser = argparse.ArgumentParser(prog="python -m bench attention", description="Time attention.")
-    parser.add_argument("--shape", nargs="+", default=[], metavar="BxHxSxD", help="instead of the usual ones")
+    parser.add_argument("--shape", nargs="+", default=[], metavar="BxHxSxD", help="shapes instead of the default ones")
     parser.add_argument("--dtype", default="bf16", help="f16 or bf16 (bf16)")
-    parser.add_argument("--causal", action="store_true", help="a query sees no later keys")
+    parser.add_argument("--causal", action="store_true", help="causal mask: a query sees no later keys")
     parser.add_argument("--preset", default="mma", choices=sorted(PRESETS), help="(mma)")
     parser.add_argument(
-        "--plan", nargs="+", default=[], metavar="K=N", help="what the preset takes: warps=4 keys=64 persistent=false"
+        "--plan", nargs="+", default=[], metavar="K=N", help="keywords of the preset: warps=4 keys=64 persistent=false"
     )
-    parser.add_argument("-o", "--output", metavar="FILE.jsonl", help="append the results there")
-    parser.add_argument("--arch", default="sm_90a", help="what to compile for without a GPU (sm_90a)")
+    parser.add_argument("-o", "--output", metavar="FILE.jsonl", help="append the results to this file")
+    parser.add_argument("--arch", default="sm_90a", help="target where there is no GPU (sm_90a)")
     options = parser.parse_args(list(words))
     shapes: Sequence[tuple[int, ...]] = SHAPES
     if options.shape:
@@ -68,7 +68,7 @@ def run(words: Sequence[str], command: str = "") -> int:
 
 
 def schedule(shape: Sequence[int], dtype: str, causal: bool, preset: str, plan: Mapping[str, int]) -> Any:
-    """Give the schedule of attention on a batch of heads, by what the preset takes."""
+    """Return the schedule of attention on a batch of heads, by keywords of the preset."""
     q, k, v = (tensor(*shape, dtype=dtype) for _ in range(3))
     return PRESETS[preset](attention.attention(q, k, v, causal=causal), **plan)
 

@@ -27,8 +27,8 @@ class Case:
         dtype: element types of the inputs, the accumulator and the output, as `in[:acc[:out]]`.
         layout: how the row-major arrays lie, as `matmul` takes it.
         batch: number of products.
-        ops: what follows in the same kernel, of `bias` (a row that is added) and `relu`, joined by "+".
-        product: of bits, `and` or `xor`.
+        ops: operations after the product in the same kernel: `bias` (adds a row) and `relu`, joined by "+".
+        product: for bits, `and` or `xor`.
 
     Example:
         >>> str(Case(512, 256, 64, "f16", "TN")), Case(512, 256, 64).flops
@@ -74,11 +74,11 @@ class Case:
 
     @property
     def steps(self) -> tuple[str, ...]:
-        """List what follows the product."""
+        """List the operations after the product."""
         return tuple(filter(None, self.ops.split("+")))
 
     def spec(self) -> MatMulChain:
-        """Start a schedule of the case, with what follows the product."""
+        """Return the spec of the case, with the operations after the product."""
         from fireiron import Vector, add, relu
         from fireiron.front.spec import matmul
 
@@ -121,12 +121,12 @@ def case(shape: str, dtype: str = "f32", layout: str = "NN", batch: int | None =
         raise UsageError("bad-shape", f"{shape!r} is not MxNxK", fix="write three positive numbers, as 4096x4096x4096")
     m, n, k = (int(word) for word in found.groups())
     made = Case(m, n, k, dtype, layout, batch)
-    made.spec()  # tells at once what is wrong with the element types and the layout
+    made.spec()  # refuses wrong element types and layouts here
     return made
 
 
 def with_options(cases: Sequence[Case], dtype: str | None, layout: str | None) -> tuple[Case, ...]:
-    """Replace what the command line chose; equal cases that this makes are kept once."""
+    """Replace what the command line chose; equal cases are kept once."""
     chosen = {name: value for name, value in (("dtype", dtype), ("layout", layout)) if value is not None}
     if dtype is not None:
         find_dtype(dtype.split(":")[0])

@@ -1,4 +1,4 @@
-"""Ceilings: the best rates measured on a device, which shares are taken of; no number of a data sheet."""
+"""Ceilings: the best rates that were measured on a device. None is taken from a data sheet."""
 
 from __future__ import annotations
 

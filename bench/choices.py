@@ -1,8 +1,8 @@
 """Whether the installed compiler builds what `best` chooses: drawn products, compiled; needs no GPU.
 
 `python -m bench choices [--count N] [--seed N] [--arch ARCH...] [--verbose]`. A product is drawn by its sizes (any,
-multiples of 8 and of 128), layout, element types and what is computed with it. One line for each that does not
-compile, and how many were built by a later candidate than the first.
+multiples of 8 and of 128), layout, element types and its epilog. The command prints a line for each product that
+does not compile, and the number of products that a later candidate than the first builds.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ def run(words: Sequence[str]) -> int:
         0, or 1 where a choice did not compile.
     """
     parser = argparse.ArgumentParser("bench choices", allow_abbrev=False)
-    parser.add_argument("--count", type=int, default=100, help="products for each architecture (100)")
+    parser.add_argument("--count", type=int, default=100, help="number of products for each architecture (100)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--arch", nargs="+", default=list(ARCHITECTURES))
-    parser.add_argument("--verbose", action="store_true", help="a line for each product")
+    parser.add_argument("--verbose", action="store_true", help="print a line for each product")
     asked = parser.parse_args(list(words))
     failures = 0
     for arch in asked.arch:

@@ -1,4 +1,4 @@
-"""Compare results with older ones: what changed by more than the noise of both runs."""
+"""Compare results with older ones: find changes that are larger than the noise of both runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import attrs
 from .cases import Case
 from .results import Result, by_case, ratio
 
-LEAST = 0.02  # of change: runs of one binary differ by as much
+LEAST = 0.02  # relative change: two runs of one binary differ by this much
 
 Verdict = Literal["slower", "faster", "noise", "new", "gone", "fails"]
 
@@ -21,11 +21,11 @@ class Change:
 
     Args:
         case: the problem.
-        subject: whose.
-        verdict: in a word; `new` and `gone` where only one run has it, `fails` where only the older one timed it.
+        subject: the name of the subject.
+        verdict: one word; `new` or `gone` where one run alone has the case, `fails` where only the older run timed it.
         factor: new time over old; 1 where there is none.
-        noise: change that the spread of both runs explains.
-        against: the peer that both ratios were taken to, "" where times were compared.
+        noise: the change that the spread of both runs explains.
+        against: the peer whose times both ratios divide; "" where times were compared.
     """
 
     case: Case

@@ -1,7 +1,7 @@
 """Time convolutions and their gradients against torch's by cuDNN, channels last, the fastest of cuDNN's algorithms.
 
 `python -m bench conv [--of forward data filters] [--shape NxHxCxKxRxSTRIDExPAD ...] [-o FILE.jsonl]`; each result is
-held against f64 first, on a part of the images.
+compared with f64 first, on a part of the images.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SHAPES = (
     (256, 56, 64, 256, 1, 1, 0),
     (256, 14, 1024, 256, 1, 1, 0),
 )
-ERROR = 2.0**-9  # the share of the largest value by which 16 bits of a result may move it
+ERROR = 2.0**-9  # allowed error over the largest value: results are rounded to 16 bits
 FORMS = ("forward", "data", "filters")
 PRESETS: dict[str, Callable[..., Any]] = {
     "simt": conv.simt,
@@ -53,7 +53,7 @@ FILTERS: dict[str, Callable[..., Any]] = {"mma": conv_gradients.filters_mma, "wg
 
 @attrs.frozen
 class Laboratory:
-    """Hold where convolutions are timed: a GPU, or what stands for one in tests.
+    """Hold where convolutions are timed: a GPU, or its stand-in in tests.
 
     Args:
         device: of torch, where the arrays lie.
@@ -81,13 +81,17 @@ def run(words: Sequence[str], command: str = "", laboratory: Laboratory | None =
         1 where a result of ours is wrong, else 0.
     """
     parser = argparse.ArgumentParser(prog="python -m bench conv", description="Time convolutions.")
-    parser.add_argument("--shape", nargs="+", default=[], metavar="NxHxCxKxRxSxP", help="instead of the usual ones")
-    parser.add_argument("--of", nargs="+", default=["forward"], choices=FORMS, help="results or gradients (forward)")
+    parser.add_argument(
+        "--shape", nargs="+", default=[], metavar="NxHxCxKxRxSxP", help="shapes instead of the default ones"
+    )
+    parser.add_argument(
+        "--of", nargs="+", default=["forward"], choices=FORMS, help="forward, or gradients of data or filters (forward)"
+    )
     parser.add_argument("--fused", action="store_true", help="forward with bias and relu")
     parser.add_argument("--preset", default="wgmma", choices=tuple(PRESETS), help="(wgmma)")
-    parser.add_argument("--plan", nargs="+", default=[], metavar="K=N", help="what the preset takes: channels=64")
-    parser.add_argument("-o", "--output", metavar="FILE.jsonl", help="append the results there")
-    parser.add_argument("--arch", default="sm_90a", help="what to compile for without a GPU (sm_90a)")
+    parser.add_argument("--plan", nargs="+", default=[], metavar="K=N", help="keywords of the preset: channels=64")
+    parser.add_argument("-o", "--output", metavar="FILE.jsonl", help="append the results to this file")
+    parser.add_argument("--arch", default="sm_90a", help="target where there is no GPU (sm_90a)")
     options = parser.parse_args(list(words))
     shapes: Sequence[tuple[int, ...]] = SHAPES
     if options.shape:
@@ -219,7 +223,7 @@ def arrays_of(laboratory: Laboratory, shape: Sequence[int]) -> tuple[Any, Any, A
 
 
 def wrong(form: str, out: Any, arrays: tuple[Any, ...], stride: int, pad: int) -> str:
-    """Hold a result against f64: the first, middle and last image, or all filters, which every image moves."""
+    """Compare a result with f64: on the first, middle and last image, or on all filters."""
     torch = torch_module()
     images, weights, dy, bias = arrays
     some = slice(None) if form == "filters" else sorted({0, len(images) // 2, len(images) - 1})

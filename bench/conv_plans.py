@@ -1,8 +1,8 @@
-"""How good the choice of `conv.wgmma` is on layers that nobody chose: its first plan, and its fastest of the first.
+"""Time the first plans of `conv.wgmma` on randomly drawn layers: the first plan, and the fastest of the first N.
 
 `python -m bench conv-plans --seed WORD [--count N] [--plans N] [-o FILE.jsonl]`. The seed, such as a commit's hash,
-draws layers over the whole class: images, sides, channels, filters, windows, strides and padding. Each plan is held
-against f64 and timed against torch's convolution by cuDNN, channels last, with the L2 flushed.
+draws layers over the whole class: images, sides, channels, filters, windows, strides and padding. Each plan is compared
+with f64 and timed against torch's convolution by cuDNN, channels last, with the L2 flushed.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from .measure import why_not_timed
 from .tables import geomean
 
 IMAGES, SIDES, CHANNELS = (1, 256), (5, 160), (16, 1024)  # smallest and largest, drawn by their logarithms
-TAPS, STRIDES = (1, 1, 1, 3, 3, 3, 3, 3, 5, 7), (1, 1, 1, 1, 1, 1, 1, 2, 2, 3)  # as often as each stands here
+TAPS, STRIDES = (1, 1, 1, 3, 3, 3, 3, 3, 5, 7), (1, 1, 1, 1, 1, 1, 1, 2, 2, 3)  # each is drawn as often as it is listed
 UNIT = 8  # channels, since bulk copies move multiples of 16 bytes
-GFLOP = (0.3, 60.0)  # work of a layer: less is the launch's time, more is a run's
+GFLOP = (0.3, 60.0)  # of a layer: fewer operations would time the launch, more would take too long
 MOST_ELEMENTS = 2**28  # of images, and of results
 FIRST = "fireiron"  # the first plan among what is timed
 
@@ -144,7 +144,7 @@ def run(
             tasks = [workers.submit(compiled, layer, o.plans, o.arch) for layer in layers]
             for layer, task in zip(layers, tasks, strict=True):
                 told: list[tuple[str, int | str]] = []
-                with suppress(Exception):  # a process was lost: the layer is compiled where it is timed
+                with suppress(Exception):  # a process ended: the process that times the layer compiles it
                     told = task.result()
                 found = _planned(told) if why else _timed(laboratory or GPU, layer, o.plans)
                 lines.append({"program": f"forward {layer}", "preset": "wgmma", "seed": o.seed, **found})
@@ -223,11 +223,15 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench conv-plans", description="Time the first plans of conv.wgmma.", allow_abbrev=False
     )
-    parser.add_argument("--seed", required=True, metavar="WORD", help="draws the layers: the hash of a commit")
-    parser.add_argument("--count", type=int, default=24, metavar="N", help="layers (24)")
-    parser.add_argument("--plans", type=int, default=10, metavar="N", help="of each layer, in the model's order (10)")
-    parser.add_argument("--arch", default="sm_90a", help="what to compile for (sm_90a)")
-    parser.add_argument("-o", "--output", metavar="FILE.jsonl", help="append the results there")
+    parser.add_argument(
+        "--seed", required=True, metavar="WORD", help="seed of the layers, such as the hash of a commit"
+    )
+    parser.add_argument("--count", type=int, default=24, metavar="N", help="number of layers (24)")
+    parser.add_argument(
+        "--plans", type=int, default=10, metavar="N", help="number of plans of each layer, in the model's order (10)"
+    )
+    parser.add_argument("--arch", default="sm_90a", help="target (sm_90a)")
+    parser.add_argument("-o", "--output", metavar="FILE.jsonl", help="append the results to this file")
     o = parser.parse_args(list(words))
     if o.plans < 1 or o.count < 1:
         parser.error(f"--plans {o.plans} --count {o.count}: one of each at least")

@@ -19,7 +19,7 @@ from .cases import Case
 from .subjects import Launch, Prepared, Rough, needs_gpu, not_installed, unsupported
 
 WORKSPACE_NBYTES = 64 << 20
-ALGORITHMS = 24  # asked of the heuristic
+ALGORITHMS = 24  # algorithms that the heuristic is asked for
 
 # cudaDataType
 TYPES = {
@@ -54,7 +54,7 @@ class Operand:
 
 
 def operands(case: Case) -> tuple[Operand, Operand, Operand]:
-    """Write C^T = B^T A^T, which is what a column-major library computes of row-major arrays.
+    """Write the product as C^T = B^T A^T, as a column-major library reads row-major arrays.
 
     Example:
         >>> first, second, _ = operands(Case(64, 32, 16, "f16", "TN"))
@@ -71,7 +71,7 @@ def operands(case: Case) -> tuple[Operand, Operand, Operand]:
 
 @cache
 def library(name: str) -> Any:
-    """Load a library of CUDA: the one that torch has loaded, or that stands in the environment.
+    """Load a library of CUDA: the one that torch has loaded, or the one of the environment.
 
     Raises:
         CompileError: `not-installed`.
@@ -138,7 +138,7 @@ class Cublas:
             ]
 
             def once() -> None:
-                # Setting a stream takes the workspace back, so both are set each time.
+                # Setting a stream resets the workspace, so both are set each time.
                 _check(blas.cublasSetStream_v2(handle, _stream()), "cublasSetStream")
                 _check(blas.cublasSetWorkspace_v2(handle, workspace, nbytes), "cublasSetWorkspace")
                 status = blas.cublasGemmStridedBatchedEx(
@@ -191,7 +191,7 @@ def bound(case: Case, arrays: Arrays, rough: Rough | None, *, add: bool = False)
     """Bind one cublasLtMatmul with the fastest algorithm.
 
     Args:
-        case: the problem, with what follows the product.
+        case: the problem, with the operations after the product.
         arrays: operands and result.
         rough: times launches roughly; the heuristic's first choice is taken where None.
         add: whether the product is added to what the result holds.
@@ -255,7 +255,7 @@ class _Plan:
         return made
 
     def algorithms(self) -> list[_Result]:
-        """Ask the heuristic for all that it has."""
+        """Ask the heuristic for all of its algorithms."""
         preference, nbytes = ctypes.c_void_p(), ctypes.c_uint64(WORKSPACE_NBYTES)
         self._do("MatmulPreferenceCreate", ctypes.byref(preference))
         self._do("MatmulPreferenceSetAttribute", preference, MAX_WORKSPACE, ctypes.byref(nbytes), ctypes.c_size_t(8))
@@ -277,7 +277,7 @@ class _Plan:
         multiply = self._lt.cublasLtMatmul
 
         def once() -> None:
-            self.take(arrays)  # the descriptor holds the address, and serves all sets of arrays
+            self.take(arrays)  # the descriptor holds the bias's address, which all sets of arrays share
             status = multiply(
                 self._handle, self._operation, alpha, first, a, second, b, beta, out, c, out, c,
                 algorithm, workspace, nbytes, _stream(),

@@ -1,7 +1,7 @@
 """Fit the model of products to timings: `python -m bench fit FILE.jsonl... [--only CONSTANT,...] [--passes N]`.
 
-Files hold records of tuning (`fireiron tune -o FILE`), of which those of `hopper.gemm` with a plan are taken. The
-constants that are found are printed as the `ProductClocks` of `fireiron/algebra/machine.py`, where they belong.
+Files hold records of tuning (`fireiron tune -o FILE`); records of `hopper.gemm` with a plan are used. The command
+prints the fitted constants as the `ProductClocks` of `fireiron/algebra/machine.py`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def timing(record: Record) -> Timing | None:
 
 
 def loss(timings: Sequence[Timing], fit: ProductClocks) -> float:
-    """Give by which factor the model is off, on average: the mean of |log(modelled / measured)|."""
+    """Return the model's mean error: the mean of |log(modelled / measured)|."""
     total = 0.0
     for each in timings:
         modelled = MACHINE.launch_us + clocks(each.plan, each.spec, fit) / MACHINE.clock_mhz
@@ -88,7 +88,7 @@ def run(words: Sequence[str], tell: Callable[[str], None] = print) -> int:
     """
     parser = argparse.ArgumentParser("python -m bench fit", description=__doc__)
     parser.add_argument("files", nargs="+", type=Path)
-    parser.add_argument("--only", help="constants to fit, with commas between; all by default")
+    parser.add_argument("--only", help="constants to fit, separated by commas (default: all)")
     parser.add_argument("--passes", type=int, default=PASSES)
     options = parser.parse_args(words)
     names = options.only.split(",") if options.only else free()
@@ -97,7 +97,9 @@ def run(words: Sequence[str], tell: Callable[[str], None] = print) -> int:
     found = [timing(record) for path in options.files for record in read(path).records]
     timings = [each for each in found if each is not None]
     if not timings:
-        raise UsageError("no-timings", "no record is of hopper.gemm with a plan", fix="fireiron tune writes them")
+        raise UsageError(
+            "no-timings", "the files hold no record of hopper.gemm with a plan", fix="write records by fireiron tune"
+        )
     tell(f"{len(timings)} timings, off by {math.expm1(loss(timings, FIT)):.1%} on average")
     best, least = fitted(timings, FIT, names, options.passes)
     tell(f"fitted: off by {math.expm1(least):.1%}")

@@ -1,4 +1,4 @@
-"""A work's line of results: times, ratios over them, the words that are printed, and the file that keeps it."""
+"""Lines of results: times, ratios, the printed words, and the file that keeps them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def words(line: Mapping[str, Any]) -> str:
 def report(
     lines: Iterable[dict[str, Any]], output: str | None, command: str, said: Callable[[Mapping[str, Any]], str] = words
 ) -> bool:
-    """Print each line when it is there, and append it to a file.
+    """Print each line once it is measured, and append it to a file.
 
     Args:
         lines: one for each work.

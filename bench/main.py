@@ -100,18 +100,18 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m bench") 
     except FireironError as error:
         report_error(error, as_json="--json" in words)
         return USAGE if isinstance(error, UsageError) else WRONG
-    except SystemExit as stop:  # argparse has said what it has to say
+    except SystemExit as stop:  # argparse has printed its message
         return stop.code if isinstance(stop.code, int) else USAGE
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:  # `bench table FILE | head`: nobody reads on
+    except BrokenPipeError:  # `bench table FILE | head`: the pipe is closed
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return RIGHT
 
 
 def _anywhere(word: str) -> str:
-    """Name files that lie somewhere on this machine by their last part: results keep the command."""
+    """Shorten absolute paths to the file's name, since results keep the command."""
     option, equals, path = word.rpartition("=")
     return f"{option}{equals}{Path(path).name}" if Path(path).is_absolute() else word
 
@@ -145,25 +145,25 @@ def _parser(prog: str) -> Parser:
     parser.add_argument("--shape", nargs="+", default=[], metavar="MxNxK", help="cases instead of a suite's")
     parser.add_argument("--dtype", help="element types, in[:acc[:out]], instead of the suite's")
     parser.add_argument(
-        "--layout", type=told(letters), metavar="NN|NT|TN|TT", help="instead of the suite's; row,col too"
+        "--layout", type=told(letters), metavar="NN|NT|TN|TT", help="layout instead of the suite's: NN, TN or row,col"
     )
     parser.add_argument("--batch", type=int, help="number of products of each --shape")
     parser.add_argument(
         "--vs", nargs="*", metavar="PEER", help=f"{', '.join(PEERS)}, file.py:function (default: torch)"
     )
-    parser.add_argument("--rounds", type=int, default=41, help="samples of each subject at most (41)")
+    parser.add_argument("--rounds", type=int, default=41, help="most samples of each subject (41)")
     parser.add_argument("--budget", type=float, default=1.0, metavar="S", help="seconds of sampling a case (1)")
     parser.add_argument(
-        "--sustained", type=float, default=0.0, metavar="S", help="also run each S seconds back to back"
+        "--sustained", type=float, default=0.0, metavar="S", help="also run each subject S seconds back to back"
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the operands and of gemm-random100 (0)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the operands and of gemm-random100 (0)")
     parser.add_argument("--count", type=int, metavar="N", help="only the first N cases of each suite")
-    parser.add_argument("--arch", help="what to compile for without a GPU (sm_90a)")
-    parser.add_argument("-o", "--output", metavar="FILE.jsonl", help="append the results there, case by case")
+    parser.add_argument("--arch", help="target where there is no GPU (sm_90a)")
+    parser.add_argument("-o", "--output", metavar="FILE.jsonl", help="append the results to this file, case by case")
     parser.add_argument("--json", action="store_true", help="print JSON lines alone on stdout")
-    parser.add_argument("--plot", metavar="FILE.svg", help="draw the ratios and a roofline")
+    parser.add_argument("--plot", metavar="FILE.svg", help="draw the ratios and a roofline into this file")
     parser.add_argument(
-        "--compare", metavar="OLD.jsonl", help="tell regressions from noise; exit 1 where there are some"
+        "--compare", metavar="OLD.jsonl", help="compare with these results; exit 1 if a case is slower beyond noise"
     )
     return parser
 
@@ -174,7 +174,7 @@ def _cases(options: argparse.Namespace) -> tuple[str, list[Case], list[str]]:
     subjects = [word for word in options.words if word not in SUITES]
     for word in subjects:
         if "." not in word and word not in ("best", *PEERS):
-            suite(word)  # says which suites there are
+            suite(word)  # its error lists the suites
     chosen: list[Case] = []
     if options.shape:
         first = SUITES[suites[0] if suites else "gemm"].cases[0]
@@ -192,7 +192,7 @@ def _run(options: argparse.Namespace, command: str) -> int:
     machine, why = here(), why_not_timed()
     wanted: list[str] = options.vs or []
     for word in wanted:
-        subject(word)  # says which peers there are
+        subject(word)  # its error lists the peers
     peers = [] if why else ["torch"] if options.vs is None else wanted
     results: list[Result] = []
     started = time.perf_counter()
@@ -220,7 +220,7 @@ def _run(options: argparse.Namespace, command: str) -> int:
             on_case=on_case,
         )
     except KeyboardInterrupt:
-        interrupted = True  # what was measured stays: it is written, and shown
+        interrupted = True  # measured results are written and shown all the same
     if sys.stderr.isatty():
         print(file=sys.stderr)
     if not options.json:
@@ -269,9 +269,15 @@ def _tune(words: Sequence[str]) -> int:
 
     parser = Parser(prog="python -m bench tune", description="Tune cases of a suite within a budget.")
     parser.add_argument("suite", nargs="?", default="gemm-random100", choices=list(SUITES))
-    parser.add_argument("--count", type=int, default=12, metavar="N", help="cases, spread over the suite (12)")
-    parser.add_argument("--budget", type=float, default=240.0, metavar="S", help="seconds for all of them (240)")
-    parser.add_argument("--full", type=float, default=0.0, metavar="S", help="seconds a case for effort full too (0)")
+    parser.add_argument("--count", type=int, default=12, metavar="N", help="number of cases, over the suite (12)")
+    parser.add_argument("--budget", type=float, default=240.0, metavar="S", help="seconds for all cases (240)")
+    parser.add_argument(
+        "--full",
+        type=float,
+        default=0.0,
+        metavar="S",
+        help="seconds per case for a search of effort full, 0 for none (0)",
+    )
     parser.add_argument("--records", type=Path, default=SHIPPED, metavar="FILE", help="the file of records to ship")
     o = parser.parse_args(words)
     outcomes = run(spread(suite(o.suite).cases, o.count), o.budget, o.records, full_s=o.full)

@@ -18,7 +18,7 @@ from .results import Result
 from .subjects import Launch, Prepared, Subject, as_subject
 from .timer import SHORT_US, Times
 
-MOST_SETS = 256  # of buffers that graphs rotate through
+MOST_SETS = 256  # sets of buffers that graphs rotate through, at most
 
 
 @attrs.frozen
@@ -31,7 +31,7 @@ class Options:
         sustained_s: seconds that each subject runs back to back; 0 leaves it out.
         seed: of the random operands.
         arch: what to compile for where there is no GPU.
-        graphs: whether short kernels are timed by CUDA graphs too, and those times are the ones that count.
+        graphs: whether short kernels are timed by CUDA graphs too; results then take these times.
     """
 
     rounds: int = 41
@@ -67,7 +67,7 @@ class Timer(Protocol):
 
 
 class Lab(Protocol):
-    """Where a measurement takes place: a GPU, or what stands for one in tests."""
+    """Where a measurement takes place: a GPU, or its stand-in in tests."""
 
     timer: Timer
 
@@ -186,7 +186,7 @@ def measure(
 
 
 def _named(subjects: Sequence[Subject]) -> dict[str, Subject]:
-    """Give each subject a name of its own: the same one twice is a test of the bench itself."""
+    """Give each subject a name of its own; timing one subject twice tests the bench."""
     named: dict[str, Subject] = {}
     for subject in subjects:
         name, turn = subject.name, 2
@@ -227,7 +227,7 @@ def _measure(
         launches[name] = launch
     for name, errors in lab.compare(case, arrays, {name: own[name].out for name in launches}).items():
         results[name] = attrs.evolve(results[name], errors=errors)
-        if not errors.right:  # the time of a wrong result means nothing
+        if not errors.right:  # a wrong result is not timed
             what = (
                 f"{errors.nans} elements are NaN" if errors.nans else f"{errors.share:.3g} times what rounding allows"
             )
@@ -276,7 +276,7 @@ def _time(
     timer = lab.timer
     for name, times in timer.burst(launches, options.rounds, options.budget_s).items():
         results[name] = attrs.evolve(results[name], times=times, state=lab.state())
-    # One way of timing for all of a case: else a ratio would compare two ways, and not two kernels.
+    # One way of timing for all subjects of a case, so that ratios compare kernels alone.
     if options.graphs and min(results[name].times.median_us for name in launches) < SHORT_US:  # pyright: ignore[reportOptionalMemberAccess]
         sets = max(2, min(MOST_SETS, -(-2 * timer.l2_nbytes // int(case.nbytes))))
         copies = [lab.make(case, options.seed + 1 + i) for i in range(sets)]

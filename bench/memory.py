@@ -1,7 +1,6 @@
-"""Time works that memory bounds against a copy of as many bytes, torch eager and torch.compile.
+"""Time memory-bound kernels against a copy of as many bytes, torch eager and torch.compile.
 
-Each result is held against f64 first. Launches are interleaved, in an order of chance, each alone behind a flush of the
-L2.
+Each result is compared with f64 first. Launches are interleaved in random order, each after a flush of the L2.
 """
 
 from __future__ import annotations
@@ -64,13 +63,17 @@ def run(words: Sequence[str], command: str, prog: str, about: str, names: Sequen
     """
     parser = argparse.ArgumentParser(prog=f"python -m bench {prog}", description=about)
     parser.add_argument("names", nargs="*", help=", ".join(names))
-    parser.add_argument("--shape", nargs="+", default=[], metavar="MxN", help="instead of the usual ones")
-    parser.add_argument("--seed", type=int, help="draw the shapes by this seed")
-    parser.add_argument("--count", type=int, default=12, help="how many are drawn (12)")
-    parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out: it takes seconds a shape")
-    parser.add_argument("--plan", nargs="+", default=[], metavar="K=N", help="what the preset takes: stages=2 warps=16")
-    parser.add_argument("-o", "--output", metavar="FILE.jsonl", help="append the results there")
-    parser.add_argument("--arch", default="sm_90a", help="what to compile for without a GPU (sm_90a)")
+    parser.add_argument("--shape", nargs="+", default=[], metavar="MxN", help="shapes instead of the default ones")
+    parser.add_argument("--seed", type=int, help="draw the shapes from this seed")
+    parser.add_argument("--count", type=int, default=12, help="number of drawn shapes (12)")
+    parser.add_argument(
+        "--no-compile", action="store_true", help="leave out torch.compile, which takes seconds per shape"
+    )
+    parser.add_argument(
+        "--plan", nargs="+", default=[], metavar="K=N", help="keywords of the preset: stages=2 warps=16"
+    )
+    parser.add_argument("-o", "--output", metavar="FILE.jsonl", help="append the results to this file")
+    parser.add_argument("--arch", default="sm_90a", help="target where there is no GPU (sm_90a)")
     options = parser.parse_args(list(words))
     if unknown := [name for name in options.names if name not in names]:
         parser.error(f"there is no program {unknown[0]}: use {', '.join(names)}")

@@ -1,7 +1,8 @@
 """Time whole networks with random weights: plans of `torch.compile(backend=...)` against eager torch and its compiler.
 
 `python -m bench networks [--network bert-base ...] [--batch 32] [--length 384] [-o FILE.jsonl]`. Networks come from the
-package transformers. Every result is held against eager f32 first, by the error of eager torch in the same 16 bits.
+package transformers. Each result is first compared with eager f32; the error of eager torch in the same 16 bits sets
+the bound.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from .lines import compared, report
 from .measure import why_not_timed
 
 ROUNDS, BUDGET_S = 21, 6.0
-ERROR = 1.5  # of eager's own error, and what rounding of 16 bits adds
+ERROR = 1.5  # factor of eager's own error, and what rounding to 16 bits adds
 # Layers, width, heads, width of the feed-forward part, words: the public configurations of the models.
 NETWORKS = {
     "bert-base": ("Bert", 12, 768, 12, 3072, 30522),
@@ -37,11 +38,11 @@ def run(words: Sequence[str], command: str = "") -> int:
     parser = argparse.ArgumentParser(prog="python -m bench networks", description="Time networks.")
     parser.add_argument("--network", nargs="+", default=["bert-base"], choices=sorted(NETWORKS), help="(bert-base)")
     parser.add_argument("--batch", type=int, nargs="+", default=[32], help="(32)")
-    parser.add_argument("--length", type=int, nargs="+", default=[384], help="words of a sequence (384)")
-    parser.add_argument("--layers", type=int, default=0, help="instead of the network's own")
+    parser.add_argument("--length", type=int, nargs="+", default=[384], help="tokens of a sequence (384)")
+    parser.add_argument("--layers", type=int, default=0, help="number of layers instead of the network's own")
     parser.add_argument("--dtype", default="f16", choices=["f16", "bf16"], help="(f16)")
     parser.add_argument("--vs", nargs="+", default=list(PEERS[:3]), choices=PEERS, help="peers (eager sdpa compile)")
-    parser.add_argument("-o", "--output", metavar="FILE.jsonl", help="append the results there")
+    parser.add_argument("-o", "--output", metavar="FILE.jsonl", help="append the results to this file")
     options = parser.parse_args(list(words))
     if why := why_not_timed():
         print(f"nothing was timed: {why}.")

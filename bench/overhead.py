@@ -1,7 +1,7 @@
-"""Measure what a call costs the host beyond a bare cuda.core launch of the same kernel.
+"""Measure the host time of a call beyond a bare cuda.core launch of the same kernel.
 
-All run in the steady state with torch tensors. Without a GPU the host's part of them is measured alone, with stand-ins
-for the tensors and the driver: what is left out is the driver's work, and that of PyTorch's own methods.
+All calls run in the steady state with torch tensors. Without a GPU, stand-ins for the tensors and the driver measure
+the host's part alone, without the work of the driver and of PyTorch's own methods.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fireiron.schedules import simt
 CALLS, ROUNDS = 2000, 15
 SHAPES = ((64, 16), (16, 64), (64, 64), (64,))
 BATCHES = ((2, 3, 64, 16), (16, 64), (2, 3, 64, 64), (64,))
-SETS = 64  # of tensors that gemm is called with in turn
+SETS = 64  # sets of tensors that gemm is called with in turn
 BARE = "cuda.core launch"
 
 
@@ -71,11 +71,11 @@ def host_part(rounds: int = ROUNDS) -> dict[str, float]:
     with stand_in():
         kernel = simt.sgemm(matmul(64, 64, 16)).compile("sm_80")
         calls = _calls(kernel, make, tuple(make(*s) for s in SHAPES))
-        return _measured(calls, lambda: None, rounds, time.process_time)  # nothing is waited for
+        return _measured(calls, lambda: None, rounds, time.process_time)  # no call waits
 
 
 def _calls(kernel: Any, make: Callable[..., Any], tensors: tuple[Any, ...]) -> dict[str, Callable[[], object]]:
-    """Name the calls that are measured; those of gemm meet tensors at addresses that they have not seen last."""
+    """Name the measured calls; each call of gemm gets tensors at other addresses than the call before."""
     a, b, c, _ = tensors
     turns = itertools.cycle([tuple(make(*s) for s in SHAPES) for _ in range(SETS)])
     batches = itertools.cycle([tuple(make(*s) for s in BATCHES) for _ in range(SETS)])

@@ -1,4 +1,4 @@
-"""How good the choice of `hopper.gemm` is: its first plan, and the fastest of its first ones, over a peer.
+"""Time the first plans of `hopper.gemm` against a peer: the first plan, and the fastest of the first N.
 
 `python -m bench plans [SUITE] [--seed N] [--plans N] [--vs PEER] [-o FILE.jsonl]`. Launches are timed one by one with
 the L2 flushed, each checked against f64 before.
@@ -26,18 +26,18 @@ from .suites import SUITES, drawn
 from .tables import UNTIMED, geomean, problems
 
 ROUNDS, BUDGET_S = 15, 2.0
-SHOWN = 5  # cases whose first plan does worst
+SHOWN = 5  # number of listed cases whose first plan is slowest
 
 
 @attrs.frozen
 class Choice:
-    """Hold how a case's plans did.
+    """Hold the ratios of a case's plans.
 
     Args:
         case: the problem.
         first: the peer's time over that of the plan that the model puts first.
-        best: the same of the fastest.
-        place: of the fastest in the model's order, from 1.
+        best: the peer's time over that of the fastest plan.
+        place: the fastest plan's place in the model's order, from 1.
     """
 
     case: Case
@@ -57,7 +57,7 @@ def scheduled(case: Case, count: int, arch: str | None) -> list[Scheduled]:
 def compiled(case: Case, count: int, arch: str | None) -> None:
     """Compile a case's plans into the disk cache."""
     for each in scheduled(case, count, arch):
-        with suppress(FireironError):  # whoever measures it says what is wrong
+        with suppress(FireironError):  # the process that measures the case reports the error
             hopper.gemm(case.spec(), each.values["plan"]).compile(arch)
 
 
@@ -115,7 +115,7 @@ def run(
     with compilers(executor) as workers:
         tasks = [workers.submit(compiled, case, o.plans, o.arch) for case in cases]
         for case, task in zip(cases, tasks, strict=True):
-            with suppress(Exception):  # a process was lost: the case is compiled where it is measured
+            with suppress(Exception):  # a process ended: the process that measures compiles
                 task.result()
             plans = scheduled(case, o.plans, o.arch)
             if not plans:
@@ -142,13 +142,15 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
         prog="python -m bench plans", description="Time the first plans of hopper.gemm.", allow_abbrev=False
     )
     parser.add_argument("suite", nargs="?", default="gemm-random100", choices=list(SUITES))
-    parser.add_argument("--seed", type=int, default=0, help="of random sizes (0)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of random sizes (0)")
     parser.add_argument("--count", type=int, metavar="N", help="only the first N cases")
-    parser.add_argument("--plans", type=int, default=10, metavar="N", help="of each case, in the model's order (10)")
+    parser.add_argument(
+        "--plans", type=int, default=10, metavar="N", help="number of plans of each case, in the model's order (10)"
+    )
     parser.add_argument("--dtype", help="element types, in[:acc[:out]], instead of the suite's")
     parser.add_argument("--vs", default="torch", metavar="PEER", help="torch, cublas, cublaslt (torch)")
-    parser.add_argument("--arch", help="what to compile for without a GPU (sm_90a)")
-    parser.add_argument("-o", "--output", metavar="FILE.jsonl", help="append the results there")
+    parser.add_argument("--arch", help="target where there is no GPU (sm_90a)")
+    parser.add_argument("-o", "--output", metavar="FILE.jsonl", help="append the results to this file")
     o = parser.parse_args(list(words))
     if o.plans < 1:
         parser.error(f"--plans {o.plans}: time one plan at least")

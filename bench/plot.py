@@ -24,7 +24,9 @@ def write(path: str, results: Sequence[Result], title: str, device: str) -> None
         UsageError: `cannot-write`, `not-svg`.
     """
     if not path.endswith(".svg"):
-        raise UsageError("not-svg", f"plots are SVG, and {path} is not", fix="name a file that ends in .svg")
+        raise UsageError(
+            "not-svg", f"plots are written as SVG, and {path} does not end in .svg", fix="name a file that ends in .svg"
+        )
     try:
         Path(path).write_text(svg(results, title, device), encoding="utf-8")
     except OSError as error:
@@ -75,7 +77,7 @@ def _ratios(results: Sequence[Result]) -> list[str]:
 
 
 def _roofline(results: Sequence[Result], device: str) -> list[str]:
-    """Draw rates over operations a byte, below what was measured at best."""
+    """Draw rates over operations per byte, below the best measured rates."""
     ceiling = CEILINGS.get(device)
     timed = [r for r in results if r.times]
     if ceiling is None or not timed:

@@ -17,7 +17,7 @@ from .memory import run as run_suite
 from .rows import drawn
 
 INPUTS = {"one": 1, "two": 2, "four": 4, "six": 6, "gelu_bias": 2, "transpose": 1, "rotary": 2, "rotary_pairs": 1}
-HEAD = 128  # values of a head that rotary embeddings turn
+HEAD = 128  # width of a head in rotary embeddings
 SHAPES = ((4096, 1024), (4096, 4096), (8192, 8192), (65536, 1024))
 
 
@@ -91,7 +91,7 @@ def _turned(x: Any) -> Any:
 
 
 def _chain(given: Sequence[Any], relu: Any) -> Any:
-    """Take relu(x0) * 2 + x1 * x2 + x3 ..., as far as there are inputs."""
+    """Compute relu(x0) * 2 + x1 * x2 + x3 ..., with as many terms as there are inputs."""
     first, *others = given
     total = relu(first) * 2.0
     for i, x in enumerate(others):
@@ -100,7 +100,7 @@ def _chain(given: Sequence[Any], relu: Any) -> Any:
 
 
 def schedule(name: str, m: int, n: int, plan: Mapping[str, int]) -> Any:
-    """Give the schedule of a program, by what the preset takes."""
+    """Give the schedule of a program, by keywords of the preset."""
     x = fi.Matrix(m, n, "bf16")
     if name == "transpose":
         return pointwise.move(fi.Move(x, fi.Matrix(m, n, "bf16", fi.ColMajor, name="y")))

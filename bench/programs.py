@@ -1,4 +1,4 @@
-"""Time kernels of several products against what libraries take for them: sums of two, LSTM, SwiGLU, MLP, ReLU first.
+"""Time kernels of several products against calls of libraries: sums of two, LSTM, SwiGLU, MLP, ReLU first.
 
 `python -m bench programs [NAME ...] [-o FILE.jsonl]`; each is checked against f64 before it is timed: on random
 numbers, and on whole ones bit by bit where its functions are exact.
@@ -28,7 +28,7 @@ Launch = Callable[[], object]
 Bind = Callable[[Any, Tensors, Any, Any], Sequence[Launch]]
 
 ROUNDS, BUDGET_S = 15, 2.0
-L2_NBYTES = 150 << 20  # what sets of operands take at least, so that none stays in the L2
+L2_NBYTES = 150 << 20  # least bytes of all sets of operands, so that none stays in the L2
 MOST_SETS = 8
 EPSILON = 2.0**-11  # of f16
 GROUPS, ROWS = 64, 32768
@@ -43,11 +43,11 @@ class Program:
         make: builds our schedule.
         exact: computes the result from tensors of f64.
         peers: by name, what binds their launches: called with torch, operands, the result's tensor and a rough timer.
-        flops: of a run.
-        roundings: to f16 on the way to the result.
-        equal_work: by name, what does as much without the same result.
-        given: makes operands that are not drawn from normal numbers, by name.
-        smooth: whether it computes functions that round (silu): then no run is exact.
+        flops: operations of a run.
+        roundings: number of roundings to f16 before the result.
+        equal_work: by name, peers that do as much work and compute another result.
+        given: by name, functions that make operands other than normal numbers.
+        smooth: whether the kernel computes functions that round (silu), so that no run is exact.
     """
 
     name: str
@@ -240,8 +240,8 @@ def run(words: Sequence[str], command: str = "") -> int:
     parser = argparse.ArgumentParser(prog="python -m bench programs", description="Time kernels of several products.")
     names = sorted({program.kind for program in PROGRAMS})
     parser.add_argument("names", nargs="*", help=", ".join(names))
-    parser.add_argument("-o", "--output", metavar="FILE.jsonl", help="append the results there")
-    parser.add_argument("--arch", default=None, help="what to compile for without a GPU (sm_90a)")
+    parser.add_argument("-o", "--output", metavar="FILE.jsonl", help="append the results to this file")
+    parser.add_argument("--arch", default=None, help="target where there is no GPU (sm_90a)")
     options = parser.parse_args(list(words))
     if unknown := [name for name in options.names if name not in names]:
         parser.error(f"there is no program {unknown[0]}: use {', '.join(names)}")
@@ -301,7 +301,7 @@ def _timed(program: Program) -> dict[str, Any]:
 
 
 def _differing(torch: Any, schedule: Any, kernel: Any, program: Program) -> int:
-    """Run on whole numbers, and count the elements that are not what f64 gives."""
+    """Run on whole numbers, and count the elements that differ from f64."""
     data = make("exact", schedule, kernel.interface, {})
     given = {
         p.name: program.given[p.name](torch)

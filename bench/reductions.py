@@ -51,7 +51,7 @@ def run(words: Sequence[str], command: str = "") -> int:
 def work(name: str, a: int, b: int, c: int) -> Work:
     """Describe a sum of an array of a x b x c elements."""
     over, shape = OVER[name].split(), (1, a, b, c) if name == "all" else (a, b, c)
-    dims = "uabc" if name == "all" else "abc"  # a result has a dim: one of extent 1
+    dims = "uabc" if name == "all" else "abc"  # a result has at least one dim, here of extent 1
     out = (tuple(extent for dim, extent in zip(dims, shape, strict=True) if dim not in over), "float32")
     axes = tuple(dims.index(dim) for dim in over)
 
@@ -66,7 +66,7 @@ def work(name: str, a: int, b: int, c: int) -> Work:
 
 
 def schedule(name: str, a: int, b: int, c: int, plan: Mapping[str, int]) -> Any:
-    """Give the schedule of a sum, by what the preset takes."""
+    """Give the schedule of a sum, by keywords of the preset."""
     given: dict[str, Any] = {key: bool(value) if key == "atomics" else value for key, value in plan.items()}
     dims, shape = ("u a b c", (1, a, b, c)) if name == "all" else ("a b c", (a, b, c))
 

@@ -27,17 +27,17 @@ class Result:
     Args:
         suite: the suite's name, "" without one.
         case: the problem.
-        subject: who computed it.
+        subject: the name of the subject.
         ours: whether it is a schedule of this project.
-        detail: what exactly ran.
+        detail: the schedule or the library's function.
         times: None where nothing was timed.
-        events: by events too, where `times` are of graphs.
-        sustained_us: back to back, None where not asked.
+        events: times by events, where `times` are those of graphs.
+        sustained_us: microseconds back to back; None where not measured.
         state: the board after the timing, or in the middle of the sustained run.
-        errors: against f64, None where nothing ran.
-        problem: why there is no time, or what is wrong.
-        modelled_us: what the cost model says; never measured.
-        registers: of a thread.
+        errors: differences to f64; None where the subject did not run.
+        problem: why there is no time, or the error.
+        modelled_us: the cost model's time.
+        registers: registers of a thread.
     """
 
     suite: str
@@ -61,7 +61,7 @@ class Result:
 
     @property
     def gbps(self) -> float:
-        """Give 1e9 necessary bytes a second; 0 where nothing was timed."""
+        """Return 1e9 necessary bytes per second; 0 where nothing was timed."""
         return self.case.nbytes / self.times.median_us * 1e-3 if self.times else 0.0
 
     @property
@@ -70,7 +70,7 @@ class Result:
         return self.problem.startswith("wrong:") or (self.errors is not None and not self.errors.right)
 
     def to_json(self, machine: Machine, command: str = "", when: str = "") -> dict[str, Any]:
-        """Give plain data, with what it was measured on."""
+        """Return plain data, with the machine."""
         facts: dict[str, Any] = {"bench": FORMAT, "suite": self.suite, "case": self.case.to_json()}
         facts |= {"subject": self.subject, "ours": self.ours, "detail": self.detail}
         for name in ("times", "events", "errors"):
@@ -182,7 +182,7 @@ def of_programs(path: str) -> bool:
         with Path(path).open(encoding="utf-8") as file:
             return '"program"' in file.readline().partition(":")[0]
     except OSError:
-        return False  # `read` says so
+        return False  # `read` reports the error
 
 
 def read_programs(path: str) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from .memory import run as run_suite
 
 ELEMENTS = 1 << 26
 EPS = 1e-6
-# By program: how many matrices, and vectors of a value a column, it reads.
+# By program: number of matrices, and of vectors with one value per column, that it reads.
 GIVEN = {
     "softmax": (1, 0),
     "log_softmax": (1, 0),
@@ -34,7 +34,7 @@ GIVEN = {
     "top": (1, 0),
     "cumsum": (1, 0),
 }
-LARGEST = 8  # values of a row that `top` finds
+LARGEST = 8  # number of values that `top` finds in a row
 USUAL = ("softmax", "layernorm", "rms_norm")
 SHAPES = (
     (12288, 768),
@@ -86,7 +86,7 @@ def work(name: str, m: int, n: int) -> Work:
 
 
 def schedule(name: str, m: int, n: int, plan: Mapping[str, int]) -> Any:
-    """Give the schedule of a program on m rows of n columns, by what the preset takes."""
+    """Give the schedule of a program on m rows of n columns, by keywords of the preset."""
     matrices, vectors = GIVEN[name]
     given: list[Any] = [Matrix(m, n, "bf16") for _ in range(matrices)]
     given += [Vector(n, "bf16", name=word) for word in ("gain", "bias")[:vectors]]

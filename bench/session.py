@@ -1,6 +1,6 @@
-"""One session on a GPU, whose minutes are scarce: tune, then measure the suites, all within a budget of seconds.
+"""One session on a GPU: tune, then measure the suites, within a budget of seconds.
 
-What is measured is written case by case, so that a session which is cut off loses nothing.
+Results are written case by case, so that a session that is cut off keeps them.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "bench" / "results"
 SHIPPED = ROOT / "fireiron" / "tune" / "shipped" / "nvidia-h200.jsonl"
 PEERS = ("torch", "cublaslt")
-# The order is that of importance: where time is short, the last ones are left out.
+# The most important suites come first: the last ones are left out where time is short.
 ORDER = (
     "gemm-square", "gemm-random100", "dtypes", "fused-random100", "fused", "skinny", "gemm-llm", "layouts", "batched",
     "deep", "ragged", "sgemm",
 )  # fmt: skip
-CASE_S = 0.4  # of sampling, for each way of timing
+CASE_S = 0.4  # seconds of sampling, for each way of timing
 ROUNDS = 31
 
 
 @attrs.frozen
 class Plan:
-    """Say what a session does.
+    """Describe a session.
 
     Args:
         budget_s: seconds for all of it.
         suites: by name, the most important first.
-        peers: what is timed beside `best`.
+        peers: subjects that are timed beside `best`.
         tuned: cases of gemm-random100 that are tuned first.
         tune_share: of the budget, at most, for tuning.
         full_s: seconds a tuned case for the full effort too; 0 leaves it out.
         results: the folder of the results' files.
         records: the file of records to ship.
         arch: the target where there is no GPU.
-        ours: what is timed against the peers.
+        ours: subjects of this project that are timed against the peers.
     """
 
     budget_s: float = 540.0
@@ -93,12 +93,12 @@ def run(
     start = time.perf_counter()
     end = start + plan.budget_s
     why = "" if lab is not None else why_not_timed()
-    chosen = [suite(name) for name in plan.suites]  # an unknown name is told before anything runs
+    chosen = [suite(name) for name in plan.suites]  # refuses unknown names before anything runs
     found = where or machine()
     tell(f"{found}; {plan.budget_s:.0f} s")
     with compilers(executor) as workers:
         if plan.tuned and not why and lab is None:
-            os.environ["FIREIRON_RECORDS"] = str(plan.records)  # what is tuned now is what `best` chooses below
+            os.environ["FIREIRON_RECORDS"] = str(plan.records)  # `best` chooses the tuned schedules below
             cases = tuning.spread(SUITES["gemm-random100"].cases, plan.tuned)
             share = plan.tune_share * plan.budget_s
             tuning.run(cases, share, plan.records, full_s=plan.full_s, executor=workers, tell=tell)
@@ -159,15 +159,25 @@ def parsed(words: Sequence[str]) -> Plan:
         prog="python -m bench session", description="Tune and measure on a GPU within a budget.", allow_abbrev=False
     )
     usual = Plan()
-    parser.add_argument("--budget", type=float, default=usual.budget_s, metavar="S", help="seconds for all of it (540)")
-    parser.add_argument("--suites", nargs="+", default=list(ORDER), metavar="SUITE", help="the most important first")
-    parser.add_argument("--vs", nargs="*", default=list(PEERS), metavar="PEER", help="torch cublaslt")
-    parser.add_argument("--tune", type=int, default=usual.tuned, metavar="N", help="cases of random100 to tune (12)")
-    parser.add_argument("--tune-share", type=float, default=usual.tune_share, help="of the budget, at most (0.4)")
-    parser.add_argument("--full", type=float, default=0.0, metavar="S", help="seconds a tuned case for effort full too")
-    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER", help="where results go")
-    parser.add_argument("--records", type=Path, default=SHIPPED, metavar="FILE", help="where records go")
-    parser.add_argument("--arch", help="what to compile for without a GPU (sm_90a)")
+    parser.add_argument(
+        "--budget", type=float, default=usual.budget_s, metavar="S", help="seconds of the session (540)"
+    )
+    parser.add_argument(
+        "--suites", nargs="+", default=list(ORDER), metavar="SUITE", help="suites, the most important first"
+    )
+    parser.add_argument("--vs", nargs="*", default=list(PEERS), metavar="PEER", help="peers (torch cublaslt)")
+    parser.add_argument(
+        "--tune", type=int, default=usual.tuned, metavar="N", help="number of cases of random100 to tune (12)"
+    )
+    parser.add_argument(
+        "--tune-share", type=float, default=usual.tune_share, help="largest share of the budget for tuning (0.4)"
+    )
+    parser.add_argument(
+        "--full", type=float, default=0.0, metavar="S", help="seconds per tuned case for a search of effort full too"
+    )
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER", help="folder of the results")
+    parser.add_argument("--records", type=Path, default=SHIPPED, metavar="FILE", help="file of the records")
+    parser.add_argument("--arch", help="target where there is no GPU (sm_90a)")
     o = parser.parse_args(words)
     return Plan(
         o.budget, tuple(o.suites), tuple(o.vs), o.tune, o.tune_share, o.full, o.results, o.records, o.arch

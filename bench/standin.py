@@ -1,4 +1,4 @@
-"""A stand-in for PyTorch and the driver: tensors in host memory, and launches of nothing, to time the host's part."""
+"""A stand-in for PyTorch and the driver: tensors in host memory and empty launches, to time the host's part."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ class Tensor:
 
 
 class Driver:
-    """Stand for the driver: its launches convert all arguments, and do nothing."""
+    """Stand for the driver: a launch converts all arguments, and runs no kernel."""
 
     def __init__(self) -> None:
         library = ctypes.CDLL(None)
-        self.launch = self.launch_clusters = library.abs  # of the null handle: 0, as success is
+        self.launch = self.launch_clusters = library.abs  # number of the null handle: 0, as that of success
         self.current_context = library.abs
 
     def load(self, binary: Any, interface: Any, device: int) -> Loaded:
@@ -75,7 +75,7 @@ class Driver:
 
 
 def torch(**more: Any) -> ModuleType:
-    """Make a module that has of PyTorch what a call asks for."""
+    """Make a module with the parts of PyTorch that a call uses."""
     made: Any = ModuleType("torch")
     made.Tensor = Tensor
     made.is_grad_enabled = lambda: True
@@ -96,7 +96,7 @@ def _empty_strided(shape: tuple[int, ...], stride: tuple[int, ...], *, dtype: st
 
 @contextmanager
 def stand_in(driver: Any = None) -> Iterator[None]:
-    """Let the library meet the stand-ins in place of PyTorch and of the driver."""
+    """Replace PyTorch and the driver by the stand-ins."""
     used = driver or Driver()
     before = sys.modules.get("torch")
     sys.modules["torch"] = torch()

@@ -1,4 +1,4 @@
-"""Subjects: what is timed, ours and the peers', each a function from a case to launches."""
+"""Subjects: the schedules and peers that are timed, each a function from a case to launches."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Prepared:
 
     Args:
         launch: gives the launch on one set of arrays.
-        detail: what exactly runs, for the results.
-        modelled_us: what the cost model says, None where it was not asked.
+        detail: the schedule or the library's function, for the results.
+        modelled_us: the cost model's time, or None.
         registers: of a thread, None where not known.
     """
 
@@ -49,7 +49,7 @@ class Subject(Protocol):
 
     @property
     def ours(self) -> bool:
-        """Say whether a wrong result of it is this project's defect."""
+        """Say whether a wrong result is a defect of this project."""
         ...
 
     def prepare(self, case: Case, arrays: Arrays | None, rough: Rough | None) -> Prepared:
@@ -116,7 +116,7 @@ class Scheduled:
 class Torch:
     """Time torch.mm, torch.bmm, for int8 torch._int_mm, for 8-bit floats torch._scaled_mm with scales of 1.
 
-    A row that is added and relu are fused where torch has it: torch.addmm, torch._addmm_activation.
+    Bias and relu are fused where torch has a function for them: torch.addmm, torch._addmm_activation.
     """
 
     name: str = "torch"
@@ -170,7 +170,7 @@ class Torch:
 
 @attrs.frozen
 class Compiled:
-    """Time what torch.compile makes of the product and the ops behind it, tuned by its own autotuner."""
+    """Time the product and the ops after it by torch.compile, with its own autotuner."""
 
     name: str = "torch.compile"
     ours: bool = False
@@ -197,7 +197,9 @@ class Compiled:
             def run() -> None:
                 nonlocal checked
                 result = function(found.a, found.b, found.bias)
-                if not checked:  # the compiled function allocates its result: the first one is copied and compared
+                if (
+                    not checked
+                ):  # the compiled function allocates its result, so the first result is copied and compared
                     found.out.copy_(result)
                     checked = True
 
@@ -275,9 +277,7 @@ def as_subject(given: object, arch: str | None = None) -> Subject:
         if _takes_spec(given):
             return Scheduled(named, arch=arch, given=given)
         return Function(named, given)
-    raise UsageError(
-        "unknown-peer", f"{given!r} is nothing that can be timed", fix="give a name, a preset, or function(a, b, out)"
-    )
+    raise UsageError("unknown-peer", f"{given!r} cannot be timed", fix="give a name, a preset, or function(a, b, out)")
 
 
 def _takes_spec(function: Any) -> bool:
@@ -286,13 +286,15 @@ def _takes_spec(function: Any) -> bool:
 
 
 def needs_gpu(name: str, arrays: Arrays | None) -> Any:
-    """Give torch for a peer that only runs.
+    """Return torch, for a peer that needs a GPU.
 
     Raises:
         UsageError: `nothing-to-show` without a GPU.
     """
     if arrays is None:
-        raise UsageError("nothing-to-show", f"{name} can only be timed, and there is no GPU", fix="run on one")
+        raise UsageError(
+            "nothing-to-show", f"{name} can only be timed, and there is no GPU", fix="run on a machine with a GPU"
+        )
     return torch_module()
 
 

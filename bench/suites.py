@@ -16,7 +16,7 @@ class Suite:
     """Name a list of cases.
 
     Args:
-        about: what it shows.
+        about: one line of help.
         cases: the problems.
     """
 
@@ -33,8 +33,8 @@ def random100(seed: int = 0, count: int = 100, ops: str = "") -> tuple[Case, ...
 
     Args:
         seed: of the draw; the suite `gemm-random100` has seed 0.
-        count: how many.
-        ops: what follows each product.
+        count: number of products.
+        ops: the operations after each product.
 
     Source: the random-size experiment of the Volta tensor-core paper, in fp16.
     """

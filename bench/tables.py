@@ -20,10 +20,10 @@ UNTIMED = "nothing was timed: {why}. Schedules were compiled and estimated; a mo
 
 
 def subjects_of(results: Sequence[Result]) -> tuple[list[str], list[str]]:
-    """Split names into those that get rows, ours, and those that get columns; without ours the first gets rows."""
+    """Split names into rows (subjects of this project, else the first peer) and columns (the other peers)."""
     names = list(dict.fromkeys(r.subject for r in results))
     ours = list(dict.fromkeys(r.subject for r in results if r.ours)) or names[:1]
-    # The same schedule twice measures the bench: the second is the first one's peer.
+    # The same schedule twice tests the bench: the second is the peer of the first.
     rows = [name for name in ours if "#" not in name]
     return rows, [name for name in names if name not in rows]
 
@@ -140,7 +140,7 @@ def geomean(values: Sequence[float]) -> float:
 
 
 def summaries(results: Sequence[Result]) -> list[str]:
-    """Say in a line for each peer how the ratios are distributed."""
+    """Return a line for each peer with the distribution of the ratios."""
     return [
         f"{name} against {peer}: geometric mean {geomean(values):.3f} of {len(values)}, "
         f"{min(values):.3f} to {max(values):.3f}, {sum(v >= 1 for v in values)} at least as fast"
@@ -149,7 +149,7 @@ def summaries(results: Sequence[Result]) -> list[str]:
 
 
 def problems(results: Sequence[Result]) -> list[str]:
-    """List what could not be measured, each reason once."""
+    """List the reasons why cases were not measured, each once."""
     found: dict[tuple[str, str], list[str]] = {}
     for r in results:
         if r.problem:

@@ -14,10 +14,10 @@ from .arrays import torch_module
 
 Launch = Callable[[], object]
 
-SHORT_US = 20.0  # under this, events around a launch measure the launch too
-FLUSH_NBYTES = 256 << 20  # several times the L2 of any GPU so far
+SHORT_US = 20.0  # below this time, events also measure the launch itself
+FLUSH_NBYTES = 256 << 20  # several times the largest L2 of a GPU
 WARM_ROUNDS = 3
-GRAPH_LAUNCHES = 20  # at least, in one graph
+GRAPH_LAUNCHES = 20  # least launches in one graph
 
 
 @attrs.frozen
@@ -26,10 +26,10 @@ class Times:
 
     Args:
         median_us: of the samples.
-        p20: time that a fifth of the samples stays under.
-        p80: time that four fifths stay under.
-        samples: how many.
-        method: how they were taken, in words.
+        p20: 20th percentile.
+        p80: 80th percentile.
+        samples: number of samples.
+        method: the way of timing, in words.
     """
 
     median_us: float
@@ -40,7 +40,7 @@ class Times:
 
     @property
     def spread(self) -> float:
-        """Give half the distance of the quantiles, over the median."""
+        """Return half the distance between the percentiles, over the median."""
         return (self.p80 - self.p20) / 2 / self.median_us
 
 
@@ -68,7 +68,7 @@ class TorchTimer:
         self.l2_nbytes = int(getattr(self._torch.cuda.get_device_properties(), "L2_cache_size", 0)) or 64 << 20
 
     def burst(self, launches: Mapping[str, Launch], rounds: int, budget_s: float) -> dict[str, Times]:
-        """Time each launch once a round, after a flush of the L2, in an order that chance gives each round.
+        """Time each launch once per round, after a flush of the L2, in a random order.
 
         Args:
             launches: by name.
@@ -83,7 +83,7 @@ class TorchTimer:
         for turn in range(WARM_ROUNDS + rounds):
             if turn >= WARM_ROUNDS + 5 and time.perf_counter() > end:
                 break
-            # Some launches, at times every fourth, take 0.8 us more: no name's turns may keep to them.
+            # Some launches, at times every fourth, take 0.8 us more; a random order spreads them over all names.
             for name in random.Random(turn).sample(names, len(names)):
                 self._once(launches[name], *events[name])
             cuda.synchronize()
@@ -95,9 +95,9 @@ class TorchTimer:
     def _once(self, launch: Launch, begin: Any, finish: Any) -> None:
         """Launch once between two events, behind a flush of the L2.
 
-        The launch is enqueued while the flush runs, so that the host's time does not show: where the flush was over
-        before, two run, four, eight. Behind other launches, or straight behind a memset, the same kernel takes up to
-        0.7 us more in some rounds: so nothing else is in the stream, and a small kernel stands between.
+        The launch is enqueued while the flush runs, which hides the host's time; where one flush is too short, two,
+        four or eight run. After other launches, or directly after a memset, the same kernel takes up to 0.7 us more
+        in some rounds. So the stream holds no other work, and a small kernel runs between flush and launch.
         """
         for flushes in (1, 2, 4, 8):
             self._torch.cuda.synchronize()
@@ -121,7 +121,7 @@ class TorchTimer:
             budget_s: seconds after which no further round starts.
 
         Returns:
-            The times, and of those that cannot be captured the reason.
+            The times, and for launches that cannot be captured the reason.
         """
         cuda = self._torch.cuda
         graphs: dict[str, Any] = {}

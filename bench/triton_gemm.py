@@ -1,4 +1,4 @@
-"""Triton as a peer: a tiled product with a row added and relu, by its own autotuner over the usual configurations."""
+"""Triton as a peer: a tiled product with bias and relu, tuned by Triton's autotuner over the usual configurations."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The Triton kernel itself: Triton reads its source from this file."""
 
-# Names of constants are capitals by Triton's habit, and its types are checked by Triton.
+# Constants have capital names, as is usual in Triton; Triton checks the types.
 # pyright: basic, reportMissingImports=false
 
 from importlib.util import find_spec

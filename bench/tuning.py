@@ -1,4 +1,4 @@
-"""Tune some cases of a suite within a budget: the fastest become records to ship, and model and search are judged."""
+"""Tune some cases of a suite within a budget: the fastest become records to ship; report the model's error."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from .ahead import compilers
 from .cases import Case
 from .tables import geomean
 
-KEPT = 3  # records of each problem: should one not be legal some day, the next serves
-LEAST_S = 5.0  # under this a search finds nothing
+KEPT = 3  # records kept for each problem; a later one serves where an earlier one is refused
+LEAST_S = 5.0  # shortest useful search, in seconds
 
 
 @attrs.frozen
@@ -64,7 +64,7 @@ class Outcome:
 
 
 def spread(cases: Sequence[Case], count: int) -> tuple[Case, ...]:
-    """Take so many cases, evenly spread over the operations that they ask for."""
+    """Select a number of cases, evenly spread over the numbers of their operations."""
     ordered = sorted(cases, key=lambda case: case.flops)
     if count >= len(ordered):
         return tuple(ordered)
@@ -86,7 +86,7 @@ def run(
     Args:
         cases: what to tune; those left when time is up are left out.
         budget_s: seconds for all of them.
-        records: the file to ship; everything else that is measured is kept beside it only while this runs.
+        records: the file to ship; other measurements are kept in a second file until the function returns.
         full_s: seconds a case for the full effort too; 0 leaves it out.
         executor: compiles; processes of its own where None.
         measurer: measures a spec; the GPU where None.
@@ -135,14 +135,14 @@ def _one(case: Case, left_s: float, full_s: float, common: dict[str, Any]) -> Ou
 
 
 def keep(path: Path, found: Sequence[Record]) -> None:
-    """Add the fastest records of each problem and device to a file; slower ones of the same leave it."""
+    """Add the fastest records of each problem and device to a file, and remove slower ones."""
     known = files.read(path) if path.is_file() else files.Read(())
     best = files.fastest([*known.records, *found], KEPT)
     files.replace(path, best, (*known.newer, *known.broken))
 
 
 def summary(outcomes: Sequence[Outcome]) -> list[str]:
-    """Say how good the model and the quick search are: geometric means over the cases."""
+    """Report the errors of the model and of the quick search, as geometric means over the cases."""
     if not outcomes:
         return ["nothing was tuned"]
     lines = [f"{sum(o.best_us is not None for o in outcomes)} of {len(outcomes)} cases tuned"]

@@ -34,10 +34,10 @@ class Captured:
     def __call__(self, *arrays: Any) -> Any:
         """Compute the outputs."""
         torch: Any = import_module("torch")
-        if self.refused or torch.cuda.is_current_stream_capturing():  # a graph of the caller's
+        if self.refused or torch.cuda.is_current_stream_capturing():  # the caller captures a graph already
             return self.plan(*arrays)
         pointers = [x.data_ptr() for x in arrays]
-        if self.pointers is None:  # the first call compiles, and the second one shows which tensors stay where they are
+        if self.pointers is None:  # the first call compiles; the second shows which tensors keep their addresses
             self.pointers = pointers
             return self.plan(*arrays)
         moved = {n for n, (a, b) in enumerate(zip(pointers, self.pointers, strict=True)) if a != b} - self.moving

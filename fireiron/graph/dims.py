@@ -1,4 +1,4 @@
-"""Dims of a part: axes of its nodes that are computed together get one name, and are one dim of a program."""
+"""Dims of a part: axes that a program loops over together get one name, and are one dim of the program."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def dims_of(graph: Graph, members: Iterable[int], free: frozenset[int]) -> Dims 
     called: dict[Axis, str] = {}
     found: dict[int, tuple[str | None, ...]] = {}
     extents: dict[str, int] = {}
-    for number in sorted(nodes, reverse=True):  # the result's dims come first
+    for number in sorted(nodes, reverse=True):  # dims of the result come before folded dims
         names: list[str | None] = []
         for a, n in enumerate(graph.nodes[number].shape):
             root = find((number, a))

@@ -26,7 +26,7 @@ def evaluate(graph: Graph, arrays: Sequence[Any], rounded: bool = False) -> Any:
 
 
 def value_of(node: Node, inputs: Sequence[Any], rounded: bool = False) -> Any:
-    """Compute one node of its inputs' values."""
+    """Compute one node from the values of its inputs."""
     import numpy as np
 
     if node.op == "input":
@@ -41,7 +41,7 @@ def value_of(node: Node, inputs: Sequence[Any], rounded: bool = False) -> Any:
 
 
 def check_inputs(graph: Graph, arrays: Sequence[Any]) -> None:
-    """Refuse arrays of another number, shape or type than the graph's inputs.
+    """Refuse arrays whose number, shapes or types are not those of the graph's inputs.
 
     Raises:
         CallError: `graph-inputs`.

@@ -1,4 +1,4 @@
-"""Graphs of torch: the graph that AOTAutograd gives to a backend becomes nodes; operators without a node stay torch's.
+"""Graphs of torch: a graph that AOTAutograd gives to a backend becomes nodes; torch runs operators without a node.
 
 Sizes are numbers: a graph is imported for each set of shapes that its function is called with.
 """
@@ -32,7 +32,7 @@ class Stays(Exception):
 
 
 class Importer:
-    """Turn torch's graph into one of ours.
+    """Turn torch's graph into a `Graph`.
 
     Args:
         module: what torch traced; `meta["val"]` of its nodes describes their results.
@@ -49,7 +49,7 @@ class Importer:
         self.left: dict[str, int] = {}
 
     def graph(self, name: str) -> tuple[Graph, list[Any]]:
-        """Import the graph; gives it, and for each result its place among the outputs, or the value that it is."""
+        """Import the graph; return it and, for each result, its place among the outputs or its value."""
         results: list[Any] = []
         for node in self.module.graph.nodes:
             if node.op == "placeholder":
@@ -126,7 +126,7 @@ class Importer:
         return not kinds & {torch.int64, torch.float64, torch.complex64, torch.int16}
 
     def _checked(self, made: Any, value: Any) -> Any:
-        """Convert a result to torch's type; refuse one of another shape."""
+        """Convert a result to the type that torch expects; refuse a result of another shape."""
         if isinstance(value, list | tuple):
             if not isinstance(made, tuple):
                 raise Stays("several results")
@@ -178,7 +178,7 @@ class Importer:
         return self.builder.add("foreign", *inputs, label=name, call=call, shape=shape, dtype=kind, **several)
 
     def constant(self, value: float | int, like: int) -> int:
-        """Add a number beside an array: a fraction beside integers is a f32."""
+        """Add a number that is combined with an array: beside integers, a number with a fraction is f32."""
         kind = self.ops.dtype(like)
         return self.builder.constant(value, f32 if isinstance(value, float) and kind.kind == "int" else kind)
 
@@ -189,7 +189,7 @@ def is_tensor(x: Any) -> bool:
 
 
 def torch_kind(dtype: Any) -> DType:
-    """Find our element type of torch's.
+    """Find the element type that stands for one of torch's.
 
     Raises:
         Stays: where there is none.
@@ -436,7 +436,7 @@ def _split(i: Importer, node: Any, x: int, sizes: Any, dim: int = 0) -> tuple[in
 
 @_known("cat")
 def _cat(i: Importer, node: Any, arrays: tuple[int, ...], dim: int = 0) -> int:
-    # torch lets a line without elements stand beside arrays of any rank.
+    # torch accepts an empty 1-D array beside arrays of any rank.
     full = [x for x, n in zip(arrays, node.args[0], strict=True) if n.meta["val"].numel()]
     if not full:
         raise Stays("no elements")
@@ -533,7 +533,7 @@ def _patches(
     i: Importer, node: Any, x: int, filters: int, bias: Any, stride: Sequence[int], padding: Sequence[int],
     dilation: Sequence[int], transposed: bool, *rest: Any,
 ) -> int:  # fmt: skip
-    """Write a convolution of patches, which do not overlap, as a product."""
+    """Write a convolution whose patches do not overlap as a product."""
     o = i.ops
     (batch, channels, *image), (out, per, *sizes) = o.shape(x), o.shape(filters)
     apart = tuple(stride) == tuple(sizes) and max(sizes) > 1 and not any(padding) and not transposed and per == channels
@@ -567,7 +567,7 @@ def _kept_attention(
 
 
 def _attended(i: Importer, q: int, k: int, v: int, mask: int | None, scale: float, causal: bool) -> int:
-    """Add attention; heads of queries that share one of keys and values are groups along an axis of their own."""
+    """Add attention; heads of queries that share one head of keys and values lie along an axis of their own."""
     o = i.ops
     shape, keys, values = o.shape(q), o.shape(k), o.shape(v)
     given = () if mask is None else (mask,)
@@ -622,7 +622,7 @@ def imported(
         fixed: places of inputs that seldom change.
 
     Returns:
-        The graph; where each result is; how often an operator was left to torch.
+        The graph; the place of each result; how many calls of each operator torch runs.
 
     Raises:
         Stays: where the graph has an operation without a node.

@@ -79,7 +79,7 @@ class Lowered:
 
 
 def stored(view: View, tensor: Tensor) -> Operand:
-    """Give the array that a kernel takes for a tensor: for a matrix with contiguous columns that of its transpose."""
+    """Return the array that a kernel takes for a tensor: the transpose of a matrix with contiguous columns."""
     shape, strides = tuple(n for n in tensor.shape if isinstance(n, int)), tensor.strides
     steps_ = tuple(int(s) for s in strides if isinstance(s, int))
     turned = tensor.storage
@@ -124,7 +124,7 @@ def pointwise(op: str, inputs: Sequence[Value | float], node: Node) -> Value:
     kinds = {v.dtype.kind for v in inputs if isinstance(v, Value)}
     if len(kinds) > 1 or any(isinstance(v, float) for v in inputs):
         inputs = [cast_to(v, f32) if isinstance(v, Value) and v.dtype.kind == "int" else v for v in inputs]
-    if op == "pow":  # whole numbers are products
+    if op == "pow":  # powers by whole numbers are products
         return power(*inputs)
     return binary(cast(Any, _BINARY.get(op, op)), *inputs)
 
@@ -153,7 +153,7 @@ class _Program:
         self.known: dict[tuple[int, tuple[str | None, ...]], Value | float] = {}
         self.labels: dict[tuple[int, tuple[str | None, ...]], str] = {}
         self.roles: dict[int, str] = {}
-        self.alone: Mapping[str, tuple[str, ...]] = {}  # by role, dims of one point
+        self.alone: Mapping[str, tuple[str, ...]] = {}  # by role: the dims of extent 1
         self.rename: dict[str, str] = {}
         self.merged: dict[str, str] = {}  # an outer dim of rows, and the dim that counts the rows of both
         if part.kind == "attention":
@@ -229,7 +229,7 @@ class _Program:
 
     @property
     def _pointless(self) -> bool:
-        """Say whether an output has no dims at all: all arrays then get one of one point."""
+        """Say whether an output has no dims; all arrays then get a dim of extent 1."""
         return any(all(d is None for d in self._dims(n)) for n in self.part.outputs)
 
     def _output(self, number: int, like: Tensor, order: Sequence[steps.Dim]) -> tuple[Tensor, Operand]:
@@ -265,7 +265,7 @@ class _Program:
             return self.labels[number, dims]
         node, view = self.graph.nodes[number], self.views[number]
         kept = [(self._extent(d, n), s, d) for n, s, d in zip(view.shape, view.strides, dims, strict=True) if d]
-        # What lies together comes last, what repeats first; axes of equal strides keep their order.
+        # Axes of small strides come last, axes of stride 0 first; axes of equal strides keep their order.
         kept.sort(key=lambda each: (each[1] != 0, -each[1]))
         if self._pointless and kept:
             kept = [(1, max(1, prod(n for n, _, _ in kept)), ONE), *kept]
@@ -433,14 +433,14 @@ class _Program:
         words = [" ".join([*alone, *(d for d in place if d is not None)]) for place in (*places, dims)]
         for side, value in enumerate(given):
             ref = trace.bare(value)
-            if ref is not None:  # an array's dims come in the order in which it lies
+            if ref is not None:  # the dims of an array have the order of its memory
                 words[side] = " ".join(d.name for d in ref.dims)
         return einsum.einsum(
             f"{words[0]}, {words[1]} -> {words[2]}", *given, name=self.roles.get(number, einsum.PRODUCT)
         )
 
     def _in_base_2(self, number: int, node: Node, dims: tuple[str | None, ...]) -> Value | None:
-        """Write exp(x - max(x)) as 2 to a power: x is multiplied once by log2(e), behind what scales it already."""
+        """Write exp(x - max(x)) as a power of 2: x is multiplied by log2(e) once, joined with a factor of its own."""
         graph = self.graph
         away = graph.nodes[node.inputs[0]]
         if node.op != "exp" or away.op != "sub":
@@ -452,7 +452,7 @@ class _Program:
         (place,) = self._of_inputs(top, self._of_inputs(node.inputs[0], self._of_inputs(number, dims)[0])[1])
         over = [d for d in (place[a] for a in _axes(fold)) if d is not None]
         masked = self._masked(x, place)
-        if masked is not None:  # points that are left out are no points of the folds: loops skip what has none
+        if masked is not None:  # folds leave masked points out, and loops skip chunks without points
             seen, scaled = masked
             return where(seen, unary("exp2", scaled - reductions.max(scaled, over, seen)), 0.0)
         scaled = self._scaled(x, place, LOG2E)
@@ -471,7 +471,7 @@ class _Program:
         return cast(Value, self._value(condition, places[0])), self._scaled(score, places[1], LOG2E)
 
     def _scaled(self, number: int, dims: tuple[str | None, ...], factor: float) -> Value:
-        """Multiply a value by a number; a number that it is multiplied by already is multiplied with it."""
+        """Multiply a value by a number; two constant factors become one."""
         node = self.graph.nodes[number]
         inputs = self._of_inputs(number, dims) if number in self.inside else []
         if number in self.inside and node.op == "mul" and self.graph.nodes[node.inputs[1]].op == "constant":
@@ -549,7 +549,7 @@ class _Products:
         return left, self.tensor(self._source(b), f"b{mark}", (*self.outer, depth, self.columns))
 
     def _source(self, operand: int) -> int:
-        """Give the array that an operand is computed of: itself, where nothing is computed with it."""
+        """Return the array from which a prolog computes an operand, or the operand itself."""
         node = self.graph.nodes[operand]
         if operand not in self.part.nodes:
             return operand
@@ -565,7 +565,7 @@ class _Products:
         return found.pop()
 
     def prolog(self, operand: int, tensor: Tensor) -> Op | None:
-        """Give what is computed with an operand on its way, None for nothing."""
+        """Return the prolog of an operand, or None."""
         if operand not in self.part.nodes:
             return None
         source, shape = self._source(operand), self.graph.nodes[operand].shape
@@ -674,7 +674,7 @@ def _matrix(view: View, shape: tuple[int, ...]) -> tuple[int, ...] | None:
 
 
 def _epilog_shape(shape: tuple[int, ...], whole: tuple[int, ...], flat: tuple[int, ...]) -> tuple[int, ...]:
-    """Give the shape in which an epilog reads what broadcasts over a product whose rows follow each other."""
+    """Return the shape in which an epilog reads an array that broadcasts over the rows of a flattened product."""
     full = (1,) * (len(whole) - len(shape)) + shape
     if full == whole:
         return flat

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import attrs
 
-ALIGNMENT = 256  # bytes: what bulk copies, vectors and tensor maps ask for, and lines of a cache
+ALIGNMENT = 256  # bytes: enough for bulk copies, vectors, tensor maps and cache lines
 
 
 @attrs.frozen
@@ -40,7 +40,7 @@ class Memory:
 
 
 def plan_memory(intervals: Mapping[int, Interval]) -> Memory:
-    """Place results in one block: the largest first, each at the lowest offset where no result lies that lives with it.
+    """Place results in one block: the largest first, each at the lowest offset that is free during its lifetime.
 
     Example:
         >>> made = plan_memory({0: Interval(1000, 0, 1), 1: Interval(500, 1, 2), 2: Interval(900, 2, 3)})

@@ -77,7 +77,7 @@ def _joined(b: Builder, node: Node, source: int) -> int | None:
         if inner.op == "transpose":
             return b.add("transpose", inner.inputs[0], axes=tuple(inner["axes"][a] for a in node["axes"]))
         merged = merged_axes(b.nodes[inner.inputs[0]].shape, inner.shape) if inner.op == "reshape" else None
-        if merged is not None:  # axes that a reshape joins are turned one by one
+        if merged is not None:  # axes that a reshape joins are transposed one by one
             axes = tuple(x for a in tuple[int, ...](node["axes"]) for x in merged[a])
             return b.add("reshape", b.add("transpose", inner.inputs[0], axes=axes), shape=node.shape)
         return None

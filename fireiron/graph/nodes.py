@@ -1,7 +1,7 @@
 """Graphs of tensor operations: immutable nodes in order, each of which names its inputs by their numbers.
 
-A pass makes another graph, without nodes that no output needs. Shapes are numbers: each set of shapes has its own
-graph.
+A pass makes another graph, without nodes that no output needs. Shapes are numbers: each set of shapes has a
+graph of its own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fireiron.graph.plan import Plan
 
 
-BUNDLE = "bundle"  # the attribute of a foreign call whose result is several arrays, which further calls part
+BUNDLE = "bundle"  # the attribute of a foreign call that returns several arrays, which further calls select
 
 
 @attrs.frozen(repr=False)
@@ -223,7 +223,7 @@ class Builder:
         self._known: dict[Node, int] | None = {} if shared else None
 
     def input(self, name: str, shape: Shape, dtype: DType, fixed: bool = False) -> int:
-        """Add an input; a fixed one is computed with once, until its elements change."""
+        """Add an input; operations on fixed inputs alone run once, until their elements change."""
         attributes = (
             ("dtype", dtype), *((("fixed", True),) if fixed else ()), ("number", len(self.inputs)), ("shape", shape),
         )  # fmt: skip

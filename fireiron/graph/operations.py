@@ -1,4 +1,4 @@
-"""The operations of a graph: a record each, which says its kind, the shape it gives and its meaning in NumPy.
+"""The operations of a graph: one record each, with its kind, the shape of its result and its meaning in NumPy.
 
 An operation is added here and nowhere else. Pointwise operations broadcast as NumPy does. Views name elements of
 another tensor; composites are expanded into the other operations (`fireiron.graph.composites`).
@@ -24,7 +24,7 @@ Shape: TypeAlias = tuple[int, ...]
 Attributes: TypeAlias = Mapping[str, Any]
 OpKind: TypeAlias = Literal["source", "pointwise", "view", "fold", "product", "gather", "copy", "composite", "foreign"]
 
-i64 = DType("i64", 64, "int", "int64")  # no kernel computes with it: operations on it are foreign
+i64 = DType("i64", 64, "int", "int64")  # no kernel has this type: operations on it are foreign
 
 
 @attrs.frozen
@@ -36,7 +36,7 @@ class Operation:
         kind: how passes and the partition treat it.
         shape: of the result, from the shapes of the inputs and the attributes.
         numpy: the result, from arrays and the attributes by name.
-        dtype: of the result, from the inputs' element types; the widest one's where None.
+        dtype: of the result, from the inputs' element types; the widest of these where None.
         least: fewest inputs.
         most: most inputs.
     """
@@ -174,7 +174,7 @@ def _condition(_: Sequence[DType], __: Attributes) -> DType:
 
 
 def promoted(kinds: Sequence[DType]) -> DType:
-    """Give the element type that types are computed in together: the widest float, else the widest integer."""
+    """Return the element type of an operation on several types: the widest float, else the widest integer."""
     floats = [k for k in kinds if k.kind == "float"]
     widest = max(floats or kinds, key=lambda k: (k.bits, k.exponent))
     if len({k for k in floats if k.bits == widest.bits}) > 1:  # f16 with bf16

@@ -1,6 +1,6 @@
-"""The pass that packs products: those of one array with settled matrices become one product, whose columns are parted.
+"""The pass that packs products: several products of one array with settled matrices become one, which is sliced.
 
-Nodes are settled where they depend on no array that a call may change: on numbers, and on inputs that are `fixed`.
+A settled node depends on numbers and `fixed` inputs alone, so that calls do not change it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from fireiron.graph.nodes import Builder, Graph
 
 
 def settled_nodes(graph: Graph) -> frozenset[int]:
-    """List the nodes that are computed of numbers and fixed inputs alone; calls of a library's operators if pure.
+    """List the nodes that depend on numbers and fixed inputs alone, pure calls of a library's operators included.
 
     Example:
         >>> from fireiron.graph.trace import trace_graph
@@ -32,7 +32,7 @@ def settled_nodes(graph: Graph) -> frozenset[int]:
 
 
 def pack(graph: Graph) -> Graph:
-    """Compute products of one array with several settled matrices as one; settled vectors that are added, with it.
+    """Join the products of one array with several settled matrices, and the settled vectors that are added to them.
 
     Example:
         >>> from fireiron.graph.trace import trace_graph
@@ -89,7 +89,7 @@ def pack(graph: Graph) -> Graph:
             )
             at += width
         if results != list(group):
-            new |= {i: -1 for i in group}  # read by nobody else
+            new |= {i: -1 for i in group}  # without other readers
     return b.graph(graph.name, [new[i] for i in graph.outputs])
 
 
@@ -107,13 +107,13 @@ def _groups(graph: Graph) -> list[list[int]]:
 
 
 def _meets(graph: Graph, product: int, group: Sequence[int]) -> bool:
-    """Say whether a product's result meets another one's point by point, as gates do: one then ends in the other."""
+    """Say whether a pointwise operation reads two products, as in gates: one product joins the other's epilog."""
     mine = _behind(graph, product)
     return any(other != product and mine & _behind(graph, other) for other in group)
 
 
 def _behind(graph: Graph, product: int) -> set[int]:
-    """List the pointwise operations of a product's shape that its result enters."""
+    """List the pointwise operations of a product's shape that depend on its result."""
     found, left = set[int](), [product]
     while left:
         for u in graph.users[left.pop()]:
@@ -138,7 +138,7 @@ def _bias(graph: Graph, product: int, settled: frozenset[int]) -> tuple[int, int
 
 
 def _beside(b: Builder, graph: Graph, rights: Sequence[int], made: Callable[[int], int]) -> int:
-    """Put matrices side by side; transposed ones below each other, so that the result is a transpose too."""
+    """Concatenate matrices along columns; transposed ones along rows, so that the result is a transpose too."""
     nodes = [graph.nodes[i] for i in rights]
     if all(n.op == "transpose" for n in nodes):
         sources = [made(n.inputs[0]) for n in nodes]

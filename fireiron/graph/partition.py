@@ -1,10 +1,10 @@
 """The partition: the operations that become one kernel.
 
 Parts grow by rules from single operations: scores, their folds and the product with the values (attention); products
-with what follows them pointwise; pointwise operations and folds that share their dims. Views are no operations: kernels
-read through them.
+with what follows them pointwise; pointwise operations and folds that share their dims. Views are not operations:
+kernels read through them.
 
-Source: the partition of MindSpore's graph-kernel fusion for GPUs; the idioms of products are the Volta generator's.
+Source: the partition of MindSpore's graph-kernel fusion for GPUs; the rules about products follow the Volta generator.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ def _cone(areas: Areas, last: int) -> set[int] | None:
         if node.op == "matmul":
             products.add(number)
         elif node.kind not in ("pointwise", "fold") or node.shape[:-1] != graph.nodes[last].shape[:-1]:
-            continue  # a mask, which is read
+            continue  # a mask, which the kernel reads
         else:
             left += _direct_all(areas, number)
         found.add(number)
@@ -510,7 +510,7 @@ def one_row(
     lines = [k - folded for k in kept]
     again = any(folded <= k for k in kept)
     whole = all(not k & folded or folded <= k for k in kept)
-    # Columns are the last dim of all that has them: rows lie together.
+    # Columns are the last dim of each array that has them, so that rows are contiguous.
     last = all(names[n][-1] in folded for n in outputs if folded <= {d for d in names[n] if d})
     same = all(line == lines[0] for line in lines)
     return whole and same and (last if again else True) and (len(folded) == 1 or not again)
@@ -595,7 +595,7 @@ def kind_of(areas: Areas, inside: set[int]) -> PartKind:
 
 
 def apart(graph: Graph, part: Part) -> tuple[Part, ...]:
-    """Divide a part again, by what most likely stood in the way.
+    """Divide a part again, at the operation that most likely had no kernel.
 
     Into products with their epilogs, products and folds of their rows, products and pointwise parts, concatenations and
     what is computed around them, or single operations.
@@ -613,11 +613,11 @@ def apart(graph: Graph, part: Part) -> tuple[Part, ...]:
         epilogs(areas, inside)
         for number in before[:-1]:
             areas.merge(number, before[-1], f"{graph.nodes[number].op} at points that its reader has")
-    elif len(products) == 1:  # what follows a product is one pointwise part
+    elif len(products) == 1:  # the operations after a product are one pointwise part
         others = sorted(inside - set(products))
         for number in others[:-1]:
             areas.merge(number, others[-1], f"{graph.nodes[number].op} behind a product that takes no epilog")
-    elif any(graph.nodes[n].kind == "copy" for n in inside):  # what is joined to what, and what is computed
+    elif any(graph.nodes[n].kind == "copy" for n in inside):  # concatenations, and the operations around them
         rows(areas, {n for n in inside if graph.nodes[n].kind != "copy"})
     mine = sorted({areas.of[n] for n in inside}, key=lambda a: min(areas.members[a]))
     waits = {a: {areas.of[p] for n in areas.members[a] for p in areas.producers(n)} & set(mine) - {a} for a in mine}

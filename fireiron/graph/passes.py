@@ -41,7 +41,7 @@ class Passed:
 
     Args:
         given: the graph as it was traced.
-        graph: the graph that is parted into programs.
+        graph: the graph that the partition divides.
         passes: in order.
     """
 
@@ -71,7 +71,9 @@ def run(graph: Graph, switched: Mapping[str, bool]) -> Passed:
     """
     unknown = [name for name in switched if name not in KINDS]
     if unknown:
-        raise UsageError("graph-rules", f"no rules are called {unknown[0]!r}", fix="use rounding=True or range=True")
+        raise UsageError(
+            "graph-rules", f"no kind of rules is called {unknown[0]!r}", fix="use rounding=True or range=True"
+        )
     allowed = ("", *(kind for kind in KINDS if switched.get(kind)))
     rules = tuple(rule for rule in RULES if rule.changes in allowed)
     given, done = graph, dict[str, Pass]()
@@ -90,7 +92,7 @@ def run(graph: Graph, switched: Mapping[str, bool]) -> Passed:
         made, applied = simplify(graph, rules)
         graph = note("simplify", graph, made, tuple(applied))
         graph = note("share", graph, share(graph))
-        if graph == before:  # products are packed where what stands behind them is known
+        if graph == before:  # packing products needs the simplified operations after them
             graph = note("pack products", graph, pack(graph))
             if graph == before:
                 break

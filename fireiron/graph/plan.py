@@ -38,11 +38,11 @@ LAUNCH_US = 3.0  # least cost of a further launch: functions that take less stay
 
 @attrs.frozen(eq=False)
 class Launch:
-    """Hold one step of a plan: a kernel, or operations that are left to the library that the arrays come from.
+    """Hold one step of a plan: a kernel, or operations that the library of the arrays (NumPy, torch) computes.
 
     Args:
         part: the operations.
-        kernel: its schedule and arrays, None for what is left to the library.
+        kernel: its schedule and arrays, or None where the library computes the operations.
         exposed_us: time of functions in a product's epilog that no other work hides.
         why: the reason why there is no kernel, or no fusion; "" if there is none.
         once: whether it depends on numbers and fixed inputs alone: its results are kept from call to call.
@@ -65,7 +65,7 @@ class Launch:
 
 @attrs.frozen(eq=False)
 class Plan:
-    """Compute a graph by kernels, one after another; what has no kernel is left to NumPy or torch.
+    """Compute a graph by kernels, one after another; NumPy or torch computes operations without a kernel.
 
     Called with NumPy arrays where there is no GPU, each kernel is simulated.
 
@@ -112,7 +112,7 @@ class Plan:
 
     @property
     def foreign(self) -> tuple[Launch, ...]:
-        """List what each call leaves to the library of the arrays."""
+        """List the operations that NumPy or torch computes in each call."""
         return tuple(launch for launch in self.launches if launch.kernel is None and not launch.once)
 
     def explain(self) -> str:
@@ -172,7 +172,7 @@ def plan(graph: Graph, arch: str | None = None, strict: bool = False, **rules: b
         raise UsageError(
             "graph-strict",
             f"{names[left.part.nodes[-1]]} of {graph.name}, {made.nodes[left.part.nodes[-1]].op}: {left.why}",
-            fix="leave strict out: what has no kernel is then left to NumPy or torch",
+            fix="leave strict out: NumPy or torch then computes operations without a kernel",
         )
     return Plan(passed, made, tuple(launches), views, _memory(made, launches, views), target, strict)
 
@@ -229,7 +229,7 @@ def _in_epilog(graph: Graph, part: Part) -> float:
 
 
 def _exposed(graph: Graph, part: Part, kernel: Lowered) -> float:
-    """Give the part of that time that no products hide: with staggered main loops, one runs during another's epilog."""
+    """Return the part of that time that products do not hide: staggered main loops run during other epilogs."""
     functions = _in_epilog(graph, part)
     if functions <= LAUNCH_US:
         return functions

@@ -64,11 +64,11 @@ class Library(Protocol):
         ...
 
     def state(self, array: Any) -> object:
-        """Give what changes where an array's elements change; None where nobody can tell."""
+        """Return a value that changes when an array's elements change; None where the library does not count writes."""
         ...
 
     def settle(self, array: Any) -> bool:
-        """Wait until results are there for every stream; False where they cannot be kept, as in a capture."""
+        """Wait until every stream can read the results; return False where they cannot be kept, as in a capture."""
         ...
 
 
@@ -164,7 +164,7 @@ class Runner:
         return made if len(made) != 1 else made[0]
 
     def refresh(self, *arrays: Any) -> None:
-        """Compute anew what is kept from call to call, where the fixed inputs that it depends on have changed."""
+        """Compute the kept results again whose fixed inputs have changed since the last call."""
         if self.once:
             library, graph = library_of(arrays), self.plan.graph
             lines = {
@@ -175,7 +175,7 @@ class Runner:
             self._settle(lines, arrays, library)
 
     def _settle(self, lines: dict[int, Any], arrays: Sequence[Any], library: Library) -> None:
-        """Add the results that are kept from call to call; they stay where they lie when they are computed anew."""
+        """Add the kept results; computing them again writes to the same memory."""
         if not self.once:
             return
         graph, like = self.plan.graph, arrays[0] if arrays else None
@@ -257,7 +257,7 @@ class Runner:
             library.strided(lines[number], plan.views[number])[...] = made
 
     def _line(self, number: int, lines: dict[int, Any], library: Library) -> Any:
-        """Give the elements of a node; what depends on no array of the call is computed when it is read first."""
+        """Return the elements of a node; a node that depends on no array of the call is computed at its first read."""
         if number not in lines:
             node, like = self.plan.graph.nodes[number], next((x for x in lines.values() if hasattr(x, "dtype")), None)
             key = number, str(getattr(like, "device", ""))

@@ -36,7 +36,7 @@ class Match:
 def simplify(
     graph: Graph, rules: Sequence[Rule] = tuple(r for r in RULES if not r.changes)
 ) -> tuple[Graph, list[Rule]]:
-    """Apply rules from the outputs backwards until none matches; gives the rules that were applied too.
+    """Apply rules from the outputs backwards until none matches; return the applied rules too.
 
     A rule whose result is a new operation is not applied where a node inside its pattern is read by others.
 
@@ -157,7 +157,7 @@ def _replaced(graph: Graph, found: dict[int, Match]) -> Graph:
 
 
 def _built(b: Builder, t: Term, bound: dict[str, int], match: Match, root: Node) -> int:
-    """Add what a term stands for."""
+    """Add the nodes of a term."""
     if t.op in ("any", "number"):
         return bound[t.name]
     if t.op == "value":
@@ -175,7 +175,7 @@ def _built(b: Builder, t: Term, bound: dict[str, int], match: Match, root: Node)
 
 
 def fitted(b: Builder, number: int, like: Node) -> int:
-    """Give what replaces a node its type and its shape: a bare number is broadcast."""
+    """Give a replacement the type and the shape of the node: a number is broadcast."""
     o = Ops(b)
     made = o.like(number, like.dtype)
     return made if o.shape(made) == like.shape else o.broadcast(made, shape=like.shape)

@@ -4,8 +4,8 @@
 
     fast = torch.compile(model, backend="fireiron")
 
-A plan is made for each set of shapes. On a GPU its launches are captured in a CUDA graph where gradients are not asked
-for. Tensors on the CPU are computed by torch's operators, but for kernels that are simulated within a second.
+Each set of shapes gets a plan. On a GPU, launches without gradients are captured in a CUDA graph. For tensors on the
+CPU, kernels that take less than a second to simulate are simulated; torch's operators compute the rest.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownLambdaType=false, reportUnknownParameterType=false, reportMissingImports=false
@@ -38,12 +38,12 @@ _plans: list[Plan] = []
 
 
 def plans() -> tuple[Plan, ...]:
-    """List the plans that the backend made in this process, the last one last."""
+    """List the plans that the backend made in this process, in order."""
     return tuple(_plans)
 
 
 def backend(module: Any, inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None) -> Any:
-    """Be a backend of `torch.compile`.
+    """Compile a graph for `torch.compile`.
 
     Args:
         module: what Dynamo traced.
@@ -107,7 +107,7 @@ _kept.register_fake(_attended)
 
 
 def keep_attention(module: Any) -> None:
-    """Let torch's attention stay one operator: AOTAutograd would expand it where it cannot know the fastest kernel."""
+    """Keep torch's attention one operator, which AOTAutograd would otherwise expand."""
     wanted = (torch.nn.functional.scaled_dot_product_attention, torch._C._nn.scaled_dot_product_attention)
     names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
     for node in module.graph.nodes:
@@ -180,7 +180,7 @@ class Compiled:
         return call
 
     def _with_numbers(self, inputs: Sequence[Any]) -> Any:
-        """Say of each node what it gives for inputs of these shapes, where the graph was traced for others too."""
+        """Compute the result's shape of each node for these inputs, of a graph that was traced with symbolic shapes."""
         module = self.module
         if all(not isinstance(x, torch.SymInt | int) for x in inputs) and not _symbolic(module):
             return module
@@ -203,5 +203,5 @@ def _symbolic(module: Any) -> bool:
 
 
 def _typed(x: Any, dtype: Any) -> Any:
-    """Give a result torch's type: conditions are bytes in a plan."""
+    """Convert a result to the type that torch expects: conditions are bytes in a plan."""
     return x if dtype is None or x.dtype == dtype else x.to(dtype)

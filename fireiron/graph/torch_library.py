@@ -85,11 +85,11 @@ class Torch:
         return made if like is None else made.to(like.device)
 
     def state(self, array: Any) -> object:
-        """Give where a tensor lies and its version, which every operator that writes to it counts up."""
+        """Return a tensor's address and its version, which each operator that writes to it increments."""
         return None if array.is_inference() else (array.data_ptr(), array._version)
 
     def settle(self, array: Any) -> bool:
-        """Wait for the stream: others may read what is kept; a capture keeps nothing."""
+        """Wait for the stream, so that others may read kept results; a capture keeps none."""
         if self.on_host or array is None:
             return True
         if torch.cuda.is_current_stream_capturing():
@@ -98,7 +98,7 @@ class Torch:
         return True
 
     def compute(self, node: Node, inputs: Sequence[Any]) -> Any:
-        """Compute one operation; a call that gives several tensors gives them as they are."""
+        """Compute one operation; a call that returns several tensors returns them without conversion."""
         if node.op == "foreign" and BUNDLE in dict(node.attributes):
             return node["call"](*inputs)
         call = _OTHERS.get(node.op) or torch_function(_CALLED.get(node.op, node.op))

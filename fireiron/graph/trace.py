@@ -1,7 +1,7 @@
-"""Graphs of Python functions: a function of arrays is called once, with arrays that note what is done with them.
+"""Graphs of Python functions: a function of arrays is called once, with arrays that record each operation.
 
 The function is written for NumPy: operators, methods, ufuncs and functions such as `np.sum`, `np.where` and
-`np.concatenate`. What the graph has no operation for is kept as a call of NumPy's function (`foreign`).
+`np.concatenate`. A function that the graph has no operation for is kept as a call of NumPy (`foreign`).
 """
 # pyright: reportUnknownLambdaType=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownParameterType=false
@@ -39,7 +39,7 @@ _TURNED = {"greater": "lt", "greater_equal": "le"}
 
 
 class Array:
-    """Stand for an array while a function is traced: what is computed with it becomes nodes of the graph."""
+    """Stand for an array while a function is traced: operations on it become nodes of the graph."""
 
     __array_priority__ = 1000
 
@@ -74,7 +74,7 @@ class Array:
 
     @property
     def T(self) -> Array:
-        """Turn the axes round."""
+        """Reverse the axes."""
         return self.transpose()
 
     @property
@@ -266,7 +266,7 @@ class Array:
 
 
 def kind_of(dtype: object) -> DType:
-    """Find an element type of a graph: conditions take a byte, and 64-bit integers are there too.
+    """Find an element type of a graph, which also has conditions (one byte) and 64-bit integers.
 
     Raises:
         SpecError: `unknown-dtype`.
@@ -365,7 +365,7 @@ def _sliced(x: Array, subscripts: Any) -> Array:
 
 
 def _foreign(builder: Builder, label: str, call: Callable[..., Any], args: Sequence[Any], named: Any = None) -> Array:
-    """Keep a call of NumPy's function; its shape is what it gives for zeros."""
+    """Keep a call of NumPy's function; its result on zeros gives the shape."""
     arrays: list[Array] = []
 
     def opened(value: Any, take: Callable[[Array], Any]) -> Any:

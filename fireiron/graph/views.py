@@ -15,7 +15,7 @@ Order = tuple[int, ...]
 
 @attrs.frozen
 class View:
-    """Say where elements lie.
+    """Describe the memory of a node's elements.
 
     Args:
         node: the number of the node whose memory it is.
@@ -81,7 +81,7 @@ def reshaped(shape: Shape, strides: Sequence[int], new: Shape) -> tuple[int, ...
 
 
 def views_of(graph: Graph, orders: Mapping[int, Order]) -> dict[int, View | None]:
-    """Find where each node's elements lie; None for views that strides do not say.
+    """Find the view of each node's elements; None for views that strides cannot express.
 
     Args:
         graph: any.
@@ -134,7 +134,7 @@ def orders_of(graph: Graph) -> dict[int, Order]:
 
 
 def materialised(graph: Graph) -> tuple[Graph, dict[int, Order]]:
-    """Put a copy ahead of each view that strides do not say; gives the orders of axes of what kernels write too."""
+    """Put a copy ahead of each view that strides cannot express; return the orders of axes of written arrays too."""
     while True:
         orders = orders_of(graph)
         views = views_of(graph, orders)

@@ -20,7 +20,7 @@ def test_graph_rules(refused: Callable[..., Any]) -> None:
         "graph-rules",
         "optimised(fast=True)",
         """\
-UsageError[graph-rules]: no rules are called 'fast'
+UsageError[graph-rules]: no kind of rules is called 'fast'
   --> test_graph_rules.py:14:18
 14 |     return graph.optimised(fast=True)
    |                  ^^^^^^^^^^^^^^^^^^^^

@@ -26,5 +26,5 @@ UsageError[graph-strict]: %1 of sums, foreign: no kernel of fireiron computes it
   --> test_graph_strict.py:16:18
 16 |     return graph.plan(strict=True)
    |                  ^^^^^^^^^^^^^^^^^
-fix: leave strict out: what has no kernel is then left to NumPy or torch""",
+fix: leave strict out: NumPy or torch then computes operations without a kernel""",
     )
