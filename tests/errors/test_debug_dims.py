@@ -18,7 +18,7 @@ def test_debug_dims(refused: Callable[..., Any]) -> None:
     refused(
         wrong,
         "bad-debug",
-        '.epilog(debug("sum", at=(0, 3, 5)), memory=RF)',
+        'epilog(debug("sum", at=(0, 3, 5)), memory=RF)',
         """\
 SpecError[bad-debug]: debug('sum', at=(0, 3, 5)) names an element by 3 coordinates, and elements have 2 here
   --> test_debug_dims.py:13:20
