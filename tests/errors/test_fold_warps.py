@@ -38,12 +38,12 @@ def test_parts_in_different_lanes(refused: Callable[..., Any]) -> None:
         "fold-warps",
         "split(a=2)",
         """\
-DecompositionError[fold-warps]: parts of sum along a, c lie in several warps, and in each warp at other lanes
+DecompositionError[fold-warps]: several warps hold parts of sum along a, c, each in other lanes
   --> test_fold_warps.py:31:53
 31 |     return planes(x, out="f32").tile(b=5).to(Block).split(a=2).load("x", RF, vector(4)).done()
    |                                                     ^^^^^^^^^^
 at:  Program 5x6x32 @ Kernel > tile 5 to Block
-fix: give whole warps to every value: parallel(Warp) along what is folded, or tiles of 32 threads""",
+fix: give whole warps to each value: parallel(Warp) along the folded dims, or tiles of 32 threads""",
     )
 
 
@@ -58,5 +58,5 @@ DecompositionError[fold-warps]: warps hold parts of sum in groups of different s
 20 |         .load("w", RF, vector(4)).load("x", RF, vector(4)).done()
    |                                                            ^^^^^^
 at:  Program 8x32x256 @ Kernel > tile 2 to Block > load w to RF > load x to RF
-fix: give every value equally many warps""",
+fix: give each value the same number of warps""",
     )

@@ -23,10 +23,10 @@ def test_parallel_cluster_warps(refused: Callable[..., Any]) -> None:
         "parallel-cluster",
         "parallel(Block, reduce=by_cluster())",
         """\
-DecompositionError[parallel-cluster]: by_cluster() counts warps in, and the 40 threads of a block are no whole ones
+DecompositionError[parallel-cluster]: by_cluster() counts whole warps, and a block has 40 threads
   --> test_parallel_cluster_warps.py:14:40
 14 |         .split(ways=2, multiple_of=16).parallel(Block, reduce=by_cluster())
    |                                        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 at:  MatMul 64x72x256 @ Kernel > tile 32x36 to Block
-fix: tile so that threads are a multiple of 32, or drop reduce=by_cluster()""",
+fix: tile so that a block has a multiple of 32 threads, or drop reduce=by_cluster()""",
     )

@@ -34,7 +34,7 @@ def test_program_parallel_atomics(refused: Callable[..., Any]) -> None:
         "parallel-atomics",
         "parallel(Block, by_atomics())",
         """\
-DecompositionError[parallel-atomics]: largest folds by max in f32, which no atomic does
+DecompositionError[parallel-atomics]: largest folds by max in f32, and no atomic does that
   --> test_program_parallel_atomics.py:23:10
 23 |         .parallel(Block, by_atomics())
    |          ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^

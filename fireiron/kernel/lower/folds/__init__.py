@@ -1,1 +1,1 @@
-"""Folds: the state that a thread keeps, and a file for each carrier that makes one value of several threads' states."""
+"""Folds: the state in a thread's registers, and one file for each way to combine the states of several threads."""

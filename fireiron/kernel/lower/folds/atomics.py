@@ -1,4 +1,4 @@
-"""Folds over blocks of the grid by atomics: sums are added where they lie, in the order of their arrival."""
+"""Folds over blocks of the grid by atomics: each block adds its sum to one place, in the order of arrival."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def adder(opened: Open, context: Context, link: Link | None) -> Atom:
                 return found[0]
     raise DecompositionError(
         "parallel-atomics",
-        f"{opened.step.name} folds by {fold.name} in {storage.dtype}, which no atomic does",
+        f"{opened.step.name} folds by {fold.name} in {storage.dtype}, and no atomic does that",
         fix="drop reduce=by_atomics()",
         link=link,
     )

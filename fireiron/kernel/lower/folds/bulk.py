@@ -15,7 +15,7 @@ from fireiron.language.pointwise import Value
 
 
 def added_in_bulk(link: Epilog, output: Window, partial: Partial) -> tuple[Value, tuple[Decomposition, ...]]:
-    """Give what each block adds to C, and the links of the Move that adds it.
+    """Return the value that each block adds to C, and the links of the Move that adds it.
 
     Args:
         link: the epilog, whose value is the accumulator, perhaps scaled, plus C.

@@ -102,13 +102,13 @@ def _by_mbarriers(name: str, opened: Open, context: Context) -> None:
 
 @attrs.frozen
 class Share:
-    """Say which part of a tile each of the first blocks of a cluster finishes: equal runs of its columns, or rows.
+    """Describe the part of a tile that each of the first blocks of a cluster finishes: equal runs of columns, or rows.
 
     Args:
-        count: how many blocks finish a part.
-        dim: along which the tile is cut, "" where one block finishes it whole.
+        count: number of blocks that finish a part.
+        dim: the dim along which the tile is cut; "" where one block finishes the whole tile.
         size: extent of a part.
-        ownership: of a part.
+        ownership: the threads and registers of a part's elements.
         stride: registers from one part to the next.
         steps: register of a part -> steps from its first one.
         run: registers of a part that are neighbours in the whole tile too.
@@ -130,9 +130,9 @@ class Meeting:
     Args:
         window: the sums of this block's part.
         output: the part in C.
-        inside: the place in the tree, of the part.
-        state: the same above the epilog.
-        head: statements that add up the sums.
+        inside: the lowering state of the part.
+        state: the lowering state above the epilog.
+        head: statements that add the sums.
         busy: the condition under which a block has a part; None if all blocks have one.
     """
 
@@ -144,7 +144,7 @@ class Meeting:
     busy: Expr | None = None
 
     def around(self, finish: Body) -> Body:
-        """Put the sum before what finishes a part."""
+        """Put the statements of the sum before those that finish a part."""
         return (*self.head, *(finish if self.busy is None else (If(self.busy, finish),)))
 
 
@@ -157,8 +157,8 @@ def meet(
         window: this block's sums.
         parts: the units that hold sums of the same elements.
         output: the tile in C.
-        inside: the place in the tree.
-        state: the same above the epilog.
+        inside: the lowering state of the tile.
+        state: the lowering state above the epilog.
         link: the epilog.
         context: the kernel's.
 
@@ -267,8 +267,8 @@ def _exchange(
     if threads % LANES:
         raise DecompositionError(
             "parallel-cluster",
-            f"by_cluster() counts warps in, and the {threads} threads of a block are no whole ones",
-            fix=f"tile so that threads are a multiple of {LANES}, or drop reduce=by_cluster()",
+            f"by_cluster() counts whole warps, and a block has {threads} threads",
+            fix=f"tile so that a block has a multiple of {LANES} threads, or drop reduce=by_cluster()",
             link=link,
         )
     turn = as_expr(0) if units == 1 else context.define("warpgroup", context.thread // threads, units)

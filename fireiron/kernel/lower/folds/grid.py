@@ -1,7 +1,7 @@
-"""Folds over blocks of the grid: the last block to arrive combines the parts of all blocks, and runs the rest.
+"""Folds over blocks of the grid: the last block to arrive combines all parts, and runs the code after the fold.
 
-The partial sums of a product and the states of a program's fold go the same way: a place for each way in the kernel's
-workspace, which the last block reads in order, or one place to which atomics add in the order of arrival.
+The partial sums of a product and the states of a program's fold are stored alike. Either each way has a place in the
+kernel's workspace, and the last block reads the places in order, or atomics add to one place in the order of arrival.
 
 In an online loop each block sums under a value of its own. The last block first makes the common value; then it
 corrects the sums of each block while it reads them.
@@ -39,7 +39,7 @@ from fireiron.language.steps import Step, add_of
 
 @attrs.frozen(eq=False)
 class _Value:
-    """Hold a fold whose value others follow, and the place of each block's value.
+    """Hold a fold whose value corrects other folds, and the place of each block's value.
 
     Args:
         opened: the fold; its registers hold the common value.
@@ -59,7 +59,7 @@ def over_grid(
         link: the split that gave blocks their parts.
         shared: the folds over its dim.
         context: the kernel's.
-        loops: those around the split.
+        loops: the loops around the split.
         behind: lowers the steps that need the results.
 
     Raises:
@@ -96,8 +96,8 @@ def over_grid(
 def share(window: Window, partials: list[Partial], finish: Body, state: State, context: Context) -> Body:
     """Add the sums of a product that the blocks of a tile hold; the last of them to arrive finishes the tile.
 
-    Threads of one number hold sums of the same elements in all blocks. So sums travel by register and thread; no
-    coordinate or bound of C comes into it.
+    Threads of equal index hold sums of the same elements in all blocks. So sums are stored by register and thread,
+    without coordinates or bounds of C.
     """
     partial = next((p for p in partials if p.level == Block), None)
     if partial is None or isinstance(partial.reduce, ByTma | ByCluster):
@@ -120,7 +120,7 @@ def share(window: Window, partials: list[Partial], finish: Body, state: State, c
     head = Region(title, put, partial.path, link, "fold", sums.name)
     title = f"Reduce: sum of {partial.ways} {Block}s"
     whole = Region(title, taken, partial.path, link, "fold", storage.name)
-    # Were loaded sums what the next tile's asynchronous products find in their registers, ptxas would serialise those.
+    # With loaded sums in the registers of the next tile's asynchronous products, ptxas would serialise these.
     after = (fill(storage, 0, context),) if atomic and context.persistent and context.rings else ()
     behind = (whole, *finish, *after)
     return (head, *last_of(partial.ways, partial.seat, partial.seats, lambda: behind, context, link, context.owner))
@@ -144,7 +144,7 @@ def _inside_loops(link: Split, opened: Open) -> DecompositionError:
 def _unfollowed(link: Split, opened: Open) -> DecompositionError:
     return DecompositionError(
         "parallel-atomics",
-        f"{opened.step.name} is summed by each block under a value of its own, and atomics add sums as they are",
+        f"each block sums {opened.step.name} relative to a value of its own, and atomics cannot correct sums",
         fix="drop reduce=by_atomics()",
         link=link.link,
     )
@@ -179,7 +179,7 @@ def _width(opened: Open, atomic: bool, context: Context, link: Link | None) -> i
 
 
 def _carried(place: Place, parts: Parts | None, atomic: bool, state: State, context: Context) -> tuple[Body, Body]:
-    """Give what leaves a block's states in the workspace, and what makes one of all blocks' states."""
+    """Return the function that stores a block's states, and the one that combines the states of all blocks."""
     if atomic:
         return added(place, context), took(place, context)
     return left(place, context), collected(place, parts, state, context)

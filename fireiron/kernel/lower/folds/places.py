@@ -1,4 +1,4 @@
-"""Which threads hold parts of one value: read off the places of their points.
+"""Which threads hold parts of one value, computed from the coordinates of their points.
 
 Threads that hold the same points (replicas) are not folded.
 """
@@ -51,7 +51,7 @@ def tabulated(opened: Open, threads: int, context: Context) -> Table:
 
     def evaluated(e: Expr) -> Any:
         e = context.expanded(e)
-        e = substitute(e, dict.fromkeys(elements(e), 0))  # an array that says where a loop begins shifts all alike
+        e = substitute(e, dict.fromkeys(elements(e), 0))  # an array with the start of a loop shifts all alike
         # Symbolic sizes take their largest value; with 0 all chunks would lie at one place.
         env: dict[str, Any] = {v.name: v.range[1] if isinstance(v, Symbol) else 0 for v in free(e)}
         env[THREAD] = np.arange(threads)
@@ -125,8 +125,8 @@ def _require_met(opened: Open, table: Table, groups: Any) -> None:
         dims = ", ".join(d.name for d in opened.step.over)
         raise DecompositionError(
             "fold-warps",
-            f"parts of {opened.step.name} along {dims} lie in several warps, and in each warp at other lanes",
-            fix="give whole warps to every value: parallel(Warp) along what is folded, or tiles of 32 threads",
+            f"several warps hold parts of {opened.step.name} along {dims}, each in other lanes",
+            fix="give whole warps to each value: parallel(Warp) along the folded dims, or tiles of 32 threads",
             link=opened.link,
         )
 
@@ -135,6 +135,6 @@ def _unequal(opened: Open) -> DecompositionError:
     return DecompositionError(
         "fold-warps",
         f"warps hold parts of {opened.step.name} in groups of different sizes",
-        fix="give every value equally many warps",
+        fix="give each value the same number of warps",
         link=opened.link,
     )

@@ -29,7 +29,7 @@ from fireiron.language.levels import SH, Block, Warpgroup
 def lower_rows(
     out: Output, window: Window, output: Window, state: State, context: Context, link: Link | None
 ) -> Region:
-    """Fold each row of the tile, and store what comes of it.
+    """Fold each row of the tile, and store the results.
 
     Args:
         out: the operation, and the tensor of one value for each row and tile of columns.
@@ -118,10 +118,10 @@ def _collect(
     context: Context,
     link: Link | None,
 ) -> Body:
-    """Let one thread a row fold what the others left, in their order, and store it.
+    """Let one thread per row fold the values of the other threads, in their order, and store the result.
 
     Args:
-        out: what is folded, and where to.
+        out: the operation, and the tensor of results.
         seats: the first value of the tile's first row.
         lines: rows of the tile.
         most: values of a row.
@@ -161,7 +161,7 @@ def _collect(
             For(w, as_expr(most - 1), (Compute(total, fold, (total, seat), link=link),), unroll=True, kind="sums"),
         )
     body += (Compute(target, stored, (total,), link=link),)
-    # A tile of a tile may lie behind the last column; its place in `tensor` is then another's.
+    # A part of a tile may lie beyond the last column; its place in `tensor` then belongs to another tile.
     some = (b.holds(as_expr(0)) for b in output.axes[across].bounds)
     there = and_(lt(row, lines), *(b.holds(row) for b in axis.bounds), *(c for c in some if not proves(c)))
     body = body if proves(there) else (If(there, body),)
@@ -169,7 +169,7 @@ def _collect(
 
 
 def _seats(down: int, threads: int, thread: Expr, held: Storage, link: Link | None) -> tuple[Expr, int]:
-    """Number the threads that hold parts of the same rows: gives a thread's number, and how many there are at most.
+    """Number the threads that hold parts of the same rows; return a thread's number and the most threads of a row.
 
     Raises:
         DecompositionError: `epilog-rows` where the bits of a thread's index do not tell.
@@ -203,7 +203,7 @@ def _irregular(held: Storage, link: Link | None) -> DecompositionError:
     owner = held.ownership.owner if held.ownership is not None else "its schedule"
     return DecompositionError(
         "epilog-rows",
-        f"{owner} gives threads no regular parts of the rows of {held.name}",
+        f"{owner} gives threads irregular parts of the rows of {held.name}",
         fix="give threads rectangles of C, or reduce the rows in a kernel of its own",
         link=link,
     )

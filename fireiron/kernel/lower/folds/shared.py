@@ -21,10 +21,8 @@ from fireiron.kernel.lower.window import Partial, Storage, Window
 from fireiron.language.decompositions import InOrder, Reduction
 from fireiron.language.levels import RF, SH, Block
 
-MOST_AT_ONCE = (
-    32  # registers of a state that a thread reads of several warps at once, and that lie in memory of their own
-)
-LEAST_STAGING = 16 << 10  # bytes through which sums go where the operands' buffers are smaller
+MOST_AT_ONCE = 32  # most registers of a state that a thread reads from several warps at once, from memory of their own
+LEAST_STAGING = 16 << 10  # least bytes of shared memory for sums, where the operands' buffers are smaller
 
 
 def over_warps(opened: Open, table: Table, state: State, context: Context) -> Body:
@@ -162,7 +160,7 @@ def _exchange(storage: Storage, result: Storage, share: Share, partial: Partial,
         return ((sender * (panel // count) + i) * seats + partial.seat) * count
 
     def send(p: Expr, first: Expr) -> Body:
-        # The way behind a portion's owner sends first, and so on: (ways - 1) senders for each portion.
+        # The way after a portion's owner sends first, then the next: (ways - 1) senders for each portion.
         sender = p * (ways - 1) + (way + (ways - 1) - p) % ways if ways > 2 else p
         put = move(RF, SH, dtype, count)
 

@@ -1,4 +1,4 @@
-"""The state of a fold in a thread's registers: how points and other states are folded into it, and what it becomes."""
+"""The state of a fold in a thread's registers: folding points and other states into it, and computing the results."""
 
 from __future__ import annotations
 
@@ -112,8 +112,8 @@ def known(opened: Open) -> None:
     if any(s.ownership is None for s in opened.storages):
         raise DecompositionError(
             "ownership-unknown",
-            f"nothing below computes step {opened.step.name}",
-            fix="close the chain by .done() below a load of what the step reads",
+            f"no link below computes step {opened.step.name}",
+            fix="close the chain by .done() below a load of the step's operands",
         )
 
 

@@ -11,7 +11,7 @@ from fireiron.kernel.lower.folds.state import Open, known
 
 
 def close(opened: Open, state: State, context: Context) -> Body:
-    """Make one value of the parts that a block's or a cluster's threads hold; `finish` makes the outputs of it."""
+    """Combine the parts that the threads of a block or a cluster hold; `finish` computes the outputs."""
     known(opened)
     if context.threads is None or not opened.places or opened.whole:
         return ()

@@ -56,14 +56,14 @@ def last_of(
     link: Link | None,
     level: Level = Block,
 ) -> Body:
-    """Count a unit in, and let the last one run what makes the value of all parts.
+    """Count a unit's arrival, and let the last unit combine all parts.
 
     Args:
-        ways: units that leave parts of a value.
+        ways: number of units that store parts of a value.
         seat: which value, of `seats`.
-        behind: lowers what the last of them runs.
+        behind: lowers the code that the last unit runs.
         context: the kernel's.
-        link: that shared out the parts.
+        link: the split that gave the units their parts.
         level: of the units.
     """
     counter = View(workspace("arrived", i32, seats, context, zero=True), seat)
