@@ -19,6 +19,7 @@ from fireiron.jit.cluster import Configuration, check_cluster, configuration
 from fireiron.jit.driver import INVALID_CONTEXT, Driver, Loaded
 from fireiron.jit.interface import Interface, PointerParameter, SizeParameter
 from fireiron.jit.maps import EncodedMaps
+from fireiron.jit.ranges import ranged
 from fireiron.jit.workspace import Workspaces
 
 # How a number travels, by dtype; a float that C lacks travels as its bits.
@@ -99,7 +100,7 @@ def plan(
         workspaces: its memory there, where it takes any.
 
     Raises:
-        CallError: `cluster-size`, and `map-...` for arrays that no tensor map describes.
+        CallError: `cluster-size`, `no-nvtx`, and `map-...` for arrays that no tensor map describes.
     """
     check_cluster(interface.entry, interface.cluster)
     order = [*interface.inputs, *interface.outputs]
@@ -107,16 +108,12 @@ def plan(
         span(concrete(p.shape, binding.sizes), concrete(p.strides, binding.sizes)) * find_dtype(p.dtype).nbytes
         for p in order
     )
+    run = _nothing
+    if binding.grid:
+        kept = None if workspaces is None else _kept(interface, binding, workspaces)
+        run = ranged(_runner(interface, binding, driver, loaded, kept), interface.entry)
     return LaunchPlan(
-        binding=binding,
-        nbytes=nbytes,
-        inputs=len(interface.inputs),
-        align_mask=_align_mask(order),
-        run=_runner(
-            interface, binding, driver, loaded, None if workspaces is None else _kept(interface, binding, workspaces)
-        )
-        if binding.grid
-        else _nothing,
+        binding=binding, nbytes=nbytes, inputs=len(interface.inputs), align_mask=_align_mask(order), run=run
     )
 
 
