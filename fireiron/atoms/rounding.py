@@ -27,9 +27,10 @@ _SMALLEST_PRODUCT = 2.0**-900
 
 
 def fma_f64(a: Array, b: Array, c: Array) -> Array:
-    """Give a * b + c of f64 arrays, rounded once."""
+    """Give a * b + c in f64, rounded once; a and b may be of any float type."""
     import numpy as np
 
+    a, b = (np.asarray(x, np.float64) for x in (a, b))
     with np.errstate(all="ignore"):
         product = a * b
         size = np.abs(product)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+from typing import Any
+
 import attrs
 import numpy as np
 import pytest
 
 from fireiron.algebra.dtypes import bf16
 from fireiron.atoms.meaning import meaning_of
+from fireiron.atoms.rounding import fma_f64
 from fireiron.atoms.table import every, find
 from fireiron.language.as_steps import steps_of
 from fireiron.language.atom import Atom
@@ -94,3 +98,12 @@ def test_integers_wrap() -> None:
     assert total is not None
     a = np.full((1, 1, 4), 127, np.int8)
     assert int(total(a, a, np.full((1, 1, 1), 2**31 - 1, np.int32)).item()) == 2**31 - 1 + 4 * 127**2 - 2**32
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float16])
+def test_products_of_short_floats_add_up_in_f64(kind: Any) -> None:
+    """A row of short operands with an accumulator of f64, which a user may add, rounds no product to the short type."""
+    rng = np.random.default_rng(0)
+    a, b, c = (rng.standard_normal(1000).astype(k) for k in (kind, kind, np.float64))
+    wanted = [float(Fraction(float(x)) * Fraction(float(y)) + Fraction(z)) for x, y, z in zip(a, b, c, strict=True)]
+    assert np.array_equal(fma_f64(a, b, c), wanted)
