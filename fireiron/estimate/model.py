@@ -39,7 +39,6 @@ from fireiron.kernel.analysis.sampling import Sample, Site, reads_and_writes, sa
 from fireiron.kernel.analysis.traffic import SECTOR, WARP
 from fireiron.kernel.ir.statements import BLOCK, BLOCKS, RANK, THREAD, Call, Compute, Kernel, Micro, Pointer, Workspace
 
-F32_LANES = 128  # fp32 lanes of the SM that atoms' clocks are for
 OVERLAP = 4.0  # exponent of the norm in which resources add up
 MOST_BASES = 4096  # blocks of a wave that are looked at
 
@@ -247,8 +246,7 @@ def _work(kernel: Kernel, everything: tuple[Site, ...], values: Mapping[str, int
         warps = known.warps(known.mask(*site.guards))
         match statement:
             case Call(atom=atom) if atom.kind == "MatMul":
-                narrow = F32_LANES / arch.gpu.fp32_lanes if atom.lanes == "fp32" else 1.0
-                math[atom.name] = math.get(atom.name, 0.0) + warps * atom.clocks_on(arch.number) * narrow
+                math[atom.name] = math.get(atom.name, 0.0) + warps * atom.issue_clocks(arch)
                 flops += 2.0 * float(np.prod(atom.shape)) * warps * WARP / (atom.unit.size or 1)
                 slots += warps
             case Micro(name=name, level=level):

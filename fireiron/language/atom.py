@@ -17,6 +17,8 @@ from fireiron.language.steps import Ref, Step, add_of, dense, max_of, min_of
 if TYPE_CHECKING:
     import numpy as np
 
+    from fireiron.algebra.arch import Arch
+
 Meaning: TypeAlias = "Callable[..., np.ndarray[Any, Any]]"
 # What a MatMul sums over K: products, or the bits of `a ^ b` or of `a & b`.
 Product: TypeAlias = Literal["mul", "xor", "and"]
@@ -28,6 +30,7 @@ Rounding: TypeAlias = Literal["", "once", "each", "each, through f32"]
 # What a Reduce makes of the values of all lanes.
 Fold: TypeAlias = Literal["add", "min", "max", "and", "or", "xor"]
 # Bytes of the rows in which shared memory may be swizzled, 0 for plain rows.
+F32_LANES = 128  # fp32 lanes of the SM that atoms' clocks are for
 SPANS = (128, 64, 32, 0)
 # What the L2 cache does with lines: they go before others, after others, in their turn, or in the turn that they had.
 Policy: TypeAlias = Literal["evict_first", "evict_last", "evict_normal", "evict_unchanged"]
@@ -221,6 +224,11 @@ class Atom:
     def clocks_on(self, arch: int) -> float:
         """Give its issue clocks on an architecture."""
         return self.emulated[1] if self.emulated is not None and arch >= self.emulated[0] else self.clocks
+
+    def issue_clocks(self, arch: Arch) -> float:
+        """Give its issue clocks on an architecture's GPU, which may have fewer lanes of fp32 in an SM."""
+        narrow = F32_LANES / arch.gpu.fp32_lanes if self.lanes == "fp32" else 1.0
+        return self.clocks_on(arch.number) * narrow
 
     def missing_on(self, arch: int) -> str:
         """Say why an architecture does not have this instruction, "" where it does."""

@@ -248,7 +248,7 @@ def _panel(
     if link.persistent:
         share = "in turn"
     dims_ = "x".join(str(n) for n in found.unit.shape[: len(dims(step))])
-    cut_ = f"{step.before.level}: {_extents(step)} in {dims_} tiles"
+    cut_ = f"{step.before.level}: {_extents(step)} in {dims_} tile{'s' * (found.unit.size > 1)}"
     told = f"{cut_}, {share}"
     top = y + 36
     bottom = top + rows * down

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Mapping
 from itertools import pairwise
@@ -27,6 +28,7 @@ ROW_H = 26.0
 SLOT_H = 18.0
 FOLDED = 128  # characters of a line above the drawing
 MOST_LINES = 40
+ALIKE = 1.05  # times of the two models that differ by less are not compared
 THIN = 4.0  # a box that is narrower has no edge, which would be all of it
 
 ROWS: Mapping[Row, str] = {
@@ -91,8 +93,8 @@ def timeline(
     if tiles is None:
         tiles = 4 if any(isinstance(s, Turn) for s in walk(kernel.body)) else 2
     whole = whole_of(schedule, on, measured, sizes)
-    settled = all_iterations(kernel, policy, whole.machine, sizes, block, tiles)
-    return drawn(traced_once(kernel, tuple(sizes.items()), block, chunks, tiles), policy, whole, settled)
+    settled = all_iterations(kernel, policy, whole.arch, sizes, block, tiles)
+    return drawn(traced_once(kernel, tuple(sizes.items()), block, chunks, tiles, whole.arch), policy, whole, settled)
 
 
 def drawn(traced: Trace, policy: Policy, whole: Whole | None = None, settled: Timeline | None = None) -> Picture:
@@ -109,11 +111,18 @@ def drawn(traced: Trace, policy: Policy, whole: Whole | None = None, settled: Ti
     drawing = Drawing(f"timeline of one block, {policy}")
     unit = "steps" if policy == "simulated" else "clocks"
     part = {0: "", 1: ", its first tile"}.get(traced.tiles, f", its first {traced.tiles} tiles")
+    waves = math.inf if whole is None or whole.estimate is None else whole.estimate.waves
+    if traced.tiles > waves:
+        part = f", as if it took {traced.tiles} tiles, not {waves}"
     total = (found if settled is None else settled).total
     what = f"drawn: one block of {count(traced.threads, 'thread')}{part}: {total:,.0f} {unit}"
     head = [] if whole is None else [whole.title]
     said = [] if whole is None else [whole.detail]
     said += [f"{what}{' by the model' if policy == 'modelled' else ''}", _assumed(traced, policy, machine)]
+    if whole is not None and whole.estimate is not None and policy == "modelled" and traced.tiles <= waves:
+        ratio = total / whole.clocks(whole.estimate.time_us)
+        if ratio > ALIKE:
+            said.append(f"the drawing adds up waits that estimate() takes to overlap, {ratio:.2g} x its time")
     y = -2.0
     for line in head:
         y += 14

@@ -9,8 +9,9 @@ from typing import Protocol
 
 import attrs
 
-from fireiron.algebra.arch import arch
-from fireiron.algebra.machine import MACHINES, Machine
+from fireiron.algebra.arch import Arch
+from fireiron.algebra.arch import arch as find_arch
+from fireiron.algebra.machine import Machine
 from fireiron.base.errors import FireironError
 from fireiron.base.text import count
 from fireiron.estimate.model import Estimate
@@ -51,16 +52,21 @@ class Whole:
     """Hold what a kernel takes, by the model and as measured.
 
     Args:
-        machine: whose clock counts.
+        arch: whose GPU's clock counts.
         estimate: None where the model refuses the kernel.
         why_not: what it refuses.
         measured_us: microseconds, None where no measurement was given.
     """
 
-    machine: Machine
+    arch: Arch
     estimate: Estimate | None
     why_not: str = ""
     measured_us: float | None = None
+
+    @property
+    def machine(self) -> Machine:
+        """Give the GPU."""
+        return self.arch.gpu
 
     def clocks(self, us: float) -> float:
         """Turn microseconds into clocks of the boost clock."""
@@ -96,24 +102,26 @@ def whole_of(
     try:
         found = schedule.estimate(on, **sizes)
     except FireironError as error:
-        return Whole(MACHINES[90], None, error.message, us)
-    return Whole(arch(found.arch).gpu, found, "", us)
+        return Whole(find_arch("sm_90a"), None, error.message, us)
+    return Whole(find_arch(found.arch), found, "", us)
 
 
 @lru_cache(maxsize=32)
-def traced_once(kernel: Kernel, sizes: tuple[tuple[str, int], ...], block: int, chunks: int, tiles: int) -> Trace:
+def traced_once(
+    kernel: Kernel, sizes: tuple[tuple[str, int], ...], block: int, chunks: int, tiles: int, on: Arch
+) -> Trace:
     """Trace a block as `trace` does; the last ones are kept, for both policies and for the drawing itself."""
-    return trace(kernel, dict(sizes), block, chunks, tiles)
+    return trace(kernel, dict(sizes), block, chunks, tiles, on)
 
 
 def all_iterations(
-    kernel: Kernel, policy: Policy, machine: Machine, sizes: Mapping[str, int], block: int, tiles: int
+    kernel: Kernel, policy: Policy, on: Arch, sizes: Mapping[str, int], block: int, tiles: int
 ) -> Timeline:
     """Time one block with all its iterations, of which a few run: as many as show how long an iteration takes."""
     ring = math.lcm(*(buffer.slots for buffer in kernel.buffers), 1)
-    traced = traced_once(kernel, tuple(sizes.items()), block, max(SETTLED, 3 * ring), tiles)
-    periods: Mapping[Loop, float] = time_of(traced, policy, machine).periods
-    return time_of(traced, policy, machine, periods)
+    traced = traced_once(kernel, tuple(sizes.items()), block, max(SETTLED, 3 * ring), tiles, on)
+    periods: Mapping[Loop, float] = time_of(traced, policy, on.gpu).periods
+    return time_of(traced, policy, on.gpu, periods)
 
 
 def _us(value: float) -> str:

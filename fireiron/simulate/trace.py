@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from fireiron.algebra.arch import Arch
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Var, as_int, evaluate
 from fireiron.kernel.analysis.sampling import reads_and_writes, typical_sizes
@@ -57,7 +58,12 @@ WAITS = (Wait, Sync, CountIn, Commit, Await, Arrive, Turn, Raise, Lower)
 
 
 def trace(
-    kernel: Kernel, sizes: Mapping[str, int] | None = None, block: int = 0, chunks: int = 6, tiles: int = 4
+    kernel: Kernel,
+    sizes: Mapping[str, int] | None = None,
+    block: int = 0,
+    chunks: int = 6,
+    tiles: int = 4,
+    on: Arch | None = None,
 ) -> Trace:
     """Run one block, with those of its cluster, on zeros and on groups of equal size, and list what it did.
 
@@ -67,6 +73,7 @@ def trace(
         block: which one.
         chunks: iterations of a loop over chunks that run: the first ones, and the last.
         tiles: how many a persistent block takes, where there are as many.
+        on: the architecture whose issue clocks instructions take; those that their rows give where None.
 
     Raises:
         SimulationError: as `simulate` does, but for races.
@@ -79,7 +86,7 @@ def trace(
     each, grid = kernel.cluster, int(evaluate(kernel.grid, values))  # pyright: ignore[reportArgumentType]
     machine.blocks = max(each, -(-grid // each // tiles) * each) if kernel.persistent else grid
     machine.members = list(members(machine, values))
-    recorder = Recorder(chunks, block % each)
+    recorder = Recorder(chunks, block % each, on)
     with np.errstate(all="ignore"):
         programs = [
             Tracing(team_of(machine, member, kernel.body, kernel.threads), recorder).program()
@@ -115,6 +122,7 @@ class Recorder:
     Args:
         chunks: iterations of a loop over chunks that run.
         rank: of the block that is looked at.
+        on: the architecture whose issue clocks instructions take.
         events: in the order in which they happened.
         left_out: iterations that did not run.
         outer: variables of loops over chunks.
@@ -124,6 +132,7 @@ class Recorder:
 
     chunks: int
     rank: int
+    on: Arch | None = None
     events: list[Event] = attrs.field(factory=list[Event])
     left_out: int = 0
     outer: set[str] = attrs.field(factory=set[str])
@@ -372,8 +381,9 @@ class Tracing(Compiler):
         event = Event("run", "compute", clocks=1.0, count=count)
         match statement:
             case Call(atom=atom):
+                clocks = atom.clocks if self.recorder.on is None else atom.issue_clocks(self.recorder.on)
                 event = attrs.evolve(
-                    event, what=atom.name, clocks=atom.clocks, flies=bool(atom.completion), group=atom.completion,
+                    event, what=atom.name, clocks=clocks, flies=bool(atom.completion), group=atom.completion,
                     points=self._signals(statement, env), nbytes=_box(statement),
                 )  # fmt: skip
             case Micro(name=name):

@@ -36,7 +36,7 @@ from fireiron.jit.timing import Timing
 from fireiron.kernel.analysis.access import accesses
 from fireiron.kernel.ir.statements import Let, walk
 from fireiron.language.atom import Atom, Operand
-from fireiron.schedules import akg, ampere, conv, fused, hopper, rows, simt
+from fireiron.schedules import akg, ampere, conv, fused, hopper, rows, simt, volta
 from fireiron.schedules.hopper import Plan
 from fireiron.show import pictures
 from fireiron.show.banks import groups
@@ -294,6 +294,22 @@ def test_the_clocks_of_a_title_are_those_of_all_iterations(chunks: int) -> None:
     estimate = schedule.estimate()
     assert said[0] == f"the whole kernel: {estimate.time_us * 1980:,.0f} clocks by the model"
     assert said == title(pictures.timeline(schedule, "modelled"))
+
+
+def test_emulated_products_take_the_time_that_the_estimate_gives_them() -> None:
+    """Without the clocks of CUDA cores that stand in for mma.m8n8k4, one block took a sixth of the kernel."""
+    schedule = volta.gemm(matmul(256, 256, 128, "f16"))
+    for arch in ("sm_70", "sm_90a"):
+        picture = str(pictures.timeline(schedule, "modelled", on=arch))
+        whole, drawn = (int(n.replace(",", "")) for n in re.findall(r"([\d,]+) clocks by the model", picture))
+        assert 0.8 < drawn / whole < 1.25
+        assert ("the drawing adds up waits" in picture) == (drawn > 1.05 * whole)
+
+
+def test_a_block_that_is_drawn_with_more_tiles_than_it_takes_says_so() -> None:
+    small, large = (hopper.gemm(matmul(n, n, 512, "bf16", layout="TN")) for n in (256, 4096))
+    assert ", as if it took 4 tiles, not 1: " in str(pictures.timeline(small, "modelled"))
+    assert ", its first 4 tiles: " in str(pictures.timeline(large, "modelled"))
 
 
 def test_a_measurement_stands_beside_the_model() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from fireiron import FR, RF, SH, A, B, Block, Thread, Vector, Warp, add, cp_async, ldmatrix, matmul, symbol
+from fireiron.algebra.arch import arch
 from fireiron.algebra.machine import MACHINES
 from fireiron.schedules import hopper, simt
 from fireiron.schedules.hopper import Plan
@@ -132,7 +133,7 @@ MAKES: dict[str, Any] = {
 def test_left_out_iterations_take_their_time(name: str, policy: Any) -> None:
     schedule, tiles = MAKES[name]()
     kernel = schedule.lowered(90)
-    settled = all_iterations(kernel, policy, MACHINES[90], {}, 0, tiles)
+    settled = all_iterations(kernel, policy, arch("sm_90a"), {}, 0, tiles)
     assert settled.gaps
     every = trace(kernel, chunks=1000, tiles=tiles)
     assert every.left_out == 0
