@@ -60,12 +60,14 @@ class Keyword:
         Example:
             >>> Keyword("warp", tuple, (64, 32)).text
             '--warp 64x32'
+            >>> Keyword("warp", tuple).text, Keyword("m", int).text
+            ('--warp AxB', '--m INT')
         """
         if self.kind is bool:
             return f"--no-{self.option[2:]}" if self.default else self.option
         if self.fields:
             return f"{self.option} {RECORD}"
-        return f"{self.option} {self.kind.__name__.upper() if self.default is None else _said(self.default)}"
+        return f"{self.option} {self._form if self.default is None else _said(self.default)}"
 
     def add_to(self, parser: Any, taken: frozenset[str]) -> None:
         """Offer the keyword; one whose name an option of every schedule has is offered as `--preset-NAME`.
