@@ -173,4 +173,6 @@ def _chip_wide(role: str, memory: Memory) -> float:
 
 
 def _chip(role: str, memory: Memory) -> str:
-    return f"{role} {memory}"
+    """Name an operand and its memory; one that is read at computed subscripts as a program reads it."""
+    name, _, subscripts = role.partition(" ")
+    return f"{name}[{subscripts}] {memory}" if "," in subscripts else f"{role} {memory}"

@@ -25,6 +25,7 @@ from fireiron import (
     QuadPair,
     Swizzle,
     Thread,
+    Vector,
     Warp,
     matmul,
     symbol,
@@ -294,6 +295,12 @@ def test_the_clocks_of_a_title_are_those_of_all_iterations(chunks: int) -> None:
     estimate = schedule.estimate()
     assert said[0] == f"the whole kernel: {estimate.time_us * 1980:,.0f} clocks by the model"
     assert said == title(pictures.timeline(schedule, "modelled"))
+
+
+def test_an_operand_that_is_read_at_computed_subscripts_is_named_as_it_is_read() -> None:
+    x, target = Matrix(64, 256, name="x"), Vector(64, "i32", name="target")
+    svg = well_formed(pictures.decomposition(rows.row(rows.cross_entropy(x, target))))
+    assert ">x[m, target[m]] GL<" in svg
 
 
 def test_emulated_products_take_the_time_that_the_estimate_gives_them() -> None:
