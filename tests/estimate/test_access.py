@@ -12,7 +12,7 @@ from fireiron import RF, SH, A, B, Block, ColMajor, RowMajor, Thread, Warp, matm
 from fireiron.algebra.swizzle import Swizzle
 from fireiron.kernel.analysis.access import AccessRow, accesses
 from fireiron.kernel.analysis.sampling import typical_sizes
-from fireiron.schedules import simt
+from fireiron.schedules import hopper, simt
 
 
 def row(rows: tuple[AccessRow, ...], title: str, memory: str, direction: str) -> AccessRow:
@@ -137,3 +137,13 @@ def test_orders_of_the_tile_decide_what_neighbours_take() -> None:
     )
     writes = [row(accesses(s.lowered()), "dot", "GL", "write") for s in (across, down)]
     assert [w.degree for w in writes] == [1, 8]
+
+
+def test_what_stream_k_leaves_is_read_once() -> None:
+    """Trips of a loop that depend on the block are counted by each block, not by the most that any could have."""
+    facts = hopper.stream_k(matmul(256, 256, 512, "bf16", layout="TN")).facts("sm_90a")
+    left, added = (
+        sum(row.units for row in facts.rows if row.buffer == "partial" and row.direction == way)
+        for way in ("write", "read")
+    )
+    assert left == added == 14 / 16 * 128 * 256 * 4 / 32  # 16 blocks share 2 tiles: 14 of them leave their sums

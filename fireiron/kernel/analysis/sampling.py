@@ -54,6 +54,7 @@ MOST_TRIPS = 2**31 - 1
 TYPICAL = 1024  # value of a size that was not given
 MOST_LANES = 1 << 16  # lanes for which one site is evaluated
 SHORT = 16  # loops and grids up to this are never sampled
+FEW = 6  # samples of a longer one
 
 
 @attrs.frozen
@@ -306,7 +307,7 @@ def sample(site: Site, kernel: Kernel, sizes: Mapping[str, int], wanted: tuple[E
         env |= {cursor.slot.name: 0, cursor.parity.name: 0}
     few = _few(axes, max(1, MOST_LANES // threads))
     if BLOCK in needed:
-        blocks = _spread(grid, 6) if BLOCK in few else np.arange(grid)
+        blocks = _spread(grid, FEW) if BLOCK in few else np.arange(grid)
         env[BLOCK] = blocks[:, None]
         weights = np.full(len(blocks), 1 / len(blocks))
     for loop, extent, most in zip(site.loops, extents, trips, strict=True):
@@ -316,13 +317,12 @@ def sample(site: Site, kernel: Kernel, sizes: Mapping[str, int], wanted: tuple[E
         if name not in needed:
             weights = weights * bound
             continue
-        values, each = _iterations(most, name in few)
-        count = len(values)
+        values, each = _iterations(bound, most, name in few)
+        count = values.shape[1]
         for known in (k for k, v in env.items() if not isinstance(v, int)):
             env[known] = np.repeat(env[known], count, axis=0)
-        column = np.tile(values, len(weights))
-        weights = np.repeat(weights, count) * np.tile(each, len(weights)) * (column < np.repeat(bound, count))
-        env[name] = column[:, None]
+        weights = np.repeat(weights, count) * each.reshape(-1)
+        env[name] = values.reshape(-1)[:, None]
     env[THREAD] = np.arange(threads)[None, :]
     for arrival in site.arrivals:
         if arrival.var.name in needed:  # code that depends on it runs only in the last block
@@ -371,7 +371,7 @@ def _few(axes: Mapping[str, int], budget: int) -> set[str]:
         if counts[longest] <= SHORT:
             break
         few.add(longest)
-        counts[longest] = 6
+        counts[longest] = FEW
     return few
 
 
@@ -380,8 +380,25 @@ def _spread(count: int, parts: int) -> Array:
     return ((np.arange(parts) * 2 + 1) * count // (2 * parts)).astype(np.int64)
 
 
-def _iterations(extent: int, few: bool) -> tuple[Array, Array]:
+def _iterations(bounds: Array, most: int, few: bool) -> tuple[Array, Array]:
+    """Choose trips of a loop, a row for each sample, and how many trips each stands for.
+
+    Args:
+        bounds: trips of each sample.
+        most: largest number of trips.
+        few: whether the first and the last trip and four between stand for all.
+
+    Example:
+        >>> values, weights = _iterations(np.array([100, 3]), 100, True)
+        >>> values.tolist(), weights.sum(axis=1).tolist()
+        ([[0, 1, 2, 50, 51, 99], [0, 1, 2, 3, 4, 5]], [100.0, 3.0])
+    """
+    n = bounds[:, None]
+    values = np.broadcast_to(np.arange(FEW if few else most), (len(bounds), FEW if few else most))
+    weights = (values < n).astype(float)
     if not few:
-        return np.arange(extent), np.ones(extent)
-    middle = np.array([1, 2, extent // 2, extent // 2 + 1])
-    return np.concatenate([[0], middle, [extent - 1]]), np.array([1.0, *[(extent - 2) / 4] * 4, 1.0])
+        return values, weights
+    inner = (n - 2) / 4
+    chosen = np.concatenate([0 * n, 0 * n + 1, 0 * n + 2, n // 2, n // 2 + 1, n - 1], axis=1)
+    each = np.concatenate([inner * 0 + 1, inner, inner, inner, inner, inner * 0 + 1], axis=1)
+    return np.where(n > FEW, chosen, values), np.where(n > FEW, each, weights)
