@@ -54,3 +54,15 @@ def test_it_is_as_long_as_its_record_says() -> None:
     each = 8  # elements of a thread
     more = instructions(gelu) - instructions(lambda x: x * 3.0)
     assert each * (FUNCTIONS["normcdf"].slots - 1) <= more <= each * FUNCTIONS["normcdf"].slots
+
+
+def test_its_meaning_in_f64_is_right_in_the_tail() -> None:
+    """Far below 0 a rounding of x / sqrt(2) counts x * x times: 1e-13 at -37. Values by a continued fraction."""
+    known = {
+        -10.0: "0x1.26c75e84fb10dp-77", -12.3: "0x1.e1932138a6191p-115", -20.0: "0x1.c0bd0f1880783p-295",
+        -30.0: "0x1.7795ad05ea397p-656", -37.0: "0x1.eaccc6bfeb0afp-995",
+    }  # fmt: skip
+    x, exact = np.array([*known]), np.array([float.fromhex(value) for value in known.values()])
+    found = FUNCTIONS["normcdf"].numpy(x)
+    assert (np.abs(found - exact) <= 4 * 2.0**-53 * exact).all()
+    np.testing.assert_array_equal(FUNCTIONS["normcdf"].numpy(np.array([-np.inf, 0.0, np.inf])), [0.0, 0.5, 1.0])

@@ -113,7 +113,7 @@ def test_scalars_mean_what_the_hardware_does(d, draw):
             expected = evaluate_scalar(tree, (x, y), {})
             if is_function(tree):
                 wide, wanted = np.asarray(got).astype(np.float64), expected.astype(np.float64)
-                least = float(np.finfo(np.float32).tiny) if d.bits < 64 else 0.0
+                least = float(np.finfo(np.float32).tiny) if d.bits < 64 else float(np.finfo(d.numpy).smallest_subnormal)
                 known = FUNCTIONS.get(tree.op)
                 roundings, stray = (known.roundings, known.stray) if known and d.bits < 64 else (0, 0.0)
                 near = 8 * max(d.epsilon, 2.0**-52) + roundings * 2.0**-23

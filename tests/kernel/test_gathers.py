@@ -10,7 +10,8 @@ import pytest
 
 import fireiron as fi
 from fireiron import RF, SH, Block, Matrix, Thread, Vector, Warp, cp_async, symbol, vector
-from fireiron.algebra.expr import Element, Var, as_expr, evaluate, free, ge, lt, proves, substitute, to_c
+from fireiron.algebra.expr import Element, Var, as_expr, as_int, evaluate, free, ge, lt, proves, substitute, to_c
+from fireiron.kernel.ir.declarations import Pointer
 from fireiron.kernel.ir.statements import Fetch, For, walk
 from fireiron.schedules import pointwise, rows
 
@@ -137,3 +138,13 @@ def test_an_array_that_is_read_plainly_and_gathered() -> None:
     rows.row(spec).simulate(x, target, out=got)
     wanted = np.log(np.exp(x.astype(np.float64)).sum(1)) - x[np.arange(5), target]
     assert np.allclose(got, wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("width", [768, 8192, 50000])
+def test_an_array_that_is_compared_too_indexes_what_it_indexes(width: int) -> None:
+    """Targets index a row, and are compared with each of its points, beyond whose ends they may lie."""
+    target = Vector(300, "i32", name="target")
+    spec = rows.cross_entropy_with_gradient(Matrix(300, width, "bf16"), target, out=("f32", "bf16"))
+    parameters = rows.row(spec).lowered().parameters
+    (below,) = [p.below for p in parameters if isinstance(p, Pointer) and p.buffer.name == "target"]
+    assert as_int(below) == width

@@ -9,7 +9,7 @@ import attrs
 
 from fireiron.algebra.arch import FIRST_UNSTEADY
 from fireiron.algebra.dtypes import DType
-from fireiron.algebra.expr import Expr, Symbol, Var, as_expr, free
+from fireiron.algebra.expr import Expr, Symbol, Var, as_expr, free, minimum
 from fireiron.algebra.scalar import parameters
 from fireiron.base.errors import FireironError, SpecError
 from fireiron.kernel.analysis.conversions import check_conversions
@@ -267,12 +267,25 @@ def _named(spec: Spec, links: Sequence[Decomposition]) -> set[str]:
     return {*(t.name for t in tensors), *(leaf.name for leaf in sizes), *(p.name for p in scalars)}
 
 
+def _extents_of_subscripts(body: tuple[Statement, ...]) -> dict[str, Expr]:
+    """Name the arrays whose elements are subscripts, with the extent that each element must stay below.
+
+    Where an array's elements index one tensor and are compared elsewhere, the tensor's extent counts.
+    """
+    found: dict[str, Expr] = {}
+    for s in walk(body):
+        if isinstance(s, Fetch) and s.var.extent is not None:
+            name = s.view.buffer.name
+            found[name] = minimum(found[name], s.var.extent) if name in found else s.var.extent
+    return found
+
+
 def _parameters(
     spec: Spec, context: Context, body: tuple[Statement, ...], numbers: Sequence[Number]
 ) -> tuple[Parameter, ...]:
     """List the kernel's parameters: tensors in the spec's order, then epilogue operands, sizes, numbers, workspaces."""
     read, written, align = _accesses(body)
-    below = {s.view.buffer.name: s.var.extent for s in walk(body) if isinstance(s, Fetch)}
+    below = _extents_of_subscripts(body)
     pointers: list[Pointer] = []
     symbols: dict[Symbol, None] = {}
     for storage in (s for s in context.storages.values() if s.tensor is not None):
