@@ -212,9 +212,10 @@ def wgmma(
 
     Args:
         spec: `attention` of four-dimensional arrays of 16-bit floats.
-        groups: warpgroups that compute, 64 queries each; by default 2, and 3 for few keys and heads of at most 64
-            columns, but not where few queries would leave much of such tiles empty.
-        keys: of a chunk; 128 by default, fewer where registers or shared memory hold no more.
+        groups: warpgroups that compute, 64 queries each; by default 2. By default 3 for heads of at most 64 columns
+            and few keys, or many keys that are speculated on, but not where few queries would leave much of such tiles
+            empty.
+        keys: of a chunk; 128 by default, 96 for three warpgroups, fewer where registers or shared memory hold no more.
         stages: chunks of keys and values in shared memory; 2 to 4 by default, as many as it holds.
         persistent: whether blocks loop over tiles; by default where shared memory holds the next tile's queries, but
             not with masks: their tiles take unequal times, and a block begins one when another ends.
@@ -223,28 +224,34 @@ def wgmma(
         slack: powers of 2 that weights may grow to before sums are rescaled, at most what their type holds; 24 by
             default where chunks are speculated on, else 0.
         speculate: whether the largest score is looked for only in chunks whose weights outgrow the slack. Weights
-            of two chunks are held in turn then. By default where weights are bf16 and heads have 65 to 128 columns.
+            of two chunks are held in turn then. By default where weights are bf16 and heads have 65 to 128 columns, or
+            33 to 64 columns and a mask or more than 1024 keys, for three warpgroups.
     """
     depth, width = columns(spec)
     extents = spec.residual.extents
     queries = extents["i"]
     assert queries is not None
     nbytes = spec.computed.inputs[0].dtype.nbytes
+    spans = [gcd(n * nbytes, SPAN_NBYTES) for n in (depth, width)]
     masked = any(step.where is not None for step in spec.computed.steps)
+    grows = spec.computed.inputs[2].dtype.limits[1] >= 2.0**SLACK and slack != 0
+    few = isinstance(extents["j"], int) and extents["j"] <= SHORT
+    narrow = WIDE // 2 < max(depth, width) <= WIDE
     if groups is None:
         empty = isinstance(queries, int) and queries < SHORT and queries % (3 * GROUP_ROWS) != 0
-        few = isinstance(extents["j"], int) and extents["j"] <= SHORT
-        groups = 3 if max(depth, width) <= WIDE and few and not empty else 2
+        many = narrow and grows and speculate is not False and isinstance(extents["j"], int)
+        groups = 3 if max(depth, width) <= WIDE and (few or many) and not empty else 2
+    if speculate is None:
+        fits = WIDE < max(depth, width) <= WIDEST  # two chunks' weights, in registers
+        speculate = grows and (fits or (narrow and groups > 2 and (masked or not few)))
     rows = groups * GROUP_ROWS
     ragged = extents["j"] is None or (extents["j"] % 128) != 0  # two masks a score: fewer scores at a time
     if keys is None:
         keys = 96 if groups > 2 else 112 if masked and ragged and width > WIDE else 128
-        keys = 64 if masked and width > 192 else keys  # registers hold the sums, and masks beside few scores
+        if masked and (width > 192 or (groups > 2 and not speculate)):
+            keys = 64  # registers hold the sums, and masks beside few scores
         most = (HOPPER_SHARED - rows * depth * nbytes) // (2 * (depth + width) * nbytes)
         keys = _in_a_page(spec, min(keys, max(ROWS, most // ROWS * ROWS)))
-    if speculate is None:
-        fits = WIDE < max(depth, width) <= WIDEST  # two chunks' weights, in registers
-        speculate = fits and spec.computed.inputs[2].dtype.limits[1] >= 2.0**SLACK and slack != 0
     if slack is None:
         slack = SLACK if speculate else 0.0
     chunk, tile = keys * (depth + width) * nbytes, rows * depth * nbytes
@@ -264,10 +271,10 @@ def wgmma(
     chain = spec.tile(**heads(spec), i=rows).to(Block).permute(lambda t: longest_first(t, tiles, together))
     chain = chain.persistent() if persistent else chain
     result = spec.computed.outputs[0].name
-    chain = chain.epilog(memory=FR, store={result: through_shared(stmatrix(), tma())} if bulk_store else None)
-    chain = chain.load("q", SH, tma()).split(j=keys).online(slack, speculate).pipeline(stages)
+    chain = chain.epilog(memory=FR, store={result: through_shared(stmatrix(), tma(spans[1]))} if bulk_store else None)
+    chain = chain.load("q", SH, tma(spans[0])).split(j=keys).online(slack, speculate).pipeline(stages)
     chain = chain.specialize(registers=(24, 240) if groups <= 2 else (32, 160)).skew("s")
-    chain = chain.load("k", SH, tma()).load("v", SH, tma())
+    chain = chain.load("k", SH, tma(spans[0])).load("v", SH, tma(spans[1]))
 
     def scores(s: StepChain) -> Schedule:
         return s.split(d=16).unroll().done("wgmma")

@@ -122,20 +122,21 @@ def test_a_write_in_flight_is_found() -> None:
     assert written_in_flight(product + around + wait + ends + label + wait + wide) == []
 
 
-SHAPES = ((64, False), (128, True), (128, False), (256, False))  # of heads, and whether a mask is causal
+# Of heads, whether a mask is causal, and queries and keys: 768 leave an odd number of trips to some tiles alone.
+SHAPES = ((64, False, 384), (64, True, 4096), (128, True, 768), (128, False, 384), (256, False, 384))
 
 
 @pytest.mark.parametrize(
-    ("depth", "causal", "slack"),
+    ("depth", "causal", "length", "slack"),
     [(*shape, slack) for shape in SHAPES for slack in (0.0, 24.0) if shape[0] <= attention.WIDEST or not slack],
 )
-def test_no_register_is_written_that_products_still_read(depth: int, causal: bool, slack: float) -> None:
+def test_no_register_is_written_that_products_still_read(depth: int, causal: bool, length: int, slack: float) -> None:
     """The assembler takes registers that are copied into A's for A's own, though products in flight read these.
 
     On an H200 attention gave NaN for it; no simulation can see it. Without the pass's rule about copies, and without
     two trips that stand together (`alternating`), three of these kernels hold 150 to 200 such writes.
     """
-    q, k, v = (tensor(32, 12, 384, depth, dtype="bf16") for _ in range(3))
+    q, k, v = (tensor(32, 12, length, depth, dtype="bf16") for _ in range(3))
     schedule = attention.wgmma(attention.attention(q, k, v, causal=causal), slack=slack, speculate=slack > 0)
     assert written_in_flight(disassemble(schedule.compile("sm_90a").cubin)) == []
 

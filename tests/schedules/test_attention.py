@@ -44,7 +44,13 @@ def test_mma(sizes: tuple[int, int, int, int], dtype: str, causal: bool) -> None
 
 
 @pytest.mark.parametrize(
-    ("sizes", "dtype", "causal"), [((130, 100, 64, 64), "f16", True), ((64, 70, 128, 128), "bf16", False)]
+    ("sizes", "dtype", "causal"),
+    [
+        ((130, 100, 64, 64), "f16", True),
+        ((64, 70, 128, 128), "bf16", False),
+        ((70, 90, 32, 32), "bf16", True),  # rows of 64 bytes
+        ((64, 64, 48, 80), "f16", False),  # of 96 and of 160
+    ],
 )
 def test_wgmma(sizes: tuple[int, int, int, int], dtype: str, causal: bool) -> None:
     right(schedules.wgmma(heads(*sizes, dtype, causal=causal), groups=2 if causal else 1, keys=64))
@@ -64,21 +70,32 @@ def test_wgmma_of_any_length() -> None:
         schedules.wgmma(schedules.attention(*arrays, causal=causal)).cuda("sm_90a")
 
 
-@pytest.mark.parametrize(("depth", "groups"), [(64, 3), (128, 2)])
-def test_wgmma_compiles_without_spills(depth: int, groups: int) -> None:
-    kernel = schedules.wgmma(heads(4096, 4096, depth, depth, "bf16"), groups=groups).compile("sm_90a")
+@pytest.mark.parametrize(
+    ("depth", "length", "dtype", "causal"),
+    [
+        (64, 4096, "bf16", False),
+        (64, 4096, "bf16", True),
+        (64, 1024, "bf16", True),
+        (64, 1024, "f16", True),
+        (128, 4096, "bf16", False),
+    ],
+)
+def test_wgmma_compiles_without_spills(depth: int, length: int, dtype: str, causal: bool) -> None:
+    kernel = schedules.wgmma(heads(length, length, depth, depth, dtype, causal=causal)).compile("sm_90a")
     assert kernel.resources.spills == 0
     assert not kernel.resources.warnings  # ptxas tells of products that it serialises
 
 
-def test_wide_heads_of_bf16_are_speculated_on() -> None:
-    def votes(depth: int, dtype: str, **plan: Any) -> int:
-        return schedules.wgmma(heads(256, 512, depth, depth, dtype), **plan).cuda("sm_90a").count("__any_sync")
+def test_heads_of_bf16_are_speculated_on() -> None:
+    def votes(depth: int, dtype: str, length: int = 512, **plan: Any) -> int:
+        return schedules.wgmma(heads(256, length, depth, depth, dtype), **plan).cuda("sm_90a").count("__any_sync")
 
     assert votes(128, "bf16") == 6  # a chunk's two, in two trips of the loop and in one ahead of it
     assert votes(128, "bf16", slack=24, speculate=False) == 3
     assert votes(64, "bf16") == votes(256, "bf16") == votes(128, "f16") == votes(128, "bf16", speculate=False) == 0
     assert votes(128, "bf16", slack=0) == 0
+    assert votes(64, "bf16", 96 * 22, groups=3) == 6  # many keys of narrow heads
+    assert votes(64, "bf16", 96 * 22, groups=2) == votes(64, "f16", 96 * 22, groups=3) == 0
 
 
 def test_wide_heads_take_fewer_keys_at_a_time() -> None:
