@@ -9,7 +9,7 @@ from math import gcd, prod
 
 import attrs
 
-from fireiron import FireironError, ProgramChain, Swizzle
+from fireiron import SH, FireironError, ProgramChain, RowMajor, Swizzle, cp_async, staged
 
 
 @attrs.frozen
@@ -26,6 +26,7 @@ class Window:
         images, filters: the roles of the arrays.
         nbytes: bytes of an element of images and filters in the product.
         stored: bytes of an element of the result.
+        across: whether the result's last dim is another than the column, as where it lies channels first.
     """
 
     step: str
@@ -38,6 +39,7 @@ class Window:
     filters: str
     nbytes: int
     stored: int
+    across: bool = False
 
 
 def window_of(spec: ProgramChain) -> Window:
@@ -65,6 +67,8 @@ def window_of(spec: ProgramChain) -> Window:
         )
     names = [o.role for o in spec.residual.operands]
     images, filters = (next(n for n in names if n == ref.name) for ref in step.reads)
+    made = {out.name for out in spec.computed.outputs}
+    results = [out for s in spec.computed.steps for out in s.outs if out.name in made]
     return Window(
         step.name,
         tuple(d for d in kept if d not in right),
@@ -76,6 +80,7 @@ def window_of(spec: ProgramChain) -> Window:
         filters,
         step.reads[0].dtype.nbytes,
         max(out.dtype.nbytes for out in spec.computed.outputs),
+        any(ref.dims[-1].name != column for ref in results),
     )
 
 
@@ -174,3 +179,43 @@ def spread_lines(depth: int, nbytes: int = 2) -> Swizzle:
     """
     vectors, vector = depth * nbytes // 16, (16 // nbytes).bit_length() - 1
     return Swizzle(min(3, vectors.bit_length() - 1), vector, 3)
+
+
+def lies_across(chain: ProgramChain, role: str) -> bool:
+    """Say whether an array is contiguous along another dim than its last one."""
+    held = chain.residual.operand(role)
+    return held is not None and held.tensor.strides[-1] != 1
+
+
+def refuse_across(spec: ProgramChain, w: Window) -> None:
+    """Refuse arrays whose lines of channels no bulk copy takes.
+
+    Raises:
+        FireironError: `conv-across`.
+    """
+    for role in (w.images, w.filters):
+        if lies_across(spec, role):
+            held = spec.residual.operand(role)
+            raise FireironError(
+                "conv-across",
+                f"{role} has a stride of {held and held.tensor.strides[-1]} along its last dim, and bulk copies take "
+                "lines along it",
+                fix="use conv.mma, which transposes on the way, or arrays that lie channels last",
+            )
+
+
+def brought(chain: ProgramChain, role: str, lines: int, nbytes: int) -> ProgramChain:
+    """Load an array to shared memory in lines along its last dim, by the copy that its strides allow.
+
+    Where the last dim is contiguous in global memory, asynchronous copies take vectors of it; where another dim is, as
+    in arrays that lie channels first, threads transpose on the way.
+
+    Args:
+        chain: whose array.
+        role: which.
+        lines: elements of a line of the buffer, along the folded dim.
+        nbytes: of an element.
+    """
+    held = chain.residual.operand(role)
+    copy = staged(along=held.dims[-1]) if held is not None and lies_across(chain, role) else cp_async()
+    return chain.load(role, SH, copy).storage_layout(RowMajor).swizzle(spread_lines(lines, nbytes))

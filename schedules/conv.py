@@ -32,7 +32,6 @@ from fireiron import (
     Warpgroup,
     cast,
     conform,
-    cp_async,
     dim,
     einsum,
     extent,
@@ -52,7 +51,16 @@ from fireiron import (
 from fireiron import max as _max
 from fireiron import sum as _sum
 from fireiron.schedules._pixel_clocks import Tiles, pad_of, ranked, span_of, swizzled
-from fireiron.schedules._pixels import Window, box_of, part_of, spread_lines, window_of
+from fireiron.schedules._pixels import (
+    Window,
+    box_of,
+    brought,
+    lies_across,
+    part_of,
+    refuse_across,
+    spread_lines,
+    window_of,
+)
 from fireiron.schedules._windows import Pads, Sizes, one, outputs, pair, places, whole
 
 
@@ -126,6 +134,15 @@ def conv2d_packed(
     return _behind(einsum("n p q r m, k r m -> n p q k", x[(slice(None), *read)], f), scale, bias, residual, op)
 
 
+@program(x="n w g c", f="g k s c", bias="g k", residual="n q g k", scale="g k")
+def conv1d_grouped(
+    x: Value, f: Value, bias: Value | None = None, residual: Value | None = None, stride: Sizes = 1, pad: Pads = 0,
+    dilation: Sizes = 1, op: Callable[[Value], Value] | None = None, scale: Value | None = None,
+) -> Value:  # fmt: skip
+    """Convolve groups of channels of lines, as `conv2d_grouped` does those of images."""
+    return _grouped("w", "s", "q", x, f, bias, residual, stride, pad, dilation, op, scale)
+
+
 @program(x="n h w g c", f="g k r s c", bias="g k", residual="n p q g k", scale="g k")
 def conv2d_grouped(
     x: Value, f: Value, bias: Value | None = None, residual: Value | None = None, stride: Sizes = 1, pad: Pads = 0,
@@ -141,9 +158,19 @@ def conv2d_grouped(
         bias, residual: added to the result.
         stride, pad, dilation, op, scale: as of `conv2d`.
     """
-    rows, columns = places("hw", "rs", "pq", stride, pad, dilation)
-    y = einsum("n p q r s g c, g k r s c -> n p q g k", x[:, rows, columns], f)
-    return _behind(y, scale, bias, residual, op)
+    return _grouped("hw", "rs", "pq", x, f, bias, residual, stride, pad, dilation, op, scale)
+
+
+@program(x="n d h w g c", f="g k t r s c", bias="g k", residual="n o p q g k", scale="g k")
+def conv3d_grouped(
+    x: Value, f: Value, bias: Value | None = None, residual: Value | None = None, stride: Sizes = 1, pad: Pads = 0,
+    dilation: Sizes = 1, op: Callable[[Value], Value] | None = None, scale: Value | None = None,
+) -> Value:  # fmt: skip
+    """Convolve groups of channels of volumes, as `conv2d_grouped` does those of images.
+
+    Volumes have six dims, one more than a tensor map: `mma` schedules them, `wgmma` does not.
+    """
+    return _grouped("dhw", "trs", "opq", x, f, bias, residual, stride, pad, dilation, op, scale)
 
 
 DTYPES = {"conv2d_flat": "f16"}  # by default on the command line: tensor cores alone take it
@@ -264,6 +291,17 @@ def _convolved(
     right = f"k {' '.join(taps)} c"
     out = f"n k {' '.join(outer)}" if channels_first else f"n {' '.join(outer)} k"
     y = einsum(f"{left}, {right} -> {out}", x[(slice(None), *read, channel)], f)
+    return _behind(y, scale, bias, residual, op)
+
+
+def _grouped(
+    inner: str, taps: str, outer: str, x: Value, f: Value, bias: Value | None, residual: Value | None, stride: Sizes,
+    pad: Pads, dilation: Sizes, op: Callable[[Value], Value] | None, scale: Value | None,
+) -> Value:  # fmt: skip
+    """Sum products of windows and filters of each group, and add what comes behind."""
+    read = places(inner, taps, outer, stride, pad, dilation)
+    kept, over = " ".join(outer), " ".join(taps)
+    y = einsum(f"n {kept} {over} g c, g k {over} c -> n {kept} g k", x[(slice(None), *read)], f)
     return _behind(y, scale, bias, residual, op)
 
 
@@ -428,6 +466,7 @@ def mma(
 
     Rows of the product are the pixels of a box, columns the filters, and one loop visits all taps and channels. Each
     chunk is the box moved by a tap, which asynchronous copies bring to shared memory, zeros where it lies outside.
+    Arrays that lie channels first are transposed on the way, through registers.
 
     Args:
         spec: a program of this module without groups, of a type that mma.sync multiplies, or `conv2d_grouped`.
@@ -440,19 +479,22 @@ def mma(
     w = window_of(spec)
     extents = spec.residual.extents
     filters, whole = extents[w.column], extents[w.depth]
+    turned = any(lies_across(spec, role) for role in (w.images, w.filters))
     if channels is None:
-        channels = 64 if isinstance(filters, int) and filters <= 64 else 128
+        channels = 64 if turned or (isinstance(filters, int) and filters <= 64) else 128
     step = 32 // w.nbytes  # channels of an instruction
-    if depth is None:
-        depth = next((n for n in (4 * step, 2 * step) if isinstance(whole, int) and whole % n == 0), step)
+    if depth is None:  # what is transposed passes through registers
+        wanted = (2 * step,) if turned else (4 * step, 2 * step)
+        depth = next((n for n in wanted if isinstance(whole, int) and whole % n == 0), step)
     pixels = pixels or 128
     rows, columns = warp or (64 if channels > 64 else 32, min(64, channels))
     box = box_of(spec, w.pixels, pixels, pixels // rows)
     chain = spec.tile(**dict.fromkeys(w.batch, 1), **box, **{w.column: channels}).to(Block)
-    chain = chain.epilog(memory=FR, store=through_shared(pad=max(8, 16 // w.stored), reuse=True))
+    store = None if w.across else through_shared(pad=max(8, 16 // w.stored), reuse=True)
+    chain = chain.epilog(memory=FR, store=store)
     chain = chain.split(None, **dict.fromkeys(w.taps, 1), **{w.depth: depth}).pipeline(stages)
     for role in (w.images, w.filters):
-        chain = chain.load(role, SH, cp_async()).swizzle(spread_lines(depth, w.nbytes))
+        chain = brought(chain, role, depth, w.nbytes)
 
     def by_fragments(y: StepChain) -> Schedule:
         y = y.split(step).unroll().pipeline(2).load("A", FR, ldmatrix()).load("B", FR, ldmatrix())
@@ -517,8 +559,12 @@ def wgmma(
         persistent: whether blocks loop over tiles, so that loads of the next one run under the stores of one.
         ways: blocks that share a tile, each with a part of the channels, whose sums meet in order; such blocks are not
             persistent.
+
+    Raises:
+        FireironError: `conv-product`; `conv-across` for arrays that lie channels first, which `mma` takes.
     """
     w = window_of(spec)
+    refuse_across(spec, w)
     given = {
         name: x
         for name, x in (

@@ -82,7 +82,7 @@ class Convolution:
     def parted(self) -> bool:
         """Say whether groups are a dim of their own, so that tensor cores multiply their channels."""
         whole = self.channels // self.groups * self.kind.nbytes % 16 == 0 and self.filters // self.groups >= 8
-        return self.groups > 1 and self.rank == 2 and whole and self.kind.bits <= 16
+        return self.groups > 1 and whole and self.kind.bits <= 16
 
     @property
     def packed(self) -> bool:
@@ -139,7 +139,7 @@ def forward(
     if not what.parted:
         options["groups"] = what.groups
     options |= _applied(activation)
-    program = programs.conv2d_grouped if what.parted else getattr(programs, f"conv{what.rank}d")
+    program = getattr(programs, f"conv{what.rank}d{'_grouped' if what.parted else ''}")
     if what.packed:
         (h, w), (r, s) = what.sides, what.taps
         x = what.described("x", what.images, h, w * what.channels)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import cast
 
 from fireiron.algebra.dtypes import dtype as find_dtype
+from fireiron.algebra.expr import as_int
+from fireiron.algebra.layout import Layout
 from fireiron.base.contract import asked, checked, checks, refused
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import here
@@ -142,7 +145,7 @@ def tma(span: int = 128, *, l2: Policy | None = None) -> Strategy:
             `evict_normal`; `evict_unchanged`, leave their turn as it is. A hint: the result is the same.
 
     Raises:
-        DecompositionError: `bulk-span`, `bulk-policy`; `move-extents` from the strategy.
+        DecompositionError: `bulk-span`, `bulk-policy`; `move-extents` and `bulk-rank` from the strategy.
 
     Source: PTX ISA, cp.async.bulk.tensor and cp.reduce.async.bulk.tensor: .level::cache_hint; createpolicy; Cache
         Eviction Priority Hints.
@@ -175,7 +178,7 @@ def tma(span: int = 128, *, l2: Policy | None = None) -> Strategy:
             contiguous = (i == 1) == (tensor.order is RowMajor)
             sizes.append(min(whole, width) if contiguous and span else _part(whole))
         batch = 1 if any(dim == BATCH for dim, _ in move.residual.sizes) else None
-        name = _box_name(load, len(move.residual.sizes), span, l2)
+        name = _box_name(move, load, span, l2)
         return move.tile(*sizes, batch=batch).unroll().tile(*sizes, batch=batch).to(Thread, units=1).done(name)
 
     return strategy
@@ -201,12 +204,26 @@ def _known(move: MoveChain, said: str) -> tuple[int, int]:
     return found[0], found[-1]
 
 
-def _box_name(load: bool, rank: int, span: int, policy: Policy | None) -> str:
-    """Name the instruction that moves a box; a strategy that imports here would have no fingerprint."""
+def _box_name(move: MoveChain, load: bool, span: int, policy: Policy | None) -> str:
+    """Name the instruction that moves a box; a strategy that imports here would have no fingerprint.
+
+    Raises:
+        DecompositionError: `bulk-rank` where there is none of so many dimensions.
+    """
     from fireiron.atoms.table import box_move
 
+    rank = len(move.residual.sizes)
     row = box_move(load, rank, span, policy or "")
-    assert row is not None
+    if row is None:
+        src, dst = move.residual.operands
+        name = (src if load else dst).tensor.name
+        raise DecompositionError(
+            "bulk-rank",
+            f"tma() copies boxes of at most 5 dimensions, and {name} has {rank}",
+            fix="load by cp_async(), or describe dimensions that lie together in memory as one",
+            link=here(),
+            path=move.where,
+        )
     return row.name
 
 
@@ -238,20 +255,60 @@ def stmatrix(trans: bool = False) -> Strategy:
 
 
 @checks("nbytes")
-def staged(nbytes: int | None = None) -> Strategy:
+def staged(nbytes: int | None = None, along: str | None = None) -> Strategy:
     """Move by way of registers: vectors from the source, then what forms on the other side.
 
     In a pipeline the first hop starts a chunk, and the second finishes it after the compute.
 
+    With `along`, the move transposes: the source is contiguous along another dim than the buffer. Neighbouring threads
+    read neighbouring elements of the source, each thread a vector of elements along `along`, one by one, and writes
+    the vector at once.
+
     Args:
-        nbytes: bytes of a vector of the first hop, None for the widest that fits.
+        nbytes: bytes of a vector of the first hop, None for the widest that fits; with `along`, bytes that a thread
+            writes at once, 16 by default.
+        along: the dim along which the buffer is contiguous, where that of the source is another: "c".
     """
 
     def strategy(move: MoveChain) -> Schedule:
         require_move("staged()", move)
-        return conform()(move.load(SRC, RF, vector(nbytes)))
+        first = vector(nbytes) if along is None else _columns(along, nbytes or 16)
+        return conform()(move.load(SRC, RF, first))
 
     return strategy
+
+
+def _columns(along: str, nbytes: int) -> Strategy:
+    """Read vectors along a dim element by element, neighbouring threads along the dim that is contiguous."""
+
+    def strategy(move: MoveChain) -> Schedule:
+        kind, extents = move.residual.operands[0].dtype, dict(move.residual.sizes)
+        whole = extents.get(along)
+        most = max(1, kind.count_in(nbytes))
+        size = next(n for n in range(min(most, whole), 0, -1) if whole % n == 0) if isinstance(whole, int) else most
+        single = dict.fromkeys(extents, 1)
+        dealt = move.tile(**{**single, along: size}).to(Thread)
+        order = _nearest_first(move, {**single, along: size})
+        dealt = dealt if order is None else dealt.layout(order)
+        return dealt.unroll().tile(**single).unroll().done()
+
+    return strategy
+
+
+def _nearest_first(move: MoveChain, sizes: dict[str, int]) -> Layout | None:
+    """Count the tiles of a Move along the source's dim of the smallest stride first; None where extents are unknown."""
+    source = move.residual.operands[0]
+    counts: list[int] = []
+    for name, extent in move.residual.sizes:
+        if not isinstance(extent, int):
+            return None
+        counts.append(-(-extent // sizes[name]))
+    strides = [as_int(stride) for stride in source.tensor.strides]
+    if len(strides) != len(counts) or None in strides:
+        return None
+    nearest = sorted(range(len(counts)), key=lambda i: strides[i] or 0)
+    steps = [prod(counts[:i]) for i in range(len(counts))]
+    return Layout(tuple(counts[i] for i in nearest), tuple(steps[i] for i in nearest))
 
 
 @checked

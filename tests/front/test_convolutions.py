@@ -42,6 +42,10 @@ def test_ranks(conv: Any, sides: tuple[int, ...], taps: tuple[int, ...]) -> None
 def test_groups_and_types() -> None:
     x, f = whole(1, 16, 6, 6), whole(16, 8, 3, 3)
     np.testing.assert_array_equal(conv2d(x, f, groups=2, dilation=2), summed(x, f, dilation=2, groups=2))
+    x, f = whole(1, 32, 9), whole(32, 16, 3)
+    np.testing.assert_array_equal(conv1d(x, f, groups=2, stride=2), summed(x, f, 2, groups=2))
+    x, f = whole(1, 16, 3, 3, 4), whole(16, 8, 2, 2, 2)
+    np.testing.assert_array_equal(conv3d(x, f, groups=2), summed(x, f, groups=2))
     x, f = whole(1, 8, 5, 5, dtype=np.float32), whole(8, 1, 3, 3, dtype=np.float32)
     np.testing.assert_array_equal(conv2d(x, f, groups=8, padding="same"), summed(x, f, pad=1, groups=8))
     x, f = whole(1, 8, 5, 5, dtype=np.float32), whole(8, 8, 3, 3, dtype=np.float32)

@@ -57,6 +57,10 @@ def test_lines_and_volumes() -> None:
     agree(
         lambda x, w: conv1d(x, w, stride=2), lambda x, w: F.conv1d(x, w, stride=2), drawn(2, 16, 21), drawn(24, 16, 4)
     )
+    x, w = drawn(2, 32, 21), drawn(32, 16, 3)
+    agree(lambda x, w: conv1d(x, w, groups=2), lambda x, w: F.conv1d(x, w, groups=2), x, w)
+    x, w = drawn(1, 16, 3, 4, 5), drawn(16, 8, 2, 2, 2)
+    agree(lambda x, w: conv3d(x, w, groups=2), lambda x, w: F.conv3d(x, w, groups=2), x, w)
     x, w = drawn(1, 16, 3, 4, 5), drawn(16, 16, 2, 2, 2)
     agree(lambda x, w: conv3d(x, w, padding=1), lambda x, w: F.conv3d(x, w, padding=1), x, w)
 

@@ -101,6 +101,14 @@ def _programs() -> dict[str, Make]:
         "conv.conv2d_grouped": call(
             conv.conv2d_grouped, _tensor(1, 6, 8, 2, 16, dtype="f16"), _tensor(2, 16, 3, 3, 16, dtype="f16", name="f")
         ),
+        "conv.conv1d_grouped": call(
+            conv.conv1d_grouped, _tensor(1, 20, 2, 16, dtype="f16"), _tensor(2, 16, 3, 16, dtype="f16", name="f")
+        ),
+        "conv.conv3d_grouped": call(
+            conv.conv3d_grouped,
+            _tensor(1, 3, 4, 5, 2, 16, dtype="f16"),
+            _tensor(2, 16, 2, 2, 3, 16, dtype="f16", name="f"),
+        ),
         "conv.conv2d_transposed": call(conv.conv2d_transposed, y, filters, stride=2, pad=1, more=0),
         "conv.conv1d": call(conv.conv1d, _tensor(2, 30, 8), _tensor(12, 3, 8, name="f"), stride=2, pad=1),
         "conv.conv3d": call(conv.conv3d, _tensor(1, 3, 4, 5, 8), _tensor(8, 2, 3, 3, 8, name="f")),

@@ -239,7 +239,7 @@ class OfSteps(Parts):
         array = lambda name, *shape: f'tensor({", ".join(map(str, shape))}, dtype="{kind}", name="{name}")'  # noqa: E731
         arch, out = self.of_arch(arches), d(("", "", ', out="f32"')) if kind != "i8" else ', out="i32"'
         more = f", stride={stride}, pad={pad}" + (f", dilation={dilation}" if dilation > 1 else "")
-        of = d(("conv2d", "conv2d", "conv2d", "conv1d", "conv3d", "conv2d_grouped", "transposed"))
+        of = d(("conv2d", "conv2d", "conv2d", "conv1d", "conv3d", "conv2d_grouped", "transposed", "first"))
         match of:
             case "conv1d":
                 given = f"{array('x', n, w, channels)}, {array('f', filters, s, channels)}"
@@ -251,6 +251,9 @@ class OfSteps(Parts):
             case "conv2d_grouped":
                 given = f"{array('x', n, h, w, 2, channels)}, {array('f', 2, filters, r, s, channels)}"
                 return f"conv.conv2d_grouped({given}{more}{out}{arch})"
+            case "first":  # arrays that lie channels first
+                x = f'tensor({n}, {h}, {w}, {channels}, dtype="{kind}", strides=({h * w * channels}, {w}, 1, {h * w}))'
+                return f"conv.conv2d({x}, {array('f', filters, r, s, channels)}{more}{out}{arch}, channels_first=True)"
             case "transposed":
                 given = f"{array('y', n, h, w, channels)}, {array('f', channels, r, s, filters)}"
                 return f"conv.conv2d_transposed({given}, stride={d((1, 1, 2))}, pad={d((0, 1))}{out}{arch})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import pytest
@@ -53,6 +54,31 @@ def test_transposed_and_pooling(gpu: int) -> None:
 def test_mma(gpu: int, stride: int, pad: int, dilation: int) -> None:
     x, f = tensor(3, 29, 31, 40, dtype="f16"), tensor(72, 3, 3, 40, dtype="f16", name="f")
     verified(conv.mma(conv.conv2d(x, f, tensor(72, name="bias"), stride=stride, pad=pad, dilation=dilation, op=relu)))
+
+
+def first(*shape: int, dtype: str = "f16", name: str = "x") -> Any:
+    """Describe an array that lies channels first, by its dims with channels last."""
+    _, *sides, channels = shape
+    steps = [prod(sides[i + 1 :]) for i in range(len(sides))]
+    return tensor(*shape, dtype=dtype, name=name, strides=(prod(sides) * channels, *steps, prod(sides)))
+
+
+@pytest.mark.parametrize(("stride", "pad", "dilation"), [(1, 1, 1), (2, 1, 1), (3, 2, 2)])
+@pytest.mark.parametrize("dtype", ["f16", "tf32", "i8"])
+def test_channels_first(gpu: int, dtype: str, stride: int, pad: int, dilation: int) -> None:
+    x, f = first(3, 29, 31, 40, dtype=dtype), first(72, 3, 3, 40, dtype=dtype, name="f")
+    given: dict[str, Any] = {"stride": stride, "pad": pad, "dilation": dilation, "channels_first": True}
+    verified(conv.mma(conv.conv2d(x, f, **given, **({"out": "i32"} if dtype == "i8" else {}))))
+
+
+def test_groups_of_lines_and_volumes(gpu: int) -> None:
+    x, f = tensor(3, 501, 4, 32, dtype="f16"), tensor(4, 24, 5, 32, dtype="f16", name="f")
+    lines = conv.conv1d_grouped(x, f, stride=2, pad=2)
+    verified(conv.mma(lines))
+    x, f = tensor(2, 9, 10, 11, 2, 32, dtype="f16"), tensor(2, 40, 3, 3, 3, 32, dtype="f16", name="f")
+    verified(conv.mma(conv.conv3d_grouped(x, f, pad=1)))
+    for_hopper(gpu)
+    verified(conv.wgmma(lines))
 
 
 @pytest.mark.parametrize(("stride", "pad", "dilation"), [(1, 1, 1), (2, 1, 1), (3, 2, 2)])

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fireiron as fi
-from fireiron import Block, Cluster, relu, tensor
+from fireiron import Block, Cluster, best, relu, tensor
 from fireiron.base.errors import SimulationError
 from fireiron.jit.interface import Interface
 from fireiron.kernel.ir.rewrite import rewrite
@@ -60,6 +60,10 @@ CASES: dict[str, Callable[[], Any]] = {
     "groups": lambda: conv.conv2d_grouped(
         images(1, 8, 8, 2, 32), tensor(2, 16, 3, 3, 32, dtype="f16", name="f"), pad=1
     ),
+    "groups of lines": lambda: conv.conv1d_grouped(
+        images(2, 40, 3, 32), tensor(3, 16, 5, 32, dtype="f16", name="f"), tensor(3, 16, name="bias"), stride=2, pad=2,
+        op=relu,
+    ),
     "lines": lambda: conv.conv1d(images(2, 100, 32), filters(32, 5, 32), pad=2, stride=3),
     "volumes": lambda: conv.conv3d(images(1, 4, 5, 6, 16), filters(32, 3, 3, 3, 16), pad=1),
     "tf32, scaled": lambda: conv.conv2d(
@@ -79,6 +83,83 @@ def test_right_in_every_form(case: str) -> None:
     schedule = conv.mma(CASES[case]())
     report = right(schedule).report
     assert max(site.conflict_degree for site in report.sites) <= 1.0
+
+
+def first(*shape: int, dtype: str = "f16", name: str = "x") -> Any:
+    """Describe an array that lies channels first, by its dims with channels last."""
+    _, *sides, channels = shape
+    steps = [prod(sides[i + 1 :]) for i in range(len(sides))]
+    return tensor(*shape, dtype=dtype, name=name, strides=(prod(sides) * channels, *steps, prod(sides)))
+
+
+FIRST: dict[str, Callable[[], Any]] = {
+    "strided, what follows": lambda: conv.conv2d(
+        first(2, 9, 11, 40), first(24, 3, 3, 40, name="f"), tensor(24, name="bias"),
+        tensor(2, 5, 4, 24, dtype="f16", name="residual", strides=(480, 4, 1, 20)), stride=(2, 3), pad=1, op=relu,
+        channels_first=True,
+    ),
+    "images alone, dilated": lambda: conv.conv2d(
+        first(2, 9, 11, 32), filters(72, 3, 2, 32), pad=((2, 1), (1, 0)), dilation=(2, 1), channels_first=True
+    ),
+    "result channels last": lambda: conv.conv2d(first(1, 9, 11, 32), first(24, 3, 3, 32, name="f"), pad=1),
+    "flat": lambda: conv.conv2d_flat(first(3, 7, 9, 32), first(24, 3, 3, 32, name="f"), pad=1),
+    "lines": lambda: conv.conv1d(first(2, 40, 32), first(24, 3, 32, name="f"), pad=1, channels_first=True),
+    "volumes": lambda: conv.conv3d(first(1, 2, 3, 5, 16), first(24, 2, 2, 3, 16, name="f"), pad=1, channels_first=True),
+    "tf32": lambda: conv.conv2d(
+        first(1, 5, 7, 24, dtype="tf32"), first(24, 2, 3, 24, dtype="tf32", name="f"), pad=1, channels_first=True
+    ),
+    "i8": lambda: conv.conv2d(
+        first(1, 5, 7, 32, dtype="i8"), first(24, 2, 3, 32, dtype="i8", name="f"), pad=1, channels_first=True, out="i32"
+    ),
+    "e4m3": lambda: conv.conv2d(
+        first(1, 4, 6, 32, dtype="e4m3"), first(24, 2, 2, 32, dtype="e4m3", name="f"), channels_first=True,
+        arch="sm_90a",
+    ),
+    "pointwise": lambda: conv.conv2d(first(2, 5, 5, 32), filters(24, 1, 1, 32), channels_first=True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FIRST)
+def test_channels_first(case: str) -> None:
+    """Arrays that lie N C H W are transposed on the way to shared memory, by vectors of channels."""
+    schedule = conv.mma(FIRST[case]())
+    report = right(schedule).report
+    assert max(site.conflict_degree for site in report.sites) <= 1.0
+    assert "copy_16B(&x_sh" in schedule.cuda()
+
+
+def test_channels_first_is_channels_last_of_views() -> None:
+    rng = np.random.default_rng(7)
+    x, f = (rng.integers(-2, 3, size=shape).astype(np.float16) for shape in ((2, 32, 7, 9), (24, 32, 3, 3)))
+    ours = conv.mma(conv.conv2d(first(2, 7, 9, 32), first(24, 3, 3, 32, name="f"), pad=1, channels_first=True))
+    made = ours.simulate(x.swapaxes(1, 2), f.swapaxes(1, 2)).out  # views: the last two dims as they lie
+    plain = conv.mma(conv.conv2d(images(2, 7, 9, 32), filters(24, 3, 3, 32), pad=1))
+    last = plain.simulate(*(np.ascontiguousarray(a.transpose(0, 2, 3, 1)) for a in (x, f))).out
+    np.testing.assert_array_equal(made, last.transpose(0, 3, 1, 2))
+
+
+def test_best_takes_tensor_cores_for_channels_first_and_groups() -> None:
+    for case in (FIRST["strided, what follows"], of_volumes):
+        assert "mma_m16n8k16" in best(case()).cuda("sm_90a")
+
+
+def of_volumes() -> Any:
+    """Groups of channels of volumes: arrays of six dims, which no tensor map has."""
+    f = tensor(2, 24, 2, 2, 3, 16, dtype="f16", name="f")
+    return conv.conv3d_grouped(images(1, 2, 3, 5, 2, 16), f, tensor(2, 24, name="bias"), pad=1, op=relu)
+
+
+def test_groups_of_volumes() -> None:
+    report = right(conv.mma(of_volumes())).report
+    assert max(site.conflict_degree for site in report.sites) <= 1.0
+
+
+def test_channels_first_compiles(golden: Callable[[str, str], None]) -> None:
+    x, f = first(32, 56, 56, 64), first(64, 3, 3, 64, name="f")
+    schedule = conv.mma(conv.conv2d(x, f, pad=1, channels_first=True))
+    for arch in ("sm_80", "sm_90a", "sm_120"):
+        assert not schedule.compile(arch).resources.spills
+    golden(schedule.cuda("sm_80"), "schedules/conv_channels_first.cu")
 
 
 FLAT: dict[str, Callable[[], Any]] = {

@@ -37,6 +37,8 @@ OWN: dict[str, Callable[[], Any]] = {
     "conv.conv1d": lambda: conv.simt(conv.conv1d(image(2, 30, 8), filters(12, 3, 8), pad=1)),
     "conv.conv2d": lambda: conv.simt(conv.conv2d(image(1, 12, 12, 8), filters(12, 3, 3, 8), pad=1)),
     "conv.conv2d_grouped": lambda: conv.simt(conv.conv2d_grouped(image(1, 8, 8, 2, 8), filters(2, 8, 3, 3, 8), pad=1)),
+    "conv.conv1d_grouped": lambda: conv.simt(conv.conv1d_grouped(image(1, 20, 2, 8), filters(2, 8, 3, 8), pad=1)),
+    "conv.conv3d_grouped": lambda: conv.simt(conv.conv3d_grouped(image(1, 3, 3, 4, 2, 8), filters(2, 8, 2, 2, 2, 8))),
     "conv.conv3d": lambda: conv.simt(conv.conv3d(image(1, 4, 5, 6, 4), filters(8, 3, 2, 3, 4), pad=1)),
     "conv.max_pool2d": lambda: conv.simt(conv.max_pool2d(image(1, 9, 10, 8), 3, 2, 1)),
     "conv.average_pool2d": lambda: conv.simt(conv.average_pool2d(image(1, 9, 10, 8), 3, 2, 1)),
