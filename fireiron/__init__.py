@@ -114,9 +114,11 @@ if TYPE_CHECKING:
     from fireiron.front.best import best, gemm
     from fireiron.front.convolutions import conv1d, conv2d, conv3d
     from fireiron.front.layers import layers
+    from fireiron.front.pooling import avg_pool1d, avg_pool2d, avg_pool3d, max_pool1d, max_pool2d, max_pool3d
     from fireiron.front.products import products
     from fireiron.front.program import program
     from fireiron.front.reduction import Reduction
+    from fireiron.front.transposed import conv_transpose1d, conv_transpose2d, conv_transpose3d
     from fireiron.front.written import by_hand
     from fireiron.graph.trace import trace_graph
     from fireiron.language.einsum import einsum
@@ -192,6 +194,9 @@ __all__ = [
     "argmax",
     "argmin",
     "attention",
+    "avg_pool1d",
+    "avg_pool2d",
+    "avg_pool3d",
     "b1",
     "best",
     "bf16",
@@ -207,6 +212,9 @@ __all__ = [
     "conv1d",
     "conv2d",
     "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
     "cp_async",
     "cumprod",
     "cumsum",
@@ -246,6 +254,9 @@ __all__ = [
     "logsumexp",
     "machine",
     "matmul",
+    "max_pool1d",
+    "max_pool2d",
+    "max_pool3d",
     "maximum",
     "mean",
     "mean_and_variance",
@@ -298,6 +309,10 @@ _LATER = {
     "Reduction": "front.reduction", "by_hand": "front.written", "threads": "language.nested",
     "attention": "front.attention", "space": "tune.space", "program": "front.program", "trace_graph": "graph.trace",
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), "front.convolutions"),
+    **dict.fromkeys(("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), "front.transposed"),
+    **dict.fromkeys(
+        ("avg_pool1d", "avg_pool2d", "avg_pool3d", "max_pool1d", "max_pool2d", "max_pool3d"), "front.pooling"
+    ),
     **dict.fromkeys(
         ("argmax", "argmin", "cumprod", "cumsum", "fold_by", "max", "min", "prod", "sum", "topk"),
         "language.reductions",

@@ -1,4 +1,4 @@
-"""Operators for torch: products, convolutions, attention, softmax, the norms; all compile and have gradients.
+"""Operators for torch: products, convolutions, pooling, attention, softmax, the norms; all compile and have gradients.
 
     import fireiron.torch as ft
 
@@ -14,7 +14,7 @@ installed, `backend="fireiron"` names the same backend.
 from typing import Any
 
 from fireiron.front.torch_attention import attention, scaled_dot_product_attention, varlen_attn
-from fireiron.front.torch_conv import conv1d, conv2d, conv3d
+from fireiron.front.torch_conv import conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d
 from fireiron.front.torch_more_rows import (
     apply_rotary_emb,
     cumsum,
@@ -24,6 +24,7 @@ from fireiron.front.torch_more_rows import (
     topk,
 )
 from fireiron.front.torch_ops import gemm
+from fireiron.front.torch_pooling import avg_pool1d, avg_pool2d, avg_pool3d, max_pool1d, max_pool2d, max_pool3d
 from fireiron.front.torch_rows import (
     add_layer_norm,
     add_rms_norm,
@@ -48,10 +49,16 @@ __all__ = [
     "add_rms_norm",
     "apply_rotary_emb",
     "attention",
+    "avg_pool1d",
+    "avg_pool2d",
+    "avg_pool3d",
     "backend",
     "conv1d",
     "conv2d",
     "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
     "cross_entropy",
     "cumsum",
     "dropout_add_layer_norm",
@@ -60,6 +67,9 @@ __all__ = [
     "group_norm",
     "layer_norm",
     "log_softmax",
+    "max_pool1d",
+    "max_pool2d",
+    "max_pool3d",
     "quantized_rms_norm",
     "rms_norm",
     "scaled_dot_product_attention",

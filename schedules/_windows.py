@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 from typing import cast as cast_type
 
@@ -73,3 +73,24 @@ def pair(sizes: Pads, axis: int, rank: int) -> tuple[int, int]:
 def whole(what: str, number: int, least: int) -> None:
     if number < least:
         raise FireironError("conv-sizes", f"a {what} of {number}", fix=f"give {least} or more")
+
+
+def followed(
+    y: Value, scale: Value | None, bias: Value | None, residual: Value | None, op: Callable[[Value], Value] | None
+) -> Value:
+    """Compute what follows a convolution.
+
+    Raises:
+        FireironError: `bad-op` where the op fails.
+    """
+    y = y if scale is None else y * scale
+    y = y if bias is None else y + bias
+    y = y if residual is None else y + residual
+    try:
+        return y if op is None else op(y)
+    except FireironError:
+        raise
+    except Exception as error:
+        raise FireironError(
+            "bad-op", f"op={op!r} fails: {error}", fix="give a function of one expression: relu"
+        ) from error

@@ -61,7 +61,7 @@ from fireiron.schedules._pixels import (
     spread_lines,
     window_of,
 )
-from fireiron.schedules._windows import Pads, Sizes, one, outputs, pair, places, whole
+from fireiron.schedules._windows import Pads, Sizes, followed, one, outputs, pair, places, whole
 
 
 @program(x="n w channel", f="k s c", bias="k", residual="n q k", scale="k")
@@ -127,11 +127,18 @@ def conv2d_packed(
         channels: of a pixel.
     """
     whole("channels", channels, 1)
+    for name, lines in (("l", extent("l")), ("m", extent("m"))):
+        if isinstance(lines, int) and lines % channels:
+            raise FireironError(
+                "conv-sizes",
+                f"{lines} elements along {name} are no whole number of pixels of {channels} channels",
+                fix="give channels= of the images, which filters have too",
+            )
     strides = [one(stride, axis, 2) for axis in range(2)]
     pads = [pair(pad, axis, 2) for axis in range(2)]
     lines = (pads[0], (pads[1][0] * channels, pads[1][1] * channels))
     read = places("hl", "rm", "pq", (strides[0], strides[1] * channels), lines, 1)
-    return _behind(einsum("n p q r m, k r m -> n p q k", x[(slice(None), *read)], f), scale, bias, residual, op)
+    return followed(einsum("n p q r m, k r m -> n p q k", x[(slice(None), *read)], f), scale, bias, residual, op)
 
 
 @program(x="n w g c", f="g k s c", bias="g k", residual="n q g k", scale="g k")
@@ -200,7 +207,7 @@ def conv2d_flat(
     rows = m // outer[1] % outer[0] * strides[0] + apart[0] * index("r") - pads[0][0]
     columns = m % outer[1] * strides[1] + apart[1] * index("s") - pads[1][0]
     y = einsum("m r s c, k r s c -> m k", x[m // (outer[0] * outer[1]), rows, columns, index("c")], f)
-    return _behind(y, scale, bias, residual, op)
+    return followed(y, scale, bias, residual, op)
 
 
 @program(y="n p q k", f="k r s c")
@@ -219,7 +226,16 @@ def conv2d_transposed(y: Value, f: Value, stride: Sizes = 1, pad: Pads = 0, more
     for axis, (out, inner, tap) in enumerate(zip("pq", "hw", "rs", strict=True)):
         step, (before, behind) = one(stride, axis, 2), pair(pad, axis, 2)
         whole("stride", step, 1)
-        size = (extent(out) - 1) * step + extent(tap) - before - behind + one(more, axis, 2)
+        added = one(more, axis, 2)
+        if added < 0:
+            raise FireironError("conv-sizes", f"more={more} takes pixels away", fix="give 0 or more; pad= cuts off")
+        size = (extent(out) - 1) * step + extent(tap) - before - behind + added
+        if isinstance(size, int) and size < 1:
+            raise FireironError(
+                "conv-window",
+                f"padding of {before} and {behind} leaves {size} pixels along {inner}",
+                fix="pad less: what a transposed convolution pads is cut off from its result",
+            )
         away = dim(inner, size) + before - index(tap)
         divides = away % step >= 1 if step > 1 else None
         places.append(away // step)
@@ -229,18 +245,36 @@ def conv2d_transposed(y: Value, f: Value, stride: Sizes = 1, pad: Pads = 0, more
     return einsum("nhwrsk,krsc->nhwc", read, f)
 
 
+@program(x="n w c")
+def max_pool1d(x: Value, window: Sizes, stride: Sizes = 0, pad: Pads = 0, dilation: Sizes = 1) -> Value:
+    """Take the largest value of each window of lines, as `max_pool2d` does of images."""
+    return _largest("w", "s", "q", x, window, stride, pad, dilation)
+
+
 @program(x="n h w c")
-def max_pool2d(x: Value, window: Sizes, stride: Sizes = 0, pad: Pads = 0) -> Value:
+def max_pool2d(x: Value, window: Sizes, stride: Sizes = 0, pad: Pads = 0, dilation: Sizes = 1) -> Value:
     """Take the largest value of each window; what lies outside the image counts for nothing.
 
     Args:
         x: images.
         window: rows and columns of a window.
         stride: pixels from one window to the next; 0 for windows side by side.
-        pad: rows and columns around: one number, one for each side, or pairs (before, behind).
+        pad: rows and columns around: one number, one for each side, or pairs (before, behind); less than a window.
+        dilation: pixels from one value of a window to the next.
     """
-    places, _ = _windows("hw", "rs", "pq", window, stride, pad)
-    return _max(outside(x, -math.inf if x.dtype.kind == "float" else x.dtype.limits[0])[:, places[0], places[1]], "r s")
+    return _largest("hw", "rs", "pq", x, window, stride, pad, dilation)
+
+
+@program(x="n d h w c")
+def max_pool3d(x: Value, window: Sizes, stride: Sizes = 0, pad: Pads = 0, dilation: Sizes = 1) -> Value:
+    """Take the largest value of each window of volumes, as `max_pool2d` does of images."""
+    return _largest("dhw", "trs", "opq", x, window, stride, pad, dilation)
+
+
+@program(x="n w c")
+def average_pool1d(x: Value, window: Sizes, stride: Sizes = 0, pad: Pads = 0, count_pad: bool = True) -> Value:
+    """Take the mean of each window of lines, as `average_pool2d` does of images."""
+    return _mean("w", "s", "q", x, window, stride, pad, count_pad)
 
 
 @program(x="n h w c")
@@ -252,15 +286,13 @@ def average_pool2d(x: Value, window: Sizes, stride: Sizes = 0, pad: Pads = 0, co
         window, stride, pad: as of `max_pool2d`.
         count_pad: whether zeros around the image count.
     """
-    places, taps = _windows("hw", "rs", "pq", window, stride, pad)
-    total = _sum(x[:, places[0], places[1]], "r s")
-    if count_pad:
-        return total * (1.0 / (taps[0] * taps[1]))
-    counts: list[Value] = []
-    for inner, out, tap, axis in zip("hw", "pq", taps, range(2), strict=True):
-        first = index(out) * (one(stride, axis, 2) or tap) - pair(pad, axis, 2)[0]
-        counts.append(minimum(first + tap, extent(inner)) - maximum(first, 0))
-    return total / cast(counts[0] * counts[1], "f32")
+    return _mean("hw", "rs", "pq", x, window, stride, pad, count_pad)
+
+
+@program(x="n d h w c")
+def average_pool3d(x: Value, window: Sizes, stride: Sizes = 0, pad: Pads = 0, count_pad: bool = True) -> Value:
+    """Take the mean of each window of volumes, as `average_pool2d` does of images."""
+    return _mean("dhw", "trs", "opq", x, window, stride, pad, count_pad)
 
 
 def _convolved(
@@ -291,7 +323,7 @@ def _convolved(
     right = f"k {' '.join(taps)} c"
     out = f"n k {' '.join(outer)}" if channels_first else f"n {' '.join(outer)} k"
     y = einsum(f"{left}, {right} -> {out}", x[(slice(None), *read, channel)], f)
-    return _behind(y, scale, bias, residual, op)
+    return followed(y, scale, bias, residual, op)
 
 
 def _grouped(
@@ -302,49 +334,61 @@ def _grouped(
     read = places(inner, taps, outer, stride, pad, dilation)
     kept, over = " ".join(outer), " ".join(taps)
     y = einsum(f"n {kept} {over} g c, g k {over} c -> n {kept} g k", x[(slice(None), *read)], f)
-    return _behind(y, scale, bias, residual, op)
+    return followed(y, scale, bias, residual, op)
 
 
-def _behind(
-    y: Value, scale: Value | None, bias: Value | None, residual: Value | None, op: Callable[[Value], Value] | None
+def _largest(
+    inner: str, taps: str, outer: str, x: Value, window: Sizes, stride: Sizes, pad: Pads, dilation: Sizes
 ) -> Value:
-    """Compute what follows a convolution.
+    """Take the largest value of each window."""
+    places, _ = _windows(inner, taps, outer, window, stride, pad, dilation)
+    least = -math.inf if x.dtype.kind == "float" else x.dtype.limits[0]
+    return _max(outside(x, least)[(slice(None), *places)], " ".join(taps))
 
-    Raises:
-        FireironError: `bad-op` where the op fails.
-    """
-    y = y if scale is None else y * scale
-    y = y if bias is None else y + bias
-    y = y if residual is None else y + residual
-    try:
-        return y if op is None else op(y)
-    except FireironError:
-        raise
-    except Exception as error:
-        raise FireironError(
-            "bad-op", f"op={op!r} fails: {error}", fix="give a function of one expression: relu"
-        ) from error
+
+def _mean(
+    inner: str, taps: str, outer: str, x: Value, window: Sizes, stride: Sizes, pad: Pads, count_pad: bool
+) -> Value:
+    """Take the mean of each window."""
+    places, sizes = _windows(inner, taps, outer, window, stride, pad, 1)
+    total = _sum(x[(slice(None), *places)], " ".join(taps))
+    if count_pad:
+        return total * (1.0 / prod(sizes))
+    counts: list[Value] = []
+    for axis, (side, out, tap) in enumerate(zip(inner, outer, sizes, strict=True)):
+        first = index(out) * (one(stride, axis, len(inner)) or tap) - pair(pad, axis, len(inner))[0]
+        counts.append(minimum(first + tap, extent(side)) - maximum(first, 0))
+    return total / cast(prod(counts[1:], start=counts[0]), "f32")
 
 
 def _windows(
-    inner: str, taps: str, outer: str, window: Sizes, stride: Sizes, pad: Pads
+    inner: str, taps: str, outer: str, window: Sizes, stride: Sizes, pad: Pads, dilation: Sizes
 ) -> tuple[list[Value], list[int]]:
     """Give where windows read along each side, and how many pixels they have there."""
     places: list[Value] = []
     sizes: list[int] = []
     for axis, (i, t, o) in enumerate(zip(inner, taps, outer, strict=True)):
         size, (before, behind) = one(window, axis, len(inner)), pair(pad, axis, len(inner))
+        apart = one(dilation, axis, len(inner))
         whole("window", size, 1)
+        whole("dilation", apart, 1)
         step = one(stride, axis, len(inner)) or size
         whole("stride", step, 1)
-        left = extent(i) + before + behind - size
+        reach = (size - 1) * apart + 1
+        if max(before, behind) >= reach:
+            raise FireironError(
+                "conv-window",
+                f"padding of {before} and {behind} around {i} leaves windows of {reach} wholly outside",
+                fix=f"pad by less than {reach}",
+            )
+        left = extent(i) + before + behind - reach
         if isinstance(left, int) and left < 0:
             raise FireironError(
                 "conv-window",
-                f"windows of {size} are larger than {i}: {extent(i)}, padded by {before} and {behind}",
+                f"windows of {reach} are larger than {i}: {extent(i)}, padded by {before} and {behind}",
                 fix="pad more, or use smaller windows",
             )
-        places.append(step * dim(o, left // step + 1) + dim(t, size) - before)
+        places.append(step * dim(o, left // step + 1) + apart * dim(t, size) - before)
         sizes.append(size)
     return places, sizes
 
@@ -486,6 +530,12 @@ def mma(
     if depth is None:  # what is transposed passes through registers
         wanted = (2 * step,) if turned else (4 * step, 2 * step)
         depth = next((n for n in wanted if isinstance(whole, int) and whole % n == 0), step)
+    if depth % step:
+        raise FireironError(
+            "conv-tile",
+            f"depth={depth} is no multiple of {step} channels, the 32 bytes that an instruction takes",
+            fix=f"give a multiple of {step}, or leave depth out",
+        )
     pixels = pixels or 128
     rows, columns = warp or (64 if channels > 64 else 32, min(64, channels))
     box = box_of(spec, w.pixels, pixels, pixels // rows)

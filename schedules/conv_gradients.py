@@ -39,7 +39,7 @@ from fireiron import (
     tma,
 )
 from fireiron.schedules._pixels import box_of, spread_lines, whole_boxes
-from fireiron.schedules._windows import Pads, Sizes, one, pair, places, whole
+from fireiron.schedules._windows import Pads, Sizes, one, outputs, pair, places, whole
 
 
 @program(y="n q k", x="n w c")
@@ -86,14 +86,18 @@ def _filter_gradient(
     return einsum(f"n{outer}k,n{outer}{taps}c->k{taps}c", y, x[(slice(None), *read)])
 
 
-@program(y="n q k", f="k s c")
-def conv1d_residue(y: Value, f: Value, size: Sizes, place: Sizes = 0, dilation: Sizes = 1) -> Value:
+@program(y="n q k", f="k s c", bias="c")
+def conv1d_residue(
+    y: Value, f: Value, bias: Value | None = None, size: Sizes = 1, place: Sizes = 0, dilation: Sizes = 1
+) -> Value:  # fmt: skip
     """Compute a part of the gradient of `conv1d`'s lines, as `conv2d_residue` does."""
-    return _residue("w", "s", "q", y, f, size, place, dilation)
+    return _residue("w", "s", "q", y, f, bias, size, place, dilation)
 
 
-@program(y="n p q k", f="k r s c")
-def conv2d_residue(y: Value, f: Value, size: Sizes, place: Sizes = 0, dilation: Sizes = 1) -> Value:
+@program(y="n p q k", f="k r s c", bias="c")
+def conv2d_residue(
+    y: Value, f: Value, bias: Value | None = None, size: Sizes = 1, place: Sizes = 0, dilation: Sizes = 1
+) -> Value:  # fmt: skip
     """Compute the part of the gradient of `conv2d`'s images that holds every stride-th row and column of them.
 
     x[n, h, w, c] = sum over r, s, k of y[n, h + place - r * dilation, ...] * f[k, r, s, c].
@@ -101,29 +105,34 @@ def conv2d_residue(y: Value, f: Value, size: Sizes, place: Sizes = 0, dilation: 
     Args:
         y: the gradient of the convolution's result.
         f: those of its filters' taps that reach these pixels.
+        bias: added to each channel, as a transposed convolution does.
         size: rows and columns of the part.
         place: of y, what the first row and column of the part meet at the first tap.
         dilation: rows and columns of y from one tap to the next.
     """
-    return _residue("hw", "rs", "pq", y, f, size, place, dilation)
+    return _residue("hw", "rs", "pq", y, f, bias, size, place, dilation)
 
 
-@program(y="n o p q k", f="k t r s c")
-def conv3d_residue(y: Value, f: Value, size: Sizes, place: Sizes = 0, dilation: Sizes = 1) -> Value:
+@program(y="n o p q k", f="k t r s c", bias="c")
+def conv3d_residue(
+    y: Value, f: Value, bias: Value | None = None, size: Sizes = 1, place: Sizes = 0, dilation: Sizes = 1
+) -> Value:  # fmt: skip
     """Compute a part of the gradient of `conv3d`'s volumes, as `conv2d_residue` does."""
-    return _residue("dhw", "trs", "opq", y, f, size, place, dilation)
+    return _residue("dhw", "trs", "opq", y, f, bias, size, place, dilation)
 
 
 def _residue(
-    inner: str, taps: str, outer: str, y: Value, f: Value, size: Sizes, place: Sizes, dilation: Sizes
-) -> Value:
+    inner: str, taps: str, outer: str, y: Value, f: Value, bias: Value | None, size: Sizes, place: Sizes,
+    dilation: Sizes,
+) -> Value:  # fmt: skip
     """Sum products of y and filters, which are walked through backwards."""
     rank = len(inner)
     read = [
         dim(i, one(size, axis, rank)) + one(place, axis, rank) - one(dilation, axis, rank) * index(tap)
         for axis, (i, tap) in enumerate(zip(inner, taps, strict=True))
     ]
-    return einsum(f"n{inner}{taps}k,k{taps}c->n{inner}c", y[(slice(None), *read)], f)
+    x = einsum(f"n{inner}{taps}k,k{taps}c->n{inner}c", y[(slice(None), *read)], f)
+    return x if bias is None else x + bias
 
 
 SHARED = 226 * 1024  # bytes of a block on Hopper, less those of barriers
@@ -139,7 +148,7 @@ class Residue:
     Args:
         pixels: of the images' gradient, as slices of rows and of columns.
         taps: of the filters that reach these pixels, likewise.
-        spec: the program of y and these taps; None where no tap reaches them, and the gradient is 0.
+        spec: the program of y and these taps; None where no tap reaches them: there the gradient is 0, or the bias.
     """
 
     pixels: tuple[slice, ...]
@@ -148,11 +157,12 @@ class Residue:
 
 
 def data_gradients(
-    y: Tensor, f: Tensor, x: Tensor, stride: Sizes = 1, pad: Pads = 0, dilation: Sizes = 1, arch: str | None = None
-) -> tuple[Residue, ...]:
+    y: Tensor, f: Tensor, x: Tensor, stride: Sizes = 1, pad: Pads = 0, dilation: Sizes = 1, arch: str | None = None,
+    bias: Tensor | None = None,
+) -> tuple[Residue, ...]:  # fmt: skip
     """Part the gradient of a convolution's images into programs of stride 1, one for each residue of a pixel's place.
 
-    Call each schedule with y, `f[:, *taps]` and `out=dx[:, *pixels]`: views, no copies.
+    Call each schedule with y, `f[:, *taps]`, the bias if there is one, and `out=dx[:, *pixels]`: views, no copies.
 
     Args:
         y: describes the gradient of the convolution's result.
@@ -160,6 +170,7 @@ def data_gradients(
         x: describes the gradient of its images, of one to three sides.
         stride, pad, dilation: of the convolution.
         arch: as a program takes it.
+        bias: describes what is added to each channel of x, as a transposed convolution does.
 
     Raises:
         FireironError: `conv-sizes`.
@@ -175,13 +186,24 @@ def data_gradients(
         1 1 Program(1, 4, 4, 8, 2, 2, 8)(GL, GL, GL)(Kernel)
     """
     rank = len(x.shape) - 2
+    for axis in range(rank):
+        side, taps, made = (t.shape[axis + 1] for t in (x, f, y))
+        sizes = one(stride, axis, rank), one(dilation, axis, rank), pair(pad, axis, rank)
+        wanted = outputs("f", "x", side, taps, *sizes)
+        if isinstance(wanted, int) and isinstance(made, int) and wanted != made:
+            raise FireironError(
+                "conv-sizes",
+                f"y has {made} pixels along side {axis}, and windows of {taps} over {side} pixels give {wanted}",
+                fix="describe y, f and x of one convolution, with its stride, padding and dilation",
+            )
     found: list[Residue] = []
     for sides in product(*(_residues(axis, y, f, x, stride, pad, dilation) for axis in range(rank))):
         pixels, taps = tuple(side.pixels for side in sides), tuple(side.taps for side in sides)
         spec = None
         if all(side.count for side in sides):
             sizes, first, apart = zip(*((side.size, side.place, side.apart) for side in sides), strict=True)
-            spec = RESIDUES[rank](y, _part(f, taps), sizes, first, apart, out=_part(x, pixels), arch=arch)
+            given = (y, _part(f, taps)) if bias is None else (y, _part(f, taps), bias)
+            spec = RESIDUES[rank](*given, size=sizes, place=first, dilation=apart, out=_part(x, pixels), arch=arch)
         found.append(Residue(pixels, taps, spec))
     return tuple(found)
 

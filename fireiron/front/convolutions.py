@@ -129,7 +129,7 @@ def forward(
         activation: the function that is applied last; "" for none.
         host: whether arrays lie in host memory.
     """
-    programs, channels, filters = _programs("conv"), what.channel_parts(), what.filter_parts()
+    known, channels, filters = programs("conv"), what.channel_parts(), what.filter_parts()
     shapes = {"bias": filters, "scale": filters, "residual": (what.images, *what.outer, *filters)}
     given = {name: what.described(name, *shapes[name], dtype=kind) for name, kind in beside}
     part = what.channels // what.groups
@@ -139,30 +139,14 @@ def forward(
     if not what.parted:
         options["groups"] = what.groups
     options |= _applied(activation)
-    program = getattr(programs, f"conv{what.rank}d{'_grouped' if what.parted else ''}")
+    program = getattr(known, f"conv{what.rank}d{'_grouped' if what.parted else ''}")
     if what.packed:
         (h, w), (r, s) = what.sides, what.taps
         x = what.described("x", what.images, h, w * what.channels)
         f = what.described("f", what.filters, r, s * what.channels)
-        program = programs.conv2d_packed
+        program = known.conv2d_packed
         options = {"stride": what.stride, "pad": what.pads, "channels": what.channels, **_applied(activation)}
-    return _kernel(program(x, f, **given, **options, arch=_arch(host)), host)
-
-
-@lru_cache(MOST_KERNELS)
-def data_gradient(what: Convolution, host: bool = False) -> tuple[tuple[Any, Any], ...]:
-    """Give the kernels of the gradient of a convolution's images: a part of the images, and its kernel or None.
-
-    Args:
-        what: the convolution, without groups.
-        host: whether arrays lie in host memory.
-    """
-    y = what.described("y", what.images, *what.outer, what.filters)
-    f = what.described("f", what.filters, *what.taps, what.channels)
-    x = what.described("x", what.images, *what.sides, what.channels)
-    gradients = _programs("conv_gradients")
-    parts = gradients.data_gradients(y, f, x, what.stride, what.pads, what.dilation, arch=_arch(host))
-    return tuple((part, None if part.spec is None else _kernel(part.spec, host)) for part in parts)
+    return kernel_of(program(x, f, **given, **options, arch=arch_of(host)), host)
 
 
 @lru_cache(MOST_KERNELS)
@@ -175,8 +159,8 @@ def filter_gradient(what: Convolution, host: bool = False) -> Any:
     """
     y = what.described("y", what.images, *what.outer, what.filters)
     x = what.described("x", what.images, *what.sides, what.channels)
-    program = _programs("conv_gradients").FILTER_GRADIENTS[what.rank]
-    return _kernel(program(y, x, what.taps, what.stride, what.pads, what.dilation, arch=_arch(host)), host)
+    program = programs("conv_gradients").FILTER_GRADIENTS[what.rank]
+    return kernel_of(program(y, x, what.taps, what.stride, what.pads, what.dilation, arch=arch_of(host)), host)
 
 
 def _applied(activation: str) -> dict[str, Any]:
@@ -184,15 +168,18 @@ def _applied(activation: str) -> dict[str, Any]:
     return {"op": getattr(functions, activation)} if activation else {}
 
 
-def _programs(name: str) -> ModuleType:
+def programs(name: str) -> ModuleType:
+    """Give a file of schedules, whose programs are computed."""
     return import_module(f"{PRESETS}.{name}")
 
 
-def _arch(host: bool) -> str | None:
+def arch_of(host: bool) -> str | None:
+    """Give the target of arrays that are simulated; None for the GPU's."""
     return SIMULATED if host and without_gpu() else None
 
 
-def _kernel(spec: Any, host: bool) -> Any:
+def kernel_of(spec: Any, host: bool) -> Any:
+    """Give a program's kernel by its best schedule; on the simulator, for arrays in host memory without a GPU."""
     schedule = best_program(spec)
     return HostKernel(schedule.lowered()) if host and without_gpu() else schedule.compile()
 
@@ -237,14 +224,7 @@ def described(
         CallError: `wrong-shape`; `conv-groups`; `conv-sizes`.
     """
     rank = int(name[4])
-    shapes: list[tuple[Any, ...]] = [tuple(getattr(x, "shape", ())) for x in (input, weight)]
-    if any(len(shape) != rank + 2 for shape in shapes):
-        raise CallError(
-            "wrong-shape",
-            f"{name} takes images of {rank + 2} dims and filters of {rank + 2}, not {list(shapes[0])} and "
-            f"{list(shapes[1])}",
-            fix=f"give images (N, C, {_sides(rank)}) and filters (K, C / groups, {_sides(rank, 't')})",
-        )
+    shapes = shapes_of(name, rank, input, weight, "(K, C / groups, {taps})")
     channels, filters, part = shapes[0][1], *shapes[1][:2]
     if groups < 1 or channels != part * groups or filters % groups:
         raise CallError(
@@ -252,7 +232,7 @@ def described(
             f"{groups} groups of {channels} channels, and {filters} filters of {part} channels",
             fix="give filters of channels / groups, and a number of groups that divides channels and filters",
         )
-    steps, apart = _each("stride", stride, rank), _each("dilation", dilation, rank)
+    steps, apart = each_side("stride", stride, rank), each_side("dilation", dilation, rank)
     taps = shapes[1][2:]
     if padding == "same":
         if any(step != 1 for step in steps):
@@ -267,10 +247,34 @@ def described(
     if pairs:
         pads = tuple((int(a), int(b)) for a, b in cast("Sequence[tuple[int, int]]", padding))
     else:
-        pads = tuple((n, n) for n in _each("padding", cast("Sizes", padding), rank))
+        pads = tuple((n, n) for n in each_side("padding", cast("Sizes", padding), rank))
     if len(pads) != rank:
         raise CallError("conv-sizes", f"padding={padding!r} for {rank} sides", fix="give a pair for each side")
     return steps, pads, apart
+
+
+def shapes_of(name: str, rank: int, input: Any, weight: Any, filters: str) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Read the shapes of images and filters.
+
+    Args:
+        name: of the function that is called.
+        rank: sides of an image.
+        input, weight: what is given.
+        filters: the dims of filters in words, with a place for {taps}.
+
+    Raises:
+        CallError: `wrong-shape`.
+    """
+    shapes: list[tuple[Any, ...]] = [tuple(getattr(x, "shape", ())) for x in (input, weight)]
+    if any(len(shape) != rank + 2 for shape in shapes):
+        wanted = filters.format(taps=_sides(rank, "t"))
+        raise CallError(
+            "wrong-shape",
+            f"{name} takes images of {rank + 2} dims and filters of {rank + 2}, not {list(shapes[0])} and "
+            f"{list(shapes[1])}",
+            fix=f"give images (N, C, {_sides(rank)}) and filters {wanted}",
+        )
+    return shapes[0], shapes[1]
 
 
 def _sides(rank: int, prefix: str = "") -> str:
@@ -278,11 +282,16 @@ def _sides(rank: int, prefix: str = "") -> str:
     return ", ".join(f"{prefix}{name}" if prefix else name.upper() for name in names)
 
 
-def _each(what: str, sizes: Sizes, rank: int) -> tuple[int, ...]:
+def each_side(what: str, sizes: Sizes, rank: int) -> tuple[int, ...]:
+    """Give a number for each side.
+
+    Raises:
+        CallError: `conv-sizes`.
+    """
     found = (sizes,) * rank if isinstance(sizes, int) else tuple(sizes)
     if len(found) == 1:
         found *= rank
-    least = 0 if what == "padding" else 1
+    least = 0 if "padding" in what else 1
     if len(found) != rank or any(n < least for n in found):
         raise CallError(
             "conv-sizes",
@@ -342,15 +351,16 @@ def _of_arrays(
     kinds = {key: find_dtype(describe(a, key).dtype).name for key, a in given.items()}
     made = run(what, x, f, given, activation, facts[0].is_host, kinds)
     found = made.transpose(0, made.ndim - 1, *range(1, made.ndim - 1))
-    return found if lies_last(input) else _copied(found)
+    return found if lies_last(input) else copied(found)
 
 
 def last(array: Any) -> Any:
     """Give a view of an array of NumPy's kind with its channels last, or a copy where they do not lie so."""
-    return _copied(array.transpose(0, *range(2, array.ndim), 1))
+    return copied(array.transpose(0, *range(2, array.ndim), 1))
 
 
-def _copied(array: Any) -> Any:
+def copied(array: Any) -> Any:
+    """Give an array of NumPy's kind whose elements lie one after another."""
     return array if array.flags.c_contiguous else array.copy(order="C")
 
 

@@ -1,8 +1,9 @@
 """Convolutions as operators of torch, with gradients: torch.compile and torch.export trace them.
 
 The gradients of images and filters are programs of `schedules.conv_gradients`; torch computes the gradients of grouped
-convolutions. Where a gradient needs the convolution before the epilog (any activation but relu, a scale that is
-trained), the kernel computes the convolution alone, and torch computes the epilog.
+convolutions. A transposed convolution is a gradient of images; its own gradients are a convolution and a gradient of
+filters. Where a gradient needs the convolution before the epilog (any activation but relu, a scale that is trained),
+the kernel computes the convolution alone, and torch computes the epilog.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from typing import Any
 
 from fireiron.algebra.dtypes import default_result
 from fireiron.algebra.dtypes import dtype as find_dtype
-from fireiron.front import convolutions
+from fireiron.front import convolutions, transposed
 from fireiron.front.convolutions import Convolution, check_activation, described, outer_of
 from fireiron.front.convolutions import conv1d as conv1d
 from fireiron.front.convolutions import conv2d as conv2d
 from fireiron.front.convolutions import conv3d as conv3d
 from fireiron.front.torch_ops import as_numpy, as_torch
+from fireiron.front.transposed import conv_transpose1d as conv_transpose1d
+from fireiron.front.transposed import conv_transpose2d as conv_transpose2d
+from fireiron.front.transposed import conv_transpose3d as conv_transpose3d
 
 torch: Any = import_module("torch")
 
@@ -70,12 +74,12 @@ def _of(
     return Convolution(kind, n, tuple(sides), channels, k, tuple(taps), tuple(stride), pads, tuple(dilation), groups)
 
 
-def _last(x: Any) -> Any:
+def channels_last(x: Any) -> Any:
     """Return a view with the channels last, or a copy where the channels are not contiguous."""
     return x.movedim(1, -1).contiguous()
 
 
-def _lies_last(x: Any) -> bool:
+def lies_last(x: Any) -> bool:
     """Say whether a tensor's channels are contiguous."""
     return not x.is_contiguous() and x.movedim(1, -1).is_contiguous()
 
@@ -86,17 +90,17 @@ def _run(
 ) -> Any:  # fmt: skip
     what = _of(input.shape, weight.shape, stride, padding, dilation, groups, dtype)
     host = input.device.type != "cuda"
-    given = {"bias": bias, "scale": scale, "residual": None if residual is None else _last(residual)}
+    given = {"bias": bias, "scale": scale, "residual": None if residual is None else channels_last(residual)}
     given = {name: x for name, x in given.items() if x is not None}
     kinds = {name: find_dtype(str(x.dtype).removeprefix("torch.")).name for name, x in given.items()}
-    x, f = _last(input), _last(weight)
+    x, f = channels_last(input), channels_last(weight)
     if host:
         x, f, given = as_numpy(x), as_numpy(f), {name: as_numpy(a) for name, a in given.items()}
     if input.numel() == 0:
         return _fake(input, weight, bias, scale, residual, stride, padding, dilation, groups, activation, dtype)
     made = convolutions.run(what, x, f, given, activation, host, kinds)
     made = (as_torch(made) if host else made).movedim(-1, 1)
-    return made if _lies_last(input) else made.contiguous()
+    return made if lies_last(input) else made.contiguous()
 
 
 def _fake(
@@ -106,36 +110,69 @@ def _fake(
     pads = list(zip(padding[::2], padding[1::2], strict=True))
     outer = outer_of(input.shape[2:], weight.shape[2:], stride, pads, dilation)
     kind = getattr(torch, default_result(find_dtype(dtype)).numpy_name)
-    if _lies_last(input):
+    if lies_last(input):
         return input.new_empty((input.shape[0], *outer, weight.shape[0]), dtype=kind).movedim(-1, 1)
     return input.new_empty((input.shape[0], weight.shape[0], *outer), dtype=kind)
 
 
-def _images_gradient(
-    gradient: Any, weight: Any, size: Sequence[int], stride: Sequence[int], padding: Sequence[int],
+def conv_transpose(
+    name: str, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, output_padding: Any, groups: int,
+    dilation: Any, dtype: str | None,
+) -> Any:  # fmt: skip
+    """Compute a transposed convolution of tensors; see `fireiron.conv_transpose2d`."""
+    kind = dtype or str(input.dtype).removeprefix("torch.")
+    sides, (steps, pads, apart) = transposed.described(
+        name, input, weight, stride, padding, output_padding, groups, dilation
+    )
+    size, zeros = (input.shape[0], weight.shape[1], *sides), [n for pair in pads for n in pair]
+    return torch.ops.fireiron.conv_transpose(input, weight, bias, size, steps, zeros, apart, kind)
+
+
+def _transposed(
+    input: Any, weight: Any, bias: Any, size: Sequence[int], stride: Sequence[int], padding: Sequence[int],
     dilation: Sequence[int], dtype: str,
 ) -> Any:  # fmt: skip
+    made = _empty_images(input, weight, bias, size, stride, padding, dilation, dtype)
+    if made.numel() == 0 or input.numel() == 0:
+        return made.zero_()
     what = _of(size, weight.shape, stride, padding, dilation, 1, dtype)
-    host = gradient.device.type != "cuda"
-    made = _empty_images(gradient, weight, size, stride, padding, dilation, dtype)
-    y, f, out = (_last(gradient), _last(weight), made.movedim(1, -1))
+    host = input.device.type != "cuda"
+    y, f, out = channels_last(input), channels_last(weight), made.movedim(1, -1)
+    kind = "" if bias is None else find_dtype(str(bias.dtype).removeprefix("torch.")).name
     if host:
-        y, f, out = as_numpy(y), as_numpy(f), as_numpy(out)
-    for part, kernel in convolutions.data_gradient(what, host):
-        view = out[(slice(None), *part.pixels)]
-        if kernel is None:
-            view[...] = 0
-        else:
-            kernel(y, f[(slice(None), *part.taps)], out=view)
+        y, f, out, bias = as_numpy(y), as_numpy(f), as_numpy(out), None if bias is None else as_numpy(bias)
+    transposed.run(what, y, f, bias, kind, host, out)
     return made
 
 
 def _empty_images(
-    gradient: Any, weight: Any, size: Sequence[int], stride: Sequence[int], padding: Sequence[int],
+    input: Any, weight: Any, bias: Any, size: Sequence[int], stride: Sequence[int], padding: Sequence[int],
     dilation: Sequence[int], dtype: str,
 ) -> Any:  # fmt: skip
     n, c, *sides = size
-    return gradient.new_empty((n, *sides, c)).movedim(-1, 1)
+    kind = getattr(torch, default_result(find_dtype(dtype)).numpy_name)
+    return input.new_empty((n, *sides, c), dtype=kind).movedim(-1, 1)
+
+
+def _keep_transposed(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    input, weight, bias, _, stride, padding, dilation, dtype = inputs
+    ctx.save_for_backward(input, weight)
+    ctx.of_bias, ctx.sizes = None if bias is None else bias.dtype, ([*stride], [*padding], [*dilation], dtype)
+
+
+def _gradient_of_transposed(ctx: Any, gradient: Any) -> tuple[Any, ...]:
+    """Give the gradients of a transposed convolution: a convolution, and the gradient of its filters."""
+    input, weight = ctx.saved_tensors
+    *sizes, dtype = ctx.sizes
+    ops, (by_input, by_weight, by_bias, *_) = torch.ops.fireiron, ctx.needs_input_grad
+    g = gradient.to(input.dtype)
+    pixels = (0, *range(2, input.dim()))
+    return (
+        ops.conv(g, weight, None, None, None, *sizes, 1, "", dtype) if by_input else None,
+        ops.conv_filters_gradient(input, g, weight.shape, *sizes, dtype) if by_weight else None,
+        gradient.sum(pixels, dtype=torch.float32).to(ctx.of_bias) if by_bias else None,
+        *(None,) * 5,
+    )
 
 
 def _filters_gradient(
@@ -144,7 +181,7 @@ def _filters_gradient(
 ) -> Any:  # fmt: skip
     what = _of(input.shape, size, stride, padding, dilation, 1, dtype)
     host = gradient.device.type != "cuda"
-    y, x = _last(gradient), _last(input)
+    y, x = channels_last(gradient), channels_last(input)
     kernel = convolutions.filter_gradient(what, host)
     made = as_torch(kernel(as_numpy(y), as_numpy(x))) if host else kernel(y, x)
     return made.movedim(-1, 1)
@@ -184,7 +221,7 @@ def _gradient(ctx: Any, gradient: Any) -> tuple[Any, ...]:
         by_input, by_weight = _of_groups(g, input, weight, stride, padding, dilation, ctx.groups, wanted)
     else:
         ops, sizes = torch.ops.fireiron, (stride, padding, dilation, ctx.dtype)
-        by_input = ops.conv_images_gradient(g, weight, input.shape, *sizes) if wanted[0] else None
+        by_input = ops.conv_transpose(g, weight, None, input.shape, *sizes) if wanted[0] else None
         by_weight = ops.conv_filters_gradient(g, input, weight.shape, *sizes) if wanted[1] else None
     return by_input, by_weight, by_bias, None, by_residual, *(None,) * 6
 
@@ -215,13 +252,17 @@ _conv = torch.library.custom_op(
 )
 _conv.register_fake(_fake)
 _conv.register_autograd(_gradient, setup_context=_keep)
-for _name, _function, _empty, _given in (
-    ("conv_images_gradient", _images_gradient, _empty_images, "Tensor gradient, Tensor weight"),
-    ("conv_filters_gradient", _filters_gradient, _empty_filters, "Tensor gradient, Tensor input"),
-):
-    torch.library.custom_op(
-        f"fireiron::{_name}",
-        _function,
-        mutates_args=(),
-        schema=f"({_given}, SymInt[] size, {_SIZES}, str dtype) -> Tensor",
-    ).register_fake(_empty)
+_conv_transpose = torch.library.custom_op(
+    "fireiron::conv_transpose",
+    _transposed,
+    mutates_args=(),
+    schema=f"(Tensor input, Tensor weight, Tensor? bias, SymInt[] size, {_SIZES}, str dtype) -> Tensor",
+)
+_conv_transpose.register_fake(_empty_images)
+_conv_transpose.register_autograd(_gradient_of_transposed, setup_context=_keep_transposed)
+torch.library.custom_op(
+    "fireiron::conv_filters_gradient",
+    _filters_gradient,
+    mutates_args=(),
+    schema=f"(Tensor gradient, Tensor input, SymInt[] size, {_SIZES}, str dtype) -> Tensor",
+).register_fake(_empty_filters)

@@ -20,6 +20,7 @@ from fireiron.front.torch_ops import as_numpy
 from fireiron.graph.composites import Ops
 from fireiron.graph.nodes import BUNDLE, Builder, Data, Graph
 from fireiron.graph.operations import Shape
+from fireiron.graph.torch_windows import own_operator
 from fireiron.graph.trace import kind_of
 
 torch: Any = import_module("torch")
@@ -37,11 +38,13 @@ class Importer:
     Args:
         module: what torch traced; `meta["val"]` of its nodes describes their results.
         fixed: places of inputs that seldom change.
+        windows: whether convolutions and pooling are calls of this package's operators.
     """
 
-    def __init__(self, module: Any, fixed: Collection[int] = ()) -> None:
+    def __init__(self, module: Any, fixed: Collection[int] = (), windows: bool = False) -> None:
         self.module = module
         self.fixed = fixed
+        self.windows = windows
         self.given = 0
         self.builder = Builder()
         self.ops = Ops(self.builder)
@@ -148,25 +151,30 @@ class Importer:
             return value
         return self._left("item", (made,), lambda x: x[place], value)
 
-    def _foreign(self, node: Any, name: str, value: Any) -> int:
-        """Keep a call of torch's operator."""
+    def _foreign(self, node: Any, name: str, value: Any) -> Any:
+        """Keep a call of torch's operator, or call this package's in its place."""
         target, tensors = node.target, [n for n in node.all_input_nodes if is_tensor(n)]
         types = [n.meta["val"].dtype for n in tensors]
         others = {n: self.env[n] for n in node.all_input_nodes if not is_tensor(n)}
         if any(isinstance(self.env[n], tuple) for n in tensors):
             raise Stays(f"{name} of a list")
-        self.left[name] = self.left.get(name, 0) + 1
+        ours = own_operator(node, name) if self.windows else None
+        if ours is not None:
+            name, value = ours.label, node.meta["val"][0] if ours.first else value
+        else:
+            self.left[name] = self.left.get(name, 0) + 1
 
         def run(*given: Any) -> Any:
             seen = {
                 n: x.to(kind) if x.dtype != kind else x for n, x, kind in zip(tensors, given, types, strict=True)
             } | others
             args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: seen[n])
-            return target(*args, **kwargs)
+            return (target if ours is None else ours.call)(*args, **kwargs)
 
         schema = getattr(target, "_schema", None)
         pure = schema is not None and not schema.is_mutable and torch.Tag.nondeterministic_seeded not in target.tags
-        return self._left(name, tuple(self.env[n] for n in tensors), run, value, pure)
+        made = self._left(name, tuple(self.env[n] for n in tensors), run, value, pure)
+        return (made, None) if ours is not None and ours.first else made
 
     def _left(
         self, name: str, inputs: tuple[int, ...], call: Callable[..., Any], value: Any, pure: bool = False
@@ -612,7 +620,7 @@ def _attention(i: Importer, node: Any, q: int, k: int, v: int, *rest: Any, **nam
 
 
 def imported(
-    module: Any, name: str = "graph", fixed: Collection[int] = ()
+    module: Any, name: str = "graph", fixed: Collection[int] = (), windows: bool = False
 ) -> tuple[Graph, list[Any], Mapping[str, int]]:
     """Import what torch traced.
 
@@ -620,6 +628,7 @@ def imported(
         module: torch's graph, whose nodes describe their results.
         name: of the graph.
         fixed: places of inputs that seldom change.
+        windows: whether convolutions and pooling are calls of this package's operators.
 
     Returns:
         The graph; the place of each result; how many calls of each operator torch runs.
@@ -627,6 +636,6 @@ def imported(
     Raises:
         Stays: where the graph has an operation without a node.
     """
-    importer = Importer(module, fixed)
+    importer = Importer(module, fixed, windows)
     graph, places = importer.graph(name)
     return graph, places, importer.left

@@ -33,6 +33,7 @@ OPTIONS = {
     "strict": "whether an operator that is left to torch is an error",
     "rounding": "whether simplifications may change roundings",
     "range": "whether simplifications may change what overflows or is NaN",
+    "windows": "whether convolutions and pooling of 16-bit floats run by this package's operators, False by default",
 }
 _plans: list[Plan] = []
 
@@ -48,7 +49,8 @@ def backend(module: Any, inputs: Sequence[Any], *, options: Mapping[str, Any] | 
     Args:
         module: what Dynamo traced.
         inputs: examples.
-        options: `torch.compile(options=...)`: arch, freeze, capture, strict, rounding, range.
+        options: `torch.compile(options=...)`: arch, freeze, capture, strict, rounding, range,
+            windows.
 
     Raises:
         UsageError: `backend-options`.
@@ -160,7 +162,8 @@ class Compiled:
         try:
             module = self._with_numbers(inputs)
             fixed = [n for n, x in enumerate(inputs) if isinstance(x, torch.nn.Parameter)]
-            graph, places, _ = imported(module, fixed=fixed if self.options.get("freeze") else ())
+            windows = bool(self.options.get("windows"))
+            graph, places, _ = imported(module, fixed=fixed if self.options.get("freeze") else (), windows=windows)
         except Stays as error:
             warnings.warn(f"fireiron leaves a graph to torch: {error}", stacklevel=2)
             return self.module

@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from fireiron import FireironError, conv1d, conv2d, conv3d
+import fireiron
+from fireiron import (
+    FireironError,
+    conv1d,
+    conv2d,
+    conv3d,
+    conv_transpose1d,
+    conv_transpose2d,
+    conv_transpose3d,
+)
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 F: Any = torch.nn.functional
@@ -91,6 +100,54 @@ def test_what_follows(activation: str | None, learns: bool) -> None:
     agree(ours, torchs, x, w, b, r, s)
 
 
+TRANSPOSED: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "strided": {"stride": 2, "padding": 1, "output_padding": 1},
+    "dilated": {"stride": (3, 2), "dilation": (1, 2), "padding": (0, 1)},
+    "pixels that no tap reaches": {"stride": 4, "output_padding": 3},
+}
+
+
+@pytest.mark.parametrize("windows", TRANSPOSED)
+def test_transposed(windows: str) -> None:
+    given = TRANSPOSED[windows]
+    x, w, b = drawn(2, 16, 3, 4), drawn(16, 24, 3, 3), drawn(24)
+    agree(lambda *t: conv_transpose2d(*t, **given), lambda *t: F.conv_transpose2d(*t, **given), x, w, b)
+
+
+def test_transposed_of_lines_and_volumes() -> None:
+    x, w = drawn(2, 16, 9, dtype="float32"), drawn(16, 8, 4, dtype="float32")
+    agree(lambda *t: conv_transpose1d(*t, stride=2), lambda *t: F.conv_transpose1d(*t, stride=2), x, w, within=1e-5)
+    x, w = drawn(1, 16, 2, 2, 3, dtype="bfloat16"), drawn(16, 8, 2, 1, 2, dtype="bfloat16")
+    agree(conv_transpose3d, F.conv_transpose3d, x, w, within=2e-2)
+
+
+class Decoder(torch.nn.Module):
+    """Halve images and double them again."""
+
+    def __init__(self, ops: Any) -> None:
+        super().__init__()
+        self.ops, self.down, self.up = ops, torch.nn.Conv2d(8, 16, 3), torch.nn.ConvTranspose2d(16, 8, 2, 2)
+
+    def forward(self, x: Any) -> Any:
+        ops, down, up = self.ops, self.down, self.up
+        y = ops.max_pool2d(F.relu(ops.conv2d(x, down.weight, down.bias, 1, 1)), 2)
+        return ops.avg_pool2d(ops.conv_transpose2d(y, up.weight, up.bias, 2), 3, 1, 1)
+
+
+def test_a_decoder_compiles_exports_and_learns() -> None:
+    net, other = (Decoder(ops).half().to(memory_format=torch.channels_last) for ops in (fireiron.torch, F))
+    other.load_state_dict(net.state_dict())
+    x = drawn(2, 8, 6, 6, learns=False)
+    torch.compile(net, fullgraph=True, backend="aot_eager")(x).float().square().sum().backward()
+    other(x).float().square().sum().backward()
+    for ours, wanted in zip(net.parameters(), other.parameters(), strict=True):
+        assert (ours.grad.float() - wanted.grad.float()).abs().max() <= 1e-2 * wanted.grad.float().abs().max()
+    exported = torch.export.export(net.eval(), (x,))
+    assert all(f"fireiron.{name}" in exported.graph_module.code for name in ("conv_transpose", "pool"))
+    assert torch.equal(exported.module()(x), net(x))
+
+
 class Net(torch.nn.Module):
     def __init__(self, conv: Any) -> None:
         super().__init__()
@@ -125,10 +182,11 @@ def test_operators_are_well_formed() -> None:
     checks = ("test_schema", "test_faketensor", "test_autograd_registration")
     op = torch.ops.fireiron.conv.default
     torch.library.opcheck(op, (x, w, b, None, None, *sizes, 1, "relu", "float16"), test_utils=checks)
-    y = drawn(1, 8, 3, 3, learns=False)
-    for name, other, size in (("images", w, [1, 8, 5, 5]), ("filters", x, [8, 8, 3, 3])):
-        op = getattr(torch.ops.fireiron, f"conv_{name}_gradient").default
-        torch.library.opcheck(op, (y, other.detach(), size, *sizes, "float16"), test_utils=checks[:2])
+    y = drawn(1, 8, 3, 3)
+    op = torch.ops.fireiron.conv_filters_gradient.default
+    torch.library.opcheck(op, (y.detach(), x.detach(), [8, 8, 3, 3], *sizes, "float16"), test_utils=checks[:2])
+    op = torch.ops.fireiron.conv_transpose.default
+    torch.library.opcheck(op, (y, w, b, [1, 8, 5, 5], *sizes, "float16"), test_utils=checks)
 
 
 def test_images_that_lie_channels_last_are_not_copied() -> None:

@@ -113,6 +113,10 @@ def _programs() -> dict[str, Make]:
         "conv.conv1d": call(conv.conv1d, _tensor(2, 30, 8), _tensor(12, 3, 8, name="f"), stride=2, pad=1),
         "conv.conv3d": call(conv.conv3d, _tensor(1, 3, 4, 5, 8), _tensor(8, 2, 3, 3, 8, name="f")),
         "conv.max_pool2d": call(conv.max_pool2d, images, 3, 2, 1),
+        "conv.max_pool1d": call(conv.max_pool1d, _tensor(2, 30, 8), 3, 2, 1, dilation=2),
+        "conv.max_pool3d": call(conv.max_pool3d, _tensor(1, 3, 4, 5, 8), 2),
+        "conv.average_pool1d": call(conv.average_pool1d, _tensor(2, 30, 8), 3, 2, 1),
+        "conv.average_pool3d": call(conv.average_pool3d, _tensor(1, 3, 4, 5, 8), 2, count_pad=False),
         "conv.average_pool2d": call(conv.average_pool2d, images, 2, count_pad=False),
         "conv_gradients.conv2d_filter_gradient": call(
             gradients.conv2d_filter_gradient, y, images, (3, 3), stride=1, pad=0, out="f32"

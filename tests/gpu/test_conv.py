@@ -50,6 +50,47 @@ def test_transposed_and_pooling(gpu: int) -> None:
     verified(conv.simt(conv.average_pool2d(tensor(2, 29, 30, 24, dtype="f16"), 3, 2, 1, count_pad=False)))
 
 
+def test_pooling_of_other_ranks(gpu: int) -> None:
+    for dtype in ("f16", "f32"):
+        verified(conv.channelwise(conv.max_pool1d(tensor(3, 301, 40, dtype=dtype), 3, 2, 1, 2)))
+        verified(conv.channelwise(conv.max_pool3d(tensor(2, 9, 10, 11, 24, dtype=dtype), 3, 2, 1)))
+        verified(conv.channelwise(conv.average_pool3d(tensor(2, 9, 10, 11, 24, dtype=dtype), 2, 1, 1, count_pad=False)))
+
+
+@pytest.mark.parametrize("last", [True, False])
+@pytest.mark.parametrize("given", [{}, {"stride": 2, "padding": 1, "output_padding": 1}, {"stride": 3, "dilation": 2}])
+def test_torch_transposed(gpu: int, given: dict[str, Any], last: bool) -> None:
+    """Values and gradients of torch's tensors against torch's own in f64."""
+    torch: Any = pytest.importorskip("torch")
+    F, ours = torch.nn.functional, __import__("fireiron.torch").torch
+    torch.manual_seed(1)
+    x, w, b = torch.randn(3, 40, 14, 15), torch.randn(40, 24, 3, 3) / 20, torch.randn(24)
+    form = torch.channels_last if last else torch.contiguous_format
+    inputs = [t.half().cuda().to(memory_format=form) if t.dim() == 4 else t.half().cuda() for t in (x, w, b)]
+    inputs, wide = ([t.to(kind).requires_grad_() for t in inputs] for kind in (torch.float16, torch.float64))
+    made, wanted = ours.conv_transpose2d(*inputs, **given), F.conv_transpose2d(*wide, **given)
+    weight = torch.randn_like(wanted)
+    found = (made, *torch.autograd.grad(made, inputs, weight.half()))
+    for got, want in zip(found, (wanted, *torch.autograd.grad(wanted, wide, weight.half().double())), strict=True):
+        assert (got.double() - want).abs().max() <= 4e-3 * want.abs().max()
+
+
+@pytest.mark.parametrize("name", ["max_pool2d", "avg_pool2d", "max_pool3d"])
+def test_torch_pooling(gpu: int, name: str) -> None:
+    torch: Any = pytest.importorskip("torch")
+    F, ours = torch.nn.functional, __import__("fireiron.torch").torch
+    torch.manual_seed(1)
+    x = torch.randn(3, 40, *((29, 30) if "2" in name else (9, 10, 11)), device="cuda", dtype=torch.float16)
+    for given in ({"kernel_size": 2}, {"kernel_size": 3, "stride": 2, "padding": 1}):
+        inputs, wide = ([x.to(kind).requires_grad_()] for kind in (torch.float16, torch.float64))
+        made, wanted = getattr(ours, name)(*inputs, **given), getattr(F, name)(*wide, **given)
+        torch.testing.assert_close(made.double(), wanted, rtol=2e-3, atol=2e-3)
+        weight = torch.randn_like(wanted)
+        (found,) = torch.autograd.grad(made, inputs, weight.half())
+        (expected,) = torch.autograd.grad(wanted, wide, weight.half().double())
+        torch.testing.assert_close(found.double(), expected, rtol=4e-3, atol=4e-3)
+
+
 @pytest.mark.parametrize(("stride", "pad", "dilation"), [(1, 1, 1), (2, 1, 1), (3, 2, 2)])
 def test_mma(gpu: int, stride: int, pad: int, dilation: int) -> None:
     x, f = tensor(3, 29, 31, 40, dtype="f16"), tensor(72, 3, 3, 40, dtype="f16", name="f")

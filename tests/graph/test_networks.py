@@ -70,6 +70,16 @@ def test_what_stands_around_convolutions_is_fused() -> None:
     assert forms().count("pointwise") == 3
 
 
+def test_convolutions_and_pooling_by_own_operators() -> None:
+    torch.manual_seed(0)
+    nn = torch.nn
+    up, mean = nn.ConvTranspose2d(16, 8, 2, 2), nn.AvgPool2d(3, 1, 1)
+    model = nn.Sequential(nn.Conv2d(8, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), up, mean).eval()
+    held(model, [drawn(2, 8, 6, 6)], windows=True)
+    left = [plans()[-1].graph.nodes[x.part.nodes[-1]]["label"] for x in plans()[-1].foreign]
+    assert left == ["fireiron.conv", "fireiron.pool", "fireiron.conv_transpose", "fireiron.pool"]
+
+
 def test_autocast() -> None:
     torch.manual_seed(0)
     model, x = models.Decoder(1, 64, 4, 2, 96, 16).eval(), drawn(2, 16, 64)

@@ -60,6 +60,8 @@ CASES: dict[str, Callable[[], Any]] = {
     "largest": lambda: conv.max_pool2d(images(1, 9, 10, 8), 3, 2, 1),
     "mean": lambda: conv.average_pool2d(images(1, 9, 10, 8, dtype="f16"), 2),
     "mean of what is there": lambda: conv.average_pool2d(images(1, 9, 10, 8), 3, 2, 1, count_pad=False),
+    "largest of lines, dilated": lambda: conv.max_pool1d(images(2, 17, 8), 3, 2, 1, 2),
+    "mean of volumes": lambda: conv.average_pool3d(images(1, 4, 5, 4, 8), 2, 2, 1, count_pad=False),
     "f16": lambda: conv.conv2d(images(1, 9, 10, 8, dtype="f16"), filters(12, 3, 3, 8, dtype="f16"), pad=1),
     "i8": lambda: conv.conv2d(images(1, 6, 7, 16, dtype="i8"), filters(8, 3, 3, 16, dtype="i8"), pad=1, out="i32"),
 }  # fmt: skip
@@ -96,6 +98,8 @@ CHANNELWISE: dict[str, Callable[[], Any]] = {
     "largest": CASES["largest"],
     "mean": CASES["mean"],
     "mean of what is there": CASES["mean of what is there"],
+    "largest of lines, dilated": CASES["largest of lines, dilated"],
+    "mean of volumes": CASES["mean of volumes"],
 }  # fmt: skip
 
 

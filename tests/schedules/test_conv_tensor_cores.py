@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fireiron as fi
-from fireiron import Block, Cluster, best, relu, tensor
+from fireiron import Block, Cluster, FireironError, best, relu, tensor
 from fireiron.base.errors import SimulationError
 from fireiron.jit.interface import Interface
 from fireiron.kernel.ir.rewrite import rewrite
@@ -370,6 +370,26 @@ def test_gradient_of_images(
             continue
         preset(part.spec).simulate(y, f[:, *part.taps], out=view)
     np.testing.assert_array_equal(dx, convolved_back(y, f, size, stride, pad, dilation))
+
+
+def test_gradients_of_other_sizes_are_refused() -> None:
+    y, f, x = tensor(1, 4, 4, 8, name="y"), tensor(8, 3, 3, 8, name="f"), tensor(1, 9, 6, 8)
+    with pytest.raises(FireironError) as caught:
+        conv_gradients.data_gradients(y, f, x)
+    assert caught.value.code == "conv-sizes"
+    assert caught.value.message == "y has 4 pixels along side 0, and windows of 3 over 9 pixels give 7"
+
+
+def test_gradient_of_images_with_a_bias() -> None:
+    """A transposed convolution: the bias is added in the same kernels."""
+    rng = np.random.default_rng(2)
+    y, f, bias = (rng.integers(-2, 3, size=s).astype(np.float16) for s in ((2, 4, 5, 32), (32, 3, 3, 16), (16,)))
+    dx = np.empty((2, 8, 10, 16), np.float16)
+    described = tensor(*y.shape, name="y", dtype="f16"), filters(*f.shape), images(*dx.shape)
+    for part in conv_gradients.data_gradients(*described, 2, 1, bias=tensor(16, dtype="f16", name="bias")):
+        assert part.spec is not None
+        conv.mma(part.spec).simulate(y, f[:, *part.taps], bias, out=dx[:, *part.pixels])
+    np.testing.assert_array_equal(dx, convolved_back(y, f, (8, 10), 2, 1, 1) + bias)
 
 
 @pytest.mark.parametrize(("stride", "pad", "taps", "c", "ways"), [(1, 1, (2, 2), 40, 1), (2, (1, 0), (1, 2), 136, 3)])

@@ -41,6 +41,10 @@ OWN: dict[str, Callable[[], Any]] = {
     "conv.conv3d_grouped": lambda: conv.simt(conv.conv3d_grouped(image(1, 3, 3, 4, 2, 8), filters(2, 8, 2, 2, 2, 8))),
     "conv.conv3d": lambda: conv.simt(conv.conv3d(image(1, 4, 5, 6, 4), filters(8, 3, 2, 3, 4), pad=1)),
     "conv.max_pool2d": lambda: conv.simt(conv.max_pool2d(image(1, 9, 10, 8), 3, 2, 1)),
+    "conv.max_pool1d": lambda: conv.simt(conv.max_pool1d(image(2, 30, 8), 3, 2, 1)),
+    "conv.max_pool3d": lambda: conv.simt(conv.max_pool3d(image(1, 4, 4, 4, 8), 2)),
+    "conv.average_pool1d": lambda: conv.simt(conv.average_pool1d(image(2, 30, 8), 3, 2, 1)),
+    "conv.average_pool3d": lambda: conv.simt(conv.average_pool3d(image(1, 4, 4, 4, 8), 2)),
     "conv.average_pool2d": lambda: conv.simt(conv.average_pool2d(image(1, 9, 10, 8), 3, 2, 1)),
     "conv_gradients.conv2d_transposed": lambda: conv.simt(
         conv.conv2d_transposed(tensor(1, 5, 5, 8, name="y"), filters(8, 3, 3, 4), stride=2, pad=1)

@@ -1,0 +1,231 @@
+"""Pooling of arrays, for those who have arrays and no wish to schedule: the largest value or the mean of each window.
+
+Arrays have torch's dims: images N C and their sides. Kernels take channels last, as those of `convolutions` do.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import attrs
+
+from fireiron.algebra.dtypes import dtype as find_dtype
+from fireiron.base.errors import CallError, FireironError
+from fireiron.base.link import here
+from fireiron.front.convolutions import (
+    MOST_KERNELS,
+    Sizes,
+    arch_of,
+    copied,
+    each_side,
+    kernel_of,
+    last,
+    lies_last,
+    outer_of,
+    programs,
+)
+from fireiron.jit.arrays import describe, is_torch
+from fireiron.language.tensor import tensor
+
+
+@attrs.frozen
+class Pool:
+    """Describe a pooling of images: what is taken of each window, and how windows lie.
+
+    Args:
+        op: "max" or "average".
+        window: pixels along each side of a window.
+        stride: pixels from one window to the next, along each side.
+        pads: pixels before and behind each side, which the largest value does not see.
+        dilation: pixels from one value of a window to the next, along each side.
+        count_pad: whether pixels around the image count in a mean.
+    """
+
+    op: str
+    window: tuple[int, ...]
+    stride: tuple[int, ...]
+    pads: tuple[tuple[int, int], ...]
+    dilation: tuple[int, ...]
+    count_pad: bool = True
+
+    def outer(self, sides: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Give the sides of the result for those of the images."""
+        return outer_of(sides, self.window, self.stride, self.pads, self.dilation)
+
+
+@lru_cache(MOST_KERNELS)
+def kernel(what: Pool, dtype: str, shape: tuple[int, ...], host: bool = False) -> Any:
+    """Give the kernel of a pooling.
+
+    Args:
+        what: the pooling.
+        dtype: of the images.
+        shape: of the images, channels last.
+        host: whether arrays lie in host memory.
+    """
+    program = getattr(programs("conv"), f"{what.op}_pool{len(what.window)}d")
+    more: dict[str, Any] = {"dilation": what.dilation} if what.op == "max" else {"count_pad": what.count_pad}
+    x = tensor(*shape, dtype=dtype, name="x")
+    return kernel_of(program(x, what.window, what.stride, what.pads, **more, arch=arch_of(host)), host)
+
+
+def described(
+    name: str, input: Any, kernel_size: Sizes, stride: Sizes | None, padding: Sizes, dilation: Sizes = 1,
+    ceil_mode: bool = False,
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[tuple[int, int], ...], tuple[int, ...]]:  # fmt: skip
+    """Read how windows lie: their sizes, strides, padding and dilation along each side.
+
+    Args:
+        name: of the function that is called.
+        input: images, of which the shape is read.
+        kernel_size, stride, padding, dilation, ceil_mode: as the caller gives them.
+
+    Raises:
+        CallError: `wrong-shape`; `conv-sizes`; `conv-window`.
+    """
+    rank = int(name[-2])
+    shape: tuple[Any, ...] = tuple(getattr(input, "shape", ()))
+    if len(shape) != rank + 2:
+        raise CallError(
+            "wrong-shape",
+            f"{name} takes images of {rank + 2} dims, not {list(shape)}",
+            fix="give images (N, C, sides)",
+        )
+    window = each_side("kernel_size", kernel_size, rank)
+    steps = window if stride is None else each_side("stride", stride, rank)
+    apart, sizes = each_side("dilation", dilation, rank), each_side("padding", padding, rank)
+    pads: list[tuple[int, int]] = []
+    for side, taps, step, pad, d in zip(shape[2:], window, steps, sizes, apart, strict=True):
+        reach = (taps - 1) * d + 1
+        if 2 * pad > reach:
+            raise CallError(
+                "conv-window",
+                f"padding={padding!r} of windows of {reach} pixels",
+                fix="pad by half a window at most: more leaves windows wholly outside",
+            )
+        left = side + 2 * pad - reach
+        if isinstance(left, int) and left < 0:
+            raise CallError(
+                "conv-window",
+                f"windows of {reach} pixels are larger than a side of {side}, padded by {pad} and {pad}",
+                fix="pad more, or use smaller windows",
+            )
+        # A window that begins inside, or in the padding before, and ends beyond the padding behind.
+        more = -left % step if ceil_mode and (left // step + 1) * step < side + pad else 0
+        pads.append((pad, pad + more))
+    if name.startswith("avg") and any(a != b for a, b in pads):
+        raise CallError(
+            "conv-sizes",
+            f"ceil_mode=True of means whose windows end beyond sides of {list(shape[2:])} pixels",
+            fix="leave ceil_mode out, or pad the images",
+        )
+    return window, steps, tuple(pads), apart
+
+
+def op_of(name: str) -> str:
+    """Give what a function of torch's name takes of each window."""
+    return "max" if name.startswith("max") else "average"
+
+
+def _pooled(
+    name: str, input: Any, kernel_size: Sizes, stride: Sizes | None, padding: Sizes, dilation: Sizes = 1,
+    ceil_mode: bool = False, count_pad: bool = True,
+) -> Any:  # fmt: skip
+    given = (kernel_size, stride, padding, dilation, ceil_mode)
+    if is_torch(input):
+        from fireiron.front.torch_pooling import pool as by_torch
+
+        return by_torch(name, input, count_pad, *given)
+    try:
+        what = Pool(op_of(name), *described(name, input, *given), count_pad)
+        facts = describe(input, "input")
+        x = last(input)
+        made = kernel(what, find_dtype(facts.dtype).name, tuple(x.shape), facts.is_host)(x)
+    except FireironError as error:
+        raise error.located(here()) from None
+    found = made.transpose(0, made.ndim - 1, *range(1, made.ndim - 1))
+    return found if lies_last(input) else copied(found)
+
+
+def max_pool1d(
+    input: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1,
+    ceil_mode: bool = False,
+) -> Any:  # fmt: skip
+    """Take the largest value of each window of lines (N, C, W), as `max_pool2d` does of images."""
+    return _pooled("max_pool1d", input, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+def max_pool2d(
+    input: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1,
+    ceil_mode: bool = False,
+) -> Any:  # fmt: skip
+    """Take the largest value of each window, with torch's arguments.
+
+    Tensors of torch go through an operator that torch.compile and torch.export trace, and that has gradients (torch's
+    own kernels); arrays of NumPy are simulated where there is no GPU.
+
+    Args:
+        input: images (N, C, H, W) of torch, CuPy or NumPy. Those that lie channels last in memory are not copied, and
+            their results lie so too.
+        kernel_size: rows and columns of a window, one number or one for each side.
+        stride: pixels from one window to the next; None for windows side by side.
+        padding: pixels around, which count for nothing: at most half a window.
+        dilation: pixels from one value of a window to the next.
+        ceil_mode: whether windows may end beyond the padding behind.
+
+    Raises:
+        CallError: `wrong-shape`, `conv-sizes`, `conv-window`, and as a kernel's call does.
+
+    Example:
+        >>> import numpy as np
+        >>> max_pool2d(np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4), 2)[0, 0].tolist()
+        [[5.0, 7.0], [13.0, 15.0]]
+    """
+    return _pooled("max_pool2d", input, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+def max_pool3d(
+    input: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1,
+    ceil_mode: bool = False,
+) -> Any:  # fmt: skip
+    """Take the largest value of each window of volumes (N, C, D, H, W), as `max_pool2d` does of images."""
+    return _pooled("max_pool3d", input, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+def avg_pool1d(
+    input: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Any:  # fmt: skip
+    """Take the mean of each window of lines (N, C, W), as `avg_pool2d` does of images."""
+    return _pooled("avg_pool1d", input, kernel_size, stride, padding, 1, ceil_mode, count_include_pad)
+
+
+def avg_pool2d(
+    input: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Any:  # fmt: skip
+    """Take the mean of each window, with torch's arguments.
+
+    Args:
+        input, kernel_size, stride, padding: as of `max_pool2d`; what is padded is 0.
+        ceil_mode: whether windows may end beyond the padding behind; refused where some would.
+        count_include_pad: whether padded pixels count.
+
+    Raises:
+        CallError: as `max_pool2d`.
+
+    Example:
+        >>> import numpy as np
+        >>> avg_pool2d(np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4), 2)[0, 0].tolist()
+        [[2.5, 4.5], [10.5, 12.5]]
+    """
+    return _pooled("avg_pool2d", input, kernel_size, stride, padding, 1, ceil_mode, count_include_pad)
+
+
+def avg_pool3d(
+    input: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Any:  # fmt: skip
+    """Take the mean of each window of volumes (N, C, D, H, W), as `avg_pool2d` does of images."""
+    return _pooled("avg_pool3d", input, kernel_size, stride, padding, 1, ceil_mode, count_include_pad)

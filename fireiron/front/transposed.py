@@ -1,0 +1,201 @@
+"""Transposed convolutions of arrays: gradients of images, by a program of stride 1 for each residue of the stride.
+
+Arrays have torch's dims: images N K and their sides, filters K C and their taps. Kernels take channels last, as those
+of `convolutions` do.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib import import_module
+from typing import Any
+
+from fireiron.algebra.dtypes import default_result
+from fireiron.algebra.dtypes import dtype as find_dtype
+from fireiron.base.errors import CallError, FireironError
+from fireiron.base.link import here
+from fireiron.front.convolutions import (
+    MOST_KERNELS,
+    Convolution,
+    Sizes,
+    Windows,
+    arch_of,
+    copied,
+    each_side,
+    kernel_of,
+    last,
+    lies_last,
+    programs,
+    shapes_of,
+)
+from fireiron.jit.arrays import describe, is_torch
+
+
+@lru_cache(MOST_KERNELS)
+def images_of(what: Convolution, bias: str = "", host: bool = False) -> tuple[tuple[Any, Any], ...]:
+    """Give the kernels of a convolution's images from its result: a part of the images, and its kernel or None.
+
+    Args:
+        what: the convolution, without groups, whose gradient of images, or transposed convolution, is computed.
+        bias: the element type of what is added to each channel of the images; "" for nothing.
+        host: whether arrays lie in host memory.
+    """
+    y = what.described("y", what.images, *what.outer, what.filters)
+    f = what.described("f", what.filters, *what.taps, what.channels)
+    x = what.described("x", what.images, *what.sides, what.channels, dtype=default_result(what.kind).name)
+    beside = what.described("bias", what.channels, dtype=bias) if bias else None
+    parts = programs("conv_gradients").data_gradients(
+        y, f, x, what.stride, what.pads, what.dilation, arch_of(host), beside
+    )
+    return tuple((part, None if part.spec is None else kernel_of(part.spec, host)) for part in parts)
+
+
+def run(what: Convolution, y: Any, f: Any, bias: Any, kind: str, host: bool, out: Any) -> None:
+    """Compute the images of a convolution from its result, part by part.
+
+    Args:
+        what: the convolution.
+        y, f: its result and filters, channels last.
+        bias: added to each channel, or None.
+        kind: the bias's element type.
+        host: whether arrays lie in host memory.
+        out: the images, channels last, which are written.
+    """
+    given = () if bias is None else (bias,)
+    for part, kernel in images_of(what, kind, host):
+        view = out[(slice(None), *part.pixels)]
+        if kernel is None:  # no tap reaches these pixels
+            view[...] = 0 if bias is None else bias
+        else:
+            kernel(y, f[(slice(None), *part.taps)], *given, out=view)
+
+
+def described(
+    name: str, input: Any, weight: Any, stride: Sizes, padding: Sizes, output_padding: Sizes, groups: int,
+    dilation: Sizes,
+) -> tuple[tuple[int, ...], Windows]:  # fmt: skip
+    """Read the convolution whose images a transposed one computes: their sides, and how its windows lie.
+
+    Args:
+        name: of the function that is called.
+        input, weight: the convolution's result and its filters, of which shapes are read.
+        stride, padding, output_padding, groups, dilation: as the caller gives them.
+
+    Raises:
+        CallError: `wrong-shape`; `conv-groups`; `conv-sizes`; `conv-window`.
+    """
+    rank = int(name[-2])
+    images, filters = shapes_of(name, rank, input, weight, "(K, C, {taps})")
+    if groups != 1:
+        raise CallError(
+            "conv-groups",
+            f"{name} takes no groups, not {groups}",
+            fix="call it for the channels of each group, or use torch.nn.functional's",
+        )
+    if images[1] != filters[0]:
+        raise CallError(
+            "conv-groups",
+            f"images of {images[1]} channels, and {filters[0]} filters",
+            fix="give as many filters as channels: (K, C, taps) for images (N, K, sides)",
+        )
+    steps, apart = each_side("stride", stride, rank), each_side("dilation", dilation, rank)
+    pads, more = each_side("padding", padding, rank), each_side("output_padding", output_padding, rank)
+    if any(extra >= step for extra, step in zip(more, steps, strict=True)):
+        raise CallError(
+            "conv-sizes",
+            f"output_padding={output_padding!r} with a stride of {steps}",
+            fix="give less than the stride: larger results have windows of their own",
+        )
+    given = zip(images[2:], filters[2:], steps, pads, apart, more, strict=True)
+    sides = tuple((n - 1) * step - 2 * pad + d * (t - 1) + extra + 1 for n, t, step, pad, d, extra in given)
+    if any(isinstance(side, int) and side < 1 for side in sides):
+        raise CallError(
+            "conv-window",
+            f"padding={padding!r} leaves {'x'.join(map(str, sides))} pixels",
+            fix="pad less: padding is cut off from the result",
+        )
+    return sides, (steps, tuple((n, n) for n in pads), apart)
+
+
+def _transposed(
+    name: str, input: Any, weight: Any, bias: Any, stride: Sizes, padding: Sizes, output_padding: Sizes, groups: int,
+    dilation: Sizes, dtype: str | None,
+) -> Any:  # fmt: skip
+    given = (stride, padding, output_padding, groups, dilation)
+    if is_torch(input):
+        from fireiron.front.torch_conv import conv_transpose as by_torch
+
+        return by_torch(name, input, weight, bias, *given, dtype)
+    try:
+        return _of_arrays(name, input, weight, bias, given, dtype)
+    except FireironError as error:
+        raise error.located(here()) from None
+
+
+def _of_arrays(name: str, input: Any, weight: Any, bias: Any, given: tuple[Any, ...], dtype: str | None) -> Any:
+    """Compute a transposed convolution of arrays of NumPy, CuPy and others of their kind."""
+    sides, windows = described(name, input, weight, *given)
+    facts, (k, c, *taps) = describe(input, "input"), weight.shape
+    multiplied = find_dtype(dtype or facts.dtype).name
+    what = Convolution(multiplied, input.shape[0], sides, c, k, tuple(taps), *windows)
+    kind = "" if bias is None else find_dtype(describe(bias, "bias").dtype).name
+    library = import_module(type(input).__module__.partition(".")[0])
+    shape = (what.images, *what.sides, what.channels)
+    out = library.empty(shape, dtype=default_result(what.kind).numpy)
+    run(what, last(input), last(weight), bias, kind, facts.is_host, out)
+    made = out.transpose(0, out.ndim - 1, *range(1, out.ndim - 1))
+    return made if lies_last(input) else copied(made)
+
+
+def conv_transpose1d(
+    input: Any, weight: Any, bias: Any = None, stride: Sizes = 1, padding: Sizes = 0, output_padding: Sizes = 0,
+    groups: int = 1, dilation: Sizes = 1, *, dtype: str | None = None,
+) -> Any:  # fmt: skip
+    """Compute a transposed convolution of lines (N, K, W), as `conv_transpose2d` does of images."""
+    return _transposed(
+        "conv_transpose1d", input, weight, bias, stride, padding, output_padding, groups, dilation, dtype
+    )  # fmt: skip
+
+
+def conv_transpose2d(
+    input: Any, weight: Any, bias: Any = None, stride: Sizes = 1, padding: Sizes = 0, output_padding: Sizes = 0,
+    groups: int = 1, dilation: Sizes = 1, *, dtype: str | None = None,
+) -> Any:  # fmt: skip
+    """Compute a transposed convolution, with torch's arguments: what a convolution's gradient of images is.
+
+    Tensors of torch go through an operator that torch.compile and torch.export trace, and that has gradients; arrays of
+    NumPy are simulated where there is no GPU. There is one kernel for each residue of the stride: no product with a 0.
+
+    Args:
+        input: images (N, K, H, W) of torch, CuPy or NumPy. Those that lie channels last in memory are not copied.
+        weight: filters (K, C, taps, taps).
+        bias: added to each of the C channels of the result, in the same kernels.
+        stride: pixels of the result from one window to the next, one number or one for each side.
+        padding: pixels that are cut off around the result.
+        output_padding: pixels that are added behind, less than the stride.
+        groups: 1.
+        dilation: pixels of the result from one tap of a filter to the next.
+        dtype: the element type in which f32 is multiplied: "tf32".
+
+    Raises:
+        CallError: `wrong-shape`, `conv-groups`, `conv-sizes`, `conv-window`, and as a kernel's call does.
+
+    Example:
+        >>> import numpy as np
+        >>> images, filters = np.ones((1, 4, 2, 2), np.float32), np.ones((4, 8, 2, 2), np.float32)
+        >>> conv_transpose2d(images, filters, stride=2)[0, 0].tolist()
+        [[4.0, 4.0, 4.0, 4.0], [4.0, 4.0, 4.0, 4.0], [4.0, 4.0, 4.0, 4.0], [4.0, 4.0, 4.0, 4.0]]
+    """
+    return _transposed(
+        "conv_transpose2d", input, weight, bias, stride, padding, output_padding, groups, dilation, dtype
+    )  # fmt: skip
+
+
+def conv_transpose3d(
+    input: Any, weight: Any, bias: Any = None, stride: Sizes = 1, padding: Sizes = 0, output_padding: Sizes = 0,
+    groups: int = 1, dilation: Sizes = 1, *, dtype: str | None = None,
+) -> Any:  # fmt: skip
+    """Compute a transposed convolution of volumes (N, K, D, H, W), as `conv_transpose2d` does of images."""
+    return _transposed(
+        "conv_transpose3d", input, weight, bias, stride, padding, output_padding, groups, dilation, dtype
+    )  # fmt: skip
