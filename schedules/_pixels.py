@@ -27,6 +27,8 @@ class Window:
         nbytes: bytes of an element of images and filters in the product.
         stored: bytes of an element of the result.
         across: whether the result's last dim is another than the column, as where it lies channels first.
+        computed: whether something is computed of the images' elements ahead of the product, as of a batch norm.
+        beside: the roles of arrays that it is computed with.
     """
 
     step: str
@@ -40,6 +42,8 @@ class Window:
     nbytes: int
     stored: int
     across: bool = False
+    computed: bool = False
+    beside: tuple[str, ...] = ()
 
 
 def window_of(spec: ProgramChain) -> Window:
@@ -55,18 +59,19 @@ def window_of(spec: ProgramChain) -> Window:
             f"{spec.computed.name} folds no product of two arrays that each have a dim of their own",
             fix="groups on tensor cores are a dim of their own: conv2d_grouped; others run by conv.simt",
         )
-    left, right = ({d.name for d in ref.dims} for ref in step.reads)
     kept = [d.name for d in step.kept]
     over = [d.name for d in step.over]
-    (column,) = [d for d in kept if d not in left][-1:] or [""]
+    dims = {ref.name: {d.name for d in ref.dims} for ref in step.reads}
+    images = step.reads[0].name
+    column = next((d for d in reversed(kept) if d not in dims[images]), "")
+    filters = next((name for name in dims if column in dims[name]), "")
+    left, right = dims[images], dims.get(filters, set[str]())
     if not column or (sum(d not in right for d in kept) < 2 and len(over) < 2):
         raise FireironError(
             "conv-product",
             f"{spec.computed.name} has no product of images, of two sides or more, and filters",
             fix="give a convolution of schedules.conv; products of matrices are matmul's",
         )
-    names = [o.role for o in spec.residual.operands]
-    images, filters = (next(n for n in names if n == ref.name) for ref in step.reads)
     made = {out.name for out in spec.computed.outputs}
     results = [out for s in spec.computed.steps for out in s.outs if out.name in made]
     return Window(
@@ -81,6 +86,8 @@ def window_of(spec: ProgramChain) -> Window:
         step.reads[0].dtype.nbytes,
         max(out.dtype.nbytes for out in spec.computed.outputs),
         any(ref.dims[-1].name != column for ref in results),
+        step.computes_factor,
+        tuple(name for name in dims if name not in (images, filters)),
     )
 
 

@@ -86,6 +86,15 @@ def followed(
     y = y if scale is None else y * scale
     y = y if bias is None else y + bias
     y = y if residual is None else y + residual
+    return applied(op, y)
+
+
+def applied(op: Callable[[Value], Value] | None, y: Value) -> Value:
+    """Apply an op.
+
+    Raises:
+        FireironError: `bad-op` where it fails.
+    """
     try:
         return y if op is None else op(y)
     except FireironError:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import reduce
 from math import gcd, prod
+from operator import and_
 from typing import Any
 
 import attrs
@@ -61,24 +63,29 @@ from fireiron.schedules._pixels import (
     spread_lines,
     window_of,
 )
-from fireiron.schedules._windows import Pads, Sizes, followed, one, outputs, pair, places, whole
+from fireiron.schedules._windows import Pads, Sizes, applied, followed, one, outputs, pair, places, whole
 
 
-@program(x="n w channel", f="k s c", bias="k", residual="n q k", scale="k")
+@program(x="n w channel", f="k s c", bias="k", residual="n q k", scale="k", gain="channel", shift="channel")
 def conv1d(
     x: Value, f: Value, bias: Value | None = None, residual: Value | None = None, stride: Sizes = 1, pad: Pads = 0,
     dilation: Sizes = 1, groups: int = 1, op: Callable[[Value], Value] | None = None, channels_first: bool = False,
-    scale: Value | None = None,
+    scale: Value | None = None, gain: Value | None = None, shift: Value | None = None,
+    before: Callable[[Value], Value] | None = None,
 ) -> Value:  # fmt: skip
     """Convolve lines: y[n, q, k] = sum over s, c of x[n, q * stride + s * dilation - pad, c] * f[k, s, c]."""
-    return _convolved("w", "s", "q", x, f, bias, residual, stride, pad, dilation, groups, op, channels_first, scale)
+    return _convolved(
+        "w", "s", "q", x, f, bias, residual, stride, pad, dilation, groups, op, channels_first, scale,
+        _Before(gain, shift, before),
+    )  # fmt: skip
 
 
-@program(x="n h w channel", f="k r s c", bias="k", residual="n p q k", scale="k")
+@program(x="n h w channel", f="k r s c", bias="k", residual="n p q k", scale="k", gain="channel", shift="channel")
 def conv2d(
     x: Value, f: Value, bias: Value | None = None, residual: Value | None = None, stride: Sizes = 1, pad: Pads = 0,
     dilation: Sizes = 1, groups: int = 1, op: Callable[[Value], Value] | None = None, channels_first: bool = False,
-    scale: Value | None = None,
+    scale: Value | None = None, gain: Value | None = None, shift: Value | None = None,
+    before: Callable[[Value], Value] | None = None,
 ) -> Value:  # fmt: skip
     """Convolve images.
 
@@ -94,20 +101,27 @@ def conv2d(
         op: applied last: `relu`.
         channels_first: whether the output is N K P Q.
         scale: multiplies each channel ahead of the bias, as a batch norm's does.
+        gain, shift, before: what is computed of the images ahead of the convolution, before(x * gain + shift), as a
+            batch norm and relu ahead of it are; what is padded stays 0.
     """
-    return _convolved("hw", "rs", "pq", x, f, bias, residual, stride, pad, dilation, groups, op, channels_first, scale)
+    return _convolved(
+        "hw", "rs", "pq", x, f, bias, residual, stride, pad, dilation, groups, op, channels_first, scale,
+        _Before(gain, shift, before),
+    )  # fmt: skip
 
 
-@program(x="n d h w channel", f="k t r s c", bias="k", residual="n o p q k", scale="k")
+@program(x="n d h w channel", f="k t r s c", bias="k", residual="n o p q k", scale="k", gain="channel", shift="channel")
 def conv3d(
     x: Value, f: Value, bias: Value | None = None, residual: Value | None = None, stride: Sizes = 1, pad: Pads = 0,
     dilation: Sizes = 1, groups: int = 1, op: Callable[[Value], Value] | None = None, channels_first: bool = False,
-    scale: Value | None = None,
+    scale: Value | None = None, gain: Value | None = None, shift: Value | None = None,
+    before: Callable[[Value], Value] | None = None,
 ) -> Value:  # fmt: skip
     """Convolve volumes, as `conv2d` does images."""
     return _convolved(
-        "dhw", "trs", "opq", x, f, bias, residual, stride, pad, dilation, groups, op, channels_first, scale
-    )
+        "dhw", "trs", "opq", x, f, bias, residual, stride, pad, dilation, groups, op, channels_first, scale,
+        _Before(gain, shift, before),
+    )  # fmt: skip
 
 
 @program(x="n h l", f="k r m", bias="k", residual="n p q k", scale="k")
@@ -295,10 +309,42 @@ def average_pool3d(x: Value, window: Sizes, stride: Sizes = 0, pad: Pads = 0, co
     return _mean("dhw", "trs", "opq", x, window, stride, pad, count_pad)
 
 
+@attrs.frozen
+class _Before:
+    """Hold what is computed of images ahead of a convolution.
+
+    Args:
+        gain, shift: of each channel.
+        op: applied last.
+    """
+
+    gain: Value | None
+    shift: Value | None
+    op: Callable[[Value], Value] | None
+
+    def of(self, windows: Value, channel: Value, places: list[Value], sides: list[Any]) -> Value:
+        """Compute it of windows; what lies outside the images is 0 behind it, not ahead of it.
+
+        Args:
+            windows: what is read of the images.
+            channel: where along their channels.
+            places: where along their sides.
+            sides: how many pixels these have.
+        """
+        if self.gain is None and self.shift is None and self.op is None:
+            return windows
+        kind = windows.dtype
+        made = windows if self.gain is None else windows * self.gain[channel]
+        made = made if self.shift is None else made + self.shift[channel]
+        made = applied(self.op, made)
+        inside = [test for place, side in zip(places, sides, strict=True) for test in (place >= 0, place < side)]
+        return cast(where(reduce(and_, inside), made, 0), kind)
+
+
 def _convolved(
     inner: str, taps: str, outer: str, x: Value, f: Value, bias: Value | None, residual: Value | None, stride: Sizes,
     pad: Pads, dilation: Sizes, groups: int, op: Callable[[Value], Value] | None, channels_first: bool,
-    scale: Value | None,
+    scale: Value | None, ahead: _Before,
 ) -> Value:  # fmt: skip
     """Sum products of windows and filters, and add what comes behind."""
     read = places(inner, taps, outer, stride, pad, dilation)
@@ -322,7 +368,8 @@ def _convolved(
     left = f"n {' '.join(outer)} {' '.join(taps)} {named}"
     right = f"k {' '.join(taps)} c"
     out = f"n k {' '.join(outer)}" if channels_first else f"n {' '.join(outer)} k"
-    y = einsum(f"{left}, {right} -> {out}", x[(slice(None), *read, channel)], f)
+    sides = [extent(name) for name in inner]
+    y = einsum(f"{left}, {right} -> {out}", ahead.of(x[(slice(None), *read, channel)], channel, read, sides), f)
     return followed(y, scale, bias, residual, op)
 
 
@@ -510,7 +557,8 @@ def mma(
 
     Rows of the product are the pixels of a box, columns the filters, and one loop visits all taps and channels. Each
     chunk is the box moved by a tap, which asynchronous copies bring to shared memory, zeros where it lies outside.
-    Arrays that lie channels first are transposed on the way, through registers.
+    Arrays that lie channels first are transposed on the way, through registers. What is computed of the images ahead of
+    the convolution threads compute in the registers of the fragments, of what lies in shared memory.
 
     Args:
         spec: a program of this module without groups, of a type that mma.sync multiplies, or `conv2d_grouped`.
@@ -525,7 +573,8 @@ def mma(
     filters, whole = extents[w.column], extents[w.depth]
     turned = any(lies_across(spec, role) for role in (w.images, w.filters))
     if channels is None:
-        channels = 64 if turned or (isinstance(filters, int) and filters <= 64) else 128
+        narrow = turned or w.computed or (isinstance(filters, int) and filters <= 64)
+        channels = 64 if narrow else 128
     step = 32 // w.nbytes  # channels of an instruction
     if depth is None:  # what is transposed passes through registers
         wanted = (2 * step,) if turned else (4 * step, 2 * step)
@@ -545,9 +594,14 @@ def mma(
     chain = chain.split(None, **dict.fromkeys(w.taps, 1), **{w.depth: depth}).pipeline(stages)
     for role in (w.images, w.filters):
         chain = brought(chain, role, depth, w.nbytes)
+    for role in w.beside:
+        chain = chain.load(role, SH, staged())
 
     def by_fragments(y: StepChain) -> Schedule:
-        y = y.split(step).unroll().pipeline(2).load("A", FR, ldmatrix()).load("B", FR, ldmatrix())
+        y = y.split(step).unroll()
+        if w.computed:  # threads compute the fragments of images
+            return y.load("B", FR, ldmatrix()).tile(16, 8).unroll().done()
+        y = y.pipeline(2).load("A", FR, ldmatrix()).load("B", FR, ldmatrix())
         return y.tile(16, 8).unroll().done()
 
     return chain.tile(**part_of(box, pixels // rows), **{w.column: columns}).to(Warp).each(**{w.step: by_fragments})
@@ -642,7 +696,7 @@ def wgmma(
     chain = chain.epilog(memory=FR, store=_by_panels(w, plan.panel(span, w.stored), channels))
     chain = chain.split(w.depth, ways=plan.ways).parallel(Block) if plan.ways > 1 else chain
     chain = chain.split(None, **dict.fromkeys(w.taps, 1), **{w.depth: depth})
-    chain = chain.pipeline(stages or max(2, plan.stages(span, w.stored)), inflight=1)
+    chain = chain.pipeline(stages or max(2, plan.stages(span, w.stored)), inflight=int(not w.computed))
     chain = chain.specialize(registers=(24, 240) if groups == 2 else (32, 160) if groups == 3 else None)
     chain = chain.load(w.images, SH, tma(span)).load(w.filters, SH, tma(_span(spec, w, span, channels)))
     rows, columns = pixels // groups, channels

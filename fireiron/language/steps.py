@@ -334,6 +334,14 @@ class Step:
         return self.factors is not None
 
     @property
+    def computes_factor(self) -> bool:
+        """Say whether the first factor of a product is more than an element that is read: threads compute it."""
+        factor = None if self.factors is None else self.factors[0]
+        while isinstance(factor, Cast):
+            factor = factor.x
+        return factor is not None and not isinstance(factor, Arg)
+
+    @property
     def factors(self) -> tuple[Scalar, Scalar] | None:
         """Part what is summed into two factors that each lack a dim of the other; of bits the sides that may differ."""
         if self.fold is None or self.fold.name != "add" or self.where is not None or self.running:

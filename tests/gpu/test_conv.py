@@ -92,6 +92,17 @@ def test_torch_pooling(gpu: int, name: str) -> None:
 
 
 @pytest.mark.parametrize(("stride", "pad", "dilation"), [(1, 1, 1), (2, 1, 1), (3, 2, 2)])
+def test_prolog(gpu: int, stride: int, pad: int, dilation: int) -> None:
+    """A batch norm and relu of images ahead of the convolution, in the registers of its fragments."""
+    x, f = tensor(3, 29, 31, 40, dtype="f16"), tensor(136, 3, 3, 40, dtype="f16", name="f")
+    given: dict[str, Any] = {"gain": tensor(40, name="gain"), "shift": tensor(40, name="shift"), "before": relu}
+    spec = conv.conv2d(x, f, stride=stride, pad=pad, dilation=dilation, **given)
+    verified(conv.mma(spec))
+    for_hopper(gpu)
+    verified(conv.wgmma(spec))
+
+
+@pytest.mark.parametrize(("stride", "pad", "dilation"), [(1, 1, 1), (2, 1, 1), (3, 2, 2)])
 def test_mma(gpu: int, stride: int, pad: int, dilation: int) -> None:
     x, f = tensor(3, 29, 31, 40, dtype="f16"), tensor(72, 3, 3, 40, dtype="f16", name="f")
     verified(conv.mma(conv.conv2d(x, f, tensor(72, name="bias"), stride=stride, pad=pad, dilation=dilation, op=relu)))

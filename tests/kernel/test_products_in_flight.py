@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fireiron import FR, SH, A, B, Block, Warp, Warpgroup, matmul, tensor, tma
+from fireiron import FR, SH, A, B, Block, Warp, Warpgroup, matmul, relu, tensor, tma
 from fireiron.jit.disassemble import disassemble
 from fireiron.jit.interface import Interface
 from fireiron.kernel.ir.statements import Commit, Fence, Statement, Wait, walk
 from fireiron.kernel.passes.edges import unordered
-from fireiron.schedules import attention, attention_gradients, hopper
+from fireiron.schedules import attention, attention_gradients, conv, hopper
 from fireiron.schedules.hopper import Plan
 from fireiron.simulate import simulate
 from fireiron.verify.random_data import random_arrays
@@ -147,4 +147,12 @@ def test_gradients_write_no_register_that_products_still_read(function: str, dep
     four = [tensor(4, 4, 512, depth, dtype="bf16") for _ in range(4)]
     rows = [tensor(4, 4, 512, dtype="f32") for _ in range(2)]
     schedule = attention_gradients.wgmma(getattr(attention_gradients, function)(*four, *rows))
+    assert written_in_flight(disassemble(schedule.compile("sm_90a").cubin)) == []
+
+
+@pytest.mark.parametrize("channels", [64, 128])
+def test_convolutions_of_what_threads_compute_write_no_register_that_products_still_read(channels: int) -> None:
+    x, f = tensor(32, 28, 28, 128, dtype="f16"), tensor(128, 3, 3, 128, dtype="f16", name="f")
+    gain, shift = tensor(128, name="gain"), tensor(128, name="shift")
+    schedule = conv.wgmma(conv.conv2d(x, f, pad=1, gain=gain, shift=shift, before=relu), channels=channels)
     assert written_in_flight(disassemble(schedule.compile("sm_90a").cubin)) == []

@@ -85,6 +85,56 @@ def test_right_in_every_form(case: str) -> None:
     assert max(site.conflict_degree for site in report.sites) <= 1.0
 
 
+def gains(channels: int) -> dict[str, Any]:
+    return {"gain": tensor(channels, name="gain"), "shift": tensor(channels, name="shift")}
+
+
+BEFORE: dict[str, Callable[[], Any]] = {
+    "batch norm and relu": lambda: conv.conv2d(
+        images(2, 7, 8, 40), filters(24, 3, 2, 40), tensor(24, name="bias"), stride=2, pad=((1, 0), (1, 1)),
+        before=relu, **gains(40),
+    ),
+    "relu alone": lambda: conv.conv2d(images(1, 6, 7, 32), filters(24, 3, 3, 32), pad=1, before=relu),
+    "lines, tf32": lambda: conv.conv1d(
+        images(2, 20, 24, dtype="tf32"), filters(24, 3, 24, dtype="tf32"), pad=1, **gains(24)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BEFORE)
+@pytest.mark.parametrize("preset", [conv.mma, conv.wgmma])
+def test_what_is_computed_ahead_of_a_convolution(preset: Any, case: str) -> None:
+    """Padding is 0 behind it: relu(x * gain + shift) of what lies outside would be relu(shift)."""
+    report = right(preset(BEFORE[case]())).report
+    assert max(site.conflict_degree for site in report.sites) <= 1.0
+
+
+def test_what_is_computed_ahead_is_torchs_order() -> None:
+    rng = np.random.default_rng(8)
+    x, f = (rng.integers(-2, 3, size=s).astype(np.float16) for s in ((1, 5, 6, 32), (16, 3, 3, 32)))
+    gain, shift = (rng.integers(-2, 3, size=32).astype(np.float32) for _ in range(2))
+    spec = conv.conv2d(images(*x.shape), filters(*f.shape), pad=1, before=relu, **gains(32))
+    normed = np.maximum(x * gain + shift, 0).astype(np.float16)
+    plain = conv.conv2d(images(*x.shape), filters(*f.shape), pad=1)
+    wanted = conv.simt(plain).simulate(normed, f).out
+    for preset in (conv.simt, conv.mma, conv.wgmma):
+        np.testing.assert_array_equal(preset(spec).simulate(x, f, gain, shift).out, wanted)
+
+
+def test_what_is_computed_ahead_compiles() -> None:
+    spec = conv.conv2d(images(32, 28, 28, 128), filters(128, 3, 3, 128), pad=1, before=relu, **gains(128))
+    for schedule, arch in ((conv.mma(spec), "sm_80"), (conv.wgmma(spec), "sm_90a")):
+        resources = schedule.compile(arch).resources
+        assert not resources.spills
+        assert not resources.warnings
+
+
+def test_depthwise_and_volumes_compute_ahead_too() -> None:
+    x, f = images(1, 5, 6, 32), filters(32, 3, 3, 1)
+    right(best(conv.conv2d(x, f, groups=32, pad=1, before=relu, **gains(32))))
+    right(best(conv.conv3d(images(1, 2, 3, 4, 16), filters(8, 2, 2, 2, 16), **gains(16))))
+
+
 def first(*shape: int, dtype: str = "f16", name: str = "x") -> Any:
     """Describe an array that lies channels first, by its dims with channels last."""
     _, *sides, channels = shape
