@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from inspect import signature
 from typing import Any
 
 from fireiron import Matrix, Vector
@@ -96,7 +97,9 @@ def schedule(name: str, m: int, n: int, plan: Mapping[str, int]) -> Any:
     if name.startswith("cross"):
         given.append(Vector(m, "i32", name="target"))
         named = {"out": "f32" if name == "cross_entropy" else ("f32", "bf16")}
-    return rows.row(getattr(rows, name)(*given, **named), **plan)
+    switches = [key for key, p in signature(rows.row).parameters.items() if isinstance(p.default, bool)]
+    options: dict[str, Any] = {key: bool(value) if key in switches else value for key, value in plan.items()}
+    return rows.row(getattr(rows, name)(*given, **named), **options)
 
 
 def _eager(name: str, torch: Any) -> Callable[..., Any]:

@@ -224,8 +224,9 @@ def rotary_pairs(x: Value, cos: Value, sin: Value) -> Value:
 
 @preset
 def row(
-    spec: ProgramChain, warps: int = 0, blocks: int = 0, rows: int = 0, resident: int = 0, stages: int = 0
-) -> Schedule:
+    spec: ProgramChain, warps: int = 0, blocks: int = 0, rows: int = 0, resident: int = 0, stages: int = 0,
+    at_once: bool = False,
+) -> Schedule:  # fmt: skip
     """Schedule a program that folds the columns of rows: a row stays in registers between its folds.
 
     A program may also fold the rows for each column (the gradients of gain and bias): then each block takes some rows,
@@ -241,6 +242,7 @@ def row(
         resident: blocks of an SM that the compiler's register budget should allow, 0 where it is free.
         stages: rows that a persistent block has in shared memory, the next ones on their way; 1 for blocks of one row
             each, 0 for what the bytes in flight ask for.
+        at_once: whether the warps of a cluster's blocks meet at one barrier for each fold, where a cluster has a row.
     """
     given = row_of(spec)
     if given.summed:
@@ -258,7 +260,9 @@ def row(
         if stages > 1:
             chain = chain.persistent().pipeline(stages)
         if part.blocks > 1:
-            chain = chain.split(column, ways=part.blocks, multiple_of=unit).parallel(Block, reduce=by_cluster())
+            chain = chain.split(column, ways=part.blocks, multiple_of=unit).parallel(
+                Block, reduce=by_cluster(at_once=at_once)
+            )
         if part.chunk:
             for name in given.inputs if part.stages else ():
                 chain = chain.load(name, SH, cp_async())

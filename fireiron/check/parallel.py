@@ -210,6 +210,12 @@ def _cluster(links: Sequence[Decomposition], before: Residual, split: Split, red
             f"{ways} ways of {split.size} leave {ways - some} blocks of the cluster without a part of K = {extent}",
             fix=f"split K {some} ways, or into smaller chunks",
         )
+    if reduce.at_once:
+        raise DecompositionError(
+            "parallel-cluster",
+            "at_once says how the warps of a program's folds meet, and this is a product",
+            fix="drop at_once=True",
+        )
     if reduce.shares is not None and not 1 <= reduce.shares <= ways:
         raise DecompositionError(
             "parallel-cluster",

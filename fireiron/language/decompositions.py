@@ -175,12 +175,16 @@ class ByCluster:
 
     Args:
         shares: how many blocks finish a share, at most; None for as many as the tile's columns can be dealt out to.
+        at_once: whether the warps of all blocks meet at one barrier for each fold of a program; by default the warps of
+            a block meet first, then the blocks.
     """
 
     shares: int | None = None
+    at_once: bool = False
 
     def __str__(self) -> str:
-        return "in a cluster" if self.shares is None else f"in a cluster, in {self.shares} shares"
+        warps = ", all warps at once" if self.at_once else ""
+        return f"in a cluster{warps}" if self.shares is None else f"in a cluster, in {self.shares} shares{warps}"
 
 
 Reduction: TypeAlias = InOrder | ByAtomics | ByTma | ByCluster

@@ -6,7 +6,7 @@ import pytest
 from verified import verified
 
 from fireiron import RF, Block, Matrix, Vector, Warp, inplace, tensor, vector
-from fireiron.schedules import pointwise, rows
+from fireiron.schedules import normed_products, pointwise, rows
 
 
 @pytest.mark.parametrize("width", [8, 48, 384, 1000, 3000, 8192, 16384])
@@ -19,6 +19,23 @@ def test_layernorm(gpu: int, width: int, dtype: str) -> None:
 @pytest.mark.parametrize("blocks", [2, 4, 8])
 def test_a_cluster_shares_a_row(gpu: int, blocks: int) -> None:
     verified(rows.row(rows.softmax(Matrix(37, 8000, "f16")), blocks=blocks, warps=4))
+
+
+@pytest.mark.parametrize("width", [8000, 65536, 262144])
+def test_warps_of_a_cluster_meet_at_once(gpu: int, width: int) -> None:
+    gain, bias = Vector(width, "bf16", name="gain"), Vector(width, "bf16", name="bias")
+    blocks = 0 if width > 8000 else 2
+    verified(rows.row(rows.softmax(Matrix(200, width, "bf16")), blocks=blocks, at_once=True), repeats=3)
+    verified(rows.row(rows.layernorm(Matrix(200, width, "bf16"), gain, bias), blocks=blocks, at_once=True))
+
+
+@pytest.mark.parametrize("shape", [(70, 136, 96), (1000, 1024, 768)])
+def test_products_of_normed_rows(gpu: int, shape: tuple[int, int, int]) -> None:
+    m, n, k = shape
+    gain, bias = (Vector(k, "bf16", name=name) for name in ("gain", "bias"))
+    verified(normed_products.mma(normed_products.rms_norm_matmul(Matrix(m, k, "bf16"), gain, Matrix(n, k, "bf16"))))
+    x, w = Matrix(m, k, "bf16"), Matrix(n, k, "bf16")
+    verified(normed_products.mma(normed_products.layernorm_matmul(x, gain, bias, w)))
 
 
 @pytest.mark.parametrize("width", [768, 8192, 50000])

@@ -141,7 +141,7 @@ CHANGES: dict[type[Any], tuple[Callable[[], Any], dict[str, Any]]] = {
     }),
     Specialised: (parallel, {"producers": 2, "registers": (24, 240), "prefetch": 1}),
     InOrder: (parallel, {"nbytes": 4096}),
-    ByCluster: (parallel, {"shares": 2}),
+    ByCluster: (parallel, {"shares": 2, "at_once": True}),
     Load: (product, {
         "role": "B", "memory": RF, "move": STORE, "pad": 4, "swizzle": Swizzle(2, 3, 3), "storage": ColMajor,
         "reuse": True, "no_sync": True, "dtype": f16, "ops": twice(SOME),

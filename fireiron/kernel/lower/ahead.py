@@ -78,7 +78,7 @@ def lower_ahead(link: Load, rest: Tree, state: State, context: Context, recur: R
     """Lower neighbouring loads to shared memory, each some trips ahead of its tile, and then the links below them."""
     ahead, progress = state.ahead, state.progress
     assert ahead is not None and progress is not None
-    loads = [x for x in (link, *rest.asked.loads) if x.memory == SH]
+    loads = [x for x in (link, *rest.asked.loads) if x.memory == SH and state.residual.operand(x.role) is not None]
     rest = rest.loads_where(lambda x: x not in loads)
     loads = [x for x in loads if progress.reads(x.role)]
     places = frozenset[Leaf](ahead.moved(ahead.trip))

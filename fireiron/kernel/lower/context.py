@@ -125,6 +125,7 @@ class Context:
         ways: number of blocks that share the K of each tile of C. This block is number `way` of them, and computes tile
             number `tile` of `tiles`.
         joined: number of blocks in a cluster that share one tile's K (1 if none). Not included in `ways`.
+        at_once: whether the warps of these blocks meet at one barrier for each fold.
         trip: number of trips of the persistent loop before this one.
         following: for a persistent unit, the condition that a next tile exists, and the next tile's values of the
             variables that name this tile's place. Example: (trip + 1 < trips, {tile: tile + units}).
@@ -151,6 +152,7 @@ class Context:
     tiles: Index = 1
     tile: Expr = attrs.field(factory=lambda: as_expr(0))
     joined: int = 1
+    at_once: bool = False
     trip: Expr = attrs.field(factory=lambda: as_expr(0))
     following: tuple[Expr, dict[Var, Expr]] | None = None
     barriers: list[Barrier] = attrs.field(factory=list[Barrier])

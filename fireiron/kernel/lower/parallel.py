@@ -32,7 +32,7 @@ def count_ways(rest: Tree, state: State, context: Context) -> None:
             context.ways = ways
         elif ways != 1:
             assert isinstance(ways, int), "the rule of the link counts the blocks"
-            context.joined, context.way = ways, Var(RANK, ways)
+            context.joined, context.way, context.at_once = ways, Var(RANK, ways), link.reduce.at_once
 
 
 def of_tile(partial: Partial, loops: Sequence[RegisterLoop]) -> Partial:

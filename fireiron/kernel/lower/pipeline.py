@@ -12,7 +12,7 @@ from fireiron.kernel.ir.statements import For, Region
 from fireiron.kernel.lower.chunks import numbers_of, parts_of, trips_of
 from fireiron.kernel.lower.context import Body, Context, Recur, State, descend
 from fireiron.kernel.lower.epilog import initialise
-from fireiron.kernel.lower.move import lower_copy, open_load
+from fireiron.kernel.lower.move import lower_copy, open_load, place_result
 from fireiron.kernel.lower.promote import close_chunk, open_chunk
 from fireiron.kernel.lower.roles import lower_specialised
 from fireiron.kernel.lower.tree import Tree
@@ -87,8 +87,9 @@ def lower_split(
         return (*before, *first, *opening(), For(k, trips, body, link.unrolled, link.together, kind="chunks"))
 
     loads = rest.asked.loads
-    pipelined_loads(link, loads)
-    read = [load for load in loads if progress is None or progress.reads(load.role)]
+    results = [load for load in loads if state.residual.operand(load.role) is None]  # of steps, which fill them
+    pipelined_loads(link, [load for load in loads if load not in results])
+    read = [load for load in loads if load not in results and (progress is None or progress.reads(load.role))]
     registers = [load for load in read if load.memory.registers]
     name = f"pipe{len(context.pipes)}"
     chunk, slot = Var(f"any chunk of {name}", simplest(every)), Var(f"any slot of {name}", link.stages)
@@ -99,6 +100,8 @@ def lower_split(
     for load in loads:
         if load in read:
             inner = open_load(load, inner, context, link.stages, slot if load in registers else number)
+        elif load in results:
+            inner = place_result(load, inner, context)
         else:
             inner = evolve(inner, residual=apply(load, inner.residual))
     first, compute = _chunk(link, rest.behind, at, number, inner, context, recur)

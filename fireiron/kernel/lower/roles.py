@@ -71,6 +71,14 @@ def lower_specialised(
     """
     inner = at(k)
     loads = rest.asked.loads
+    result = next((x for x in loads if inner.residual.operand(x.role) is None), None)
+    if result is not None:
+        raise DecompositionError(
+            "role-loads",
+            f"specialize() gives the loads right below its split to a role of their own, and {result.role} is computed",
+            fix=f"write allocate({result.role!r}, ...) below the tile that gives parts to units",
+            link=result.link,
+        )
     if not loads or any(x.memory != SH for x in loads):
         raise DecompositionError(
             "role-loads",

@@ -94,7 +94,9 @@ def lower_links(tree: Tree, state: State, context: Context) -> Body:
                 return lower_parallel(link, rest, state, context, lower_links)
             case Split():
                 return lower_split(link, rest, state, context, lower_links)
-            case Load() if state.ahead is not None and link.memory == SH:
+            case Load(role) if (
+                state.ahead is not None and link.memory == SH and state.residual.operand(role) is not None
+            ):
                 return lower_ahead(link, rest, state, context, lower_links)
             case Load() if loads_once(link, rest, state):
                 return lower_load_once(link, rest, state, context, lower_links)

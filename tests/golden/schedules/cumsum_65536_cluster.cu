@@ -91,8 +91,8 @@ row_1_k4_k16_bf16(
 
     // load x to x_sh: Move(1, 1024)(GL, SH)(Warp)
     #pragma unroll
-    for (int r7 = 0; r7 < 4; ++r7) {
-        cp_async_16B(&x_sh[thread / 32 * 2048 + lane * 8 + r7 * 256], &x[block / 4 * 65536 + rank * 16384 + warp * 1024 + lane * 8 + r7 * 256]);
+    for (int r6 = 0; r6 < 4; ++r6) {
+        cp_async_16B(&x_sh[thread / 32 * 2048 + lane * 8 + r6 * 256], &x[block / 4 * 65536 + rank * 16384 + warp * 1024 + lane * 8 + r6 * 256]);
     }
     cp_async_commit();
     #pragma unroll 1

@@ -24,6 +24,7 @@ from fireiron.base.errors import DecompositionError
 from fireiron.kernel.analysis.ownership import SPAN, Ownership
 from fireiron.kernel.ir.statements import RANK, THREAD, Barrier, Call, Compute, If, Region, View
 from fireiron.kernel.lower.context import Body, Context, State, buffer_of, descend
+from fireiron.kernel.lower.folds.lanes import exchanged
 from fireiron.kernel.lower.folds.places import LANES, Table, seated
 from fireiron.kernel.lower.folds.portions import joined as of_modes
 from fireiron.kernel.lower.folds.portions import placed
@@ -40,11 +41,7 @@ from fireiron.language.levels import RF, SH, Block, Thread
 
 def over_cluster(opened: Open, table: Table, state: State, context: Context) -> Body:
     """Fold over the blocks of a cluster: one warp of a group writes its state, all warps read all blocks' states."""
-
-    def ranked(place: Expr) -> bool:
-        return any(v.name == RANK for v in free(context.expanded(place)))
-
-    if any(map(ranked, opened.apart.values())) or not any(ranked(opened.places[d.name]) for d in opened.step.over):
+    if not in_cluster(opened, context):
         return ()
     count, _, group, seat = seated(opened, table)
     (first, *_) = opened.storages
@@ -98,6 +95,64 @@ def _by_mbarriers(name: str, opened: Open, context: Context) -> None:
     number, count = numbered(opened.loops)
     parity, lane = (context.trip * count + number) % 2, context.thread % LANES
     context.exchanges.append(Exchange(name, written, taken, lane, ways, ways, as_expr(0), parity, opened.link))
+
+
+def in_cluster(opened: Open, context: Context) -> bool:
+    """Say whether the blocks of a cluster hold parts of a fold that become one here."""
+
+    def ranked(place: Expr) -> bool:
+        return any(v.name == RANK for v in free(context.expanded(place)))
+
+    apart = any(map(ranked, opened.apart.values()))
+    return not apart and any(ranked(opened.places[d.name]) for d in opened.step.over)
+
+
+def over_warps_of_cluster(opened: Open, table: Table, state: State, context: Context) -> Body:
+    """Fold over the warps of all blocks of a cluster: each warp leaves its state, and one barrier later all read all.
+
+    Lanes read the states of one warp each, of one block after another, and fold them by shuffles.
+    """
+    count, ways, group, seat = seated(opened, table)
+    (first, *_) = opened.storages
+    size, turn, lane = first.size, turn_of(opened, context), Var(THREAD, len(table.kept)) % LANES
+    total = as_expr(count * ways) * size
+    shared = [staging(f"{s.name}_cluster", s.dtype, total, context, opened.link, turn) for s in opened.storages]
+    others = [View(temporary("other", s.dtype, 1, context), as_expr(0)) for s in opened.storages]
+    near = 1 << (ways - 1).bit_length()  # lanes that fold among themselves
+
+    def put(r: Expr) -> Body:
+        place = (group * ways + seat) * size + r
+        return tuple(
+            Compute(in_turn(to, place, turn), Arg(0, to.dtype), (View(buffer_of(s), r),), link=opened.link)
+            for to, s in zip(shared, opened.storages, strict=True)
+        )
+
+    def get(r: Expr) -> Body:
+        held = [View(buffer_of(s), r) for s in opened.storages]
+        place = (group * ways + lane % near) * size + r
+
+        def of_block(peer: Expr) -> Body:
+            taken = tuple(
+                Call(load_of_peer(source.dtype), (in_turn(source, place, turn, peer), other), link=opened.link)
+                for other, source in zip(others, shared, strict=True)
+            )
+            return (*taken, *joined(opened, held, others, context))
+
+        read = loop(context, "peer", context.joined, of_block)
+        there = lt(lane % near, ways)
+        return read if proves(there) else (If(there, read),)
+
+    met: Body = ()
+    for bit in reversed(range(near.bit_length() - 1)):
+        met += exchanged(opened, lane ^ (1 << bit), context)
+    body = (
+        If(eq(lane, 0), each_register(first, context, put)),
+        *begin(opened, context),
+        *each_register(first, context, get),
+        *met,
+    )
+    title = f"{opened.step.name} over {ways} warps of {context.joined} blocks of a cluster"
+    return (Region(title, body, state.path, opened.link),)
 
 
 @attrs.frozen
