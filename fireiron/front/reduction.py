@@ -34,10 +34,10 @@ def Reduction(
             function of the elements and the folded dims (`fireiron.argmax`).
         src: what is folded.
         dst: the result; unnamed tensors are called x and y.
-        over: numbers of the dims that are folded.
+        over: numbers of the dims that are folded; a fold of all of them gives an array of one element.
 
     Raises:
-        SpecError: `reduction-op`; `fold-over` for a dim that is not there, or all of them; `program-outputs`.
+        SpecError: `reduction-op`; `fold-over` for a dim that is not there; `program-outputs`.
 
     Example:
         >>> from fireiron import RF, Block, Matrix, Vector, Warp, vector

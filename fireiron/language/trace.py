@@ -236,12 +236,7 @@ def step_of(
     running: bool = False,
 ) -> tuple[Value, ...]:
     """Make a step, and the expressions that read its results."""
-    if not kept:
-        raise SpecError(
-            "fold-over",
-            f"{name} folds every dim of the expression, and its result has none",
-            fix="give the array one more dim, of extent 1, and keep it",
-        )
+    kept = kept or (Var("all", 1),)  # a fold of every dim has one value, which has a dim of its own
     shape = tuple(simplest(cast(Expr, d.extent)) for d in kept)
     names = [name] if len(dtypes) == 1 else [f"{name}{i}" for i in range(len(dtypes))]
     outs = tuple(

@@ -51,12 +51,25 @@ FORMS = [
     ("a b c", "a c", (20, 16, 100), "f32"),
     ("m n", "n", (500, 7), "f32"),
     ("u n", "n", (1, 32786), "f32"),
+    ("m n", "m n", (64, 96), "f32"),
+    ("a b c", "a b c", (9, 12, 256), "bf16"),
+    ("n", "n", (5000,), "f16"),
 ]
 
 
 @pytest.mark.parametrize(("dims", "over", "shape", "dtype"), FORMS)
 def test_sums(dims: str, over: str, shape: tuple[int, ...], dtype: str) -> None:
     right(reductions.reduction(folded(dims, over, shape, dtype)))
+
+
+def test_a_fold_of_every_dim_has_one_element() -> None:
+    mean = folded("m n", "m n", (40, 30), "f32", fi.mean)
+    assert mean.computed.outputs[0].shape == (1,)
+    right(reductions.reduction(mean))
+    place = program(x="n")(lambda x: fi.argmax(x, "n"))(Vector(3000, name="x"))
+    assert reductions.reduction(place).simulate().comparison.word == "right"  # pyright: ignore[reportOptionalMemberAccess]
+    whole = fi.Reduction("max", tensor(3, 5, 64), Vector(1, name="y"), over=(0, 1, 2))
+    right(fi.best(whole))
 
 
 @pytest.mark.parametrize("fold", [fi.max, fi.min, fi.prod])
