@@ -9,7 +9,7 @@ from functools import cache, lru_cache
 from importlib import import_module
 from itertools import takewhile
 from math import inf
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import attrs
 
@@ -29,6 +29,7 @@ from fireiron.language.storage_order import FIX, letters
 
 if TYPE_CHECKING:
     from fireiron.algebra.dtypes import DType
+    from fireiron.algebra.expr import Symbol
     from fireiron.front.host import HostKernel
     from fireiron.jit.compile import Compiler
     from fireiron.jit.kernel import CompiledKernel
@@ -499,6 +500,7 @@ def gemm(
     dtype: object = None,
     stream: Any = None,
     schedule: Callable[[MatMulChain], Schedule] | None = None,
+    dynamic: Literal["M"] | None = None,
     **operands: Any,
 ) -> Any:
     """Multiply two arrays with the best schedule known, and compute with the product before it is stored.
@@ -518,11 +520,14 @@ def gemm(
         dtype: element type of both, where the arrays do not say it: `tf32` in f32; `i4`, `u4` and `b1` in bytes.
         stream: as a kernel takes it.
         schedule: makes a schedule of the spec; the best one known where None.
+        dynamic: "M" lets one kernel serve all numbers of rows of a bucket (1 to 16, 17 to 32, 33 to 64, ...), chosen
+            for its largest: the first call of a new number compiles nothing. Of two dense matrices without epilog.
         operands: what the epilog reads: arrays that broadcast over the product, or numbers. Only the names of this
             function's own options (out, layout, ...) are taken.
 
     Raises:
-        CallError: `requires-grad`, `wrong-shape`, `wrong-stride`, `bad-epilog`, and as a kernel's call does.
+        CallError: `requires-grad`, `wrong-shape`, `wrong-stride`, `bad-epilog`, `dynamic-call`, and as a kernel's call
+            does.
         CheckError: `nothing-legal`.
 
     Example:
@@ -538,10 +543,12 @@ def gemm(
         (1.0, 16.0)
     """
     if _traced():
-        return _by_torch(a, b, out, stream, schedule)(a, b, epilog=epilog, layout=layout, dtype=dtype, **operands)
+        by_torch = _by_torch(a, b, out, stream, schedule, dynamic)
+        return by_torch(a, b, epilog=epilog, layout=layout, dtype=dtype, **operands)
     arrays = (a, b, *[x for x in operands.values() if type(x) not in NUMBERS]) if operands else (a, b)
     _up_to_date()
-    key = launches.key(arrays, out, layout, dtype, (epilog, schedule), operands)
+    said = layout if dynamic is None else f"{layout} for any {dynamic}"
+    key = launches.key(arrays, out, said, dtype, (epilog, schedule), operands)
     if key is not None:
         launch = launches.find(key)
         if launch is not None:
@@ -550,18 +557,25 @@ def gemm(
                 return result
     layout = _letters(layout)
     if key is None:
-        if out is stream is schedule is None and any(map(_for_torch, arrays)):
-            return _by_torch(a, b, out, stream, schedule)(a, b, epilog=epilog, layout=layout, dtype=dtype, **operands)
+        if out is stream is schedule is dynamic is None and any(map(_for_torch, arrays)):
+            by_torch = _by_torch(a, b, out, stream, schedule, dynamic)
+            return by_torch(a, b, epilog=epilog, layout=layout, dtype=dtype, **operands)
         _check_call(a, b, out, dtype, epilog, schedule)
         if 0 in (*a.shape, *b.shape):
             return _empty(a, b, out, layout, dtype, epilog, stream, schedule, operands)
-    if epilog is not None or schedule is not None or operands or _is_view(a, b, out, dtype):
+    plain = epilog is None and schedule is None and not operands and not _is_view(a, b, out, dtype)
+    if dynamic is not None:
+        from fireiron.front.dynamic import check_dynamic
+
+        check_dynamic(dynamic, plain)
+    if not plain:
         from fireiron.front import fused
 
         call = fused.prepared(a, b, epilog, out, layout, dtype, schedule, operands)
     else:
-        kernel = _kernels.get((layout, dtype, a.dtype, a.shape, b.shape, None if out is None else out.dtype))
-        call = Call(kernel or _prepared(a, b, out, layout, dtype), (a, b), (0, 1), out, {})
+        wanted = None if out is None else out.dtype
+        kernel = _kernels.get((layout, dtype, a.dtype, a.shape, b.shape, wanted, dynamic))
+        call = Call(kernel or _prepared(a, b, out, layout, dtype, dynamic), (a, b), (0, 1), out, {})
     made = call.kernel(*call.inputs, out=call.out, stream=stream, **call.numbers)
     result = call.shaped(made) if out is None else out
     if key is not None:
@@ -583,7 +597,7 @@ def _for_torch(array: Any) -> bool:
     return not array.is_cuda or (array.requires_grad and torch.is_grad_enabled()) or hasattr(array, "fake_mode")
 
 
-def _by_torch(a: Any, b: Any, out: Any, stream: Any, schedule: Any) -> Callable[..., Any]:
+def _by_torch(a: Any, b: Any, out: Any, stream: Any, schedule: Any, dynamic: Any) -> Callable[..., Any]:
     """Give the operator of torch that multiplies.
 
     Raises:
@@ -592,13 +606,25 @@ def _by_torch(a: Any, b: Any, out: Any, stream: Any, schedule: Any) -> Callable[
     from fireiron.front.torch_ops import gemm as by_torch
     from fireiron.front.torch_ops import refuse
 
-    given = [name for name, x in (("out", out), ("stream", stream), ("schedule", schedule)) if x is not None]
+    given = [
+        name
+        for name, x in (("out", out), ("stream", stream), ("schedule", schedule), ("dynamic", dynamic))
+        if x is not None
+    ]
     if given:
         refuse(given[0])
     return by_torch
 
 
-OPTIONS = ("epilog", "out", "layout", "dtype", "stream", "schedule")  # of gemm, besides which it takes operands
+OPTIONS = (
+    "epilog",
+    "out",
+    "layout",
+    "dtype",
+    "stream",
+    "schedule",
+    "dynamic",
+)  # of gemm, besides which it takes operands
 
 
 def _letters(layout: object) -> str:
@@ -723,7 +749,7 @@ def _is_view(a: Any, b: Any, out: Any, dtype: object) -> bool:
 _kernels: dict[Any, CompiledKernel | HostKernel] = {}
 
 
-def _prepared(a: Any, b: Any, out: Any, layout: str, dtype: object) -> CompiledKernel | HostKernel:
+def _prepared(a: Any, b: Any, out: Any, layout: str, dtype: object, dynamic: str | None) -> CompiledKernel | HostKernel:
     from fireiron.algebra.dtypes import dtype as find_dtype
     from fireiron.base.errors import CallError
     from fireiron.jit.arrays import describe
@@ -746,16 +772,24 @@ def _prepared(a: Any, b: Any, out: Any, layout: str, dtype: object) -> CompiledK
     n = second[-1] if layout[:1] != "T" else second[-2]
     batch = facts[0].shape[0] if ranks == {3} else None
     wanted = None if out is None else describe(out, "out").dtype
-    kernel = _kernel(m, n, k, kind.name, wanted, layout, batch)
+    kernel = _kernel(_rows_of(m, dynamic), n, k, kind.name, wanted, layout, batch)
     if len(_kernels) >= MOST_CHOICES:
         _kernels.clear()
-    _kernels[layout, dtype, a.dtype, a.shape, b.shape, None if out is None else out.dtype] = kernel
+    _kernels[layout, dtype, a.dtype, a.shape, b.shape, None if out is None else out.dtype, dynamic] = kernel
     return kernel
+
+
+def _rows_of(m: int, dynamic: str | None) -> int | Symbol:
+    if dynamic is None:
+        return m
+    from fireiron.front.dynamic import bucket
+
+    return bucket(m)
 
 
 @lru_cache(maxsize=MOST_KERNELS)
 def _kernel(
-    m: int, n: int, k: int, dtype: str, out: str | None, layout: str, batch: int | None
+    m: int | Symbol, n: int, k: int, dtype: str, out: str | None, layout: str, batch: int | None
 ) -> CompiledKernel | HostKernel:
     from fireiron.front.spec import matmul
 
