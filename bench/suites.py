@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from functools import partial
 
 import attrs
 
 from fireiron.base.errors import UsageError
 
-from .cases import Case
+from .cases import LAYOUTS, Case
 
 
 @attrs.frozen
@@ -17,11 +19,17 @@ class Suite:
 
     Args:
         about: one line of help.
-        cases: the problems.
+        cases: the problems; of seed 0 where they are drawn.
+        draw: gives the problems of a seed; None where they are fixed.
     """
 
     about: str
     cases: tuple[Case, ...]
+    draw: Callable[[int], tuple[Case, ...]] | None = None
+
+
+def _drawn(about: str, draw: Callable[[int], tuple[Case, ...]]) -> Suite:
+    return Suite(about, draw(0), draw)
 
 
 def _square(*sizes: int) -> tuple[Case, ...]:
@@ -41,6 +49,53 @@ def random100(seed: int = 0, count: int = 100, ops: str = "") -> tuple[Case, ...
     drawn = random.Random(seed)
     sizes = lambda: 128 * drawn.randint(1, 32)  # noqa: E731
     return tuple(Case(sizes(), sizes(), sizes(), "f16", "TN", ops=ops) for _ in range(count))
+
+
+def _sizes(rng: random.Random, step: int, least: int, most: int) -> tuple[int, int, int]:
+    """Draw M, N and K: multiples of a step, from `least` to `most` of them."""
+    m, n, k = (step * rng.randint(least, most) for _ in range(3))
+    return m, n, k
+
+
+def ragged(seed: int) -> tuple[Case, ...]:
+    """Draw 200 products of sizes that are multiples of 8 from 64 to 4096, in all layouts and 16-bit floats."""
+    rng = random.Random(f"ragged {seed}")
+    return tuple(Case(*_sizes(rng, 8, 8, 512), rng.choice(("f16", "bf16")), rng.choice(LAYOUTS)) for _ in range(200))
+
+
+def odd(seed: int) -> tuple[Case, ...]:
+    """Draw 50 products of any sizes from 64 to 4096, in all layouts: lines start off 16 bytes."""
+    rng = random.Random(f"odd {seed}")
+    return tuple(Case(*_sizes(rng, 1, 64, 4096), "f16", rng.choice(LAYOUTS)) for _ in range(50))
+
+
+def layouts(seed: int) -> tuple[Case, ...]:
+    """Draw 100 products of multiples of 128 up to 4096 in the layouts other than TN, which gemm-random100 has."""
+    rng = random.Random(f"layouts {seed}")
+    others = tuple(x for x in LAYOUTS if x != "TN")
+    return tuple(Case(*_sizes(rng, 128, 1, 32), "f16", rng.choice(others)) for _ in range(100))
+
+
+# By element types of 30 products each, the layouts that cuBLAS has for them.
+_TYPES = {"tf32": LAYOUTS, "e4m3:f32:bf16": ("TN",), "i8": ("TN",), "f32": LAYOUTS, "f64": LAYOUTS}
+
+
+def dtypes(seed: int) -> tuple[Case, ...]:
+    """Draw 30 products of each other element type: multiples of 16 up to 4096, up to 2048 where CUDA cores compute."""
+    rng = random.Random(f"dtypes {seed}")
+    return tuple(
+        Case(*_sizes(rng, 16, 4, 128 if name in ("f32", "f64") else 256), name, rng.choice(known))
+        for name, known in _TYPES.items()
+        for _ in range(30)
+    )
+
+
+def deep(seed: int) -> tuple[Case, ...]:
+    """Draw 20 products of few tiles and a long K: M and N up to 512, K from 4096 to 65536."""
+    rng = random.Random(f"deep {seed}")
+    return tuple(
+        Case(8 * rng.randint(8, 64), 8 * rng.randint(8, 64), 64 * rng.randint(64, 1024), "f16", "TN") for _ in range(20)
+    )
 
 
 # Linear layers as (outputs, inputs): query, key and value together, projection, gate and up together, down, head.
@@ -66,7 +121,7 @@ SUITES = {
         ),
     ),
     "gemm-square": Suite("squares from 512 to 16384", _square(512, 1024, 2048, 4096, 8192, 16384)),
-    "gemm-random100": Suite("100 random sizes up to 4096, as in the Volta paper; --seed draws others", random100()),
+    "gemm-random100": _drawn("100 random sizes up to 4096, as in the Volta paper; --seed draws others", random100),
     "gemm-llm": Suite("linear layers of Llama 3 8B and 70B, 512 and 4096 tokens", _llm((512, 4096))),
     "skinny": Suite(
         "few rows against large weights: bound by memory",
@@ -83,6 +138,13 @@ SUITES = {
             for m, n, k in ((128, 128, 65536), (256, 256, 16384), (512, 512, 8192), (16384, 128, 128), (8192, 8192, 64))
         ),
     ),
+    "ragged-random": _drawn(
+        "200 sizes that are multiples of 8, all layouts, f16 and bf16; --seed draws others", ragged
+    ),
+    "odd-random": _drawn("50 sizes that are multiples of nothing, all layouts; --seed draws others", odd),
+    "layouts-random": _drawn("100 multiples of 128 in NN, NT and TT; --seed draws others", layouts),
+    "dtypes-random": _drawn("30 sizes each of tf32, e4m3, i8, f32 and f64; --seed draws others", dtypes),
+    "deep-random": _drawn("20 sizes of few tiles and a long K; --seed draws others", deep),
     "ragged": Suite(
         "sizes that no tile divides",
         tuple(Case(m, n, k, "f16", "TN") for m, n, k in ((1000, 1000, 1000), (4104, 4088, 4112), (2047, 2049, 2040))),
@@ -105,7 +167,7 @@ SUITES = {
             for ops in ("bias", "relu", "bias+relu")
         ),
     ),
-    "fused-random100": Suite("gemm-random100 with a row added and relu", random100(ops="bias+relu")),
+    "fused-random100": _drawn("gemm-random100 with a row added and relu", partial(random100, ops="bias+relu")),
     "batched": Suite(
         "many products at once",
         tuple(
@@ -123,8 +185,8 @@ def drawn(name: str, seed: int = 0, count: int | None = None) -> tuple[Case, ...
     Raises:
         UsageError: `unknown-suite`.
     """
-    cases = suite(name).cases
-    return (random100(seed, ops=cases[0].ops) if name.endswith("-random100") else cases)[:count]
+    found = suite(name)
+    return (found.cases if found.draw is None else found.draw(seed))[:count]
 
 
 def suite(name: str) -> Suite:
