@@ -109,6 +109,7 @@ __path__.extend(_presets_path(__path__[0]))
 if TYPE_CHECKING:
     from fireiron.algebra.arch import machine
     from fireiron.algebra.machine import ProductClocks
+    from fireiron.algebra.philox import philox
     from fireiron.estimate.tiling import Tiling
     from fireiron.front.attention import attention
     from fireiron.front.best import best, gemm
@@ -123,6 +124,7 @@ if TYPE_CHECKING:
     from fireiron.graph.trace import trace_graph
     from fireiron.language.einsum import einsum
     from fireiron.language.nested import threads
+    from fireiron.language.philox import random_bits
     from fireiron.language.reductions import argmax, argmin, cumprod, cumsum, fold_by, prod, topk
     from fireiron.language.reductions import max as max
     from fireiron.language.reductions import min as min
@@ -267,11 +269,13 @@ __all__ = [
     "normcdf",
     "outside",
     "parameter",
+    "philox",
     "preset",
     "prod",
     "products",
     "program",
     "quantise",
+    "random_bits",
     "relu",
     "row_max",
     "row_sum",
@@ -322,6 +326,7 @@ _LATER = {
     **dict.fromkeys(
         ("log_softmax", "logsumexp", "mean", "mean_and_variance", "softmax"), "language.statistics"
     ),
+    "philox": "algebra.philox", "random_bits": "language.philox",
     "At": "simulate.watch", "machine": "algebra.arch", "ProductClocks": "algebra.machine",
     "Tiling": "estimate.tiling",
 }  # fmt: skip

@@ -15,9 +15,11 @@ from typing import TypeAlias
 
 import attrs
 
-from fireiron import FireironError, ProgramChain, Value, derivative, einsum, extent, index
+from fireiron import FireironError, ProgramChain, Value, derivative, einsum, extent, index, random_bits, where
 
 Function: TypeAlias = Callable[..., Value]
+SINKS, SEED = "sinks", "seed"  # arrays that programs read themselves
+BITS = 24  # of a random number
 LOG2E = log2(EULER)  # scores are in units of log2, so that their exponentials are powers of 2
 
 
@@ -31,7 +33,8 @@ class Scores:
         mask: a condition on points, by a function.
         score: makes another score of one.
         grouped: whether several heads of queries, along a dim g, share one head of keys and values.
-        arrays: what the functions read.
+        arrays: what the functions read; `seed` and `sinks` beside.
+        dropout: the part of the weights that is dropped.
     """
 
     scale: float | None
@@ -40,6 +43,7 @@ class Scores:
     score: Function | None
     grouped: bool = False
     arrays: Mapping[str, Value] = {}
+    dropout: float = 0.0
 
     @property
     def rows(self) -> str:
@@ -86,14 +90,47 @@ class Scores:
         masked = self.called(self.mask, None)
         return masked if seen is None else seen & masked
 
+    @property
+    def head(self) -> Value:
+        """Give the index of a query's head."""
+        return index("h") * extent("g") + index("g") if self.grouped else index("h")
+
+    def sink(self) -> Value | None:
+        """Give the score of a query's head that no value belongs to, in units of log2; None without sinks."""
+        return self.arrays[SINKS][self.head] * LOG2E if SINKS in self.arrays else None
+
+    def dropped(self, weight: Value, name: str) -> Value:
+        """Replace weights by zeros at random, and scale the others by what is left of 1.
+
+        Of Philox's counter, c0 says which keys, c1 the query, c2 batch and head, and c3 is the offset. Four keys share
+        a counter: two neighbours, and those 8 further, which threads hold together in an accumulator.
+
+        Args:
+            weight: of each point.
+            name: of the step.
+
+        Raises:
+            FireironError: `attention-dropout` for a part that is not below 1, or without a seed.
+        """
+        if not self.dropout:
+            return weight
+        if not 0 < self.dropout < 1 or SEED not in self.arrays:
+            what = f"dropout={self.dropout}" if SEED in self.arrays else "dropout without a seed"
+            raise FireironError("attention-dropout", what, fix="give a part from 0 up to 1, and seed=, three of i32")
+        seed, j = self.arrays[SEED], index("j")
+        heads = extent("h") * extent("g") if self.grouped else extent("h")
+        counter = j // 16 * 4 + j % 8 // 2, index("i"), index("b") * heads + self.head, seed[2]
+        drawn = random_bits(counter, (seed[0], seed[1]), j // 8 % 2 * 2 + j % 2)
+        left = 1.0 - self.dropout
+        return where(drawn >= round(self.dropout * 2**BITS), weight * (1.0 / left), 0.0).named(name)
+
     def called(self, function: Function, s: Value | None) -> Value:
         """Call a mask or a score function with what its parameters name.
 
         Raises:
             FireironError: `attention-function` where it names what is not there.
         """
-        head = index("h") * extent("g") + index("g") if self.grouped else index("h")
-        known = {"b": index("b"), "h": head, "i": index("i"), "j": index("j"), **self.arrays}
+        known = {"b": index("b"), "h": self.head, "i": index("i"), "j": index("j"), **self.arrays}
         known |= {} if s is None else {"s": s}
         parameters = inspect.signature(function).parameters.values()
         if any(p.kind is p.VAR_KEYWORD for p in parameters):
@@ -113,6 +150,11 @@ class Scores:
 def grouped(q: Value) -> bool:
     """Say whether queries have a dim of heads that share keys and values."""
     return len(q.tensors[0].shape) == 5
+
+
+def draws(spec: ProgramChain) -> bool:
+    """Say whether weights are dropped at random."""
+    return any(tensor.name == SEED for tensor in spec.computed.inputs)
 
 
 def columns(spec: ProgramChain) -> tuple[int, int]:

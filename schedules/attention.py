@@ -29,6 +29,7 @@ from fireiron import (
     ldmatrix,
     log2,
     machine,
+    maximum,
     preset,
     program,
     stmatrix,
@@ -50,7 +51,7 @@ from fireiron.schedules._heads import (
     longest_first,
     tile_to_shared,
 )
-from fireiron.schedules._scores import Function, Scores, columns, grouped
+from fireiron.schedules._scores import Function, Scores, columns, draws, grouped
 
 EXTENTS = {"paged": {"s": 64}}  # that the command line takes by default: lines of a page, whole tiles of keys
 SHORT = 1024  # queries or keys: below, what stands around the loop over keys takes a part of the time
@@ -73,6 +74,7 @@ def attention(
     mask: Function | None = None,
     score: Function | None = None,
     lse: bool = False,
+    dropout: float = 0.0,
     **arrays: Value,
 ) -> Value | tuple[Value, Value]:
     """Take softmax(q k' * scale) v of each head.
@@ -87,12 +89,15 @@ def attention(
         score: makes another score of one, `s`, which is scaled: a function of it, of indices and of arrays by name.
             Example: `lambda s, h, i, j, slope: s - slope[h] * (i - j)`.
         lse: whether the logarithm of each row's sum of exponentials is a second output; -inf where a query sees no key.
-        arrays: what the functions read, by subscripts.
+        dropout: the part of the weights that is dropped at random. `seed`, three of i32, is an array beside then: two
+            are Philox's key, and the third is part of its counter.
+        arrays: what the functions read, by subscripts. `sinks` (h) are scores of each head that no value belongs to.
 
     Raises:
-        FireironError: `attention-scale`; `attention-function` for a function that reads what is not there.
+        FireironError: `attention-scale`; `attention-dropout`; `attention-function` for a function that reads what is
+            not there.
     """
-    return _attended(Scores(scale, causal, mask, score, grouped=grouped(q), arrays=arrays), q, k, v, lse)
+    return _attended(Scores(scale, causal, mask, score, grouped(q), arrays, dropout), q, k, v, lse)
 
 
 @program(q="b h i d", k="p h s d", v="p h s e", pages="b n")
@@ -106,6 +111,7 @@ def paged(
     mask: Function | None = None,
     score: Function | None = None,
     lse: bool = False,
+    dropout: float = 0.0,
     **arrays: Value,
 ) -> Value | tuple[Value, Value]:
     """Take attention of keys and values that lie in pages: key j of batch b is line j % s of page `pages[b, j // s]`.
@@ -115,7 +121,7 @@ def paged(
         k, v: pages of keys and values, of s lines each.
         pages: the pages of each batch, in i32; each entry is the number of a page, also behind the keys that a mask of
             lengths leaves. The simulator and debug builds refuse others (`gather-range`).
-        scale, causal, mask, score, lse, arrays: as `attention` takes them. Keys that are not there are masked:
+        scale, causal, mask, score, lse, dropout, arrays: as `attention` takes them. Keys that are not there are masked:
             `lambda b, j, lengths: j < lengths[b]`.
 
     Raises:
@@ -126,7 +132,7 @@ def paged(
         raise FireironError("attention-pages", f"pages of {lines} lines", fix="give pages of a number of lines")
     j, head = dim("j", extent("n") * lines), index("h")
     page, line = pages[index("b"), j // lines], j % lines
-    scores = Scores(scale, causal, mask, score, grouped=grouped(q), arrays=arrays)
+    scores = Scores(scale, causal, mask, score, grouped(q), arrays, dropout)
     return _attended(scores, q, k[page, head, line, index("d")], v[page, head, line, index("e")], lse)
 
 
@@ -138,9 +144,16 @@ def _attended(scores: Scores, q: Value, k: Value, v: Value, lse: bool) -> Value 
     part = exp2(value - top)
     part = (part if seen is None else where(seen, part, 0.0)).named("part")
     total = summed(part, "j").named("total")
-    weight = part * where(total <= 0.0, 0.0, 1.0 / total).named("inverse")  # a query that sees no key has zeros
+    sink, sums = scores.sink(), top + log2(total)
+    if sink is None:
+        inverse = 1.0 / total
+    else:  # the logarithm of two sums, the smaller of which is in proportion to the larger
+        sums = where(total <= 0.0, sink, maximum(sums, sink) + log2(1.0 + exp2(-abs(sums - sink)))).named("sums")
+        inverse = exp2(top - sums)
+    # A query that sees no key has zeros.
+    weight = scores.dropped(part, "kept") * where(total <= 0.0, 0.0, inverse).named("inverse")
     result = einsum(f"{rows}j,bhje->{rows}e", weight.cast(v.dtype), v, name="o")
-    return (result, ((top + log2(total)) * log(2)).named("lse")) if lse else result
+    return (result, (sums * log(2)).named("lse")) if lse else result
 
 
 @preset
@@ -239,17 +252,19 @@ def wgmma(
     narrow = WIDE // 2 < max(depth, width) <= WIDE
     if groups is None:
         empty = isinstance(queries, int) and queries < SHORT and queries % (3 * GROUP_ROWS) != 0
-        many = narrow and grows and speculate is not False and isinstance(extents["j"], int)
+        many = narrow and grows and not draws(spec) and speculate is not False and isinstance(extents["j"], int)
         groups = 3 if max(depth, width) <= WIDE and (few or many) and not empty else 2
     if speculate is None:
         fits = WIDE < max(depth, width) <= WIDEST  # two chunks' weights, in registers
-        speculate = grows and (fits or (narrow and groups > 2 and (masked or not few)))
+        speculate = grows and not draws(spec) and (fits or (narrow and groups > 2 and (masked or not few)))
     rows = groups * GROUP_ROWS
     ragged = extents["j"] is None or (extents["j"] % 128) != 0  # two masks a score: fewer scores at a time
     if keys is None:
         keys = 96 if groups > 2 else 112 if masked and ragged and width > WIDE else 128
-        if masked and (width > 192 or (groups > 2 and not speculate)):
-            keys = 64  # registers hold the sums, and masks beside few scores
+        if width > WIDE and draws(spec):
+            keys = min(keys, 96)  # random bits need registers too
+        if (masked or draws(spec)) and (width > 192 or (groups > 2 and not speculate)):
+            keys = 64  # registers hold the sums, and masks or random bits beside few scores
         most = (HOPPER_SHARED - rows * depth * nbytes) // (2 * (depth + width) * nbytes)
         keys = _in_a_page(spec, min(keys, max(ROWS, most // ROWS * ROWS)))
     if slack is None:

@@ -41,7 +41,7 @@ from fireiron.schedules._heads import (
     heads,
     tile_to_shared,
 )
-from fireiron.schedules._scores import LOG2E, Function, Scores, columns, grouped
+from fireiron.schedules._scores import LOG2E, Function, Scores, columns, draws, grouped
 
 
 @program(o="b h i e", dy="b h i e")
@@ -67,6 +67,7 @@ def of_queries(
     causal: bool = False,
     mask: Function | None = None,
     score: Function | None = None,
+    dropout: float = 0.0,
     **arrays: Value,
 ) -> Value:
     """Compute the gradient of attention's queries.
@@ -76,18 +77,18 @@ def of_queries(
         dy: the gradient of its result.
         lse: its second output, in f32.
         delta: what `delta` computes, less the gradient of `lse` where that has one, in f32.
-        scale, causal, mask, score: as attention takes them.
-        arrays: what the functions read.
+        scale, causal, mask, score, dropout: as attention takes them.
+        arrays: what the functions read, and `seed`.
 
     Raises:
         FireironError: as attention does.
     """
-    scores = Scores(scale, causal, mask, score, grouped(q), arrays)
+    scores = Scores(scale, causal, mask, score, grouped(q), arrays, dropout)
     rows, seen = scores.rows, scores.seen()
     products = scores.products(q, k)
     weight = exp2(scores.logarithms(products) - lse * LOG2E)
     weight = weight if seen is None else where(seen, weight, 0.0)
-    by_weight = einsum(f"{rows}e,bhje->{rows}j", dy, v, name="dp")
+    by_weight = scores.dropped(einsum(f"{rows}e,bhje->{rows}j", dy, v, name="dp"), "kept_dp")
     by_product = (weight * (by_weight - delta) * scores.slopes(products)).named("ds")
     return einsum(f"{rows}j,bhjd->{rows}d", by_product.cast(k.dtype), k, name="dq") * scores.factor
 
@@ -104,26 +105,28 @@ def of_keys(
     causal: bool = False,
     mask: Function | None = None,
     score: Function | None = None,
+    dropout: float = 0.0,
     **arrays: Value,
 ) -> tuple[Value, Value]:
     """Compute the gradients of attention's keys and of its values; heads of queries that share them are added up.
 
     Args:
-        q, k, v, dy, lse, delta, scale, causal, mask, score, arrays: as `of_queries` takes them.
+        q, k, v, dy, lse, delta, scale, causal, mask, score, dropout, arrays: as `of_queries` takes them.
 
     Raises:
         FireironError: as attention does.
     """
-    scores = Scores(scale, causal, mask, score, grouped(q), arrays)
+    scores = Scores(scale, causal, mask, score, grouped(q), arrays, dropout)
     rows, seen = scores.rows, scores.seen()
     columns = f"{rows[:-1]}ji"
     products = scores.products(q, k, turned=True)
     weight = exp2(scores.logarithms(products) - lse * LOG2E)
-    weight = (weight if seen is None else where(seen, weight, 0.0)).named("p")
-    by_weight = einsum(f"bhje,{rows}e->{columns}", v, dy, name="dp")
+    weight = weight if seen is None else where(seen, weight, 0.0)
+    weight, left = (weight, scores.dropped(weight, "p")) if dropout else (weight.named("p"),) * 2
+    by_weight = scores.dropped(einsum(f"bhje,{rows}e->{columns}", v, dy, name="dp"), "kept_dp")
     by_product = (weight * (by_weight - delta) * scores.slopes(products)).named("ds")
     keys = einsum(f"{columns},{rows}d->bhjd", by_product.cast(q.dtype), q, name="dk") * scores.factor
-    values = einsum(f"{columns},{rows}e->bhje", weight.cast(dy.dtype), dy, name="dv")
+    values = einsum(f"{columns},{rows}e->bhje", left.cast(dy.dtype), dy, name="dv")
     return keys, values
 
 
@@ -256,7 +259,7 @@ def wgmma(
     row, other, held, moving = _sides(spec)
     depth, width = columns(spec)
     nbytes = spec.computed.inputs[0].dtype.nbytes
-    chunk = chunk or 64
+    chunk = chunk or (32 if row == "j" and depth + width > 2 * WIDE and draws(spec) else 64)
     taken = groups * GROUP_ROWS * (depth + width) * nbytes
     stages = stages or max(2, min(4, (HOPPER_SHARED - taken) // (chunk * (depth + width) * nbytes)))
     # The tiles that masks leave most chunks come first: of causal ones the last queries' and the first keys'.

@@ -10,14 +10,14 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import attrs
 
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.base.errors import CheckError, FireironError
 from fireiron.base.link import here
-from fireiron.front.attention_call import PAGES, Lengths, Library, prepared
+from fireiron.front.attention_call import OF_PROGRAMS, PAGES, SEED, SINKS, Lengths, Library, Noise, prepared
 from fireiron.front.cli.find import PRESETS
 from fireiron.front.host import HostKernel, without_gpu
 from fireiron.front.score_text import Function, array_name, functions_of, text_of
@@ -30,6 +30,7 @@ LINE_NBYTES = 16  # that vectors and tensor maps start at
 FEW_ROWS = 32  # of which a simulated block has no more
 FEW_QUERIES = 16  # of a head: rows of one instruction
 LONG = 1024  # keys, from which on few queries share them among blocks
+Role: TypeAlias = Literal["forward", "of_queries", "of_keys"]
 GROUPED = {"q": "b h g i d", "o": "b h g i e", "dy": "b h g i e", "lse": "b h g i", "delta": "b h g i"}
 
 
@@ -79,22 +80,24 @@ class Attention:
         """Say whether several heads of queries share one of keys."""
         return len(self.q.shape) == 5
 
-    def options(self, over_keys: bool = True) -> dict[str, Any]:
+    def options(self, role: Role) -> dict[str, Any]:
         """Give a program's arguments beside queries, keys, values and pages.
 
         Args:
-            over_keys: whether the program loops over keys, not over queries.
+            role: what the program computes.
         """
         found = functions_of(self.functions)
-        mask = found.mask if over_keys or found.by_keys is None else found.by_keys
-        taken = self.taken(over_keys)
-        arrays = {array_name(self.arrays[n][0]): self.arrays[n][1] for n in taken if self.arrays[n][0] != PAGES}
-        given = {name: array.described(name) for name, array in arrays.items()}
-        return {"scale": self.scale, "score": found.score, "mask": _masked(mask, self.causal), **given}
+        mask = found.by_keys if role == "of_keys" and found.by_keys is not None else found.mask
+        given = {name: array for name, array in (self.arrays[n] for n in self.taken(role)) if name != PAGES}
+        named = {name if name in OF_PROGRAMS else array_name(name): array for name, array in given.items()}
+        arrays = {name: array.described(name) for name, array in named.items()}
+        options = {"scale": self.scale, "score": found.score, "mask": _masked(mask, self.causal)}
+        return options | arrays | ({"dropout": found.dropout} if found.dropout else {})
 
-    def taken(self, over_keys: bool = True) -> tuple[int, ...]:
-        """Number the arrays that a program takes which loops over keys, or over queries; pages come first."""
-        read = functions_of(self.functions).read(over_keys) | {PAGES}
+    def taken(self, role: Role) -> tuple[int, ...]:
+        """Number the arrays that a program takes; pages come first."""
+        beside = (SEED, PAGES, SINKS) if role == "forward" else (SEED,)
+        read = {*functions_of(self.functions).read(role != "of_keys"), *beside}
         found = (n for n, (name, _) in enumerate(self.arrays) if name in read)
         return tuple(sorted(found, key=lambda n: self.arrays[n][0] != PAGES))
 
@@ -145,7 +148,7 @@ def forward(what: Attention, y: Array, host: bool) -> Any:
     out = y.described("y"), tensor(*what.q.shape[:-1], dtype="f32")
     named = (("q", what.q), ("k", what.k), ("v", what.v), (PAGES, what.pages))
     given = (array.described(name) for name, array in named if array is not None)
-    spec = program(*given, **what.options(), lse=True, out=out, arch=_arch(host))
+    spec = program(*given, **what.options("forward"), lse=True, out=out, arch=_arch(host))
     few = {"simt": {"rows": FEW_ROWS}, "mma": {"warps": 1, "keys": FEW_ROWS}, "decode": {"ways": 2, "warps": 2}}
     shared = ("decode",) if what.q.shape[-2] <= FEW_QUERIES and what.keys >= LONG else ()
     return _kernel(programs, spec, host, (*shared, "wgmma", "mma", "simt"), few if host else {})
@@ -169,7 +172,7 @@ def gradient(what: Attention, dy: Array, made: tuple[Array, ...], host: bool) ->
     named = (("q", what.q), ("k", what.k), ("v", what.v), ("dy", dy))
     given = (array.described(name) for name, array in named)
     out = tuple(x.described("y") for x in made)
-    spec = program(*given, *rows, **what.options(len(made) == 1), out=single(out), arch=_arch(host))
+    spec = program(*given, *rows, **what.options(role_of(made)), out=single(out), arch=_arch(host))
     few = {name: {"rows": FEW_ROWS} for name in ("squares", "simt")} | {"mma": {"warps": 1, "chunk": FEW_ROWS}}
     return _kernel(programs, spec, host, ("wgmma", "mma", "squares", "simt"), few if host else {})
 
@@ -182,6 +185,11 @@ def delta(o: Array, dy: Array, host: bool) -> Any:
         program = program.on(o=GROUPED["o"], dy=GROUPED["o"])
     spec = program(o.described("o"), dy.described("dy"), out="f32", arch=_arch(host))
     return _kernel(_programs("rows"), spec, host, ("row",), {})
+
+
+def role_of(gradients: Sequence[Any]) -> Role:
+    """Name the program of one gradient, that of queries, or of two."""
+    return "of_queries" if len(gradients) == 1 else "of_keys"
 
 
 def _programs(name: str) -> Any:
@@ -231,6 +239,9 @@ def attention(
     offsets: Any = None,
     key_offsets: Any = None,
     pages: Any = None,
+    sinks: Any = None,
+    dropout_p: float = 0.0,
+    seed: Any = None,
     lse: bool = False,
     debug: bool = False,
     **arrays: Any,
@@ -259,6 +270,10 @@ def attention(
         key_offsets: the same of keys and values; `offsets` by default.
         pages: integers (B, N): key j of batch b is line j % S of page pages[b, j // S]; k (P, H, S, D) and
             v (P, H, S, E) hold pages, and `lengths` says how many keys there are. There are no gradients.
+        sinks: a score of each head of queries, in f32, that no value belongs to: it joins the sum of exponentials.
+        dropout_p: the part of the weights that is dropped at random; the others are divided by 1 - dropout_p.
+        seed: of dropout: a whole number below 2^64, or a pair of it and an offset below 2^32, or an array of three i32
+            (the two halves of the number, and the offset). Equal seeds drop the same weights. None draws one.
         lse: whether the logarithm of each row's sum of exponentials is a second result, in f32; -inf of no key.
         debug: whether offsets and pages on a GPU are looked at first, which waits for it; in host memory they always
             are.
@@ -266,7 +281,8 @@ def attention(
 
     Raises:
         CallError: `wrong-shape`, `attention-heads`, `attention-dtypes`, `attention-lengths`, `attention-offsets`,
-            `attention-pages`, `attention-function`, and as a kernel's call does. CheckError: `nothing-legal`.
+            `attention-pages`, `attention-function`, `attention-dropout`, `attention-sinks`, and as a kernel's call
+            does. CheckError: `nothing-legal`.
 
     Example:
         >>> import numpy as np
@@ -279,13 +295,13 @@ def attention(
         >>> attention(q, k, v, lengths=np.array([3], np.int32))[0, 0, :, 0].tolist()
         [1.0, 1.0, 1.0, 1.0]
     """
-    how = Lengths(offsets, key_offsets, lengths, pages, debug)
+    how, noise = Lengths(offsets, key_offsets, lengths, pages, debug), Noise(sinks, dropout_p, seed)
     if is_torch(q) or is_torch(k):
         from fireiron.front.torch_attention import attend
 
-        return attend(q, k, v, how, mask, score, scale, is_causal, enable_gqa, lse, arrays)
+        return attend(q, k, v, how, mask, score, scale, is_causal, enable_gqa, lse, arrays, noise)
     try:
-        made = _of_arrays(q, k, v, mask, score, scale, is_causal, enable_gqa, how, arrays)
+        made = _of_arrays(q, k, v, mask, score, scale, is_causal, enable_gqa, how, arrays, noise)
     except FireironError as error:
         raise error.located(here()) from None
     return made if lse else made[0]
@@ -309,7 +325,13 @@ def _of_library(array: Any) -> Library:
     def integers(x: Any) -> Any:
         return np.ascontiguousarray(x, dtype="int32")
 
-    return Library(_listed, places, find, integers, _name)
+    def drawn(_: Any) -> Any:
+        return np.random.randint(-(2**31), 2**31, 3, dtype="int64").astype("int32")
+
+    def seed(words: Sequence[int], _: Any) -> Any:
+        return np.array(words, dtype="int32")
+
+    return Library(_listed, places, find, integers, _name, drawn, seed)
 
 
 def _name(array: Any) -> str:
@@ -318,19 +340,21 @@ def _name(array: Any) -> str:
 
 def _of_arrays(
     q: Any, k: Any, v: Any, mask: Any, score: Any, scale: float | None, causal: bool, gqa: bool, how: Lengths,
-    arrays: Mapping[str, Any],
+    arrays: Mapping[str, Any], noise: Noise,
 ) -> tuple[Any, Any]:  # fmt: skip
     """Attend with arrays of NumPy, CuPy and others that are like them."""
     arrays = {name: x.view("uint8") if str(getattr(x, "dtype", "")) == "bool" else x for name, x in arrays.items()}
     for name, x in (("q", q), ("k", k), ("v", v), *arrays.items()):
         describe(x, name)
     host = describe(q, "q").is_host
-    given = prepared(q, k, v, mask, causal, gqa, how, arrays, _of_library(q))
+    given = prepared(q, k, v, mask, causal, gqa, how, arrays, noise, _of_library(q))
     q, k, v, group = given.q, given.k, given.v, given.group
     named = tuple(
-        (name, x.ndim, find_dtype(describe(x, name).dtype).name) for name, x in given.arrays.items() if name != PAGES
+        (name, x.ndim, find_dtype(describe(x, name).dtype).name)
+        for name, x in given.arrays.items()
+        if name not in OF_PROGRAMS
     )
-    text = text_of(given.masks, score, named, given.by_keys)
+    text = text_of(given.masks, score, named, given.by_keys, noise.dropout)
     parted = q if group == 1 else q.reshape(q.shape[0], k.shape[1], group, *q.shape[2:])
     lines = [x if facts_of(x).taken else x.copy(order="C") for x in (parted, k, v)]
     beside = [x if x.flags.c_contiguous else x.copy(order="C") for x in given.arrays.values()]
@@ -341,7 +365,7 @@ def _of_arrays(
     )
     shape = (*parted.shape[:-1], v.shape[-1])
     y = Array(shape, strides_like(Array(shape, (1,) * len(shape), ""), shape), what.q.dtype)
-    o, sums = forward(what, y, host)(*lines, *(beside[n] for n in what.taken()))
+    o, sums = forward(what, y, host)(*lines, *(beside[n] for n in what.taken("forward")))
     o, sums = o.reshape(*q.shape[:-1], v.shape[-1]), sums.reshape(q.shape[:-1])
     return (o, sums) if how.offsets is None else (o[0].swapaxes(0, 1), sums[0].swapaxes(0, 1))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from fireiron.base.errors import CallError
 from fireiron.front.attention_lengths import (
@@ -22,7 +22,9 @@ from fireiron.front.attention_lengths import (
 )
 from fireiron.front.score_text import Function
 
-PAGES = "pages"
+PAGES, SINKS, SEED = "pages", "sinks", "seed"
+OF_PROGRAMS = (PAGES, SINKS, SEED)  # arrays that programs read themselves
+MASK = 2**32 - 1  # of a word
 WHOLE = "q (B, H, I, D), k (B, H, J, D) and v (B, H, J, E)"
 SEQUENCES = "q (I, H, D), k (J, H, D) and v (J, H, E)"
 PAGED = "q (B, H, I, D), and pages k (P, H, S, D) and v (P, H, S, E)"
@@ -79,6 +81,14 @@ class Lengths(NamedTuple):  # torch.compile traces named tuples, and no classes 
     window: Window | None = None
 
 
+class Noise(NamedTuple):
+    """Hold what a call says of sinks and dropout, as `attention` takes it."""
+
+    sinks: Any = None
+    dropout: float = 0.0
+    seed: Any = None
+
+
 class Library(NamedTuple):
     """Hold what arrays of a library need functions for.
 
@@ -88,6 +98,8 @@ class Library(NamedTuple):
         find: counts the elements of a sorted array up to each of some values.
         integers: converts to i32.
         kind: names an array's element type.
+        drawn: draws a seed, beside an array.
+        seed: makes the array of a seed from three whole numbers, beside an array.
     """
 
     listed: Callable[[Any, bool], Any]
@@ -95,6 +107,8 @@ class Library(NamedTuple):
     find: Callable[[Any, Any], Any]
     integers: Callable[[Any], Any]
     kind: Callable[[Any], str]
+    drawn: Callable[[Any], Any]
+    seed: Callable[[Sequence[int], Any], Any]
 
 
 class Prepared(NamedTuple):
@@ -120,13 +134,13 @@ class Prepared(NamedTuple):
 
 def prepared(
     q: Any, k: Any, v: Any, mask: Function | None, causal: bool, gqa: bool, how: Lengths, arrays: Mapping[str, Any],
-    library: Library,
+    noise: Noise, library: Library,
 ) -> Prepared:  # fmt: skip
     """Check a call, and turn lengths into masks.
 
     Raises:
         CallError: `wrong-shape`, `attention-heads`, `attention-dtypes`, `attention-lengths`, `attention-offsets`,
-            `attention-pages`.
+            `attention-pages`, `attention-sinks`, `attention-dropout`.
     """
     said: list[tuple[int, ...]] = [tuple(x.shape) for x in (q, k, v)]
     sequences = how.offsets is not None
@@ -142,7 +156,7 @@ def prepared(
         if x is not None:
             check_integers(name, library.kind(x))
     masks = () if mask is None else (mask,)
-    arrays = dict(arrays)
+    arrays = dict(arrays) | _noise(noise, shapes[0][1], q, library)
     if how.lengths is not None:
         masks, arrays["lengths"] = (*masks, within_length), library.integers(how.lengths)
     if how.pages is not None:
@@ -167,3 +181,43 @@ def prepared(
     arrays |= {name: library.integers(x) for name, x in found.items()}
     q, k, v = (x.swapaxes(0, 1)[None] for x in (q, k, v))
     return Prepared(q, k, v, (*masks, within_sequences), (*masks, within_sequences_of_keys), False, arrays, group)
+
+
+def _noise(noise: Noise, heads: int, q: Any, library: Library) -> dict[str, Any]:
+    """Give the arrays of sinks and of a seed.
+
+    Raises:
+        CallError: `attention-sinks`; `attention-dropout`.
+    """
+    found: dict[str, Any] = {}
+    if noise.sinks is not None:
+        if tuple(noise.sinks.shape) != (heads,) or library.kind(noise.sinks) != "float32":
+            said = f"sinks {list(noise.sinks.shape)} of {library.kind(noise.sinks)}, and {heads} heads of queries"
+            raise CallError("attention-sinks", said, fix="give a score of each head of queries, in float32")
+        found[SINKS] = noise.sinks
+    if not 0 <= noise.dropout < 1:
+        raise CallError("attention-dropout", f"dropout_p={noise.dropout}", fix="give a part from 0 up to 1")
+    if noise.dropout:
+        found[SEED] = _seed(noise.seed, q, library)
+    return found
+
+
+def _seed(seed: Any, q: Any, library: Library) -> Any:
+    """Give the array of a seed.
+
+    Raises:
+        CallError: `attention-dropout`.
+    """
+    if seed is None:
+        return library.drawn(q)
+    if hasattr(seed, "shape"):
+        if tuple(seed.shape) != (3,) or library.kind(seed) != "int32":
+            said = f"seed {list(seed.shape)} of {library.kind(seed)}"
+            raise CallError("attention-dropout", said, fix="give a whole number, or three of int32")
+        return seed
+    pair: tuple[Any, Any] = cast("tuple[Any, Any]", seed) if isinstance(seed, tuple) else (seed, 0)
+    number, offset = pair
+    if not (isinstance(number, int) and isinstance(offset, int) and 0 <= number < 2**64 and 0 <= offset < 2**32):
+        raise CallError("attention-dropout", f"seed={seed!r}", fix="give a whole number from 0 up to 2^64")
+    words = (number & MASK, number >> 32, offset)
+    return library.seed([word - 2**32 if word >= 2**31 else word for word in words], q)

@@ -38,12 +38,14 @@ class Functions:
         score: another score of each; None where scores stay.
         by_keys: the condition as programs take it that loop over queries; None where it is `mask`.
         reads: names of the arrays that each function reads.
+        dropout: the part of the weights that is dropped.
     """
 
     mask: Function | None = None
     score: Function | None = None
     by_keys: Function | None = None
     reads: Mapping[str, tuple[str, ...]] = {}
+    dropout: float = 0.0
 
     def read(self, over_keys: bool) -> frozenset[str]:
         """Name the arrays that a program reads which loops over keys, or over queries."""
@@ -56,6 +58,7 @@ def text_of(
     score: Function | None,
     arrays: tuple[tuple[str, int, str], ...],
     by_keys: Masks = None,
+    dropout: float = 0.0,
 ) -> str:
     """Write a mask and a score function.
 
@@ -64,15 +67,16 @@ def text_of(
         score: a function of the score `s` too.
         arrays: name, number of dims and element type of each.
         by_keys: the mask as programs take it that loop over queries, where that is another one.
+        dropout: the part of the weights that is dropped.
 
     Returns:
-        The text; empty where there is neither function.
+        The text; empty where there is nothing to say.
 
     Raises:
         CallError: `attention-function` where a function names what is not there, fails, or gives no expression; where
             no function reads an array.
     """
-    if mask is None and score is None and not arrays:
+    if not mask and score is None and not arrays and not dropout:
         return ""
     known: dict[str, Any] = {name: Value(Coordinate(symbol(name, minimum=0))) for name in INDICES}
     known |= {name: _array(name, rank, kind) for name, rank, kind in arrays}
@@ -88,7 +92,7 @@ def text_of(
             f"no mask= and no score= reads {unread[0]}",
             fix=f"drop {unread[0]}=..., or read it by subscripts: {unread[0]}[b, j]",
         )
-    return json.dumps(written, separators=(",", ":"))
+    return json.dumps(written | ({"dropout": dropout} if dropout else {}), separators=(",", ":"))
 
 
 def _array(name: str, rank: int, kind: str) -> Value:
@@ -167,9 +171,10 @@ def functions_of(text: str) -> Functions:
     if not text:
         return Functions()
     record = json.loads(text)
+    dropout = record.pop("dropout", 0.0)
     found = {what: each and _function(read(each["tree"])[0], each["reads"]) for what, each in record.items()}
     reads = {what: tuple(name for name, _ in each["reads"]) for what, each in record.items() if each}
-    return Functions(**found, reads=reads)
+    return Functions(**found, reads=reads, dropout=dropout)
 
 
 def _function(tree: Scalar, reads: list[Any]) -> Function:

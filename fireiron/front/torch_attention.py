@@ -15,13 +15,14 @@ from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.base.errors import CallError
 from fireiron.front import attention as programs
 from fireiron.front.attention import Array, Attention, single, strides_like
-from fireiron.front.attention_call import PAGES, Lengths, Library, prepared
+from fireiron.front.attention_call import OF_PROGRAMS, SINKS, Lengths, Library, Noise, prepared
 from fireiron.front.score_text import text_of
 from fireiron.front.torch_ops import as_numpy, as_torch
 from fireiron.jit.kernel import as_tuple
 
 torch: Any = import_module("torch")
 NO_ARRAYS: Mapping[str, Any] = {}
+NO_NOISE = Noise()
 
 
 def attention(
@@ -39,18 +40,23 @@ def attention(
     offsets: Any = None,
     key_offsets: Any = None,
     pages: Any = None,
+    sinks: Any = None,
+    dropout_p: float = 0.0,
+    seed: Any = None,
     lse: bool = False,
     debug: bool = False,
     **arrays: Any,
 ) -> Any:
     """Compute attention of tensors; see `fireiron.attention`."""
     how = Lengths(offsets, key_offsets, lengths, pages, debug)
-    return attend(q, k, v, how, mask, score, scale, is_causal, enable_gqa, lse, arrays)
+    noise = Noise(sinks, dropout_p, seed)
+    return attend(q, k, v, how, mask, score, scale, is_causal, enable_gqa, lse, arrays, noise)
 
 
 def attend(
     q: Any, k: Any, v: Any, how: Lengths, mask: Any = None, score: Any = None, scale: float | None = None,
     is_causal: bool = False, enable_gqa: bool = False, lse: bool = False, arrays: Mapping[str, Any] = NO_ARRAYS,
+    noise: Noise = NO_NOISE,
 ) -> Any:  # fmt: skip
     """Compute attention of tensors whose lengths one record holds.
 
@@ -60,14 +66,14 @@ def attend(
     if torch.is_grad_enabled() and any(x.requires_grad for x in arrays.values()):
         name = next(name for name, x in arrays.items() if x.requires_grad)
         refuse_gradient(name)
-    given = prepared(q, k, v, mask, is_causal, enable_gqa, how, arrays, LIBRARY)
+    given = prepared(q, k, v, mask, is_causal, enable_gqa, how, arrays, noise, LIBRARY)
     if how.pages is not None and torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v)):
         refuse_gradient("keys and values in pages, nor to their queries")
-    named = tuple((name, x.dim(), _kind(x)) for name, x in given.arrays.items() if name != PAGES)
-    text = _text(given.masks, score, named, given.by_keys)
+    named = tuple((name, x.dim(), _kind(x)) for name, x in given.arrays.items() if name not in OF_PROGRAMS)
+    text = _text(given.masks, score, named, given.by_keys, noise.dropout)
     beside = [x.view(torch.uint8) if x.dtype == torch.bool else x for x in given.arrays.values()]
     factor = q.shape[-1] ** -0.5 if scale is None else scale
-    call = torch.ops.fireiron.attention if _dispatched(q, k, v) else _run
+    call = torch.ops.fireiron.attention if _dispatched(q, k, v, *beside) else _run
     made, sums = call(given.q, given.k, given.v, beside, ",".join(given.arrays), text, factor, given.causal)
     if how.offsets is not None:
         made, sums = made[0].transpose(0, 1), sums[0].transpose(0, 1)
@@ -96,7 +102,16 @@ def _name(x: Any) -> str:
     return str(x.dtype).removeprefix("torch.")
 
 
-LIBRARY = Library(_listed, _places, _find, _integers, _name)
+def _drawn(like: Any) -> Any:
+    """Draw a seed by torch's generator, which torch.manual_seed sets."""
+    return torch.randint(-(2**31), 2**31, (3,), device=like.device).to(torch.int32)
+
+
+def _seed(words: Sequence[int], like: Any) -> Any:
+    return torch.tensor(words, dtype=torch.int32, device=like.device)
+
+
+LIBRARY = Library(_listed, _places, _find, _integers, _name, _drawn, _seed)
 
 
 def _dispatched(*tensors: Any) -> bool:
@@ -123,20 +138,17 @@ def scaled_dot_product_attention(
         query, key, value: tensors of 3 dims or more; all but the last three are batches.
         attn_mask: booleans that say which keys a query sees, or numbers that are added to the scores. A mask has no
             gradient.
-        dropout_p: 0.
+        dropout_p: the part of the weights that is dropped at random, by a seed of torch's generator.
         is_causal: whether query i sees keys 0 to i alone.
         scale: factor of the products of queries and keys, 1 / sqrt(D) by default.
         enable_gqa: whether several heads of queries may share one head of keys and values.
 
     Raises:
-        CallError: `attention-dropout`; `requires-grad` for a mask of numbers that needs a gradient; as
-            `fireiron.attention` does.
+        CallError: `requires-grad` for a mask of numbers that needs a gradient; as `fireiron.attention` does.
     """
-    if dropout_p:
-        refuse_dropout(dropout_p)
     lead = query.shape[:-3]
     q, k, v = (x.reshape(-1, *x.shape[-3:]) if x.dim() != 4 else x for x in (query, key, value))
-    options: dict[str, Any] = {"scale": scale, "is_causal": is_causal, "enable_gqa": enable_gqa}
+    options: dict[str, Any] = {"scale": scale, "is_causal": is_causal, "enable_gqa": enable_gqa, "dropout_p": dropout_p}
     if attn_mask is not None:
         adds = attn_mask.dtype != torch.bool
         given = attn_mask
@@ -201,18 +213,6 @@ def _of_mask(batch: bool, head: bool, row: bool, column: bool, adds: bool) -> Ca
 
 
 _text = torch.compiler.assume_constant_result(text_of)
-
-
-@torch.compiler.assume_constant_result
-def refuse_dropout(dropout_p: float) -> None:
-    """Refuse dropout.
-
-    Raises:
-        CallError: `attention-dropout`.
-    """
-    raise CallError(
-        "attention-dropout", f"dropout_p={dropout_p}: attention has no dropout", fix="leave dropout_p out, or give 0"
-    )
 
 
 @torch.compiler.assume_constant_result
@@ -288,7 +288,7 @@ def _run(
     beside = [x.contiguous() for x in arrays]
     what = _described(q, k, v, beside, names, functions, scale, is_causal)
     out = _parted(made, heads), _parted(sums, heads)
-    taken = (beside[n] for n in what.taken())
+    taken = (beside[n] for n in what.taken("forward"))
     _called(programs.forward(what, _facts(out[0]), host), host, q, k, v, *taken, out=out)
     return made, sums
 
@@ -302,7 +302,7 @@ def _fake(
 def _run_backward(
     dy: Any, by_sums: Any, q: Any, k: Any, v: Any, o: Any, lse: Any, arrays: Sequence[Any], names: str,
     functions: str, scale: float, is_causal: bool,
-) -> tuple[Any, Any, Any]:  # fmt: skip
+) -> tuple[Any, Any, Any, Any]:  # fmt: skip
     host = q.device.type != "cuda"
     results = _fake_backward(dy, by_sums, q, k, v, o, lse, arrays, names, functions, scale, is_causal)
     if 0 in (*q.shape, *k.shape, *v.shape):
@@ -317,9 +317,13 @@ def _run_backward(
     if by_sums is not None:
         gains -= _parted(by_sums, heads)
     sums = _parted(lse, heads).contiguous()
-    for out in ((_parted(results[0], heads),), results[1:]):
+    if SINKS in names.split(","):
+        sinks = arrays[names.split(",").index(SINKS)]
+        each = torch.exp(sinks[:, None] - lse) * gains.reshape(lse.shape)
+        results[3].copy_(torch.nan_to_num(each).sum((0, 2)).neg())
+    for out in ((_parted(results[0], heads),), results[1:3]):
         kernel = programs.gradient(what, _facts(dy), tuple(map(_facts, out)), host)
-        taken = (beside[n] for n in what.taken(len(out) == 1))
+        taken = (beside[n] for n in what.taken(programs.role_of(out)))
         _called(kernel, host, q, k, v, dy, sums, gains, *taken, out=out)
     return results
 
@@ -327,8 +331,9 @@ def _run_backward(
 def _fake_backward(
     dy: Any, by_sums: Any, q: Any, k: Any, v: Any, o: Any, lse: Any, arrays: Sequence[Any], names: str,
     functions: str, scale: float, is_causal: bool,
-) -> tuple[Any, Any, Any]:  # fmt: skip
-    return _like(q, *q.shape), _like(k, *k.shape), _like(v, *v.shape)
+) -> tuple[Any, Any, Any, Any]:  # fmt: skip
+    sinks = q.new_empty(q.shape[1] if SINKS in names.split(",") else 0, dtype=torch.float32)
+    return _like(q, *q.shape), _like(k, *k.shape), _like(v, *v.shape), sinks
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -344,7 +349,9 @@ def _gradient(ctx: Any, dy: Any, by_sums: Any) -> tuple[Any, ...]:
     made = torch.ops.fireiron.attention_backward(
         dy, by_sums, q, k, v, o, lse, arrays, ctx.names, ctx.functions, ctx.scale, ctx.is_causal
     )
-    return *made, [None] * len(arrays), None, None, None, None
+    *made, by_sinks = made
+    by_arrays = [by_sinks if name == SINKS else None for name in ctx.names.split(",")] if arrays else []
+    return *made, by_arrays, None, None, None, None
 
 
 _BESIDE = "Tensor[] arrays, str names, str functions, float scale, bool is_causal"
@@ -361,5 +368,5 @@ torch.library.custom_op(
     _run_backward,
     mutates_args=(),
     schema="(Tensor dy, Tensor? by_sums, Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, "
-    f"{_BESIDE}) -> (Tensor, Tensor, Tensor)",
+    f"{_BESIDE}) -> (Tensor, Tensor, Tensor, Tensor)",
 ).register_fake(_fake_backward)

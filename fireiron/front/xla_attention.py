@@ -78,7 +78,7 @@ def forward(inputs: Sequence[Array], outputs: Sequence[Array], told: Mapping[str
     heads = k.shape[1]
     q, *made = (_parted(x, heads) for x in (q, *outputs))
     what = _described(q, k, v, beside, _told(told))
-    taken = (beside[n] for n in what.taken())
+    taken = (beside[n] for n in what.taken("forward"))
     _called(programs.forward(what, facts_of(made[0]), stream is None), (q, k, v, *taken), made, stream)
 
 
@@ -98,7 +98,7 @@ def backward(inputs: Sequence[Array], outputs: Sequence[Array], told: Mapping[st
     what = _described(q, k, v, beside, _told(told))
     for made in ((by_q,), tuple(outputs[1:])):
         kernel = programs.gradient(what, facts_of(dy), tuple(map(facts_of, made)), stream is None)
-        taken = (beside[n] for n in what.taken(len(made) == 1))
+        taken = (beside[n] for n in what.taken(programs.role_of(made)))
         _called(kernel, (q, k, v, dy, sums, gains, *taken), made, stream)
 
 

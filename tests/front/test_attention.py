@@ -160,3 +160,31 @@ def test_lengths_that_do_not_go_together(options: dict[str, Any], message: str) 
     q, k, v = (x[0].swapaxes(0, 1) for x in (q, k, v)) if "offsets" in options else (q, k, v)
     with pytest.raises(FireironError, match=f"attention-lengths.*{message}"):
         fireiron.attention(q, k, v, **{name: np.array(x, np.int32) for name, x in options.items()})
+
+
+def test_dropout_and_sinks() -> None:
+    """Equal seeds drop the same weights; what is dropped is a part of all, and the mean stays."""
+    q, k, v = arrays(4)
+    options = {"dropout_p": 0.5, "enable_gqa": True, "sinks": np.zeros(4, np.float32)}
+    made = fireiron.attention(q, k, v, seed=(2**40 + 3, 5), **options)
+    words = np.array([3, 2**8, 5], np.int32)
+    np.testing.assert_array_equal(made, fireiron.attention(q, k, v, seed=words, **options))
+    assert (made != fireiron.attention(q, k, v, seed=(2**40 + 3, 6), **options)).any()
+    ones = np.ones_like(v)
+    drawn = fireiron.attention(q * 0, k, ones, dropout_p=0.5, enable_gqa=True)  # weights of 1 / 30
+    share = (drawn[..., 0] * 15).mean() / 30
+    assert abs(share - 0.5) < 5 * 0.5 / np.sqrt(drawn.shape[1] * 20 * 30)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dropout_p": 1.0}, r"attention-dropout\].*dropout_p=1.0"),
+        ({"dropout_p": 0.5, "seed": -1}, r"attention-dropout\].*seed=-1"),
+        ({"dropout_p": 0.5, "seed": np.zeros(2, np.int32)}, r"attention-dropout\].*seed \[2\] of int32"),
+        ({"sinks": np.zeros(3, np.float32)}, r"attention-sinks\].*sinks \[3\] of float32, and 2 heads"),
+    ],
+)
+def test_dropout_and_sinks_that_cannot_be(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(FireironError, match=message):
+        fireiron.attention(*arrays(), **options)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import numpy as np
 import pytest
 
 import fireiron
@@ -172,6 +173,38 @@ def test_pages_and_lengths() -> None:
         fireiron.attention(q.requires_grad_(), k, k, pages=pages, lengths=lengths)
 
 
+def test_dropout_and_sinks() -> None:
+    """Forward and gradients drop the weights that Philox in NumPy drops; sinks learn."""
+    q, k, v = drawn(2, 4, 10, 8), drawn(2, 2, 21, 8), drawn(2, 2, 21, 8)
+    sinks = torch.tensor([0.5, -1.0, 0.0, 1.0]).requires_grad_()
+    b, h, i, j = np.ix_(*map(np.arange, (2, 4, 10, 21)))
+    words = fireiron.philox((j // 16 * 4 + j % 8 // 2, i, b * 4 + h, 7), (12345, 2**31))
+    kept = np.choose(np.broadcast_to(j // 8 % 2 * 2 + j % 2, (2, 4, 10, 21)), words) >> 8 >= round(0.25 * 2**24)
+
+    def ours(q: Any, k: Any, v: Any, sinks: Any) -> Any:
+        return fireiron.attention(q, k, v, sinks=sinks, dropout_p=0.25, seed=(2**63 + 12345, 7), enable_gqa=True)
+
+    def torchs(q: Any, k: Any, v: Any, sinks: Any) -> Any:
+        scores = q @ k.repeat_interleave(2, 1).mT / 8**0.5
+        beside = sinks[None, :, None, None].expand(*scores.shape[:3], 1)
+        weights = torch.cat([scores, beside], -1).softmax(-1)[..., :-1] * torch.tensor(kept) / 0.75
+        return weights @ v.repeat_interleave(2, 1)
+
+    agree(ours, torchs, q, k, v, sinks)
+    compiled = torch.compile(ours, fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(q, k, v, sinks), ours(q, k, v, sinks))
+
+
+def test_seeds_are_torchs() -> None:
+    q, k, v = drawn(1, 2, 6, 8), drawn(1, 2, 8, 8), drawn(1, 2, 8, 8)
+    made = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        made.append(ft.scaled_dot_product_attention(q, k, v, dropout_p=0.5))
+    assert torch.equal(made[0], made[1])
+    assert not torch.equal(made[0], made[2])
+
+
 def test_fake_tensors() -> None:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -201,7 +234,7 @@ def test_refusals() -> None:
     with pytest.raises(FireironError, match="attention-heads"):
         fireiron.attention(q, k, v)
     with pytest.raises(FireironError, match="attention-dropout"):
-        ft.scaled_dot_product_attention(k, k, v, dropout_p=0.1)
+        ft.scaled_dot_product_attention(k, k, v, dropout_p=1.0)
     bias = drawn(1, 2, 6, 6)
     with pytest.raises(FireironError, match="requires-grad"):
         ft.scaled_dot_product_attention(k, k, v, attn_mask=bias)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from verified import verified
 
+import fireiron
 from fireiron import tensor
 from fireiron.jit.driver import driver
 from fireiron.schedules import attention
@@ -121,3 +122,80 @@ def test_launches_agree(gpu: int, depth: int, causal: bool) -> None:
     wanted = torch.nn.functional.scaled_dot_product_attention(q.float(), k.float(), v.float(), is_causal=causal)
     assert (first.float() - wanted).abs().max() < 2e-2
     assert all(torch.equal(kernel(q, k, v), first) for _ in range(200))
+
+
+def by_torch(torch: Any, q: Any, k: Any, v: Any, seen: Any, kept: Any = 1.0, sinks: Any = None) -> Any:
+    """Attend in f64, with heads of keys repeated."""
+    k, v = (x.double().repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+    scores = (q.double() @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).masked_fill(~seen, -torch.inf)
+    if sinks is not None:
+        beside = sinks.double()[None, :, None, None].expand(*scores.shape[:3], 1)
+        return (torch.cat([scores, beside], -1).softmax(-1)[..., :-1] * kept) @ v
+    return (torch.nan_to_num(scores.softmax(-1)) * kept) @ v
+
+
+@pytest.mark.parametrize("queries", [1, 200])
+@pytest.mark.parametrize("lines", [16, 64, 256])
+def test_pages(gpu: int, lines: int, queries: int) -> None:
+    """Caches of several lengths lie in pages, in any order; few queries share them among blocks."""
+    torch = pytest.importorskip("torch")
+    batch, most = 3, 2048
+    each = most // lines
+    q = torch.randn(batch, 8, queries, 128, device="cuda").bfloat16()
+    k, v = (torch.randn(batch * each + 1, 2, lines, 128, device="cuda").bfloat16() for _ in range(2))
+    pages = torch.randperm(batch * each + 1, device="cuda")[: batch * each].reshape(batch, each).int()
+    lengths = torch.tensor([most, 1, 777], device="cuda", dtype=torch.int32)
+    made = fireiron.attention(q, k, v, pages=pages, lengths=lengths, enable_gqa=True, debug=True)
+    keys, values = (x[pages.long()].transpose(1, 2).reshape(batch, 2, most, 128) for x in (k, v))
+    seen = torch.arange(most, device="cuda") < lengths[:, None, None, None]
+    assert (made.double() - by_torch(torch, q, keys, values, seen)).abs().max() < 3e-2
+    with pytest.raises(fireiron.FireironError, match="attention-pages"):
+        fireiron.attention(q, k, v, pages=pages + batch * each, lengths=lengths, enable_gqa=True, debug=True)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_sequences_behind_each_other(gpu: int, dtype: str, causal: bool) -> None:
+    """Each sequence sees its own keys alone, forward and in gradients."""
+    torch = pytest.importorskip("torch")
+    kind = getattr(torch, dtype)
+    edges = torch.tensor([0, 300, 300, 333, 1400], device="cuda", dtype=torch.int32)
+    q, k, v = (torch.randn(1500, n, 64, device="cuda").to(kind).requires_grad_() for n in (4, 2, 2))
+    made = fireiron.attention(q, k, v, offsets=edges, is_causal=causal, enable_gqa=True, debug=True)
+    place = torch.arange(1500, device="cuda")
+    mine = torch.searchsorted(edges[1:], place.int(), right=True)
+    seen = (mine[:, None] == mine) & (place[:, None] < 1400) & (place < 1400)
+    seen = seen & (place <= place[:, None]) if causal else seen
+    doubles = [x.detach().double().requires_grad_() for x in (q, k, v)]
+    want = by_torch(torch, *(x.transpose(0, 1)[None] for x in doubles), seen)[0].transpose(0, 1)
+    assert (made.double() - want).abs().max() < 3e-2
+    by = torch.randn_like(made)
+    found = torch.autograd.grad(made, (q, k, v), by)
+    wanted = torch.autograd.grad(want, doubles, by.double())
+    for got, good in zip(found, wanted, strict=True):
+        assert (got.double() - torch.nan_to_num(good)).abs().max() < 2e-2 * torch.nan_to_num(good).abs().max()
+
+
+@pytest.mark.parametrize("depth", [64, 128])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_dropout_and_sinks(gpu: int, dtype: str, depth: int) -> None:
+    """A GPU drops the weights that Philox in NumPy drops, forward and in gradients."""
+    torch = pytest.importorskip("torch")
+    import numpy as np
+
+    kind, shape = getattr(torch, dtype), (2, 4, 300, 500)
+    q, k, v = (torch.randn(2, 4, n, depth, device="cuda").to(kind).requires_grad_() for n in (300, 500, 500))
+    sinks = torch.tensor([0.5, -1.0, 0.0, 2.0], device="cuda", requires_grad=True)
+    b, h, i, j = np.ix_(*map(np.arange, shape))
+    words = fireiron.philox((j // 16 * 4 + j % 8 // 2, i, b * 4 + h, 9), (77, 3))
+    bits = np.choose(np.broadcast_to(j // 8 % 2 * 2 + j % 2, shape), words) >> 8
+    kept = torch.tensor((bits >= round(0.25 * 2**24)) / 0.75, device="cuda")
+    made = fireiron.attention(q, k, v, sinks=sinks, dropout_p=0.25, seed=(3 * 2**32 + 77, 9))
+    doubles = [x.detach().double().requires_grad_() for x in (q, k, v, sinks)]
+    seen = torch.ones(300, 500, dtype=torch.bool, device="cuda")
+    want = by_torch(torch, *doubles[:3], seen, kept, doubles[3])
+    assert (made.double() - want).abs().max() < 3e-2
+    by = torch.randn_like(made)
+    found = torch.autograd.grad(made, (q, k, v, sinks), by)
+    for got, good in zip(found, torch.autograd.grad(want, doubles, by.double()), strict=True):
+        assert (got.double() - good).abs().max() < 2e-2 * good.abs().max()

@@ -211,6 +211,32 @@ def test_data_built_to_hurt(hurt: str) -> None:
     np.testing.assert_allclose(out, weighed(q, k, v), rtol=0, atol=3e-3)
 
 
+SINKS: dict[str, dict[str, int]] = {
+    "simt": {"rows": 32}, "mma": {"warps": 1, "keys": 32}, "wgmma": {"groups": 1, "keys": 32},
+    "decode": {"ways": 2, "warps": 2},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("preset", SINKS)
+def test_sinks(preset: str) -> None:
+    """A score of each head joins the sum; a query that sees no key has zeros, and the sink's logarithm."""
+    count, depth = 16, 16 if preset == "simt" else 64
+    rng = np.random.default_rng(2)
+    q, k, v = (rng.normal(size=(1, 2, n, depth)).astype(np.float16) for n in (count, 70, 70))
+    sinks = np.array([0.5, 400], np.float32)  # the second is far above all scores
+    given = (fi.tensor(1, 2, n, depth, dtype="f16") for n in (count, 70, 70))
+    spec = schedules.attention(
+        *given, lse=True, mask=lambda i, j: j < i, sinks=fi.tensor(2, dtype="f32", name="sinks"), out=("f16", "f32")
+    )
+    made, lse = getattr(schedules, preset)(spec, **SINKS[preset]).simulate(q, k, v, sinks).out
+    scores = np.einsum("bhid,bhjd->bhij", *(x.astype(np.float64) for x in (q, k))) / np.sqrt(depth)
+    seen = np.arange(70) < np.arange(count)[:, None]
+    total = np.logaddexp(np.logaddexp.reduce(np.where(seen, scores, -np.inf), -1), sinks[:, None])
+    weights = np.where(seen, np.exp(scores - total[..., None]), 0)
+    np.testing.assert_allclose(made, weights @ v.astype(np.float64), atol=3e-3)
+    np.testing.assert_allclose(lse, total, atol=1e-3)
+
+
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_120"])
 def test_compile_without_spills(arch: str) -> None:
     kernel = schedules.mma(heads(4096, 4096, 128, 128, "bf16", causal=arch == "sm_80")).compile(arch)

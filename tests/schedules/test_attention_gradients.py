@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import fireiron as fi
 from fireiron.schedules import attention as schedules
 from fireiron.schedules import attention_gradients as gradients
 
+SEED = (5, -3, 7)
 GROUPED = {"q": "b h g i d", "dy": "b h g i e", "lse": "b h g i", "delta": "b h g i"}
 
 
@@ -24,7 +26,15 @@ def arrays(sizes: tuple[int, int, int, int], group: int, dtype: str) -> dict[str
     return {name: rng.normal(size=shape).astype(dtype) for name, shape in shapes.items()}
 
 
-def wanted(given: dict[str, Any], seen: Any, slopes: float = 0.0) -> dict[str, Any]:
+def kept_weights(shape: tuple[int, ...], part: float, seed: tuple[int, int, int]) -> Any:
+    """Give 1 / (1 - part) where dropout keeps a weight, else 0: by Philox in NumPy."""
+    b, h, i, j = np.ix_(*map(np.arange, shape))
+    words = fi.philox((j // 16 * 4 + j % 8 // 2, i, b * shape[1] + h, seed[2]), seed[:2])
+    drawn = np.choose(np.broadcast_to(j // 8 % 2 * 2 + j % 2, shape), words) >> 8
+    return (drawn >= round(part * 2**24)) / (1 - part)
+
+
+def wanted(given: dict[str, Any], seen: Any, slopes: float = 0.0, kept: Any = 1.0) -> dict[str, Any]:
     """Compute attention, and its gradients, in f64; scores count where `seen`, and lose slopes * (i - j)."""
     q, k, v, dy = (x.astype(np.float64) for x in given.values())
     q, dy = (x.reshape(*x.shape[:2], -1, *x.shape[-2:]) for x in (q, dy))
@@ -34,12 +44,12 @@ def wanted(given: dict[str, Any], seen: Any, slopes: float = 0.0) -> dict[str, A
     with np.errstate(divide="ignore"):
         lse = np.log(np.exp(scores).sum(-1))
     p = np.where(seen, np.exp(scores - np.where(np.isinf(lse), 0, lse)[..., None]), 0)
-    o = np.einsum("bhgij,bhje->bhgie", p, v)
+    o = np.einsum("bhgij,bhje->bhgie", p * kept, v)
     delta = (o * dy).sum(-1)
-    ds = p * (np.einsum("bhgie,bhje->bhgij", dy, v) - delta[..., None]) * scale
+    ds = p * (np.einsum("bhgie,bhje->bhgij", dy, v) * kept - delta[..., None]) * scale
     made = {
         "o": o, "lse": lse, "delta": delta, "dq": np.einsum("bhgij,bhjd->bhgid", ds, k),
-        "dk": np.einsum("bhgij,bhgid->bhjd", ds, q), "dv": np.einsum("bhgij,bhgie->bhje", p, dy),
+        "dk": np.einsum("bhgij,bhgid->bhjd", ds, q), "dv": np.einsum("bhgij,bhgie->bhje", p * kept, dy),
     }  # fmt: skip
     lead = given["q"].shape[:-2]
     return {n: x if n in ("dk", "dv") else x.reshape(*lead, *x.shape[3:]) for n, x in made.items()}
@@ -48,7 +58,12 @@ def wanted(given: dict[str, Any], seen: Any, slopes: float = 0.0) -> dict[str, A
 def check(preset: str, sizes: Any, group: int, dtype: str, seen: Any, slopes: float = 0.0, **options: Any) -> None:
     plan = {"simt": {"rows": 32}, "squares": {"rows": 32}, "mma": {"warps": 2}, "wgmma": {"groups": 1}}[preset]
     given = arrays(sizes, group, dtype)
-    want = wanted(given, seen, slopes)
+    part = options.get("dropout", 0.0)
+    heads = given["q"].shape[:-1]
+    kept = kept_weights((heads[0], prod(heads[1:-1]), heads[-1], sizes[1]), part, SEED) if part else np.ones(1)
+    want = wanted(given, seen, slopes, kept.reshape(*heads[:2], -1, heads[-1], sizes[1]) if part else 1.0)
+    drawn = [np.array(SEED, np.int32)] if part else []
+    options |= {"seed": fi.tensor(3, dtype="i32", name="seed")} if part else {}
     q, k, v, dy = (fi.tensor(*x.shape, dtype=dtype.replace("float", "f"), name=n) for n, x in given.items())
     rows = [fi.tensor(*q.shape[:-1], dtype="f32") for _ in range(2)]
     on = {} if group == 1 else GROUPED
@@ -56,16 +71,16 @@ def check(preset: str, sizes: Any, group: int, dtype: str, seen: Any, slopes: fl
     kind = str(q.dtype)
     spec = forward(q, k, v, lse=True, out=(kind, "f32"), **options)
     forward_preset = "simt" if preset == "squares" else preset
-    o, lse = list(getattr(schedules, forward_preset)(spec, **plan).simulate(*list(given.values())[:3]).arrays.values())[
-        :2
-    ]
+    o, lse = list(
+        getattr(schedules, forward_preset)(spec, **plan).simulate(*list(given.values())[:3], *drawn).arrays.values()
+    )[:2]
     within = 1e-4 if dtype == "float32" else 4e-3
     np.testing.assert_allclose(o, want["o"], rtol=within, atol=within)
     np.testing.assert_allclose(lse, want["lse"], rtol=within, atol=within)
     sums = [want["lse"].astype(np.float32), want["delta"].astype(np.float32)]
     for function, names in ((gradients.of_queries, ("dq",)), (gradients.of_keys, ("dk", "dv"))):
         spec = function.on(**on)(q, k, v, dy, *rows, **options)
-        made = getattr(gradients, preset)(spec, **plan, chunk=32).simulate(*given.values(), *sums)
+        made = getattr(gradients, preset)(spec, **plan, chunk=32).simulate(*given.values(), *sums, *drawn)
         for name, array in zip(names, made.arrays.values(), strict=False):
             np.testing.assert_allclose(array, want[name], rtol=within, atol=within)
 
@@ -170,3 +185,29 @@ def test_kernels(golden: Callable[[str, str], None]) -> None:
     golden(gradients.mma(of_queries, warps=4).cuda("sm_80"), "schedules/attention_of_queries_mma.cu")
     golden(gradients.mma(of_keys, warps=4).cuda("sm_80"), "schedules/attention_of_keys_mma.cu")
     golden(gradients.wgmma(of_keys).cuda("sm_90a"), "schedules/attention_of_keys_wgmma.cu")
+
+
+@pytest.mark.parametrize(
+    ("preset", "sizes", "group", "dtype"),
+    [
+        ("mma", (40, 50, 32, 32), 2, "float16"),
+        ("wgmma", (64, 70, 64, 64), 1, "float16"),
+        ("squares", (20, 30, 8, 8), 1, "float32"),
+    ],
+)
+def test_dropout(preset: str, sizes: tuple[int, int, int, int], group: int, dtype: str) -> None:
+    """Forward and both gradients drop the weights that Philox in NumPy drops."""
+    i, j = places(*sizes[:2])
+    check(preset, sizes, group, dtype, j <= i + 30, dropout=0.25, mask=lambda i, j: j <= i + 30)
+
+
+@pytest.mark.parametrize("depth", [64, 128])
+def test_dropout_compiles_without_spills(depth: int) -> None:
+    seed = fi.tensor(3, dtype="i32", name="seed")
+    heads = [fi.tensor(2, 4, 4096, depth, dtype="bf16") for _ in range(4)]
+    rows = [fi.tensor(2, 4, 4096, dtype="f32") for _ in range(2)]
+    for spec, presets in (
+        (schedules.attention(*heads[:3], dropout=0.1, seed=seed), schedules),
+        (gradients.of_keys(*heads, *rows, dropout=0.1, seed=seed), gradients),
+    ):
+        assert presets.wgmma(spec).compile("sm_90a").resources.spills == 0
