@@ -55,10 +55,11 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m bench") 
             from .conv import run as conv
 
             return conv(words[1:], command)
-        if words[:1] == ["attention"]:
-            from .attention import run as attention
+        if words[:1] in (["attention"], ["attention-decode"], ["attention-bwd"]):
+            from . import attention, attention_bwd, attention_decode
 
-            return attention(words[1:], command)
+            forms = {"attention": attention, "attention-decode": attention_decode, "attention-bwd": attention_bwd}
+            return forms[words[0]].run(words[1:], command)
         if words[:1] == ["networks"]:
             from .networks import run as networks
 
@@ -125,6 +126,8 @@ def _parser(prog: str) -> Parser:
         "  overhead        host time of calls over a bare cuda.core launch; without a GPU their host part\n"
         "  programs        kernels of several products: two sums, LSTM, SwiGLU, MLP, ReLU first\n"
         "  attention       attention against torch's SDPA by cuDNN and by flash\n"
+        "  attention-decode  few queries against long caches, likewise\n"
+        "  attention-bwd   gradients of attention, likewise\n"
         "  networks        whole networks by torch.compile with this backend against eager torch and its compiler\n"
         "  conv            convolutions and their gradients against torch's by cuDNN\n"
         "  rows            softmax, the norms and their gradients against a copy, torch and torch.compile\n"
