@@ -142,6 +142,14 @@ def test_no_register_is_written_that_products_still_read(depth: int, causal: boo
 
 
 @pytest.mark.parametrize("depth", [64, 128])
+def test_dropout_and_sinks_write_no_register_that_products_still_read(depth: int) -> None:
+    q, k, v = (tensor(4, 4, 4096, depth, dtype="bf16") for _ in range(3))
+    beside = {"seed": tensor(3, dtype="i32", name="seed"), "sinks": tensor(4, dtype="f32", name="sinks")}
+    schedule = attention.wgmma(attention.attention(q, k, v, dropout=0.1, **beside))
+    assert written_in_flight(disassemble(schedule.compile("sm_90a").cubin)) == []
+
+
+@pytest.mark.parametrize("depth", [64, 128])
 @pytest.mark.parametrize("function", ["of_queries", "of_keys"])
 def test_gradients_write_no_register_that_products_still_read(function: str, depth: int) -> None:
     four = [tensor(4, 4, 512, depth, dtype="bf16") for _ in range(4)]
