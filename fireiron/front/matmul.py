@@ -69,7 +69,7 @@ def epilog(
 def _beside(chain: MatMulChain, value: Value, op: Beside, memory: Memory, store: Strategy | None) -> Output:
     if isinstance(op, Rows):
         chain._check(check_rows, op, chain.residual, chain.matmul)
-        return Output(value, op.tensor, (), op.op)
+        return Output(value, op.tensor, (), op.fold(value.dtype))
     to = given(op.tensor, chain.matmul)
     return Output(value, to, _stored(chain, memory, value, store, op), apart=apart(op))
 

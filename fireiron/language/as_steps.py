@@ -22,7 +22,7 @@ from fireiron.language.pointwise import Value, accumulator
 from fireiron.language.programs import Layers, Products
 from fireiron.language.residual import after, named_reads, roles
 from fireiron.language.specs import Init, MatMul, Move, Pointwise, Spec, tensors_of
-from fireiron.language.steps import Dim, Fold, For, Program, Ragged, Ref, Step, add_of, dense, max_of
+from fireiron.language.steps import Dim, Fold, For, Program, Ragged, Ref, Step, add_of, dense
 from fireiron.language.tensor import Tensor
 
 Links = tuple[Decomposition, ...]
@@ -277,7 +277,7 @@ class _Product:
         spec = self.spec
         saved, value = stages(spec.ops, scaled(spec, kind))
         outputs = tuple(
-            Output(part, op.tensor, (), op.op)
+            Output(part, op.tensor, (), op.fold(part.dtype))
             if isinstance(op, Rows)
             else Output(part, op.tensor.transposed if spec.swapped else op.tensor, (), apart=apart(op))
             for part, op in saved
@@ -306,7 +306,7 @@ class _Product:
                 out = made.at(target.tensor, dims.of("C", target.tensor))
                 made.pointwise(out.name, out, reads, stored)
                 continue
-            if target.rows is None and (last or stored == value.tree):
+            if target.fold is None and (last or stored == value.tree):
                 acc = made.pointwise(
                     target.tensor.name, made.at(target.tensor, dims.of("C", target.tensor)), reads, stored
                 )
@@ -314,17 +314,16 @@ class _Product:
             if value.tree != Arg(0, acc.dtype):
                 held = made.held("acc", value.dtype, acc.dims)
                 acc = made.pointwise(held.name, held, reads, value.tree)
-            if target.rows is None:
+            if target.fold is None:
                 tree = _cast(_converted(Arg(0, acc.dtype), target.store, "src"), target.tensor.dtype)
                 made.pointwise(target.tensor.name, made.at(target.tensor, dims.of("C", target.tensor)), [acc], tree)
             else:
-                self._rows(made, dims, acc, target, target.rows)
+                self._rows(made, dims, acc, target, target.fold)
 
-    def _rows(self, made: _Steps, dims: _Dims, acc: Ref, target: Output, op: str) -> None:
+    def _rows(self, made: _Steps, dims: _Dims, acc: Ref, target: Output, fold: Fold) -> None:
         """Fold rows: whole ones, or the columns of each block."""
         tensor = target.tensor
         tiles, across = tensor.shape[-1], dims.n
-        fold = (max_of if op == "max" else add_of)(acc.dtype)
         if as_int(as_expr(tiles)) == 1:
             out = made.at(tensor, (*dims.batch, dims.m, dims.n))
             made.fold(out, [acc], Arg(0, acc.dtype), fold, across)

@@ -6,7 +6,7 @@ Each turns a spec into a smaller one and says which code stands between them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
@@ -20,6 +20,7 @@ from fireiron.base.link import Link
 from fireiron.language.atom import Atom
 from fireiron.language.levels import Level, Memory
 from fireiron.language.pointwise import Value
+from fireiron.language.steps import Fold
 from fireiron.language.tensor import ColMajor, Order, RowMajor, Tensor, TileOrder
 
 if TYPE_CHECKING:
@@ -303,14 +304,14 @@ class Output:
             sums.
         tensor: the tensor that is written.
         store: the links of the Move that stores.
-        rows: the fold of each row of a tile to the one value that is stored; None where every element is stored.
+        fold: folds each row of a tile to the one value that is stored; None where every element is stored.
         apart: whether the ops behind it read the value of the output before it instead of this one.
     """
 
     value: Value
     tensor: Tensor
     store: tuple[Decomposition, ...]
-    rows: Literal["add", "max"] | None = None
+    fold: Fold | None = None
     apart: bool = False
 
 

@@ -22,6 +22,7 @@ from fireiron.language.pointwise import (
     substituted,
 )
 from fireiron.language.specs import Coefficient, MatMul
+from fireiron.language.steps import Fold, add_of, max_of
 from fireiron.language.tensor import Tensor
 
 # A function from a Move to a finished Move; chains check what it gives.
@@ -60,6 +61,10 @@ class Rows:
 
     tensor: Tensor
     op: Literal["add", "max"]
+
+    def fold(self, dtype: DType) -> Fold:
+        """Give the fold of a step that folds values of a type."""
+        return (max_of if self.op == "max" else add_of)(dtype)
 
 
 @checked

@@ -242,7 +242,8 @@ def _outputs(old: Epilog, new: Epilog) -> Iterable[str]:
         if x.value != y.value:
             yield arrow(f"stores to {name}", *(computed(o.value, "acc") for o in (x, y)))
         yield from (f"{name}: {what}" for what in _tensors(x.tensor, y.tensor))
-        for what, a, b in (("rows", x.rows, y.rows), ("apart", x.apart, y.apart)):
+        x_fold, y_fold = (None if o.fold is None else o.fold.name for o in (x, y))
+        for what, a, b in (("rows", x_fold, y_fold), ("apart", x.apart, y.apart)):
             if a != b:
                 yield f"{name}: {arrow(what, a or 'none', b or 'none')}"
 

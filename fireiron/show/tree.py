@@ -162,7 +162,7 @@ def _epilog(node: Tree, step: Step, link: Epilog, kernel: Kernel | None) -> None
         node.add(Row(Text(f"end: {out.tensor.name} = {infix(value.tree, value.tensors)}"), Text()))
     for output in link.outputs if not step.before.sums else ():
         made = computed(output.value, "acc")
-        made = made if output.rows is None else f"{output.rows} of each row of {made}"
+        made = made if output.fold is None else f"{output.fold.name} of each row of {made}"
         node.add(Row(Text(f"{'apart' if output.apart else 'store'} {output.tensor.name}: {made}"), Text()))
     if result(link) and not step.before.sums:
         node.add(Row(Text(f"end: acc = {result(link)}"), Text()))

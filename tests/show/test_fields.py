@@ -49,6 +49,7 @@ from fireiron.language.decompositions import (
 )
 from fireiron.language.pointwise import Value, accumulator
 from fireiron.language.residual import after
+from fireiron.language.steps import max_of
 from fireiron.show.diff import diff
 from fireiron.show.tree import text
 
@@ -152,7 +153,8 @@ CHANGES: dict[type[Any], tuple[Callable[[], Any], dict[str, Any]]] = {
         "early": (Matrix(64, 64, name="r"),),
     }),
     Output: (product, {
-        "value": twice(SOME), "tensor": Matrix(64, 64, "f16", name="g"), "store": STORE, "rows": "max", "apart": True,
+        "value": twice(SOME), "tensor": Matrix(64, 64, "f16", name="g"), "store": STORE, "apart": True,
+        "fold": max_of(f32),
     }),
     Results: (two_steps, {"memory": RF, "stores": lambda old: ((old[0][0], STORE),)}),
     Own: (product, {"level": Warp}),

@@ -118,7 +118,7 @@ def _finished(
     for group in (stores,) if several else tuple((one,) for one in stores):
         values = {one.tensor.name: one.value for one in group}
         made, ops = lower_ops(values, held, outputs[0], inside, context, link.link, title, early, apart=group[0].apart)
-        if group[0].rows is not None:
+        if group[0].fold is not None:
             held = {"acc": made[0]}
             body += (*ops, lower_rows(group[0], made[0], outputs[0], inside, context, link.link))
             continue

@@ -227,7 +227,7 @@ def meet(
     assert isinstance(partial.ways, int) and isinstance(partial.reduce, ByCluster) and storage.ownership is not None
     most = min(partial.ways, partial.reduce.shares or partial.ways)
     # Ops that fold rows need whole rows.
-    rows = any(beside.rows is not None for beside in link.outputs)
+    rows = any(beside.fold is not None for beside in link.outputs)
     share = divide(storage.ownership, output, 1 if rows else most, context)
     if share.count > 1:
         parts_of = {share.dim: cut(share.size, share.size * share.count)}

@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 
 from fireiron.algebra.expr import Expr, and_, as_expr, evaluate, free, lt, proves, substitute
-from fireiron.algebra.scalar import Arg, Binary, Cast, Constant
+from fireiron.algebra.scalar import Arg, Cast, number
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.kernel.ir.statements import THREAD, Compute, For, If, Region, View
@@ -24,6 +24,10 @@ from fireiron.kernel.lower.storage import tensor_window
 from fireiron.kernel.lower.window import Storage, Window
 from fireiron.language.decompositions import Output
 from fireiron.language.levels import SH, Block, Warpgroup
+from fireiron.language.steps import Fold
+from fireiron.language.tensor import Tensor
+
+SAID = {"add": "sum", "max": "maximum"}  # what titles call a fold
 
 
 def lower_rows(
@@ -32,7 +36,7 @@ def lower_rows(
     """Fold each row of the tile, and store the results.
 
     Args:
-        out: the operation, and the tensor of one value for each row and tile of columns.
+        out: the fold, and the tensor of one value for each row and tile of columns.
         window: of the register tensor.
         output: the window of the tile that it stands for.
         state: the place in the tree.
@@ -42,10 +46,10 @@ def lower_rows(
     Raises:
         DecompositionError: `epilog-rows` where threads hold no regular parts of rows.
     """
-    assert out.rows is not None and context.threads is not None
-    held = window.storage
+    fold, held = out.fold, window.storage
+    assert fold is not None and fold.plain is not None and context.threads is not None
     assert held.ownership is not None
-    held.ownership.agree("", held.name, f"row_{'sum' if out.rows == 'add' else 'max'}()")
+    held.ownership.agree("", held.name, f"row_{'sum' if fold.name == 'add' else fold.name}()")
     dtype, rank = held.dtype, len(output.axes)
     across = rank - 2 if swapped(context) else rank - 1
     down = rank - 1 if swapped(context) else rank - 2
@@ -65,15 +69,14 @@ def lower_rows(
     for var, extent in mine:
         index = index * extent + var
     part = temporary("rows", dtype, count, context)
-    first = Constant(0 if out.rows == "add" else dtype.limits[0] if dtype.kind == "int" else -math.inf, dtype)
-    fold = Binary(out.rows, Arg(0, dtype), Arg(1, dtype))
+    first = number(fold.identity[0], dtype)
     mask = None if proves(walk.condition) else walk.condition
     i = context.variable("i", count)
     into = View(part, index)
     element = View(buffer_of(held), walk.register, origin=walk.coordinates)
     body: Body = (
         For(i, as_expr(count), (Compute(View(part, i), first, link=link),), unroll=True),
-        *walk.around((Compute(into, fold, (into, element), mask, link),)),
+        *walk.around((Compute(into, fold.combine[0], (into, element), mask, link),)),
     )
     units = context.staggered
     threads = context.threads // units
@@ -100,13 +103,14 @@ def lower_rows(
     for var, extent in reversed(mine):
         leave = (For(var, as_expr(extent), leave, unroll=True),)
     body += leave
-    body += _collect(out, seats, lines, most, threads, output, down, across, state, context, link)
-    title = f"Rows by {'sum' if out.rows == 'add' else 'maximum'} to {out.tensor.name}"
+    body += _collect(out.tensor, fold, seats, lines, most, threads, output, down, across, state, context, link)
+    title = f"Rows by {SAID.get(fold.name, fold.name)} to {out.tensor.name}"
     return Region(title, body, state.path, link, "fold", out.tensor.name)
 
 
 def _collect(
-    out: Output,
+    tensor: Tensor,
+    fold: Fold,
     seats: View,
     lines: int,
     most: int,
@@ -121,7 +125,8 @@ def _collect(
     """Let one thread per row fold the values of the other threads, in their order, and store the result.
 
     Args:
-        out: the operation, and the tensor of results.
+        tensor: of results.
+        fold: of the rows.
         seats: the first value of the tile's first row.
         lines: rows of the tile.
         most: values of a row.
@@ -133,8 +138,7 @@ def _collect(
         context: the kernel's.
         link: the epilog's.
     """
-    assert out.rows is not None
-    dtype, tensor = seats.buffer.dtype, out.tensor
+    dtype = seats.buffer.dtype
     total = View(temporary("total", dtype, 1, context), as_expr(0))
     trips = -(-lines // threads)
     trip = context.variable("r", trips) if trips > 1 else None
@@ -156,10 +160,8 @@ def _collect(
     if most > 1:
         w = context.variable("w", most - 1)
         seat = attrs.evolve(seats, offset=seats.offset + row * most + w + 1)
-        fold = Binary(out.rows, Arg(0, dtype), Arg(1, dtype))
-        body += (
-            For(w, as_expr(most - 1), (Compute(total, fold, (total, seat), link=link),), unroll=True, kind="sums"),
-        )
+        one = Compute(total, fold.combine[0], (total, seat), link=link)
+        body += (For(w, as_expr(most - 1), (one,), unroll=True, kind="sums"),)
     body += (Compute(target, stored, (total,), link=link),)
     # A part of a tile may lie beyond the last column; its place in `tensor` then belongs to another tile.
     some = (b.holds(as_expr(0)) for b in output.axes[across].bounds)
