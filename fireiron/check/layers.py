@@ -9,7 +9,6 @@ from fireiron.base.errors import DecompositionError
 from fireiron.base.text import nbytes as human
 from fireiron.language.decompositions import Decomposition, Epilog, Tile
 from fireiron.language.levels import Memory
-from fireiron.language.programs import Layers
 from fireiron.language.residual import Residual
 from fireiron.language.specs import Spec
 
@@ -22,14 +21,14 @@ def wide(spec: Spec, residual: Residual, memory: Memory, arch: str | None) -> No
     Raises:
         DecompositionError: `layers-too-wide`.
     """
-    assert isinstance(spec, Layers)
     rows = residual.extents["M"]
     if not isinstance(rows, int):
         return
     limits = find_arch(arch or LARGEST)
     registers = limits.registers_per_sm * 4
     widest = max(max(layer.depth, layer.width) for layer in spec.layers)
-    held = spec.X.dtype.nbytes_of(rows * widest)
+    held = spec.inputs[0].dtype.nbytes_of(rows * widest)
+    assert spec.accumulator is not None
     sums = spec.accumulator.nbytes_of(rows * max(layer.width for layer in spec.layers))
     room = registers if memory.registers else limits.shared_per_block
     inside = held + sums if memory.registers else held

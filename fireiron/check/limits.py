@@ -10,7 +10,6 @@ from fireiron.base.errors import DecompositionError
 from fireiron.base.text import nbytes as human
 from fireiron.language.decompositions import ByCluster, Decomposition, Load, Specialised, Split, Tile, Widest
 from fireiron.language.levels import SH, Block, Cluster
-from fireiron.language.programs import Products
 from fireiron.language.residual import Residual
 from fireiron.language.specs import Spec
 
@@ -102,7 +101,7 @@ def shared_fits(spec: Spec, links: Sequence[Decomposition], before: Sequence[Res
     Raises:
         DecompositionError: `shared-memory`.
     """
-    if not isinstance(spec, Products):
+    if not spec.phases:
         return _buffers_fit(links, before, arch)
     pairs = list(zip(links, before, strict=True))
     for phase in spec.phases:

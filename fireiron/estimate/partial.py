@@ -19,9 +19,9 @@ from fireiron.language.atom import Atom, Operand
 from fireiron.language.decompositions import Decomposition, Done, Epilog, Load, Output, Own, Split, Tile, Widest
 from fireiron.language.levels import RF, Kernel, Thread
 from fireiron.language.pointwise import accumulator
-from fireiron.language.programs import Layers, Products
+from fireiron.language.programs import Products
 from fireiron.language.residual import Residual, after, apply, start
-from fireiron.language.specs import MatMul, Spec
+from fireiron.language.specs import Spec
 
 # The link of everything that a completion adds; it compares by identity.
 HOLE: Final = Link(Place("<later links>", 0))
@@ -55,7 +55,7 @@ def complete(spec: Spec, links: tuple[Decomposition, ...]) -> Completion | None:
     residual = after(spec, links)
     if residual.closed:
         return Completion(links, residual, True, True)
-    if residual.level.name == Kernel.name or isinstance(spec, Layers):
+    if residual.level.name == Kernel.name or spec.layers:
         return None
     threads_known = any(isinstance(x, Tile | Split) and x.level is not None and x.level.size is not None for x in links)
     at_thread = residual.level.size == 1
@@ -107,7 +107,7 @@ def _stand_in(spec: Spec, residual: Residual) -> Atom:
     )
     return Atom(
         "later links", "MatMul", (1, 1, a.pack), Thread, operands, 0, "", "", "{C}; {A}; {B};",
-        product=spec.product if isinstance(spec, MatMul) else "mul",
+        product=spec.product,
     )  # fmt: skip
 
 

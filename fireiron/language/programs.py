@@ -9,6 +9,7 @@ from fireiron.algebra.expr import Index
 from fireiron.base.errors import SpecError
 from fireiron.language.levels import FR
 from fireiron.language.pointwise import Value
+from fireiron.language.steps import Stated
 from fireiron.language.tensor import Tensor
 
 BATCH = "batch"
@@ -23,7 +24,7 @@ class Sum:
 
 
 @attrs.frozen
-class Products:
+class Products(Stated):
     """Compute outputs, element by element, from sums of products that all have their shape.
 
     Args:
@@ -130,7 +131,7 @@ def _known(extent: Index) -> int:
 
 
 @attrs.frozen
-class Layers:
+class Layers(Stated):
     """Compute Y from X by layers one after another: each one's result is the next one's A.
 
     Args:

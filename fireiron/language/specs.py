@@ -24,7 +24,7 @@ from fireiron.language.programs import (
     check_products,
     different_names,
 )
-from fireiron.language.steps import Program, check_program, refs_dims
+from fireiron.language.steps import Program, Stated, check_program, refs_dims
 from fireiron.language.tensor import Tensor
 
 
@@ -47,7 +47,7 @@ class Coefficient:
 
 
 @attrs.frozen
-class MatMul:
+class MatMul(Stated):
     """Compute C = alpha * A @ B + beta * C, accumulating in `acc` (None: the default of A's element type).
 
     `swapped`: A and B are the caller's second and first operand, transposed, and C the transpose of the caller's. Of
@@ -82,11 +82,6 @@ class MatMul:
         return (*batch, ("M", self.C.shape[-2]), ("N", self.C.shape[-1]), ("K", self.A.shape[-1]))
 
     @property
-    def ragged(self) -> str | None:
-        """Name the dimension of which each group has an extent of its own."""
-        return None if self.groups is None else "N" if self.swapped else "M"
-
-    @property
     def inputs(self) -> tuple[Tensor, ...]:
         """List the tensors that are read, in the order in which a call takes them."""
         first = (self.B, self.A) if self.swapped else (self.A, self.B)
@@ -99,7 +94,7 @@ class MatMul:
 
 
 @attrs.frozen
-class Move:
+class Move(Stated):
     """Copy `src` to `dst`, converting the element type where they differ."""
 
     src: Tensor
@@ -117,7 +112,7 @@ class Move:
 
 
 @attrs.frozen
-class Init:
+class Init(Stated):
     """Set every element of `dst`."""
 
     dst: Tensor
@@ -135,7 +130,7 @@ class Init:
 
 
 @attrs.frozen
-class Pointwise:
+class Pointwise(Stated):
     """Compute `out` element by element: `Arg(i)` of `op` reads `ins[i]`, which may broadcast."""
 
     op: Scalar

@@ -10,7 +10,7 @@ pointwise operation are all a `Step`.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import attrs
 
@@ -33,10 +33,47 @@ from fireiron.base.errors import SpecError
 from fireiron.language.levels import Memory
 from fireiron.language.tensor import Tensor
 
+if TYPE_CHECKING:
+    from fireiron.language.programs import Layer
+
 COMPENSATED = "compensated add"  # the fold that `compensated_add_of` gives
 
 # A dim of a program: a name, and an extent that is an int or a symbol.
 Dim: TypeAlias = Var
+
+
+class Stated:
+    """Say of a spec what few kinds of specs have, so that no rule of the compiler asks for the kind.
+
+    Args:
+        product: what is summed over K: products, or of bits those of `a ^ b` or of `a & b`.
+        swapped: whether A and B are the caller's second and first operand, transposed.
+        groups: where the groups of a product end, None where it has none.
+        layers: that follow each other, each on the result of the one before.
+        inplace: outputs that lie in the memory of an input.
+    """
+
+    __slots__ = ()
+    product: Literal["mul", "xor", "and"] = "mul"
+    swapped: bool = False
+    groups: Tensor | None = None
+    layers: tuple[Layer, ...] = ()
+    inplace: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def ragged(self) -> str | None:
+        """Name the dimension of which each group has an extent of its own."""
+        return None if self.groups is None else "N" if self.swapped else "M"
+
+    @property
+    def accumulator(self) -> DType | None:
+        """Give the element type in which products are summed, None where there are none, or steps say it."""
+        return None
+
+    @property
+    def phases(self) -> tuple[tuple[tuple[Tensor, Tensor, str], ...], ...]:
+        """Group several products by the loops over K that compute them: A, B and the accumulator of each."""
+        return ()
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -376,7 +413,7 @@ class For:
 
 
 @attrs.frozen
-class Program:
+class Program(Stated):
     """Compute outputs from inputs by steps, one after another.
 
     Args:

@@ -12,7 +12,6 @@ from fireiron.jit import bind
 from fireiron.jit.arrays import random_ends
 from fireiron.jit.expression import evaluate
 from fireiron.jit.interface import Interface
-from fireiron.language.programs import Layers
 from fireiron.language.specs import Task
 
 
@@ -61,8 +60,7 @@ def random_arrays(
 
 def scaled(program: Task, arrays: dict[str, Any]) -> dict[str, Any]:
     """Shrink random weights of layers so that activations keep their size from the first layer to the last."""
-    if isinstance(program.spec, Layers):
-        for layer in program.spec.layers:
-            array = arrays[layer.weights.name]
-            array[...] = (array.astype(np.float32) * (2 / layer.depth) ** 0.5).astype(array.dtype)
+    for layer in program.spec.layers:
+        array = arrays[layer.weights.name]
+        array[...] = (array.astype(np.float32) * (2 / layer.depth) ** 0.5).astype(array.dtype)
     return arrays

@@ -24,7 +24,6 @@ from fireiron.kernel.ir.statements import Call, Kernel, walk
 from fireiron.language.as_steps import Links, steps_of
 from fireiron.language.atom import Atom
 from fireiron.language.decompositions import ByTma, Done, Split
-from fireiron.language.programs import Layers
 from fireiron.language.specs import Spec, Task
 from fireiron.language.steps import Program, Step
 from fireiron.language.tensor import Tensor
@@ -198,7 +197,7 @@ def roundings(schedule: Chain) -> Facts:
             names = tuple(ref.name for ref in step.reads)
             cut = min((x for x in (found[n].cut for n in names) if x), key=lambda x: x[1], default=None)
             found[step.name] = attrs.evolve(found[names[0]], cut=cut, together=names)
-    return Facts({name: x for name, x in found.items() if x != Rounding()}, independent=isinstance(spec, Layers))
+    return Facts({name: x for name, x in found.items() if x != Rounding()}, independent=bool(spec.layers))
 
 
 def _adds(program: Program, step: Step) -> bool:

@@ -18,7 +18,7 @@ from fireiron.kernel.lower.context import Context, State, buffer_of
 from fireiron.kernel.lower.storage import tensor_window
 from fireiron.kernel.lower.window import Axis, Cut, Window, cut
 from fireiron.language.decompositions import Tile, Widest
-from fireiron.language.specs import BATCH, MatMul
+from fireiron.language.specs import BATCH
 
 
 @attrs.frozen
@@ -37,8 +37,9 @@ class OpenGroups:
 
     def find(self, item: Expr, context: Context) -> FindGroup:
         """Look an item up."""
-        assert isinstance(context.spec, MatMul) and context.spec.groups is not None
-        ends = tensor_window(context.spec.groups, self.state, context)
+        groups = context.spec.groups
+        assert groups is not None
+        ends = tensor_window(groups, self.state, context)
         return FindGroup(self.groups, View(buffer_of(ends.storage), as_expr(0)), item)
 
     def numbers(self, inside: dict[str, Expr]) -> dict[str, Expr]:
@@ -53,7 +54,7 @@ def open_groups(link: Tile, parts: dict[str, Cut], state: State, context: Contex
         DecompositionError: `group-tile`.
     """
     spec = context.spec
-    if not isinstance(spec, MatMul) or spec.ragged is None or BATCH not in parts:
+    if spec.ragged is None or BATCH not in parts:
         return None
     assert not isinstance(link.sizes, Widest)
     ragged, sizes = spec.ragged, dict(link.sizes)

@@ -65,7 +65,7 @@ from fireiron.kernel.passes.turns import take_turns
 from fireiron.kernel.passes.two_trips import without_two_trips
 from fireiron.language.decompositions import Decomposition, Epilog, Prolog, Split, every
 from fireiron.language.residual import start
-from fireiron.language.specs import MatMul, Spec, Task, tensors_of
+from fireiron.language.specs import Spec, Task, tensors_of
 from fireiron.language.steps import Program
 from fireiron.language.tensor import Tensor
 
@@ -143,7 +143,7 @@ def lower(
     body = passed("masks", _of_loops(body, online, lambda s, link: without_masks(s, context) if link.online else (s,)))
     body = passed("skew", _of_loops(body, online, lambda s, link: skewed(s, link, context) if link.skewed else (s,)))
     body = passed("roles", _roles(body, context) if context.rings else (*context.lets, *body))
-    body = fetched(body, context) if isinstance(spec, Program) else body  # only programs read arrays at subscripts
+    body = fetched(body, context) if state.progress is not None else body  # only programs read arrays at subscripts
     body = passed("exchanges", tell_peers(body, context.exchanges))
     body = passed("flags", raise_flags(body, context.handed))
     body = passed("turns", take_turns(body, context.turns))
@@ -185,7 +185,7 @@ def lower(
         context.dependent,
         elements(context.storages.values(), context.threads or 1),
     )
-    if isinstance(spec, Program) and spec.inplace:
+    if spec.inplace:
         check_in_place(kernel, {name for _, name in spec.inplace})
     return in_bytes(kernel)
 
@@ -320,14 +320,16 @@ def _parameters(
 
 def _shares(spec: Spec, tensor: Tensor) -> Expr | None:
     """Give the rows that groups share, by the tensor that holds their ends."""
-    if not isinstance(spec, MatMul) or spec.ragged is None or spec.groups is None or tensor.name != spec.groups.name:
+    if spec.ragged is None or spec.groups is None or tensor.name != spec.groups.name:
         return None
-    return as_expr(dict(spec.sizes)[spec.ragged])
+    rows = start(spec).extents[spec.ragged]
+    assert rows is not None
+    return as_expr(rows)
 
 
 def _ragged(spec: Spec, tensor: Tensor) -> int | None:
     """Give the dimension of an output's array that groups share: all outputs have the rows of C."""
-    if not isinstance(spec, MatMul) or spec.ragged is None:
+    if spec.ragged is None:
         return None
     return tensor.storage.index(len(tensor.shape) - (2 if spec.ragged == "M" else 1))
 

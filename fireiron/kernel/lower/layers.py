@@ -5,6 +5,8 @@ A stack of equal layers is a loop. The pipeline of the weights does not stop bet
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
 
 from fireiron.algebra.expr import FALSE, as_expr
@@ -17,18 +19,17 @@ from fireiron.kernel.lower.window import Axis, Storage, Window
 from fireiron.kernel.passes.prefetch import next_lines
 from fireiron.language.decompositions import Each
 from fireiron.language.levels import SH
-from fireiron.language.programs import BATCH, Layer, Layers
+from fireiron.language.programs import BATCH, Layer
 from fireiron.language.residual import layer_of, result_of
 
 
 def lower_each(link: Each, state: State, context: Context, recur: Recur) -> Body:
     """Lower the layers one after another, and the Move that stores the last one's result."""
     spec = context.spec
-    assert isinstance(spec, Layers)
     for layer in spec.layers:  # parameters come in the layers' order
         for tensor in layer.value.tensors:
             tensor_window(tensor, state, context)
-    places = _places(link, spec, state, context)
+    places = _places(link, spec.layers, state, context)
     bodies: list[Body] = []
     # The reader of registers decides their ownership, so the last layer is lowered first.
     for number in reversed(range(len(spec.layers))):
@@ -41,12 +42,13 @@ def lower_each(link: Each, state: State, context: Context, recur: Recur) -> Body
     move = result_of(state.residual)
     windows = {"src": _at(places[-1], state, "N", spec.layers[-1].width), "dst": state.windows["C"]}
     below = attrs.evolve(state, residual=move, windows=windows).under("store", link.link)
+    name = spec.outputs[0].name
     store = recur(tree(link.store), below, context)
     asked = next_lines(link, state.windows["C"].axes[0], context)
-    return (*body, *asked, Region(f"store {spec.Y.name}: {move}", store, state.path, link.link, "store", spec.Y.name))
+    return (*body, *asked, Region(f"store {name}: {move}", store, state.path, link.link, "store", name))
 
 
-def _places(link: Each, spec: Layers, state: State, context: Context) -> tuple[Storage, ...]:
+def _places(link: Each, layers: Sequence[Layer], state: State, context: Context) -> tuple[Storage, ...]:
     """Choose the memory of X and of each layer's result: the memory of the layer's input, where both have one width.
 
     Shared memory that nothing reads any more is used again by tensors of its width. Registers are laid out as their
@@ -54,7 +56,7 @@ def _places(link: Each, spec: Layers, state: State, context: Context) -> tuple[S
     """
     first = state.windows["A"].storage
     places = [first]
-    for layer in spec.layers:
+    for layer in layers:
         now = places[-1]
         alike = [s for s in places if s.shape[-1] == layer.width]
         free = [now] if layer.width == layer.depth else [] if first.memory.registers else alike

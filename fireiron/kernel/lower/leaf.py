@@ -5,9 +5,9 @@ from __future__ import annotations
 import attrs
 
 from fireiron.algebra.dtypes import DType
-from fireiron.algebra.expr import FALSE, Expr, Var, and_, as_expr, gt, minimum, proves
+from fireiron.algebra.expr import FALSE, Expr, Var, and_, as_expr, gt, minimum, proves, substitute
 from fireiron.algebra.layout import Layout
-from fireiron.algebra.scalar import Arg, Cast, number, renumbered
+from fireiron.algebra.scalar import Arg, Cast, Constant, number
 from fireiron.atoms.table import Near, chosen_from, matching, nearest
 from fireiron.base.errors import DecompositionError
 from fireiron.base.text import count as in_words
@@ -22,11 +22,11 @@ from fireiron.kernel.lower.prolog import transform
 from fireiron.kernel.lower.storage import tensor_window
 from fireiron.kernel.lower.window import Window
 from fireiron.kernel.passes.packing import packed_access
+from fireiron.language.as_steps import steps_of
 from fireiron.language.atom import Atom, Operand
 from fireiron.language.decompositions import Done, Microkernel
 from fireiron.language.levels import FR, RF, Thread, Warp
 from fireiron.language.residual import Operand as Placed
-from fireiron.language.specs import Init, MatMul, Pointwise
 
 
 def lower_done(link: Done, state: State, context: Context) -> Body:
@@ -128,7 +128,7 @@ def _product(chosen: Atom | str | None, parts: tuple[str, str, str], state: Stat
     held = RF if state.level.size == 1 else FR
     memories = tuple(held if o.memory.registers else o.memory for o in operands)
     asked = ("MatMul", shape, tuple(o.dtype for o in operands), memories, state.level, context.arch)
-    product = context.spec.product if isinstance(context.spec, MatMul) else "mul"
+    product = context.spec.product
     table = None if chosen is None else chosen_from(chosen, shape)
     matches = matching(*asked, table=table, product=product)
     if not matches and state.level.size == 1:
@@ -189,7 +189,7 @@ def _by_registers(
     """
     spec, kind, count = context.spec, window.storage.dtype, elements(window).size
     updated = operand.access != "read"
-    if updated and isinstance(spec, MatMul) and spec.accumulator != kind:
+    if updated and spec.accumulator not in (None, kind):
         raise DecompositionError(
             "accumulator-dtype",
             f"products are summed in {spec.accumulator}, and {window.storage.name} in {window.storage.memory}, where "
@@ -357,10 +357,10 @@ def _copy(chosen: Atom | str | None, src: View, dst: View, count: int, state: St
 
 
 def _elementwise(state: State, context: Context) -> Body:
-    """Lower Init and Pointwise on one thread's part."""
-    spec = context.spec
-    role = "dst" if isinstance(spec, Init) else "out"
-    window = state.windows[role]
+    """Lower a spec of one step without a fold on one thread's part."""
+    (step,) = steps_of(context.spec).steps
+    (target,) = state.residual.operands
+    window = state.windows[target.role]
     loops: list[tuple[Expr, int]] = []
     shifts: list[Expr] = []
     conditions: list[Expr] = []
@@ -375,20 +375,16 @@ def _elementwise(state: State, context: Context) -> Body:
     dst = View(buffer_of(window.storage), window.storage.address(tuple(shifts)), origin=tuple(shifts))
     condition = and_(*conditions) if conditions else as_expr(1)
     mask = None if proves(condition) else condition
-    if isinstance(spec, Init):
-        kind = window.storage.dtype
-        one = Compute(dst, number(spec.value, kind), (), mask, state.link)
-    else:
-        assert isinstance(spec, Pointwise)
-        inputs: list[View] = []
-        for tensor in spec.ins:
-            source = tensor_window(tensor, state, context)
-            picked = shifts[len(shifts) - len(tensor.shape) :]
-            at = tuple(as_expr(0) if extent == 1 else c for c, extent in zip(picked, tensor.shape, strict=True))
-            inputs.append(View(buffer_of(source.storage), source.storage.address(at), origin=at))
-        # Arguments of an expression are numbered from 1; 0 is the accumulator, which is absent here.
-        tree = renumbered(spec.op, {i: i - 1 for i in range(1, len(inputs) + 1)})
-        one = Compute(dst, tree, tuple(inputs), mask, state.link)
+    places: dict[Expr, Expr] = dict(zip(step.outs[0].index, shifts, strict=True))
+    inputs: list[View] = []
+    for ref in step.reads:
+        source = tensor_window(ref.tensor, state, context)
+        at = tuple(as_expr(substitute(e, places)) for e in ref.index)
+        inputs.append(View(buffer_of(source.storage), source.storage.address(at), origin=at))
+    tree = step.body
+    if isinstance(tree, Cast) and isinstance(tree.x, Constant):
+        tree = number(tree.x.value, tree.dtype)  # rounded here, and not by each thread
+    one = Compute(dst, tree, tuple(inputs), mask, state.link)
     body: Body = (one,)
     for var, extent in reversed(loops):
         body = (For(var, as_expr(extent), body, unroll=True),)  # pyright: ignore[reportArgumentType]

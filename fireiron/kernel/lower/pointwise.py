@@ -27,7 +27,6 @@ from fireiron.kernel.lower.storage import fresh_window, register_storage, tensor
 from fireiron.kernel.lower.window import Axis, Storage, Window
 from fireiron.language.levels import GL, RF, Thread
 from fireiron.language.pointwise import Value, cast_to
-from fireiron.language.specs import MatMul
 from fireiron.language.tensor import Tensor
 
 
@@ -196,7 +195,7 @@ def _run(plain: Visit, last: Var, extent: int, elements: tuple[Layout, ...] | No
 
 def swapped(context: Context) -> bool:
     """Say whether the product's operands were exchanged by swap(): rows of the ops' tensors are then its columns."""
-    return isinstance(context.spec, MatMul) and context.spec.swapped
+    return context.spec.swapped
 
 
 def operand_view(

@@ -11,14 +11,13 @@ from fireiron.base.records import evolve
 from fireiron.kernel.lower.context import Body, Context, Recur, State
 from fireiron.kernel.lower.tree import Tree
 from fireiron.language.levels import SH
-from fireiron.language.programs import Products
 from fireiron.language.residual import Residual
 
 
 def lower_loops(rest: Tree, state: State, context: Context, recur: Recur) -> Body:
     """Lower the chain for each group of products; later loops reuse the shared memory of earlier ones."""
     spec = context.spec
-    if not isinstance(spec, Products):
+    if not spec.phases:
         return recur(rest, state, context)
     roles = {o.tensor.name: o.role for o in state.residual.operands}
     body: Body = ()

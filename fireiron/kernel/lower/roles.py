@@ -39,7 +39,6 @@ from fireiron.kernel.passes import rings
 from fireiron.kernel.passes.turns import Turns
 from fireiron.language.decompositions import Load, Split
 from fireiron.language.levels import SH, Level, Warp, Warpgroup
-from fireiron.language.programs import Layers
 
 WARPGROUP = Warpgroup.size or 128
 
@@ -238,7 +237,7 @@ def _turns(
     own = context.staggered > 1
     n = context.staggered if own else context.threads // level.size
     held = as_int(trips)
-    if not own and (n == 1 or not isinstance(context.spec, Layers) or held is None or held > slots):
+    if not own and (n == 1 or not context.spec.layers or held is None or held > slots):
         return ()
     unit = context.define("warpgroup", context.thread // level.size, n)
     known = context.turns or Turns(unit, n, level.size, whole=own)

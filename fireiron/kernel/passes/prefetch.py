@@ -43,7 +43,6 @@ from fireiron.kernel.ir.statements import (
 from fireiron.kernel.lower.context import Body, Context, buffer_of
 from fireiron.kernel.lower.window import Axis
 from fireiron.language.decompositions import Each, Split
-from fireiron.language.programs import Layers
 
 SHARES = (4, 2)  # most blocks that share the prefetch of the same lines
 LINE = 128  # bytes
@@ -293,8 +292,8 @@ def next_lines(link: Each, rows: Axis, context: Context) -> Body:
     if not link.prefetch:
         return ()
     spec = context.spec
-    assert isinstance(spec, Layers) and context.threads is not None and context.following is not None
-    x, (more, names) = spec.X, context.following
+    assert context.threads is not None and context.following is not None
+    x, (more, names) = spec.inputs[0], context.following
     height, columns = as_int(as_expr(rows.size)), as_int(as_expr(x.shape[1]))
     assert height is not None and columns is not None, "what is held on chip has sizes that are known"
     along = x.storage[-1]  # the dimension whose elements are neighbours
