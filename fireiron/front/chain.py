@@ -604,7 +604,7 @@ class Loaded(Chain[S]):
 
     def no_sync(self: L_) -> L_:
         """Claim that no barrier is needed for this load alone; lowering proves it, or refuses."""
-        return self._refine(no_sync=True, link=here())
+        return self._refine(no_sync=True, claimed=here())
 
     def _addressed(self, method: str) -> Load:
         """Give the load that a refinement places, or refuse one to registers."""

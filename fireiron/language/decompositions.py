@@ -257,6 +257,7 @@ class Load:
         storage: the buffer's order or layout; None keeps the source's order.
         reuse: whether it may overlay buffers that are dead by then.
         no_sync: whether the author claims that no barrier is needed for this load alone.
+        claimed: where the author claims it.
         dtype: element type in the buffer, None for the source's.
         ops: what is made of each element on the way, an expression of it; None for nothing.
     """
@@ -271,6 +272,7 @@ class Load:
     no_sync: bool = False
     dtype: DType | None = None
     ops: Value | None = None
+    claimed: Link | None = _link
     link: Link | None = _link
 
     @property

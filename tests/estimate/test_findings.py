@@ -202,3 +202,13 @@ def test_what_hopper_gemm_leaves_to_slower_instructions_is_noted(dtype: str, sai
     found = [x.message for x in facts(schedule, arch("sm_90a")).findings if x.code == "slower-path"]
     assert len(found) == (said is not None)
     assert said is None or found[0].startswith(said)
+
+
+def test_a_finding_about_a_load_underlines_the_load_and_not_its_refinement() -> None:
+    (found,) = (
+        finding
+        for finding in simt.listing4(matmul(256, 256, 128)).check("sm_80")
+        if finding.code == "uncoalesced" and " reads A " in finding.message
+    )
+    assert ".load(A, SH, load_a)" in str(found)
+    assert "no_sync" not in str(found)

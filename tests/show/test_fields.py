@@ -54,7 +54,7 @@ from fireiron.show.diff import diff
 from fireiron.show.tree import text
 
 # What a change of a field means is said elsewhere: a place in a file, and what follows from the links above.
-UNSEEN = {"link", "StepLinks.origin"}
+UNSEEN = {"link", "claimed", "StepLinks.origin"}
 
 
 @attrs.frozen

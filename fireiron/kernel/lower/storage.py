@@ -118,6 +118,7 @@ def make_storage(
     storage = Storage(
         name, link.memory, dtype, shape, strides, as_expr(size), state.level,
         swizzle=link.swizzle, slots=slots, reuse=link.reuse, no_sync=link.no_sync, link=link.link,
+        claimed=link.claimed,
     )  # fmt: skip
     _per_unit(storage, state, context)
     context.storages[name] = storage
@@ -208,6 +209,7 @@ def _panels(
     storage = Storage(
         name, link.memory, dtype, shape, strides, as_expr(total), state.level,
         swizzle=swizzle_of(span, dtype.nbytes), slots=slots, reuse=link.reuse, no_sync=link.no_sync, link=link.link,
+        claimed=link.claimed,
         align=PANEL_ALIGN,
     )  # fmt: skip
     _per_unit(storage, state, context)

@@ -96,7 +96,7 @@ class Storage:
         size: elements of one slot; in registers, elements of one thread, set by the first access, which defines
             ownership.
         unit: the level whose units each have a copy; `copy` is the number of this thread's copy, of `copies`.
-        no_sync: the link that says that no barrier is needed; None if there is none.
+        no_sync: whether the author claims that no barrier is needed, at the link `claimed`.
         align: bytes to which the buffer is aligned.
         guarded: whether mbarriers order every access.
         follows: the register tensor from which this one is computed, element by element.
@@ -122,6 +122,7 @@ class Storage:
     reuse: bool = False
     no_sync: bool = False
     link: Link | None = None
+    claimed: Link | None = None
     align: int = 1
     guarded: bool = False
     follows: str = ""

@@ -232,7 +232,7 @@ class _Pass:
             "no-sync-needed",
             f"no_sync() would drop the only barrier between writing {storage.name} and reading it",
             fix="drop no_sync(); barriers that another load needs anyway are never doubled",
-            link=storage.link,
+            link=storage.claimed,
             path=self.path,
         )
 
