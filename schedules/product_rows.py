@@ -33,6 +33,8 @@ from fireiron import (
 )
 from fireiron.schedules._heads import GROUP_ROWS, HOPPER_SHARED, ROWS, SHARED, tile_to_shared
 
+DTYPE = "f16"  # of the command line's programs where it says none
+EXTENTS = {"add_layernorm": {"m": 64, "k": 64, "n": 256}}  # that the command line takes by default: whole tiles
 MOST_BLOCKS = 8  # of a cluster, that every GPU with clusters takes
 CLUSTERS = (1, 2, 3, 4, 6, 8)  # blocks
 # By warpgroups of a block: columns of 64 rows, whose sums, what joins them and results are registers; registers of a
