@@ -195,6 +195,7 @@ def conv3d_grouped(
 
 
 DTYPES = {"conv2d_flat": "f16"}  # by default on the command line: tensor cores alone take it
+EXTENTS = {"conv2d_packed": {"l": 24, "m": 9}}  # by default on the command line: columns of whole pixels of 3 channels
 
 
 @program(x="n h w channel", f="k r s c", bias="k", residual="m k", scale="k")
