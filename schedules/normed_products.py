@@ -32,6 +32,7 @@ from fireiron import (
     vector,
 )
 
+DTYPE = "f16"  # of the command line's programs where it says none
 ROWS = 16  # of a warp: one instruction
 SHARED = {80: 163 << 10, 87: 163 << 10, 90: 227 << 10, 100: 227 << 10, 103: 227 << 10, 110: 227 << 10}  # of a block
 PAD = 8  # elements behind each line in shared memory, so that ldmatrix meets no bank twice
