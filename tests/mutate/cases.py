@@ -141,7 +141,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "layernorm's gradients": lambda: rows.row(
         rows.layernorm_gradients(tensor(9, 64), tensor(9, 64, name="dy"), tensor(64, name="gain"))
     ),
-    "top": lambda: rows.row(rows.top(tensor(60, 40), k=2), warps=1),
+    "top": lambda: rows.row(rows.top(tensor(60, 100), k=2), warps=1),
     "sums of columns": lambda: reductions.reduction(_columns(70, 3, 40), ways=3),
     "attention, cores": lambda: attention.simt(_heads(37, 13, 8, 8, causal=True), rows=32, keys=4),
     "attention, mma": lambda: attention.mma(_heads(37, 90, 32, 32, causal=True), warps=2, keys=32),

@@ -7,11 +7,12 @@ compared: no thread sees a difference.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import attrs
 
 from fireiron.algebra.expr import Compare, Var, free
-from fireiron.algebra.scalar import Binary, Constant, parts
+from fireiron.algebra.scalar import Binary, Constant, Scalar, Select, parts
 from fireiron.kernel.ir.rewrite import mentions, without
 from fireiron.kernel.ir.statements import (
     Advance,
@@ -61,7 +62,7 @@ ELSEWHERE = (
     ("hopper stream_k", r"^Wait\[2\]", "a block stores one tile at most here: nothing is overwritten"),
     (
         "hopper stream_k, whole tiles too",
-        r"without more$|end.*without block$|^Let\[33\].*block$",
+        r"without more$|end.*without block$|^Let\[33\].*block$|^Let\[19\].*block$|^Let\[31\].*parted$",
         "blocks share the chunks evenly",
     ),
     ("hopper stream_k, whole tiles too", r"without trip$", "whole tiles lie behind the parts: none begins within one"),
@@ -86,6 +87,43 @@ ELSEWHERE = (
     ("sums of columns", r"^If\[0\].*one more", "registers of lines behind the warp's own are filled, and not added"),
     ("softmax ahead", r"^Compute\[8\].place: dropped$", "the maximum over peers includes this block's own"),
     ("top", r"^Call\[(17|18|19|20)\].lane: without thread$", "the last exchange counts for lane 0 alone, which stores"),
+    ("softmax", r"^Compute\[8\].place: dropped$", "the maximum over warps includes this warp's own"),
+    (
+        "softmax",
+        r"total_sh over the one before$",
+        "two numbers stand at the begin of the buffer before",
+    ),
+    ("layernorm's gradients", r"^For\[(15|31)\].extent: - 1$", "the last of 16 warps has none of the 9 rows"),
+    ("layernorm's gradients", r"^Sync\[3\].level: Warp$", "one block is there, whose first warp writes and reads"),
+    ("attention", r"^If\[10\].*whole < j \+ 2 one more$", "what no mask cuts may be masked too: it is computed anew"),
+    ("attention, cores", r"^Compute\[1\].expr: a number", "the first chunk's factor is 0: it forgets what was there"),
+    ("attention, cores", r"^Compute\[(12|22)\].expr: a number", "the number multiplies sums that are 0"),
+    ("attention, cores", r"^Let\[0\].*without block$", "what no mask cuts may be masked too: it is computed anew"),
+    ("attention, mma", r"^For\[19\].place: doubled$", "a maximum that is taken twice is the same"),
+    (
+        "attention, wgmma",
+        r"^(Compute\[11\].*without i8|Compute\[15\].*dropped|For\[23\].*- 1)$",
+        "the first chunk stands ahead of the loop: the factor multiplies sums that are 0",
+    ),
+    ("attention, wgmma", r"^For\[8\].extent: - 1$", "tiles with whole chunks have two rows here, which i = 0 holds"),
+    (
+        "attention, speculating",
+        r"^Compute\[13\].*(mul left out|without i16)$",
+        "the first chunk stands ahead of the loop: the factor multiplies sums that are 0",
+    ),
+    ("attention, speculating", r"^Compute\[12\].expr: a number", "every query sees a key in the first chunk"),
+    ("attention, speculating", r"^Compute\[(29|30)\]", "how often chunks are computed again changes time alone"),
+    ("attention, speculating", r"^Compute\[70\].expr: a number", "values of keys that are not there are 0"),
+    ("attention, speculating", r"^Compute\[76\].expr: a number", "no query is without keys"),
+    ("conv, mma", r"^Call\[12\].views: f at without thread_c$", "the predicate leaves the threads whose thread_c is 0"),
+    ("conv, wgmma", r"^Let\[0\].*without block$", "one cluster is launched, whose number is 0"),
+    (
+        "conv, wgmma",
+        r"exchanged with Sync$",
+        "the barrier stands at the end of a trip, or at the next one's begin",
+    ),
+    ("filters' gradient, wgmma", r"^Arrive\[2\].place: dropped$", "nobody waits for the last slot again"),
+    ("filters' gradient, wgmma", r"^For\[(5|10)\].extent: - 1$", "the columns lie beyond the edge, and are not stored"),
     ("hopper", r"load of a warp less$", "one thread of the role starts all copies"),
 )
 
@@ -181,6 +219,8 @@ def why(case: str, mutant: Mutant, kernel: Kernel) -> str:
             return "exp of more than 80 makes a quotient that is 0 within its bound either way"
         case _ if isinstance(mutant.after, Sync) and before is not None and _own(before):
             return "registers of a thread: no barrier orders them"
+        case Compute(expr=expr) if key.startswith("expr: a number + 1 (1)") and _truths(expr):
+            return "the number is only asked whether it is 0"
         case Compute() if key == "expr: a number + 1 (80)":
             return "exp of 80 and of 81 are both beyond what is added to them"
         case _ if isinstance(mutant.after, Wait) and not _uses(before, mutant.after.group):
@@ -209,7 +249,9 @@ def _guards_loads(statement: If) -> bool:
     """Say whether all that a condition on a loop's trip guards brings chunks of operands, maybe by registers."""
     inside = tuple(walk(statement.body))
     calls = [s for s in inside if isinstance(s, Call)]
-    trips = [leaf for leaf in free(statement.condition) if isinstance(leaf, Var) and leaf.name.startswith("k")]
+    trips = [
+        leaf for leaf in free(statement.condition) if isinstance(leaf, Var) and leaf.name.startswith(("k", "chunk"))
+    ]
     loads = all(call.views[0].buffer.memory != SH and call.views[1].buffer.memory != GL for call in calls)
     return bool(trips and calls) and loads and all(isinstance(s, For | If | Region | Call | Let) for s in inside)
 
@@ -235,6 +277,19 @@ def _only_maxima(statement: Statement) -> bool:
         isinstance(s, Compute) and isinstance(s.expr, Binary) and s.expr.op == "max" and s.dst in s.inputs
         for s in inside
     )
+
+
+def _truths(expr: Scalar) -> bool:
+    """Say whether each 1 in an expression is asked only whether it is 0, as `a or b` and `a and b` are written."""
+
+    def arms(asked: Scalar) -> Iterator[Scalar]:
+        yield asked
+        if isinstance(asked, Select):
+            yield from (arm for x in (asked.x, asked.y) for arm in arms(x))
+
+    chosen = [arm for part in parts(expr) if isinstance(part, Select) for arm in arms(part.condition)]
+    ones = [part for part in parts(expr) if isinstance(part, Constant) and part.value == 1]
+    return bool(ones) and all(any(one is arm for arm in chosen) for one in ones)
 
 
 def _chosen(statement: Statement, var: Var) -> bool:
