@@ -128,6 +128,7 @@ class Recorder:
         outer: variables of loops over chunks.
         total: iterations of the loop over chunks that began last: roles agree, and those that load are the first.
         visits: how often each team came to each meeting.
+        leads: by tile, the role whose loop over chunks began first, and the iterations of that loop.
     """
 
     chunks: int
@@ -138,6 +139,7 @@ class Recorder:
     outer: set[str] = attrs.field(factory=set[str])
     total: int = 0
     visits: dict[tuple[object, ...], int] = attrs.field(factory=dict[tuple[object, ...], int])
+    leads: dict[int | None, tuple[str, int]] = attrs.field(factory=dict[int | None, tuple[str, int]])
 
     def visit(self, rank: int, label: str, meeting: tuple[object, ...]) -> Point:
         """Number the barrier at which a team waits now: the n-th of its kind."""
@@ -219,7 +221,9 @@ class Tracing(Compiler):
 
         def iterations(state: State) -> Iterator[int]:
             total = recorder.total = int(np.asarray(extent(state.env)).flat[0])
-            skipped = self._skipped(total)
+            tile = _tile(self.team.machine, state.env)
+            who, first_total = recorder.leads.setdefault(tile, (self.label, total))
+            skipped = self._skipped(total) if who == self.label else self._skipped_beside(total, first_total)
             first = max(1, min(recorder.chunks - self.ring, total - skipped - 1)) if skipped else total
             for at in (*range(first), *range(first + skipped, total)):
                 if skipped and at == first + skipped:
@@ -250,6 +254,14 @@ class Tracing(Compiler):
         """Count the iterations that are left out of a loop over chunks: whole turns of every ring, after the first."""
         least = max(self.recorder.chunks, self.ring + 1)
         return max(0, (total - least) // self.ring * self.ring)
+
+    def _skipped_beside(self, total: int, other: int) -> int:
+        """Count likewise where another role's loop began first: a skewed loop has a chunk less, or several a trip."""
+        each = max(1, round(other / max(total, 1)))
+        skipped, rest = divmod(self._skipped(other), each)
+        return (
+            skipped if not rest and skipped < total and abs(other - each * total) <= 2 * each else self._skipped(total)
+        )
 
     def _advance(self, statement: Advance, scope: Scope) -> Step:
         """Move a cursor; past the chunks of tiles that others take, without those that are left out."""
