@@ -1,8 +1,8 @@
 """Time whole networks with random weights: plans of `torch.compile(backend=...)` against eager torch and its compiler.
 
-`python -m bench networks [--network bert-base ...] [--batch 32] [--length 384] [-o FILE.jsonl]`. Networks come from the
-package transformers. Each result is first compared with eager f32; the error of eager torch in the same 16 bits sets
-the bound.
+`python -m bench networks [--network bert-base ...] [--batch 32] [--length 384] [--train] [-o FILE.jsonl]`. Transformers
+come from the package of that name, other networks from `models.py`. Each result is first compared with eager f32; the
+error of eager torch in the same 16 bits sets the bound. With `--train` the gradients of all parameters are compared.
 """
 
 from __future__ import annotations
@@ -26,6 +26,14 @@ NETWORKS = {
     "roberta-base": ("Roberta", 12, 768, 12, 3072, 50265),
     "gpt2": ("GPT2", 12, 768, 12, 3072, 50257),
 }
+# Networks of models.py: the class, and what it takes of a batch and a length.
+MODELS = {
+    "llama": ("Decoder", "rows of tokens"),
+    "vit-b16": ("ViT", "images"),
+    "resnet-50": ("ResNet", "images"),
+    "lstm": ("LSTM", "steps"),
+    "dlrm": ("DLRM", "samples"),
+}
 PEERS = ("eager", "sdpa", "compile", "max-autotune")
 
 
@@ -36,10 +44,12 @@ def run(words: Sequence[str], command: str = "") -> int:
         1 where a result of ours is wrong, else 0.
     """
     parser = argparse.ArgumentParser(prog="python -m bench networks", description="Time networks.")
-    parser.add_argument("--network", nargs="+", default=["bert-base"], choices=sorted(NETWORKS), help="(bert-base)")
+    parser.add_argument("--network", nargs="+", default=["bert-base"], choices=[*NETWORKS, *MODELS], help="(bert-base)")
     parser.add_argument("--batch", type=int, nargs="+", default=[32], help="(32)")
     parser.add_argument("--length", type=int, nargs="+", default=[384], help="tokens of a sequence (384)")
     parser.add_argument("--layers", type=int, default=0, help="number of layers instead of the network's own")
+    parser.add_argument("--train", action="store_true", help="time a forward and a backward pass")
+    parser.add_argument("--freeze", action="store_true", help="compute what depends on parameters alone once")
     parser.add_argument("--dtype", default="f16", choices=["f16", "bf16"], help="(f16)")
     parser.add_argument("--vs", nargs="+", default=list(PEERS[:3]), choices=PEERS, help="peers (eager sdpa compile)")
     parser.add_argument("-o", "--output", metavar="FILE.jsonl", help="append the results to this file")
@@ -48,12 +58,20 @@ def run(words: Sequence[str], command: str = "") -> int:
         print(f"nothing was timed: {why}.")
         return 0
     cases = [(n, b, s) for n in options.network for b in options.batch for s in options.length]
-    lines = (timed(*case, options.dtype, options.vs, options.layers) for case in cases)
+    chosen = {"layers": options.layers, "train": options.train, "freeze": options.freeze}
+    lines = (timed(*case, options.dtype, options.vs, **chosen) for case in cases)
     return int(not report(lines, options.output, command, said))
 
 
 def network(name: str, attention: str, layers: int = 0) -> Any:
-    """Make a network of random weights, in f32 on the CPU."""
+    """Make a network of random weights, in f32 on torch's default device."""
+    torch = torch_module()
+    torch.manual_seed(0)
+    if name in MODELS:
+        from . import models
+
+        few = {"layers": layers} if layers and name in ("llama", "vit-b16") else {}
+        return getattr(models, MODELS[name][0])(**few).eval()
     import transformers
 
     family, depth, width, heads, inner, vocabulary = NETWORKS[name]
@@ -70,57 +88,88 @@ def network(name: str, attention: str, layers: int = 0) -> Any:
         )  # fmt: skip
     config._attn_implementation = attention
     config.use_cache = False
-    torch_module().manual_seed(0)
     return getattr(transformers, f"{family}Model")(config).eval()
 
 
-def timed(name: str, batch: int, length: int, dtype: str, peers: Sequence[str], layers: int = 0) -> dict[str, Any]:
+def given(name: str, batch: int, length: int) -> tuple[Any, ...]:
+    """Draw what a network takes, on torch's default device: floats in f32. BERT gets numbers of words, ViT images."""
+    torch = torch_module()
+    kind = MODELS[name][1] if name in MODELS else "words"
+    if kind == "images":
+        return (torch.randn(batch, 3, 224, 224),)
+    if kind == "samples":
+        return torch.randn(batch, 16), torch.randint(0, 10000, (batch, 26))
+    if kind == "words":
+        return (torch.randint(10, 20000, (batch, length)),)
+    return (torch.randn(batch, length, 4096 if kind == "rows of tokens" else 1024),)
+
+
+def timed(
+    name: str, batch: int, length: int, dtype: str, peers: Sequence[str], layers: int = 0, train: bool = False,
+    freeze: bool = False, device: str = "cuda",
+) -> dict[str, Any]:  # fmt: skip
     """Check ours against f32, then time it and the peers."""
     import fireiron.torch
     from fireiron.graph.torch_backend import plans
 
     torch = torch_module()
     kind = {"f16": torch.float16, "bf16": torch.bfloat16}[dtype]
-    line: dict[str, Any] = {"program": f"{name} {batch}x{length} {dtype}", "layers": layers or NETWORKS[name][1]}
-    ids = torch.randint(10, 20000, (batch, length), device="cuda")
+    size = f"{batch}x{length}" if name not in MODELS or MODELS[name][1] in ("rows of tokens", "steps") else f"{batch}"
+    line: dict[str, Any] = {"program": f"{name} {size} {dtype}{' training' if train else ''}"}
+    line["layers"] = layers or (NETWORKS[name][1] if name in NETWORKS else 0)
+    with torch.device(device):
+        wide = given(name, batch, length)
+        exact_model = network(name, "eager", layers)
+        models = {how: network(name, how, layers).to(kind) for how in ("eager", "sdpa")}
+    short = tuple(x.to(kind) if x.is_floating_point() else x for x in wide)
 
-    def launch(model: Any) -> Callable[[], object]:
-        def call() -> Any:
+    def launch(model: Any, inputs: Sequence[Any] = short) -> Callable[[], Any]:
+        def infer() -> Any:
             with torch.no_grad():
-                return model(ids)[0]
+                return _first(model(*inputs))
 
-        return call
+        def step() -> Any:
+            model.zero_grad(set_to_none=True)
+            _first(model(*inputs)).float().square().mean().backward()
+            return torch.cat([p.grad.float().flatten() for p in model.parameters() if p.grad is not None])
 
-    few = ids[:2]
-    with torch.no_grad():
-        exact = network(name, "eager", layers).cuda()(few)[0]
-        eager, sdpa = (network(name, how, layers).cuda().to(kind) for how in ("eager", "sdpa"))
-        theirs = float((eager(few)[0].float() - exact).abs().max())
+        return step if train else infer
+
+    # Of a result the first lines are compared, of a step all gradients: those depend on the whole batch.
+    some = len(short[0]) if train else 2
+    exact = launch(exact_model, [x[:some] for x in wide])()
+    theirs = float((launch(models["eager"], [x[:some] for x in short])().float() - exact).abs().max())
     begin = time.perf_counter()
-    ours = launch(torch.compile(sdpa, backend=fireiron.torch.backend))
+    fast = torch.compile(models["sdpa"], backend=fireiron.torch.backend, options={"freeze": True} if freeze else None)
+    ours = launch(fast)
     made: Any = None
     for _ in range(3):
         made = ours()
-    torch.cuda.synchronize()
+    if device == "cuda":
+        torch.cuda.synchronize()
     line["compiled_s"] = time.perf_counter() - begin
-    plan = plans()[-1]
-    line |= {"kernels": len(plan.kernels), "left": [x.part.nodes and _label(plan, x) for x in plan.foreign]}
-    error = float((made[:2].float() - exact).abs().max())
+    mine = plans()[-2:] if train else plans()[-1:]
+    line |= {"kernels": sum(len(plan.kernels) for plan in mine)}
+    line |= {"left": [_label(plan, x) for plan in mine for x in plan.foreign]}
+    error = float(((made if train else made[:2]).float() - exact).abs().max())
     line |= {"error": error, "error of eager": theirs}
     if not error <= ERROR * theirs + 1e-2:
         return {**line, "problem": f"wrong: an element differs by {error:.3g} from f32, and eager's by {theirs:.3g}"}
-    launches = {"fireiron": ours}
-    if "eager" in peers:
-        launches["eager"] = launch(eager)
-    if "sdpa" in peers:
-        launches["sdpa"] = launch(sdpa)
+    if device != "cuda":
+        return line
+    launches = {"fireiron": ours} | {peer: launch(models[peer]) for peer in ("eager", "sdpa") if peer in peers}
     for peer, options in (("compile", {}), ("max-autotune", {"mode": "max-autotune"})):
         if peer in peers:
-            launches[peer] = launch(torch.compile(network(name, "sdpa", layers).cuda().to(kind), **options))
+            launches[peer] = launch(torch.compile(network(name, "sdpa", layers).to(device, kind), **options))
     for call in launches.values():
         for _ in range(3):
             call()
     return line | compared(launches, ROUNDS, BUDGET_S)
+
+
+def _first(result: Any) -> Any:
+    """Give the tensor of a network's result: transformers give several."""
+    return result if isinstance(result, torch_module().Tensor) else result[0]
 
 
 def _label(plan: Any, launch: Any) -> str:

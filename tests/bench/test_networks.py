@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from bench.main import main
-from bench.networks import NETWORKS, said
+from bench.networks import MODELS, NETWORKS, given, network, said, timed
 
 
 def test_it_says_that_nothing_is_timed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -19,6 +21,29 @@ def test_networks_that_are_not_there_are_refused() -> None:
 
 def test_heads_have_64_columns() -> None:
     assert all(width == 64 * heads for _, _, width, heads, _, _ in NETWORKS.values())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_other_networks_take_what_they_are_given(name: str) -> None:
+    torch: Any = pytest.importorskip("torch")
+    assert main(["networks", "--network", name]) == 0
+    with torch.device("meta"):
+        result = network(name, "sdpa", layers=1)(*given(name, 2, 4096 if name == "llama" else 3))
+    assert len(result) == 2
+
+
+@pytest.mark.parametrize("train", [False, True])
+def test_a_network_is_held_against_f32(train: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch: Any = pytest.importorskip("torch")
+    from bench import models
+
+    monkeypatch.setattr(models, "DLRM", lambda: models.perceptron(16, 32, 8))
+    monkeypatch.setattr("bench.networks.given", lambda *_: (torch.randn(16, 16),))
+    torch._dynamo.reset()
+    line = timed("dlrm", 16, 1, "bf16", (), train=train, device="cpu")
+    assert "problem" not in line
+    assert line["program"] == "dlrm 16 bf16" + (" training" if train else "")
+    assert line["kernels"] >= 2
 
 
 def test_a_line_in_words() -> None:
