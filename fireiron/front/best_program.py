@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from fireiron.algebra.arch import Arch
-from fireiron.algebra.expr import free
+from fireiron.algebra.expr import as_int, free
 from fireiron.base.errors import CheckError, FireironError
 from fireiron.base.records import evolve
 from fireiron.front.program import ProgramChain
@@ -49,7 +49,7 @@ def presets_for(program: Program) -> tuple[str, ...]:
     """Name the presets for a program's form, the likeliest first."""
     products = [step for step in program.steps if step.is_product]
     if len(products) == 2 and {"b", "h", "i", "d", "j", "e"} <= {d.name for d in program.dims}:
-        return ("attention.wgmma", "attention.mma", "attention.simt")
+        return (*_shares_keys(program), "attention.wgmma", "attention.mma", "attention.simt")
     if len(products) == 1 and any(step.over for step in program.steps if step not in products):
         return ("product_rows.wgmma", "product_rows.mma")
     if products:
@@ -67,6 +67,16 @@ def presets_for(program: Program) -> tuple[str, ...]:
         if any(d.name in folded for d in step.over) or any(ref.name in made for ref in step.reads):
             made |= {out.name for out in step.outs}
     return ("rows.row",) if folded & kept or again else ("reductions.reduction", "rows.row")
+
+
+def _shares_keys(program: Program) -> tuple[str, ...]:
+    """Name the preset whose blocks share keys, for few queries of many keys, as a decoder with a cache has."""
+    from fireiron.front.attention import FEW_QUERIES, LONG
+
+    extents = {d.name: as_int(d.extent) for d in program.dims if d.extent is not None}
+    queries, keys = extents.get("i"), extents.get("j")
+    few = queries is not None and queries <= FEW_QUERIES and keys is not None and keys >= LONG
+    return ("attention.decode",) if few else ()
 
 
 def read_by_windows(program: Program) -> Ref | None:

@@ -49,7 +49,10 @@ def explain(plan: Plan) -> str:
     lines += ["  " + "  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
     memory = plan.memory
     lines.append(f"  modelled {total:.1f} us in all, one launch after another; nothing here is measured")
-    lines.append(f"  {memory.nbytes} bytes for results between kernels, {memory.apart} without sharing")
+    lines.append(
+        f"  {memory.nbytes} bytes for results between kernels, {memory.apart} without sharing, "
+        f"{memory.eager} where operators run one by one"
+    )
     for place, launch in enumerate(plan.launches):
         why = [*([launch.why] if launch.why else []), *_short(launch.part.why)]
         lines += [f"  {place}: {text}" for text in why]

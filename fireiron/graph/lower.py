@@ -155,10 +155,12 @@ class _Program:
         self.roles: dict[int, str] = {}
         self.alone: Mapping[str, tuple[str, ...]] = {}  # by role: the dims of extent 1
         self.rename: dict[str, str] = {}
+        self.summed: set[int] = set()  # what is computed of a product, ahead of the folds of its rows
         self.merged: dict[str, str] = {}  # an outer dim of rows, and the dim that counts the rows of both
         if part.kind == "attention":
             self._attention()
         if part.kind == "product rows":
+            self.summed = self._ahead_of_folds()
             self._merge_lines()
 
     def _attention(self) -> None:
@@ -181,6 +183,17 @@ class _Program:
         if None in wanted or len(wanted) + len(rows) != len({*letters, *"bhijde"}):
             raise Misfit("attention takes groups of heads, keys and columns of more than one")
         self.rename = {d: to for d, to in wanted.items() if d is not None}
+
+    def _ahead_of_folds(self) -> set[int]:
+        """List the pointwise operations that read a product, and no fold of its rows."""
+        found, folded = set[int](), set[int]()
+        for number in self.part.nodes:
+            node = self.graph.nodes[number]
+            if node.kind == "fold" or not folded.isdisjoint(node.inputs):
+                folded.add(number)
+            elif node.kind == "pointwise":
+                found.add(number)
+        return found
 
     def _merge_lines(self) -> None:
         """Let the rows of a product be one dim, where the rows of everything that has them follow each other."""
@@ -349,8 +362,8 @@ class _Program:
         """Say whether a value is computed once, and not wherever it is read: functions read twice, or once a row."""
         node = self.graph.nodes[number]
         readers = [u for u in self.graph.users[number] if u in self.inside]
-        if self.part.kind == "product rows" and len(readers) > 1 and None not in self.dims.names[number][-1:]:
-            return number in self.inside and node.kind == "pointwise"  # the row that its folds and its results read
+        if number in self.summed and len(readers) > 1:  # the row that its folds and its results read
+            return True
         if number not in self.inside or node.op not in COSTLY or not self.dims.folded:
             return False
         points = sum(d is not None for d in self.dims.names[number])

@@ -293,7 +293,7 @@ def prologs(areas: Areas) -> None:
             whole = [
                 i for n in inside for i in graph.nodes[n].inputs if i not in inside and graph.nodes[i].shape == shape
             ]
-            alone = areas.outputs(one) == (operand,) and set(areas.consumers(operand)) == {number}
+            alone = areas.outputs(one) == (operand,) and not areas.live(operand, {*inside, number})
             same = all(graph.nodes[n].shape == shape for n in inside)
             if (
                 plain

@@ -15,7 +15,7 @@ from fireiron.base.link import here
 from fireiron.base.text import count
 from fireiron.front.verbs import Schedule
 from fireiron.graph.lower import Lowered, Misfit, Operand, lowered
-from fireiron.graph.memory import Interval, Memory, plan_memory
+from fireiron.graph.memory import Interval, Memory, most_alive, plan_memory
 from fireiron.graph.nodes import BUNDLE, Graph
 from fireiron.graph.pack import settled_nodes
 from fireiron.graph.partition import Part, apart, partition
@@ -174,7 +174,8 @@ def plan(graph: Graph, arch: str | None = None, strict: bool = False, **rules: b
             f"{names[left.part.nodes[-1]]} of {graph.name}, {made.nodes[left.part.nodes[-1]].op}: {left.why}",
             fix="leave strict out: NumPy or torch then computes operations without a kernel",
         )
-    return Plan(passed, made, tuple(launches), views, _memory(made, launches, views), target, strict)
+    memory = attrs.evolve(_memory(made, launches, views), eager=most_alive(_one_by_one(passed.given)))
+    return Plan(passed, made, tuple(launches), views, memory, target, strict)
 
 
 def _once(graph: Graph, part: Part, settled: frozenset[int]) -> bool:
@@ -276,6 +277,20 @@ def _memory(graph: Graph, launches: Sequence[Launch], views: Mapping[int, View])
             first |= {i: place for i in launch.part.outputs}
     alive = {i: Interval(graph.nodes[i].nbytes, at, last.get(i, at)) for i, at in first.items() if i not in owned}
     return plan_memory(alive)
+
+
+def _one_by_one(graph: Graph) -> list[Interval]:
+    """Give the lifetimes of results where operators run one by one, in their order; views hold what they see."""
+    owners = list(range(len(graph.nodes)))
+    last = dict[int, int]()
+    for number, node in enumerate(graph.nodes):
+        if node.kind == "view":
+            owners[number] = owners[node.inputs[0]]
+        else:
+            last |= {owners[i]: number for i in node.inputs}
+    kept = {owners[i] for i in graph.outputs}
+    made = (n for n, node in enumerate(graph.nodes) if node.kind not in ("source", "view") and n not in kept)
+    return [Interval(graph.nodes[n].nbytes, n, last.get(n, n)) for n in made]
 
 
 __all__ = ["Launch", "Operand", "Plan", "plan"]

@@ -237,6 +237,28 @@ def test_the_model_decides_between_one_kernel_and_several() -> None:
     assert "one kernel would take" in plan.launches[0].why
 
 
+def test_what_others_read_is_no_prolog() -> None:
+    def both(x: Any, w: Any) -> Any:
+        y = nn.relu(x)
+        return y.reshape(-1), y @ w
+
+    graph = trace_graph(both, half(2, 16, 32), half(32, 64))
+    plan = graph.plan(ARCH)
+    assert kinds(plan) == ["pointwise", "product"], plan.explain()
+    close(plan, graph, 2e-3)
+
+
+def test_few_queries_of_many_keys_share_them_among_blocks() -> None:
+    def attend(q: Any, k: Any, v: Any) -> Any:
+        return nn.attention(q, k, v)
+
+    graph = trace_graph(attend, half(1, 1, 4, 1, 64), *[half(1, 1, 1, 1024, 64)] * 2)
+    plan = graph.plan(ARCH)
+    assert kinds(plan) == ["attention"]
+    assert plan.kernels[0].schedule.name.startswith("decode")
+    close(plan, graph, 2e-3)
+
+
 NORMS: dict[str, Callable[..., Any]] = {
     "of the sum alone": lambda x, w, b, r, g: nn.layer_norm(x @ w.T + b + r, g),
     "of a sum that others read": lambda x, w, b, r, g: (y := x @ w.T + b + r, nn.rms_norm(y, g)),
@@ -320,6 +342,17 @@ def test_results_share_memory(layer: tuple[Graph, Plan]) -> None:
     of_row = 2 * 16 * 32 * 2  # bytes
     assert plan.memory.nbytes == 4 * of_row  # queries, keys, values and what attention gives are alive together
     assert plan.memory.apart == 7 * of_row  # two of them for the wide activations
+    # One by one: queries, keys, values, and scores in f32 beside the weights that softmax gives.
+    assert plan.memory.eager > plan.memory.nbytes
+
+
+def test_what_operators_hold_that_run_one_by_one() -> None:
+    def chain(x: Any, y: Any) -> Any:
+        wide = np.exp(x) @ y  # both alive: 4096 bytes, and 8192
+        return np.exp(wide.T).sum()  # the view holds what it sees: 8192 twice
+
+    plan = trace_graph(chain, (16, 64), (64, 128)).plan(ARCH)
+    assert plan.memory.eager == 2 * 16 * 128 * 4
 
 
 def test_explain_says_what_became_of_each_operation(layer: tuple[Graph, Plan]) -> None:
