@@ -14,6 +14,8 @@ from fireiron.base.errors import FireironError, UsageError
 from fireiron.base.link import here
 from fireiron.base.text import count
 from fireiron.front.verbs import Schedule
+from fireiron.graph.alike import Form, form_of, moved
+from fireiron.graph.dims import free_nodes
 from fireiron.graph.lower import Lowered, Misfit, Operand, lowered
 from fireiron.graph.memory import Interval, Memory, most_alive, plan_memory
 from fireiron.graph.nodes import BUNDLE, Graph
@@ -22,6 +24,7 @@ from fireiron.graph.partition import Part, apart, partition
 from fireiron.graph.passes import Passed
 from fireiron.graph.views import View, materialised, outputs_apart, views_of
 from fireiron.graph.words import names_of
+from fireiron.jit.choices import keep_choice, kept_choice
 from fireiron.kernel.ir.statements import Turn, walk
 
 if TYPE_CHECKING:
@@ -163,10 +166,18 @@ def plan(graph: Graph, arch: str | None = None, strict: bool = False, **rules: b
     made, orders = materialised(outputs_apart(passed.graph))
     views = {i: view for i, view in views_of(made, orders).items() if view is not None}
     launches: list[Launch] = []
-    settled = settled_nodes(made)
+    settled, free = settled_nodes(made), free_nodes(made)
+    known: dict[object, tuple[Form, list[Launch]]] = {}  # parts of equal layers are alike
     for part in partition(made):
-        once = _once(made, part, settled)
-        launches += [Launch(part, None, ONCE, once=True)] if once else _launches(made, part, views, target)
+        if _once(made, part, settled):
+            launches.append(Launch(part, None, ONCE, once=True))
+            continue
+        form = form_of(made, part, views, free)
+        if form.key in known:
+            launches += moved(known[form.key][1], known[form.key][0], form)
+        else:
+            known[form.key] = form, _launches(made, part, views, target)
+            launches += known[form.key][1]
     if strict and (left := next((x for x in launches if x.kernel is None and not x.once), None)) is not None:
         names = names_of(made)
         raise UsageError(
@@ -204,10 +215,18 @@ def _launches(graph: Graph, part: Part, views: Mapping[int, View], arch: str) ->
     """Give a part its kernel; if no kernel computes the whole part, its operations get separate kernels."""
     why = STRICT
     if part.kind != "foreign":
+        problem = _problem(graph, part, views, arch) if _doubtful(graph, part) else ""
+        kept = kept_choice(problem) if problem else None
         try:
+            if kept is not None and kept.get("parted"):
+                return [attrs.evolve(x, why=str(kept["parted"])) for x in _divided(graph, part, views, arch)]
             kernel = lowered(graph, part, views, arch)
             made = Launch(part, kernel, exposed_us=_exposed(graph, part, kernel))
-            return _faster(graph, made, views, arch) if _doubtful(graph, part) else [made]
+            if not problem or kept is not None:
+                return [made]
+            found = _faster(made, _divided(graph, part, views, arch))
+            keep_choice(problem, {"parted": "" if found == [made] else found[0].why})
+            return found
         except Misfit as error:
             why = str(error)
         except FireironError as error:
@@ -254,9 +273,18 @@ def _doubtful(graph: Graph, part: Part) -> bool:
     return part.kind in ("products", "product rows") or prolog or _in_epilog(graph, part) > LAUNCH_US
 
 
-def _faster(graph: Graph, whole: Launch, views: Mapping[int, View], arch: str) -> list[Launch]:
+def _problem(graph: Graph, part: Part, views: Mapping[int, View], arch: str) -> str:
+    """Say what the model decides about: its answer is kept on disk."""
+    return f"{arch} {EPILOG_US} {LAUNCH_US} {form_of(graph, part, views, free_nodes(graph)).key!r}"
+
+
+def _divided(graph: Graph, part: Part, views: Mapping[int, View], arch: str) -> list[Launch]:
+    """Give the smaller parts of a part their kernels."""
+    return [launch for one in apart(graph, part) for launch in _launches(graph, one, views, arch)]
+
+
+def _faster(whole: Launch, parted: list[Launch]) -> list[Launch]:
     """Give one kernel or several, whichever the model finds faster."""
-    parted = [launch for one in apart(graph, whole.part) for launch in _launches(graph, one, views, arch)]
     times = [launch.modelled_us for launch in parted]
     if whole.modelled_us is None or None in times or whole.modelled_us <= sum(t for t in times if t is not None):
         return [whole]
