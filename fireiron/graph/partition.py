@@ -211,6 +211,8 @@ def _cone(areas: Areas, last: int) -> set[int] | None:
     if len(products) != 1:
         return None
     (scores,) = products
+    if any(len(graph.nodes[graph.nodes[n].inputs[1]].shape) < 3 for n in (scores, last)):
+        return None  # matrices that all rows share are weights: a norm between two linear layers is no attention
     # Operations that do not depend on the scores are computed before.
     found = {n for n in found if n == scores or _reaches(areas, n, scores, found)}
     folds = [graph.nodes[n] for n in found if graph.nodes[n].kind == "fold"]
@@ -628,4 +630,25 @@ def apart(graph: Graph, part: Part) -> tuple[Part, ...]:
         mine.remove(area)
         done.add(area)
         made.append(part_of(areas, area))
-    return tuple(made)
+    return _giving(graph, made, part)
+
+
+def _giving(graph: Graph, made: list[Part], whole: Part) -> tuple[Part, ...]:
+    """Let parts of a part give what the whole part gives, and what they read of each other.
+
+    Others may read another result than the graph says: the short float, which they convert where they read it.
+    """
+    read = [{_base(graph, i) for i in part.inputs} for part in made]
+    found: list[Part] = []
+    for place, part in enumerate(made):
+        others = set(whole.outputs).union(*(each for other, each in enumerate(read) if other != place))
+        outputs = tuple(n for n in part.nodes if n in others)
+        found += [attrs.evolve(part, outputs=outputs)] if outputs else []
+    return tuple(found)
+
+
+def _base(graph: Graph, number: int) -> int:
+    """Give the node whose elements a view shows."""
+    while graph.nodes[number].kind == "view":
+        number = graph.nodes[number].inputs[0]
+    return number

@@ -86,6 +86,12 @@ def test_a_product_behind_another_of_the_same_array_is_no_part_of_its_kernel() -
     assert [k for k, _ in forms(behind, *[(32, 32)] * 4)] == ["product", "rows", "product"]
 
 
+def test_a_norm_between_two_linear_layers_is_no_attention() -> None:
+    x, w, u = (tensor(*s, dtype="f16") for s in ((2, 16, 32), (32, 64), (64, 32)))
+    found = forms(lambda x, w, u: nn.rms_norm(x @ w) @ u, x, w, u)
+    assert [k for k, _ in found] == ["product rows", "product"]
+
+
 def test_folds_of_a_product_by_other_dims_are_kernels_of_their_own() -> None:
     x, w = (tensor(*s, dtype="f16") for s in ((32, 32), (32, 16)))
     assert forms(lambda x, w: nn.softmax(x @ w), x, w)[0][0] == "product rows"

@@ -248,6 +248,17 @@ def test_what_others_read_is_no_prolog() -> None:
     close(plan, graph, 2e-3)
 
 
+def test_parts_of_a_part_give_the_short_floats_that_others_convert() -> None:
+    def norms(x: Any, w: Any, g: Any) -> Any:
+        y = (x @ w.T).sum(axis=-1, keepdims=True) * 0.1 + x
+        return nn.rms_norm(y, g) @ w
+
+    graph = trace_graph(norms, half(2, 16, 32), half(32, 32), half(32))
+    plan = graph.plan("sm_80")
+    assert kinds(plan) == ["product", "reduction", "reduction", "product"], plan.explain()
+    close(plan, graph, 3e-3)
+
+
 def test_few_queries_of_many_keys_share_them_among_blocks() -> None:
     def attend(q: Any, k: Any, v: Any) -> Any:
         return nn.attention(q, k, v)
