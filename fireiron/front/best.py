@@ -435,6 +435,9 @@ def _first_choice(asked: _Question, group: Sequence[Preset], looks: int) -> tupl
         else:
             look(preset, default_point(preset.function, space).keywords)
     best = leader()
+    if not _multiplied_by_warps(asked):  # then no point of a preset for tensor cores has an instruction
+        hopeless = {j.candidate.preset for j in seen.values() if j.failure is not None and j.failure.code == "no-atom"}
+        spaces = {preset: space for preset, space in spaces.items() if preset not in hopeless}
     for preset, space in spaces.items() if looks else ():
         legal, short = 0, None if space.ranked else asked.shortlist(preset)
         for each in short or ():
@@ -453,6 +456,17 @@ def _first_choice(asked: _Question, group: Sequence[Preset], looks: int) -> tupl
             best = better(best) or best
     own = best is not None and spaces[best.candidate.preset].ranked
     return best, 0 if own else sum(j.failure is None for j in seen.values())
+
+
+def _multiplied_by_warps(asked: _Question) -> bool:
+    """Say whether an instruction of a warp, or of several, multiplies elements of the product's type on the target."""
+    from fireiron.algebra.arch import arch
+    from fireiron.atoms.table import TABLE
+    from fireiron.language.levels import Thread
+
+    dtype, number = asked.spec.left.dtype, arch(asked.target).number
+    rows = (row for row in TABLE if row.kind == "MatMul" and row.unit != Thread and row.arch <= number)
+    return any(operand.role == "A" and operand.dtype == dtype for row in rows for operand in row.operands)
 
 
 @cache
