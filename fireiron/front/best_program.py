@@ -51,7 +51,7 @@ def presets_for(program: Program) -> tuple[str, ...]:
     if len(products) == 2 and {"b", "h", "i", "d", "j", "e"} <= {d.name for d in program.dims}:
         return (*_shares_keys(program), "attention.wgmma", "attention.mma", "attention.simt")
     if len(products) == 1 and any(step.over for step in program.steps if step not in products):
-        return ("product_rows.wgmma", "product_rows.mma")
+        return ("product_rows.wgmma", "product_rows.mma", "normed_products.mma")
     if products:
         return ()
     folded = {d.name for step in program.steps for d in step.over}

@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from fireiron import Matrix, Schedule, Vector
+from fireiron import Matrix, Vector, best
 from fireiron.atoms.flights import flying
+from fireiron.front.cli import main
 from fireiron.kernel.ir.statements import Call, walk
 from fireiron.schedules import normed_products
 from fireiron.verify.verification import Data, verify
 
 
-def right(schedule: Schedule) -> None:
+def right(schedule: Any) -> None:
     def launch(data: Data) -> None:
         schedule.simulate(*data.inputs, out=data.out, **data.numbers)
 
@@ -30,6 +31,13 @@ def program(name: str, m: int, n: int, k: int, dtype: str = "f16", **options: An
 @pytest.mark.parametrize("name", ["rms_norm_matmul", "layernorm_matmul"])
 def test_products_of_normed_rows(name: str, m: int, n: int, k: int, dtype: str) -> None:
     right(normed_products.mma(program(name, m, n, k, dtype)))
+
+
+def test_best_and_the_command_line_find_it() -> None:
+    schedule = best(program("rms_norm_matmul", 64, 64, 96))
+    assert schedule == normed_products.mma(program("rms_norm_matmul", 64, 64, 96))
+    assert main(["emit", "normed_products.rms_norm_matmul"]) == 0
+    assert main(["emit", "normed_products.layernorm_matmul", "--n", "64"]) == 0
 
 
 def test_rows_are_read_once() -> None:
