@@ -238,7 +238,7 @@ def wgmma(
             default where chunks are speculated on, else 0.
         speculate: whether the largest score is looked for only in chunks whose weights outgrow the slack. Weights
             of two chunks are held in turn then. By default where weights are bf16 and heads have 65 to 128 columns, or
-            33 to 64 columns and a mask or more than 1024 keys, for three warpgroups.
+            33 to 64 columns for three warpgroups.
     """
     depth, width = columns(spec)
     extents = spec.residual.extents
@@ -256,7 +256,7 @@ def wgmma(
         groups = 3 if max(depth, width) <= WIDE and (few or many) and not empty else 2
     if speculate is None:
         fits = WIDE < max(depth, width) <= WIDEST  # two chunks' weights, in registers
-        speculate = grows and not draws(spec) and (fits or (narrow and groups > 2 and (masked or not few)))
+        speculate = grows and not draws(spec) and (fits or (narrow and groups > 2))
     rows = groups * GROUP_ROWS
     ragged = extents["j"] is None or (extents["j"] % 128) != 0  # two masks a score: fewer scores at a time
     if keys is None:

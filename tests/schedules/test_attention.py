@@ -92,8 +92,8 @@ def test_heads_of_bf16_are_speculated_on() -> None:
 
     assert votes(128, "bf16") == 6  # a chunk's two, in two trips of the loop and in one ahead of it
     assert votes(128, "bf16", slack=24, speculate=False) == 3
-    assert votes(64, "bf16") == votes(256, "bf16") == votes(128, "f16") == votes(128, "bf16", speculate=False) == 0
-    assert votes(128, "bf16", slack=0) == 0
+    assert votes(64, "bf16", groups=2) == votes(256, "bf16") == votes(128, "f16") == 0
+    assert votes(128, "bf16", speculate=False) == votes(128, "bf16", slack=0) == 0
     assert votes(64, "bf16", 96 * 22, groups=3) == 6  # many keys of narrow heads
     assert votes(64, "bf16", 96 * 22, groups=2) == votes(64, "f16", 96 * 22, groups=3) == 0
 
