@@ -147,7 +147,12 @@ def mma(
         raise _no_room(given, ROWS, most, clusters)
     blocks = fitting[0]
     columns = given.columns // blocks
-    warps = warps or next(n for n in range(1, columns) if columns % (ROWS * n) == 0 and columns // n <= MOST_OF_A_WARP)
+    high = rows // ROWS  # of 16 rows each: warps that share a row have all of them, one after another
+
+    def fits(n: int) -> bool:
+        return columns % (ROWS * n) == 0 and columns // n * (high if n > 1 else 1) <= MOST_OF_A_WARP
+
+    warps = warps or next(filter(fits, range(1, MOST_WARPS)), MOST_WARPS)
     chain: ProgramChain = spec.tile(**given.tile(rows)).to(Block)
     if blocks > 1:
         chain = chain.split(given.column, ways=blocks).parallel(Block, by_cluster())

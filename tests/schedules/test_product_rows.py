@@ -92,6 +92,10 @@ def test_wgmma_compiles_without_spills(n: int, k: int) -> None:
     assert not kernel.resources.warnings  # ptxas tells of products that it serialises
 
 
+def test_mma_compiles_without_spills() -> None:
+    assert schedules.mma(spec(512, 256, 256)).compile("sm_80").resources.spills == 0
+
+
 def test_blocks_of_a_cluster_load_rows_together() -> None:
     text = schedules.wgmma(spec(12288, 768, 768)).cuda("sm_90a")
     assert "tma_load_2d_multicast(&x_sh" in text
