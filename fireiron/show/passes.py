@@ -56,6 +56,7 @@ PASSES = {
     "products": "fences registers, closes groups of products in flight, and awaits them",
     "stores": "fences what bulk stores read, closes their groups, and awaits them",
     "barriers": "puts barriers where shared memory is written before it is read, and read before it is overwritten",
+    "proxies": "fences what threads write before wgmma reads it, and waits for wgmma before they overwrite it",
     "dependence": "waits for the launch before, and lets the one behind begin",
     "pairs": "lets one instruction compute two elements",
     "two trips": "compiles loops of two trips without a jump, for sm_100 and later",

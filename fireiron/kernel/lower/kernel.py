@@ -57,6 +57,7 @@ from fireiron.kernel.passes.pairs import with_pairs
 from fireiron.kernel.passes.pipeline import run_ahead
 from fireiron.kernel.passes.prefetch import first_lines
 from fireiron.kernel.passes.products import await_products
+from fireiron.kernel.passes.proxies import order_products
 from fireiron.kernel.passes.rings import Once, hand_over
 from fireiron.kernel.passes.roles import Crews, fills, part
 from fireiron.kernel.passes.stores import await_stores
@@ -161,6 +162,7 @@ def lower(
     body = passed("stores", await_stores(body, context.threads or 1, buffers.values()))
     names = [w.buffer.name for w in context.workspaces]
     body = passed("barriers", synchronise(body, context.storages, context.definitions, trust_no_sync, names))
+    body = passed("proxies", order_products(body))
     body = passed("dependence", dependent(body) if context.dependent else body)
     body = passed("pairs", with_pairs(body) if context.arch >= pairs.FIRST_ARCH else body)
     body = passed("two trips", without_two_trips(body) if context.arch >= FIRST_UNSTEADY else body)

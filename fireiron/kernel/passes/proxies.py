@@ -1,0 +1,133 @@
+"""Asynchronous products of what threads write to shared memory: fences ahead of them, waits behind them.
+
+Products in flight (wgmma) read shared memory by another proxy than threads write it: each thread that has written puts
+a fence ahead of the barrier behind which products read. They read on when the instruction has been issued: each thread
+awaits its products ahead of a barrier behind which threads may overwrite their operands. Bulk copies write by the
+asynchronous proxy, and their ring's barriers count products that have ended: their buffers need neither.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from fireiron.atoms.flights import flying
+from fireiron.kernel.analysis.sampling import reads_and_writes
+from fireiron.kernel.ir.statements import (
+    Call,
+    Commit,
+    Compute,
+    Fence,
+    For,
+    If,
+    Micro,
+    Region,
+    Roles,
+    Statement,
+    Sync,
+    Wait,
+    walk,
+)
+from fireiron.language.levels import SH
+
+Body = tuple[Statement, ...]
+
+
+def order_products(body: Body) -> Body:
+    """Insert the fences and waits that products of what threads wrote need.
+
+    Args:
+        body: the kernel's statements, with their barriers.
+    """
+    read: set[str] = set()
+    written: set[str] = set()
+    copied: set[str] = set()
+    for s in walk(body):
+        if not isinstance(s, Call | Compute | Micro):
+            continue
+        kind = flying(s.atom.completion) if isinstance(s, Call) else None
+        for view, way in reads_and_writes(s):
+            if view.buffer.memory != SH:
+                continue
+            if kind == "products" and way != "write":
+                read.add(view.buffer.name)
+            if kind in (None, "copies") and way != "read":
+                (written if kind is None else copied).add(view.buffer.name)
+    if not read & (written | copied):
+        return body
+    return _Pass(frozenset(read & written), frozenset(read & copied)).run(body, _Open())[0]
+
+
+@attrs.frozen
+class _Open:
+    """Hold what is open at a place.
+
+    Args:
+        unseen: buffers that were written, behind which no fence stands.
+        group: of products that may be in flight; "" for none.
+    """
+
+    unseen: frozenset[str] = frozenset()
+    group: str = ""
+
+    def __or__(self, other: _Open) -> _Open:
+        return _Open(self.unseen | other.unseen, self.group or other.group)
+
+
+@attrs.frozen
+class _Pass:
+    """Walk statements in the order in which threads execute them.
+
+    Args:
+        written: names of the operands of products that threads write.
+        copied: names of those that asynchronous copies of threads write: threads see them where they await the copies.
+    """
+
+    written: frozenset[str]
+    copied: frozenset[str]
+
+    def run(self, body: Body, now: _Open) -> tuple[Body, _Open]:
+        """Give a body with its fences and waits, and what is open behind it.
+
+        Args:
+            body: statements.
+            now: what is open ahead of them.
+        """
+        out: list[Statement] = []
+        for s in body:
+            match s:
+                case Sync():
+                    out += [Commit(now.group), Wait(now.group, 0)] if now.group else []
+                    if now.unseen:
+                        names = " and ".join(sorted(now.unseen))
+                        out.append(Fence("proxy.async", f"threads write {names} before products read it"))
+                    now = _Open()
+                case Fence(kind="proxy.async"):
+                    now = attrs.evolve(now, unseen=frozenset())
+                case Wait(group=group, pending=pending) if flying(group) == "products":
+                    now = attrs.evolve(now, group=now.group if pending else "")
+                case Wait(group=group) if flying(group) == "copies":
+                    now = attrs.evolve(now, unseen=now.unseen | self.copied)
+                case For():
+                    inner, after = self.run(s.body, now)
+                    if now | after != now:  # the next trip begins with what this one leaves open
+                        inner, after = self.run(s.body, now | after)
+                    s, now = attrs.evolve(s, body=inner), now | after
+                case If():
+                    inner, after = self.run(s.body, now)
+                    s, now = attrs.evolve(s, body=inner), now | after
+                case Region():
+                    inner, now = self.run(s.body, now)
+                    s = attrs.evolve(s, body=inner)
+                case Roles():
+                    s = Roles(tuple(attrs.evolve(r, body=self.run(r.body, now)[0]) for r in s.roles))
+                case Call() if flying(s.atom.completion) == "products":
+                    now = attrs.evolve(now, group=s.atom.completion)
+                case Call() if flying(s.atom.completion) is not None:
+                    pass
+                case Call() | Compute() | Micro():
+                    names = {v.buffer.name for v, way in reads_and_writes(s) if way != "read"}
+                    now = attrs.evolve(now, unseen=now.unseen | (self.written & names))
+                case _:
+                    pass
+            out.append(s)
+        return tuple(out), now
