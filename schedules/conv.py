@@ -65,6 +65,8 @@ from fireiron.schedules._pixels import (
 )
 from fireiron.schedules._windows import Pads, Sizes, applied, followed, one, outputs, pair, places, whole
 
+AHEAD_NBYTES = 448  # of a thread's rows of images that are read ahead: 112 registers, beside what it folds
+
 
 @program(x="n w channel", f="k s c", bias="k", residual="n q k", scale="k", gain="channel", shift="channel")
 def conv1d(
@@ -498,7 +500,7 @@ def channelwise(spec: ProgramChain, pixels: int = 4, threads: int = 256, most_ta
         spec: a depthwise convolution or a pooling of this module, or a program whose fold has the same dims.
         pixels: of a thread's run.
         threads: of a block, at most.
-        most_taps: of windows whose rows are all read ahead; of larger ones, one row at a time.
+        most_taps: of windows whose rows are all read ahead, if registers hold them; of others, one row at a time.
 
     Raises:
         FireironError: `conv-program` for another program.
@@ -531,17 +533,28 @@ def channelwise(spec: ProgramChain, pixels: int = 4, threads: int = 256, most_ta
         chain = chain.load(name, SH)
     chain = chain.tile(**thread).to(Thread)
     ahead = prod(sizes.get(d, most_taps + 1) for d in taps) <= most_taps
+    box = _row_of_windows(chain, images, taps[:-1])
+    if box is not None:
+        ahead = ahead and box * prod(sizes.get(d, 1) for d in taps[:-1]) * nbytes <= AHEAD_NBYTES
     for d in taps[:-1]:
         chain = chain.split(None, **{d: 1})
         chain = chain.unroll() if ahead else chain
-    box = next(o.dims for o in chain.residual.operands if o.role == images)
-    if None not in [chain.residual.extents[d] for d in box]:
+    if box is not None:
         chain = chain.load(images, RF, vector())
     if taps:
         chain = chain.split(None, **{taps[-1]: 1}).unroll()
     for name in beside:
         chain = chain.load(name, RF, vector())
     return chain.done()
+
+
+def _row_of_windows(chain: ProgramChain, images: str, rows: Sequence[str]) -> int | None:
+    """Count the elements of a row of a thread's windows, with its halo; None where a quotient says what is read."""
+    for d in rows:
+        chain = chain.split(None, **{d: 1})
+    box = next(o.dims for o in chain.residual.operands if o.role == images)
+    extents = [chain.residual.extents[d] for d in box]
+    return prod(e for e in extents if isinstance(e, int)) if all(isinstance(e, int) for e in extents) else None
 
 
 def _held(size: int | None, most: int) -> int:
