@@ -165,7 +165,8 @@ def partition(graph: Graph) -> tuple[Part, ...]:
         ...     return nn.softmax(np.maximum(x @ w + b, 0))
         >>> for part in partition(trace_graph(layer, (64, 32), (32, 16), (16,)).optimised()):
         ...     print(part.kind, len(part.nodes))
-        product rows 9
+        product 3
+        rows 6
     """
     areas = Areas(graph)
     attention(areas)

@@ -405,6 +405,11 @@ def test_errors_are_data_too(call: Any) -> None:
     assert err.startswith("UsageError[unknown-preset]")
 
 
+def test_a_schedule_of_programs_is_named_with_its_program(call: Any) -> None:
+    _, _, err = call("show", "attention.wgmma")
+    assert "did you mean attention.attention --schedule wgmma" in err
+
+
 def test_the_architecture_reaches_the_preset_too(call: Callable[..., tuple[int, str, str]]) -> None:
     words = ("fused.gemm_bias", "--dtype", "f16", "--layout", "row,col", "--shape", "256x256x64")
     _, out, _ = call("show", *words, "--arch", "sm_80")

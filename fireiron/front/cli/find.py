@@ -13,7 +13,7 @@ from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 import attrs
 
@@ -51,6 +51,12 @@ class Target:
     def about(self) -> str:
         """Give the first line of the docstring."""
         return (inspect.getdoc(self.made) or "").partition("\n")[0] if callable(self.made) else ""
+
+    def offers(self, schedule: str) -> bool:
+        """Say whether one of the functions that schedule a program has this name."""
+        if not callable(self.made) or (told := inspect.signature(self.made).parameters.get("schedule")) is None:
+            return False
+        return schedule in get_args(told.annotation)
 
     @property
     def default(self) -> Problem:
@@ -150,13 +156,15 @@ def find(reference: str) -> Target:
     found = {target.reference: target for target in presets()}
     if reference in found:
         return found[reference]
+    file, _, last = reference.rpartition(".")
+    near = [f"{name} --schedule {last}" for name, t in found.items() if name.startswith(f"{file}.") and t.offers(last)]
     # A preset's own name goes a long way: `sgemm` is near `simt.sgemm`.
-    near = [name for name in found if name.rpartition(".")[2] == reference.rpartition(".")[2]]
+    near += [name for name in found if name.rpartition(".")[2] == reference.rpartition(".")[2]]
     near += [name for name in difflib.get_close_matches(reference, found, 3, 0.75) if not near]
     raise UsageError(
         "unknown-preset",
         f"there is no preset {reference}",
-        fix=f"did you mean {' or '.join(near)}?" if near else "see fireiron list, or name path/file.py:function",
+        fix=f"did you mean {' or '.join(near[:3])}?" if near else "see fireiron list, or name path/file.py:function",
     )
 
 
