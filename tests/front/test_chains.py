@@ -79,7 +79,7 @@ def test_a_kind_has_the_links_of_its_table_alone(word: str) -> None:
 
 def code_of(one: Any, link: str) -> str:
     """Write a link with few arguments, and give the code of its error."""
-    given = {"load": ("A", RF), "prolog": ("A",), "own": (Thread,)}
+    given = {"load": ("A", RF), "prolog": ("A",), "own": (Thread,), "allocate": ("p", RF)}
     try:
         getattr(one, link)(*given.get(link, ()))
     except fi.FireironError as error:

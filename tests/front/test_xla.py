@@ -13,6 +13,7 @@ from fireiron.front import attention as attention_module
 from fireiron.front import best as best_module
 from fireiron.front import host, xla, xla_attention, xla_gemm
 from fireiron.front.epilog_text import text_of
+from fireiron.front.score_text import text_of as text_of_scores
 from fireiron.front.xla_attention import BACKWARD, FORWARD, Told
 from fireiron.jit.arrays import describe
 
@@ -207,7 +208,8 @@ def test_attention_on_a_gpu_lends_memory_and_takes_the_stream(monkeypatch: pytes
     monkeypatch.setattr(attention_module, "gradient", give)
     q, k, v, rows = heads(1, 4, 6, 8), heads(1, 2, 8, 8), heads(1, 2, 8, 4), heads(1, 4, 6)
     slope, made = heads(2), heads(1, 4, 6, 4)
-    told = Told("", ("slope",), 0.5, False).attributes()
+    text = text_of_scores(None, lambda s, h, slope: s - slope[h], (("slope", 1, "f32"),))
+    told = Told(text, ("slope",), 0.5, False).attributes()
     standin = Standin(stream=77, device=1)
     gpu = {target: one["CUDA"] for target, one in xla_attention.HANDLERS.items()}
     assert not called(gpu[FORWARD], standin.frame([q, k, v, slope], [made, rows], told))

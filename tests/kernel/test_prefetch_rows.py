@@ -95,7 +95,7 @@ def test_nothing_without() -> None:
 def test_right_and_told(programs: Any) -> None:
     programs.simulated(stack(RowMajor))
     made = stack(RowMajor)
-    assert "asks the L2 cache for its next tile's X" in repr(made.explain())
+    assert "asks the L2 cache for its next tile's X" in repr(made.explain().rows)
     assert "prefetch" in made.tree()
     without = stack(RowMajor, prefetch=False)
     assert digest(made.program, made.links, "") != digest(without.program, without.links, "")
