@@ -272,8 +272,8 @@ def wgmma(
     chunk, tile = keys * (depth + width) * nbytes, rows * depth * nbytes
     stored = rows * width * nbytes
     if bulk_store is None:
-        few = isinstance(extents["j"], int) and extents["j"] <= SHORT and width * nbytes % SPAN_NBYTES == 0
-        bulk_store = (width > WIDE or few) and tile + stored + 2 * chunk <= HOPPER_SHARED
+        wanted = width > WIDE or (few and width * nbytes % SPAN_NBYTES == 0)
+        bulk_store = wanted and tile + stored + 2 * chunk <= HOPPER_SHARED
     taken = tile + (stored if bulk_store else 0)
     if persistent is None:
         persistent = not masked and taken + tile + 2 * chunk <= HOPPER_SHARED
