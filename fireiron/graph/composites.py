@@ -23,7 +23,7 @@ STEEPEST = 80.0  # exp overflows f32 beyond 88; sigmoid is below 2e-35 there
 
 
 class Ops:
-    """Add operations to a graph by calling them: `ops.exp(x)`; numbers among the inputs become constants.
+    """Add operations to a graph by calling them: `ops.exp(x)`. Inputs of type `int` are nodes, floats become constants.
 
     Args:
         builder: what they are added to.

@@ -50,6 +50,7 @@ class Importer:
         self.ops = Ops(self.builder)
         self.env: dict[Any, Any] = {}
         self.left: dict[str, int] = {}
+        self.computed: dict[Any, Any] = {}
 
     def graph(self, name: str) -> tuple[Graph, list[Any]]:
         """Import the graph; return it and, for each result, its place among the outputs or its value."""
@@ -87,9 +88,37 @@ class Importer:
         if not isinstance(found, torch.Tensor) or found.numel() * found.element_size() > MOST_KNOWN:
             raise Stays(f"a large tensor that the graph holds, {node.target}")
         node.meta["val"] = node.meta.get("val", found)
-        kind = torch_kind(found.dtype)
-        array = as_numpy((found.to(torch.uint8) if found.dtype == torch.bool else found).detach().cpu())
+        self.computed[node] = found.detach().cpu()
+        return self._array(self.computed[node])
+
+    def _array(self, tensor: Any) -> int:
+        """Add the elements of a tensor: one number where all are equal."""
+        kind = torch_kind(tensor.dtype)
+        array = as_numpy(tensor.to(torch.uint8) if tensor.dtype == torch.bool else tensor)
+        first = array.reshape(-1)[:1]
+        if array.size and array.tobytes() == first.tobytes() * array.size:
+            return self.ops.broadcast(self.builder.constant(first[0].item(), kind), shape=tuple(tensor.shape))
         return self.builder.array(Data.of(array, kind))
+
+    def _of_numbers(self, node: Any, value: Any) -> int | None:
+        """Compute a call that reads no input of the graph, as a mask of places; None for others, and for large results.
+
+        Views of known tensors remain views.
+        """
+        tensors = [n for n in node.all_input_nodes if is_tensor(n)]
+        small = isinstance(value, torch.Tensor) and 0 < value.numel() * value.element_size() <= MOST_KNOWN
+        if not small or not _is_pure(node.target) or any(n not in self.computed for n in tensors):
+            return None
+        args, named = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: self.computed.get(n, self.env[n]))
+        named = {k: torch.device("cpu") if isinstance(v, torch.device) else v for k, v in named.items()}
+        try:
+            found = node.target(*args, **named)
+        except Exception:
+            return None
+        if not isinstance(found, torch.Tensor) or (found.shape, found.dtype) != (value.shape, value.dtype):
+            return None
+        self.computed[node] = found
+        return None if tensors and _KNOWN.get(_name_of(node)) in _VIEWS else self._array(found)
 
     def _value(self, x: Any) -> Any:
         """Give the value of an argument: the number of a node, or a Python value."""
@@ -107,7 +136,9 @@ class Importer:
             if all(not is_tensor(a) for a in node.all_input_nodes):  # arithmetic of sizes
                 return value
             raise Stays(f"{node.target} gives no tensor")
-        name = str(getattr(node.target, "overloadpacket", node.target)).removeprefix("aten.")
+        name = _name_of(node)
+        if (found := self._of_numbers(node, value)) is not None:
+            return found
         known = _KNOWN.get(name)
         if known is not None and self._ours(node, name):
             try:
@@ -123,8 +154,7 @@ class Importer:
         """Say whether kernels support the types of a call's inputs and results."""
         values = [n.meta.get("val") for n in (node, *node.all_input_nodes)]
         kinds = {v.dtype for v in values if isinstance(v, torch.Tensor)}
-        views = (_reshape, _expand, _permute, _slice, _select, _t, _transpose)
-        if name in _OF_ANY_TYPE or _KNOWN[name] in views:
+        if name in _OF_ANY_TYPE or _KNOWN[name] in _VIEWS:
             kinds.discard(torch.int64)
         return not kinds & {torch.int64, torch.float64, torch.complex64, torch.int16}
 
@@ -171,9 +201,7 @@ class Importer:
             args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: seen[n])
             return (target if ours is None else ours.call)(*args, **kwargs)
 
-        schema = getattr(target, "_schema", None)
-        pure = schema is not None and not schema.is_mutable and torch.Tag.nondeterministic_seeded not in target.tags
-        made = self._left(name, tuple(self.env[n] for n in tensors), run, value, pure)
+        made = self._left(name, tuple(self.env[n] for n in tensors), run, value, _is_pure(target))
         return (made, None) if ours is not None and ours.first else made
 
     def _left(
@@ -189,6 +217,17 @@ class Importer:
         """Add a number that is combined with an array: beside integers, a number with a fraction is f32."""
         kind = self.ops.dtype(like)
         return self.builder.constant(value, f32 if isinstance(value, float) and kind.kind == "int" else kind)
+
+
+def _name_of(node: Any) -> str:
+    """Name the operator of a call."""
+    return str(getattr(node.target, "overloadpacket", node.target)).removeprefix("aten.")
+
+
+def _is_pure(target: Any) -> bool:
+    """Say whether an operator gives the same result in each call, and changes nothing else."""
+    schema = getattr(target, "_schema", None)
+    return schema is not None and not schema.is_mutable and torch.Tag.nondeterministic_seeded not in target.tags
 
 
 def is_tensor(x: Any) -> bool:
@@ -314,14 +353,14 @@ def _reciprocal(i: Importer, node: Any, x: int) -> int:
 
 @_known("ne")
 def _ne(i: Importer, node: Any, x: Any, y: Any) -> int:
-    return i.ops.eq(i.ops.eq(*_pair(i, node, x, y)), 0)
+    return i.ops.eq(i.ops.eq(*_pair(i, node, x, y)), 0.0)
 
 
 @_known("logical_not", "bitwise_not")
 def _not(i: Importer, node: Any, x: int) -> int:
     if node.args[0].meta["val"].dtype != torch.bool:
         raise Stays("bits")
-    return i.ops.eq(x, 0)
+    return i.ops.eq(x, 0.0)
 
 
 @_known("logical_and", "bitwise_and")
@@ -371,7 +410,7 @@ def _copied(i: Importer, node: Any, x: int, *_: Any, **named: Any) -> int:
         raise Stays("another device")
     kind = torch_kind(value.dtype)
     if value.dtype == torch.bool and node.args[0].meta["val"].dtype != torch.bool:
-        return i.ops.eq(i.ops.eq(x, 0), 0)
+        return i.ops.eq(i.ops.eq(x, 0.0), 0.0)
     return i.ops.like(x, kind)
 
 
@@ -428,6 +467,9 @@ def _select(i: Importer, node: Any, x: int, dim: int, index: int) -> int:
     size = i.ops.shape(x)[dim]
     at = index % size
     return i.ops.reshape(_cut(i, x, dim, at, at + 1), shape=tuple(node.meta["val"].shape))
+
+
+_VIEWS = (_reshape, _expand, _permute, _slice, _select, _t, _transpose)
 
 
 @_known("split", "split_with_sizes")

@@ -29,6 +29,8 @@ def move(graph: Graph) -> Graph:
 
 def _moved(b: Builder, node: Node, inputs: tuple[int, ...]) -> int | None:
     given = [b.nodes[i] for i in inputs]
+    if (found := _of_numbers(b, node, inputs)) is not None:
+        return found
     if node.op == "cast" and (found := _cast(b, node, inputs[0])) is not None:
         return found
     if node.kind == "view":
@@ -49,6 +51,27 @@ def _moved(b: Builder, node: Node, inputs: tuple[int, ...]) -> int | None:
     if node.kind == "fold" and given[0].op == "reshape":
         return _behind_fold(b, node, given[0])
     return None
+
+
+def _of_numbers(b: Builder, node: Node, inputs: tuple[int, ...]) -> int | None:
+    """Read a number that is repeated over a shape as the number itself; a view of it repeats it over another shape."""
+    numbers = [_number(b, i) for i in inputs]
+    if node.kind == "view" and numbers[0] is not None and (node.op, numbers[0]) != ("broadcast", inputs[0]):
+        return b.add("broadcast", numbers[0], shape=node.shape)
+    if node.kind != "pointwise" or all(n in (None, i) for n, i in zip(numbers, inputs, strict=True)):
+        return None
+    made = b.add(
+        node.op, *(i if n is None else n for n, i in zip(numbers, inputs, strict=True)), **dict(node.attributes)
+    )
+    return made if b.nodes[made].shape == node.shape else b.add("broadcast", made, shape=node.shape)
+
+
+def _number(b: Builder, number: int) -> int | None:
+    """Find the number that a node repeats; None for other nodes."""
+    node = b.nodes[number]
+    if node.op == "constant":
+        return number
+    return node.inputs[0] if node.op == "broadcast" and b.nodes[node.inputs[0]].op == "constant" else None
 
 
 def _cast(b: Builder, node: Node, source: int) -> int | None:

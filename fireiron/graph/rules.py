@@ -83,6 +83,8 @@ RULES: tuple[Rule, ...] = (
     Rule("rsqrt(1 / A)", "sqrt(A)", "range"),
     # select, neg, abs
     Rule("select(A, B, B)", "B"),
+    Rule("select(1, A, B)", "A"),
+    Rule("select(0, A, B)", "B"),
     Rule("-(-A)", "A"),
     Rule("abs(-A)", "abs(A)"),
     Rule("abs(abs(A))", "abs(A)"),

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fireiron import FireironError, f32, nn, tensor, trace_graph
+from fireiron import FireironError, f32, nn, tensor, trace_graph, u8
 from fireiron.graph.common import share
-from fireiron.graph.composites import COMPOSITES
+from fireiron.graph.composites import COMPOSITES, Ops
 from fireiron.graph.constants import fold_constants
 from fireiron.graph.expand import expand
 from fireiron.graph.motion import kept_axes, move
@@ -131,6 +131,17 @@ def test_casts_there_and_back_vanish_where_nothing_was_rounded() -> None:
 )
 def test_axes_that_a_reshape_leaves(before: tuple[int, ...], after: tuple[int, ...], same: int) -> None:
     assert kept_axes(before, after) == same
+
+
+@pytest.mark.parametrize(("seen", "left"), [(1, []), (0, ["broadcast"])])
+def test_a_mask_of_equal_elements_is_no_operation(seen: int, left: list[str]) -> None:
+    b = Builder()
+    o, x = Ops(b), b.input("x", (4, 8), f32)
+    mask = o.reshape(o.broadcast(b.constant(seen, u8), shape=(8,)), shape=(1, 8))
+    graph = b.graph("g", [o.select(o.eq(o.eq(o.broadcast(mask, shape=(4, 8)), 0.0), 0.0), x, b.constant(-1.0, f32))])
+    assert ops(graph.optimised()) == left
+    given = np.random.default_rng(0).standard_normal((4, 8))
+    np.testing.assert_array_equal(graph.optimised().evaluate(given), graph.evaluate(given))
 
 
 def test_explain_says_what_passes_did() -> None:

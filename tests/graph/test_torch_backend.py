@@ -121,6 +121,30 @@ class Seen(nn.Module):
         return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
 
 
+class Placed(nn.Module):
+    """Be torch's attention with a mask that is made of places alone, as transformers make masks."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+
+    def forward(self, q: Any, k: Any, v: Any) -> Any:
+        here = torch.arange(q.shape[-2], device=q.device)
+        seen = here[None, None, :, None] + 0 >= (0 if self.kind == "all" else here)
+        return functional.scaled_dot_product_attention(q, k, v, attn_mask=seen.expand(2, 1, 32, 32))
+
+
+@pytest.mark.parametrize("kind", ["all", "causal"])
+def test_a_mask_of_places_is_computed_when_the_plan_is_made(kind: str) -> None:
+    q, k, v = (drawn(2, 2, 32, 16).half() * i for i in (1, 2, 3))
+    with torch.no_grad():
+        made = compiled(Placed(kind))(q, k, v)
+        wanted = Placed(kind)(q.float(), k.float(), v.float())
+    torch.testing.assert_close(made.float(), wanted, rtol=2e-3, atol=2e-3)
+    assert forms() == ["attention"]
+    assert len(plans()[-1].kernels[0].inputs) == (3 if kind == "all" else 4)
+
+
 @pytest.mark.parametrize("mask", ["none", "keys", "pairs", "added"])
 def test_attention_of_torch_is_one_kernel(mask: str) -> None:
     given = {
@@ -158,6 +182,22 @@ def test_an_embedding_with_a_norm() -> None:
     with torch.no_grad():
         torch.testing.assert_close(compiled(model)(ids), model(ids), rtol=1e-5, atol=1e-5)
     assert forms() == ["pointwise", "rows"]
+
+
+class Conditions(nn.Module):
+    """Negate conditions, and take numbers for conditions."""
+
+    def forward(self, x: Any, y: Any) -> Any:
+        one = torch.where(x != y, x, -3.0)
+        two = torch.where(torch.logical_not(x > y), y, 5.0)
+        return one + two * torch.where(x.to(torch.bool), 2.0, 7.0)
+
+
+def test_negated_conditions() -> None:
+    x, y = drawn(4, 32), drawn(4, 32)
+    x[0], x[1] = y[0], 0.0
+    torch.testing.assert_close(compiled(Conditions())(x, y), Conditions()(x, y))
+    assert forms() == ["pointwise"]
 
 
 def test_what_no_kernel_computes_is_left_to_torch() -> None:
