@@ -6,7 +6,18 @@ import math
 from functools import cache
 
 from fireiron import MatMulChain, ProductClocks
-from fireiron.schedules._plan import MACHINE, ROWS, SMS, SPAN, Plan, beside, is_grouped, multiplied, size_of
+from fireiron.schedules._plan import (
+    MACHINE,
+    ROWS,
+    SMS,
+    SPAN,
+    Plan,
+    beside,
+    from_registers,
+    is_grouped,
+    multiplied,
+    size_of,
+)
 
 FIT = MACHINE.products
 assert FIT is not None, "the model of products is for Hopper"
@@ -40,7 +51,7 @@ def clocks(plan: Plan, spec: MatMulChain, fit: ProductClocks = FIT) -> float:
     alone = 1 if plan.pingpong else plan.consumers
     if plan.promote:  # a unit adds its sums behind its products, while the others' are running
         products = max(products, products / alone + plan.held / 2 + fit.promotion)
-    elif any(operand.ops is not None for operand in spec.residual.operands[:2]):  # and applies prologs before them
+    elif any(from_registers(spec)):  # and loads its fragments before them, with prologs applied
         products = max(products, products / alone + fit.fragments * (1 + plan.m / alone / ROWS))
     asked = least = min(together(plan, spec, group) for group in GROUPS)
     if waves <= FEW_WAVES:  # what a band asks for beside that is half hidden, in longer runs wholly

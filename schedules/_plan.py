@@ -136,7 +136,8 @@ class Plan:
         n = self.n // self.shares(nbytes)
         if self.swapped:
             fits = (n // i for i in range(1, n + 1) if n % i == 0)
-            width = next(width for width in fits if width <= WIDE and width % 8 == 0)
+            most = WIDE if nbytes == 2 else NARROW
+            width = next(width for width in fits if width <= most and width % 8 == 0)
             return ROWS, width if width >= NARROW else n
         width = SPAN // nbytes
         if n % 32 == 0 or nbytes != 2:
@@ -210,8 +211,7 @@ def early(plan: Plan, spec: MatMulChain) -> tuple[Tensor, ...]:
     That is for a plan to ask: a residual took 2 % less so at 2048 x 2048 x 2048, and 3 % more at 4096 x 4096 x 4096,
     where 64 loads stand before a thread's first product. A prefetch to the L2 cache gained no more.
     """
-    prologs = any(operand.ops is not None for operand in spec.residual.operands[:2])
-    if not plan.early or prologs or plan.promote or plan.ways > 1 or plan.stream:
+    if not plan.early or any(from_registers(spec)) or plan.promote or plan.ways > 1 or plan.stream:
         return ()
     order = ColMajor if plan.swapped else RowMajor
     found = tuple(t for t in spec.whole_operands if t.order is order and t.starts_lines_at(2 * t.dtype.nbytes))
@@ -247,12 +247,24 @@ def size_of(extent: object) -> int:
 def takes(spec: MatMulChain) -> bool:
     """Say whether bulk copies and wgmma take a product as it is stored, and at most one operand with a prolog."""
     a, b, c = spec.matmul.A, spec.matmul.B, spec.matmul.C
-    both = all(operand.ops is not None for operand in spec.residual.operands[:2]) and not is_scaled(spec)
     kind = multiplied(spec)
-    if both or kind.name not in TYPES or any(t.dtype.packed for t in (a, b)):
+    if kind.name not in TYPES or any(t.dtype.packed for t in (a, b)):
         return False
-    k_major = a.order is RowMajor and b.order is ColMajor
     if is_grouped(spec) and a.order is ColMajor:
         return False  # groups start anywhere along M, and boxes at multiples of 16 bytes of a line
     # Tensor maps mind by themselves where a line ends.
-    return (k_major or kind.nbytes == 2) and all(t.starts_lines_at(MAP_UNIT) for t in (a, b, c))
+    k_major = a.order is RowMajor and b.order is ColMajor
+    if not all(t.starts_lines_at(MAP_UNIT) for t in (a, b, c)) or (kind.nbytes == 1 and not k_major):
+        return False
+    return not all(from_registers(spec))
+
+
+def from_registers(spec: MatMulChain) -> tuple[bool, bool]:
+    """Say of both operands whether products must take them from registers, as A.
+
+    An operand with a prolog is one, unless its factors scale sums. So is one of 32-bit elements whose K is not
+    contiguous: descriptors transpose 16-bit elements alone, and threads load such fragments element by element.
+    """
+    scaled, wide = is_scaled(spec), multiplied(spec).nbytes == 4
+    a, b = ((operand.ops is not None and not scaled) for operand in spec.residual.operands[:2])
+    return a or (wide and spec.matmul.A.order is ColMajor), b or (wide and spec.matmul.B.order is RowMajor)

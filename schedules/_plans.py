@@ -9,7 +9,19 @@ import attrs
 
 from fireiron import ColMajor, MatMulChain, RowMajor, Rows, Tensor
 from fireiron.schedules._clocks import GROUPS, clocks, tiles_of, together, unshared, work
-from fireiron.schedules._plan import ROWS, SMS, Plan, beside, is_grouped, is_scaled, multiplied, room, size_of, takes
+from fireiron.schedules._plan import (
+    ROWS,
+    SMS,
+    Plan,
+    beside,
+    from_registers,
+    is_grouped,
+    is_scaled,
+    multiplied,
+    room,
+    size_of,
+    takes,
+)
 
 LIGHT = 80  # columns of 64 rows up to which chunks of two panels pay: 64x40 took 0.86 of its time at 384x768x3584
 HELD = 192  # registers of sums and fragments beside which 240 leave room for a prolog
@@ -42,10 +54,10 @@ def _folds(plan: Plan, spec: MatMulChain) -> bool:
 
 def _candidates(spec: MatMulChain) -> Iterator[Plan]:
     nbytes, out, promote = multiplied(spec).nbytes, spec.matmul.C.dtype.nbytes, is_scaled(spec)
-    held = [operand.ops is not None and not promote for operand in spec.residual.operands[:2]]
+    held = from_registers(spec)
     k_major = spec.matmul.A.order is RowMajor and spec.matmul.B.order is ColMajor
     step = 8 if nbytes == 2 and k_major else 64 if nbytes == 2 else 32
-    # What has a prolog is A, behind swap() if need be.
+    # What comes from registers is A, behind swap() if need be.
     # Rows are folded cheaply where a few threads hold each: those of C, not of its transpose.
     # Scales of A's rows are few registers where a thread has few rows: those of C too.
     # Whole operands of ops are read by pairs of neighbours along a row of the tile: with those of C's transpose, apart.

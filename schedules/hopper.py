@@ -15,6 +15,7 @@ from fireiron import (
     B,
     Block,
     Cluster,
+    ColMajor,
     Grouped,
     MatMulChain,
     MoveChain,
@@ -36,7 +37,20 @@ from fireiron import (
 )
 from fireiron.schedules import ada, ampere, simt
 from fireiron.schedules._clocks import clocks
-from fireiron.schedules._plan import EIGHT_BITS, PAD, ROWS, SMS, SPAN, Plan, beside, early, is_grouped, is_scaled, takes
+from fireiron.schedules._plan import (
+    EIGHT_BITS,
+    PAD,
+    ROWS,
+    SMS,
+    SPAN,
+    Plan,
+    beside,
+    early,
+    from_registers,
+    is_grouped,
+    is_scaled,
+    takes,
+)
 from fireiron.schedules._plans import plans
 from fireiron.schedules._stores import bulk, into_panel
 
@@ -52,7 +66,8 @@ CUDA_CORES = ("f32", "i32")  # that no tensor core does
 def cooperative(spec: MatMulChain, plan: Plan = Plan()) -> Schedule:
     """Schedule a product whose consumers share each tile.
 
-    Element types f16 and bf16 in all layouts; tf32, e4m3, e5m2, i8 and u8 with K contiguous, layout TN.
+    Element types f16 and bf16 in all layouts; tf32 in TN, and in NN and TT, where the operand whose K is not contiguous
+    comes from registers, as A; e4m3, e5m2, i8 and u8 with K contiguous, layout TN.
 
     Args:
         plan: the degrees of freedom.
@@ -124,11 +139,14 @@ def skinny(spec: MatMulChain, plan: Plan | None = None) -> Schedule:
 
 def _gemm(spec: MatMulChain, plan: Plan) -> Schedule:
     c = spec.matmul.C
+    through = from_registers(spec)
+    plan = attrs.evolve(plan, swapped=through[1]) if any(through) else plan
     chain = spec.swap() if plan.swapped else spec
     left = chain.residual.operands[0]
     plan = attrs.evolve(plan, promote=plan.promote or is_scaled(spec))
     kind = left.dtype if plan.promote else left.computed
-    held = left.ops is not None and not plan.promote
+    across = kind.nbytes == 4 and left.tensor.order is ColMajor
+    held = across or (left.ops is not None and not plan.promote)
     plan = attrs.evolve(plan, panels=1) if held else plan
     m, n, k = plan.fits().m, plan.n, SPAN // kind.nbytes * plan.panels
     rows, cols = plan.cluster
@@ -157,11 +175,12 @@ def _gemm(spec: MatMulChain, plan: Plan) -> Schedule:
         else chain.tile(m // plan.consumers, n).to(Warpgroup)
     )
     step = 32 // kind.nbytes
+    fragments = conform() if across or left.dtype != kind else _fragments
     if plan.panels > 1:
         chain = chain.split(SPAN // kind.nbytes).unroll()
     chain = chain.split(step).unroll()
     if held:  # products read a chunk's fragments while they run: each step has registers of its own
-        chain = chain.pipeline(k // step).load(A, FR, _fragments if left.dtype == kind else conform())
+        chain = chain.pipeline(k // step).load(A, FR, fragments)
     rows = m if plan.pingpong else m // plan.consumers
     return (chain.tile(ROWS, n).unroll() if rows > ROWS else chain).done()
 
@@ -190,10 +209,11 @@ def gemm(spec: MatMulChain, plan: Plan | None = None) -> Schedule:
 
     Persistent blocks loop over the products of batches and groups. `ampere.gemm`, `ada.gemm` or `simt.sgemm` schedules
     what wgmma or tensor maps do not take: lines that do not start at multiples of 16 bytes; K that is not contiguous,
-    of elements that are not 16-bit; other element types; prologs of both operands. `check()` reports `slower-path`
-    where another type or layout is faster; for f64 none is. An operand with a prolog is read from registers, as A,
-    for which the product may be swapped. Prologs that scale 8-bit floats by blocks scale sums, as in `scaled_gemm`.
-    Where rows are folded, tiles are as wide as that tensor has columns for.
+    of 8-bit elements in one operand or of tf32 in both; other element types; prologs of both operands. `check()`
+    reports `slower-path` where another type or layout is faster; for f64 none is. An operand with a prolog, or of tf32
+    whose K is not contiguous, is read from registers, as A, for which the product may be swapped. Prologs that scale
+    8-bit floats by blocks scale sums, as in `scaled_gemm`. Where rows are folded, tiles are as wide as that tensor has
+    columns for.
 
     Args:
         plan: the degrees of freedom, None for the best of `plans`.
