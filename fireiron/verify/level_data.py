@@ -36,7 +36,7 @@ def level_arrays(program: Program, shapes: Mapping[str, tuple[int, ...]], rng: n
     found: dict[str, Array] = {}
     inputs = {t.name: t for t in program.inputs if t not in program.outputs}
     chosen: dict[Dim, Array] = {}
-    for ref, folded in _exponents(program):
+    for ref, folded in exponents(program):
         made = program.step(ref.name)
         if made is None and ref.name in inputs and folded in ref.index:
             axis, shape = ref.index.index(folded), shapes[ref.name]
@@ -61,7 +61,7 @@ def level_arrays(program: Program, shapes: Mapping[str, tuple[int, ...]], rng: n
     return found
 
 
-def _exponents(program: Program) -> Iterator[tuple[Ref, Dim]]:
+def exponents(program: Program) -> Iterator[tuple[Ref, Dim]]:
     """List what maxima are subtracted from under an exponential: reads of inputs, or of what steps with folds make.
 
     With each stands the dim that its maximum folds, where that is one.

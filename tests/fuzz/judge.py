@@ -45,8 +45,10 @@ from fireiron.schedules import (
     volta,
 )
 from fireiron.simulate import cost, simulate
+from fireiron.verify.bounded import Bounded
 from fireiron.verify.level_data import level_arrays
 from fireiron.verify.reference import mathematical, references
+from tests.fuzz.climbs import climbing
 
 PRESETS = {
     module.__name__.rpartition(".")[2]: module
@@ -220,12 +222,13 @@ def integers(schedule: Any, interface: Interface, sizes: Mapping[str, int], seed
     return arrays
 
 
-def others(schedule: Any, arrays: Mapping[str, Any], count: int = 2) -> Iterator[dict[str, Any]]:
+def others(schedule: Any, arrays: Mapping[str, Any], count: int = 3) -> Iterator[dict[str, Any]]:
     """Draw other numbers where `integers` has levels, so that exponentials are neither 1 nor 0.
 
-    A factor that rescales sums is then seen where it is applied twice, or not at all. In all draws but the first, a few
-    numbers are much larger than others: a maximum that misses one of them lets its exponential overflow. Results are
-    compared within their bounds.
+    A factor that rescales sums is then seen where it is applied twice, or not at all. In every fourth draw, from the
+    second on, maxima grow along the keys, as `climbs` says. In the others but the first, a few numbers are much larger
+    than others: a maximum that misses one of them lets its exponential overflow. Results are compared within their
+    bounds.
 
     Args:
         schedule: what runs.
@@ -236,10 +239,15 @@ def others(schedule: Any, arrays: Mapping[str, Any], count: int = 2) -> Iterator
         rng = np.random.default_rng(seed)
         found = {name: array.copy() for name, array in arrays.items()}
         inputs, levels = _levels(schedule, found, rng)
+        program = steps_of(schedule.program.spec, schedule.links)
+        shapes = {name: mathematical(t, found[name]).shape for name, t in inputs.items()}
+        climbs = climbing(program, shapes, rng) if seed % 4 == 1 else {}
         for name in levels:
             array = mathematical(inputs[name], found[name])
             numbers = rng.integers(-16, 17, array.shape) / 8
-            if seed:
+            if name in climbs:
+                numbers = climbs[name]
+            elif seed % 4 != 1 and seed:
                 numbers *= np.minimum(1 / (1 - rng.random(array.shape)), LARGE)
             array[...] = np.clip(numbers, *inputs[name].dtype.limits).astype(array.dtype)
         if levels:
@@ -292,10 +300,22 @@ def results(
         before: the same ahead of it.
         numbers: scalars by name.
     """
+    return against(schedule, arrays, references(schedule, {**arrays, **before}, numbers))
+
+
+def against(
+    schedule: Any, arrays: Mapping[str, Any], expected: Mapping[str, Bounded]
+) -> tuple[bool, tuple[str, str] | None]:
+    """Compare what a run wrote with what was expected of it.
+
+    Args:
+        schedule: what ran.
+        arrays: by name, behind the run.
+        expected: values and bounds of outputs by name, in mathematical order.
+    """
     outputs = {tensor.name: tensor for tensor in schedule.program.spec.outputs}
     for link in schedule.links:
         outputs |= {output.tensor.name: output.tensor for output in getattr(link, "outputs", ())}
-    expected = references(schedule, {**arrays, **before}, numbers)
     exact = True
     for name, bounded in expected.items():
         tensor = outputs[name]

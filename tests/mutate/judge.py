@@ -13,7 +13,9 @@ from fireiron.jit.interface import Interface
 from fireiron.kernel.ir.statements import Kernel
 from fireiron.language.programs import Layers
 from fireiron.simulate import simulate
-from tests.fuzz.judge import LIMIT_S, Slow, integers, limited, others, results, sizes_of
+from fireiron.verify.bounded import Bounded
+from fireiron.verify.reference import references
+from tests.fuzz.judge import LIMIT_S, Slow, against, integers, limited, others, sizes_of
 
 WEIGHTS = 4  # of a column that are not 0, about
 DRAWS = 16  # of other numbers, where exponentials follow from them
@@ -51,6 +53,7 @@ class Judge:
             self.runs.append((named | sizes, self._arrays(interface, named | sizes, inputs or {}), False))
         if shuffled:
             self.runs.append((*self.runs[0][:2], True))
+        self._expected: dict[int, Mapping[str, Bounded]] = {}
 
     def _arrays(self, interface: Interface, sizes: dict[str, int], inputs: Mapping[str, Any]) -> dict[str, Any]:
         arrays = integers(self.schedule, interface, sizes)
@@ -84,5 +87,7 @@ class Judge:
             return "endless"
         except Exception:  # the statements make no sense: a variable that nothing sets, an index that is no number
             return "raised"
-        _, wrong = results(self.schedule, arrays, before, self.numbers)
+        if id(before) not in self._expected:  # one of `runs`, which live as long
+            self._expected[id(before)] = references(self.schedule, before, self.numbers)
+        _, wrong = against(self.schedule, arrays, self._expected[id(before)])
         return "wrong" if wrong else "survived"

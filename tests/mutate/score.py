@@ -8,8 +8,8 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from tests.mutate.judge import Judge
 from tests.mutate.plant import Mutant, mutants
 
 PART = 4  # mutants that a process judges at a time
+KEPT_S = 10.0  # from one time that scores are kept to the next
 SCORE = Path(__file__).with_name("score.jsonl")
 
 
@@ -73,6 +74,14 @@ def recorded(path: Path = SCORE) -> dict[str, Score]:
     return {score.case: score for score in (Score(**json.loads(line)) for line in lines)}
 
 
+def record(scores: Iterable[Score], path: Path = SCORE) -> None:
+    """Write scores over those of the same cases in the score file, at once or not at all."""
+    all_of = recorded(path) | {score.case: score for score in scores}
+    beside = path.with_suffix(".new")
+    beside.write_text("".join(all_of[case].line + "\n" for case in CASES if case in all_of), encoding="utf-8")
+    beside.replace(path)
+
+
 def judge_of(case: str) -> Judge:
     """Make the judge of a case's mutants."""
     return Judge(CASES[case](), LAUNCHED.get(case), INPUTS.get(case), SIZES.get(case), case in SHUFFLED)
@@ -86,31 +95,15 @@ def text_of(kernel: Kernel) -> str:
         return ""
 
 
-class Run:
-    """Plant one case's mutants, in an order of their own."""
+class Planter:
+    """List one case's mutants, in an order of their own, and say what becomes of each."""
 
-    def __init__(self, case: str, seed: str, old: Score | None = None) -> None:
+    def __init__(self, case: str, seed: str) -> None:
+        self.case = case
         self.judge = judge_of(case)
         self.text = text_of(self.judge.kernel)
-        digest = hashlib.sha256(self.text.encode()).hexdigest()[:12]
-        found = sorted(mutants(self.judge.kernel), key=lambda mutant: mutant.key)
-        random.Random(f"{seed}/{case}").shuffle(found)
-        keys = {mutant.key for mutant in found}
-        kept = old is not None and old.kernel == digest and old.mutants == len(found)
-        kept = kept and all(key in keys for alike in old.survived.values() for key in alike)
-        self.score = old if kept and old is not None else Score(case, digest, len(found))
-        self._again({mutant.key: mutant for mutant in found})
-        self.found = found
-        outcome = self.judge.outcome(self.judge.kernel)
-        assert outcome == "survived", f"false alarm: {case} without a bug gives {outcome}"
-
-    def _again(self, found: dict[str, Mutant]) -> None:
-        """Judge old survivors anew: the simulator, or what explains them, may have changed."""
-        old = [key for alike in self.score.survived.values() for key in alike]
-        self.score.survived = {}
-        for key in old:
-            words = why(self.score.case, found[key], self.judge.kernel)
-            self.score.count(key, *(("survived", words) if words else self.outcome(found[key])))
+        self.found = sorted(mutants(self.judge.kernel), key=lambda mutant: mutant.key)
+        random.Random(f"{seed}/{case}").shuffle(self.found)
 
     def outcome(self, mutant: Mutant) -> tuple[str, str]:
         """Say what notices a mutant, and what explains that nobody does."""
@@ -118,15 +111,39 @@ class Run:
         if text == self.text or not text:
             return "no text" if not text else "same text", ""
         outcome = self.judge.outcome(mutant.kernel)
-        return outcome, why(self.score.case, mutant, self.judge.kernel) if outcome == "survived" else ""
+        return outcome, why(self.case, mutant, self.judge.kernel) if outcome == "survived" else ""
+
+
+class Run:
+    """Go on with the score of one case, whose kernel gives no false alarm."""
+
+    def __init__(self, case: str, seed: str, old: Score | None = None) -> None:
+        self.planter = _planter(case, seed)
+        judge, found = self.planter.judge, self.planter.found
+        digest = hashlib.sha256(self.planter.text.encode()).hexdigest()[:12]
+        named = {mutant.key: mutant for mutant in found}
+        kept = old is not None and old.kernel == digest and old.mutants == len(found)
+        kept = kept and all(key in named for alike in old.survived.values() for key in alike)
+        self.score = old if kept and old is not None else Score(case, digest, len(found))
+        self._again(named)
+        outcome = judge.outcome(judge.kernel)
+        assert outcome == "survived", f"false alarm: {case} without a bug gives {outcome}"
+
+    def _again(self, named: dict[str, Mutant]) -> None:
+        """Judge old survivors anew: the simulator, or what explains them, may have changed."""
+        old = [key for alike in self.score.survived.values() for key in alike]
+        self.score.survived = {}
+        for key in old:
+            words = why(self.score.case, named[key], self.planter.judge.kernel)
+            self.score.count(key, *(("survived", words) if words else self.planter.outcome(named[key])))
 
     def step(self) -> tuple[Mutant, str, str] | None:
         """Plant the next mutant; gives it, what noticed it and what explains that nobody did; None behind the last."""
-        if self.score.planted == len(self.found):
+        if self.score.planted == len(self.planter.found):
             return None
-        mutant = self.found[self.score.planted]
+        mutant = self.planter.found[self.score.planted]
         self.score.planted += 1
-        outcome, words = self.outcome(mutant)
+        outcome, words = self.planter.outcome(mutant)
         self.score.count(mutant.key, outcome, words)
         return mutant, outcome, words
 
@@ -159,40 +176,62 @@ def summary(scores: Iterable[Score]) -> str:
 
 
 @functools.lru_cache
-def _run(case: str, seed: str) -> Run:
-    return Run(case, seed, recorded().get(case))
+def _planter(case: str, seed: str) -> Planter:
+    return Planter(case, seed)
 
 
 def _opened(case: str, seed: str) -> Score:
-    """Give the score that a case starts from; it is one of this process's."""
-    return _run(case, seed).score
+    """Give the score that a case starts from."""
+    return Run(case, seed, recorded().get(case)).score
 
 
 def _outcomes(case: str, seed: str, first: int, last: int, end: float) -> list[tuple[str, str, str]]:
     """Plant some mutants of a case while there is time: the key of each, what noticed it, what explains it."""
-    run = _run(case, seed)
+    planter = _planter(case, seed)
     found: list[tuple[str, str, str]] = []
-    for mutant in run.found[first:last]:
+    for mutant in planter.found[first:last]:
         if time.time() > end:
             break
-        found.append((mutant.key, *run.outcome(mutant)))
+        found.append((mutant.key, *planter.outcome(mutant)))
     return found
 
 
-def in_processes(cases: Iterable[str], seed: str, seconds: float, processes: int) -> list[Score]:
-    """Go on with the scores of cases in several processes; what lies behind a gap, where time was up, is dropped."""
+def in_processes(
+    cases: Iterable[str], seed: str, seconds: float, processes: int, keep: Callable[[list[Score]], None]
+) -> list[Score]:
+    """Go on with the scores of cases in several processes; what lies behind a gap, where time was up, is dropped.
+
+    Args:
+        cases: their names.
+        seed: of the order in which mutants are planted.
+        seconds: from now until no mutant is begun.
+        processes: how many.
+        keep: is given the scores as they stand, every few seconds.
+    """
     end, listed = time.time() + seconds, list(cases)
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
         scores = list(pool.map(_opened, listed, [seed] * len(listed)))
-        parts = {s.case: [(i, min(i + PART, s.mutants)) for i in range(s.planted, s.mutants, PART)] for s in scores}
-        order = sorted(((i, case) for case, some in parts.items() for i in range(len(some))), key=lambda one: one[0])
-        made = {(case, i): pool.submit(_outcomes, case, seed, *parts[case][i], end) for i, case in order}
-        for score in scores:
-            for i, (first, last) in enumerate(parts[score.case]):
-                found = made[score.case, i].result()
-                for key, outcome, words in found:
-                    score.planted += 1
-                    score.count(key, outcome, words)
-                if len(found) < last - first:
-                    break
+        keep(scores)
+        parts = [(s, first) for s in scores for first in range(s.planted, s.mutants, PART)]
+        made: dict[Future[list[tuple[str, str, str]]], tuple[str, int]] = {}
+        for s, first in sorted(parts, key=lambda part: part[1] - part[0].planted):
+            made[pool.submit(_outcomes, s.case, seed, first, min(first + PART, s.mutants), end)] = (s.case, first)
+        done: dict[tuple[str, int], list[tuple[str, str, str]]] = {}
+        kept = time.time()
+        for future in as_completed(made):
+            done[made[future]] = future.result()
+            if time.time() > kept + KEPT_S:
+                counted(scores, done)
+                keep(scores)
+                kept = time.time()
+    counted(scores, done)
     return scores
+
+
+def counted(scores: Iterable[Score], done: dict[tuple[str, int], list[tuple[str, str, str]]]) -> None:
+    """Count outcomes that no gap parts from those counted before."""
+    for score in scores:
+        while found := done.pop((score.case, score.planted), None):
+            for outcome in found:
+                score.count(*outcome)
+            score.planted += len(found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from fireiron.kernel.ir.statements import Region, Statement
 from tests.mutate.cases import CASES
 from tests.mutate.plant import mutants
-from tests.mutate.score import Run, in_turn, judge_of, summary
+from tests.mutate.score import Run, Score, counted, in_turn, judge_of, record, recorded, summary
 
 QUICK = ("listing1", "listing2", "sgemm 3", "turing", "ampere 3 whole", "volta wmma", "hopper dependent", "mlp")
 PLANTED = 48
@@ -87,6 +88,9 @@ def test_a_key_names_one_mutant() -> None:
         ("hopper stream_k, whole tiles too", "Raise[0].place: doubled", "flag-raised"),
         ("hopper stream_k, whole tiles too", "Raise[0].level: Warp", "flag-raised"),
         ("hopper stream_k, whole tiles too", "Lower[0].level: Warp", "flag-not-raised"),
+        # A block of one or two trips does not show these.
+        ("attention, wgmma", "Await[0].slot: without q_ring_slot", "not-arrived"),
+        ("attention, speculating", "If[12].place: dropped", "deadlock"),
     ],
 )
 def test_what_notices_a_bug(case: str, key: str, noticed: str) -> None:
@@ -94,3 +98,20 @@ def test_what_notices_a_bug(case: str, key: str, noticed: str) -> None:
     assert judge.outcome(judge.kernel) == "survived"
     mutant = next(m for m in mutants(judge.kernel) if m.key == key)
     assert judge.outcome(mutant.kernel) == noticed
+
+
+def test_outcomes_behind_a_gap_are_not_counted() -> None:
+    score = Score("a case", mutants=7, planted=1)
+    done = {("a case", 1): [("first", "wrong", "")], ("a case", 3): [("third", "survived", "")]}
+    counted([score], done)
+    assert (score.planted, score.noticed, score.unexplained) == (2, {"wrong": 1}, [])
+    done["a case", 2] = [("second", "survived", "why")]
+    counted([score], done)
+    assert (score.planted, score.survived) == (4, {"why": ["second"], "": ["third"]})
+
+
+def test_scores_of_other_cases_stay(tmp_path: Path) -> None:
+    file = tmp_path / "score.jsonl"
+    record([Score("listing1", planted=3), Score("listing2", planted=4)], file)
+    record([Score("listing1", planted=5)], file)
+    assert {case: score.planted for case, score in recorded(file).items()} == {"listing1": 5, "listing2": 4}

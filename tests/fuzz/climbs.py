@@ -1,0 +1,74 @@
+"""Inputs of softmax and attention whose maxima grow from run to run of keys, so that what was summed is corrected.
+
+A kernel that folds a maximum chunk by chunk scales its sums where the maximum grows; one that speculates computes a
+chunk again where it outgrows the old maximum. So the rows of one group share a walk along the keys: levels that stay,
+fall, grow by a little (the scaled sums still count), by more than a chunk may outgrow its reference, or so far that
+its exponentials are beyond f16. Half of the groups have single keys far above their neighbours as well, and at the
+end: a maximum that leaves one out lets an exponential overflow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from fireiron.algebra.expr import Var
+from fireiron.language.steps import Program
+from fireiron.verify.bounded import Array
+from fireiron.verify.level_data import exponents
+
+RUN = 16  # keys of one level
+ROWS = 8  # of one group
+STEPS = (-4.0, 0.0, 0.0, 0.0, 2.0, 4.0, 6.0, 16.0)  # from one run's level to the next, of exponents of e
+SINGLE = 20.0  # of a key far above its neighbours
+RARE = 1 / 16  # of keys
+
+
+def climbing(program: Program, shapes: Mapping[str, tuple[int, ...]], rng: np.random.Generator) -> dict[str, Array]:
+    """Draw the inputs that exponentials follow from, in mathematical order, by name.
+
+    Args:
+        program: what is computed.
+        shapes: of its inputs, by name.
+        rng: draws.
+    """
+    found: dict[str, Array] = {}
+    inputs = {t.name for t in program.inputs if t not in program.outputs}
+    for ref, folded in exponents(program):
+        made = program.step(ref.name)
+        if made is None and ref.name in inputs and folded in ref.index:
+            axis, shape = ref.index.index(folded), shapes[ref.name]
+            lines = int(np.prod(shape)) // shape[axis]
+            walks = _walks(lines, shape[axis], rng) + rng.integers(-16, 17, (lines, shape[axis])) / 8
+            found[ref.name] = np.moveaxis(walks.reshape(*shape[:axis], *shape[axis + 1 :], shape[axis]), -1, axis)
+        if made is not None and made.is_product and len(made.over) == 1:
+            queries, keys = made.reads[0], made.reads[-1]
+            named = {queries.name, keys.name} <= inputs and keys.index[-1:] == queries.index[-1:] == made.over
+            if named and len(keys.index) > 1 and isinstance(keys.index[-2], Var):
+                found[queries.name], found[keys.name] = _chosen(shapes[queries.name], shapes[keys.name], rng)
+    return found
+
+
+def _walks(groups: int, keys: int, rng: np.random.Generator) -> Array:
+    """Give each group a level for each key."""
+    runs = -(-keys // RUN)
+    levels = np.cumsum(rng.choice(STEPS, (groups, runs)), axis=1)
+    walks = np.repeat(levels - levels[:, :1], RUN, axis=1)[:, :keys]
+    single = rng.random(walks.shape) < RARE
+    single[:, -1] = True
+    return walks + np.where(single & (rng.random((groups, 1)) < 0.5), SINGLE, 0.0)
+
+
+def _chosen(queries: tuple[int, ...], keys: tuple[int, ...], rng: np.random.Generator) -> tuple[Array, Array]:
+    """Let each group of queries choose a column of the keys, which holds its walk; the other columns are noise."""
+    depth, count = keys[-1], keys[-2]
+    groups = max(1, depth // 2)
+    scale = depth**0.5  # which attention divides by
+    left, right = (rng.integers(-8, 9, shape) / 8 for shape in (queries, keys))
+    left[..., :groups] = 0
+    rows = np.arange(queries[-2])
+    group = rng.integers(0, groups, -(-len(rows) // ROWS))[rows // ROWS]
+    left[..., rows, group] = scale / 4
+    right[..., :groups] = 4 * _walks(groups, count, rng).T
+    return left, right
