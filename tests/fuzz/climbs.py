@@ -3,8 +3,8 @@
 A kernel that folds a maximum chunk by chunk scales its sums where the maximum grows; one that speculates computes a
 chunk again where it outgrows the old maximum. So the rows of one group share a walk along the keys: levels that stay,
 fall, grow by a little (the scaled sums still count), by more than a chunk may outgrow its reference, or so far that
-its exponentials are beyond f16. Half of the groups have single keys far above their neighbours as well, and at the
-end: a maximum that leaves one out lets an exponential overflow.
+its exponentials are beyond f16. Half of the groups have one key far above the others as well, the last one or any: a
+maximum that leaves it out lets an exponential overflow.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from fireiron.verify.level_data import exponents
 RUN = 16  # keys of one level
 ROWS = 8  # of one group
 STEPS = (-4.0, 0.0, 0.0, 0.0, 2.0, 4.0, 6.0, 16.0)  # from one run's level to the next, of exponents of e
-SINGLE = 20.0  # of a key far above its neighbours
-RARE = 1 / 16  # of keys
+SINGLE = 100.0  # of a key above all others, whose exponentials are beyond f32 otherwise
 
 
 def climbing(program: Program, shapes: Mapping[str, tuple[int, ...]], rng: np.random.Generator) -> dict[str, Array]:
@@ -55,9 +54,9 @@ def _walks(groups: int, keys: int, rng: np.random.Generator) -> Array:
     runs = -(-keys // RUN)
     levels = np.cumsum(rng.choice(STEPS, (groups, runs)), axis=1)
     walks = np.repeat(levels - levels[:, :1], RUN, axis=1)[:, :keys]
-    single = rng.random(walks.shape) < RARE
-    single[:, -1] = True
-    return walks + np.where(single & (rng.random((groups, 1)) < 0.5), SINGLE, 0.0)
+    places = np.where(rng.random(groups) < 0.5, keys - 1, rng.integers(0, keys, groups))
+    single = (np.arange(keys) == places[:, None]) & (rng.random((groups, 1)) < 0.5)
+    return np.where(single, walks.max(1, keepdims=True) + SINGLE, walks)
 
 
 def _chosen(queries: tuple[int, ...], keys: tuple[int, ...], rng: np.random.Generator) -> tuple[Array, Array]:

@@ -137,24 +137,24 @@ CASES: dict[str, Callable[[], Any]] = {
     "gather": lambda: _gather(37, 50, 24),
     "mlp, mma": lambda: fused.mlp(200, 32, 9, path="ampere"),
     "softmax": lambda: rows.row(rows.softmax(tensor(5, 200)), warps=2),
-    "softmax ahead": lambda: rows.row(rows.softmax(tensor(9, 600, dtype="f16")), blocks=3, stages=2),
+    "softmax ahead": lambda: rows.row(rows.softmax(tensor(20, 600, dtype="f16")), blocks=3, stages=2),
     "layernorm's gradients": lambda: rows.row(
-        rows.layernorm_gradients(tensor(9, 64), tensor(9, 64, name="dy"), tensor(64, name="gain"))
+        rows.layernorm_gradients(tensor(70, 64), tensor(70, 64, name="dy"), tensor(64, name="gain"))
     ),
     "top": lambda: rows.row(rows.top(tensor(60, 100), k=2), warps=1),
-    "sums of columns": lambda: reductions.reduction(_columns(70, 3, 40), ways=3),
-    "attention, cores": lambda: attention.simt(_heads(37, 13, 8, 8, causal=True), rows=32, keys=4),
-    "attention, mma": lambda: attention.mma(_heads(37, 90, 32, 32, causal=True), warps=2, keys=32),
+    "sums of columns": lambda: reductions.reduction(_columns(215, 3, 40), ways=9),
+    "attention, cores": lambda: attention.simt(_heads(70, 37, 8, 8, causal=True), rows=32, keys=4),
+    "attention, mma": lambda: attention.mma(_heads(101, 203, 32, 32, causal=True), warps=2, keys=32),
     "attention, wgmma": lambda: attention.wgmma(
         _heads(438, 235, 64, 64, causal=True), groups=1, keys=32, stages=2, persistent=True, bulk_store=True
     ),
     "attention, speculating": lambda: attention.wgmma(
         _heads(114, 171, 64, 64), groups=1, keys=32, stages=2, persistent=False, slack=8.0, speculate=True
     ),
-    "attention's gradient": lambda: attention_gradients.mma(_gradient(37, 40, 16, 32), warps=1, chunk=16),
+    "attention's gradient": lambda: attention_gradients.mma(_gradient(69, 88, 16, 32), warps=1, chunk=16),
     "conv, cores": lambda: conv.simt(_images((2, 5, 7, 6), (5, 3, 2, 6), "f32", stride=2, pad=1), 8, 4, 4),
     "conv, mma": lambda: conv.mma(
-        _images((2, 5, 7, 24), (40, 3, 2, 24), stride=2, pad=1),
+        _images((3, 5, 7, 40), (40, 3, 2, 40), stride=2, pad=1),
         pixels=32,
         channels=32,
         depth=16,
@@ -162,14 +162,14 @@ CASES: dict[str, Callable[[], Any]] = {
         stages=2,
     ),
     "conv, wgmma": lambda: conv.wgmma(
-        _images((3, 7, 9, 24), (72, 2, 2, 24), pad=1), pixels=64, channels=32, groups=1, stages=2, cluster=2
+        _images((5, 7, 9, 24), (72, 1, 3, 24), pad=1), pixels=64, channels=32, groups=1, stages=2, cluster=2
     ),
     "akg.conv": lambda: akg.conv(_images((17, 1, 3, 16), (40, 1, 2, 16), arch="sm_70"), images=16, filters=32, depth=8),
     "filters' gradient, mma": lambda: conv_gradients.filters_mma(
-        _filters((3, 4, 5, 24), (3, 5, 6, 24)), filters=32, channels=32, pixels=16, ways=2, stages=2
+        _filters((9, 4, 5, 40), (9, 5, 6, 40)), filters=32, channels=32, pixels=16, ways=2, stages=2
     ),
     "filters' gradient, wgmma": lambda: conv_gradients.filters_wgmma(
-        _filters((9, 4, 5, 72), (9, 5, 6, 24)), pixels=32, ways=2, stages=2
+        _filters((21, 4, 5, 72), (21, 5, 6, 40)), pixels=32, ways=2, stages=2
     ),
 }
 # Blocks of persistent kernels that are launched, where two would hide something: uneven trips, tiles that are shared.
@@ -183,7 +183,7 @@ LAUNCHED = {
     "hopper groups": 3,
     "hopper dependent": 3,
     "attention, wgmma": 2,
-    "conv, wgmma": 2,
+    "conv, wgmma": 4,
 }
 
 
@@ -193,11 +193,14 @@ def _fractions(array: Any) -> Any:
 
 
 def _lines(array: Any) -> Any:
-    """Let lines have in turn two values, each value once, and each once with the largest side by side."""
-    kind = np.arange(len(array))[:, None] % 3
+    """Let lines have in turn two values, each once, each with the largest side by side, few above 0, and one NaN."""
+    kind = np.arange(len(array))[:, None] % 5
+    rng = np.random.default_rng(4)
+    few = np.where(rng.random(array.shape) < 0.03, rng.integers(1, 4, array.shape), rng.integers(-1, 1, array.shape))
+    without = np.where(np.arange(array.shape[1]) == rng.integers(0, array.shape[1], len(array))[:, None], np.nan, array)
     each = np.argsort(np.random.default_rng(3).random(array.shape), axis=-1)
     beside = (np.arange(array.shape[1]) + 2 * np.arange(len(array))[:, None] // 3) % array.shape[1]
-    return np.select([kind == 0, kind == 1], [array > 0, each], beside).astype(array.dtype)
+    return np.select([kind == i for i in range(5)], [array > 0, each, beside, few, without]).astype(array.dtype)
 
 
 INPUTS: dict[str, dict[str, Any]] = {
