@@ -114,6 +114,7 @@ if TYPE_CHECKING:
     from fireiron.front.attention import attention
     from fireiron.front.best import best, gemm
     from fireiron.front.convolutions import conv1d, conv2d, conv3d
+    from fireiron.front.fuse import fuse
     from fireiron.front.layers import layers
     from fireiron.front.pooling import avg_pool1d, avg_pool2d, avg_pool3d, max_pool1d, max_pool2d, max_pool3d
     from fireiron.front.products import products
@@ -239,6 +240,7 @@ __all__ = [
     "f64",
     "floor",
     "fold_by",
+    "fuse",
     "gelu",
     "gelu_tanh",
     "gemm",
@@ -322,7 +324,7 @@ _LATER = {
         "language.reductions",
     ),
     **dict.fromkeys(("dim", "extent", "index", "outside"), "language.subscripts"), "einsum": "language.einsum",
-    "inplace": "language.traced",
+    "inplace": "language.traced", "fuse": "front.fuse",
     **dict.fromkeys(
         ("log_softmax", "logsumexp", "mean", "mean_and_variance", "softmax"), "language.statistics"
     ),

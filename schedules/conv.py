@@ -37,6 +37,7 @@ from fireiron import (
     dim,
     einsum,
     extent,
+    fuse,
     index,
     ldmatrix,
     maximum,
@@ -63,7 +64,7 @@ from fireiron.schedules._pixels import (
     spread_lines,
     window_of,
 )
-from fireiron.schedules._windows import Pads, Sizes, applied, followed, one, outputs, pair, places, whole
+from fireiron.schedules._windows import Pads, Sizes, applied, followed, one, pair, places, whole
 
 AHEAD_NBYTES = 448  # of a thread's rows of images that are read ahead: 112 registers, beside what it folds
 
@@ -196,35 +197,7 @@ def conv3d_grouped(
     return _grouped("dhw", "trs", "opq", x, f, bias, residual, stride, pad, dilation, op, scale)
 
 
-DTYPES = {"conv2d_flat": "f16"}  # by default on the command line: tensor cores alone take it
 EXTENTS = {"conv2d_packed": {"l": 24, "m": 9}}  # by default on the command line: columns of whole pixels of 3 channels
-
-
-@program(x="n h w channel", f="k r s c", bias="k", residual="m k", scale="k")
-def conv2d_flat(
-    x: Value, f: Value, bias: Value | None = None, residual: Value | None = None, stride: Sizes = 1, pad: Pads = 0,
-    dilation: Sizes = 1, op: Callable[[Value], Value] | None = None, scale: Value | None = None,
-) -> Value:  # fmt: skip
-    """Convolve images, with the pixels of all results as one dim m = (n * P + p) * Q + q.
-
-    On a view of the result, N P Q x K, this is `conv2d`. A tile of m is any run of pixels, across rows and images: no
-    pixel is wasted where boxes do not divide the images, and what a tap reads of it is no box.
-
-    Args:
-        x: images.
-        f: filters.
-        bias, residual: added to the result.
-        stride, pad, dilation, op, scale: as of `conv2d`.
-    """
-    images, strides = extent("n"), [one(stride, axis, 2) for axis in range(2)]
-    sizes, taps = (extent("h"), extent("w")), (extent("r"), extent("s"))
-    apart, pads = [one(dilation, axis, 2) for axis in range(2)], [pair(pad, axis, 2) for axis in range(2)]
-    outer = [outputs(*each) for each in zip("rs", "hw", sizes, taps, strides, apart, pads, strict=True)]
-    m = dim("m", images * outer[0] * outer[1])
-    rows = m // outer[1] % outer[0] * strides[0] + apart[0] * index("r") - pads[0][0]
-    columns = m % outer[1] * strides[1] + apart[1] * index("s") - pads[1][0]
-    y = einsum("m r s c, k r s c -> m k", x[m // (outer[0] * outer[1]), rows, columns, index("c")], f)
-    return followed(y, scale, bias, residual, op)
 
 
 @program(y="n p q k", f="k r s c")
@@ -660,11 +633,13 @@ def packed(
 def wgmma(
     spec: ProgramChain, pixels: int | None = None, channels: int | None = None, stages: int | None = None,
     cluster: int | None = None, groups: int | None = None, persistent: bool | None = None, ways: int | None = None,
+    runs: bool = False,
 ) -> Schedule:  # fmt: skip
-    """Schedule a convolution for Hopper: boxes of pixels by bulk copies, wgmma, roles, persistent blocks.
+    """Schedule a convolution for Hopper: boxes or runs of pixels by bulk copies, wgmma, roles, persistent blocks.
 
     A box is cut out of the images by a tensor map of as many dimensions as they have, which gives zeros outside and
-    takes every second pixel for a stride of 2. What is left open is chosen by a count of clocks: `_pixel_clocks`.
+    takes every second pixel for a stride of 2; a run goes across rows and images, by a tensor map in im2col mode. What
+    is left open is chosen by a count of clocks: `_pixel_clocks`.
 
     Args:
         spec: a program of this module without groups, of a type that wgmma multiplies, or `conv2d_grouped`; channels
@@ -677,12 +652,16 @@ def wgmma(
         persistent: whether blocks loop over tiles, so that loads of the next one run under the stores of one.
         ways: blocks that share a tile, each with a part of the channels, whose sums meet in order; such blocks are not
             persistent.
+        runs: whether a tile's pixels are a run of all results' pixels, which are one dim then (`fireiron.fuse`).
 
     Raises:
-        FireironError: `conv-product`; `conv-across` for arrays that lie channels first, which `mma` takes.
+        FireironError: `conv-product`; `fuse-dims`; `conv-across` for arrays that lie channels first, which `mma` takes.
     """
     w = window_of(spec)
     refuse_across(spec, w)
+    if runs:
+        spec = fuse(spec, m=" ".join(w.pixels))
+        w = window_of(spec)
     given = {
         name: x
         for name, x in (

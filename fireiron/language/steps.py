@@ -51,6 +51,7 @@ class Stated:
         groups: where the groups of a product end, None where it has none.
         layers: that follow each other, each on the result of the one before.
         inplace: outputs that lie in the memory of an input.
+        given: the caller's arrays of which steps see several dimensions as one, with the shapes that a call takes.
     """
 
     __slots__ = ()
@@ -59,6 +60,7 @@ class Stated:
     groups: Tensor | None = None
     layers: tuple[Layer, ...] = ()
     inplace: tuple[tuple[str, str], ...] = ()
+    given: tuple[Tensor, ...] = ()
 
     @property
     def ragged(self) -> str | None:
@@ -423,6 +425,7 @@ class Program(Stated):
         outputs: the tensors that a call returns.
         loops: the steps that are repeated.
         inplace: outputs that lie in the memory of an input: the output's name and the input's. Example: (("y", "x"),).
+        given: the caller's arrays of which steps see several dimensions as one, with the shapes that a call takes.
     """
 
     name: str
@@ -431,6 +434,7 @@ class Program(Stated):
     outputs: tuple[Tensor, ...]
     loops: tuple[For, ...] = ()
     inplace: tuple[tuple[str, str], ...] = ()
+    given: tuple[Tensor, ...] = ()
 
     def memory_of(self, tensor: Tensor) -> Tensor:
         """Give the tensor in whose memory a tensor lies: itself, or the input that an output replaces."""

@@ -21,7 +21,7 @@ from fireiron.language.tensor import Tensor
 from fireiron.verify.bounded import Array
 from fireiron.verify.level_data import level_arrays
 from fireiron.verify.random_data import random_arrays
-from fireiron.verify.reference import Meaning
+from fireiron.verify.reference import Meaning, as_seen
 from fireiron.verify.steps import joined_by
 from fireiron.verify.sums import Rounding, Summing
 
@@ -169,11 +169,12 @@ def _numbers(arrays: dict[str, Array], rng: np.random.Generator, tensors: Sequen
 
 def _shape(tensor: Tensor, array: Array) -> tuple[int, ...]:
     """Give the extents of a tensor's elements, in mathematical order."""
-    stored = (*array.shape[:-1], array.shape[-1] * tensor.dtype.pack)
+    shape = as_seen(tensor, array).shape
+    stored = (*shape[:-1], shape[-1] * tensor.dtype.pack)
     return tuple(stored[i] for i in np.argsort(tensor.storage))
 
 
 def _put(tensor: Tensor, array: Array, values: Any) -> None:
     """Store elements given in mathematical order."""
-    stored = values.transpose(tensor.storage)
+    stored, array = values.transpose(tensor.storage), as_seen(tensor, array)
     array[...] = pack(stored, tensor.dtype) if tensor.dtype.packed else stored.astype(tensor.dtype.numpy)

@@ -10,7 +10,7 @@ K terms in an arithmetic of unit roundoff u is wrong by at most K u |a| |b|, in 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
 import attrs
 import numpy as np
@@ -176,7 +176,14 @@ def _copied(program: Program, tensor: Tensor) -> bool:
 
 def mathematical(tensor: Tensor, array: Array) -> Array:
     """View an array as (batch, rows, columns): a column-major matrix is stored as its transpose."""
-    return array.transpose(tuple(int(i) for i in np.argsort(tensor.storage)))
+    return as_seen(tensor, array).transpose(tuple(int(i) for i in np.argsort(tensor.storage)))
+
+
+def as_seen(tensor: Tensor, array: Array) -> Array:
+    """View an array of a call as steps see it: with fused dims as one (`Program.given`)."""
+    if array.ndim <= len(tensor.shape):
+        return array
+    return array.reshape((*(cast("int", tensor.shape[d]) for d in tensor.storage[:-1]), -1))  # packed types: bytes
 
 
 def output_of(spec: Spec) -> Tensor:

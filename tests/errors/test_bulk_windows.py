@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fireiron import FR, SH, Block, Warpgroup, tensor, tma
+from fireiron import FR, SH, Block, Warpgroup, fuse, tensor, tma
 from fireiron.schedules import conv
 
 
 def wrong() -> Any:
     x, f = tensor(5, 39, 39, 64, dtype="f16"), tensor(64, 3, 3, 64, dtype="f16", name="f")
-    spec = conv.conv2d_flat(x, f, stride=9).tile(m=64, k=64).to(Block).epilog(memory=FR)
+    spec = fuse(conv.conv2d(x, f, stride=9), m="n p q").tile(m=64, k=64).to(Block).epilog(memory=FR)
     chunk = spec.split(r=1, s=1, c=64).pipeline(2).specialize().load("x", SH, tma()).load("f", SH, tma())
     return chunk.tile(k=64).to(Warpgroup).each(product=lambda y: y.split(16).unroll().done("wgmma"))
 

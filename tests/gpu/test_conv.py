@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from verified import verified
 
-from fireiron import relu, tensor
+from fireiron import fuse, relu, tensor
 from fireiron.jit.driver import driver
 from fireiron.schedules import akg, conv, conv_gradients
 
@@ -147,10 +147,10 @@ def test_wgmma(gpu: int, stride: int, pad: int, dilation: int, form: dict[str, A
 def test_runs_of_pixels(gpu: int, stride: int, pad: int, dilation: int, form: dict[str, Any]) -> None:
     """By tensor maps in im2col mode, and by asynchronous copies of threads."""
     x, f = tensor(5, 29, 31, 64, dtype="f16"), tensor(136, 3, 3, 64, dtype="f16", name="f")
-    spec = conv.conv2d_flat(x, f, tensor(136, name="bias"), stride=stride, pad=pad, dilation=dilation, op=relu)
-    verified(conv.mma(spec))
+    spec = conv.conv2d(x, f, tensor(136, name="bias"), stride=stride, pad=pad, dilation=dilation, op=relu)
+    verified(conv.mma(fuse(spec, m="n p q")))
     for_hopper(gpu)
-    verified(conv.wgmma(spec, **form))
+    verified(conv.wgmma(spec, runs=True, **form))
 
 
 def test_wgmma_of_volumes_and_groups(gpu: int) -> None:

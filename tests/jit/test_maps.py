@@ -393,7 +393,7 @@ def test_the_kernel_of_the_gpu_tests_compiles(swizzle):
 def test_runs_of_pixels_are_encoded_in_im2col_mode():
     """A kernel's map of windows: corners of the visited pixels, channels and pixels of a run, steps of the stride."""
     x, f = fi.tensor(4, 11, 9, 64, dtype="f16"), fi.tensor(64, 3, 3, 64, dtype="f16", name="f")
-    kernel = conv.wgmma(conv.conv2d_flat(x, f, stride=2, pad=1), pixels=128, channels=64).lowered("sm_90a")
+    kernel = conv.wgmma(conv.conv2d(x, f, stride=2, pad=1), pixels=128, channels=64, runs=True).lowered("sm_90a")
     interface = Interface.of(kernel)
     (found,) = (m for m in interface.maps if m.lower)
     assert (found.box[:2], found.steps, found.lower, found.upper) == ((64, 128), (1, 2, 2, 1), (-1, -1), (-1, -1))

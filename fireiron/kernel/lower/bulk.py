@@ -32,7 +32,7 @@ def lower_bulk(atom: Atom, state: State, context: Context) -> Body:
 
     Raises:
         DecompositionError: `bulk-level`, `bulk-role`, `bulk-box`, `bulk-storage`, `bulk-dtype`, `bulk-stride`,
-            `bulk-start`, `bulk-alignment`, `no-atom`.
+            `bulk-start`, `bulk-alignment`, `bulk-fused`, `no-atom`.
     """
     if state.level.name != Thread.name:
         raise DecompositionError(
@@ -55,6 +55,12 @@ def lower_bulk(atom: Atom, state: State, context: Context) -> Body:
             "bulk-role",
             f"an mbarrier counts the bytes of {atom.name} as they land, and no role of this block waits for one",
             fix="give the loads a role of their own: split(k).pipeline(n).specialize() right above them",
+        )
+    if any(given.name == tensor.name for given in context.spec.given):
+        raise DecompositionError(
+            "bulk-fused",
+            f"{atom.name} counts by the dimensions that {tensor.name} has at the call, of which fuse() made one",
+            fix="load and store what has a fused dim by vector() or cp_async()",
         )
     if far.storage.dtype != near.storage.dtype:
         raise DecompositionError(

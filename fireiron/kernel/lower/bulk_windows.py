@@ -90,7 +90,8 @@ def windows_read(window: Window, tensor: Tensor, atom: Atom) -> tuple[Axis, Axis
             raise _refused(atom, tensor, f"{e} does not count pixels row by row, or by a step above {MOST_STEP}")
         weight *= len(places)
         start = as_expr(substitute(base, {run: pixels.offset}))
-        found.append(Side(int(places[0]), int(places[-1]), step, start, offset))
+        back = 0 if last else min(0, offset.range[0] or 0)  # a map's offsets count from the first tap in memory
+        found.append(Side(int(places[0]) + back, int(places[-1]) + back, step, start + back, offset - back))
     if found[-1].first != 0 or found[-1].step != 1:
         raise _refused(atom, tensor, f"{images} does not count images from 0 on")
     return axes[channel], pixels, tuple(found)

@@ -287,7 +287,7 @@ def _parameters(
 ) -> tuple[Parameter, ...]:
     """List the kernel's parameters: tensors in the spec's order, then epilogue operands, sizes, numbers, workspaces."""
     read, written, align = _accesses(body)
-    below = _extents_of_subscripts(body)
+    below, given = _extents_of_subscripts(body), {t.name: t for t in spec.given}
     pointers: list[Pointer] = []
     symbols: dict[Symbol, None] = {}
     for storage in (s for s in context.storages.values() if s.tensor is not None):
@@ -295,7 +295,13 @@ def _parameters(
         assert tensor is not None
         pointers.append(
             attrs.evolve(
-                _pointer(tensor, storage, storage.name in read, storage.name in written, align.get(storage.name, 1)),
+                _pointer(
+                    given.get(tensor.name, tensor),
+                    storage,
+                    storage.name in read,
+                    storage.name in written,
+                    align.get(storage.name, 1),
+                ),
                 shares=_shares(spec, tensor),
                 below=below.get(tensor.name),
                 ragged=_ragged(spec, tensor) if storage.name in written else None,

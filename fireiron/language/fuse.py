@@ -1,0 +1,136 @@
+"""Fuse dims of a program that follow each other into one, so that a tile is a run of their points, and no box.
+
+Halide: "fuse". Index maps read a fused dim by quotients: n = m // (P * Q), p = m // Q % P, q = m % Q.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from fireiron.algebra.expr import Expr, Symbol, Var, as_expr, const, free, simplest, substitute
+from fireiron.algebra.scalar import placed
+from fireiron.base.errors import SpecError
+from fireiron.language.steps import Dim, Program, Ref, Step
+from fireiron.language.tensor import Tensor
+
+
+def fused(program: Program, dims: Sequence[str], name: str) -> Program:
+    """Give the program with several dims as one.
+
+    Outputs, temporaries, and inputs that pointwise steps alone read have the fused dim as one dimension; the caller's
+    arrays keep their shapes (`Program.given`). Inputs of folds keep their dimensions, and are read by quotients.
+
+    Args:
+        program: whose dims.
+        dims: their names, outermost first.
+        name: of the fused dim.
+
+    Raises:
+        SpecError: `fuse-dims` where they are no dims that steps keep together, or arrays have gaps between them.
+    """
+    known = {d.name: d for d in program.dims}
+    missing = [d for d in dims if d not in known]
+    if missing or len(dims) < 2 or len({*dims}) < len(dims) or (name in known and name not in dims):
+        raise _refused(
+            f"{name}={' '.join(dims)!r} does not name two or more dims of {program.name} and a new one",
+            f"dims: {', '.join(known)}",
+        )
+    parts = [known[d] for d in dims]
+    folded = [d.name for step in program.steps for d in step.over if d in parts]
+    if folded or program.loops or program.inplace or type(parts[0]) is not Var:
+        why = f"{folded[0]} is folded" if folded else "the program repeats steps, writes in place or has groups of rows"
+        raise _refused(f"{', '.join(dims)} cannot be one dim: {why}", "fuse dims that all results keep")
+    extents = [const(0) if d.extent is None else as_expr(d.extent) for d in parts]
+    if any(isinstance(leaf, Symbol) for e in extents for leaf in free(e)):
+        raise _refused(f"{', '.join(dims)} cannot be one dim: an extent is a symbol", "give extents as numbers")
+    size = const(1)
+    for e in extents:
+        size = size * e
+    whole = Var(name, size)
+    by: dict[Expr, Expr] = {}
+    below = const(1)
+    for place, (d, e) in enumerate(zip(reversed(parts), reversed(extents), strict=True)):
+        above = whole // below
+        by[d] = above % e if place + 1 < len(parts) else above
+        below = below * e
+    found = _Fused(tuple(parts), whole, by, tuple(extents), frozenset(_by_folds(program)))
+    steps = tuple(found.step(s) for s in program.steps)
+    seen = {ref.name: ref.tensor for s in steps for ref in (*s.reads, *s.outs)}
+    inputs, outputs = (tuple(seen.get(t.name, t) for t in some) for some in (program.inputs, program.outputs))
+    callers = [t for t in (*program.inputs, *program.outputs) if seen.get(t.name, t).shape != t.shape]
+    before = {t.name: t for t in program.given}
+    given = tuple({t.name: before.get(t.name, t) for t in (*program.given, *callers)}.values())
+    return attrs.evolve(program, inputs=inputs, steps=steps, outputs=outputs, given=given)
+
+
+def _refused(message: str, fix: str) -> SpecError:
+    return SpecError("fuse-dims", message, fix=fix)
+
+
+def _by_folds(program: Program) -> set[str]:
+    """Name the inputs that folds read."""
+    inputs = {t.name for t in program.inputs}
+    return {ref.name for s in program.steps if s.fold is not None for ref in s.reads} & inputs
+
+
+@attrs.frozen
+class _Fused:
+    """Hold what replaces what.
+
+    Args:
+        parts: the dims.
+        whole: the fused dim.
+        by: each of the dims as an expression of the fused one.
+        extents: of the dims.
+        kept: names of inputs that keep their dimensions.
+    """
+
+    parts: tuple[Dim, ...]
+    whole: Dim
+    by: dict[Expr, Expr]
+    extents: tuple[Expr, ...]
+    kept: frozenset[str]
+
+    def step(self, step: Step) -> Step:
+        """Replace the dims in a step."""
+        where = None if step.where is None else placed(step.where, self.by)
+        return attrs.evolve(
+            step,
+            outs=tuple(map(self.ref, step.outs)),
+            reads=tuple(map(self.ref, step.reads)),
+            body=placed(step.body, self.by),
+            where=where,
+        )
+
+    def ref(self, ref: Ref) -> Ref:
+        """Replace the dims where a tensor is read or written."""
+        found = [i for i, e in enumerate(ref.index) if e in self.parts]
+        if not found and not any(d in self.parts for d in ref.dims):
+            return ref
+        first, last = (found[0], found[-1]) if found else (0, 0)
+        together = ref.index[first : last + 1] == self.parts
+        if ref.name in self.kept or not together:
+            index = tuple(substitute(e, self.by) for e in ref.index)
+            if ref.name not in self.kept:
+                names = ", ".join(d.name for d in self.parts)
+                raise _refused(
+                    f"{ref} does not have {names} next to each other", "name dims in the order of the arrays"
+                )
+            return attrs.evolve(ref, index=index)
+        tensor = self._merged(ref, first, last)
+        index = (*ref.index[:first], self.whole, *ref.index[last + 1 :])
+        return attrs.evolve(ref, shape=tensor.shape, strides=tensor.strides, index=index)
+
+    def _merged(self, ref: Ref, first: int, last: int) -> Tensor:
+        for i in range(first, last):
+            if simplest(as_expr(ref.strides[i + 1]) * self.extents[i + 1 - first]) != ref.strides[i]:
+                raise _refused(
+                    f"{ref.tensor} has gaps between {ref.index[i]} and {ref.index[i + 1]}: their strides are "
+                    f"{ref.strides[i]} and {ref.strides[i + 1]}",
+                    "fuse dims of arrays whose lines follow each other",
+                )
+        assert self.whole.extent is not None
+        shape = (*ref.shape[:first], simplest(self.whole.extent), *ref.shape[last + 1 :])
+        return attrs.evolve(ref.tensor, shape=shape, strides=(*ref.strides[:first], *ref.strides[last:]))

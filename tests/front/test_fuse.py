@@ -1,0 +1,90 @@
+"""Several dims as one: programs compute as before, take the same arrays, and tiles are runs of points."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fireiron as fi
+from fireiron import RF, Block, Thread, relu, tensor
+from fireiron.jit.interface import Interface
+from fireiron.schedules import conv, rows
+from fireiron.verify.verification import Data, verify
+
+
+@fi.program(x="a b c n", y="a b c n", gain="n")
+def added(x: Any, y: Any, gain: Any) -> Any:
+    return relu(x * gain + y)
+
+
+def right(schedule: Any) -> None:
+    """Hold what is simulated to the reference."""
+
+    def launch(data: Data) -> None:
+        schedule.simulate(*data.inputs, out=data.out, **data.numbers)
+
+    verdict = verify(schedule, launch, {})
+    assert verdict.passed, str(verdict)
+
+
+def arrays() -> Any:
+    return tensor(3, 5, 7, 16, dtype="f16"), tensor(3, 5, 7, 16, dtype="f16", name="y"), tensor(16, name="gain")
+
+
+@pytest.mark.parametrize("dims", [{"m": "a b c"}, {"m": "b c"}, {"r": "a b", "m": "r c"}])
+def test_pointwise_steps(dims: dict[str, str]) -> None:
+    """105 points of three dims are 14 tiles of 8, none of which is a box; of two dims alone, also."""
+    spec = fi.fuse(added(*arrays()), **dims)
+    given = [d.name for d in spec.computed.dims]
+    assert "m" in given
+    schedule = spec.tile(**{d: 8 if d == "m" else 16 if d == "n" else 1 for d in given}).to(Block).epilog(memory=RF)
+    right(schedule.tile(**{d: 8 if d == "n" else 1 for d in given}).to(Thread).done())
+
+
+def test_arrays_keep_their_shapes() -> None:
+    """A call takes and gives arrays of four dimensions, and refuses the flat ones that steps see."""
+    x, f = tensor(2, 5, 7, 32, dtype="f16"), tensor(24, 3, 3, 32, dtype="f16", name="f")
+    residual = tensor(2, 5, 7, 24, dtype="f16", name="residual")
+    spec = conv.conv2d(x, f, residual=residual, pad=1)
+    kernel = conv.mma(fi.fuse(spec, m="n p q")).lowered("sm_80")
+    shapes = {p.name: p.shape for p in Interface.of(kernel).pointers}
+    assert shapes["residual"] == shapes["y"] == ("2", "5", "7", "24")
+    rng = np.random.default_rng(3)
+    given = [rng.integers(-2, 3, size=t.shape).astype(np.float16) for t in (x, f, residual)]
+    plain, fused = (conv.mma(s).simulate(*given).out for s in (spec, fi.fuse(spec, m="n p q")))
+    assert fused.shape == (2, 5, 7, 24)
+    np.testing.assert_array_equal(plain, fused)
+    with pytest.raises(fi.FireironError, match="residual"):
+        conv.mma(fi.fuse(spec, m="n p q")).simulate(given[0], given[1], given[2].reshape(70, 24))
+
+
+def test_lines_and_volumes() -> None:
+    lines = conv.conv1d(tensor(3, 11, 16, dtype="f16"), tensor(16, 3, 16, dtype="f16", name="f"), pad=1, stride=2)
+    right(conv.mma(fi.fuse(lines, m="n q")))
+    right(conv.wgmma(lines, runs=True, channels=64))
+    shape = (2, 2, 3, 5, 16)
+    volumes = conv.conv3d(tensor(*shape, dtype="f16"), tensor(16, 2, 2, 3, 16, dtype="f16", name="f"), pad=1)
+    right(conv.wgmma(volumes, runs=True, channels=64))
+
+
+def test_rows_of_several_dims_are_rows() -> None:
+    """Folds read their input by quotients; the result's rows are one dim."""
+    spec = fi.fuse(rows.softmax.on(x="b m n")(tensor(3, 5, 64)), r="b m")
+    assert str(spec.computed).splitlines()[1].strip() == "top[r]     = max over n of x[r // 5, r % 5, n]"
+    right(rows.row(spec))
+
+
+def test_taps_that_go_back() -> None:
+    """A gradient's windows read from the last tap to the first: a tensor map counts offsets from the lowest."""
+
+    @fi.program(y="n h w channel", f="k r s c")
+    def back(y: Any, f: Any) -> Any:
+        p, q, r, s = fi.dim("p", 7), fi.dim("q", 5), fi.index("r"), fi.index("s")
+        return fi.einsum("n p q r s c, k r s c -> n p q k", y[:, p + 1 - r, q + 1 - s, fi.index("c")], f)
+
+    spec = back(tensor(3, 7, 5, 32, dtype="f16", name="y"), tensor(24, 3, 3, 32, dtype="f16", name="f"))
+    schedule = conv.wgmma(spec, runs=True, channels=64)
+    right(schedule)
+    assert "tma_load_4d_im2col" in schedule.cuda("sm_90a")
