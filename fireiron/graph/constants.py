@@ -12,7 +12,8 @@ MOST_BYTES = 1 << 20  # largest folded array: a larger one costs more to keep th
 def fold_constants(graph: Graph) -> Graph:
     """Replace nodes whose inputs are all numbers or known arrays by their values.
 
-    Coordinates (`iota`) stay: kernels know them without reading memory.
+    Coordinates (`iota`) stay: kernels know them without reading memory. A repeated number that a product multiplies
+    becomes an array: products read matrices.
 
     Example:
         >>> from fireiron.graph.composites import Ops
@@ -28,6 +29,8 @@ def fold_constants(graph: Graph) -> Graph:
 
     def change(b: Builder, node: Node, inputs: tuple[int, ...]) -> int | None:
         given = [b.nodes[i] for i in inputs]
+        if node.op == "matmul" and any(_repeated(b, g) and g.nbytes <= MOST_BYTES for g in given):
+            return b.add("matmul", *(_spread(b, i) for i in inputs))
         if not given or node.kind == "foreign" or any(g.op not in ("constant", "array") for g in given):
             return None
         scalar = all(g.op == "constant" for g in given) and node.shape == ()
@@ -39,3 +42,16 @@ def fold_constants(graph: Graph) -> Graph:
         return b.constant(value.item(), node.dtype) if scalar else b.array(Data.of(value, node.dtype))
 
     return rewritten(graph, change)
+
+
+def _repeated(b: Builder, node: Node) -> bool:
+    """Say whether a node repeats a number over a shape."""
+    return node.op == "broadcast" and b.nodes[node.inputs[0]].op == "constant"
+
+
+def _spread(b: Builder, number: int) -> int:
+    """Write a number that is repeated as an array."""
+    node = b.nodes[number]
+    if not _repeated(b, node) or node.nbytes > MOST_BYTES:
+        return number
+    return b.array(Data.of(value_of(node, [value_of(b.nodes[node.inputs[0]], ())]), node.dtype))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 
 import attrs
 
@@ -105,6 +106,10 @@ def dims_of(graph: Graph, members: Iterable[int], free: frozenset[int]) -> Dims 
         for i in graph.nodes[number].inputs:
             if i not in free:
                 nodes.setdefault(i)
+    for one, other in pairwise(apart(graph, inside)):  # of one shape, side by side
+        if graph.nodes[one].shape == graph.nodes[other].shape:
+            for a in range(len(graph.nodes[one].shape)):
+                parent[find((one, a))] = find((other, a))
     called: dict[Axis, str] = {}
     found: dict[int, tuple[str | None, ...]] = {}
     extents: dict[str, int] = {}
@@ -127,6 +132,22 @@ def dims_of(graph: Graph, members: Iterable[int], free: frozenset[int]) -> Dims 
         if graph.nodes[number].kind == "fold":
             folded |= dict.fromkeys(folded_by(graph, number, found))
     return Dims(found, tuple(folded), extents)
+
+
+def apart(graph: Graph, members: Iterable[int]) -> list[int]:
+    """Give the last node of each set of members that reads nothing of the other sets.
+
+    Example:
+        >>> from fireiron.graph.trace import trace_graph
+        >>> graph = trace_graph(lambda x, y: (-x + 1, -y), (8,), (8,))
+        >>> apart(graph, [n for n, node in enumerate(graph.nodes) if node.kind == "pointwise"])
+        [4, 5]
+    """
+    sets: dict[int, set[int]] = {}
+    for number in sorted(members):
+        mine = {number}.union(*(sets[i] for i in graph.nodes[number].inputs if i in sets))
+        sets |= dict.fromkeys(mine, mine)
+    return sorted({max(mine) for mine in sets.values()})
 
 
 def folded_by(graph: Graph, number: int, names: Mapping[int, tuple[str | None, ...]]) -> list[str]:

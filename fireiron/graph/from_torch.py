@@ -340,6 +340,19 @@ def _div(i: Importer, node: Any, x: Any, y: Any, rounding_mode: str | None = Non
     return i.ops.div(_wide(i, a), _wide(i, b))
 
 
+@_known("prims.fma")
+def _fma(i: Importer, node: Any, x: int, y: int, z: int) -> int:
+    return i.ops.add(i.ops.mul(x, y), z)
+
+
+@_known("copy")
+def _written(i: Importer, node: Any, over: int, x: int, *_: Any) -> int:
+    if node.args[0].meta["val"].device != node.args[1].meta["val"].device:
+        raise Stays("another device")
+    made = i.ops.like(x, i.ops.dtype(over))
+    return made if i.ops.shape(made) == i.ops.shape(over) else i.ops.broadcast(made, shape=i.ops.shape(over))
+
+
 @_known("pow")
 def _pow(i: Importer, node: Any, x: Any, y: Any) -> int:
     a, b = _pair(i, node, x, y)

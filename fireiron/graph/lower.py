@@ -280,7 +280,7 @@ class _Program:
         kept = [(self._extent(d, n), s, d) for n, s, d in zip(view.shape, view.strides, dims, strict=True) if d]
         # Axes of small strides come last, axes of stride 0 first; axes of equal strides keep their order.
         kept.sort(key=lambda each: (each[1] != 0, -each[1]))
-        if self._pointless and kept:
+        if self._pointless:
             kept = [(1, max(1, prod(n for n, _, _ in kept)), ONE), *kept]
         whole = max(1, prod(n for n, _, _ in kept))
         kept = [*((1, whole, d) for d in self.alone.get(self.roles.get(number, ""), ())), *kept]

@@ -25,6 +25,8 @@ PartKind: TypeAlias = Literal[
 MOST_OPS = 200
 MOST_OUTPUTS = 8
 MOST_SUMS = 4  # accumulators side by side in a block's registers
+MOST_TOGETHER = 16  # outputs of pointwise operations that share a launch alone
+SMALL_NBYTES = 4 << 20  # that pointwise operations read and write in about 1 us on an H200; their launch takes 3
 MOST_OF_A_FOLD = 1 << 20  # most elements that one row's folds read
 
 
@@ -176,6 +178,7 @@ def partition(graph: Graph) -> tuple[Part, ...]:
     rows(areas)
     rows_of_products(areas)
     prologs(areas)
+    side_by_side(areas)
     return ordered(areas)
 
 
@@ -459,6 +462,38 @@ def rows(areas: Areas, only: Iterable[int] | None = None) -> None:
                 if one != other and p in allowed and _fits(areas, one, other):
                     areas.merge(one, other, f"{areas.graph.nodes[p].op} at points that its reader has")
                     changed = True
+
+
+def side_by_side(areas: Areas) -> None:
+    """Join small pointwise operations of one shape that do not depend on each other: one launch computes them."""
+    graph = areas.graph
+    open_: dict[tuple[object, ...], int] = {}
+    for area in sorted(areas.members, key=lambda a: min(areas.members[a])):
+        inside, outputs = areas.members[area], areas.outputs(area)
+        read = {i for n in inside for i in graph.nodes[n].inputs if i not in inside and i not in areas.free}
+        small = sum(graph.nodes[i].nbytes for i in (*read, *outputs)) <= SMALL_NBYTES
+        plain = all(graph.nodes[n].kind == "pointwise" and graph.nodes[n].op != "copy" for n in inside)
+        shapes = {graph.nodes[n].shape for n in outputs}
+        if not (small and plain and len(shapes) == 1 and computable(areas, inside)):
+            continue
+        key = shapes.pop(), areas.kept(area)
+        other = open_.get(key)
+        if other is not None and _beside(areas, area, other):
+            areas.merge(area, other, f"{graph.nodes[max(inside)].op} beside others of its shape")
+        else:
+            open_[key] = area
+
+
+def _beside(areas: Areas, one: int, other: int) -> bool:
+    """Say whether one program computes two areas that do not depend on each other."""
+    inside = areas.members[one] | areas.members[other]
+    if len(inside) > MOST_OPS or len(areas.outputs(one)) + len(areas.outputs(other)) > MOST_TOGETHER:
+        return False
+    if _parted(areas, one, other) or _parted(areas, other, one):
+        return False
+    dims = dims_of(areas.graph, areas.with_views(inside), areas.free)
+    outputs = [n for n in inside if areas.live(n, inside)]
+    return dims is not None and one_row(areas, inside, dims.names, set(), outputs)
 
 
 def _fits(areas: Areas, one: int, other: int) -> bool:

@@ -162,3 +162,23 @@ def test_steps_of_training(name: str) -> None:
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
     for p, w in zip(model.parameters(), wanted.parameters(), strict=True):
         torch.testing.assert_close(p, w, rtol=2e-3, atol=2e-5)
+
+
+def test_steps_of_adamw_are_a_few_kernels() -> None:
+    torch.manual_seed(0)
+    layers = [nn.Sequential(nn.Linear(16, 16), nn.LayerNorm(16), nn.Linear(16, 24), nn.Linear(24, 16)) for _ in "ab"]
+    model = nn.Sequential(*layers)
+    exact = copy.deepcopy(model)
+    ours, theirs = (torch.optim.AdamW(m.parameters(), lr=1e-2) for m in (model, exact))
+    run = compiled(ours.step)
+    for _ in range(3):
+        for p, q in zip(model.parameters(), exact.parameters(), strict=True):
+            p.grad = torch.randn_like(p)
+            q.grad = p.grad.clone()
+        run()
+        theirs.step()
+    for p, q in zip(model.parameters(), exact.parameters(), strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-5, atol=1e-6)
+    assert not plans()[-1].foreign
+    # Of 16 parameters: scalars, vectors of 16 and of 24 elements, matrices of two shapes.
+    assert len(plans()[-1].kernels) <= 12, plans()[-1].explain()

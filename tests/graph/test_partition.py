@@ -78,6 +78,22 @@ def test_products_of_one_array_are_one_kernel_where_none_reads_another() -> None
     assert other == [("product", 1), ("product", 1)]
 
 
+def test_small_pointwise_operations_of_one_shape_share_a_launch() -> None:
+    def apart(x: Any, y: Any, z: Any, w: Any) -> Any:
+        return -x, np.exp(y) * 2, z + 1, w + 1
+
+    assert forms(apart, (8, 16), (8, 16), (16,), (8, 16)) == [("pointwise", 4), ("pointwise", 1)]
+    assert forms(apart, (8, 16), (16, 8), (16,), (4, 32)) == [("pointwise", n) for n in (1, 2, 1, 1)]
+    large = [k for k, _ in forms(lambda x, y: (-x, -y), (1024, 1024), (1024, 1024))]
+    assert large == ["pointwise", "pointwise"]
+
+    def between(x: Any, w: Any) -> Any:  # the second reads what a product makes of the first
+        y = np.exp(x)
+        return y, np.exp((y + 0) @ w) + x, (y @ w).max(axis=0)
+
+    assert [k for k, _ in forms(between, (32, 32), (32, 32))].count("pointwise") == 2
+
+
 def test_a_product_behind_another_of_the_same_array_is_no_part_of_its_kernel() -> None:
     def behind(x: Any, w: Any, u: Any, r: Any) -> Any:
         y = x @ w

@@ -140,6 +140,15 @@ CASES: dict[str, tuple[Callable[..., Any], list[Any], list[str]]] = {
         lambda x, y: np.broadcast_to(x, (3, 64)) * y.T + np.broadcast_to(x[0], (3, 64)),
         [(1, 64), (64, 3)], ["pointwise"],
     ),
+    "small operations side by side": (
+        lambda x, y, z, s: (x * s, np.exp(y) + 1, y * y, z - s), [(4, 32), (4, 32), (1, 4, 32), ()],
+        ["pointwise", "pointwise"],
+    ),
+    "numbers": (lambda s, t: (np.sqrt(s * s) + t, s + 1), [(), ()], ["pointwise"]),
+    "zeros that a product multiplies": (
+        lambda x, w: np.broadcast_to(0.0, (16, 64)).astype("float16") @ w + x, [half(16, 32), half(64, 32)],
+        ["product"],
+    ),
     "rotary embedding": (rotated, [(2, 4, 8, 16), (8, 16), (8, 16)], ["pointwise"]),
     "halves": (lambda x: x[:, :32] * nn.silu(x[:, 32:]), [(4, 64)], ["pointwise"]),
     "what is left to NumPy": (
