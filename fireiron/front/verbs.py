@@ -296,7 +296,7 @@ class Schedule(State):
         Args:
             arch: the architecture.
             passes: whether to list, for a finished schedule, the statements that each pass inserted or changed
-                (barriers, waits), in the passes' order, and accesses that nothing orders.
+                (barriers, waits), in the passes' order, promises that a pass breaks, and accesses that nothing orders.
 
         Example:
             >>> import fireiron as fi

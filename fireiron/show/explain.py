@@ -184,8 +184,11 @@ def explain(
         for i, step in enumerate(chain)
     )
     rest = left(schedule)
-    edges = verdict(unordered(kernel)) if passed and kernel is not None else ""
-    return Explanation(str(origin_of(schedule)), rows, "" if rest.closed else str(rest), changes(passed), edges)
+    edges = unordered(kernel) if passed and kernel is not None else ()
+    told = changes(passed, kernel, edges)
+    return Explanation(
+        str(origin_of(schedule)), rows, "" if rest.closed else str(rest), told, verdict(edges) if passed else ""
+    )
 
 
 def _lines(chain: tuple[Step, ...], kernel: Kernel, source: str) -> tuple[tuple[Range, ...], ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 
 import attrs
@@ -24,6 +24,7 @@ from fireiron.kernel.ir.statements import (
     For,
     If,
     InitBarriers,
+    Kernel,
     Let,
     Lower,
     Micro,
@@ -39,6 +40,7 @@ from fireiron.kernel.ir.statements import (
 )
 from fireiron.kernel.lower.kernel import Passed
 from fireiron.kernel.passes.edges import Unordered
+from fireiron.kernel.promises.promises import broken
 
 Body = tuple[Statement, ...]
 
@@ -91,25 +93,38 @@ class Change:
         name: of the pass.
         does: what it is for.
         lines: what it inserted and took out, in program order.
+        broken: what it promises and does not keep; () where its verifier finds nothing.
     """
 
     name: str
     does: str
     lines: tuple[Line, ...]
+    broken: tuple[str, ...] = ()
 
     def __str__(self) -> str:
+        wrong = [f"  broken promise: {one}" for one in self.broken]
         if not self.lines:
-            return f"{self.name}: changes nothing"
-        return "\n".join([f"{self.name}: {self.does}", *(f"  {line}" for line in self.lines)])
+            return "\n".join([f"{self.name}: changes nothing", *wrong])
+        return "\n".join([f"{self.name}: {self.does}", *(f"  {line}" for line in self.lines), *wrong])
 
 
-def changes(passed: Iterable[Passed]) -> tuple[Change, ...]:
-    """Say what each pass changed, in their order."""
-    return tuple(Change(p.name, PASSES[p.name], tuple(_compared(p.before, p.after))) for p in passed)
+def changes(passed: Sequence[Passed], kernel: Kernel | None, edges: Sequence[Unordered]) -> tuple[Change, ...]:
+    """Say what each pass changed, in their order, and which promises are broken.
+
+    Args:
+        passed: what the passes made of a kernel's statements.
+        kernel: what was made of these; None leaves promises out.
+        edges: what the walk of the kernel's edges found.
+    """
+    wrong = {} if kernel is None or not passed else broken(passed, kernel, edges)
+    return tuple(
+        Change(p.name, PASSES[p.name], tuple(_compared(p.before, p.after)), tuple(wrong.get(p.name, ())))
+        for p in passed
+    )
 
 
-def verdict(found: tuple[Unordered, ...]) -> str:
-    """Say what the walk of edges finds in the finished kernel."""
+def verdict(found: Sequence[Unordered]) -> str:
+    """Say what the verifiers find in the finished kernel."""
     if not found:
         return "edges: every access comes behind those that it conflicts with"
     return "\n".join(["edges: nothing orders", *(f"  {edge}" for edge in found)])

@@ -10,6 +10,7 @@ import attrs
 from fireiron.algebra.expr import as_int, free
 from fireiron.atoms.flights import flying
 from fireiron.kernel.analysis.sampling import reads_and_writes
+from fireiron.kernel.edges import flights
 from fireiron.kernel.edges.agents import WARPGROUP, Agent, Array, Event, Group, merge
 from fireiron.kernel.edges.launches import global_access
 from fireiron.kernel.edges.phases import usable
@@ -97,7 +98,7 @@ def conflicts(world: World, made: Event, agent: Agent, mask: Array | None, rank:
                 continue
             lacking = lacks(event, made, agent, known, proxied)
             if lacking:
-                world.report(event.words, made.words, lacking)
+                world.report(event.words, made.words, lacking, owed(event, made, lacking))
 
 
 def lacks(event: Event, made: Event, agent: Agent, known: Mapping[int, int], proxied: Mapping[int, int]) -> str:
@@ -127,13 +128,26 @@ def lacks(event: Event, made: Event, agent: Agent, known: Mapping[int, int], pro
     return ""
 
 
+def owed(event: Event, made: Event, lacking: str) -> str:
+    """Name the pass that orders two accesses of shared memory, or of registers in flight."""
+    views = (event.view, made.view)
+    if event.flight:
+        mine = all(v.buffer.memory == SH and not v.buffer.guarded for v in views)  # threads overwrite operands
+        return "proxies" if mine and flying(event.flight) == "products" else flights.owed(event.flight)
+    if any(v.buffer.guarded for v in views):
+        return "exchanges" if any(v.peer is not None for v in views) else "rings"
+    if flying(made.flight) == "stores":
+        return "stores"
+    return "proxies" if "fence" in lacking else "barriers"
+
+
 def held(world: World, made: Event, agent: Agent) -> None:
     """Check that there is a fence between a product and the last access of its registers."""
     table = world.events.get(place(made.view.buffer, agent.rank, agent), {})
     last = max((e for e in table.values() if e.proxy == "generic" and _meets(e, made)), key=_tick, default=None)
     if agent.registers == 0 or (last is not None and last.tick > agent.registers):
         first = "registers before" if last is None else last.words
-        world.report(first, made.words, "no fence of registers stands between them")
+        world.report(first, made.words, "no fence of registers stands between them", "products")
 
 
 def keep(world: World, event: Event, rank: int, agent: Agent) -> None:
@@ -195,4 +209,9 @@ def read_by_peers(world: World, agents: list[Agent]) -> None:
         here = [a for a in agents if a.rank == rank]
         for event in (e for e in table.values() if e.view.peer is not None):
             if all(event.owner != a.number and a.known.get(event.owner, 0) < event.tick for a in here):
-                world.report(event.words, "the end of the block", "nothing tells that its peers have read")
+                world.report(
+                    event.words,
+                    "the end of the block",
+                    "nothing tells that its peers have read",
+                    owed(event, event, ""),
+                )

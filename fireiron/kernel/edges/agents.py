@@ -24,11 +24,13 @@ class Unordered:
         first: the earlier access, or what is missing.
         then: the later access.
         lacks: what is missing between them.
+        owed: the pass whose statements should have ordered them.
     """
 
     first: str
     then: str
     lacks: str
+    owed: str
 
     def __str__(self) -> str:
         return f"{self.first} -> {self.then}: {self.lacks}"
@@ -114,6 +116,7 @@ class Agent:
         groups: what is in flight.
         launched: whether it has waited for the previous launch.
         wrote: its last write of global memory.
+        waits: the pass that made it wait, where it waits.
     """
 
     number: int
@@ -135,6 +138,7 @@ class Agent:
     groups: dict[str, Group] = attrs.field(factory=dict[str, Group])
     launched: bool = False
     wrote: int = 0
+    waits: str = ""
 
     @property
     def label(self) -> str:

@@ -32,10 +32,15 @@ def wait(world: World, s: Wait, agent: Agent) -> None:
             agent.known[agent.products] = agent.proxied[agent.products] = now
 
 
+def owed(group: str) -> str:
+    """Name the pass that awaits a group."""
+    return flying(group) or "copies"
+
+
 def landed(world: World, agents: list[Agent]) -> None:
     """Check that nothing is in flight where a block ends."""
     for agent in agents:
         for name, group in agent.groups.items():
             for event in (*group.open, *(e for part in group.committed for e in part)):
                 if event.flight and event.view.buffer.memory == SH:
-                    world.report(event.words, "the end of the block", f"it is still in flight ({name})")
+                    world.report(event.words, "the end of the block", f"it is still in flight ({name})", owed(name))

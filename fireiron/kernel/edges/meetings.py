@@ -9,6 +9,7 @@ import numpy as np
 from fireiron.kernel.edges.agents import Agent, Array, Blocked, Gate, merge
 from fireiron.kernel.edges.world import World
 from fireiron.kernel.ir.statements import Turn
+from fireiron.kernel.passes.turns import FIRST_TURN
 from fireiron.language.levels import Block, Cluster, Level
 
 
@@ -29,6 +30,7 @@ def sync(world: World, level: Level, agent: Agent, relaxed: bool) -> Iterator[Bl
     turn = gate.opened
     gate.agents.append(agent)
     if sum(a.threads for a in gate.agents) < many:
+        agent.waits = "barriers"
         yield lambda: gate.opened > turn
         return
     here, gate.agents, gate.opened = gate.agents, [], turn + 1
@@ -88,16 +90,18 @@ def learn(agent: Agent, mask: Array | None, told: tuple[dict[int, int], dict[int
 def turn(world: World, s: Turn, agent: Agent, mask: Array | None) -> Iterator[Blocked]:
     """Synchronise at a numbered barrier: wait there, or arrive."""
     gate = world.turns.setdefault((agent.rank, s.number), Gate())
+    owed = "turns" if s.number >= FIRST_TURN else "rings"
     at = gate.opened
     gate.threads += agent.threads if mask is None else int(mask.sum())
     for mine, theirs in zip(gate.told, released(world, agent, mask), strict=True):
         merge(mine, theirs)
     gate.initialised |= {r for r in agent.initialised if r in world.fenced}
     if gate.threads > s.threads:
-        world.report(f"barrier {s.number} counts {s.threads} threads", f"{agent.label} arrives", "it has opened")
+        world.report(f"barrier {s.number} counts {s.threads} threads", f"{agent.label} arrives", "it has opened", owed)
     if gate.threads >= s.threads:
         gate.opened, gate.threads, gate.known = at + 1, 0, (dict(gate.told[0]), dict(gate.told[1]))
     elif s.waits:
+        agent.waits = owed
         yield lambda: gate.opened > at
     if s.waits:
         learn(agent, mask, gate.known)

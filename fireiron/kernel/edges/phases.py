@@ -15,7 +15,9 @@ from fireiron.kernel.ir.statements import Arrive, Await, Barrier
 def usable(world: World, barrier: Barrier, rank: int, agent: Agent) -> None:
     """Check that an mbarrier was initialised, and that this agent knows it."""
     if rank not in agent.initialised or (rank, barrier.name) not in world.made:
-        world.report(f"{barrier.name} is initialised", f"{agent.label} uses it", "no fence and barrier between them")
+        world.report(
+            f"{barrier.name} is initialised", f"{agent.label} uses it", "no fence and barrier between them", "rings"
+        )
 
 
 def awaits(world: World, s: Await, agent: Agent, mask: Array | None) -> Iterator[Blocked]:
@@ -24,10 +26,16 @@ def awaits(world: World, s: Await, agent: Agent, mask: Array | None) -> Iterator
     slot = world.barriers[agent.rank, s.barrier.name][world.number(s.slot, agent, mask)]
     parity = world.number(s.parity, agent, mask)
     if slot.phase % 2 == parity:
+        agent.waits = owed(s)
         yield lambda: slot.phase % 2 != parity
     slot.awaited = max(slot.awaited, slot.phase)
     agent.registers = 0  # a spinning loop orders no registers for the products after it
     learn(agent, mask, slot.known)
+
+
+def owed(s: Await | Arrive) -> str:
+    """Name the pass that inserts a wait or an arrival: those of exchanges concern all blocks of a cluster."""
+    return "exchanges" if s.wide else "rings"
 
 
 def arrive(world: World, s: Arrive, agent: Agent, mask: Array | None) -> None:
@@ -44,7 +52,9 @@ def arrive(world: World, s: Arrive, agent: Agent, mask: Array | None) -> None:
         slot.remote |= rank != agent.rank
         slot.pending -= 1
         if slot.pending < 0:
-            world.report(f"{s.barrier.name} counts {slot.count}", f"{agent.label} arrives", "the phase is complete")
+            world.report(
+                f"{s.barrier.name} counts {slot.count}", f"{agent.label} arrives", "the phase is complete", owed(s)
+            )
         slot.nbytes += s.nbytes
         merge(slot.told, told[0])
         merge(slot.fenced, told[1])
@@ -55,4 +65,4 @@ def all_awaited(world: World) -> None:
     """Check that no peer arrives at a block that has ended."""
     for (_, name), ring in world.barriers.items():
         if any(p.remote and p.phase > p.awaited for p in ring):
-            world.report(f"peers arrive at {name}", "the end of the block", "nothing awaits them")
+            world.report(f"peers arrive at {name}", "the end of the block", "nothing awaits them", "rings")

@@ -61,9 +61,9 @@ class World:
         made.env[THREAD] = np.arange(first, first + threads)
         return made
 
-    def report(self, first: str, then: str, lacks: str) -> None:
-        """Record an edge that nothing orders."""
-        made = Unordered(first, then, lacks)
+    def report(self, first: str, then: str, lacks: str, owed: str) -> None:
+        """Record an edge that nothing orders, and the pass that owes its order."""
+        made = Unordered(first, then, lacks, owed)
         self.found.setdefault(str(made), made)
 
     def value(self, e: Expr, agent: Agent) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal
 
 import attrs
@@ -31,6 +31,7 @@ from fireiron.kernel.ir.statements import (
     Region,
     Size,
     Statement,
+    TensorMap,
     Workspace,
     walk,
 )
@@ -96,11 +97,13 @@ class Passed:
     Args:
         name: of the pass.
         before, after: the statements.
+        context: what lowering collected for the kernel: the pipelines, rings and workspaces that passes are for.
     """
 
     name: str
     before: tuple[Statement, ...] = attrs.field(repr=False)
     after: tuple[Statement, ...] = attrs.field(repr=False)
+    context: Context = attrs.field(repr=False)
 
 
 def lower(
@@ -136,7 +139,7 @@ def lower(
 
     def passed(name: str, after: tuple[Statement, ...]) -> tuple[Statement, ...]:
         if told is not None:
-            told(Passed(name, body, after))
+            told(Passed(name, body, after, context))
         return after
 
     body = passed("pipelines", run_ahead(body, context.pipes))
@@ -167,7 +170,7 @@ def lower(
     body = passed("pairs", with_pairs(body) if context.arch >= pairs.FIRST_ARCH else body)
     body = passed("two trips", without_two_trips(body) if context.arch >= FIRST_UNSTEADY else body)
     maps = {s.map.name: s.map for s in walk(body) if isinstance(s, Call) and s.map is not None}
-    body = passed("tensor maps", (Prefetch(tuple(maps.values())), *body) if maps else body)
+    body = passed("tensor maps", fetch_maps(body, maps.values()))
     pointers = sum(isinstance(p, Pointer) for p in parameters)
     check_conversions(body, context.arch)
     kernel = Kernel(
@@ -190,6 +193,11 @@ def lower(
     if spec.inplace:
         check_in_place(kernel, {name for _, name in spec.inplace})
     return in_bytes(kernel)
+
+
+def fetch_maps(body: tuple[Statement, ...], maps: Collection[TensorMap]) -> tuple[Statement, ...]:
+    """Fetch tensor maps ahead of all else."""
+    return (Prefetch(tuple(maps)), *body) if maps else body
 
 
 def _of_loops(

@@ -168,7 +168,7 @@ class _Walk:
             waiting = still
             if not moved and not pending:
                 for agent, _, _ in waiting:
-                    self.world.report("", f"{agent.label} waits", "what it waits for never comes")
+                    self.world.report("", f"{agent.label} waits", "what it waits for never comes", agent.waits)
                 return tuple(self.world.found.values())
         flights.landed(self.world, agents)
         accesses.read_by_peers(self.world, agents)
