@@ -20,7 +20,9 @@ from fireiron.verify.level_data import exponents
 
 RUN = 16  # keys of one level
 ROWS = 8  # of one group
-STEPS = (-4.0, 0.0, 0.0, 0.0, 2.0, 4.0, 6.0, 16.0)  # from one run's level to the next, of exponents of e
+STAY = (-4.0, -1.0, 0.0, 0.0, 1.0)  # from one run's level to the next, of exponents of e
+GROW = (2.0, 4.0, 6.0, 16.0)
+RATES = (0.04, 0.4)  # how often a group's level grows
 SINGLE = 100.0  # of a key above all others, whose exponentials are beyond f32 otherwise
 
 
@@ -52,7 +54,8 @@ def climbing(program: Program, shapes: Mapping[str, tuple[int, ...]], rng: np.ra
 def _walks(groups: int, keys: int, rng: np.random.Generator) -> Array:
     """Give each group a level for each key."""
     runs = -(-keys // RUN)
-    levels = np.cumsum(rng.choice(STEPS, (groups, runs)), axis=1)
+    grows = rng.random((groups, runs)) < rng.choice(RATES, (groups, 1))
+    levels = np.cumsum(np.where(grows, rng.choice(GROW, grows.shape), rng.choice(STAY, grows.shape)), axis=1)
     walks = np.repeat(levels - levels[:, :1], RUN, axis=1)[:, :keys]
     places = np.where(rng.random(groups) < 0.5, keys - 1, rng.integers(0, keys, groups))
     single = (np.arange(keys) == places[:, None]) & (rng.random((groups, 1)) < 0.5)

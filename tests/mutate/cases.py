@@ -146,10 +146,10 @@ CASES: dict[str, Callable[[], Any]] = {
     "attention, cores": lambda: attention.simt(_heads(70, 37, 8, 8, causal=True), rows=32, keys=4),
     "attention, mma": lambda: attention.mma(_heads(101, 203, 32, 32, causal=True), warps=2, keys=32),
     "attention, wgmma": lambda: attention.wgmma(
-        _heads(438, 235, 64, 64, causal=True), groups=1, keys=32, stages=2, persistent=True, bulk_store=True
+        _heads(438, 235, 64, 64, causal=True), groups=1, keys=32, stages=3, persistent=True, bulk_store=True
     ),
     "attention, speculating": lambda: attention.wgmma(
-        _heads(114, 171, 64, 64), groups=1, keys=32, stages=2, persistent=False, slack=8.0, speculate=True
+        _heads(242, 235, 64, 64), groups=1, keys=32, stages=3, persistent=False, slack=8.0, speculate=True
     ),
     "attention's gradient": lambda: attention_gradients.mma(_gradient(69, 88, 16, 32), warps=1, chunk=16),
     "conv, cores": lambda: conv.simt(_images((2, 5, 7, 6), (5, 3, 2, 6), "f32", stride=2, pad=1), 8, 4, 4),
