@@ -528,16 +528,17 @@ def gemm(
             contiguous. Leading dimensions are batches; `b` may have none, and then serves all of them.
         epilog: a function of the accumulator's expression and of `operands` by name, in the pointwise language. A tuple
             of expressions gives as many outputs, which one kernel writes.
-        out: array to write, or a tuple of them; allocated where None, of a's element type (i32 for integers), further
-            ones of the type that the epilog converts them to.
+        out: array to write, or a tuple of them; allocated where None, of the type that the epilog converts it to, or of
+            a's element type (i32 for integers) where it does not.
         layout: how a and b are stored, as `matmul` takes it: "row,col" or "TN" for a[M, K] and b[N, K].
         dtype: element type of both, where the arrays do not say it: `tf32` in f32; `i4`, `u4` and `b1` in bytes.
         stream: as a kernel takes it.
         schedule: makes a schedule of the spec; the best one known where None.
         dynamic: "M" lets one kernel serve all numbers of rows of a bucket (1 to 16, 17 to 32, 33 to 64, ...), chosen
             for its largest: the first call of a new number compiles nothing. Of two dense matrices without epilog.
-        operands: what the epilog reads: arrays that broadcast over the product, or numbers. Only the names of this
-            function's own options (out, layout, ...) are taken.
+        operands: what the epilog reads: arrays that broadcast over the product, or numbers, in the accumulator's type;
+            beside sums of integers floats stay floats. Only the names of this function's own options (out, layout, ...)
+            are taken.
 
     Raises:
         CallError: `requires-grad`, `wrong-shape`, `wrong-stride`, `bad-epilog`, `dynamic-call`, and as a kernel's call

@@ -82,7 +82,7 @@ def results(text: str, kind: DType) -> list[DType]:
     """
     usual, acc = default_result(kind), default_accumulator(kind)
     trees = read(text) if text else ()
-    return [usual, *(tree.dtype if tree.dtype != acc else usual for tree in trees[1:])]
+    return [tree.dtype if tree.dtype != acc else usual for tree in trees] or [usual]
 
 
 def gradients(

@@ -14,35 +14,38 @@ from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.scalar import Arg, Parameter, Scalar, children, parts, substituted, with_children
 from fireiron.algebra.written import read, write
 from fireiron.base.errors import CallError
-from fireiron.front.fused import expressions_of
+from fireiron.front.fused import beside, expressions_of
 from fireiron.language.pointwise import Value, merged, renamed
 from fireiron.language.tensor import Tensor
 
 OPERAND, NUMBER = "x", "n"  # begin the names of an operator's operands
 
 
-def text_of(epilog: Callable[..., Any], tensors: tuple[str, ...], numbers: tuple[str, ...], kind: str) -> str:
+def text_of(
+    epilog: Callable[..., Any], tensors: tuple[tuple[str, str], ...], numbers: tuple[tuple[str, type], ...], kind: str
+) -> str:
     """Write an epilog: argument 0 is the accumulator, the others are its tensors in their order.
 
     Args:
         epilog: the function.
-        tensors: names of the operands that are tensors.
-        numbers: of those that are numbers.
+        tensors: names of the operands that are tensors, each with its element type's.
+        numbers: names of those that are numbers, each with its Python type.
         kind: the element type of the product's operands.
 
     Raises:
         CallError: `bad-epilog`.
     """
     acc = default_accumulator(find_dtype(kind))
-    known = {name: f"{NUMBER}{i}" for i, name in enumerate(numbers)}
-    places = {name: Tensor(f"{OPERAND}{i}", (1,), acc, (0,)) for i, name in enumerate(tensors)}
-    values = expressions_of(epilog, acc, places, numbers, known)
+    known = {name: f"{NUMBER}{i}" for i, (name, _) in enumerate(numbers)}
+    read_as = {name: beside(acc, find_dtype(one)) for name, one in tensors}
+    places = {name: Tensor(f"{OPERAND}{i}", (1,), one, (0,)) for i, (name, one) in enumerate(read_as.items())}
+    values = expressions_of(epilog, acc, places, dict(numbers), known)
     order = tuple(places.values())
     trees = tuple(renamed(value, order) for value in values)
     read_ = {part.index for tree in trees for part in parts(tree) if isinstance(part, Arg)}
     read_names = {part.name for tree in trees for part in parts(tree) if isinstance(part, Parameter)}
-    unread = [name for i, name in enumerate(tensors, 1) if i not in read_]
-    unread += [name for name in numbers if known[name] not in read_names]
+    unread = [name for i, name in enumerate(places, 1) if i not in read_]
+    unread += [name for name in known if known[name] not in read_names]
     if unread:
         raise CallError(
             "bad-epilog", f"the epilog does not read {unread[0]}", fix=f"drop {unread[0]}=..., or compute with it"
@@ -74,7 +77,12 @@ def _named(tree: Scalar, scalars: Mapping[str, Scalar]) -> Scalar:
     return with_children(tree, tuple(_named(x, scalars) for x in children(tree)))
 
 
-def operands_of(operands: Sequence[Any], numbers: Sequence[float]) -> dict[str, Any]:
-    """Name operands as an epilog's text does."""
-    named = {f"{OPERAND}{i}": x for i, x in enumerate(operands)}
-    return named | {f"{NUMBER}{i}": x for i, x in enumerate(numbers)}
+def operands_of(text: str, operands: Sequence[Any], numbers: Sequence[float]) -> dict[str, Any]:
+    """Name operands as an epilog's text does; numbers that it reads as integers are integers again."""
+    trees = read(text) if text else ()
+    whole = {p.name for tree in trees for p in parts(tree) if isinstance(p, Parameter) and p.dtype.kind == "int"}
+    named: dict[str, Any] = {f"{OPERAND}{i}": x for i, x in enumerate(operands)}
+    for i, x in enumerate(numbers):
+        name = f"{NUMBER}{i}"
+        named[name] = int(x) if name in whole else x
+    return named

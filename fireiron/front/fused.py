@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from fireiron.algebra.dtypes import DType, default_accumulator, default_result
+from fireiron.algebra.dtypes import DType, default_accumulator, default_result, f32, f64
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.scalar import parameters
 from fireiron.base.contract import asked, shown
@@ -123,7 +123,9 @@ def _prepared(
     known = _names(operands)  # what the kernel calls them
     extra = {name: _operand(x, beside[name], known[name], lead, flat) for name, x in arrays.items()}
     acc = default_accumulator(kind)
-    values = expressions_of(epilog, acc, {name: x.tensor for name, x in extra.items()}, numbers, known)
+    values = expressions_of(
+        epilog, acc, {name: x.tensor for name, x in extra.items()}, {n: type(x) for n, x in numbers.items()}, known
+    )
     read_ = {t.name for value in values for t in value.tensors} | {p for value in values for p in _scalars(value)}
     unread = [name for name in (*extra, *numbers) if known[name] not in read_]
     if unread:
@@ -138,7 +140,7 @@ def _prepared(
         )
     dense = (columns, 1) if flat else (rows * columns, columns, 1)
     made = [
-        written[i].tensor if outs else Tensor(_out(i), (*outer, rows, columns), result_type(i, value, acc, kind), dense)
+        written[i].tensor if outs else Tensor(_out(i), (*outer, rows, columns), result_type(value, acc, kind), dense)
         for i, value in enumerate(values or (None,))
     ]
     spec = MatMul(left.tensor, right.tensor, made[0])
@@ -161,10 +163,9 @@ def _out(number: int) -> str:
     return "out" if not number else f"out{number}"
 
 
-def result_type(number: int, value: Value | None, acc: DType, kind: DType) -> DType:
-    """Choose an output's type: a further one's is the type that the epilog converts it to, if it does."""
-    cast_to_other = number and value is not None and value.dtype != acc
-    return value.dtype if cast_to_other and value is not None else default_result(kind)
+def result_type(value: Value | None, acc: DType, kind: DType) -> DType:
+    """Choose an output's type: the one that the epilog converts it to; a's (i32 for integers) where it does not."""
+    return default_result(kind) if value is None or value.dtype == acc else value.dtype
 
 
 def _names(operands: Mapping[str, Any]) -> dict[str, str]:
@@ -351,18 +352,22 @@ def expressions_of(
     epilog: Epilogue | None,
     acc: DType,
     tensors: Mapping[str, Tensor],
-    numbers: Collection[str],
+    numbers: Mapping[str, type],
     known: Mapping[str, str],
 ) -> tuple[Value, ...]:
     """Call the epilog on expressions; gives one for each output, none where there is no epilog.
+
+    Operands are converted to the accumulator's type. Beside an accumulator of integers floats stay floats: f64, or f32.
 
     Raises:
         CallError: `bad-epilog`. SpecError: as the language does.
     """
     if epilog is None:
         return ()
-    given = {name: cast_to(read(t), acc) for name, t in tensors.items()}
-    given |= {name: parameter(known[name], acc) for name in numbers}
+    given = {name: cast_to(read(t), beside(acc, t.dtype)) for name, t in tensors.items()}
+    given |= {
+        name: parameter(known[name], beside(acc, f32 if issubclass(x, float) else acc)) for name, x in numbers.items()
+    }
     try:
         made = cast(object, epilog(accumulator(acc), **given))
     except TypeError as error:
@@ -382,6 +387,11 @@ def expressions_of(
             fix=f"return an expression of the accumulator, or a tuple of up to {MOST_OUTPUTS}",
         )
     return tuple(simplified(cast("Value", value)) for value in values)
+
+
+def beside(acc: DType, kind: DType) -> DType:
+    """Choose the type that an operand of the epilog is converted to."""
+    return acc if acc.kind == "float" or kind.kind != "float" else f64 if kind == f64 else f32
 
 
 def check_options(epilog: object, options: Sequence[str]) -> None:

@@ -51,11 +51,18 @@ def gemm(
         left, right = _turned(a, stored[1] == "T"), _turned(b, stored[0] == "T")
         if min(a.ndim, b.ndim) < 2 or left[-1] != right[-2]:
             raise CallError("wrong-shape", f"a has the shape {left} and b {right}", fix="give them one K")
-        arrays = {name: x.reshape(x.shape or (1,)) for name, x in operands.items() if hasattr(x, "shape")}
-        numbers = {name: float(x) for name, x in operands.items() if name not in arrays}
+        arrays: dict[str, Any] = {
+            name: x.reshape(x.shape or (1,)) for name, x in operands.items() if hasattr(x, "shape")
+        }
+        numbers: dict[str, float] = {name: x for name, x in operands.items() if name not in arrays}
         kind = find_dtype(a.dtype.name if dtype is None else dtype)
-        text = "" if epilog is None else text_of(epilog, tuple(arrays), tuple(numbers), kind.name)
-        made = _gemm(_Told(text, stored, dtype, tuple(numbers.values()), kind), a, b, tuple(arrays.values()))
+        text = "" if epilog is None else text_of(
+            epilog, tuple((name, x.dtype.name) for name, x in arrays.items()),
+            tuple((name, type(x)) for name, x in numbers.items()), kind.name,
+        )  # fmt: skip
+        made = _gemm(
+            _Told(text, stored, dtype, tuple(map(float, numbers.values())), kind), a, b, tuple(arrays.values())
+        )
     except FireironError as error:
         raise error.located(here()) from None
     return made[0] if len(made) == 1 else made

@@ -136,7 +136,11 @@ class Launches:
                 return None
             found += (array.shape, array.stride(), array.dtype, array.get_device())
         if operands:
-            found += [(name, type(x) in NUMBERS) for name, x in operands.items()]
+            # Beside sums of integers a number that is a float is another type's parameter.
+            whole = not getattr(arrays[0].dtype, "is_floating_point", True)
+            found += [
+                (name, (type(x) if whole else float) if type(x) in NUMBERS else None) for name, x in operands.items()
+            ]
         for function in functions:
             if function is None:
                 found.append(None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.dtypes import dtype as find_dtype
@@ -52,9 +52,10 @@ def gemm(
     a = a.mT if stored[1] == "T" else a
     b = b.mT if stored[0] == "T" else b
     tensors = {name: x for name, x in operands.items() if isinstance(x, torch.Tensor)}
-    numbers = {name: x for name, x in operands.items() if name not in tensors}
+    numbers = cast("dict[str, float]", {name: x for name, x in operands.items() if name not in tensors})
     kind = dtype or str(a.dtype).removeprefix("torch.")
-    text = "" if epilog is None else _text(epilog, tuple(tensors), tuple(numbers), kind)
+    kinds = tuple((name, str(x.dtype).removeprefix("torch.")) for name, x in tensors.items())
+    text = "" if epilog is None else _text(epilog, kinds, tuple((name, type(x)) for name, x in numbers.items()), kind)
     needs = torch.is_grad_enabled() and any(x.requires_grad for x in (a, b, *tensors.values()))
     keep = needs and text != "" and _reads_product(text, len(tensors))
     made = torch.ops.fireiron.gemm(
@@ -89,9 +90,9 @@ def _run(a: Any, b: Any, operands: Sequence[Any], numbers: Sequence[float], epil
     kind = None if dtype == str(a.dtype).removeprefix("torch.") else dtype
     function = function_of(epilog) if epilog else None
     if a.device.type == "cuda":
-        made = best.gemm(a, b, epilog=function, dtype=kind, **operands_of(operands, numbers))
+        made = best.gemm(a, b, epilog=function, dtype=kind, **operands_of(epilog, operands, numbers))
     else:
-        given = operands_of([as_numpy(x) for x in operands], numbers)
+        given = operands_of(epilog, [as_numpy(x) for x in operands], numbers)
         made = best.gemm(as_numpy(a), as_numpy(b), epilog=function, dtype=kind, **given)
         made = tuple(map(as_torch, as_tuple(made)))
     return list(as_tuple(made))

@@ -32,7 +32,7 @@ def gemm(inputs: Sequence[Array], outputs: Sequence[Array], told: Mapping[str, s
     """
     a, b, *rest = inputs
     epilog = function_of(told["epilog"]) if told["epilog"] else None
-    named = operands_of(rest, json.loads(told["numbers"]))
+    named = operands_of(told["epilog"], rest, json.loads(told["numbers"]))
     common: dict[str, Any] = {"epilog": epilog, "layout": told["layout"], "dtype": told["dtype"] or None, **named}
     if stream is None:
         made = as_tuple(best.gemm(a, b, **common))

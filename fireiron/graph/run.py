@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any, Protocol
 
 import numpy as np
@@ -77,6 +78,7 @@ class NumPy:
 
     on_host = False
     patience_s = 0.0
+    module: Any = np
 
     def given(self, array: Any) -> Any:
         """Give an array as kernels take it."""
@@ -84,7 +86,7 @@ class NumPy:
 
     def empty(self, nbytes: int, like: Any) -> Any:
         """Make a block of bytes."""
-        return np.zeros(max(1, nbytes), np.uint8)
+        return self.module.zeros(max(1, nbytes), np.uint8)
 
     def typed(self, block: Any, offset: int, node: Node) -> Any:
         """See some bytes of a block as a line of elements."""
@@ -93,11 +95,11 @@ class NumPy:
     def strided(self, line: Any, view: View) -> Any:
         """See elements of a line by strides."""
         steps = tuple(s * line.itemsize for s in view.strides)
-        return np.lib.stride_tricks.as_strided(line[view.offset :], view.shape, steps)
+        return self.module.lib.stride_tricks.as_strided(line[view.offset :], view.shape, steps)
 
     def line(self, array: Any) -> Any:
         """See an array that lies without gaps as a line; others are copied."""
-        return np.ascontiguousarray(array).reshape(-1)
+        return self.module.ascontiguousarray(array).reshape(-1)
 
     def converted(self, array: Any, dtype: Any) -> Any:
         """Convert to another element type, or give the array itself."""
@@ -118,6 +120,30 @@ class NumPy:
 
     def settle(self, array: Any) -> bool:
         """Keep results: NumPy computes at once."""
+        return True
+
+
+class CuPy(NumPy):
+    """Be the library of CuPy arrays. What no kernel computes goes through NumPy on the host."""
+
+    def __init__(self) -> None:
+        self.module = import_module("cupy")
+
+    def empty(self, nbytes: int, like: Any) -> Any:
+        """Make a block of bytes."""
+        return self.module.empty(max(1, nbytes), np.uint8)
+
+    def constant(self, array: Any, like: Any) -> Any:
+        """Bring an array of NumPy to the GPU."""
+        return self.module.asarray(array)
+
+    def compute(self, node: Node, inputs: Sequence[Any]) -> Any:
+        """Compute one operation on the host."""
+        return self.module.asarray(super().compute(node, [x.get() for x in inputs]))
+
+    def settle(self, array: Any) -> bool:
+        """Wait for the stream, so that others may read kept results."""
+        self.module.cuda.get_current_stream().synchronize()
         return True
 
 
@@ -287,4 +313,6 @@ def library_of(arrays: Sequence[Any]) -> Library:
         from fireiron.graph.torch_library import Torch
 
         return Torch(arrays[0].device.type != "cuda")
+    if arrays and type(arrays[0]).__module__.partition(".")[0] == "cupy":
+        return CuPy()
     return NumPy()

@@ -267,11 +267,21 @@ def parameter(name: str, dtype: object) -> Value:
 
 
 def _lift(x: object, dtype: DType) -> Value:
-    """Let a tensor, a number or a scalar's name take part, converted to an expression's type."""
+    """Let a tensor, a number or a scalar's name take part, converted to an expression's type.
+
+    Raises:
+        SpecError: `bad-operand`; `fraction-of-integer` where floats would become integers.
+    """
     match x:
         case Value():
             return x
         case Tensor():
+            if x.dtype.kind == "float" and dtype.kind == "int":
+                raise SpecError(
+                    "fraction-of-integer",
+                    f"{x.name} holds {x.dtype}, and the expression is of {dtype}, which would drop its fractions",
+                    fix=f"cast the expression to f32 first, or the tensor: cast({x.name}, '{dtype}')",
+                )
             read: Scalar = Arg(1, x.dtype)
             return Value(read if x.dtype == dtype else Cast(read, dtype), (x,))
         case Expr():

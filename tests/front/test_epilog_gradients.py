@@ -61,7 +61,7 @@ def test_gradients_are_slopes(name: str, shape: tuple[int, ...]) -> None:
     rng = np.random.default_rng(1)
     y, c = rng.standard_normal((4, 5)), rng.standard_normal(shape)
     weights = [rng.standard_normal((4, 5)) for _ in meaning(y, c)]
-    text = text_of(epilog, ("c",), ("n",), "f32")
+    text = text_of(epilog, (("c", "f32"),), (("n", float),), "f32")
     by_y, (by_c,) = gradients(text, f32, NumPy(), y, [c], {"n0": 3.0}, weights, [True])
 
     def slope(x: Any, at: Callable[[Any], Any]) -> Any:
@@ -81,7 +81,7 @@ def test_gradients_are_slopes(name: str, shape: tuple[int, ...]) -> None:
 
 
 def test_what_is_0_or_not_wanted_is_none() -> None:
-    text = text_of(lambda acc, c: acc + c, ("c",), (), "f32")
+    text = text_of(lambda acc, c: acc + c, (("c", "f32"),), (), "f32")
     ones = np.ones((2, 3))
     assert gradients(text, f32, NumPy(), None, [ones], {}, [None], [True]) == (None, [None])
     by_y, by_c = gradients(text, f32, NumPy(), None, [ones], {}, [ones], [False])
@@ -91,8 +91,8 @@ def test_what_is_0_or_not_wanted_is_none() -> None:
 
 
 def test_the_product_is_kept_where_a_gradient_reads_it() -> None:
-    plain = text_of(lambda acc, c: acc * 2 + c, ("c",), (), "f32")
-    bent = text_of(lambda acc, c: gelu(acc + c), ("c",), (), "f32")
+    plain = text_of(lambda acc, c: acc * 2 + c, (("c", "f32"),), (), "f32")
+    bent = text_of(lambda acc, c: gelu(acc + c), (("c", "f32"),), (), "f32")
     assert not reads_product(plain, 1)
     assert reads_product(bent, 1)
     assert not keeps(bent)

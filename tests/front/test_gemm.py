@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fireiron import FireironError, MatMulChain, cast, gelu, gemm, relu, where
+from fireiron import FireironError, MatMulChain, cast, gelu, gemm, maximum, relu, where
 from fireiron.front import fused
 from fireiron.schedules import simt
 
@@ -96,6 +96,30 @@ def test_an_epilogue_may_give_several_outputs() -> None:
     assert np.allclose(into[1], 2 * (BATCHES @ B), rtol=1e-2, atol=1e-2)
     empty = gemm(A[:0], B, epilog=epilog, bias=BIAS, schedule=small)
     assert [x.shape for x in empty] == [(0, 36)] * 4
+
+
+def test_floats_beside_sums_of_integers_stay_floats() -> None:
+    a, c = np.ones((16, 16), np.int8), np.full(16, 0.5, np.float32)
+    made = gemm(a, a, epilog=lambda acc, c, s: cast(acc, "f32") * c + s, c=c, s=0.25)
+    assert made.dtype == np.float32
+    assert (made == 8.25).all()
+    assert (gemm(a, a, epilog=lambda acc, s: acc * s, s=2) == 32).all()
+    assert (gemm(a, a, epilog=lambda acc, s: cast(acc, "f32") * s, s=2.5) == 40).all()
+    for function in (lambda acc, c: acc + c, lambda acc, c: maximum(acc, c), lambda acc, c: where(acc > c, acc, 0)):
+        with pytest.raises(FireironError) as caught:  # and no fraction is dropped without a word
+            gemm(a, a, epilog=function, c=c)
+        assert caught.value.code == "dtype-mismatch"
+    wide = gemm(a, a, epilog=lambda acc, c: cast(acc, "f64") + c, c=np.full(16, 1 / 3))
+    assert wide.dtype == np.float64
+    assert (wide == 16 + 1 / 3).all()
+
+
+def test_an_output_has_the_type_that_the_epilog_converts_it_to() -> None:
+    a = np.ones((16, 16), np.float16)
+    assert gemm(a, a, epilog=lambda acc: acc * 2).dtype == np.float16
+    assert gemm(a, a, epilog=lambda acc: cast(acc, "i8")).dtype == np.int8
+    first, second = gemm(a, a, epilog=lambda acc: (cast(acc, "bf16"), acc))
+    assert (first.dtype.name, second.dtype) == ("bfloat16", np.float16)
 
 
 @pytest.mark.parametrize("name", ["a", "b", "A", "out1", "int", "block", "operand0", "self", "_x", "x__y", "blocks"])

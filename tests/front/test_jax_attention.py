@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,13 @@ jax: Any = pytest.importorskip("jax", reason="JAX is not installed")
 jnp: Any = jax.numpy
 attention: Any = __import__("fireiron.jax", fromlist=["attention"]).attention
 RNG = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def on_the_cpu() -> Iterator[None]:
+    """Simulate, where JAX sees a GPU too: what runs there is tested in tests/gpu/test_jax.py."""
+    with jax.default_device(jax.devices("cpu")[0]):
+        yield
 
 
 def drawn(*shape: int, dtype: str = "float32") -> Any:

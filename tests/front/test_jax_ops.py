@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 from fireiron import FireironError, cast, custom, gelu, relu, silu, sqrt, tanh
+from fireiron.jit.driver import probe
 
 jax: Any = pytest.importorskip("jax", reason="JAX is not installed")
 jnp: Any = jax.numpy
 gemm: Any = __import__("fireiron.jax", fromlist=["gemm"]).gemm
 RNG = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def on_the_cpu() -> Iterator[None]:
+    """Simulate, where JAX sees a GPU too: what runs there is tested in tests/gpu/test_jax.py."""
+    with jax.default_device(jax.devices("cpu")[0]):
+        yield
 
 
 def drawn(*shape: int) -> Any:
@@ -53,6 +61,7 @@ def test_a_call_is_a_foreign_function_of_xla() -> None:
     assert "callback" not in lowered
 
 
+@pytest.mark.skipif(probe().problem is None, reason="where there is a GPU, nothing is simulated")
 def test_errors_of_a_run_are_raised_by_jax(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FIREIRON_SIMULATION_S", "soon")
     with pytest.raises(Exception, match="bad-limit"):
@@ -143,6 +152,14 @@ def test_what_has_no_gradient_is_refused() -> None:
         return caught.value.code
 
     assert code(lambda x: gemm(x, x, epilog=lambda acc: twice(acc)).sum(), x) == "no-derivative"
-    assert code(lambda s: gemm(ints, ints, epilog=lambda acc, s: acc * s, s=s).sum(), x) == "requires-grad"
+    assert code(lambda s: gemm(ints, ints, epilog=lambda acc, s: cast(acc, "f32") * s, s=s).sum(), x) == "requires-grad"
     signs = jax.grad(lambda x: gemm(x, x, epilog=lambda acc: (acc, cast(acc > 0, "u8")))[0].sum())(x)
     assert np.allclose(signs, jax.grad(lambda x: (x @ x).sum())(x), rtol=1e-4, atol=1e-4)
+
+
+def test_floats_beside_sums_of_integers_stay_floats() -> None:
+    a, c = jnp.ones((16, 16), jnp.int8), jnp.full(16, 0.5)
+    made = jax.jit(lambda a, c: gemm(a, a, epilog=lambda acc, c, s: cast(acc, "f32") * c + s, c=c, s=0.25))(a, c)
+    assert made.dtype == jnp.float32
+    assert (made == 8.25).all()
+    assert (jax.jit(lambda a: gemm(a, a, epilog=lambda acc, s: acc * s, s=2))(a) == 32).all()

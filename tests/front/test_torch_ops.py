@@ -307,3 +307,15 @@ def test_more_operators_pass_torchs_own_checks() -> None:
         return ft.cumsum(ft.topk(x, 4)[0])
 
     agree(torch.compile(both, fullgraph=True, backend="aot_eager"), both, x)
+
+
+def test_floats_beside_sums_of_integers_stay_floats() -> None:
+    a, c = torch.ones(16, 16, dtype=torch.int8), torch.full((16,), 0.5)
+
+    def function(a: Any, c: Any) -> Any:
+        return fireiron.gemm(a, a, epilog=lambda acc, c, s: cast(acc, "f32") * c + s, c=c, s=0.25)
+
+    for made in (function(a, c), torch.compile(function, fullgraph=True, backend="aot_eager")(a, c)):
+        assert made.dtype == torch.float32
+        assert (made == 8.25).all()
+    assert (fireiron.gemm(a, a, epilog=lambda acc, s: acc * s, s=2) == 32).all()

@@ -101,7 +101,7 @@ def test_the_cpus_handler_computes_in_the_buffers() -> None:
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((8, 16)).astype(np.float32), rng.standard_normal((12, 16)).astype(np.float32)
     bias, out, flags = np.ones(12, np.float32), np.zeros((8, 12), np.float32), np.zeros((8, 12), np.float32)
-    text = text_of(lambda acc, bias, s: (relu(acc + bias) * s, gelu(acc)), ("bias",), ("s",), "f32")
+    text = text_of(lambda acc, bias, s: (relu(acc + bias) * s, gelu(acc)), (("bias", "f32"),), (("s", float),), "f32")
     told = xla_gemm.attributes(text, "TN", None, (0.5,))
     standin = Standin()
     assert not called(xla_gemm.HANDLERS["cpu"], standin.frame([a, b, bias], [out, flags], told))
