@@ -269,7 +269,8 @@ def attention(
             sequence n has queries offsets[n] to offsets[n + 1]. `i` and `j` count all rows, and `b` is 0.
         key_offsets: the same of keys and values; `offsets` by default.
         pages: integers (B, N): key j of batch b is line j % S of page pages[b, j // S]; k (P, H, S, D) and
-            v (P, H, S, E) hold pages, and `lengths` says how many keys there are. There are no gradients.
+            v (P, H, S, E) hold pages, and `lengths` says how many keys there are. With `offsets`, sequence n of q has
+            row n of both. There are no gradients.
         sinks: a score of each head of queries, in f32, that no value belongs to: it joins the sum of exponentials.
         dropout_p: the part of the weights that is dropped at random; the others are divided by 1 - dropout_p.
         seed: of dropout: a whole number below 2^64, or a pair of it and an offset below 2^32, or an array of three i32
@@ -295,7 +296,7 @@ def attention(
         >>> attention(q, k, v, lengths=np.array([3], np.int32))[0, 0, :, 0].tolist()
         [1.0, 1.0, 1.0, 1.0]
     """
-    how, noise = Lengths(offsets, key_offsets, lengths, pages, debug), Noise(sinks, dropout_p, seed)
+    how, noise = Lengths(offsets, key_offsets, lengths, pages, debug), Noise(sinks, float(dropout_p), seed)
     if is_torch(q) or is_torch(k):
         from fireiron.front.torch_attention import attend
 

@@ -28,6 +28,7 @@ MASK = 2**32 - 1  # of a word
 WHOLE = "q (B, H, I, D), k (B, H, J, D) and v (B, H, J, E)"
 SEQUENCES = "q (I, H, D), k (J, H, D) and v (J, H, E)"
 PAGED = "q (B, H, I, D), and pages k (P, H, S, D) and v (P, H, S, E)"
+PAGED_SEQUENCES = "q (I, H, D), and pages k (P, H, S, D) and v (P, H, S, E)"
 
 
 def check_shapes(
@@ -50,7 +51,7 @@ def check_shapes(
         CallError: `wrong-shape`; `attention-heads`.
     """
     fits = len(q) == len(k) == len(v) == 4 and q[3] == k[3] and k[:3] == v[:3]
-    if not fits or (q[0] != k[0] and form != PAGED):
+    if not fits or (q[0] != k[0] and form not in (PAGED, PAGED_SEQUENCES)):
         shown = [list(shape) for shape in said or (q, k, v)]
         raise CallError("wrong-shape", f"attention of q {shown[0]}, k {shown[1]} and v {shown[2]}", fix=f"give {form}")
     if q[1] == k[1]:
@@ -143,11 +144,12 @@ def prepared(
             `attention-pages`, `attention-sinks`, `attention-dropout`.
     """
     said: list[tuple[int, ...]] = [tuple(x.shape) for x in (q, k, v)]
-    sequences = how.offsets is not None
-    form = SEQUENCES if sequences else PAGED if how.pages is not None else WHOLE
+    sequences, paged = how.offsets is not None, how.pages is not None
+    form = (PAGED_SEQUENCES if paged else SEQUENCES) if sequences else PAGED if paged else WHOLE
     shapes: list[tuple[int, ...]] = said
     if sequences:
-        shapes = [(1, s[1], s[0], s[2]) if len(s) == 3 else () for s in said]
+        packed = said[:1] if paged else said
+        shapes = [*((1, s[1], s[0], s[2]) if len(s) == 3 else () for s in packed), *said[len(packed) :]]
     group = check_shapes(shapes[0], shapes[1], shapes[2], gqa, form, said)
     check_kinds([(name, library.kind(x)) for name, x in (("q", q), ("k", k), ("v", v))])
     named = (how.offsets, how.key_offsets, how.lengths, how.pages)
@@ -157,7 +159,7 @@ def prepared(
             check_integers(name, library.kind(x))
     masks = () if mask is None else (mask,)
     arrays = dict(arrays) | _noise(noise, shapes[0][1], q, library)
-    if how.lengths is not None:
+    if how.lengths is not None and not sequences:
         masks, arrays["lengths"] = (*masks, within_length), library.integers(how.lengths)
     if how.pages is not None:
         arrays[PAGES] = library.integers(how.pages)
@@ -166,20 +168,28 @@ def prepared(
             check_pages(listed, shapes[1][0])
     if not sequences:
         return Prepared(q, k, v, masks, None, causal, arrays, group)
-    edges = how.offsets, how.offsets if how.key_offsets is None else how.key_offsets
+    of_keys = how.offsets if how.key_offsets is None else how.key_offsets
     rows = shapes[0][2], shapes[1][2]
-    for name, x, count in zip(("offsets", "key_offsets"), edges, rows, strict=True):
-        listed = library.listed(x, how.debug)
+    for name, x, count in zip(("offsets", "key_offsets"), (how.offsets, of_keys), rows, strict=True):
+        listed = library.listed(x, how.debug) if name == "offsets" or not paged else None
         if listed is not None:
             check_offsets(name if how.key_offsets is not None else "offsets", listed, count)
     window = how.window or (CAUSAL if causal else ALL)
+    begins, ends = of_keys[:-1], of_keys[1:]
+    if how.pages is not None and how.lengths is not None:  # the pages of all sequences are those of one batch
+        lines = how.pages.shape[1] * shapes[1][2]
+        rows = rows[0], how.pages.shape[0] * lines
+        begins = library.places(how.pages.shape[0], how.offsets) * lines
+        ends = begins + how.lengths.clip(0, lines)
+        arrays[PAGES] = arrays[PAGES].reshape(1, -1)
 
     def places(n: int) -> Any:
         return library.places(n, how.offsets)
 
-    found = bounds(*edges, *rows, window, places, library.find)
+    found = bounds(how.offsets, begins, ends, *rows, window, places, library.find)
     arrays |= {name: library.integers(x) for name, x in found.items()}
-    q, k, v = (x.swapaxes(0, 1)[None] for x in (q, k, v))
+    q = q.swapaxes(0, 1)[None]
+    k, v = (x if paged else x.swapaxes(0, 1)[None] for x in (k, v))
     return Prepared(q, k, v, (*masks, within_sequences), (*masks, within_sequences_of_keys), False, arrays, group)
 
 

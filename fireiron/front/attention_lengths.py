@@ -48,15 +48,17 @@ def within_sequences_of_keys(
 
 
 def bounds(
-    offsets: Any, key_offsets: Any, queries: int, keys: int, window: Window, places: Callable[[int], Any], find: Any
-) -> dict[str, Any]:
+    offsets: Any, begins: Any, ends: Any, queries: int, keys: int, window: Window, places: Callable[[int], Any],
+    find: Any,
+) -> dict[str, Any]:  # fmt: skip
     """Give what the masks of sequences read: arrays of NumPy's kind, or tensors, in i32.
 
     Queries and keys behind the last sequence see, and are seen by, none.
 
     Args:
         offsets: where each sequence's queries begin, and where the last one's end.
-        key_offsets: the same of keys.
+        begins: where each sequence's keys begin.
+        ends: where they end; rows between them and the next sequence's are seen by none.
         queries: in all.
         keys: in all.
         window: how many keys before its place, and behind it, a query sees; None for all. The place of a sequence's
@@ -65,12 +67,12 @@ def bounds(
         find: counts the elements of a sorted array up to each of some values: `find(sorted, values)`.
     """
     i, j = places(queries), places(keys)
-    mine, theirs = (find(edges[1:], at).clip(0, len(edges) - 2) for edges, at in ((offsets, i), (key_offsets, j)))
+    mine, theirs = (find(edges, at).clip(0, len(edges) - 1) for edges, at in ((offsets[1:], i), (ends, j)))
     there = i < offsets[-1]
-    shift = key_offsets[mine + 1] - offsets[mine + 1]
-    first, last = _seen(i + shift, window, key_offsets[mine], key_offsets[mine + 1])
-    first, last = (x * there + key_offsets[-1] * (~there) for x in (first, last))
-    shift = offsets[theirs + 1] - key_offsets[theirs + 1]
+    shift = ends[mine] - offsets[mine + 1]
+    first, last = _seen(i + shift, window, begins[mine], ends[mine])
+    first, last = (x * there + ends[-1] * (~there) for x in (first, last))
+    shift = offsets[theirs + 1] - ends[theirs]
     began, ended = _seen(j + shift, (window[1], window[0]), offsets[theirs], offsets[theirs + 1])
     at, at_keys = i[::TOGETHER], j[::TOGETHER]
     far, far_keys = (at + TOGETHER - 1).clip(0, max(queries - 1, 0)), (at_keys + TOGETHER - 1).clip(0, max(keys - 1, 0))
@@ -148,20 +150,23 @@ def check_lengths(
     offsets: Sequence[int] | None, key_offsets: Sequence[int] | None, lengths: Sequence[int] | None,
     pages: Sequence[int] | None, batch: int,
 ) -> None:  # fmt: skip
-    """Refuse arrays of lengths that do not go together, by their shapes.
+    """Refuse arrays of lengths that do not go together, by their shapes. With offsets, each sequence is a batch.
 
     Raises:
         CallError: `attention-lengths`.
     """
     wrong = None
+    batch = offsets[0] - 1 if offsets else batch
     if key_offsets is not None and offsets is None:
         wrong = "key_offsets without offsets"
-    elif offsets is not None and (pages is not None or lengths is not None):
-        wrong = f"offsets together with {'pages' if lengths is None else 'lengths'}"
+    elif offsets is not None and lengths is not None and pages is None:
+        wrong = "offsets together with lengths"
+    elif key_offsets is not None and pages is not None:
+        wrong = "key_offsets together with pages"
     elif pages is not None and lengths is None:
         wrong = "pages without lengths"
     elif offsets is not None and (len(offsets) != 1 or (key_offsets is not None and key_offsets != offsets)):
-        wrong = f"offsets {list(offsets)} and key_offsets {list(key_offsets or ())}"
+        wrong = f"offsets {list(offsets)}" + (f" and key_offsets {list(key_offsets)}" if key_offsets else "")
     elif lengths is not None and tuple(lengths) != (batch,):
         wrong = f"lengths {list(lengths)} of {batch} batches"
     elif pages is not None and (len(pages) != 2 or pages[0] != batch):
@@ -171,5 +176,5 @@ def check_lengths(
             "attention-lengths",
             f"attention takes no {wrong}" if "without" in wrong or "together" in wrong else f"attention with {wrong}",
             fix="give offsets of N + 1 numbers, and key_offsets of as many; or lengths of a number a batch, and with "
-            "them pages of a row a batch",
+            "them pages of a row a batch: with offsets too, of a number and a row a sequence",
         )

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
+
+import numpy as np
 
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.base.errors import CallError, FireironError
 from fireiron.base.link import here
-from fireiron.front.attention_call import check_shapes
+from fireiron.front.attention_call import OF_PROGRAMS, PAGES, SINKS, Lengths, Library, Noise, prepared
 from fireiron.front.jax_calls import foreign
 from fireiron.front.score_text import text_of
 from fireiron.front.xla_attention import BACKWARD, FORWARD, HANDLERS, Told
@@ -30,7 +32,15 @@ def attention(
     scale: float | None = None,
     is_causal: bool = False,
     enable_gqa: bool = False,
+    lengths: Any = None,
+    offsets: Any = None,
+    key_offsets: Any = None,
+    pages: Any = None,
+    sinks: Any = None,
+    dropout_p: float = 0.0,
+    seed: Any = None,
     lse: bool = False,
+    debug: bool = False,
     **arrays: Any,
 ) -> Any:
     """Attend as `fireiron.attention` does, also under `jax.jit`, `jax.grad` and `jax.vmap`.
@@ -41,25 +51,82 @@ def attention(
         mask: as `fireiron.attention` takes it.
         score: as `fireiron.attention` takes it.
         scale: a number; 1 / sqrt(D) by default.
-        is_causal: whether query i sees keys 0 to i alone.
+        is_causal: as `fireiron.attention` takes it.
         enable_gqa: whether several heads of queries may share one of keys and values.
+        lengths, offsets, key_offsets, pages, sinks, dropout_p: as `fireiron.attention` takes them. Sinks have
+            gradients; with pages there are none.
+        seed: of dropout, as `fireiron.attention` takes it. JAX has no state to draw one from:
+            `jax.random.bits(key, 3).view("int32")` draws an array of three.
         lse: whether the logarithm of each row's sum of exponentials is a second result, in f32.
+        debug: as `fireiron.attention` takes it. What `jax.jit` traces is not looked at.
         arrays: what the functions read, by subscripts. No gradient goes to them.
 
     Raises:
-        CallError: `wrong-shape`, `attention-heads`, `attention-function`; `requires-grad` for `arrays`. What a kernel
-            refuses is an error of JAX, whose text has the code.
+        CallError: as `fireiron.attention` does; `requires-grad` for `arrays`, and for queries, keys and values with
+            pages. What a kernel refuses is an error of JAX, whose text has the code.
     """
+    edges, of_keys, counts, table = (
+        None if x is None else jnp.asarray(x) for x in (offsets, key_offsets, lengths, pages)
+    )
+    how, noise = Lengths(edges, of_keys, counts, table, debug), Noise(sinks, float(dropout_p), seed)
     try:
-        check_shapes(q.shape, k.shape, v.shape, enable_gqa)
         beside = {name: x.astype(jnp.uint8) if x.dtype == bool else x for name, x in arrays.items()}
-        named = tuple((name, x.ndim, find_dtype(x.dtype.name).name) for name, x in beside.items())
+        given = prepared(q, k, v, mask, is_causal, enable_gqa, how, beside, noise, LIBRARY)
+        named = tuple(
+            (name, x.ndim, find_dtype(x.dtype.name).name) for name, x in given.arrays.items() if name not in OF_PROGRAMS
+        )
+        text = text_of(given.masks, score, named, given.by_keys, noise.dropout)
         factor = q.shape[-1] ** -0.5 if scale is None else float(scale)
-        told = Told(text_of(mask, score, named), tuple(beside), factor, is_causal)
-        made = _attention(told, q, k, v, tuple(beside.values()))
+        told = Told(text, tuple(given.arrays), factor, given.causal)
+        made, sums = _attention(told, given.q, given.k, given.v, tuple(given.arrays.values()))
     except FireironError as error:
         raise error.located(here()) from None
-    return made if lse else made[0]
+    if offsets is not None:
+        made, sums = made[0].swapaxes(0, 1), sums[0].swapaxes(0, 1)
+    return (made, sums) if lse else made
+
+
+def _listed(x: Any, debug: bool) -> Any:
+    """Return the integers that an array holds, or None where the call is traced or would wait for the GPU."""
+    plain = not isinstance(x, jax.core.Tracer)
+    host = plain and {d.platform for d in x.devices()} == {"cpu"}
+    return np.asarray(x).tolist() if plain and (debug or host) else None
+
+
+def _places(n: int, _: Any) -> Any:
+    return jnp.arange(n, dtype=jnp.int32)
+
+
+def _find(edges: Any, at: Any) -> Any:
+    return jnp.searchsorted(edges, at, side="right")
+
+
+def _integers(x: Any) -> Any:
+    return jnp.asarray(x, jnp.int32)
+
+
+def _kind(x: Any) -> str:
+    return x.dtype.name
+
+
+def _drawn(_: Any) -> Any:
+    """Refuse to draw a seed.
+
+    Raises:
+        CallError: `attention-dropout`.
+    """
+    raise CallError(
+        "attention-dropout",
+        "dropout without a seed",
+        fix='give seed=jax.random.bits(key, 3).view("int32"), or a number',
+    )
+
+
+def _seed(words: Sequence[int], _: Any) -> Any:
+    return jnp.array(words, jnp.int32)
+
+
+LIBRARY = Library(_listed, _places, _find, _integers, _kind, _drawn, _seed)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -80,27 +147,44 @@ def _keep(told: Told, q: Any, k: Any, v: Any, beside: tuple[Any, ...]) -> Any:
         CallError: `requires-grad`.
     """
     for name, x in zip(told.names, beside, strict=True):
-        if x.perturbed:
+        if x.perturbed and name != SINKS:
             raise CallError(
                 "requires-grad", f"no gradient goes to {name}", fix=f"give {name}=jax.lax.stop_gradient({name})"
             )
+    if PAGES in told.names and any(x.perturbed for x in (q, k, v)):
+        raise CallError(
+            "requires-grad",
+            "no gradient goes to keys and values in pages, nor to their queries",
+            fix="give them by jax.lax.stop_gradient, or keys and values that lie in no pages",
+        )
     given = q.value, k.value, v.value, tuple(x.value for x in beside)
     made = _attention(told, *given)
     return made, (*given, *made)
 
 
 def _gradients(told: Told, kept: tuple[Any, ...], cotangents: tuple[Any, Any]) -> tuple[Any, ...]:
-    """Give the gradients of queries, keys and values."""
+    """Give the gradients of queries, keys and values, and of sinks."""
     q, k, v, beside, made, sums = kept
     dy, by_sums = (None if isinstance(x, jax.custom_derivatives.SymbolicZero) else x for x in cotangents)
     dy = jnp.zeros_like(made) if dy is None else dy.astype(q.dtype)
     results = tuple((x.shape, x.dtype) for x in (q, k, v))
     if 0 in (*q.shape, *k.shape, *v.shape):
-        return *(jnp.zeros(*result) for result in results), None
+        return *(jnp.zeros(*result) for result in results), tuple(
+            jnp.zeros_like(x) if name == SINKS else None for name, x in zip(told.names, beside, strict=True)
+        )
     gains = (made.astype(jnp.float32) * dy.astype(jnp.float32)).sum(-1)
     gains = gains if by_sums is None else gains - by_sums
     given = (q, k, v, dy, sums, gains, *beside)
-    return *foreign(BACKWARD, HANDLERS[BACKWARD], results, *given, told=told.attributes()), None
+    by_beside = tuple(
+        _by_sinks(x, sums, gains) if name == SINKS else None for name, x in zip(told.names, beside, strict=True)
+    )
+    return *foreign(BACKWARD, HANDLERS[BACKWARD], results, *given, told=told.attributes()), by_beside
+
+
+def _by_sinks(sinks: Any, sums: Any, gains: Any) -> Any:
+    """Give the gradients of sinks: what their weight in each row gains."""
+    each = jnp.exp(sinks[:, None] - sums) * gains
+    return -jnp.where(jnp.isnan(each), 0, each).sum((0, 2))
 
 
 _attention.defvjp(_keep, _gradients, symbolic_zeros=True)

@@ -49,7 +49,7 @@ def attention(
 ) -> Any:
     """Compute attention of tensors; see `fireiron.attention`."""
     how = Lengths(offsets, key_offsets, lengths, pages, debug)
-    noise = Noise(sinks, dropout_p, seed)
+    noise = Noise(sinks, float(dropout_p), seed)
     return attend(q, k, v, how, mask, score, scale, is_causal, enable_gqa, lse, arrays, noise)
 
 

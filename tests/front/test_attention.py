@@ -146,9 +146,33 @@ def test_sequences_behind_each_other(causal: bool) -> None:
     assert np.isfinite(lse[:85]).all()
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_sequences_whose_keys_lie_in_pages(causal: bool) -> None:
+    """The second sequence has no query, the third one key less than its pages hold, and a row belongs to none."""
+    rng = np.random.default_rng(2)
+    q = rng.normal(size=(46, 4, 16)).astype(np.float16)
+    k, v = (rng.normal(size=(7, 2, 16, 16)).astype(np.float16) for _ in range(2))
+    offsets, lengths = np.array([0, 20, 20, 45], np.int32), np.array([25, 7, 31], np.int64)
+    pages = np.array([[4, 1], [6, 0], [5, 2]], np.int32)
+    made, lse = fireiron.attention(
+        q, k, v, offsets=offsets, pages=pages, lengths=lengths, is_causal=causal, enable_gqa=True, lse=True
+    )
+    keys, values = (
+        np.concatenate([x[pages[n]].swapaxes(1, 2).reshape(32, 2, 16)[: lengths[n]] for n in range(3)]) for x in (k, v)
+    )
+    edges = np.cumsum([0, *lengths])
+    np.testing.assert_allclose(made, by_sequences(q, keys, values, offsets, edges, causal), atol=3e-3)
+    assert np.isneginf(lse[45:]).all()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        (
+            {"pages": [[0]], "lengths": [3], "offsets": [0, 20], "key_offsets": [0, 30]},
+            "key_offsets together with pages",
+        ),
+        ({"pages": [[0]], "lengths": [3, 4], "offsets": [0, 20]}, r"lengths \[2\] of 1 batches"),
         ({"key_offsets": [0, 30]}, "key_offsets without offsets"),
         ({"pages": [[0]]}, "pages without lengths"),
         ({"lengths": [3, 4]}, r"lengths \[2\] of 1 batches"),
@@ -157,7 +181,8 @@ def test_sequences_behind_each_other(causal: bool) -> None:
 )
 def test_lengths_that_do_not_go_together(options: dict[str, Any], message: str) -> None:
     q, k, v = arrays()
-    q, k, v = (x[0].swapaxes(0, 1) for x in (q, k, v)) if "offsets" in options else (q, k, v)
+    q = q[0].swapaxes(0, 1) if "offsets" in options else q
+    k, v = (x[0].swapaxes(0, 1) if "offsets" in options and "pages" not in options else x for x in (k, v))
     with pytest.raises(FireironError, match=f"attention-lengths.*{message}"):
         fireiron.attention(q, k, v, **{name: np.array(x, np.int32) for name, x in options.items()})
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import fireiron
 from fireiron import FireironError, equal, tanh
 
 jax: Any = pytest.importorskip("jax", reason="JAX is not installed")
@@ -96,6 +97,55 @@ def test_logarithms_of_sums_have_gradients() -> None:
         return jax.nn.logsumexp(jnp.einsum("bhid,bhjd->bhij", q, k) * 8**-0.5, -1)
 
     agree(lambda *x: attention(*x, lse=True)[1], lambda q, k, v: theirs(q, k, v) + 0 * v.sum(), q, k, v)
+
+
+def test_lengths_sinks_and_their_gradients() -> None:
+    q, k, v, sinks = drawn(2, 2, 10, 8), drawn(2, 2, 12, 8), drawn(2, 2, 12, 4), drawn(2)
+    lengths = jnp.array([12, 5])
+
+    def ours(q: Any, k: Any, v: Any, sinks: Any) -> Any:
+        return attention(q, k, v, lengths=lengths, sinks=sinks)
+
+    def theirs(q: Any, k: Any, v: Any, sinks: Any) -> Any:
+        scores = jnp.einsum("bhid,bhjd->bhij", q, k) * 8**-0.5
+        scores = jnp.where(jnp.arange(12) < lengths[:, None, None, None], scores, -jnp.inf)
+        more = jnp.broadcast_to(sinks[:, None, None], (2, 2, 10, 1))
+        return jax.nn.softmax(jnp.concatenate([scores, more], -1), -1)[..., :-1] @ v
+
+    agree(ours, theirs, q, k, v, sinks)
+
+
+def test_sequences_behind_each_other() -> None:
+    q, k, v = drawn(14, 2, 8), drawn(20, 2, 8), drawn(20, 2, 8)
+    offsets, key_offsets = np.array([0, 5, 12]), np.array([0, 8, 20])
+    i, j = np.arange(14)[:, None], np.arange(20)
+    mine, theirs = (np.searchsorted(edges[1:], x, side="right") for edges, x in ((offsets, i), (key_offsets, j)))
+    last = (key_offsets[1:] - offsets[1:])[np.minimum(mine, 1)]
+    seen = (mine == theirs) & (j <= i + last)
+
+    def ours(q: Any, k: Any, v: Any) -> Any:
+        return attention(q, k, v, offsets=offsets, key_offsets=key_offsets, is_causal=True)[:12]
+
+    def plain(q: Any, k: Any, v: Any) -> Any:
+        return usual(*(x.swapaxes(0, 1)[None] for x in (q[:12], k, v)), seen[:12])[0].swapaxes(0, 1)
+
+    agree(ours, plain, q, k, v)
+
+
+def test_dropout_and_pages_are_those_of_numpy() -> None:
+    q, pages = drawn(2, 2, 6, 8), jnp.array([[2, 0], [1, 3]])
+    k, v, lengths, words = drawn(4, 2, 8, 8), drawn(4, 2, 8, 8), jnp.array([13, 4]), jnp.array([3, 4, 5], jnp.int32)
+    options: dict[str, Any] = {"pages": pages, "lengths": lengths, "seed": words, "dropout_p": 0.5}
+    plain = {name: x if name == "dropout_p" else np.asarray(x) for name, x in options.items()}
+    wanted = fireiron.attention(*map(np.asarray, (q, k, v)), **plain)
+    assert np.allclose(jax.jit(lambda q: attention(q, k, v, **options))(q), wanted, atol=1e-5)
+    assert np.allclose(attention(q, k, v, **options | {"seed": (4 * 2**32 + 3, 5)}), wanted, atol=1e-5)
+    with pytest.raises(FireironError, match="attention-dropout"):
+        attention(q, q, q, dropout_p=0.5)
+    with pytest.raises(FireironError, match="requires-grad"):
+        jax.grad(lambda q: attention(q, k, v, pages=pages, lengths=lengths).sum())(q)
+    with pytest.raises(FireironError, match="attention-pages"):
+        attention(q, k, v, pages=pages + 1, lengths=lengths)
 
 
 def test_vmap_and_its_gradient() -> None:
