@@ -177,12 +177,14 @@ class Graph:
         except FireironError as error:
             raise error.located(here()) from None
 
-    def plan(self, arch: str | None = None, strict: bool = False, **rules: bool) -> Plan:
+    def plan(self, arch: str | None = None, strict: bool = False, dependent: bool = False, **rules: bool) -> Plan:
         """Make a plan of kernels that computes the graph; it is called with arrays.
 
         Args:
             arch: the target; the GPU's where None.
             strict: whether an operation that no kernel computes is an error.
+            dependent: whether a kernel begins while the one before it ends (programmatic dependent launch), from
+                sm_90 on.
             rules: see `passes`.
 
         Raises:
@@ -198,7 +200,7 @@ class Graph:
         from fireiron.graph.plan import plan
 
         try:
-            return plan(self, arch, strict, **rules)
+            return plan(self, arch, strict, dependent, **rules)
         except FireironError as error:
             raise error.located(here()) from None
 

@@ -153,13 +153,14 @@ class Plan:
         return f"<plan of {self.graph.name} for {self.arch}: {count(len(self.kernels), 'kernel')}{left}>"
 
 
-def plan(graph: Graph, arch: str | None = None, strict: bool = False, **rules: bool) -> Plan:
+def plan(graph: Graph, arch: str | None = None, strict: bool = False, dependent: bool = False, **rules: bool) -> Plan:
     """Make the plan of a graph: passes, partition, a schedule for each part, memory.
 
     Args:
         graph: as traced.
         arch: the target; the GPU's where None, sm_89 where there is none, whose kernels are simulated quickest.
         strict: whether an operation without a kernel is an error, and a kernel that cannot be compiled or launched.
+        dependent: whether a kernel begins while the one before it ends, from sm_90 on.
         rules: kinds of simplification that are off by default, see `Graph.passes`.
 
     Raises:
@@ -189,6 +190,10 @@ def plan(graph: Graph, arch: str | None = None, strict: bool = False, **rules: b
             f"{names[left.part.nodes[-1]]} of {graph.name}, {made.nodes[left.part.nodes[-1]].op}: {left.why}",
             fix="leave strict out: NumPy or torch then computes operations without a kernel",
         )
+    if dependent:
+        from fireiron.graph.dependent import begun_early
+
+        launches = list(begun_early(launches, target))
     memory = attrs.evolve(_memory(made, launches, views), eager=most_alive(_one_by_one(passed.given)))
     return Plan(passed, made, tuple(launches), views, memory, target, strict)
 

@@ -30,6 +30,7 @@ OPTIONS = {
     "arch": "the target, the GPU's by default",
     "freeze": "whether what depends on parameters alone is computed once, until torch counts a write to them",
     "capture": "whether launches are captured in a CUDA graph, True by default for inference",
+    "dependent": "whether each kernel begins while the one before it ends, False by default",
     "strict": "whether an operator that is left to torch is an error",
     "rounding": "whether simplifications may change roundings",
     "range": "whether simplifications may change what overflows or is NaN",
@@ -49,7 +50,7 @@ def backend(module: Any, inputs: Sequence[Any], *, options: Mapping[str, Any] | 
     Args:
         module: what Dynamo traced.
         inputs: examples.
-        options: `torch.compile(options=...)`: arch, freeze, capture, strict, rounding, range,
+        options: `torch.compile(options=...)`: arch, freeze, capture, dependent, strict, rounding, range,
             windows.
 
     Raises:
@@ -168,7 +169,8 @@ class Compiled:
             warnings.warn(f"fireiron leaves a graph to torch: {error}", stacklevel=2)
             return self.module
         switched = {k: bool(self.options[k]) for k in ("rounding", "range") if k in self.options}
-        made = plan(graph, self.options.get("arch"), bool(self.options.get("strict", False)), **switched)
+        early = bool(self.options.get("dependent", False))
+        made = plan(graph, self.options.get("arch"), bool(self.options.get("strict", False)), early, **switched)
         _plans.append(made)
         tensors = [n for n, x in enumerate(inputs) if isinstance(x, torch.Tensor)]
         run: Any = Captured(made) if self.capture and device.type == "cuda" else made

@@ -237,6 +237,19 @@ def test_a_plan_runs_again(layer: tuple[Graph, Plan]) -> None:
     assert np.array_equal(plan(*arrays), plan(*arrays))
 
 
+def test_kernels_begin_while_the_ones_before_them_end() -> None:
+    def function(x: Any, w: Any, g: Any) -> Any:
+        return nn.layer_norm(np.cumsum(np.exp(nn.softmax(x * 2) @ w), axis=0), g)
+
+    graph = trace_graph(function, (32, 32), (32, 32), (32,), name="g")
+    plan = graph.plan(ARCH, dependent=True)
+    early = [x.kernel.schedule.lowered().dependent if x.kernel else None for x in plan.launches]
+    assert kinds(plan) == ["rows", "product", "left over", "rows"]
+    assert early == [False, True, None, False]  # the library's operations have ended when the next launch begins
+    close(plan, graph, 1e-4)
+    assert not any(k.schedule.lowered().dependent for k in graph.plan("sm_89", dependent=True).kernels)
+
+
 def test_the_model_decides_between_one_kernel_and_several() -> None:
     def gate(x: Any, w: Any, u: Any) -> Any:
         return nn.silu(x @ w.T) * (x @ u.T)

@@ -1,0 +1,48 @@
+"""Dependent launches of a plan: a kernel begins while the one before it ends, and waits before it reads its results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fireiron.algebra.arch import arch as target
+from fireiron.base.errors import FireironError
+from fireiron.base.records import evolve
+from fireiron.front.verbs import Schedule
+from fireiron.graph.plan import Launch
+from fireiron.language.decompositions import Tile
+
+
+def begun_early(launches: Sequence[Launch], arch: str) -> tuple[Launch, ...]:
+    """Make launches dependent that follow a kernel; those behind operations of the library stay as they are.
+
+    Args:
+        launches: in order.
+        arch: the target; before sm_90 no launch changes.
+    """
+    if not target(arch).has("dependent launches"):
+        return tuple(launches)
+    known: dict[int, Schedule] = {}
+    made: list[Launch] = []
+    behind = False
+    for launch in launches:
+        if launch.kernel is not None and behind:
+            schedule = launch.kernel.schedule
+            early = known.setdefault(id(schedule), dependent(schedule))
+            launch = evolve(launch, kernel=evolve(launch.kernel, schedule=early))
+        behind = behind if launch.once else launch.kernel is not None
+        made.append(launch)
+    return tuple(made)
+
+
+def dependent(schedule: Schedule) -> Schedule:
+    """Give a schedule whose kernel begins while the launch before it ends; the schedule itself where none can."""
+    for place, link in enumerate(schedule.links):
+        if isinstance(link, Tile) and link.level is not None:
+            links = (*schedule.links[:place], evolve(link, dependent=True), *schedule.links[place + 1 :])
+            early = evolve(schedule, links=links)
+            try:
+                early.lowered()
+            except FireironError:
+                return schedule
+            return early
+    return schedule
