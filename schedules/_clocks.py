@@ -12,8 +12,8 @@ from fireiron.schedules._plan import (
     SMS,
     SPAN,
     Plan,
+    arrivals,
     beside,
-    from_registers,
     is_grouped,
     multiplied,
     size_of,
@@ -25,6 +25,8 @@ assert FIT is not None, "the model of products is for Hopper"
 GPC = MACHINE.gpc_sms
 GROUPS = (4, 2, 8, 12, 16)  # rows of tiles that are taken together
 MOST_WAVES = 4  # of tiles whose order is looked at
+COPYING = 700  # clocks of a chunk that a warpgroup copies by way of registers: its loads' latency; not fitted yet
+COPIED_ROW = 1.5  # clocks that it takes for each row of 128 bytes; not fitted yet
 FEW_WAVES = 3  # in which the order of tiles that share bytes within a GPC shows
 
 
@@ -49,9 +51,10 @@ def clocks(plan: Plan, spec: MatMulChain, fit: ProductClocks = FIT) -> float:
     products *= 1 + fit.small_tile * min(1, waves / fit.long_run) * missing**fit.smaller
     products *= dict(fit.rows_cost).get(plan.m, 1.0)
     alone = 1 if plan.pingpong else plan.consumers
+    ways_in = arrivals(plan, spec)
     if plan.promote:  # a unit adds its sums behind its products, while the others' are running
         products = max(products, products / alone + plan.held / 2 + fit.promotion)
-    elif any(from_registers(spec)):  # and loads its fragments before them, with prologs applied
+    elif "registers" in ways_in:  # and loads its fragments before them, with prologs applied
         products = max(products, products / alone + fit.fragments * (1 + plan.m / alone / ROWS))
     asked = least = min(together(plan, spec, group) for group in GROUPS)
     if waves <= FEW_WAVES:  # what a band asks for beside that is half hidden, in longer runs wholly
@@ -59,6 +62,8 @@ def clocks(plan: Plan, spec: MatMulChain, fit: ProductClocks = FIT) -> float:
     asked *= SPAN * plan.panels / fit.gpc_rate
     waiting = fit.latency / (plan.depth(nbytes, out, *beside(spec)) - fit.emptying)
     chunk = max(products + asked, waiting, fit.handling + fit.panel * plan.panels)
+    turned = sum(rows for rows, way in zip((plan.m, plan.n), ways_in, strict=True) if way == "threads")
+    chunk = max(chunk, COPYING + turned * COPIED_ROW) if turned else chunk
     rate = fit.vectors_rate if is_grouped(spec) else fit.store_rate
     parts = fit.parts if plan.n * out % 32 and not plan.swapped else 1.0
     store, sums = plan.m * plan.n * out / rate * parts, plan.m * plan.n * 4 / fit.sums_rate

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import attrs
 
@@ -27,6 +27,7 @@ EARLY_OF_THREE = 104  # the same of a thread whose budget is 160
 MAP_UNIT = 16  # bytes by which tensor maps count strides
 TYPES = ("f16", "bf16", "tf32", "e4m3", "e5m2", "i8", "u8")  # that wgmma multiplies
 EIGHT_BITS = ("e4m3", "e5m2")
+Arrival: TypeAlias = Literal["bulk", "threads", "registers"]
 
 
 @preset
@@ -49,6 +50,9 @@ class Plan:
         dependent: begin while the launch before in the stream ends, and let the one behind begin early.
         stream: blocks take equal shares of all tiles' chunks of K.
         promote: sum each chunk of K in registers of its own, multiply by the prologs' factors, and add to the total.
+        transposed: where an operand is transposed whose K is not contiguous. `registers`: one of tf32 comes from
+            registers, as A; where both are such, B is transposed as by `shared`. `shared`: the threads that load
+            transpose it on its way to shared memory, as they always do 8-bit elements. 16-bit ones need neither.
         early: load whole operands of ops before the products, where registers hold them.
         keep: the operand, "A" or "B" behind any swap(), whose loads have the L2 policy `evict_last`; the loads of the
             other one have `evict_first`. "" gives no hints.
@@ -76,6 +80,7 @@ class Plan:
     keep: Literal["", "left", "right"] = attrs.field(default="")
     early: bool = False
     prefetch: int = 1
+    transposed: Literal["registers", "shared"] = "registers"
 
     @keep.validator
     def _is_operand(self, attribute: object, value: object) -> None:
@@ -188,9 +193,10 @@ class Plan:
         """Count the registers of a thread that hold a tile's sums."""
         return self.m * self.n // 128 // (1 if self.pingpong else self.consumers)
 
-    @property
-    def registers(self) -> tuple[int, int] | None:
-        """Give the budgets of a thread that loads and of one that computes."""
+    def registers(self, copying: bool = False) -> tuple[int, int] | None:
+        """Give the budgets of a thread that loads, which may hold what it copies, and of one that computes."""
+        if copying:
+            return {1: None, 2: (104, 200), 3: (104, 136)}[self.consumers]
         return {1: None, 2: (24, 240), 3: (32, 160)}[self.consumers]
 
 
@@ -211,7 +217,7 @@ def early(plan: Plan, spec: MatMulChain) -> tuple[Tensor, ...]:
     That is for a plan to ask: a residual took 2 % less so at 2048 x 2048 x 2048, and 3 % more at 4096 x 4096 x 4096,
     where 64 loads stand before a thread's first product. A prefetch to the L2 cache gained no more.
     """
-    if not plan.early or any(from_registers(spec)) or plan.promote or plan.ways > 1 or plan.stream:
+    if not plan.early or "registers" in arrivals(plan, spec) or plan.promote or plan.ways > 1 or plan.stream:
         return ()
     order = ColMajor if plan.swapped else RowMajor
     found = tuple(t for t in spec.whole_operands if t.order is order and t.starts_lines_at(2 * t.dtype.nbytes))
@@ -253,18 +259,40 @@ def takes(spec: MatMulChain) -> bool:
     if is_grouped(spec) and a.order is ColMajor:
         return False  # groups start anywhere along M, and boxes at multiples of 16 bytes of a line
     # Tensor maps mind by themselves where a line ends.
-    k_major = a.order is RowMajor and b.order is ColMajor
-    if not all(t.starts_lines_at(MAP_UNIT) for t in (a, b, c)) or (kind.nbytes == 1 and not k_major):
+    if not all(t.starts_lines_at(MAP_UNIT) for t in (a, b, c)):
         return False
-    return not all(from_registers(spec))
+    # An operand with a prolog comes from registers, as A; what has K not contiguous and 8 bits does not.
+    scaled = is_scaled(spec)
+    prologs = [operand.ops is not None and not scaled for operand in spec.residual.operands[:2]]
+    return not all(prologs) and not (
+        kind.nbytes == 1 and any(p and x for p, x in zip(prologs, across(spec), strict=True))
+    )
 
 
-def from_registers(spec: MatMulChain) -> tuple[bool, bool]:
-    """Say of both operands whether products must take them from registers, as A.
+def across(spec: MatMulChain) -> tuple[bool, bool]:
+    """Say of both operands whether their K is not contiguous, in elements that wgmma's descriptors do not transpose."""
+    others = multiplied(spec).nbytes != 2
+    return others and spec.matmul.A.order is ColMajor, others and spec.matmul.B.order is RowMajor
 
-    An operand with a prolog is one, unless its factors scale sums. So is one of 32-bit elements whose K is not
-    contiguous: descriptors transpose 16-bit elements alone, and threads load such fragments element by element.
+
+def oriented(plan: Plan, spec: MatMulChain) -> Plan:
+    """Swap the product where an operand must be A: one that products take from registers."""
+    scaled = plan.promote or is_scaled(spec)
+    a, b = (operand.ops is not None and not scaled for operand in spec.residual.operands[:2])
+    if not a and not b and plan.transposed == "registers" and multiplied(spec).nbytes == 4:
+        a, b = across(spec)
+    return attrs.evolve(plan, swapped=b) if a != b else plan
+
+
+def arrivals(plan: Plan, spec: MatMulChain) -> tuple[Arrival, Arrival]:
+    """Say how both operands reach products, as swap() leaves them.
+
+    `bulk`: by bulk copies. `threads`: the threads that load transpose it on its way. `registers`: by bulk copies, and
+    then as fragments, with a prolog applied; for A alone.
     """
-    scaled, wide = is_scaled(spec), multiplied(spec).nbytes == 4
-    a, b = ((operand.ops is not None and not scaled) for operand in spec.residual.operands[:2])
-    return a or (wide and spec.matmul.A.order is ColMajor), b or (wide and spec.matmul.B.order is RowMajor)
+    scaled = plan.promote or is_scaled(spec)
+    prologs = [operand.ops is not None and not scaled for operand in spec.residual.operands[:2]]
+    sides = list(zip(prologs, across(spec), strict=True))
+    (prolog, left), (_, right) = reversed(sides) if plan.swapped else sides
+    held = prolog or (left and plan.transposed == "registers" and multiplied(spec).nbytes == 4)
+    return "registers" if held else "threads" if left else "bulk", "threads" if right else "bulk"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Literal
 
 import attrs
 
@@ -13,11 +14,13 @@ from fireiron.schedules._plan import (
     ROWS,
     SMS,
     Plan,
+    across,
+    arrivals,
     beside,
-    from_registers,
     is_grouped,
     is_scaled,
     multiplied,
+    oriented,
     room,
     size_of,
     takes,
@@ -25,6 +28,8 @@ from fireiron.schedules._plan import (
 
 LIGHT = 80  # columns of 64 rows up to which chunks of two panels pay: 64x40 took 0.86 of its time at 384x768x3584
 HELD = 192  # registers of sums and fragments beside which 240 leave room for a prolog
+HELD_BESIDE = 168  # the same beside 200, where threads that load hold what they copy
+COPIED = 256  # rows that they copy of a chunk: 64 of their registers
 STREAMED = range(16 << 20, 256 << 20)  # bytes of an operand that few tiles read; 470 MB lost 8 % by hints
 FEW = 8  # tiles that read it, where all run at once: 384x3456x3840 took 20.7 us, 18.5 with hints
 
@@ -54,7 +59,8 @@ def _folds(plan: Plan, spec: MatMulChain) -> bool:
 
 def _candidates(spec: MatMulChain) -> Iterator[Plan]:
     nbytes, out, promote = multiplied(spec).nbytes, spec.matmul.C.dtype.nbytes, is_scaled(spec)
-    held = from_registers(spec)
+    prologs = [operand.ops is not None and not promote for operand in spec.residual.operands[:2]]
+    turned = across(spec)
     k_major = spec.matmul.A.order is RowMajor and spec.matmul.B.order is ColMajor
     step = 8 if nbytes == 2 and k_major else 64 if nbytes == 2 else 32
     # What comes from registers is A, behind swap() if need be.
@@ -65,8 +71,15 @@ def _candidates(spec: MatMulChain) -> Iterator[Plan]:
         t.order is RowMajor and t.dtype.nbytes == 2 for t in spec.whole_operands
     )
     either = out == 2 and not beside(spec)[2] and not promote and not along
-    orders = (held[1],) if any(held) else (False, True) if either else (False,)
-    for swapped in orders:
+    either = either or (nbytes == 4 and all(turned))
+    orders = (prologs[1],) if any(prologs) else (False, True) if either else (False,)
+    places: tuple[Literal["registers", "shared"], ...] = ("registers",)
+    if any(turned) and nbytes == 4 and not any(prologs):
+        places = ("registers", "shared")
+    starts = [Plan(swapped=swapped, transposed=place, promote=promote) for swapped in orders for place in places]
+    for start in dict.fromkeys(oriented(plan, spec) for plan in starts):
+        swapped, ways_in = start.swapped, arrivals(start, spec)
+        held, copying = "registers" in ways_in, "threads" in ways_in
         few = _few(swapped, spec)
         widths = set(range(step, 257, step))
         if k_major and nbytes == 2:
@@ -78,18 +91,22 @@ def _candidates(spec: MatMulChain) -> Iterator[Plan]:
                 most = 128 if m == 256 else 192 if m == 192 else turn if turns else 256
                 if n > most or (not swapped and n % 32 and (out != 2 or is_grouped(spec))):
                     continue
-                if any(held) and m == 192:
+                if (held or copying) and m == 192:
                     continue  # three warpgroups and a prolog took nearly twice what is counted: 319 us for 175
+                if sum(rows for rows, way in zip((m, n), ways_in, strict=True) if way == "threads") > COPIED:
+                    continue
                 for cluster, panels in (((1, 1), 1), ((2, 1), 1), ((1, 1), 2)):
                     # Clusters of tiles that groups cut short wait for each other: 9 % slower in 64 ragged groups.
-                    if cluster != (1, 1) and (n % 16 or is_grouped(spec)):
+                    if cluster != (1, 1) and (n % 16 or is_grouped(spec) or copying):
                         continue
-                    if panels > 1 and (m != ROWS or n > LIGHT or any(held) or promote):
+                    if panels > 1 and (m != ROWS or n > LIGHT or held or copying or promote):
                         continue
-                    plan = _placed(Plan(m, n, consumers, turns, swapped, cluster, panels, promote=promote), spec)
+                    shape = Plan(m, n, consumers, turns, swapped, cluster, panels, promote=promote)
+                    plan = _placed(attrs.evolve(shape, transposed=start.transposed), spec)
                     if along and plan.sums * 3 // 2 > room(plan, spec):
                         continue
-                    if (any(held) or promote) and plan.held > (HELD if consumers < 3 else HELD // 2):
+                    most_held = HELD_BESIDE if copying else HELD if consumers < 3 else HELD // 2
+                    if (held or copying or promote) and plan.held > most_held:
                         continue
                     if plan.depth(nbytes, out, *beside(spec)) >= 3:
                         yield from _shared_out(plan, spec)

@@ -156,7 +156,7 @@ def hopper(program: ProductsChain, plan: Plan | None = None) -> Schedule:
     chain: ProductsChain = (
         tiled.epilog(memory=FR, store=lambda move: bulk(plan, move.residual.operands[1].tensor)(move))
         .split(SPAN // nbytes * plan.panels).pipeline(stages, inflight=1)
-        .specialize(producers=1, registers=plan.registers, prefetch=plan.prefetch)
+        .specialize(producers=1, registers=plan.registers(), prefetch=plan.prefetch)
     )  # fmt: skip
     for tensor in _operands(program):
         chain = chain.load(tensor, SH, tma(SPAN))

@@ -16,11 +16,15 @@ from fireiron import (
     Block,
     Cluster,
     ColMajor,
+    DType,
     Grouped,
     MatMulChain,
     MoveChain,
+    Role,
+    RowMajor,
     Schedule,
     Strategy,
+    Swizzle,
     Warp,
     Warpgroup,
     by_cluster,
@@ -28,6 +32,7 @@ from fireiron import (
     in_order,
     preset,
     space,
+    staged,
     through_shared,
     tma,
     vector,
@@ -44,11 +49,12 @@ from fireiron.schedules._plan import (
     SMS,
     SPAN,
     Plan,
+    arrivals,
     beside,
     early,
-    from_registers,
     is_grouped,
     is_scaled,
+    oriented,
     takes,
 )
 from fireiron.schedules._plans import plans
@@ -66,8 +72,8 @@ CUDA_CORES = ("f32", "i32")  # that no tensor core does
 def cooperative(spec: MatMulChain, plan: Plan = Plan()) -> Schedule:
     """Schedule a product whose consumers share each tile.
 
-    Element types f16 and bf16 in all layouts; tf32 in TN, and in NN and TT, where the operand whose K is not contiguous
-    comes from registers, as A; e4m3, e5m2, i8 and u8 with K contiguous, layout TN.
+    Element types f16, bf16, tf32, e4m3, e5m2, i8 and u8 in all layouts. An operand whose K is not contiguous, of
+    elements that are not 16-bit, is transposed on its way: `Plan.transposed` says where.
 
     Args:
         plan: the degrees of freedom.
@@ -139,15 +145,13 @@ def skinny(spec: MatMulChain, plan: Plan | None = None) -> Schedule:
 
 def _gemm(spec: MatMulChain, plan: Plan) -> Schedule:
     c = spec.matmul.C
-    through = from_registers(spec)
-    plan = attrs.evolve(plan, swapped=through[1]) if any(through) else plan
+    plan = oriented(attrs.evolve(plan, promote=plan.promote or is_scaled(spec)), spec)
     chain = spec.swap() if plan.swapped else spec
     left = chain.residual.operands[0]
-    plan = attrs.evolve(plan, promote=plan.promote or is_scaled(spec))
     kind = left.dtype if plan.promote else left.computed
-    across = kind.nbytes == 4 and left.tensor.order is ColMajor
-    held = across or (left.ops is not None and not plan.promote)
-    plan = attrs.evolve(plan, panels=1) if held else plan
+    first, second = arrivals(plan, spec)
+    held, copying = first == "registers", "threads" in (first, second)
+    plan = attrs.evolve(plan, panels=1) if held or copying else plan
     m, n, k = plan.fits().m, plan.n, SPAN // kind.nbytes * plan.panels
     rows, cols = plan.cluster
     share = shares_of_k(SMS // (rows * cols)) if plan.stream else None
@@ -162,20 +166,21 @@ def _gemm(spec: MatMulChain, plan: Plan) -> Schedule:
         chain = chain.split(ways=plan.ways, multiple_of=k).parallel(Block, reduce=reduce)
     chunks = chain.split(k).promote() if plan.promote else chain.split(k)
     waits = held or plan.promote
-    prefetch = 0 if is_grouped(spec) else plan.prefetch
-    chain = (
-        chunks.pipeline(plan.depth(kind.nbytes, c.dtype.nbytes, *beside(spec)), inflight=0 if waits else 1)
-        .specialize(producers=1, registers=plan.registers, prefetch=prefetch)
-        .load(A, SH, tma(min(SPAN, k * left.dtype.nbytes) if held else SPAN, l2=plan.hint("left")))
-        .load(B, SH, tma(SPAN, l2=plan.hint("right")))
-    )
+    prefetch = 0 if is_grouped(spec) or copying else plan.prefetch
+    chain = chunks.pipeline(
+        plan.depth(kind.nbytes, c.dtype.nbytes, *beside(spec)), inflight=0 if waits else 1
+    ).specialize(producers=1, registers=plan.registers(copying), prefetch=prefetch)
+    span = min(SPAN, k * left.dtype.nbytes) if held else SPAN
+    chain = _turned(chain, A, kind) if first == "threads" else chain.load(A, SH, tma(span, l2=plan.hint("left")))
+    chain = _turned(chain, B, kind) if second == "threads" else chain.load(B, SH, tma(SPAN, l2=plan.hint("right")))
     chain = (
         chain.tile(m, n).to(Warpgroup).staggered(2)
         if plan.pingpong
         else chain.tile(m // plan.consumers, n).to(Warpgroup)
     )
     step = 32 // kind.nbytes
-    fragments = conform() if across or left.dtype != kind else _fragments
+    lies_along = kind.nbytes < 4 or left.tensor.order is RowMajor
+    fragments = _fragments(step) if lies_along and left.dtype == kind else conform()
     if plan.panels > 1:
         chain = chain.split(SPAN // kind.nbytes).unroll()
     chain = chain.split(step).unroll()
@@ -185,9 +190,25 @@ def _gemm(spec: MatMulChain, plan: Plan) -> Schedule:
     return (chain.tile(ROWS, n).unroll() if rows > ROWS else chain).done()
 
 
-def _fragments(move: MoveChain) -> Schedule:
-    """Take a warpgroup's rows from shared memory by ldmatrix, 16 for each warp."""
-    return move.tile(ROWS, 16).unroll().tile(16, 16).to(Warp).unroll().done()
+def _turned(chain: MatMulChain, role: Role, kind: DType) -> MatMulChain:
+    """Load an operand whose K is not contiguous to where bulk copies put one whose K is; threads transpose it."""
+    copy = staged(along="K", across=4 if kind.nbytes == 1 else None)
+    lines = RowMajor if role is A else ColMajor
+    loaded = chain.load(role, SH, copy).storage_layout(lines)
+    return loaded.swizzle(Swizzle(3, kind.count_in(16).bit_length() - 1, 3))
+
+
+def _fragments(step: int) -> Strategy:
+    """Take a warpgroup's rows from shared memory by ldmatrix, 16 rows of 32 bytes of K for each warp.
+
+    Args:
+        step: elements of K.
+    """
+
+    def strategy(move: MoveChain) -> Schedule:
+        return move.tile(ROWS, step).unroll().tile(16, step).to(Warp).unroll().done()
+
+    return strategy
 
 
 def _store(plan: Plan, spec: MatMulChain) -> Strategy:
@@ -207,13 +228,13 @@ def _store(plan: Plan, spec: MatMulChain) -> Strategy:
 def gemm(spec: MatMulChain, plan: Plan | None = None) -> Schedule:
     """Schedule a product as the model finds fastest for its sizes.
 
-    Persistent blocks loop over the products of batches and groups. `ampere.gemm`, `ada.gemm` or `simt.sgemm` schedules
-    what wgmma or tensor maps do not take: lines that do not start at multiples of 16 bytes; K that is not contiguous,
-    of 8-bit elements in one operand or of tf32 in both; other element types; prologs of both operands. `check()`
-    reports `slower-path` where another type or layout is faster; for f64 none is. An operand with a prolog, or of tf32
-    whose K is not contiguous, is read from registers, as A, for which the product may be swapped. Prologs that scale
-    8-bit floats by blocks scale sums, as in `scaled_gemm`. Where rows are folded, tiles are as wide as that tensor has
-    columns for.
+    Persistent blocks loop over the products of batches and groups. `ampere.gemm`, `ada.gemm` or `simt.sgemm`
+    schedules what wgmma or tensor maps do not take: lines that do not start at multiples of 16 bytes; other element
+    types; prologs of both operands, or of one of 8-bit elements whose K is not contiguous. `check()` reports
+    `slower-path` where another type or layout is faster; for f64 none is. An operand with a prolog, or of tf32
+    whose K is not contiguous, is read from registers, as A, for which the product may be swapped; threads transpose
+    other operands whose K is not contiguous, unless their elements are 16-bit. Prologs that scale 8-bit floats by
+    blocks scale sums, as in `scaled_gemm`. Where rows are folded, tiles are as wide as that tensor has columns for.
 
     Args:
         plan: the degrees of freedom, None for the best of `plans`.

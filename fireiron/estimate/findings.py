@@ -90,8 +90,8 @@ def _wider(atom: Atom, kernel: Kernel, arch: Arch) -> tuple[str, str] | None:
     )
     return (
         f"{atom.name} multiplies at about half the rate of {family} on {arch}{why}",
-        "use hopper.gemm on lines that start at multiples of 16 bytes; of elements that are not 16-bit, store "
-        "A and B with K contiguous (layout TN)",
+        "use hopper.gemm on lines that start at multiples of 16 bytes; 8-bit elements with a prolog also want K "
+        "contiguous (layout TN)",
     )
 
 

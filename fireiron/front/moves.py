@@ -20,6 +20,7 @@ from fireiron.language.specs import BATCH
 from fireiron.language.tensor import Order, RowMajor
 
 MOST_BOX = 256  # elements of a tensor map's box along one dimension
+MOST_UNITS = 1024  # threads of a block
 
 
 def require_move(name: str, move: object) -> None:
@@ -254,61 +255,92 @@ def stmatrix(trans: bool = False) -> Strategy:
     return strategy
 
 
-@checks("nbytes")
-def staged(nbytes: int | None = None, along: str | None = None) -> Strategy:
+@checks("nbytes", "across")
+def staged(nbytes: int | None = None, along: str | None = None, across: int | None = None) -> Strategy:
     """Move by way of registers: vectors from the source, then what forms on the other side.
 
-    In a pipeline the first hop starts a chunk, and the second finishes it after the compute.
+    In a pipeline the first hop starts a chunk, and the second finishes it after the compute. Below `specialize` the
+    threads of the role that loads start a chunk while they wait for its slot.
 
     With `along`, the move transposes: the source is contiguous along another dim than the buffer. Neighbouring threads
     read neighbouring elements of the source, each thread a vector of elements along `along`, one by one, and writes
-    the vector at once.
+    the vector at once. With `across` it reads so many bytes at once along the source's contiguous dim, and writes a
+    vector for each of their elements: elements of one byte are exchanged within the thread's registers. Then threads
+    that write together take several vectors along `along`, so that those to swizzled rows meet no bank conflict.
 
     Args:
         nbytes: bytes of a vector of the first hop, None for the widest that fits; with `along`, bytes that a thread
             writes at once, 16 by default.
         along: the dim along which the buffer is contiguous, where that of the source is another: "c".
+        across: with `along`, bytes that a thread reads at once, None for one element.
     """
 
     def strategy(move: MoveChain) -> Schedule:
         require_move("staged()", move)
-        first = vector(nbytes) if along is None else _columns(along, nbytes or 16)
+        first = vector(nbytes) if along is None else _columns(along, nbytes or 16, across)
         return conform()(move.load(SRC, RF, first))
 
     return strategy
 
 
-def _columns(along: str, nbytes: int) -> Strategy:
+PHASE = 8  # threads whose vectors of 16 bytes are written together, to as many swizzled rows
+
+
+def _columns(along: str, nbytes: int, across: int | None) -> Strategy:
     """Read vectors along a dim element by element, neighbouring threads along the dim that is contiguous."""
 
     def strategy(move: MoveChain) -> Schedule:
         kind, extents = move.residual.operands[0].dtype, dict(move.residual.sizes)
-        whole = extents.get(along)
-        most = max(1, kind.count_in(nbytes))
-        size = next(n for n in range(min(most, whole), 0, -1) if whole % n == 0) if isinstance(whole, int) else most
+        nearest = _nearest(move)
         single = dict.fromkeys(extents, 1)
-        dealt = move.tile(**{**single, along: size}).to(Thread)
-        order = _nearest_first(move, {**single, along: size})
-        dealt = dealt if order is None else dealt.layout(order)
-        return dealt.unroll().tile(**single).unroll().done()
+        read = dict(single)
+        if across is not None and nearest is not None and nearest[0] != along:
+            read[nearest[0]] = _dividing(extents[nearest[0]], kind.count_in(across))
+        taken = {**read, along: _dividing(extents[along], kind.count_in(nbytes)) if along in extents else 1}
+        counts = [-(-n // taken[name]) for name, n in extents.items() if isinstance(n, int)]
+        known = nearest is not None and len(counts) == len(extents)
+        dealt = move.tile(**taken).to(Thread, units=MOST_UNITS if known and prod(counts) > MOST_UNITS else None)
+        if nearest is not None and known:
+            dealt = dealt.layout(_order(dict(zip(extents, counts, strict=True)), nearest, along, read[nearest[0]]))
+        return dealt.unroll().tile(**read).unroll().done()
 
     return strategy
 
 
-def _nearest_first(move: MoveChain, sizes: dict[str, int]) -> Layout | None:
-    """Count the tiles of a Move along the source's dim of the smallest stride first; None where extents are unknown."""
-    source = move.residual.operands[0]
-    counts: list[int] = []
-    for name, extent in move.residual.sizes:
-        if not isinstance(extent, int):
-            return None
-        counts.append(-(-extent // sizes[name]))
-    strides = [as_int(stride) for stride in source.tensor.strides]
-    if len(strides) != len(counts) or None in strides:
+def _dividing(extent: object, most: int) -> int:
+    """Give the largest number of elements, at most so many, that an extent divides by."""
+    most = max(1, most)
+    return next(n for n in range(min(most, extent), 0, -1) if extent % n == 0) if isinstance(extent, int) else most
+
+
+def _nearest(move: MoveChain) -> list[str] | None:
+    """List the dims of a Move, those of the source's smallest strides first; None where extents are unknown."""
+    names = [name for name, extent in move.residual.sizes if isinstance(extent, int)]
+    strides = [as_int(stride) for stride in move.residual.operands[0].tensor.strides]
+    if not len(names) == len(strides) == len(move.residual.sizes) or None in strides:
         return None
-    nearest = sorted(range(len(counts)), key=lambda i: strides[i] or 0)
-    steps = [prod(counts[:i]) for i in range(len(counts))]
-    return Layout(tuple(counts[i] for i in nearest), tuple(steps[i] for i in nearest))
+    return sorted(names, key=lambda name: strides[names.index(name)] or 0)
+
+
+def _order(counts: dict[str, int], nearest: list[str], along: str, wide: int) -> Layout:
+    """Count tiles along the nearest dim first; of tiles that are several elements wide, as many along another dim.
+
+    Args:
+        counts: tiles along each dim, in the Move's order.
+        nearest: the dims, that of the source's smallest stride first.
+        along: the dim along which vectors are written.
+        wide: elements of a tile along the nearest dim.
+    """
+    names = list(counts)
+    steps = {name: prod([counts[x] for x in names[:i]]) for i, name in enumerate(names)}
+    first, near = nearest[0], PHASE // wide
+    if wide == 1 or near < 1 or PHASE % wide or counts[first] % near or counts[along] % wide:
+        return Layout(tuple(counts[x] for x in nearest), tuple(steps[x] for x in nearest))
+    rest = [x for x in nearest if x not in (first, along)]
+    return Layout(
+        (near, wide, counts[first] // near, counts[along] // wide, *(counts[x] for x in rest)),
+        (steps[first], steps[along], near * steps[first], wide * steps[along], *(steps[x] for x in rest)),
+    )
 
 
 @checked

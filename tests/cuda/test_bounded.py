@@ -62,7 +62,7 @@ def test_a_preset_names_its_caller_too() -> None:
     schedule = hopper.gemm(matmul(512, 512, 512, "f16", layout="TN"))
     hopper.gemm(matmul(512, 512, 512, "f16", layout="TN")).lowered("sm_90a")  # an equal one, of another line
     text = schedule.compile("sm_90a", debug=True).source
-    assert "specialize(producers=1, registers=plan.registers, prefetch=prefetch), called from " in text
+    assert "specialize(producers=1, registers=plan.registers(copying), prefetch=prefetch), called from " in text
     line = next(i for i, x in enumerate(LINES, 1) if x.strip().startswith("schedule = hopper.gemm("))
     assert f"test_bounded.py:{line}:" in text
 

@@ -42,5 +42,5 @@ DecompositionError[role-copies]: cp.async.16B cannot fill a ring that another ro
 20 |         .load(A, SH, cp_async())
    |          ^^^^^^^^^^^^^^^^^^^^^^^
 at:  MatMul 512x512x512 @ Kernel > tile 128x128 to Block > epilog
-fix: load by tma(), or drop specialize()""",
+fix: load by tma(), or by staged(), which loads a chunk to registers while it waits for a slot; or drop specialize()""",
     )

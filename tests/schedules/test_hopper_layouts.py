@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import pytest
 
 from fireiron import A, B, ColMajor, MatMul, Matrix, RowMajor, matmul, relu
+from fireiron.kernel.ir.rewrite import rewrite
+from fireiron.kernel.ir.statements import Fence, Role, Roles, Statement, Sync, Turn
+from fireiron.kernel.passes.edges import unordered
 from fireiron.schedules import hopper
 from fireiron.schedules.hopper import Plan
 from fireiron.verify.verification import Data, verify
@@ -28,37 +32,114 @@ def product(layout: str, size: tuple[int, int, int] = (4096, 4096, 4096), dtype:
     return matmul(*size, dtype, layout=layout, arch="sm_90a", **spec)
 
 
-@pytest.mark.parametrize("layout", ["NN", "TT"])
-@pytest.mark.parametrize("plan", PLANS)
-def test_tf32_comes_from_registers(right: Callable[..., Any], layout: str, plan: str) -> None:
-    schedule = hopper.gemm(product(layout, (152, 136, 76)), PLANS[plan])
-    assert "wgmma_m64" in schedule.cuda("sm_90a")
-    right(schedule)
-
-
-@pytest.mark.parametrize("operand", [A, B])
-def test_a_prolog_and_the_other_order_are_one_way_through_registers(operand: Any) -> None:
-    """The operand whose K is not contiguous may have the prolog; the other one would come from registers too."""
-    spec = product("TT" if operand is A else "NN", (72, 64, 64))
-    schedule = hopper.gemm(spec.prolog(operand, relu), Plan(64, 64, 1))
+def verified(schedule: Any) -> None:
+    """Simulate on whole numbers and on random ones, look for what nothing orders, and compare with the reference."""
+    assert unordered(schedule.lowered()) == ()
 
     def launch(data: Data) -> None:
         schedule.simulate(*data.inputs, out=data.out, **data.numbers)
 
     verdict = verify(schedule, launch, {})
     assert verdict.passed, str(verdict)
-    assert hopper.plans(spec.prolog(B if operand is A else A, relu)) == ()
 
 
-def test_batches_and_ends_of_tensors(right: Callable[..., Any]) -> None:
-    right(hopper.gemm(product("NN", (40, 72, 36), batch=3), Plan(64, 64, 1)))
+@pytest.mark.parametrize(("plan", "layout"), list(zip(PLANS, ["NN", "TT"] * 4, strict=True)))
+def test_tf32_comes_from_registers(plan: str, layout: str) -> None:
+    schedule = hopper.gemm(product(layout, (152, 136, 76)), PLANS[plan])
+    assert "_ra(&acc" in schedule.cuda("sm_90a")
+    verified(schedule)
+
+
+@pytest.mark.parametrize("plan", ["wide", "taking turns", "clusters", "equal shares"])
+def test_where_both_are_across_one_is_transposed_by_the_threads_that_load(plan: str) -> None:
+    verified(hopper.gemm(product("NT", (152, 136, 76)), PLANS[plan]))
+
+
+@pytest.mark.parametrize(("layout", "plan"), [("NN", "wide"), ("NT", "one consumer"), ("TT", "taking turns")])
+def test_tf32_is_transposed_by_the_threads_that_load(layout: str, plan: str) -> None:
+    schedule = hopper.gemm(product(layout, (152, 136, 76)), attrs.evolve(PLANS[plan], transposed="shared"))
+    assert "_ra(" not in schedule.cuda("sm_90a")
+    verified(schedule)
+
+
+@pytest.mark.parametrize(
+    ("layout", "dtype", "plan"),
+    [
+        ("NN", "e4m3", "wide"),
+        ("TT", "e4m3", "taking turns"),
+        ("NT", "e4m3", "ways of a cluster"),
+        ("NT", "i8", "two rows of products"),
+        ("TT", "u8", "equal shares"),
+    ],
+)
+def test_8_bit_elements_are_transposed_by_the_threads_that_load(layout: str, dtype: str, plan: str) -> None:
+    verified(hopper.gemm(product(layout, (160, 144, 272), dtype), PLANS[plan]))
+
+
+@pytest.mark.parametrize("operand", [A, B])
+@pytest.mark.parametrize("other", [False, True])
+def test_a_prolog_and_the_order(operand: Any, other: bool) -> None:
+    """What has the prolog comes from registers; where K of the other one is not contiguous, threads transpose that."""
+    layout = "TT" if (operand is A) != other else "NN"
+    verified(hopper.gemm(product(layout, (72, 64, 64)).prolog(operand, relu), Plan(64, 64, 1)))
+
+
+def test_threads_do_not_transpose_8_bit_elements_with_a_prolog() -> None:
+    assert hopper.plans(product("TT", (512, 512, 512), "e4m3").prolog(A, relu)) == ()
+    assert hopper.plans(product("NN", (512, 512, 512), "e4m3").prolog(A, relu)) != ()
+
+
+@pytest.mark.parametrize("dtype", ["tf32", "e4m3"])
+def test_groups(dtype: str) -> None:
+    verified(hopper.gemm(product("NN", (160, 144, 144), dtype, groups=3), Plan(64, 64, 1)))
+
+
+@pytest.mark.parametrize("transposed", ["registers", "shared"])
+def test_batches_and_ends_of_tensors(transposed: Any) -> None:
+    verified(hopper.gemm(product("NN", (40, 72, 36), batch=3), Plan(64, 64, 1, transposed=transposed)))
+
+
+def kernel_with(spec: Any, change: Callable[[Statement], Statement | tuple[Statement, ...]]) -> Any:
+    kernel = hopper.gemm(spec, Plan(128, 128)).lowered()
+
+    def one(role: Role) -> Role:
+        return attrs.evolve(role, body=rewrite(role.body, change))
+
+    body = tuple(Roles(tuple(map(one, s.roles))) if isinstance(s, Roles) else s for s in kernel.body)
+    return attrs.evolve(kernel, body=body)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "lacks"),
+    [
+        (Fence, "threads write", "nothing tells that it is complete and fenced"),
+        (Sync, "the warp has written", "nothing tells that it is complete and fenced"),
+        (Turn, "barriers are initialised", "no fence and barrier between them"),
+    ],
+)
+def test_what_orders_the_threads_that_load_is_needed(kind: Any, words: str, lacks: str) -> None:
+    def without(s: Statement) -> Statement | tuple[Statement, ...]:
+        found = isinstance(s, kind) and words in s.reason
+        return attrs.evolve(s, waits=False) if found and isinstance(s, Turn) else () if found else s
+
+    found = unordered(kernel_with(product("NT", (512, 512, 512)), without))
+    assert {edge.lacks for edge in found} == {lacks}
+
+
+def test_stores_of_vectors_meet_no_bank_conflict() -> None:
+    for dtype in ("tf32", "e4m3"):
+        plan = Plan(128, 128, transposed="shared")
+        schedule = hopper.gemm(product("NN", (512, 512, 512), dtype), plan)
+        conflicts = [f.message for f in schedule.check("sm_90a") if f.code == "bank-conflicts"]
+        assert not any("b_sh" in message for message in conflicts)
 
 
 def test_an_operand_from_registers_is_a() -> None:
     """A plan need not say that the product is swapped, and cannot say otherwise."""
     spec = product("NN", (256, 256, 128))
     assert hopper.cooperative(spec).residual.closed
-    assert {plan.swapped for plan in hopper.plans(spec)} == {True}
+    held = [plan for plan in hopper.plans(spec) if plan.transposed == "registers"]
+    assert {plan.swapped for plan in held} == {True}
     assert {plan.swapped for plan in hopper.plans(product("TT", (256, 256, 128)))} == {False}
     same = [hopper.gemm(spec, Plan(128, 64, swapped=swapped)).cuda("sm_90a") for swapped in (False, True)]
     assert same[0] == same[1]
@@ -76,6 +157,22 @@ def test_the_model_asks_for_what_the_compiler_can_hold(layout: str) -> None:
 
 def test_as_printed(golden: Callable[[str, str], None]) -> None:
     golden(hopper.gemm(product("NN"), Plan(128, 256)).cuda("sm_90a"), "schedules/hopper_across_k.cu")
+    golden(hopper.gemm(product("NN", dtype="e4m3"), Plan(128, 256)).cuda("sm_90a"), "schedules/hopper_transposed.cu")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "layout", "plan"),
+    [
+        ("tf32", "NT", Plan(128, 256)),
+        ("tf32", "NT", Plan(128, 128, pingpong=True)),
+        ("e4m3", "NN", Plan(128, 256)),
+        ("e4m3", "NT", Plan(128, 128)),
+        ("i8", "TT", Plan(256, 128)),
+    ],
+)
+def test_threads_that_copy_spill_nothing(dtype: str, layout: str, plan: Plan) -> None:
+    kernel = hopper.gemm(product(layout, dtype=dtype), plan).compile("sm_90a")
+    assert (kernel.resources.spill_stores, kernel.resources.stack) == (0, 0)
 
 
 def test_lines_that_start_anywhere_go_another_way() -> None:

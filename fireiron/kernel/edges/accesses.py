@@ -69,7 +69,7 @@ def load(world: World, s: Call, made: Event, agent: Agent, mask: Array | None) -
         nbytes *= extent
     at = world.number(slot, agent, mask)
     for rank in (r for r in range(world.kernel.cluster) if peers >> r & 1):
-        usable(world, barrier, rank, agent)
+        usable(world, barrier, rank, agent, mask)
         phase = world.barriers[rank, barrier.name][at]
         conflicts(world, made, agent, mask, rank)
         event = attrs.evolve(made, owner=phase.engine, tick=world.tick(), proxy="awaited", flight="")

@@ -95,7 +95,7 @@ def turn(world: World, s: Turn, agent: Agent, mask: Array | None) -> Iterator[Bl
     gate.threads += agent.threads if mask is None else int(mask.sum())
     for mine, theirs in zip(gate.told, released(world, agent, mask), strict=True):
         merge(mine, theirs)
-    gate.initialised |= {r for r in agent.initialised if r in world.fenced}
+    gate.initialised |= {r for r in (-1 - r if r < 0 else r for r in agent.initialised) if r in world.fenced}
     if gate.threads > s.threads:
         world.report(f"barrier {s.number} counts {s.threads} threads", f"{agent.label} arrives", "it has opened", owed)
     if gate.threads >= s.threads:

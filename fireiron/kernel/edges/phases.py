@@ -12,9 +12,10 @@ from fireiron.kernel.edges.world import World
 from fireiron.kernel.ir.statements import Arrive, Await, Barrier
 
 
-def usable(world: World, barrier: Barrier, rank: int, agent: Agent) -> None:
-    """Check that an mbarrier was initialised, and that this agent knows it."""
-    if rank not in agent.initialised or (rank, barrier.name) not in world.made:
+def usable(world: World, barrier: Barrier, rank: int, agent: Agent, mask: Array | None) -> None:
+    """Check that an mbarrier was initialised, and that these threads know it: the one that did it, or behind a wait."""
+    own = -1 - rank in agent.initialised and rank in world.fenced and mask is not None and not mask[1:].any()
+    if not (own or rank in agent.initialised) or (rank, barrier.name) not in world.made:
         world.report(
             f"{barrier.name} is initialised", f"{agent.label} uses it", "no fence and barrier between them", "rings"
         )
@@ -22,7 +23,7 @@ def usable(world: World, barrier: Barrier, rank: int, agent: Agent) -> None:
 
 def awaits(world: World, s: Await, agent: Agent, mask: Array | None) -> Iterator[Blocked]:
     """Wait for a phase; the agent then knows what the arriving agents knew."""
-    usable(world, s.barrier, agent.rank, agent)
+    usable(world, s.barrier, agent.rank, agent, mask)
     slot = world.barriers[agent.rank, s.barrier.name][world.number(s.slot, agent, mask)]
     parity = world.number(s.parity, agent, mask)
     if slot.phase % 2 == parity:
@@ -47,7 +48,7 @@ def arrive(world: World, s: Arrive, agent: Agent, mask: Array | None) -> None:
         ranks = np.broadcast_to(world.value(s.peer, agent), (agent.threads,))[threads]
     told = released(world, agent, mask)
     for rank, at in zip(map(int, ranks), map(int, slots), strict=True):
-        usable(world, s.barrier, rank, agent)
+        usable(world, s.barrier, rank, agent, mask)
         slot = world.barriers[rank, s.barrier.name][at]
         slot.remote |= rank != agent.rank
         slot.pending -= 1

@@ -386,6 +386,9 @@ class Turn:
     reason: str
 
 
+LOADS = "load"  # the name of the role that fills rings
+
+
 @attrs.frozen
 class Role:
     """Hold some warps of a block and their code; `thread` counts from the role's first thread.

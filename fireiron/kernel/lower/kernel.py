@@ -230,7 +230,8 @@ def _roles(body: tuple[Statement, ...], context: Context) -> tuple[Statement, ..
     """Part the body into roles, behind what prefetches the first lines that the role which loads reads."""
     assert context.threads is not None
     cursors = tuple(ring.cursor for ring in context.rings)
-    crews = Crews(context.loaders, context.threads, context.registers, cursors, tuple(context.prologue))
+    alone = all(ring.full.count == 1 for ring in context.rings)
+    crews = Crews(context.loaders, alone, context.threads, context.registers, cursors, tuple(context.prologue))
     lead = fills((*context.lets, *body))
     return (*first_lines(context.rings[0].splits[0], lead, context), *part(context.lets, body, crews))
 

@@ -13,34 +13,39 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from fireiron.algebra.arch import BUDGET_STEP, MAX_THREADS, MOST_BUDGET, native
-from fireiron.algebra.expr import Expr, Var, and_, as_expr, as_int, ge, lt, select
+from fireiron.algebra.expr import Expr, Var, and_, as_expr, as_int, eq, ge, lt, proves, select
 from fireiron.atoms.flights import flying
+from fireiron.atoms.table import chosen_from
 from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.base.link import Link
 from fireiron.kernel.analysis.sampling import reads_and_writes
+from fireiron.kernel.ir.rewrite import replaced
 from fireiron.kernel.ir.statements import (
+    THREAD,
     Advance,
     Barrier,
     Call,
     Compute,
     Cursor,
     For,
+    If,
     Let,
     Region,
     Statement,
     walk,
 )
 from fireiron.kernel.lower.context import Body, Context, Recur, Ring, State
-from fireiron.kernel.lower.move import lower_copy, open_load
+from fireiron.kernel.lower.move import Copy, lower_copy, open_load
 from fireiron.kernel.lower.promote import close_chunk, open_chunk
 from fireiron.kernel.lower.tree import Tree
 from fireiron.kernel.lower.window import Storage
 from fireiron.kernel.passes import rings
 from fireiron.kernel.passes.turns import Turns
-from fireiron.language.decompositions import Load, Split
+from fireiron.language.decompositions import Done, Load, Microkernel, Split
 from fireiron.language.levels import SH, Level, Warp, Warpgroup
 
 WARPGROUP = Warpgroup.size or 128
+WARP = Warp.size or 32
 
 
 def lower_specialised(
@@ -89,7 +94,7 @@ def lower_specialised(
     names = frozenset(context.names)
     body = _empty(link, loads, rest.behind, at, k, trips, context, recur)
     with context.role(names):
-        filling = _fill(link, loads, inner, k, trips, context, recur)
+        filling = _fill(link, loads, inner, at, k, trips, context, recur)
     return (filling, *opening(), *body)
 
 
@@ -132,7 +137,7 @@ def _empty(
         if ring is None:
             units = context.threads // level.size // context.staggered
             name = f"{group[0].role}_" if link.skewed else ""
-            full = Barrier(context.name(f"{name}full"), link.stages, 1)
+            full = Barrier(context.name(f"{name}full"), link.stages, _arrivals(group, context))
             empty = Barrier(context.name(f"{name}empty"), link.stages, units * len(peers(context)))
             ring = Ring(link, cursor, full, empty, level, {}, [])
             context.rings.append(ring)
@@ -339,9 +344,11 @@ def handshake(ring: Ring, context: Context) -> rings.Ring:
     assert ring.level.size is not None
     position, found = context.thread % ring.level.size, peers(context)
     peer = None if len(found) == 1 else _peer(position, context)
+    loaders = Var(THREAD, context.loaders) if ring.full.count > 1 else None
     return rings.Ring(
-        ring.cursor, ring.full, ring.empty, ring.level, position, len(found), peer, ring.link.inflight, ring.link.link
-    )
+        ring.cursor, ring.full, ring.empty, ring.level, position, len(found), peer, ring.link.inflight, ring.link.link,
+        loaders,
+    )  # fmt: skip
 
 
 def _peer(position: Expr, context: Context) -> Expr:
@@ -369,30 +376,89 @@ def _peer(position: Expr, context: Context) -> Expr:
     return total
 
 
+def _arrivals(loads: Sequence[Load], context: Context) -> int:
+    """Count the arrivals that fill a slot: one announces the bytes of bulk copies, one a warp follows its stores."""
+    bulk = [is_bulk(load) for load in loads]
+    return any(bulk) + (0 if all(bulk) else context.loaders // WARP)
+
+
+def is_bulk(load: Load) -> bool:
+    """Say whether one thread starts a load's copies, whose bytes an mbarrier counts."""
+    done = next((x for x in load.move if isinstance(x, Done)), None)
+    if done is None or done.atom is None or isinstance(done.atom, Microkernel):
+        return False
+    return all(flying(atom.completion) == "loads" for atom in chosen_from(done.atom))
+
+
 def _fill(
-    link: Split, loads: Sequence[Load], inner: State, k: Var, trips: Expr, context: Context, recur: Recur
+    link: Split,
+    loads: Sequence[Load],
+    inner: State,
+    at: Callable[[Expr], State],
+    k: Var,
+    trips: Expr,
+    context: Context,
+    recur: Recur,
 ) -> Region:
-    # One thread starts every bulk copy: the role is that thread.
+    """Lower the loop that fills the slots.
+
+    One thread starts every bulk copy. Where threads copy, by way of registers, all of the role's take part: they load
+    the elements of a chunk to registers while they wait for a slot, and store them when it is free.
+    """
     alone = attrs.evolve(inner, position=as_expr(0), width=1)
     mine = [r for r in context.rings if any(split is link for split in r.splits)]
-    trip: Body = ()
+    first, trip, ahead = Body(), Body(), Body()
     for ring in mine:
         context.signal = (ring.full, ring.cursor.slot)
-        for load in (x for x in loads if x.role in ring.storages):
+        bulk: Body = ()
+        for load in (x for x in loads if x.role in ring.storages and is_bulk(x)):
             copy = lower_copy(load, alone, ring.storages[load.role], ring.cursor.slot, context, recur)
-            trip += (*copy.start, *copy.finish)
+            bulk += (*copy.start, *copy.finish)
+        context.signal = None
+        for load in (x for x in loads if x.role in ring.storages and not is_bulk(x)):
+            copy = _by_threads(load, link, at, k, ring, context, recur)
+            start, finish = copy.start, copy.finish
+            first += _present(replaced(start, {k: as_expr(0)}), lt(as_expr(0), trips))
+            ahead += _present(replaced(start, {k: k + 1}), lt(k + 1, trips))
+            trip += finish
+        together = bulk and not all(is_bulk(x) for x in loads)
+        trip = ((If(eq(Var(THREAD, context.loaders), 0), bulk),) if together else bulk) + trip
         trip += (Advance(ring.cursor, as_expr(1)),)
-    context.signal = None
-    started = [s for s in walk(trip) if isinstance(s, Call)]
-    wrong = next((call for call in started if flying(call.atom.completion) != "loads"), None)
-    if wrong is not None:
+    loop = For(k, trips, (*trip, *ahead), link.unrolled, kind="chunks")
+    return filled((*first, loop), link.link)
+
+
+def _by_threads(
+    load: Load, link: Split, at: Callable[[Expr], State], k: Var, ring: Ring, context: Context, recur: Recur
+) -> Copy:
+    """Lower a copy that the role's threads make, as if they were the block's.
+
+    Raises:
+        DecompositionError: `role-copies` where it does not go through registers.
+    """
+    threads, context.threads = context.threads, context.loaders
+    try:
+        whole = attrs.evolve(at(k), position=None, width=None)
+        copy = lower_copy(load, whole, ring.storages[load.role], ring.cursor.slot, context, recur)
+    finally:
+        context.threads = threads
+    calls = [s for s in walk((*copy.start, *copy.finish)) if isinstance(s, Call)]
+    wrong = next((call for call in calls if call.atom.completion), None)
+    if wrong is not None or not copy.finish:
+        name = (wrong or calls[0]).atom.name
         raise DecompositionError(
             "role-copies",
-            f"{wrong.atom.name} cannot fill a ring that another role empties: no barrier counts its bytes",
-            fix="load by tma(), or drop specialize()",
-            link=wrong.link or link.link,
+            f"{name} cannot fill a ring that another role empties: "
+            + ("no barrier counts its bytes" if wrong is not None else "its threads would wait for each chunk's bytes"),
+            fix="load by tma(), or by staged(), which loads a chunk to registers while it waits for a slot; or drop "
+            "specialize()",
+            link=load.link or link.link,
         )
-    return filled((For(k, trips, trip, link.unrolled, kind="chunks"),), link.link)
+    return copy
+
+
+def _present(body: Body, condition: Expr) -> Body:
+    return body if proves(condition) or not body else (If(condition, body),)
 
 
 def filled(copies: Body, link: Link | None) -> Region:

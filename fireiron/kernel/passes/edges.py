@@ -293,7 +293,7 @@ class _Walk:
                 agent.initialised = {rank for rank in parent.initialised if rank >= 0}
                 agent.launched = parent.launched
                 if role.first + first == 0 and -1 - parent.rank in parent.initialised:
-                    agent.initialised.add(parent.rank)
+                    agent.initialised.add(-1 - parent.rank)
                 made.append((agent, self.walk(role.body, agent, None, ())))
         self.forked = [*self.forked, *made]
 

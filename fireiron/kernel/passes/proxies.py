@@ -46,7 +46,7 @@ def order_products(body: Body) -> Body:
             continue
         kind = flying(s.atom.completion) if isinstance(s, Call) else None
         for view, way in reads_and_writes(s):
-            if view.buffer.memory != SH:
+            if view.buffer.memory != SH or view.buffer.guarded:  # a ring's barriers order its buffers
                 continue
             if kind == "products" and way != "write":
                 read.add(view.buffer.name)

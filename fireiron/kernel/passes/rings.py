@@ -44,7 +44,7 @@ from fireiron.kernel.ir.statements import (
     walk,
     within,
 )
-from fireiron.language.levels import SH, Cluster, Level
+from fireiron.language.levels import SH, Cluster, Level, Warp
 
 Body = tuple[Statement, ...]
 READY = 7  # the numbered barrier after which roles may use their mbarriers
@@ -64,6 +64,8 @@ class Ring:
         peer: the rank of the block whose barrier a thread arrives at; None for this block only.
         inflight: slots that products may still read when their unit continues.
         link: the split that it was made for.
+        fillers: index of a thread of the role that loads, where its threads write a part of each slot; None where bulk
+            copies alone do.
     """
 
     cursor: Cursor
@@ -75,6 +77,7 @@ class Ring:
     peer: Expr | None
     inflight: int
     link: Link | None = attrs.field(default=None, eq=False, repr=False)
+    fillers: Expr | None = None
 
     def release(self, slot: Expr, condition: Expr | None = None) -> Statement:
         """Let one thread of each unit (one for each peer) arrive, when the unit has read the slot."""
@@ -99,8 +102,9 @@ class Ring:
         return any(isinstance(x, Advance) and x.cursor == self.cursor for x in walk((s,)))
 
     def filled(self, s: Statement) -> bool:
-        """Say whether copies to the ring start in a statement."""
-        return self.full.name in _signals(s)
+        """Say whether copies to the ring start in a statement, or threads write a slot of it."""
+        written = self.fillers is not None and any(True for _ in self._touching(s, "write"))
+        return written or self.full.name in _signals(s)
 
     def read(self, s: Statement) -> bool:
         """Say whether a statement reads the slot where the cursor is."""
@@ -108,11 +112,14 @@ class Ring:
 
     def readers(self, s: Statement) -> Iterator[Call | Compute | Micro]:
         """List the statements that read the cursor's slot."""
+        return self._touching(s, "read")
+
+    def _touching(self, s: Statement, touch: str) -> Iterator[Call | Compute | Micro]:
         for x in walk((s,)):
             if isinstance(x, Call | Compute | Micro) and any(
                 v.buffer.memory == SH and v.slot is not None and self.cursor.slot in free(v.slot)
                 for v, way in reads_and_writes(x)
-                if way == "read"
+                if way == touch
             ):
                 yield x
 
@@ -212,16 +219,17 @@ def _role(role: Role, rings: Sequence[Ring], once: Sequence[Once], roles: tuple[
     if any(ring.filled(s) for ring in rings for s in role.body):
         # A peer must not send to, or arrive at, a block that has ended.
         drains = tuple(_drain(ring) for ring in rings if ring.peer is not None)
-        body = tuple(_with(s, drains) if any(ring.filled(s) for ring in rings) else s for s in body)
+        body = tuple(x for s in body for x in (_with(s, drains) if any(r.filled(s) for r in rings) else (s,)))
     if cluster == 1:
         # The thread that initialises the barriers is the first, of the first role: it need not wait for itself.
         everyone, why = sum(r.threads for r in roles), "barriers are initialised before they are used"
-        body = (Turn(READY, everyone, role.first > 0, why), *body)
+        alone = role.first == 0 and all(ring.fillers is None for ring in rings)
+        body = (Turn(READY, everyone, not alone, why), *body)
     return attrs.evolve(role, body=body)
 
 
-def _with(s: Statement, more: Body) -> Statement:
-    return If(s.condition, (*s.body, *more)) if isinstance(s, If) and more else s
+def _with(s: Statement, more: Body) -> Body:
+    return (If(s.condition, (*s.body, *more)),) if isinstance(s, If) and more else (s, *more)
 
 
 def _drain(ring: Ring) -> Statement:
@@ -297,13 +305,25 @@ def _filling(loop: For, ring: Ring) -> For:
 def _filled_slot(body: Body, ring: Ring) -> Body:
     """Await the readers of a slot ahead of the copies in a body, and announce their bytes."""
     cursor = ring.cursor
-    first = next(i for i, s in enumerate(body) if ring.filled(s))
-    nbytes = landing(tuple(s for s in body if ring.filled(s)))
-    head = (
-        Await(ring.empty, cursor.slot, 1 - cursor.parity, ring.link),
-        Arrive(ring.full, cursor.slot, nbytes, link=ring.link),
+    places = [i for i, s in enumerate(body) if ring.filled(s)]
+    copies = tuple(body[i] for i in places)
+    free = Await(ring.empty, cursor.slot, 1 - cursor.parity, ring.link)
+    nbytes = landing(copies)
+    announced = (Arrive(ring.full, cursor.slot, nbytes, link=ring.link),) if nbytes else ()
+    first, last = places[0], places[-1] + 1
+    if ring.fillers is None:
+        return (*body[:first], free, *announced, *body[first:])
+    # One thread announces the bytes that its copies bring; a thread of each warp tells what the warp has written.
+    filled = tuple(
+        attrs.evolve(s, body=(*announced, *s.body)) if isinstance(s, If) and ring.full.name in _signals(s) else s
+        for s in body[first:last]
     )
-    return (*body[:first], *head, *body[first:])
+    told = (
+        Fence("proxy.async", "threads write the slot before products read it"),
+        Sync(Warp, "the warp has written its part of the slot", ring.link),
+        If(eq(ring.fillers % (Warp.size or 32), 0), (Arrive(ring.full, cursor.slot, link=ring.link),)),
+    )
+    return (*body[:first], free, *filled, *told, *body[last:])
 
 
 def _reading(loop: For, ring: Ring, late: int) -> For:
@@ -345,6 +365,6 @@ def _landing(call: Call) -> int:
 def _repeated(body: Body) -> Iterator[tuple[Call, int]]:
     """Visit each Call, with how often its loops repeat it."""
     for statement, around in within(body):
-        if isinstance(statement, Call):
+        if isinstance(statement, Call) and statement.signal is not None:
             trips = [as_int(loop.extent) for loop in around if isinstance(loop, For)]
             yield statement, prod(n for n in trips if n is not None)

@@ -13,7 +13,20 @@ import attrs
 
 from fireiron.algebra.expr import Var, eq
 from fireiron.kernel.ir.rewrite import mentions
-from fireiron.kernel.ir.statements import THREAD, Cursor, FindGroup, For, If, Let, Region, Role, Roles, Statement, walk
+from fireiron.kernel.ir.statements import (
+    LOADS,
+    THREAD,
+    Cursor,
+    FindGroup,
+    For,
+    If,
+    Let,
+    Region,
+    Role,
+    Roles,
+    Statement,
+    walk,
+)
 
 Body = tuple[Statement, ...]
 
@@ -23,7 +36,8 @@ class Crews:
     """Say how many threads each role has, and what they begin with.
 
     Args:
-        loaders: threads of the role `load`, of which the first runs all fills.
+        loaders: threads of the role `load`.
+        alone: whether the first of them runs all fills; else all do.
         threads: threads of the role `math`.
         registers: registers of a thread of each, 0 where the launch decides.
         cursors: the rings that both walk.
@@ -31,6 +45,7 @@ class Crews:
     """
 
     loaders: int
+    alone: bool
     threads: int
     registers: tuple[int, int]
     cursors: tuple[Cursor, ...]
@@ -46,11 +61,12 @@ def part(names: Sequence[Let], body: Body, crews: Crews) -> Body:
         crews: the roles' threads.
     """
     lead, math = fills(body), computes((*names, *crews.prologue, *body))
-    load = (*_read_by(names, lead), If(eq(Var(THREAD, crews.loaders), 0), lead))
+    run = (If(eq(Var(THREAD, crews.loaders), 0), lead),) if crews.alone else lead
+    load = (*_read_by(names, lead), *run)
     return (
         Roles(
             (
-                Role("load", 0, crews.loaders, crews.registers[0], crews.cursors, load),
+                Role(LOADS, 0, crews.loaders, crews.registers[0], crews.cursors, load),
                 Role("math", crews.loaders, crews.threads, crews.registers[1], crews.cursors, math),
             )
         ),

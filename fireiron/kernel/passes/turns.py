@@ -11,7 +11,7 @@ from __future__ import annotations
 import attrs
 
 from fireiron.algebra.expr import Expr, Var, eq
-from fireiron.kernel.ir.statements import Advance, Call, For, If, Let, Region, Role, Roles, Statement, Turn, walk
+from fireiron.kernel.ir.statements import LOADS, Advance, For, If, Let, Region, Role, Roles, Statement, Turn
 
 Body = tuple[Statement, ...]
 
@@ -73,7 +73,7 @@ def take_turns(body: Body, turns: Turns | None) -> Body:
 
 
 def _role(role: Role, turns: Turns) -> Role:
-    if any(isinstance(s, Call) and s.signal is not None for s in walk(role.body)):
+    if role.name == LOADS:
         return role  # the role that fills a ring follows the roles that empty it
     begin = next((i for i, s in enumerate(role.body) if not isinstance(s, Let | Advance)), len(role.body))
     head, rest = role.body[:begin], role.body[begin:]
