@@ -12,8 +12,8 @@ from typing import assert_never
 import attrs
 
 from fireiron.algebra.dtypes import DType, default_accumulator, f64
-from fireiron.algebra.expr import Expr, Index, Var, as_expr, as_int, ceil_div, const, simplest
-from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Scalar, parts, renumbered, substituted
+from fireiron.algebra.expr import Index, Var, as_expr, as_int, ceil_div, simplest
+from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Scalar, renumbered, substituted
 from fireiron.language.atom import summand
 from fireiron.language.decompositions import Decomposition, Done, Epilog, Load, Output, Prolog
 from fireiron.language.levels import RF
@@ -22,8 +22,9 @@ from fireiron.language.pointwise import Value, accumulator
 from fireiron.language.programs import Layers, Products
 from fireiron.language.residual import after, named_reads, roles
 from fireiron.language.specs import Init, MatMul, Move, Pointwise, Spec, tensors_of
-from fireiron.language.steps import Dim, Fold, For, Program, Ragged, Ref, Step, add_of, dense
+from fireiron.language.steps import Dim, Fold, For, Program, Ragged, Ref, Step, add_of
 from fireiron.language.tensor import Tensor
+from fireiron.language.value_steps import dims_of, exchanged, held, pointwise, repeated
 
 Links = tuple[Decomposition, ...]
 
@@ -53,17 +54,17 @@ def steps_of(spec: Spec, links: Links = ()) -> Program:
         case Layers():
             return _of_layers(spec)
         case Move(src, dst):
-            dims = _dims(dst.shape)
+            dims = dims_of(dst.shape)
             made = _Steps([src, dst])
             tree = _converted(Arg(0, src.dtype), links, "src")
             made.pointwise(dst.name, made.at(dst, dims), [made.at(src, dims)], _cast(tree, dst.dtype))
             return made.program("move", (src,), (dst,))
         case Init(dst, value):
             made = _Steps([dst])
-            made.pointwise(dst.name, made.at(dst, _dims(dst.shape)), [], _cast(Constant(value, f64), dst.dtype))
+            made.pointwise(dst.name, made.at(dst, dims_of(dst.shape)), [], _cast(Constant(value, f64), dst.dtype))
             return made.program("init", (), (dst,))
         case Pointwise(op, ins, out):
-            dims = _dims(out.shape)
+            dims = dims_of(out.shape)
             made = _Steps([*ins, out])
             tree = renumbered(op, {i: i - 1 for i in range(1, len(ins) + 1)})
             made.pointwise(out.name, made.at(out, dims), [made.at(t, dims) for t in ins], tree)
@@ -93,13 +94,6 @@ def _converted(tree: Scalar, links: Iterable[Decomposition], role: str) -> Scala
     return tree
 
 
-def _dims(shape: Sequence[Index]) -> tuple[Dim, ...]:
-    """Name the dims of an array: m and n of a matrix, n of a vector, and b behind further ones."""
-    leading = [f"b{i if i > 1 else ''}" for i in range(len(shape) - 2, 0, -1)]
-    names = [*leading, "m", "n"] if len(shape) > 1 else ["n"]
-    return tuple(Var(name, as_expr(size)) for name, size in zip(names, shape, strict=True))
-
-
 @attrs.define
 class _Steps:
     """Collect the steps of a program.
@@ -117,12 +111,11 @@ class _Steps:
     def at(self, tensor: Tensor, dims: Sequence[Dim], outside: float = 0.0) -> Ref:
         """Read a tensor at dims that it repeats over: by one for all, or one for each group of neighbours."""
         known = next((t for t in self.tensors if t.name == tensor.name), None)
-        index = tuple(_along(dim, size) for dim, size in zip(dims[-len(tensor.shape) :], tensor.shape, strict=True))
         if known is None:
             self.tensors.append(tensor)
         elif known != tensor and known == tensor.transposed:
-            tensor, index = known, (*index[:-2], index[-1], index[-2])
-        return Ref(tensor.name, tensor.shape, tensor.dtype, tensor.strides, tensor.memory, index, outside=outside)
+            return repeated(known, exchanged(dims), outside)
+        return repeated(tensor, dims, outside)
 
     def held(self, name: str, dtype: DType, dims: Sequence[Dim]) -> Ref:
         """Name a tensor between steps."""
@@ -132,14 +125,11 @@ class _Steps:
         while title in taken:
             number += 1
             title = f"{name}{number}"
-        made = dense(title, tuple(simplest(as_expr(d.extent)) for d in dims if d.extent is not None), dtype, RF)
-        return Ref(made.name, made.shape, made.dtype, made.strides, made.memory, tuple(dims))
+        return held(title, dtype, dims)
 
     def pointwise(self, name: str, out: Ref, reads: Sequence[Ref], body: Scalar) -> Ref:
         """Add a step without a fold; reads that the body does not have are left out."""
-        used = sorted({x.index for x in parts(body) if isinstance(x, Arg)})
-        body = renumbered(body, {old: new for new, old in enumerate(used)})
-        self.steps.append(Step(name, (out,), tuple(reads[i] for i in used), body))
+        self.steps.append(pointwise(name, out, reads, body))
         return out
 
     def fold(self, out: Ref, reads: Sequence[Ref], body: Scalar, fold: Fold, over: Dim) -> Ref:
@@ -169,17 +159,6 @@ def _read_first(steps: Sequence[Step], name: str) -> bool:
     return False
 
 
-def _along(dim: Dim, size: Index) -> Expr:
-    """Index a dimension by a dim: 0 where there is one value for all, a quotient where one serves several."""
-    extent = as_int(as_expr(dim.extent)) if dim.extent is not None else None
-    mine = as_int(as_expr(size))
-    if mine is None or extent is None:
-        return const(0) if mine == 1 else dim
-    if mine == extent:
-        return dim
-    return const(0) if mine == 1 else dim // (extent // mine)
-
-
 @attrs.frozen
 class _Dims:
     """Hold the dims of a product by their names before swap(); `of` gives those of the spec's operands."""
@@ -199,7 +178,7 @@ class _Dims:
 
     def given(self, dims: tuple[Dim, ...]) -> tuple[Dim, ...]:
         """Name the dims of an operand as the product's author knows it."""
-        return (*dims[:-2], dims[-1], dims[-2]) if self.swapped else dims
+        return exchanged(dims) if self.swapped else dims
 
     @property
     def whole(self) -> tuple[Dim, ...]:
@@ -312,8 +291,8 @@ class _Product:
                 )
                 continue
             if value.tree != Arg(0, acc.dtype):
-                held = made.held("acc", value.dtype, acc.dims)
-                acc = made.pointwise(held.name, held, reads, value.tree)
+                between = made.held("acc", value.dtype, acc.dims)
+                acc = made.pointwise(between.name, between, reads, value.tree)
             if target.fold is None:
                 tree = _cast(_converted(Arg(0, acc.dtype), target.store, "src"), target.tensor.dtype)
                 made.pointwise(target.tensor.name, made.at(target.tensor, dims.of("C", target.tensor)), [acc], tree)
@@ -351,7 +330,7 @@ def _prolog(links: Links, role: str) -> Value | None:
 
 
 def _of_products(spec: Products, links: Links) -> Program:
-    *batch, m, n = _dims(spec.outs[0].shape)
+    *batch, m, n = dims_of(spec.outs[0].shape)
     whole = (*batch, m, n)
     depths = list(dict.fromkeys(a.shape[-1] for a, _, _ in spec.pairs))
     inner = {size: Var("k" if len(depths) == 1 else f"k{i}", as_expr(size)) for i, size in enumerate(depths)}

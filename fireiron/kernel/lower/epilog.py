@@ -17,7 +17,7 @@ from fireiron.kernel.lower.folds.grid import share
 from fireiron.kernel.lower.folds.rows import lower_rows
 from fireiron.kernel.lower.folds.shared import gather
 from fireiron.kernel.lower.parallel import of_tile
-from fireiron.kernel.lower.pointwise import lower_ops
+from fireiron.kernel.lower.pointwise import lower_ops, value_steps
 from fireiron.kernel.lower.products import lower_loops
 from fireiron.kernel.lower.registers import add_constant, fill
 from fireiron.kernel.lower.storage import fresh_window, register_storage, tensor_window
@@ -27,7 +27,7 @@ from fireiron.kernel.lower.window import Storage, Window
 from fireiron.kernel.passes.bounds_after_rounding import round_first
 from fireiron.language.decompositions import ByTma, Epilog, Output
 from fireiron.language.residual import apply, store_of
-from fireiron.language.tensor import Tensor
+from fireiron.language.steps import Step
 
 
 def lower_epilog(link: Epilog, rest: Tree, state: State, context: Context, recur: Recur) -> Body:
@@ -70,7 +70,7 @@ def lower_epilog(link: Epilog, rest: Tree, state: State, context: Context, recur
         for w in held.values()
     )
     window, gathered = gather(window, inside, context)
-    early, ahead = lower_early(link, storage, output, inside, context)
+    early, ahead = lower_early(link, _steps(link, held, output, state, context), storage, output, inside, context)
     bulk = next((p for p in parts if isinstance(p.reduce, ByTma)), None)
     if bulk is not None:
         value, stores = added_in_bulk(link, output, bulk)
@@ -93,7 +93,7 @@ def _finished(
     outputs: Sequence[Window],
     inside: State,
     state: State,
-    early: Mapping[Tensor, Storage],
+    early: Mapping[str, Storage],
     context: Context,
     recur: Recur,
 ) -> Body:
@@ -112,14 +112,15 @@ def _finished(
     """
     title = f"Pointwise({link.memory})({state.level})"
     several = bool(state.residual.sums)
-    last = state.residual.playing("C")[-1].tensor
-    stores = (*link.outputs, Output(link.value, last, link.store))
+    stores = _stores(link, state)
+    steps = _steps(link, held, outputs[0], state, context)
     body: Body = ()
-    for group in (stores,) if several else tuple((one,) for one in stores):
-        values = {one.tensor.name: one.value for one in group}
-        made, ops = lower_ops(values, held, outputs[0], inside, context, link.link, title, early, apart=group[0].apart)
+    for group, part in (
+        ((stores, steps),) if several else (((one,), (s,)) for one, s in zip(stores, steps, strict=True))
+    ):
+        made, ops = lower_ops(part, held, outputs[0], inside, context, link.link, title, early, apart=group[0].apart)
         if group[0].fold is not None:
-            held = {"acc": made[0]}
+            held = dict.fromkeys(held, made[0])
             body += (*ops, lower_rows(group[0], made[0], outputs[0], inside, context, link.link))
             continue
         put: Body = ()
@@ -129,9 +130,22 @@ def _finished(
             if group[-1] is stores[-1]:
                 ops, store = round_first(ops, store, buffer_of(window.storage), context.arch)
             put += (store,)
-        held = held if several or group[0].apart else {"acc": made[0]}
+        held = held if several or group[0].apart else dict.fromkeys(held, made[0])
         body += (*ops, *put)
     return body
+
+
+def _stores(link: Epilog, state: State) -> tuple[Output, ...]:
+    """List what an epilog stores, C last."""
+    return (*link.outputs, Output(link.value, state.residual.playing("C")[-1].tensor, link.store))
+
+
+def _steps(
+    link: Epilog, held: Mapping[str, Window], output: Window, state: State, context: Context
+) -> tuple[Step, ...]:
+    """Express what an epilog makes of sums as steps, one for each store."""
+    sums = {name: window.storage.dtype for name, window in held.items()}
+    return value_steps(_stores(link, state), sums, output, state, context)
 
 
 def _store(

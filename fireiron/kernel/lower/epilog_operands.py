@@ -6,7 +6,7 @@ each tile would wait for global memory once, behind its last product.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from fireiron.algebra.expr import as_expr, proves
 from fireiron.algebra.layout import Layout
@@ -18,16 +18,17 @@ from fireiron.kernel.lower.pointwise import agree, element, load_vector, visit, 
 from fireiron.kernel.lower.storage import fresh_window, register_storage, tensor_window
 from fireiron.kernel.lower.window import Storage, Window
 from fireiron.language.decompositions import Epilog
-from fireiron.language.tensor import Tensor
+from fireiron.language.steps import Ref, Step
 
 
 def lower_early(
-    link: Epilog, held: Storage, output: Window, state: State, context: Context
-) -> tuple[Mapping[Tensor, Storage], Body]:
+    link: Epilog, steps: Sequence[Step], held: Storage, output: Window, state: State, context: Context
+) -> tuple[Mapping[str, Storage], Body]:
     """Load the operands in an epilog's `early=`; give the registers of each, and the code before the products.
 
     Args:
         link: the epilog.
+        steps: what it makes of the sums.
         held: the accumulators, whose ownership is known.
         output: the window of their tile in C.
         state: the place in the tree.
@@ -49,15 +50,16 @@ def lower_early(
     for tensor in link.tensors:  # parameters keep the order of the ops, early or not
         tensor_window(tensor, state, context)
     agree(held, link.early)
-    storages: dict[Tensor, Storage] = {}
+    reads = {ref.name: ref for step in steps for ref in step.reads}
+    storages: dict[str, Storage] = {}
     body: Body = ()
     for tensor in link.early:
         name = f"{tensor.name}_{str(link.memory).lower()}"
         window = fresh_window(held, output)
         result = register_storage(name, window, link.memory, tensor.dtype, state, context, link.link)
         result.ownership, result.size = held.ownership, held.size
-        storages[tensor] = result
-        load = _load(tensor, result, output, state, context)
+        storages[tensor.name] = result
+        load = _load(reads[tensor.name], result, output, state, context)
         body += (
             Region(
                 f"load {tensor.name} to {result.name}, before the products",
@@ -71,19 +73,19 @@ def lower_early(
     return storages, body
 
 
-def _load(tensor: Tensor, into: Storage, output: Window, state: State, context: Context) -> Body:
+def _load(ref: Ref, into: Storage, output: Window, state: State, context: Context) -> Body:
     """Load a tensor's values for a thread's elements into registers, by vectors where they are contiguous."""
     assert into.ownership is not None
-    walk = visit(into.ownership, output, context, widths([tensor], output, context))
-    view = element(tensor, walk, output, state, context)
-    if wide(tensor, walk, output, context):
+    walk = visit(into.ownership, output, context, widths([ref], output))
+    view = element(ref, walk, output, state, context)
+    if wide(ref, walk, output):
         place = View(buffer_of(into), walk.first(walk.register), Layout(walk.width, 1), origin=walk.coordinates)
-        return walk.around((load_vector(tensor, view, place, walk, output, context, into.link),))
+        return walk.around((load_vector(ref, view, place, walk, output, context, into.link),))
     place = View(buffer_of(into), walk.register, origin=walk.coordinates)
     mask = None if proves(walk.condition) else walk.condition
-    body: Body = (Compute(place, Arg(0, tensor.dtype), (view,), mask, into.link),)
+    body: Body = (Compute(place, Arg(0, ref.dtype), (view,), mask, into.link),)
     if mask is not None:  # ops compute with every register
-        zero = number(0, tensor.dtype)
+        zero = number(0, ref.dtype)
         body = (Compute(place, zero, link=into.link), *body)
     if walk.inner is not None:
         body = (For(walk.inner, as_expr(walk.width), body, unroll=True),)

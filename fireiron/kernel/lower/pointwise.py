@@ -13,9 +13,9 @@ from types import MappingProxyType
 import attrs
 
 from fireiron.algebra.dtypes import DType
-from fireiron.algebra.expr import Expr, Index, Var, affine, and_, as_expr, as_int, lt, proves, simplest, substitute
+from fireiron.algebra.expr import Expr, Var, affine, and_, as_expr, as_int, free, lt, proves, simplest, substitute
 from fireiron.algebra.layout import Layout
-from fireiron.algebra.scalar import Arg, Scalar, located, number, parameters, prints
+from fireiron.algebra.scalar import Arg, Cast, Scalar, located, number, parameters, prints
 from fireiron.algebra.simplify import share
 from fireiron.atoms.table import matching
 from fireiron.base.link import Link
@@ -25,9 +25,13 @@ from fireiron.kernel.lower.context import Body, Context, State, buffer_of
 from fireiron.kernel.lower.registers import VECTOR_NBYTES, temporary
 from fireiron.kernel.lower.storage import fresh_window, register_storage, tensor_window
 from fireiron.kernel.lower.window import Axis, Storage, Window
+from fireiron.language.decompositions import Output
 from fireiron.language.levels import GL, RF, Thread
-from fireiron.language.pointwise import Value, cast_to
+from fireiron.language.steps import Dim, Ref, Step
 from fireiron.language.tensor import Tensor
+from fireiron.language.value_steps import dims_of, exchanged, held, step_of
+
+STACK = Var("l", None)  # the dim of layers that are computed by one loop
 
 
 def compute(
@@ -198,102 +202,98 @@ def swapped(context: Context) -> bool:
     return context.spec.swapped
 
 
-def operand_view(
-    tensor: Tensor, coordinates: tuple[Expr, ...], shape: tuple[Index, ...], state: State, context: Context
-) -> View:
-    """View the element of a broadcast tensor that belongs to an element of another one.
-
-    Tensors of ops have the author's rows and columns, which a swapped product exchanges. Where a tensor has fewer
-    values than the other has elements, each value is used for a group of neighbours.
+def value_steps(
+    outputs: Sequence[Output], sums: Mapping[str, DType], output: Window, state: State, context: Context
+) -> tuple[Step, ...]:
+    """Express what is stored as steps, one for each store: of several products' sums, or of the value before it.
 
     Args:
-        tensor: which is read.
-        coordinates: of the other's element.
-        shape: the other's extents.
+        outputs: the stores, first to last.
+        sums: element types of the sums, by name.
+        output: the window of the tile in the tensor whose elements the sums are.
         state: the place in the tree.
         context: the kernel's.
     """
-    if swapped(context):
-        coordinates, shape = (*coordinates[:-2], *coordinates[:-3:-1]), (*shape[:-2], *shape[:-3:-1])
-    skipped = len(shape) - len(tensor.shape)
+    dims = dims_of(output.storage.shape)
+    # Tensors that a stack of layers reads are batches with one entry per layer.
+    stack = () if state.number is None else (STACK,)
+    whole = (*stack, *(exchanged(dims) if swapped(context) else dims))
+    refs = {name: held(name, dtype, dims) for name, dtype in sums.items()}
+    last = next(iter(refs.values()))
+    made: list[Step] = []
+    for one in outputs:
+        name = last.name if len(sums) == 1 else one.tensor.name
+        step = step_of(one.value, last, held(name, one.value.dtype, dims), whole, refs)
+        made.append(step)
+        last = last if one.apart or len(sums) > 1 else step.outs[0]
+    return tuple(made)
+
+
+def element_of(ref: Ref, places: Mapping[Expr, Expr], state: State, context: Context) -> View:
+    """View the element that a read names, where its dims have these places."""
     shared: list[Expr] = []
     total = as_expr(0)
-    for c, full, extent, stride in zip(
-        coordinates[skipped:], shape[skipped:], tensor.shape, tensor.strides, strict=True
-    ):
-        at = as_expr(0) if extent == 1 else c
-        if extent not in (1, full):
-            assert isinstance(full, int) and isinstance(extent, int), "groups are checked at the link"
-            at = c // (full // extent)
+    for e, extent, stride in zip(ref.index, ref.shape, ref.strides, strict=True):
+        at = as_expr(0) if extent == 1 else as_expr(substitute(e, places))
         shared.append(at)
         total = total + at * stride
-    buffer = buffer_of(tensor_window(tensor, state, context).storage)
+    buffer = buffer_of(tensor_window(ref.tensor, state, context).storage)
     return View(buffer, total, origin=tuple(shared))
 
 
-def _exchanged(axis: int, rank: int) -> int:
-    """Exchange rows and columns."""
-    return {rank - 1: rank - 2, rank - 2: rank - 1}.get(axis, axis)
-
-
-def _width(tensor: Tensor, rank: int, axis: int, count: int, first: Expr, exchanged: bool) -> int:
-    """Count the elements of a tensor that one aligned access takes along an axis of the output; 1 where none."""
-    axis = _exchanged(axis, rank) if exchanged else axis
-    dim = axis - (rank - len(tensor.shape))
-    if dim < 0 or tensor.shape[dim] == 1 or simplest(tensor.strides[dim]) != 1:
+def _width(ref: Ref, dim: Dim, count: int, first: Expr) -> int:
+    """Count the elements of a tensor that one aligned access takes along a dim of the output; 1 where none."""
+    place = next((i for i, e in enumerate(ref.index) if e == dim), None)
+    if place is None or ref.shape[place] == 1 or simplest(ref.strides[place]) != 1:
         return 1
-    others = [as_expr(s) for i, s in enumerate(tensor.strides) if i != dim and tensor.shape[i] != 1]
+    others = [as_expr(s) for i, s in enumerate(ref.strides) if i != place and ref.shape[i] != 1]
     width = 1
     while (
         count % (2 * width) == 0
-        and 2 * width * tensor.dtype.nbytes <= VECTOR_NBYTES
-        and all(e.divisor % (2 * width) == 0 for e in (first, as_expr(tensor.shape[dim]), *others))
+        and 2 * width * ref.dtype.nbytes <= VECTOR_NBYTES
+        and all(e.divisor % (2 * width) == 0 for e in (first, as_expr(ref.shape[place]), *others))
     ):
         width *= 2
     return width
 
 
-def widths(tensors: Sequence[Tensor], output: Window, context: Context) -> Callable[[int, int, Expr], int]:
+def widths(refs: Sequence[Ref], output: Window) -> Callable[[int, int, Expr], int]:
     """Choose how many neighbours a visit takes at once: as many as one access of each such tensor loads."""
-    rank, exchanged = len(output.axes), swapped(context)
+    dims = dims_of(output.storage.shape)
 
     def most(axis: int, count: int, first: Expr) -> int:
-        found = [_width(t, rank, axis, count, first, exchanged) for t in tensors]
+        found = [_width(ref, dims[axis], count, first) for ref in refs]
         return min((w for w in found if w > 1), default=1)
 
     return most
 
 
-def element(tensor: Tensor, walk: Visit, output: Window, state: State, context: Context) -> View:
+def element(ref: Ref, walk: Visit, output: Window, state: State, context: Context) -> View:
     """View a tensor's value for the element of a visit."""
-    # Tensors that a stack of layers reads are batches with one entry per layer.
-    number = () if state.number is None else (state.number,)
-    shape = (*tensor.shape[:-2][: len(number)], *output.storage.shape)
-    return operand_view(tensor, (*number, *walk.coordinates)[-len(shape) :], shape, state, context)
+    places: dict[Expr, Expr] = dict(zip(dims_of(output.storage.shape), walk.coordinates, strict=True))
+    if state.number is not None:
+        places[STACK] = state.number
+    return element_of(ref, places, state, context)
 
 
-def wide(tensor: Tensor, walk: Visit, output: Window, context: Context) -> bool:
+def wide(ref: Ref, walk: Visit, output: Window) -> bool:
     """Say whether one access loads a tensor's values for all neighbours of a visit."""
     if walk.inner is None:
         return False
     base = walk.first(walk.coordinates[walk.along])
-    return _width(tensor, len(output.axes), walk.along, walk.width, base, swapped(context)) == walk.width
+    return _width(ref, dims_of(output.storage.shape)[walk.along], walk.width, base) == walk.width
 
 
 def load_vector(
-    tensor: Tensor, source: View, into: View, walk: Visit, output: Window, context: Context, link: Link | None
+    ref: Ref, source: View, into: View, walk: Visit, output: Window, context: Context, link: Link | None
 ) -> Call:
     """Load what a tensor has for a visit's neighbours by one instruction, where they exist.
 
     A dim of extent 1 is broadcast, unless the output also has extent 1: rows after a single row read nothing.
     """
-    dtype, rank = tensor.dtype, len(walk.coordinates)
-    dims = {i + rank - len(tensor.shape): extent for i, extent in enumerate(tensor.shape)}
-    whole = output.storage.shape[-rank:]
-    exchanged = {dim: _exchanged(dim, rank) if swapped(context) else dim for dim in dims}
-    axes = [axis for dim, axis in exchanged.items() if axis >= 0 and (dims[dim] != 1 or whole[axis] == 1)]
+    axes = [i for i, dim in enumerate(dims_of(output.storage.shape)) if any(dim in free(e) for e in ref.index)]
     exists = walk.condition_of(axes)
-    atom = matching("Move", (walk.width,), (dtype, dtype), (GL, RF), Thread, context.arch)[0]
+    atom = matching("Move", (walk.width,), (ref.dtype, ref.dtype), (GL, RF), Thread, context.arch)[0]
     source = attrs.evolve(
         source,
         offset=walk.first(source.offset),
@@ -305,110 +305,112 @@ def load_vector(
     return Call(atom, (source, into), guard, link=link)
 
 
-def agree(held: Storage, tensors: Sequence[Tensor]) -> None:
+def agree(storage: Storage, tensors: Sequence[Tensor]) -> None:
     """Refuse register tensors whose elements have no known owner."""
-    assert held.ownership is not None
+    assert storage.ownership is not None
     named = ", ".join(dict.fromkeys(tensor.name for tensor in tensors))
-    held.ownership.agree("", held.name, f"an op that reads {named}")
+    storage.ownership.agree("", storage.name, f"an op that reads {named}")
 
 
 def lower_ops(
-    values: Mapping[str, Value],
+    steps: Sequence[Step],
     sums: Mapping[str, Window],
     output: Window,
     state: State,
     context: Context,
     link: Link | None,
     title: str,
-    early: Mapping[Tensor, Storage] = MappingProxyType({}),
+    early: Mapping[str, Storage] = MappingProxyType({}),
     apart: bool = False,
 ) -> tuple[tuple[Window, ...], Body]:
-    """Compute expressions for every element that a thread owns: in place of the sums, or in new registers.
+    """Compute steps for every element that a thread owns: in place of the sums, or in new registers.
 
     Args:
-        values: expressions by the name of their result; `Arg(0)` is the first sum's element, tensors in registers are
-        sums.
+        steps: those that are computed together; each reads sums by name, and elements of tensors.
         sums: windows of the register tensors, by name; all hold the same elements.
         output: the window of the tile that they stand for.
         state: the place in the tree.
         context: the kernel's.
         link: the link that has the ops.
         title: comment above the code.
-        early: registers that hold what tensors have for the thread's elements.
+        early: registers that hold what tensors have for the thread's elements, by the tensors' names.
         apart: whether the sums keep their elements, and the results go to new registers.
 
     Returns:
-        A window for each expression, and the code.
+        A window for the result of each step, and the code.
     """
     first, *_ = sums
-    (held, *others), made = [w.storage for w in sums.values()], [*values.values()]
-    if len(made) == 1 and _is_sum(made[0], first, held.dtype):
+    sources = [w.storage for w in sums.values()]
+    mine = sources[0]
+    if len(steps) == 1 and _is_sum(steps[0], first, mine.dtype):
         return (sums[first],), ()
-    ownership = held.ownership
+    ownership = mine.ownership
     assert ownership is not None
-    outside = [t for value in made for t in value.tensors if not t.memory.registers]
-    for storage in (held, *others) if outside else ():
-        agree(storage, outside)
+    outside = list(dict.fromkeys(ref for step in steps for ref in step.reads if ref.name not in sums))
+    for storage in sources if outside else ():
+        agree(storage, [ref.tensor for ref in outside])
     if ownership.opaque:  # the instruction that stores it knows one element type
-        made = [cast_to(value, held.dtype) for value in made]
-    walk = visit(ownership, output, context, widths([t for t in outside if t not in early], output, context))
-    elements = {
+        steps = [_of_type(step, mine.dtype) for step in steps]
+    walk = visit(ownership, output, context, widths([r for r in outside if r.name not in early], output))
+    read: dict[str, View] = {
         name: View(buffer_of(w.storage), _register(w.storage, ownership, walk), origin=walk.coordinates)
         for name, w in sums.items()
     }
     mask = None if proves(walk.condition) else walk.condition
-    read: dict[Tensor, View] = {}
     loads: Body = ()
-    for tensor in dict.fromkeys(outside):
-        if tensor in early:
-            read[tensor] = View(buffer_of(early[tensor]), walk.register, origin=walk.coordinates)
+    for ref in outside:
+        if ref.name in early:
+            read[ref.name] = View(buffer_of(early[ref.name]), walk.register, origin=walk.coordinates)
             continue
-        read[tensor] = element(tensor, walk, output, state, context)
-        if wide(tensor, walk, output, context):
-            vec = temporary(f"{tensor.name}_vec", tensor.dtype, walk.width, context)
+        read[ref.name] = element(ref, walk, output, state, context)
+        if wide(ref, walk, output):
+            vec = temporary(f"{ref.name}_vec", ref.dtype, walk.width, context)
             into = View(vec, as_expr(0), Layout(walk.width, 1))
-            loads += (load_vector(tensor, read[tensor], into, walk, output, context, link),)
+            loads += (load_vector(ref, read[ref.name], into, walk, output, context, link),)
             assert walk.inner is not None
-            read[tensor] = View(vec, walk.inner)
+            read[ref.name] = View(vec, walk.inner)
     zeroed: Body = ()
     body: Body = ()
     late: Body = ()
     results: list[Window] = []
-    for i, (name, value) in enumerate(zip(values, made, strict=True)):
+    for i, step in enumerate(steps):
         source = list(sums)[min(i, len(sums) - 1)]
-        after, storage = sums[source], sums[source].storage
-        fresh = apart or i >= len(sums) or value.dtype != storage.dtype
+        after, storage, dtype = sums[source], sums[source].storage, step.body.dtype
+        fresh = apart or i >= len(sums) or dtype != storage.dtype
         if fresh:
-            storage = _converted(held, after, value.dtype, state, context)
-            storage.follows = storage.follows if len(made) == 1 else ""
+            storage = _converted(mine, after, dtype, state, context)
+            storage.follows = storage.follows if len(steps) == 1 else ""
             after = fresh_window(storage, after)
         results.append(after)
-        dst = elements[source] if not fresh else View(buffer_of(storage), walk.register, origin=walk.coordinates)
-        inputs = (elements[first], *(elements[t.name] if t.memory.registers else read[t] for t in value.tensors))
+        dst = read[source] if not fresh else View(buffer_of(storage), walk.register, origin=walk.coordinates)
+        inputs = tuple(read[ref.name] for ref in step.reads)
         # Elements beyond the tensor print nothing and are not read.
-        near = all(t.memory.registers or read[t].buffer.memory.registers for t in value.tensors)
-        there = None if near and not prints(value.tree) else mask
+        near = all(view.buffer.memory.registers for view in inputs)
+        there = None if near and not prints(step.body) else mask
         if there is not None and fresh:  # stores convert every register, though not all are written
-            zero = number(0, value.dtype)
-            zeroed += (Compute(dst, zero, link=link),)
-        if len(made) == 1:
-            body += compute(dst, value.tree, inputs, there, context, link)
+            zeroed += (Compute(dst, number(0, dtype), link=link),)
+        if len(steps) == 1:
+            body += compute(dst, step.body, inputs, there, context, link)
             continue
         # All results are computed from the sums before any sum is overwritten.
-        buffer = temporary(f"{name}_value", value.dtype, 1, context)
+        buffer = temporary(f"{step.name}_value", dtype, 1, context)
         part = View(buffer, as_expr(0), origin=walk.coordinates)
-        body += compute(part, value.tree, inputs, there, context, link)
-        late += (Compute(dst, Arg(0, value.dtype), (part,), there, link),)
+        body += compute(part, step.body, inputs, there, context, link)
+        late += (Compute(dst, Arg(0, dtype), (part,), there, link),)
     body = (*zeroed, *body, *late)
     if walk.inner is not None:
         body = (For(walk.inner, as_expr(walk.width), body, unroll=True),)
     return tuple(results), (Region(title, walk.around((*loads, *body)), state.path, link, "compute"),)
 
 
-def _is_sum(value: Value, name: str, dtype: DType) -> bool:
-    """Say whether an expression is nothing but a sum's element."""
-    named = value.tensors[:1] and value.tensors[0].memory.registers and value.tensors[0].name == name
-    return value.tree == Arg(1 if named else 0, dtype)
+def _is_sum(step: Step, name: str, dtype: DType) -> bool:
+    """Say whether a step gives nothing but a sum's element."""
+    return step.body == Arg(0, dtype) and step.reads[0].name == name
+
+
+def _of_type(step: Step, dtype: DType) -> Step:
+    """Let a step's result have a type."""
+    return step if step.body.dtype == dtype else attrs.evolve(step, body=Cast(step.body, dtype))
 
 
 def _register(storage: Storage, ownership: Ownership, walk: Visit) -> Expr:
@@ -420,8 +422,8 @@ def _register(storage: Storage, ownership: Ownership, walk: Visit) -> Expr:
     return substitute(offset, walk.renamed) + (steps(walk.index) if steps.size > 1 else 0)
 
 
-def _converted(held: Storage, window: Window, dtype: DType, state: State, context: Context) -> Storage:
+def _converted(mine: Storage, window: Window, dtype: DType, state: State, context: Context) -> Storage:
     """Make a register tensor of another type whose threads own the same elements."""
-    result = register_storage("value", window, held.memory, dtype, state, context, held.link)
-    result.ownership, result.size, result.follows = held.ownership, held.size, held.name
+    result = register_storage("value", window, mine.memory, dtype, state, context, mine.link)
+    result.ownership, result.size, result.follows = mine.ownership, mine.size, mine.name
     return result

@@ -10,7 +10,8 @@ from fireiron.algebra.scalar import Arg, Custom, Scalar, children, number, with_
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.ir.statements import Compute, View
 from fireiron.kernel.lower.context import Body, Context, State
-from fireiron.kernel.lower.pointwise import compute, operand_view
+from fireiron.kernel.lower.pointwise import compute, element_of, swapped
+from fireiron.language.value_steps import dims_of, exchanged, held, step_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,7 +34,10 @@ def transform(
     """
     value, window = state.ops, state.whole["src"]
     assert value is not None
-    tree = value.tree if half is None else _unpacked(value.tree, half)
+    dims = dims_of(window.storage.shape)
+    element = held("element", value.dtype, dims)
+    step = step_of(value, element, element, exchanged(dims) if swapped(context) else dims)
+    tree = step.body if half is None or element not in step.reads else _unpacked(step.body, half)
     at: list[Expr] = []
     conditions: list[Expr] = []
     for axis, index in zip(window.axes, local, strict=True):
@@ -41,8 +45,9 @@ def transform(
         conditions += [b.holds(index) for b in axis.bounds]
     condition = and_(*conditions) if conditions else as_expr(1)
     mask = None if proves(condition) else condition
-    inputs = [operand_view(t, tuple(at), window.storage.shape, state, context) for t in value.tensors]
-    body = compute(into, tree, (source, *inputs), mask, context, state.link)
+    places: dict[Expr, Expr] = dict(zip(dims, at, strict=True))
+    inputs = tuple(source if r == element else element_of(r, places, state, context) for r in step.reads)
+    body = compute(into, tree, inputs, mask, context, state.link)
     if mask is None or into == source:  # in place, what does not exist is 0 already
         return body
     zero = number(0, value.dtype)

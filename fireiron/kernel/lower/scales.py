@@ -14,11 +14,12 @@ from fireiron.base.link import Link
 from fireiron.check.promote import served
 from fireiron.kernel.ir.statements import Buffer, For, View
 from fireiron.kernel.lower.context import Body, Context, State
-from fireiron.kernel.lower.pointwise import Visit, compute, operand_view, swapped
+from fireiron.kernel.lower.pointwise import Visit, compute, element_of, swapped
 from fireiron.kernel.lower.registers import temporary
 from fireiron.language.factors import factor
 from fireiron.language.pointwise import Value
 from fireiron.language.tensor import Tensor
+from fireiron.language.value_steps import dims_of, exchanged, repeated
 
 
 @attrs.frozen
@@ -180,7 +181,9 @@ def _element(tensor: Tensor, role: str, walk: Visit, chunk: Index, state: State,
                 fix=f"let the splits above take multiples of {chunk}",
             )
         at.append(places[axis.dim] if axis.dim in ("M", "N") else axis.offset)
-    view = operand_view(tensor, tuple(at), window.storage.shape, state, context)
+    dims = dims_of(window.storage.shape)
+    ref = repeated(tensor, exchanged(dims) if swapped(context) else dims)
+    view = element_of(ref, dict(zip(dims, at, strict=True)), state, context)
     inside = tuple(minimum(c, as_expr(n) - 1) for c, n in zip(view.origin, tensor.shape, strict=True))
     offset = as_expr(0)
     for c, stride in zip(inside, tensor.strides, strict=True):
