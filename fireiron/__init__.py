@@ -133,6 +133,7 @@ if TYPE_CHECKING:
     from fireiron.language.statistics import log_softmax, logsumexp, mean, mean_and_variance, softmax
     from fireiron.language.subscripts import dim, extent, index, outside
     from fireiron.language.traced import inplace
+    from fireiron.language.walks import walks
     from fireiron.simulate.watch import At
     from fireiron.tune.space import space
 
@@ -305,6 +306,7 @@ __all__ = [
     "u4",
     "u8",
     "vector",
+    "walks",
     "where",
     "wmma",
 ]
@@ -324,7 +326,7 @@ _LATER = {
         "language.reductions",
     ),
     **dict.fromkeys(("dim", "extent", "index", "outside"), "language.subscripts"), "einsum": "language.einsum",
-    "inplace": "language.traced", "fuse": "front.fuse",
+    "inplace": "language.traced", "fuse": "front.fuse", "walks": "language.walks",
     **dict.fromkeys(
         ("log_softmax", "logsumexp", "mean", "mean_and_variance", "softmax"), "language.statistics"
     ),

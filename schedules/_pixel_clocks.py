@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import inf, prod
+from functools import cache
+from math import gcd, inf, prod
+from operator import itemgetter
 
 import attrs
 
 from fireiron import ProgramChain, machine, preset
-from fireiron.schedules._pixels import Window, box_of
+from fireiron.schedules._pixels import RUN, Window, box_of, by_runs, strided
 
 MACHINE = machine("sm_90a")
 SHARED = 226 * 1024  # bytes of a block on Hopper, less those of barriers
 SPAN = 128  # bytes of a row of a chunk
 MULTIPLY_ADDS = 4096  # bytes of operands' products a clock: 2048 multiply-adds of 16 bits
 ROWS = 64  # of an instruction
-# Fitted to 33 timings of 14 layers of ResNet-50 and AKG on an H200, which it meets within 6 % (root mean square).
-HANDED = 134.0  # bytes a clock that shared memory takes in and hands to instructions
-CHUNK = 24.0  # clocks of a chunk beside its products
-OUTSIDE = 4.0  # clocks of a row of a box that lies beyond the images' ends; set by hand
-WIDE = 1.18  # of its time that a chunk takes where a warpgroup has several instructions in a step, or 256 columns
-STORE = 17.3  # bytes of results a clock
-LATENCY, EMPTYING = 2390.0, 1.16  # clocks from asking for a chunk to having it; chunks that are not yet asked for
-MEETING, SUMS = 1600.0, 21.9  # clocks of counting in at a tile; bytes of other blocks' sums a clock
-BESIDE = 0.9  # of its time that a chunk takes whose images a cluster shares; set by hand
-THREE = 1.06  # of its time that a chunk of three warpgroups takes, as products' do
+# Fitted to 88 timings of 29 layers on an H200, which it meets within 5.2 % (root mean square): layers of ResNet-50, of
+# AKG, and drawn ones, by boxes and by runs of pixels, 8,300 clocks of a launch beside.
+HANDED = 173.0  # bytes a clock that shared memory takes in and hands to instructions
+STORE = 20.5  # bytes of results a clock
+LATENCY, EMPTYING = 2350.0, 1.0  # clocks from asking for a chunk to having it; chunks that are not yet asked for
+DRAM, AGAIN = 3950.0, 8070.0  # bytes a clock of all SMs: of images and filters once, and of what is sent again
+LINE = 128  # bytes that the L2 cache sends at least
+STRIDED = 1.7  # of its bytes that a load costs which takes every n-th pixel
+SHARPNESS = 3  # of the maximum of products and bytes: each delays the other where they are close
+MEETING, SUMS = 600.0, 33.0  # clocks of counting in at a tile; bytes of other blocks' sums a clock
 RING = 4  # chunks that hide the latency of loads under products
-WARPGROUP, MOST_HELD = 128, 128  # threads, and sums that each of them holds at most
+WARPGROUP, MOST_HELD = 128, {2: 128, 3: 96}  # threads, and sums that each holds at most, by the warpgroups
 PIXELS, CHANNELS, WAYS = (128, 192, 256), (64, 128, 192, 256), (1, 2, 3, 4)
 
 
@@ -42,6 +44,7 @@ class Tiles:
         cluster: blocks that share their loads.
         ways: blocks that share a tile, each with a part of the folded channels.
         persistent: whether blocks loop over tiles.
+        runs: whether a tile's pixels are a run of all results', across rows and images, else a box.
     """
 
     pixels: int = 128
@@ -50,6 +53,7 @@ class Tiles:
     cluster: int = 1
     ways: int = 1
     persistent: bool = True
+    runs: bool = False
 
     def panel(self, span: int, stored: int) -> int:
         """Choose the columns that are stored at once: all of them, or as few as let a ring of chunks stand beside."""
@@ -87,7 +91,13 @@ def clocks(tiles: Tiles, spec: ProgramChain, w: Window) -> float:
     """Estimate the clocks of a convolution; infinity where the tiles do not fit.
 
     The time of a chunk is the largest of three: its products; its traffic in shared memory, operands read and boxes
-    written; its share of the latency. Rows of boxes outside the images take longer.
+    written; its share of the latency. All chunks' time is held against that of the bytes that are loaded: of arrays
+    once from memory, of what tiles and taps load again from the L2 cache, in whole lines of 128 bytes.
+
+    Args:
+        tiles: for a program whose pixels are as they say: boxes, or runs.
+        spec: the program.
+        w: its product.
     """
     extents = spec.residual.extents
 
@@ -97,22 +107,23 @@ def clocks(tiles: Tiles, spec: ProgramChain, w: Window) -> float:
     span, box = span_of(spec, w, tiles.ways), box_of(spec, w.pixels, tiles.pixels, tiles.groups)
     rows, columns = tiles.pixels, tiles.channels
     stages = tiles.stages(span, w.stored)
-    chunks = prod(size(d) for d in w.taps) * -(-size(w.depth) * w.nbytes // span)
+    each = -(-size(w.depth) * w.nbytes // span)  # chunks of a tap
+    chunks = prod(size(d) for d in w.taps) * each
     held = rows * columns // tiles.groups // WARPGROUP  # sums of a thread
-    if stages < 3 or held > MOST_HELD or rows % (ROWS * tiles.groups):
+    if stages < 3 or held > MOST_HELD[tiles.groups] or rows % (ROWS * tiles.groups):
         return inf
     cut = {**box, w.column: columns, **dict.fromkeys(w.batch, 1)}
     items = prod(-(-size(d) // n) for d, n in cut.items()) * tiles.ways
-    filled = prod(size(d) / (-(-size(d) // n) * n) for d, n in box.items())
     products = rows * columns * span / MULTIPLY_ADDS
     handed = (rows // ROWS * (ROWS + columns) + rows + columns) * span / HANDED
     chunk = max(products, handed, LATENCY / (stages - EMPTYING))
-    wide = rows // tiles.groups > ROWS or columns > 2 * ROWS
-    chunk *= (WIDE if wide else 1.0) * (BESIDE if tiles.cluster > 1 else 1.0)
-    chunk *= THREE if tiles.groups == 3 else 1.0
-    chunk += CHUNK + OUTSIDE * rows * (1 - filled)
-    waves = -(-items // (MACHINE.sms // tiles.cluster * tiles.cluster))
-    total = waves * (-(-chunks // tiles.ways) * chunk + rows * columns * w.stored / STORE)
+    waves, trips = -(-items // (MACHINE.sms // tiles.cluster * tiles.cluster)), -(-chunks // tiles.ways)
+    once = sum(_nbytes(spec, role) for role in (w.images, w.filters))
+    loaded = rows / tiles.cluster * (STRIDED if strided(spec, w) else 1.0) + columns
+    sent = items * trips * loaded * lines(size(w.depth) * w.nbytes, span) * LINE / each
+    arriving = once / DRAM + max(0.0, sent - once) / AGAIN
+    total = ((waves * trips * chunk) ** SHARPNESS + arriving**SHARPNESS) ** (1 / SHARPNESS)
+    total += waves * rows * columns * w.stored / STORE
     if not tiles.persistent:  # the next block's first chunks wait for this one's end
         total += (waves - 1) * LATENCY
     if tiles.ways > 1:
@@ -122,8 +133,38 @@ def clocks(tiles: Tiles, spec: ProgramChain, w: Window) -> float:
     return total
 
 
-def candidates(spec: ProgramChain, w: Window) -> Iterator[Tiles]:
-    """List the tiles that a convolution may have."""
+@cache
+def lines(nbytes: int, span: int) -> float:
+    """Count the lines of the L2 cache that the chunks of one pixel touch, on average over the pixels.
+
+    Args:
+        nbytes: of a pixel; the next one follows at once.
+        span: bytes of a chunk, less in the last.
+
+    Example:
+        >>> lines(256, 128), lines(224, 128)  # the second pixel begins in the middle of a line
+        (2.0, 3.25)
+    """
+    starts = range(0, LINE, gcd(nbytes, LINE))
+    pieces = [(first + at, min(span, nbytes - at)) for first in starts for at in range(0, nbytes, span)]
+    return sum((first + size - 1) // LINE - first // LINE + 1 for first, size in pieces) / len(starts)
+
+
+def _nbytes(spec: ProgramChain, role: str) -> int:
+    """Count the bytes of an array."""
+    held = spec.residual.operand(role)
+    extents = () if held is None else held.tensor.shape
+    return prod(n if isinstance(n, int) else 4096 for n in extents) * (1 if held is None else held.dtype.nbytes)
+
+
+def candidates(spec: ProgramChain, w: Window, runs: bool = False) -> Iterator[Tiles]:
+    """List the tiles that a convolution may have.
+
+    Args:
+        spec: the program.
+        w: its product.
+        runs: whether the tiles' pixels are runs.
+    """
     filters, depth = spec.residual.extents[w.column], spec.residual.extents[w.depth]
     for channels in CHANNELS:
         if isinstance(filters, int) and channels >= 2 * filters and channels > 64:
@@ -136,12 +177,19 @@ def candidates(spec: ProgramChain, w: Window) -> Iterator[Tiles]:
                     continue
                 several = channels == 64 and isinstance(filters, int) and -(-filters // 64) % 2 == 0
                 cluster = 2 if several and ways == 1 else 1
-                yield Tiles(pixels, channels, groups, cluster, ways, ways == 1)
+                yield Tiles(pixels, channels, groups, cluster, ways, ways == 1, runs)
                 if ways == 1 and cluster == 1:
-                    yield Tiles(pixels, channels, groups, cluster, ways, False)
+                    yield Tiles(pixels, channels, groups, cluster, ways, False, runs)
 
 
 def ranked(spec: ProgramChain, w: Window) -> list[Tiles]:
-    """List the tiles of a convolution, the one that should be fastest first."""
-    timed = [(clocks(tiles, spec, w), i, tiles) for i, tiles in enumerate(candidates(spec, w))]
-    return [tiles for us, _, tiles in sorted(timed) if us < inf]
+    """List the tiles of a convolution, boxes and runs, the one that should be fastest first."""
+    timed = [(clocks(tiles, spec, w), tiles) for tiles in candidates(spec, w)]
+    flat = by_runs(spec, w)
+    if flat is not None:
+        one = attrs.evolve(w, pixels=(RUN,))
+        # Where sides divide a tile, each run of pixels is a box.
+        apart = {n for n in PIXELS if None in flat.tile(**{RUN: n}).residual.extents.values()}
+        found = (tiles for tiles in candidates(flat, one, runs=True) if tiles.pixels in apart)
+        timed += [(clocks(tiles, flat, one), tiles) for tiles in found]
+    return [tiles for count, tiles in sorted(timed, key=itemgetter(0)) if count < inf]

@@ -9,7 +9,7 @@ from math import gcd, prod
 
 import attrs
 
-from fireiron import SH, FireironError, ProgramChain, RowMajor, Swizzle, cp_async, staged
+from fireiron import SH, FireironError, ProgramChain, RowMajor, Swizzle, cp_async, fuse, staged, walks
 
 
 @attrs.frozen
@@ -108,6 +108,45 @@ def box_of(spec: ProgramChain, dims: tuple[str, ...], pixels: int, parts: int = 
     extents = spec.residual.extents
     known = tuple(n if isinstance(n := extents[d], int) else None for d in dims)
     return dict(zip(dims, _best(known, pixels, parts), strict=True))
+
+
+RUN = "m"  # the dim of a program whose pixels are fused into one
+# By the rank of images, the corners of what a copy in im2col mode visits, from -n to n - 1, and its offsets, below.
+IM2COL = {3: (1 << 15, 1 << 16), 4: (1 << 7, 1 << 8), 5: (1 << 4, 1 << 5)}
+MOST_STEP = 8
+
+
+def strided(spec: ProgramChain, w: Window) -> bool:
+    """Say whether windows take every n-th pixel."""
+    return any(walk.step > 1 for walk in (walks(spec.computed, w.step, w.images) or {}).values())
+
+
+def by_runs(spec: ProgramChain, w: Window) -> ProgramChain | None:
+    """Give the program with its pixels as one dim, of which tensor maps in im2col mode take any run.
+
+    Args:
+        spec: the program.
+        w: its product.
+
+    Returns:
+        None where pixels do not lie together in the results, or no map takes what windows read.
+    """
+    found, held = walks(spec.computed, w.step, w.images), spec.residual.operand(w.images)
+    if found is None or held is None or w.batch or w.computed or w.across or len(w.pixels) != len(found) + 1:
+        return None
+    if RUN in spec.residual.extents or len(held.tensor.shape) not in IM2COL:
+        return None
+    corner, offset = IM2COL[len(held.tensor.shape)]
+    for walk in found.values():
+        ends = [end + min(0, walk.reach) for end in (walk.first, walk.last)]
+        if not (
+            -corner <= min(ends) and max(ends) < corner and abs(walk.reach) < offset and 1 <= walk.step <= MOST_STEP
+        ):
+            return None
+    try:
+        return fuse(spec, **{RUN: " ".join(w.pixels)})
+    except FireironError:
+        return None
 
 
 MOST_IMAGES = 256  # of a box of a tensor map

@@ -55,6 +55,7 @@ from fireiron import max as _max
 from fireiron import sum as _sum
 from fireiron.schedules._pixel_clocks import Tiles, pad_of, ranked, span_of, swizzled
 from fireiron.schedules._pixels import (
+    RUN,
     Window,
     box_of,
     brought,
@@ -633,7 +634,7 @@ def packed(
 def wgmma(
     spec: ProgramChain, pixels: int | None = None, channels: int | None = None, stages: int | None = None,
     cluster: int | None = None, groups: int | None = None, persistent: bool | None = None, ways: int | None = None,
-    runs: bool = False,
+    runs: bool | None = None,
 ) -> Schedule:  # fmt: skip
     """Schedule a convolution for Hopper: boxes or runs of pixels by bulk copies, wgmma, roles, persistent blocks.
 
@@ -659,19 +660,19 @@ def wgmma(
     """
     w = window_of(spec)
     refuse_across(spec, w)
-    if runs:
-        spec = fuse(spec, m=" ".join(w.pixels))
-        w = window_of(spec)
     given = {
         name: x
         for name, x in (
             ("pixels", pixels), ("channels", channels), ("cluster", cluster), ("groups", groups),
-            ("persistent", persistent), ("ways", ways),
+            ("persistent", persistent), ("ways", ways), ("runs", runs),
         )
         if x is not None
     }  # fmt: skip
     plan = attrs.evolve(_plan(spec, w, given), **given)
     plan = attrs.evolve(plan, persistent=plan.persistent and plan.ways == 1)
+    if plan.runs:
+        spec = fuse(spec, **{RUN: " ".join(w.pixels)})
+        w = window_of(spec)
     pixels, channels, groups, cluster = plan.pixels, plan.channels, plan.groups, plan.cluster
     filters = spec.residual.extents[w.column]
     box = box_of(spec, w.pixels, pixels, groups)
