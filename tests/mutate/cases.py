@@ -139,7 +139,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "softmax": lambda: rows.row(rows.softmax(tensor(5, 200)), warps=2),
     "softmax ahead": lambda: rows.row(rows.softmax(tensor(20, 600, dtype="f16")), blocks=3, stages=2),
     "layernorm's gradients": lambda: rows.row(
-        rows.layernorm_gradients(tensor(70, 64), tensor(70, 64, name="dy"), tensor(64, name="gain"))
+        rows.layernorm_gradients(tensor(78, 64), tensor(78, 64, name="dy"), tensor(64, name="gain"))
     ),
     "top": lambda: rows.row(rows.top(tensor(60, 100), k=2), warps=1),
     "sums of columns": lambda: reductions.reduction(_columns(215, 3, 40), ways=9),
@@ -193,13 +193,19 @@ def _fractions(array: Any) -> Any:
 
 
 def _lines(array: Any) -> Any:
-    """Let lines have in turn two values, each once, each with the largest side by side, few above 0, and one NaN."""
+    """Let lines have in turn two values, each once, each with the largest side by side, one above 0, and one NaN."""
+    rng = np.random.default_rng(3)
     kind = np.arange(len(array))[:, None] % 5
-    rng = np.random.default_rng(4)
-    few = np.where(rng.random(array.shape) < 0.03, rng.integers(1, 4, array.shape), rng.integers(-1, 1, array.shape))
-    without = np.where(np.arange(array.shape[1]) == rng.integers(0, array.shape[1], len(array))[:, None], np.nan, array)
-    each = np.argsort(np.random.default_rng(3).random(array.shape), axis=-1)
+    each = np.argsort(rng.random(array.shape), axis=-1)
     beside = (np.arange(array.shape[1]) + 2 * np.arange(len(array))[:, None] // 3) % array.shape[1]
+    few = np.full(array.shape, -1.0)
+    for i, line in enumerate(few):  # lanes have four numbers: one has a 0, and maybe one above, another has a 1
+        apart = 16 >> i // 5 % 5
+        lane = 4 * rng.choice([n for n in range(array.shape[1] // 4 - apart) if n % (2 * apart) < apart])
+        beside_it, other = ((-1, 1), (2, 1), (1, -1))[i // 25]
+        line[lane + np.sort(rng.permutation(4)[:2])] = (0, beside_it)
+        line[lane + 4 * apart + rng.integers(4)] = other
+    without = np.where(np.arange(array.shape[1]) == rng.integers(0, array.shape[1], len(array))[:, None], np.nan, array)
     return np.select([kind == i for i in range(5)], [array > 0, each, beside, few, without]).astype(array.dtype)
 
 

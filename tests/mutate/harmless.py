@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from fireiron.algebra.expr import Compare, Var, free
+from fireiron.algebra.expr import Compare, Expr, Logic, Var, as_expr, as_int, free, substitute
 from fireiron.algebra.scalar import Binary, Constant, Scalar, Select, parts
 from fireiron.kernel.ir.rewrite import mentions, without
 from fireiron.kernel.ir.statements import (
@@ -39,12 +39,13 @@ from fireiron.kernel.ir.statements import (
 )
 from fireiron.language.functions import STEEPEST
 from fireiron.language.levels import GL, SH, Block, Level, Warp, Warpgroup
+from tests.mutate.flow import Flow, forced, named, never_chosen, variables
 from tests.mutate.plant import Mutant
 
 Body = tuple[Statement, ...]
 
 
-# What a case cannot show, by its name and the mutant's, and why not.
+# What a case cannot show, by its name and the mutant's as `flow.named` gives it, and why not.
 ELSEWHERE = (
     (
         "hopper stream_k",
@@ -62,7 +63,7 @@ ELSEWHERE = (
     ("hopper stream_k", r"^Wait\[2\]", "a block stores one tile at most here: nothing is overwritten"),
     (
         "hopper stream_k, whole tiles too",
-        r"without more$|end.*without block$|^Let\[33\].*block$|^Let\[19\].*block$|^Let\[31\].*parted$",
+        r"without more$|end.*without block$|^Let\[33\].*block$|^Let\[19\].*block$|^Let\[(17|31)\].*parted$",
         "blocks share the chunks evenly",
     ),
     ("hopper stream_k, whole tiles too", r"without trip$", "whole tiles lie behind the parts: none begins within one"),
@@ -83,6 +84,20 @@ ELSEWHERE = (
     ),
     ("sgemm 3", r"exchanged with Sync$", "the slot that is filled is read behind the next barrier"),
     ("attention, cores", r"^If\[7\].place: body without", "what no mask cuts may be masked too: it is computed anew"),
+    (
+        "sums of columns",
+        r"^If\[0\].*without its condition|^If\[(0|1)\].*one less",
+        "lanes beyond, and a line's last, have no columns here",
+    ),
+    ("sums of columns", r"sum_sh2 over the one before$", "columns beyond the edge are overlapped"),
+    ("akg.conv", r"f_sh over the one before$", "only the pad behind the last line is overlapped, which nobody reads"),
+    (
+        "filters' gradient, mma",
+        r"^If\[(0|1)\].*(one more|without its condition)$",
+        "other threads fill the next slot, which is filled again before it is read",
+    ),
+    ("filters' gradient, mma", r"^Call\[2\].read: .*thread_n < 5( one more)?$", "the other factors are 0 there"),
+    ("top", r"a number \+ 1 \(2.14748e\+09\)", "lines have more numbers than are kept"),
     ("sums of columns", r"^If\[0\].*one more", "registers of lines behind the warp's own are filled, and not added"),
     ("softmax ahead", r"^Compute\[8\].place: dropped$", "the maximum over peers includes this block's own"),
     ("top", r"^Call\[(17|18|19|20)\].lane: without thread$", "the last exchange counts for lane 0 alone, which stores"),
@@ -106,9 +121,85 @@ ELSEWHERE = (
         r"exchanged with Sync$",
         "the barrier stands at the end of a trip, or at the next one's begin",
     ),
-    ("filters' gradient, wgmma", r"^Arrive\[2\].place: dropped$", "nobody waits for the last slot again"),
-    ("filters' gradient, wgmma", r"^For\[(5|10)\].extent: - 1$", "the columns lie beyond the edge, and are not stored"),
-    ("hopper", r"load of a warp less$", "one thread of the role starts all copies"),
+    (
+        "filters' gradient, wgmma",
+        r"^(Arrive|If)\[2\]|^Wait\[1\].*exchanged with If$",
+        "nobody waits for the last slot again",
+    ),
+    (
+        "filters' gradient, wgmma",
+        r"^For\[(5|8|10)\].extent: - 1$",
+        "the columns lie beyond the edge, and are not stored",
+    ),
+    (
+        "attention",
+        r"^Compute\[\d+\].expr: a number \+ 1 \(0\)( \(2\))? @ (top_(factor|finite)|inverse)_rf$",
+        "a query that has seen no key has sums that are 0, and exponentials of -inf are 0",
+    ),
+    (
+        "attention",
+        r"^Compute\[\d+\].expr: a number \+ 1 \(0\) @ (o|total)$",
+        "the first chunk's factor is 0: it forgets what was there",
+    ),
+    (
+        "attention",
+        r"^Compute\[\d+\].expr: a number \+ 1 \(0\) @ (part_a_fr|wide)$",
+        "values of keys that are not there are 0",
+    ),
+    ("attention, cores", r"^Compute\[\d+\].expr: a number \+ 1 \(0\) @ s$", "all scores of a query grow alike"),
+    (
+        "attention, cores",
+        r"v_sh over the one before$",
+        "only the pad behind the last line is overlapped, which nobody reads",
+    ),
+    (
+        "attention, mma",
+        r"^For\[2\].extent: \+ 1$",
+        "a copy more brings the next chunk's first lines to where they go",
+    ),
+    (
+        "attention, wgmma",
+        r"^If\[\d+\].*exchanged with Advance",
+        "arrivals for a slot come a trip later, or with those for the slot before, which is awaited first",
+    ),
+    (
+        "attention, (wgmma|speculating)",
+        r"^Wait\[\d+\].*exchanged with If$",
+        "the slot of values is awaited before that of keys, and its arrival follows this wait",
+    ),
+    (
+        "attention, speculating",
+        r"@ failed$|^Compute\[\d+\].expr: a number \+ 1 \((1|256)\).* @ (trusting|outgrown)$",
+        "how often chunks are computed again changes time alone",
+    ),
+    (
+        "attention, speculating",
+        r"body without its condition @ trusts\d* == 1$",
+        "a chunk that is not trusted is computed again",
+    ),
+    ("softmax", r"^Call\[(5|11)\].lane: without thread", "the last exchange counts for lane 0 alone, which stores"),
+    (
+        "softmax ahead",
+        r"^Call\[(8|14)\].views: (top|total)_cluster at without thread",
+        "all lanes of a warp hold the same number",
+    ),
+    ("softmax ahead", r"^Sync\[0\]", "a thread reads what it has copied itself"),
+    (
+        "layernorm's gradients",
+        r"^Wait\[0\].*exchanged with Sync$|^Sync\[0\].place",
+        "a thread reads what it has copied itself",
+    ),
+    ("layernorm's gradients", r"sub exchanged @ part$", "the difference is only squared"),
+    (
+        "top",
+        r"^Compute\[[4-7]\].expr: eq left out \((3|6)\)",
+        "a thread takes elements by rising columns: none is ahead of one that it has kept",
+    ),
+    (
+        "top",
+        r"^Compute\[(12|13|14|15)\].expr: eq left out \(3\)",
+        "lanes 0 to 15 have the earlier columns, and what the others choose is read by nobody",
+    ),
 )
 
 
@@ -184,7 +275,9 @@ def why(case: str, mutant: Mutant, kernel: Kernel) -> str:
         case For() | If() | Compute() if key == "place: doubled" and _only_maxima(before):
             return "a maximum that is taken twice is the same"
         case Compute(dst=dst) if (
-            case == "top" and dst.buffer.dtype.kind == "float" and key in ("expr: lt left out", "expr: lt exchanged")
+            case == "top"
+            and dst.buffer.dtype.kind == "float"
+            and key.startswith(("expr: lt left out", "expr: lt exchanged"))
         ):
             return "of two equal values, either is the same"
         case If() if "one more" in key and _guards_loads(before):
@@ -193,31 +286,82 @@ def why(case: str, mutant: Mutant, kernel: Kernel) -> str:
             mutant.field == "write" and "less" not in key and src.buffer.memory == GL != (dst.buffer.memory)
         ):
             return "a guard that saves time: predicates hold the same loads off, or fill slots that nobody reads"
-        case For(var=var, body=body) if key == "extent: + 1" and all(_chosen(s, var) for s in body):
+        case For(var=var, extent=extent, body=body) if key == "extent: + 1" and all(
+            _chosen(s, var) or _refused(s, var, extent) for s in body
+        ):
             return "a trip more, for which no unit is chosen"
         case Fence(kind="registers") if case == "two sums" and mutant.number > 1:
             return "the fence ahead of the first loop follows all that writes these registers"
-        case Compute(expr=expr) if key == "expr: min left out" and any(
+        case Compute(expr=expr) if key.startswith("expr: min left out") and any(
             isinstance(part, Constant) and part.value == STEEPEST for part in parts(expr)
         ):
             return "exp of more than 80 makes a quotient that is 0 within its bound either way"
-        case _ if isinstance(mutant.after, Sync) and before is not None and _own(before):
+        case _ if isinstance(mutant.after, Sync | Await) and before is not None and _own(before):
             return "registers of a thread: no barrier orders them"
+        case Wait() if (
+            mutant.field == "place" and mutant.after is not None and _registers(before) and _own(mutant.after)
+        ):
+            return "the wait is for the registers of products, which the other does not touch"
         case Compute(expr=expr) if key.startswith("expr: a number + 1 (1)") and _truths(expr):
             return "the number is only asked whether it is 0"
-        case Compute() if key == "expr: a number + 1 (80)":
+        case Compute() if key.startswith("expr: a number + 1 (80)"):
             return "exp of 80 and of 81 are both beyond what is added to them"
         case _ if isinstance(mutant.after, Wait) and not _uses(before, mutant.after.group):
             return "the wait comes earlier, and nothing that it waits for starts between"
         case _ if mutant.field == "place" and mutant.after is not None and _independent(before, mutant.after):
             return "neither of the two reads or orders what the other does"
+        case If(condition=condition) if _more(key) and _masks(condition) and "attention" in case:
+            return "what no mask cuts may be masked too, and a larger maximum serves as well: it is computed anew"
+        case If() if _more(key) and _own(before):
+            return "registers that nobody reads are computed in more threads"
+        case Roles() if key.endswith("load of a warp less"):
+            return "one thread of the role starts all copies"
         case _:
-            return next((words for c, how, words in ELSEWHERE if _of(case, c) and re.search(how, mutant.key)), "")
+            names = (mutant.key, named(mutant))
+            listed = (w for c, how, w in ELSEWHERE if _of(case, c) and any(re.search(how, name) for name in names))
+            return next(listed, "") or _followed(mutant, kernel)
+
+
+def _followed(mutant: Mutant, kernel: Kernel) -> str:
+    """Explain a survivor by what stands ahead of its statement, and behind it."""
+    if mutant.before is None:
+        return ""
+    flow, key, left = Flow(kernel, mutant), f"{mutant.field}: {mutant.change}", mutant.change.rpartition("without ")[2]
+    match mutant.before:
+        case Compute() | For() | Region() if (
+            key.startswith(("place: dropped", "place: doubled", "extent: - 1", "inputs", "dst", "expr: mul left out"))
+            and flow.scales_zeros()
+        ):
+            return "sums that are still 0 are scaled: whatever the factor, and however often, they stay 0"
+        case Compute() if mutant.field in ("expr", "inputs") and flow.feeds_zeros():
+            return "sums that are still 0 are scaled by it: whatever the factor, they stay 0"
+        case Compute() if mutant.field == "expr" and never_chosen(mutant):
+            return "an alternative that a number refuses"
+        case Fence(kind="registers") if mutant.field == "place" and flow.fenced_before():
+            return "since the fence before, products began, and nothing else touched registers"
+        case Advance() if flow.last_of_cursor():
+            return "nothing behind asks for the slot"
+        case Call(read=read, write=write) if any(forced(condition, left) for condition in (read, write)):
+            return "the predicate leaves the threads alone for which this variable is 0"
+        case Await() | Arrive() | Call() if left != mutant.change and flow.first_slot(left):
+            return "the cursor has not moved yet: its slot is 0"
+        case _:
+            return ""
+
+
+def _more(key: str) -> bool:
+    """Say whether a condition lets more threads or trips in."""
+    return key == "place: body without its condition" or (key.startswith("condition") and "one more" in key)
+
+
+def _masks(condition: Expr) -> bool:
+    """Say whether a condition tells chunks that a mask cuts from those that it leaves whole."""
+    return bool(variables(condition) & {"whole", "j_pair"})
 
 
 def _of(case: str, name: str) -> bool:
     """Say whether a case is the named one, or one of the presets of a name without a space."""
-    return case == name or (" " not in name and case.startswith(name))
+    return re.fullmatch(name, case) is not None or (" " not in name and case.startswith(name))
 
 
 def _alone(level: Level, mutant: Mutant, kernel: Kernel) -> bool:
@@ -234,7 +378,9 @@ def _guards_loads(statement: If) -> bool:
     inside = tuple(walk(statement.body))
     calls = [s for s in inside if isinstance(s, Call)]
     trips = [
-        leaf for leaf in free(statement.condition) if isinstance(leaf, Var) and leaf.name.startswith(("k", "chunk"))
+        leaf
+        for leaf in free(statement.condition)
+        if isinstance(leaf, Var) and leaf.name.startswith(("k", "chunk", "j"))
     ]
     loads = all(call.views[0].buffer.memory != SH and call.views[1].buffer.memory != GL for call in calls)
     return bool(trips and calls) and loads and all(isinstance(s, For | If | Region | Call | Let) for s in inside)
@@ -257,9 +403,13 @@ def _own(statement: Statement) -> bool:
 def _only_maxima(statement: Statement) -> bool:
     """Say whether a statement does nothing but fold numbers into maxima."""
     inside = [s for s in walk((statement,)) if not isinstance(s, For | If | Region)]
-    return bool(inside) and all(
-        isinstance(s, Compute) and isinstance(s.expr, Binary) and s.expr.op == "max" and s.dst in s.inputs
-        for s in inside
+    maxima = [s for s in inside if isinstance(s, Compute)]
+    reads = [s for s in inside if isinstance(s, Call) and s.atom.kind in ("Move", "Shuffle")]
+    return (
+        bool(maxima)
+        and len(maxima) + len(reads) == len(inside)
+        and all(isinstance(s.expr, Binary) and s.expr.op == "max" and s.dst in s.inputs for s in maxima)
+        and all(s.views[-1].buffer.memory.registers for s in reads)
     )
 
 
@@ -283,6 +433,19 @@ def _chosen(statement: Statement, var: Var) -> bool:
         and isinstance(statement.condition, Compare)
         and (statement.condition.op == "==" and var in free(statement.condition))
     )
+
+
+def _refused(statement: Statement, var: Var, extent: Expr) -> bool:
+    """Say whether a statement's condition refuses a trip behind the last: even the first thread is beyond its end."""
+    condition = statement.condition if isinstance(statement, If) else getattr(statement, "write", None)
+    for part in condition.operands if isinstance(condition, Logic) and condition.op == "&&" else (condition,):
+        if isinstance(part, Compare) and part.op == "<" and "-" not in str(part):
+            others = {leaf: as_expr(0) for leaf in free(part) if isinstance(leaf, Var) and leaf != var}
+            left, right = (substitute(side, others | {var: extent}) for side in (part.left, part.right))
+            least, end = as_int(left), as_int(right)
+            if least is not None and end is not None and least >= end:
+                return True
+    return False
 
 
 def _independent(first: Statement | None, second: Statement) -> bool:
