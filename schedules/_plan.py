@@ -56,6 +56,7 @@ class Plan:
         early: load whole operands of ops before the products, where registers hold them.
         keep: the operand, "A" or "B" behind any swap(), whose loads have the L2 policy `evict_last`; the loads of the
             other one have `evict_first`. "" gives no hints.
+        addends: begin the sums with what ops add to them first, loaded before the products.
         prefetch: number of a block's first chunks that the computing threads prefetch into the L2 cache. Of 0 to 3, one
             was fastest with cold operands; notebooks/numbers.md has the times.
 
@@ -79,6 +80,7 @@ class Plan:
     promote: bool = False
     keep: Literal["", "left", "right"] = attrs.field(default="")
     early: bool = False
+    addends: bool = False
     prefetch: int = 1
     transposed: Literal["registers", "shared"] = "registers"
 

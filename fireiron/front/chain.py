@@ -320,6 +320,7 @@ class FoldChain(Chain[S]):
         init: float = 0.0,
         store: Strategy | None = None,
         early: Tensor | Sequence[Tensor] = (),
+        addends: bool = False,
     ) -> MatMulChain: ...
     @overload
     def epilog(
@@ -340,6 +341,8 @@ class FoldChain(Chain[S]):
                 program also strategies by the outputs' names.
             early: for a MatMul: tensors of C's shape, read by ops, that each thread loads to registers before the
                 products, so that the loads run while the products do; `whole_operands` lists such tensors.
+            addends: for a MatMul: whether the sums begin with what the ops add to them first (`add(bias)`), which is
+                loaded before the products then and takes no registers beside the sums.
 
         Raises:
             DecompositionError: `second-epilog`, `epilog-memory`, `epilog-store`, `accumulator-dtype`, `load-level`,

@@ -17,7 +17,7 @@ from fireiron.check.promote import promotable
 from fireiron.front import links
 from fireiron.front.chain import FoldChain, MatMulChain, SplitFold, Strategy
 from fireiron.front.describe import describe
-from fireiron.front.outputs import ahead, check_operands, check_rows, given, prologue, whole
+from fireiron.front.outputs import ahead, begins_with, check_operands, check_rows, given, prologue, whole
 from fireiron.front.roles import Role
 from fireiron.front.state import State, link_of
 from fireiron.language.decompositions import Decomposition, Epilog, Output, Prolog, Split
@@ -51,6 +51,7 @@ def epilog(
     init: float = 0.0,
     store: Strategy | None = None,
     early: Tensor | Sequence[Tensor] = (),
+    addends: bool = False,
 ) -> Epilog:
     """Accumulate C in registers; at the end run pointwise ops, and store."""
     spec = chain.matmul
@@ -63,7 +64,9 @@ def epilog(
     outputs = tuple(_beside(chain, part, op, memory, store) for part, op in saved)
     stored = _stored(chain, memory, value, store, None)
     first = chain._check(ahead, early, whole(spec, saved, value))
-    return Epilog(value, memory, kind, init, stored, outputs, first, link=here())
+    if addends:
+        chain._check(begins_with, value, outputs, init, first)
+    return Epilog(value, memory, kind, init, stored, outputs, first, addends, link=here())
 
 
 def _beside(chain: MatMulChain, value: Value, op: Beside, memory: Memory, store: Strategy | None) -> Output:

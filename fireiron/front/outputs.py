@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fireiron.algebra.addends import without_addends
 from fireiron.algebra.dtypes import DType, i8, u8
 from fireiron.algebra.expr import Index, ceil_div, simplest
 from fireiron.algebra.scalar import Arg, Cast
@@ -86,6 +87,23 @@ def ahead(wanted: Tensor | Sequence[Tensor], found: tuple[Tensor, ...]) -> tuple
                 fix=f"early=({names},)" if names else "drop early=: vectors and scalars are read where ops use them",
             )
     return tuple(dict.fromkeys(tensors))
+
+
+def begins_with(value: Value, outputs: Sequence[object], init: float, early: Sequence[Tensor]) -> None:
+    """Refuse to begin sums with addends where ops add nothing first, or where the sums alone are stored or are begun.
+
+    Raises:
+        DecompositionError: `epilog-addends`.
+    """
+    if without_addends(value.tree)[1] is None:
+        raise DecompositionError(
+            "epilog-addends",
+            "addends= begins the sums with what the ops add first, and the first op adds nothing",
+            fix="drop addends=, or let add(...) be the first op",
+        )
+    if outputs or init or early:
+        what = "outputs beside C" if outputs else f"init={init:g}" if init else "early="
+        raise DecompositionError("epilog-addends", f"addends= does not go with {what}", fix="drop one of them")
 
 
 def _rows(tensor: Tensor, c: Tensor) -> None:

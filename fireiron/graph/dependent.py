@@ -21,14 +21,15 @@ def begun_early(launches: Sequence[Launch], arch: str) -> tuple[Launch, ...]:
     """
     if not target(arch).has("dependent launches"):
         return tuple(launches)
-    known: dict[int, Schedule] = {}
+    known: dict[Schedule, Schedule] = {}
     made: list[Launch] = []
     behind = False
     for launch in launches:
         if launch.kernel is not None and behind:
             schedule = launch.kernel.schedule
-            early = known.setdefault(id(schedule), dependent(schedule))
-            launch = evolve(launch, kernel=evolve(launch.kernel, schedule=early))
+            if schedule not in known:
+                known[schedule] = dependent(schedule)
+            launch = evolve(launch, kernel=evolve(launch.kernel, schedule=known[schedule]))
         behind = behind if launch.once else launch.kernel is not None
         made.append(launch)
     return tuple(made)

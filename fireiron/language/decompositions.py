@@ -329,6 +329,7 @@ class Epilog:
         store: the links of the Move that stores.
         outputs: what is stored on the way, first to last.
         early: which tensors that ops read come to registers before the products, not behind them.
+        addends: whether the accumulator begins with what the ops add to it first.
     """
 
     value: Value
@@ -338,6 +339,7 @@ class Epilog:
     store: tuple[Decomposition, ...]
     outputs: tuple[Output, ...] = ()
     early: tuple[Tensor, ...] = ()
+    addends: bool = False
     link: Link | None = _link
 
     @property

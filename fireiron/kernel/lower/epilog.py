@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from fireiron.algebra.addends import without_addends
 from fireiron.algebra.expr import Expr, Index, Var, and_, as_expr, proves
 from fireiron.algebra.scalar import number
 from fireiron.base.errors import DecompositionError
 from fireiron.base.records import evolve
-from fireiron.kernel.ir.statements import Compute, For, Region, View
+from fireiron.kernel.ir.statements import Compute, For, Region, View, walk
 from fireiron.kernel.lower.context import Body, Context, Recur, State, buffer_of
 from fireiron.kernel.lower.epilog_operands import lower_early
 from fireiron.kernel.lower.folds.bulk import added_in_bulk
@@ -43,7 +44,7 @@ def lower_epilog(link: Epilog, rest: Tree, state: State, context: Context, recur
     for operand in sums:
         name = operand.tensor.name if state.residual.sums else "acc"
         storage = register_storage(name, output, link.memory, link.dtype, state, context, link.link)
-        storage.seeded = link.init != 0
+        storage.seeded = link.init != 0 or link.addends
         held[name] = fresh_window(storage, output)
     inside = inside.with_windows({o.role: window for o, window in zip(sums, held.values(), strict=True)})
     main = lower_loops(rest, evolve(inside, output=output), context, recur)
@@ -58,7 +59,7 @@ def lower_epilog(link: Epilog, rest: Tree, state: State, context: Context, recur
     storage = window.storage
     parts = [of_tile(part, state.loops) for part in storage.partials]
     partial = bool(parts) or context.stream is not None
-    begin: Body = tuple(
+    begin = tuple(
         Region(
             f"Init({link.init:g})({link.memory})({state.level})",
             (fill(w.storage, 0 if partial else link.init, context),),
@@ -69,6 +70,10 @@ def lower_epilog(link: Epilog, rest: Tree, state: State, context: Context, recur
         )
         for w in held.values()
     )
+    added: Body = ()
+    if link.addends:
+        link, added = _begun(link, held, output, inside, context)
+        begin = begin if any(s.write is not None for s in walk(added) if isinstance(s, Compute)) else ()
     window, gathered = gather(window, inside, context)
     early, ahead = lower_early(link, _steps(link, held, output, state, context), storage, output, inside, context)
     bulk = next((p for p in parts if isinstance(p.reduce, ByTma)), None)
@@ -81,10 +86,36 @@ def lower_epilog(link: Epilog, rest: Tree, state: State, context: Context, recur
     held = {name: window, **dict(others)}
     finish: Body = (add_constant(window.storage, link.init, context),) if partial and link.init != 0 else ()
     finish += _finished(link, held, outputs, inside, meeting.state, early, context, recur)
-    begin = tuple(one for one in begin if one.buffer not in context.zeroed)
+    begin = (*(one for one in begin if one.buffer not in context.zeroed), *added)
     if context.stream is not None:
         return (*begin, *ahead, *main, *gathered, *hand_on(window, context.stream, finish, link.link, context))
     return (*begin, *ahead, *main, *gathered, *meeting.around(share(window, parts, finish, inside, context)))
+
+
+def _begun(
+    link: Epilog, held: Mapping[str, Window], output: Window, inside: State, context: Context
+) -> tuple[Epilog, Body]:
+    """Add what the ops add to the sums before the products; give the epilog without these ops, and the code.
+
+    Raises:
+        DecompositionError: `epilog-addends` where several units share a tile's sums, each with a part.
+    """
+    (window,) = held.values()
+    if window.storage.partials or context.stream is not None:
+        raise DecompositionError(
+            "epilog-addends",
+            "addends= begins a tile's sums, of which each of several units has a part",
+            fix="drop addends=, or let one unit compute each tile: without parallel(...) and stream_k()",
+        )
+    for tensor in link.tensors:  # parameters keep the order of the ops
+        tensor_window(tensor, inside, context)
+    rest, added = without_addends(link.value.tree)
+    assert added is not None
+    begin = evolve(link, value=evolve(link.value, tree=added))
+    title = f"Init by what ops add first({link.memory})({inside.level})"
+    steps = _steps(begin, held, output, inside, context)
+    _, body = lower_ops(steps, held, output, inside, context, link.link, title)
+    return evolve(link, value=evolve(link.value, tree=rest)), body
 
 
 def _finished(
