@@ -123,6 +123,7 @@ def gemm(
     ops: tuple[Op, ...] = (),
     ways: int = 1,
     split_k: int = 1,
+    family: str | None = None,
 ) -> Schedule:
     """Schedule a product: tiles of a block in a pipeline, tiles of a warp, fragments, the atom.
 
@@ -136,6 +137,7 @@ def gemm(
         ops: pointwise functions of the accumulator, first to last.
         ways: groups of warps that each take a chunk of K.
         split_k: blocks that share a tile of C, each with a part of K.
+        family: start of the names of the instructions to choose from; None for the first that matches.
 
     Raises:
         FireironError: `packed-access` where elements that share a byte do not follow one another along K.
@@ -166,7 +168,7 @@ def gemm(
         B, FR, fragments or _fragments(b, along_k[1])
     )
     chain = chain.tile(*atom[:2]).unroll()
-    return (chain if sizes.step == atom[2] else chain.split(atom[2]).unroll()).done()
+    return (chain if sizes.step == atom[2] else chain.split(atom[2]).unroll()).done(family)
 
 
 def _fragments(tensor: Tensor, along_k: bool) -> Strategy:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fireiron import ColMajor, MatMulChain, Op, RowMajor, Rows, Save, Schedule, Strategy, preset, space
+from fireiron import ColMajor, FireironError, MatMulChain, Op, RowMajor, Rows, Save, Schedule, Strategy, preset, space
 from fireiron.schedules import _tensor_cores
 from fireiron.schedules._tensor_cores import Sizes, points_of
 
@@ -91,3 +91,44 @@ def gemm(
     return _tensor_cores.gemm(
         spec, chosen, (16, 8, chosen.step), True, fragments, store, ops=ops, ways=ways, split_k=split_k
     )
+
+
+@preset
+def gemm_tf32x3(
+    spec: MatMulChain,
+    m: int | None = None,
+    n: int | None = None,
+    k: int | None = None,
+    warp: tuple[int, int] | None = None,
+    stages: int | None = None,
+    split_k: int = 1,
+) -> Schedule:
+    """Schedule a product of f32 for tensor cores: three products of tf32 stand for one of f32 (3xTF32).
+
+    The result is not that of IEEE f32 arithmetic, and no other preset chooses this one. With u = 2^-24, the error of
+    each element of C is at most (20 + 6 ceil(K / 8)) u times that of |A| |B|; sums in f32 have the bound K u. The first
+    term is what the parts of each product lose (5 * 2^-22), the other the rounding of three sums for each 8 of K, which
+    tensor cores cut. Infinities, and numbers from 2^128 (1 - 2^-12) on, which tf32 rounds to infinity, give NaN.
+
+    Args:
+        m, n, k: tile of a block, chunk of K; powers of two, a chunk 8 or more.
+        warp: tile of a warp.
+        stages: ring slots of the shared buffers; stages - 1 chunks of K are in flight.
+        split_k: as many blocks share a tile of C, each with a part of K: for tiles too few to fill the GPU.
+
+    Raises:
+        FireironError: `preset-type` where A and B are not f32.
+
+    Source: Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores while surpassing the FP32
+        theoretical peak performance", 2022.
+    """
+    if spec.left.dtype.name != "f32" or spec.right.dtype.name != "f32":
+        raise FireironError(
+            "preset-type",
+            f"ampere.gemm_tf32x3 multiplies f32 by products of its parts, not {spec.left.dtype} and {spec.right.dtype}",
+            fix="use ampere.gemm, or hopper.gemm, for types that tensor cores multiply themselves",
+        )
+    along_k = spec.matmul.A.order is RowMajor and spec.matmul.B.order is ColMajor
+    usual = Sizes(128, 256, 16, (64, 64), 3, 8) if along_k else Sizes(128, 128, 16, (64, 32), 4, 8)
+    chosen = usual.given(m=m, n=n, k=k, warp=warp, stages=stages)
+    return _tensor_cores.gemm(spec, chosen, (16, 8, 8), split_k=split_k, family="tf32x3.m16n8k8")

@@ -48,6 +48,8 @@ def meaning_of(atom: Atom) -> Meaning | None:
     assert acc is not None
     if atom.rounding == "once":
         return _summed_once(atom, acc)
+    if atom.rounding == "once, of parts":
+        return _summed_of_parts(atom)
     return _summed_in_turn(atom, acc, fma_bf16_through_f32 if atom.rounding == "each, through f32" else _FUSED.get(acc))
 
 
@@ -66,6 +68,36 @@ def _summed_once(atom: Atom, acc: DType) -> Meaning:
         return (result.astype(np.int64) if acc.kind == "int" else result).astype(c.dtype)
 
     return numpy
+
+
+def _summed_of_parts(atom: Atom) -> Meaning:
+    """Sum products of the parts of f32 elements in tf32, the small ones first; each of the three sums is rounded."""
+    tiles = [_Tile(operand) for operand in atom.operands]
+
+    def numpy(a: Array, b: Array, c: Array) -> Array:
+        import numpy as np
+
+        left, right, total = (tile.of(x) for tile, x in zip(tiles, (a, b, c), strict=True))
+        with np.errstate(all="ignore"):
+            (high, low), (other_high, other_low) = map(_parts, (left, right))
+            for x, y in ((low, other_high), (high, other_low), (high, other_high)):
+                total = (x.astype(np.float64) @ y.astype(np.float64) + total).astype(np.float32)
+        return tiles[2].registers(total).reshape(c.shape)
+
+    return numpy
+
+
+_TF32_ROUND, _TF32_MASK = 0x1000, 0xFFFFE000
+
+
+def _parts(x: Array) -> tuple[Array, Array]:
+    """Part f32 into a value rounded to tf32 and what that leaves, cut to tf32."""
+    import numpy as np
+
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    high = ((bits + np.uint32(_TF32_ROUND)) & np.uint32(_TF32_MASK)).view(np.float32)
+    low = np.ascontiguousarray(x - high, np.float32).view(np.uint32) & np.uint32(_TF32_MASK)
+    return high, low.view(np.float32)
 
 
 def _summed_in_turn(atom: Atom, acc: DType, fused: Callable[[Array, Array, Array], Array] | None) -> Meaning:

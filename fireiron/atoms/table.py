@@ -20,6 +20,8 @@ from fireiron.atoms.redux import REDUX
 from fireiron.atoms.shuffle import SHUFFLES
 from fireiron.atoms.simt import SIMT
 from fireiron.atoms.stmatrix import STMATRIX
+from fireiron.atoms.tf32x3 import FAMILY as SPLIT_FAMILY
+from fireiron.atoms.tf32x3 import SPLIT
 from fireiron.atoms.tma import FAMILY, TMA, hinted
 from fireiron.atoms.wgmma import FAMILY as WGMMA
 from fireiron.atoms.wgmma import WIDTHS, wgmma, wgmma_near
@@ -117,7 +119,7 @@ def find(name: str) -> Atom | None:
 
 def every() -> tuple[Atom, ...]:
     """List all rows, those of families included that are made when they are asked for."""
-    return (*TABLE, *hinted(), *(atom for n in WIDTHS for atom in wgmma(n)))
+    return (*TABLE, *SPLIT, *hinted(), *(atom for n in WIDTHS for atom in wgmma(n)))
 
 
 def box_move(
@@ -168,7 +170,9 @@ def warp_products() -> tuple[Atom, ...]:
 
 
 def _rows(name: str) -> tuple[Atom, ...]:
-    """List the rows among which a name is looked for: of the families made on demand only its own."""
+    """List the rows among which a name is looked for: of the families that are named to be taken only its own."""
+    if name.startswith(SPLIT_FAMILY):
+        return SPLIT
     return every() if name.startswith(WGMMA) else (*TABLE, *hinted()) if name.startswith(FAMILY) else TABLE
 
 
@@ -198,7 +202,7 @@ def chosen_from(chosen: Atom | str | None, shape: tuple[int, ...] = ()) -> tuple
         )
     found = tuple(atom for atom in _rows(chosen) if atom.name.startswith(chosen))
     if not found:
-        near = sorted({atom.name.split(".")[0] for atom in TABLE} | {WGMMA})
+        near = sorted({atom.name.split(".")[0] for atom in TABLE} | {WGMMA, SPLIT_FAMILY})
         hints = any(chosen.endswith(f".{policy}") for policy in POLICIES) and not chosen.startswith(FAMILY)
         raise DecompositionError(
             "unknown-atom",

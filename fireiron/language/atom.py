@@ -25,8 +25,9 @@ Product: TypeAlias = Literal["mul", "xor", "and"]
 
 
 # Where a product's sum is rounded: once, behind the exact sum of all products, or at each product that is added, in C's
-# type, there through f32 where the hardware has no such arithmetic; "" where `numpy` says it.
-Rounding: TypeAlias = Literal["", "once", "each", "each, through f32"]
+# type, there through f32 where the hardware has no such arithmetic; once for each of the three products of the parts of
+# f32 elements; "" where `numpy` says it.
+Rounding: TypeAlias = Literal["", "once", "each", "each, through f32", "once, of parts"]
 # What a Reduce makes of the values of all lanes.
 Fold: TypeAlias = Literal["add", "min", "max", "and", "or", "xor"]
 # Bytes of the rows in which shared memory may be swizzled, 0 for plain rows.

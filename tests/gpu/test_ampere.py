@@ -116,3 +116,17 @@ def test_random_sizes(seed):
         )
         left, right = a if layout[1] == "N" else a.T, b if layout[0] == "N" else b.T
         assert torch.equal(kernel(a, b), (left.double() @ right.double()).float()), (m, n, k, layout)
+
+
+@pytest.mark.parametrize("layout", ["TN", "NN", "NT", "TT"])
+@pytest.mark.parametrize("shape", [(512, 768, 640), (255, 129, 1003), (64, 64, 8)])
+def test_f32_by_three_products_of_tf32_is_within_its_bound(shape, layout):
+    m, n, k = shape
+    rng = np.random.default_rng(k)
+    a, b = (rng.standard_normal(size).astype(np.float32) for size in ((m, k), (k, n)))
+    schedule = ampere.gemm_tf32x3(matmul(m, n, k, "f32", layout=layout))
+    given = (a.T.copy() if layout[1] == "T" else a), (b.T.copy() if layout[0] == "T" else b)
+    found = np.asarray(schedule.compile()(*given))
+    left, right = a.astype(np.float64), b.astype(np.float64)
+    room = (20 + 6 * -(-k // 8)) * 2.0**-24 * (np.abs(left) @ np.abs(right))
+    assert (np.abs(found - left @ right) <= room).all()
