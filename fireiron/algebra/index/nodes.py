@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable
 from operator import index
-from typing import TYPE_CHECKING, Literal, SupportsIndex, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, SupportsIndex, TypeAlias
 
 import attrs
 
@@ -45,7 +45,7 @@ class Expr:
             return True
         if type(self) is not type(other) or hash(self) != hash(other):
             return False
-        return self._key() == cast("Expr", other)._key()
+        return self._key() == other._key()  # pyright: ignore
 
     def __bool__(self) -> bool:
         if isinstance(self, Const):
@@ -364,7 +364,7 @@ def simplest(value: Index) -> Index:
 
 def closed(e: Expr) -> Node:
     """View an expression as the closed union of nodes, for `match` with `assert_never`."""
-    return cast("Node", e)
+    return e  # pyright: ignore[reportReturnType]
 
 
 def operands(e: Expr) -> Sequence[Expr]:

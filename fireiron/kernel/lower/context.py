@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from math import prod
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -96,6 +97,12 @@ class Stream:
     ends: Expr
     lowest: Expr
     size: int
+
+
+@cache
+def _thread(threads: int) -> Var:
+    """Give the variable of a thread's index: the same object each time, whose hash is known."""
+    return Var(THREAD, threads)
 
 
 @attrs.define(eq=False)
@@ -218,7 +225,7 @@ class Context:
     def thread(self) -> Var:
         """Give the variable of a thread's index in its block."""
         assert self.threads is not None
-        return Var(THREAD, self.threads)
+        return _thread(self.threads)
 
     def define(self, wanted: str, value: Expr, extent: Index) -> Expr:
         """Name an index expression of thread and block at the kernel's start; short and loop-dependent ones stay."""

@@ -75,7 +75,8 @@ def lower_epilog(link: Epilog, rest: Tree, state: State, context: Context, recur
         link, added = _begun(link, held, output, inside, context)
         begin = begin if any(s.write is not None for s in walk(added) if isinstance(s, Compute)) else ()
     window, gathered = gather(window, inside, context)
-    early, ahead = lower_early(link, _steps(link, held, output, state, context), storage, output, inside, context)
+    steps = _steps(link, held, output, state, context) if link.early else ()
+    early, ahead = lower_early(link, steps, storage, output, inside, context)
     bulk = next((p for p in parts if isinstance(p.reduce, ByTma)), None)
     if bulk is not None:
         value, stores = added_in_bulk(link, output, bulk)

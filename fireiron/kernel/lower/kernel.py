@@ -206,6 +206,8 @@ def _of_loops(
     change: Callable[[For, Split], tuple[Statement, ...]],
 ) -> tuple[Statement, ...]:
     """Change the loops over chunks that some splits made; what fills rings for them stays."""
+    if not loops:
+        return body
     out: list[Statement] = []
     for s in body:
         match s:
@@ -223,7 +225,7 @@ def _of_loops(
                 out.append(s if same else attrs.evolve(s, body=now))
             case _:
                 out.append(s)
-    return tuple(out) if loops else body
+    return tuple(out)
 
 
 def _roles(body: tuple[Statement, ...], context: Context) -> tuple[Statement, ...]:

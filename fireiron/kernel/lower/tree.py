@@ -16,7 +16,7 @@ from fireiron.base.records import evolve
 from fireiron.language.decompositions import Decomposition, Done, Load, Split, Tile
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)
 class Asked:
     """Say what the links of a chain ask of those above them, None for what no link asks.
 
@@ -83,7 +83,7 @@ def tree(links: Sequence[Decomposition]) -> Tree:
 
 def _asked(link: Decomposition, below: Asked) -> Asked:
     """Add to what is asked below what a link asks."""
-    asked = evolve(below, loads=())
+    asked = evolve(below, loads=()) if below.loads else below
     match link:
         case Tile(staggered=staggered):
             return evolve(asked, tile=link, staggered=link if staggered > 1 else asked.staggered)

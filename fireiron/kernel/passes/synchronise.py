@@ -376,6 +376,8 @@ class _Pass:
 
     def separate(self, out: list[Statement], pending: list[Touch], edges: list[Edge], uniform: bool) -> list[Touch]:
         """Insert the barriers that edges need; returns what stays pending."""
+        if not edges:
+            return pending
         # Of several reasons the plainest: a read after a write, before a write after a write.
         told = sorted(edges, key=lambda e: e.first.kind == e.then.kind)
         scopes = {e.scope.name: e for e in reversed(told)}
