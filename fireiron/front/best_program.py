@@ -13,10 +13,12 @@ from fireiron.base.records import evolve
 from fireiron.front.program import ProgramChain
 from fireiron.front.verbs import target
 from fireiron.language.maps import is_plain
+from fireiron.language.programs import Products
 from fireiron.language.specs import task_of
 from fireiron.language.steps import Dim, Program, Ref
 
 MOST_CHOICES = 1024
+OF_PRODUCTS = "_programs"  # the schedules of several products
 
 
 @lru_cache(MOST_CHOICES)
@@ -35,6 +37,13 @@ def best_program(spec: ProgramChain, arch: str | None = None) -> Any:
     windows = read_by_windows(spec.computed)
     names = presets_for(spec.computed) if windows is None else presets_of_windows(windows, spec.computed, target(spec))
     refused: list[str] = []
+    if not names:
+        from fireiron.front import dag
+
+        try:
+            return _of_products(dag.chain_of(spec), arch)
+        except dag.Misfit as error:
+            refused.append(str(error))
     for name in names:
         file, function = name.split(".")
         try:
@@ -43,6 +52,15 @@ def best_program(spec: ProgramChain, arch: str | None = None) -> Any:
             refused.append(f"{name}: {error.message}")
     said = "; ".join(refused) or "it multiplies matrices"
     raise CheckError("nothing-legal", f"no preset takes {spec.computed.name}: {said}", fix="write a schedule for it")
+
+
+def _of_products(chain: Any, arch: str | None) -> Any:
+    """Schedule a chain of products: one by the best plan known, several of one shape by the preset for them."""
+    if isinstance(chain.program.spec, Products):
+        return import_module(f"fireiron.schedules.{OF_PRODUCTS}").schedule(chain)
+    from fireiron.front.best import best
+
+    return best(chain, arch)
 
 
 def presets_for(program: Program) -> tuple[str, ...]:
