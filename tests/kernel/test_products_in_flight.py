@@ -164,3 +164,12 @@ def test_convolutions_of_what_threads_compute_write_no_register_that_products_st
     gain, shift = tensor(128, name="gain"), tensor(128, name="shift")
     schedule = conv.wgmma(conv.conv2d(x, f, pad=1, gain=gain, shift=shift, before=relu), channels=channels)
     assert written_in_flight(disassemble(schedule.compile("sm_90a").cubin)) == []
+
+
+@pytest.mark.parametrize(
+    ("layout", "plan"),
+    [("NN", Plan(128, 256)), ("TT", Plan(256, 128)), ("NT", Plan(128, 256)), ("TT", Plan(128, 128, pingpong=True))],
+)
+def test_products_of_tf32_from_registers_write_no_register_that_products_still_read(layout: str, plan: Plan) -> None:
+    schedule = hopper.gemm(matmul(4096, 4096, 4096, "tf32", layout=layout, arch="sm_90a"), plan)
+    assert written_in_flight(disassemble(schedule.compile("sm_90a").cubin)) == []
