@@ -192,7 +192,8 @@ def _gemm(spec: MatMulChain, plan: Plan) -> Schedule:
 
 def _turned(chain: MatMulChain, role: Role, kind: DType) -> MatMulChain:
     """Load an operand whose K is not contiguous to where bulk copies put one whose K is; threads transpose it."""
-    copy = staged(along="K", across=4 if kind.nbytes == 1 else None)
+    stored = chain.residual.operands[0 if role is A else 1].tensor
+    copy = staged(along="K", across=4 if kind.nbytes == 1 and stored.aligned(4) else None)
     lines = RowMajor if role is A else ColMajor
     loaded = chain.load(role, SH, copy).storage_layout(lines)
     return loaded.swizzle(Swizzle(3, kind.count_in(16).bit_length() - 1, 3))

@@ -21,6 +21,7 @@ from fireiron.language.tensor import Order, RowMajor
 
 MOST_BOX = 256  # elements of a tensor map's box along one dimension
 MOST_UNITS = 1024  # threads of a block
+UNKNOWN = 1 << 62  # a stride that is known at run time alone
 
 
 def require_move(name: str, move: object) -> None:
@@ -314,12 +315,15 @@ def _dividing(extent: object, most: int) -> int:
 
 
 def _nearest(move: MoveChain) -> list[str] | None:
-    """List the dims of a Move, those of the source's smallest strides first; None where extents are unknown."""
+    """List the dims of a Move, those of the source's smallest strides first; None where extents are unknown.
+
+    A stride that is known at run time alone counts as larger than any other: a tensor's contiguous dim has stride 1.
+    """
     names = [name for name, extent in move.residual.sizes if isinstance(extent, int)]
     strides = [as_int(stride) for stride in move.residual.operands[0].tensor.strides]
-    if not len(names) == len(strides) == len(move.residual.sizes) or None in strides:
+    if not len(names) == len(strides) == len(move.residual.sizes):
         return None
-    return sorted(names, key=lambda name: strides[names.index(name)] or 0)
+    return sorted(names, key=lambda name: UNKNOWN if (step := strides[names.index(name)]) is None else step)
 
 
 def _order(counts: dict[str, int], nearest: list[str], along: str, wide: int) -> Layout:

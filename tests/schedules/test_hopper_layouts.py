@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import pytest
 
-from fireiron import A, B, ColMajor, MatMul, Matrix, RowMajor, matmul, relu
+from fireiron import A, B, ColMajor, MatMul, Matrix, RowMajor, matmul, relu, symbol
 from fireiron.kernel.ir.rewrite import rewrite
 from fireiron.kernel.ir.statements import Fence, Role, Roles, Statement, Sync, Turn
 from fireiron.kernel.passes.edges import unordered
@@ -97,6 +97,27 @@ def test_groups(dtype: str) -> None:
 @pytest.mark.parametrize("transposed", ["registers", "shared"])
 def test_batches_and_ends_of_tensors(transposed: Any) -> None:
     verified(hopper.gemm(product("NN", (40, 72, 36), batch=3), Plan(64, 64, 1, transposed=transposed)))
+
+
+@pytest.mark.parametrize(("dtype", "out", "unit"), [("tf32", "f32", 4), ("e4m3", "f32", 16)])
+def test_lines_that_end_anywhere(dtype: str, out: str, unit: int) -> None:
+    """Lines that are padded start at multiples of 16 bytes: no vector of 4 elements is cut by their end."""
+
+    def padded(rows: int, cols: int, order: Any, name: str) -> Any:
+        line = cols if order is RowMajor else rows
+        return Matrix(rows, cols, dtype, order, name=name, ld=-(-line // unit) * unit)
+
+    a, b = padded(77, 65, ColMajor, "A"), padded(65, 131, RowMajor, "B")
+    schedule = hopper.gemm(MatMul(a, b, Matrix(77, 131, out, RowMajor, name="C", ld=132)), Plan(64, 64, 1))
+    assert "wgmma_m64" in schedule.cuda("sm_90a")
+    verified(schedule)
+
+
+def test_sizes_that_are_known_at_run_time_are_read_along_their_lines() -> None:
+    m, n, k = (symbol(name, multiple_of=16) for name in "MNK")
+    text = hopper.gemm(matmul(m, n, k, "e4m3", layout="NN", arch="sm_90a"), Plan(64, 64, 1)).cuda()
+    assert "copy_or_zero_4B(&b_rf[" in text
+    assert "thread_n * 4], thread_k * 16" in text
 
 
 def kernel_with(spec: Any, change: Callable[[Statement], Statement | tuple[Statement, ...]]) -> Any:
