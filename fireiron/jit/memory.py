@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -80,9 +82,9 @@ class DeviceArray:
             with suppress(CallError):
                 self._do(self._driver.cu.cuMemFree, address)
 
-    def __del__(self) -> None:
-        # At interpreter exit the driver may be gone already, and takes the memory with it.
-        if getattr(self, "address", 0) and self._driver.cu is not None:
+    def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:
+        # At the interpreter's end the driver's functions are gone already, and the process gives the memory back.
+        if getattr(self, "address", 0) and not ends():
             self.free()
 
     def _like(self, packed: Any) -> Any:

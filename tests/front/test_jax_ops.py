@@ -61,7 +61,7 @@ def test_a_call_is_a_foreign_function_of_xla() -> None:
     assert "callback" not in lowered
 
 
-@pytest.mark.skipif(probe().problem is None, reason="where there is a GPU, nothing is simulated")
+@pytest.mark.skipif(not probe().problem, reason="where there is a GPU, nothing is simulated")
 def test_errors_of_a_run_are_raised_by_jax(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FIREIRON_SIMULATION_S", "soon")
     with pytest.raises(Exception, match="bad-limit"):
