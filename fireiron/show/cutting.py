@@ -39,6 +39,7 @@ ACROSS = 3  # panels beside each other
 MOST = 64  # pieces along a dimension that are drawn
 DENSE = 512  # the same of a grid, whose tiles have no numbers where they are many
 LEAST = 8.0  # size of a number
+BETWEEN = 4.0  # between numbers side by side
 STRIP = 90.0  # width of a panel of one dimension
 SYMBOLIC = 4  # tiles drawn along an extent that is a symbol
 LEGEND = "outlined: the tile that the next panel enlarges; a number: the unit that takes the tile"
@@ -278,7 +279,7 @@ def _panel(
 def _font(found: Pieces, right: float, down: float) -> float:
     """Give the size in which the longest number fits into the smallest tile."""
     wide, high = (min(length for _, length, _ in runs) for runs in (found.cols, found.rows))
-    return min(11.0, high * down - 2, (wide * right - 1) / width_of(str(found.unit.max()), 1))
+    return min(11.0, high * down - 2, (wide * right - BETWEEN) / width_of(str(found.unit.max()), 1))
 
 
 def _tiles(drawing: Drawing, x: float, top: float, right: float, down: float, found: Pieces, taken: bool) -> None:
@@ -290,7 +291,7 @@ def _tiles(drawing: Drawing, x: float, top: float, right: float, down: float, fo
             box = (x + first * right, top + start * down, wide * right, length * down)
             drawing.rect(*box, hue(unit) if taken else "panel", "hair")
             label = str(unit) if taken else ""
-            if label and size <= box[3] - 2 and width_of(label, size) <= box[2] - 1:
+            if label and size <= box[3] - 2 and width_of(label, size) <= box[2] - BETWEEN:
                 drawing.text(box[0] + box[2] / 2, box[1] + box[3] / 2 + size * 0.36, label, size=size, anchor="middle")
     for start, length, i in found.rows:
         for first, wide, j in found.cols:

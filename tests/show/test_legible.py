@@ -251,3 +251,12 @@ def test_rows_of_numbers_in_a_terminal_are_not_folded() -> None:
     assert all(line.endswith("…") for line in rows)
     numbers = [[int(n) for n in re.findall(r"\d+", line)] for line in rows]
     assert all(b[0] == a[0] + 1 for a, b in pairwise(numbers))
+
+
+def test_numbers_of_tiles_side_by_side_are_apart() -> None:
+    """Numbers of three digits in a grid of 16 x 16 tiles."""
+    written, _ = read(pictures.cuts(simt.sgemm(matmul(2048, 2048, 64))).svg("light"))
+    numbers = sorted((t.area.top, t.area.left, t.area.right) for t in written if t.text.isdecimal())
+    gaps = [right[1] - left[2] for left, right in pairwise(numbers) if left[0] == right[0] and right[1] > left[1]]
+    assert len(gaps) > 200
+    assert min(gaps) >= 3
