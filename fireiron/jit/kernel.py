@@ -152,9 +152,11 @@ class CompiledKernel:
                 `no-room`, `no-gpu`, `old-driver`, `wrong-arch`, `driver`.
         """
         # The steady state: torch tensors that lie as some before, and plain numbers.
-        values = self._values(scalars) if self._has_one_output else None
+        outs = as_tuple(out)
+        usual = self._has_one_output if out is None else len(outs) == len(self.interface.outputs)
+        values = self._values(scalars) if usual else None
         if values is not None:
-            arrays = inputs if out is None else (*inputs, out)
+            arrays = (*inputs, *outs)
             key: list[Any] = [out is None]
             for array in arrays:
                 if type(array) not in self._torch_types:
@@ -165,7 +167,7 @@ class CompiledKernel:
                 if found is not None:
                     plan, fresh = found
                     addresses = [array.data_ptr() for array in arrays]
-                    result = out
+                    result: Any = outs[0] if len(outs) == 1 else outs
                     if fresh is not None:
                         result = fresh()
                         addresses.append(result.data_ptr())

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from bench.standin import Driver, Tensor, stand_in
-from fireiron import FireironError, MatMulChain, gemm, relu, silu
+from fireiron import FireironError, MatMulChain, gemm, matmul, relu, save, silu, tensor
 from fireiron.front import best as choosing
 from fireiron.front import host
 from fireiron.front.repeat import Call, Launches, launches
@@ -272,4 +272,24 @@ def test_a_kernel_allocates_as_quickly(driver: Simulated) -> None:
         near(kernel(a, b), a.array @ b.array)
     with pytest.raises(FireironError) as caught:
         kernel(a, out=b)  # as many tensors as without out, and they lie the same
+    assert caught.value.code == "wrong-count"
+
+
+def test_kernels_that_are_given_their_outputs_go_straight_to_the_launch(
+    driver: Simulated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = matmul(32, 32, 32, layout="NN").then(save(tensor(32, 32, name="raw")), relu)
+    kernel, checked = small(spec).compile("sm_90"), list[int]()
+    whole = kernel._call
+    monkeypatch.setattr(CompiledKernel, "_call", lambda self, *args: checked.append(1) or whole(*args))
+    a, b, raw, made = (drawn(32, 32) for _ in range(4))
+    for _ in range(3):
+        found = kernel(a, b, out=(made, raw) if kernel.interface.outputs[0].name == "C" else (raw, made))
+        assert {id(x) for x in found} == {id(made), id(raw)}
+        near(raw, a.array @ b.array)
+        near(made, np.maximum(a.array @ b.array, 0))
+    assert len(checked) == 1
+    assert driver.launched == 3
+    with pytest.raises(FireironError) as caught:  # as many tensors, but one of them is on the wrong side
+        kernel(a, out=(b, made, raw))
     assert caught.value.code == "wrong-count"
