@@ -263,27 +263,34 @@ def max_pool3d(x: Value, window: Sizes, stride: Sizes = 0, pad: Pads = 0, dilati
 
 
 @program(x="n w c")
-def average_pool1d(x: Value, window: Sizes, stride: Sizes = 0, pad: Pads = 0, count_pad: bool = True) -> Value:
+def average_pool1d(
+    x: Value, window: Sizes, stride: Sizes = 0, pad: Pads = 0, count_pad: bool = True, beyond: Sizes = 0
+) -> Value:
     """Take the mean of each window of lines, as `average_pool2d` does of images."""
-    return _mean("w", "s", "q", x, window, stride, pad, count_pad)
+    return _mean("w", "s", "q", x, window, stride, pad, count_pad, beyond)
 
 
 @program(x="n h w c")
-def average_pool2d(x: Value, window: Sizes, stride: Sizes = 0, pad: Pads = 0, count_pad: bool = True) -> Value:
+def average_pool2d(
+    x: Value, window: Sizes, stride: Sizes = 0, pad: Pads = 0, count_pad: bool = True, beyond: Sizes = 0
+) -> Value:
     """Take the mean of each window.
 
     Args:
         x: images.
         window, stride, pad: as of `max_pool2d`.
         count_pad: whether zeros around the image count.
+        beyond: pixels behind the padding that windows may reach, and that never count.
     """
-    return _mean("hw", "rs", "pq", x, window, stride, pad, count_pad)
+    return _mean("hw", "rs", "pq", x, window, stride, pad, count_pad, beyond)
 
 
 @program(x="n d h w c")
-def average_pool3d(x: Value, window: Sizes, stride: Sizes = 0, pad: Pads = 0, count_pad: bool = True) -> Value:
+def average_pool3d(
+    x: Value, window: Sizes, stride: Sizes = 0, pad: Pads = 0, count_pad: bool = True, beyond: Sizes = 0
+) -> Value:
     """Take the mean of each window of volumes, as `average_pool2d` does of images."""
-    return _mean("dhw", "trs", "opq", x, window, stride, pad, count_pad)
+    return _mean("dhw", "trs", "opq", x, window, stride, pad, count_pad, beyond)
 
 
 @attrs.frozen
@@ -371,17 +378,26 @@ def _largest(
 
 
 def _mean(
-    inner: str, taps: str, outer: str, x: Value, window: Sizes, stride: Sizes, pad: Pads, count_pad: bool
+    inner: str, taps: str, outer: str, x: Value, window: Sizes, stride: Sizes, pad: Pads, count_pad: bool, beyond: Sizes
 ) -> Value:
     """Take the mean of each window."""
-    places, sizes = _windows(inner, taps, outer, window, stride, pad, 1)
+    rank = len(inner)
+    pads, more = [pair(pad, axis, rank) for axis in range(rank)], [one(beyond, axis, rank) for axis in range(rank)]
+    for extra in more:
+        whole("beyond", extra, 0)
+    around = tuple((before, behind + extra) for (before, behind), extra in zip(pads, more, strict=True))
+    places, sizes = _windows(inner, taps, outer, window, stride, around, 1)
     total = _sum(x[(slice(None), *places)], " ".join(taps))
-    if count_pad:
+    if count_pad and not any(more):
         return total * (1.0 / prod(sizes))
     counts: list[Value] = []
     for axis, (side, out, tap) in enumerate(zip(inner, outer, sizes, strict=True)):
-        first = index(out) * (one(stride, axis, len(inner)) or tap) - pair(pad, axis, len(inner))[0]
-        counts.append(minimum(first + tap, extent(side)) - maximum(first, 0))
+        before, behind = pads[axis]
+        first = index(out) * (one(stride, axis, rank) or tap) - before
+        if count_pad:
+            counts.append(minimum(first + tap, extent(side) + behind) - first)
+        else:
+            counts.append(minimum(first + tap, extent(side)) - maximum(first, 0))
     return total / cast(prod(counts[1:], start=counts[0]), "f32")
 
 

@@ -121,9 +121,33 @@ def conv3d_residue(
     return _residue("dhw", "trs", "opq", y, f, bias, size, place, dilation)
 
 
+@program(y="n q g k", f="g k s c", bias="g c")
+def conv1d_residue_grouped(
+    y: Value, f: Value, bias: Value | None = None, size: Sizes = 1, place: Sizes = 0, dilation: Sizes = 1
+) -> Value:  # fmt: skip
+    """Compute a part of the gradient of `conv1d_grouped`'s lines, as `conv2d_residue` does."""
+    return _residue("w", "s", "q", y, f, bias, size, place, dilation, "g")
+
+
+@program(y="n p q g k", f="g k r s c", bias="g c")
+def conv2d_residue_grouped(
+    y: Value, f: Value, bias: Value | None = None, size: Sizes = 1, place: Sizes = 0, dilation: Sizes = 1
+) -> Value:  # fmt: skip
+    """Compute a part of the gradient of `conv2d_grouped`'s images, as `conv2d_residue` does."""
+    return _residue("hw", "rs", "pq", y, f, bias, size, place, dilation, "g")
+
+
+@program(y="n o p q g k", f="g k t r s c", bias="g c")
+def conv3d_residue_grouped(
+    y: Value, f: Value, bias: Value | None = None, size: Sizes = 1, place: Sizes = 0, dilation: Sizes = 1
+) -> Value:  # fmt: skip
+    """Compute a part of the gradient of `conv3d_grouped`'s volumes, as `conv2d_residue` does."""
+    return _residue("dhw", "trs", "opq", y, f, bias, size, place, dilation, "g")
+
+
 def _residue(
     inner: str, taps: str, outer: str, y: Value, f: Value, bias: Value | None, size: Sizes, place: Sizes,
-    dilation: Sizes,
+    dilation: Sizes, groups: str = "",
 ) -> Value:  # fmt: skip
     """Sum products of y and filters, which are walked through backwards."""
     rank = len(inner)
@@ -131,7 +155,7 @@ def _residue(
         dim(i, one(size, axis, rank)) + one(place, axis, rank) - one(dilation, axis, rank) * index(tap)
         for axis, (i, tap) in enumerate(zip(inner, taps, strict=True))
     ]
-    x = einsum(f"n{inner}{taps}k,k{taps}c->n{inner}c", y[(slice(None), *read)], f)
+    x = einsum(f"n{inner}{taps}{groups}k,{groups}k{taps}c->n{inner}{groups}c", y[(slice(None), *read)], f)
     return x if bias is None else x + bias
 
 
@@ -139,6 +163,7 @@ SHARED = 226 * 1024  # bytes of a block on Hopper, less those of barriers
 # By the number of sides: the gradient of filters, and a part of that of images.
 FILTER_GRADIENTS = {1: conv1d_filter_gradient, 2: conv2d_filter_gradient, 3: conv3d_filter_gradient}
 RESIDUES = {1: conv1d_residue, 2: conv2d_residue, 3: conv3d_residue}
+GROUPED_RESIDUES = {1: conv1d_residue_grouped, 2: conv2d_residue_grouped, 3: conv3d_residue_grouped}
 
 
 @attrs.frozen
@@ -158,11 +183,12 @@ class Residue:
 
 def data_gradients(
     y: Tensor, f: Tensor, x: Tensor, stride: Sizes = 1, pad: Pads = 0, dilation: Sizes = 1, arch: str | None = None,
-    bias: Tensor | None = None,
+    bias: Tensor | None = None, grouped: bool = False,
 ) -> tuple[Residue, ...]:  # fmt: skip
     """Part the gradient of a convolution's images into programs of stride 1, one for each residue of a pixel's place.
 
-    Call each schedule with y, `f[:, *taps]`, the bias if there is one, and `out=dx[:, *pixels]`: views, no copies.
+    Call each schedule with y, `f[:, *taps]` (of groups `f[:, :, *taps]`), the bias if there is one, and
+    `out=dx[:, *pixels]`: views, no copies.
 
     Args:
         y: describes the gradient of the convolution's result.
@@ -171,6 +197,7 @@ def data_gradients(
         stride, pad, dilation: of the convolution.
         arch: as a program takes it.
         bias: describes what is added to each channel of x, as a transposed convolution does.
+        grouped: whether y and x have a dim of groups ahead of their channels, and f and bias as their first one.
 
     Raises:
         FireironError: `conv-sizes`.
@@ -185,9 +212,9 @@ def data_gradients(
         1 0 Program(1, 4, 4, 8, 2, 1, 8)(GL, GL, GL)(Kernel)
         1 1 Program(1, 4, 4, 8, 2, 2, 8)(GL, GL, GL)(Kernel)
     """
-    rank = len(x.shape) - 2
+    rank, ahead = len(x.shape) - 2 - grouped, 1 + grouped
     for axis in range(rank):
-        side, taps, made = (t.shape[axis + 1] for t in (x, f, y))
+        side, taps, made = x.shape[axis + 1], f.shape[axis + ahead], y.shape[axis + 1]
         sizes = one(stride, axis, rank), one(dilation, axis, rank), pair(pad, axis, rank)
         wanted = outputs("f", "x", side, taps, *sizes)
         if isinstance(wanted, int) and isinstance(made, int) and wanted != made:
@@ -197,13 +224,16 @@ def data_gradients(
                 fix="describe y, f and x of one convolution, with its stride, padding and dilation",
             )
     found: list[Residue] = []
-    for sides in product(*(_residues(axis, y, f, x, stride, pad, dilation) for axis in range(rank))):
+    for sides in product(
+        *(_residues(axis, rank, f.shape[axis + ahead], x, stride, pad, dilation) for axis in range(rank))
+    ):
         pixels, taps = tuple(side.pixels for side in sides), tuple(side.taps for side in sides)
         spec = None
         if all(side.count for side in sides):
             sizes, first, apart = zip(*((side.size, side.place, side.apart) for side in sides), strict=True)
-            given = (y, _part(f, taps)) if bias is None else (y, _part(f, taps), bias)
-            spec = RESIDUES[rank](*given, size=sizes, place=first, dilation=apart, out=_part(x, pixels), arch=arch)
+            given = (y, _part(f, taps, ahead)) if bias is None else (y, _part(f, taps, ahead), bias)
+            known = GROUPED_RESIDUES if grouped else RESIDUES
+            spec = known[rank](*given, size=sizes, place=first, dilation=apart, out=_part(x, pixels), arch=arch)
         found.append(Residue(pixels, taps, spec))
     return tuple(found)
 
@@ -229,13 +259,12 @@ class _Side:
     apart: int
 
 
-def _residues(axis: int, y: Tensor, f: Tensor, x: Tensor, stride: Sizes, pad: Pads, dilation: Sizes) -> list[_Side]:
+def _residues(axis: int, rank: int, taps: object, x: Tensor, stride: Sizes, pad: Pads, dilation: Sizes) -> list[_Side]:
     """List the residues of one side that have pixels."""
-    rank = len(x.shape) - 2
     step, apart, (before, _) = one(stride, axis, rank), one(dilation, axis, rank), pair(pad, axis, rank)
     whole("stride", step, 1)
     whole("dilation", apart, 1)
-    sizes = [t.shape[axis + 1] for t in (f, x)]
+    sizes = [taps, x.shape[axis + 1]]
     if not all(isinstance(n, int) for n in sizes):
         raise FireironError("conv-sizes", f"sides of {sizes} pixels", fix="give sides as numbers")
     reach, size = (int(str(n)) for n in sizes)
@@ -252,10 +281,10 @@ def _residues(axis: int, y: Tensor, f: Tensor, x: Tensor, stride: Sizes, pad: Pa
     return found
 
 
-def _part(t: Tensor, sides: tuple[slice, ...]) -> Tensor:
-    """Describe a view of an array: some of its rows and columns."""
+def _part(t: Tensor, sides: tuple[slice, ...], ahead: int = 1) -> Tensor:
+    """Describe a view of an array: some of its rows and columns, which stand behind so many dims."""
     shape, strides = list(t.shape), list(t.strides)
-    for axis, side in enumerate(sides, 1):
+    for axis, side in enumerate(sides, ahead):
         size = shape[axis]
         assert isinstance(size, int)
         shape[axis], strides[axis] = len(range(size)[side]), strides[axis] * (side.step or 1)

@@ -37,7 +37,8 @@ class Pool:
         op: "max" or "average".
         window: pixels along each side of a window.
         stride: pixels from one window to the next, along each side.
-        pads: pixels before and behind each side, which the largest value does not see.
+        pads: pixels before and behind each side, which the largest value does not see. Those behind that exceed those
+            before count in no mean: windows end there by ceil_mode.
         dilation: pixels from one value of a window to the next, along each side.
         count_pad: whether pixels around the image count in a mean.
     """
@@ -65,9 +66,13 @@ def kernel(what: Pool, dtype: str, shape: tuple[int, ...], host: bool = False) -
         host: whether arrays lie in host memory.
     """
     program = getattr(programs("conv"), f"{what.op}_pool{len(what.window)}d")
-    more: dict[str, Any] = {"dilation": what.dilation} if what.op == "max" else {"count_pad": what.count_pad}
+    more: dict[str, Any]
+    pads, more = what.pads, {"dilation": what.dilation}
+    if what.op == "average":
+        pads = tuple((before, min(before, behind)) for before, behind in what.pads)
+        more = {"count_pad": what.count_pad, "beyond": tuple(max(0, b - a) for a, b in what.pads)}
     x = tensor(*shape, dtype=dtype, name="x")
-    return kernel_of(program(x, what.window, what.stride, what.pads, **more, arch=arch_of(host)), host)
+    return kernel_of(program(x, what.window, what.stride, pads, **more, arch=arch_of(host)), host)
 
 
 def described(
@@ -114,12 +119,6 @@ def described(
         # A window that begins inside, or in the padding before, and ends beyond the padding behind.
         more = -left % step if ceil_mode and (left // step + 1) * step < side + pad else 0
         pads.append((pad, pad + more))
-    if name.startswith("avg") and any(a != b for a, b in pads):
-        raise CallError(
-            "conv-sizes",
-            f"ceil_mode=True of means whose windows end beyond sides of {list(shape[2:])} pixels",
-            fix="leave ceil_mode out, or pad the images",
-        )
     return window, steps, tuple(pads), apart
 
 
@@ -209,7 +208,7 @@ def avg_pool2d(
 
     Args:
         input, kernel_size, stride, padding: as of `max_pool2d`; what is padded is 0.
-        ceil_mode: whether windows may end beyond the padding behind; refused where some would.
+        ceil_mode: whether windows may end beyond the padding behind; what lies there never counts.
         count_include_pad: whether padded pixels count.
 
     Raises:

@@ -124,18 +124,18 @@ def conv_transpose(
     sides, (steps, pads, apart) = transposed.described(
         name, input, weight, stride, padding, output_padding, groups, dilation
     )
-    size, zeros = (input.shape[0], weight.shape[1], *sides), [n for pair in pads for n in pair]
-    return torch.ops.fireiron.conv_transpose(input, weight, bias, size, steps, zeros, apart, kind)
+    size, zeros = (input.shape[0], weight.shape[1] * groups, *sides), [n for pair in pads for n in pair]
+    return torch.ops.fireiron.conv_transpose(input, weight, bias, size, steps, zeros, apart, groups, kind)
 
 
 def _transposed(
     input: Any, weight: Any, bias: Any, size: Sequence[int], stride: Sequence[int], padding: Sequence[int],
-    dilation: Sequence[int], dtype: str,
+    dilation: Sequence[int], groups: int, dtype: str,
 ) -> Any:  # fmt: skip
-    made = _empty_images(input, weight, bias, size, stride, padding, dilation, dtype)
+    made = _empty_images(input, weight, bias, size, stride, padding, dilation, groups, dtype)
     if made.numel() == 0 or input.numel() == 0:
         return made.zero_()
-    what = _of(size, weight.shape, stride, padding, dilation, 1, dtype)
+    what = _of(size, weight.shape, stride, padding, dilation, groups, dtype)
     host = input.device.type != "cuda"
     y, f, out = channels_last(input), channels_last(weight), made.movedim(1, -1)
     kind = "" if bias is None else find_dtype(str(bias.dtype).removeprefix("torch.")).name
@@ -147,7 +147,7 @@ def _transposed(
 
 def _empty_images(
     input: Any, weight: Any, bias: Any, size: Sequence[int], stride: Sequence[int], padding: Sequence[int],
-    dilation: Sequence[int], dtype: str,
+    dilation: Sequence[int], groups: int, dtype: str,
 ) -> Any:  # fmt: skip
     n, c, *sides = size
     kind = getattr(torch, default_result(find_dtype(dtype)).numpy_name)
@@ -155,7 +155,7 @@ def _empty_images(
 
 
 def _keep_transposed(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    input, weight, bias, _, stride, padding, dilation, dtype = inputs
+    input, weight, bias, _, stride, padding, dilation, ctx.groups, dtype = inputs
     ctx.save_for_backward(input, weight)
     ctx.of_bias, ctx.sizes = None if bias is None else bias.dtype, ([*stride], [*padding], [*dilation], dtype)
 
@@ -167,11 +167,16 @@ def _gradient_of_transposed(ctx: Any, gradient: Any) -> tuple[Any, ...]:
     ops, (by_input, by_weight, by_bias, *_) = torch.ops.fireiron, ctx.needs_input_grad
     g = gradient.to(input.dtype)
     pixels = (0, *range(2, input.dim()))
+    of_weight: Any = None
+    if by_weight and ctx.groups != 1:
+        _, of_weight = _of_groups(input, g, weight, sizes[0], sizes[1], sizes[2], ctx.groups, (False, True))
+    elif by_weight:
+        of_weight = ops.conv_filters_gradient(input, g, weight.shape, *sizes, dtype)
     return (
-        ops.conv(g, weight, None, None, None, *sizes, 1, "", dtype) if by_input else None,
-        ops.conv_filters_gradient(input, g, weight.shape, *sizes, dtype) if by_weight else None,
+        ops.conv(g, weight, None, None, None, *sizes, ctx.groups, "", dtype) if by_input else None,
+        of_weight,
         gradient.sum(pixels, dtype=torch.float32).to(ctx.of_bias) if by_bias else None,
-        *(None,) * 5,
+        *(None,) * 6,
     )
 
 
@@ -220,9 +225,9 @@ def _gradient(ctx: Any, gradient: Any) -> tuple[Any, ...]:
     if ctx.groups != 1:
         by_input, by_weight = _of_groups(g, input, weight, stride, padding, dilation, ctx.groups, wanted)
     else:
-        ops, sizes = torch.ops.fireiron, (stride, padding, dilation, ctx.dtype)
-        by_input = ops.conv_transpose(g, weight, None, input.shape, *sizes) if wanted[0] else None
-        by_weight = ops.conv_filters_gradient(g, input, weight.shape, *sizes) if wanted[1] else None
+        ops, sizes = torch.ops.fireiron, (stride, padding, dilation)
+        by_input = ops.conv_transpose(g, weight, None, input.shape, *sizes, 1, ctx.dtype) if wanted[0] else None
+        by_weight = ops.conv_filters_gradient(g, input, weight.shape, *sizes, ctx.dtype) if wanted[1] else None
     return by_input, by_weight, by_bias, None, by_residual, *(None,) * 6
 
 
@@ -256,7 +261,7 @@ _conv_transpose = torch.library.custom_op(
     "fireiron::conv_transpose",
     _transposed,
     mutates_args=(),
-    schema=f"(Tensor input, Tensor weight, Tensor? bias, SymInt[] size, {_SIZES}, str dtype) -> Tensor",
+    schema=f"(Tensor input, Tensor weight, Tensor? bias, SymInt[] size, {_SIZES}, int groups, str dtype) -> Tensor",
 )
 _conv_transpose.register_fake(_empty_images)
 _conv_transpose.register_autograd(_gradient_of_transposed, setup_context=_keep_transposed)

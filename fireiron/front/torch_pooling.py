@@ -74,7 +74,8 @@ def _gradient(ctx: Any, gradient: Any) -> tuple[Any, ...]:
         gradient, input = gradient.float(), input.float()
     if op == "average":
         back = getattr(torch.ops.aten, f"avg_pool{len(window)}d_backward")
-        found = back(gradient.contiguous(), input.contiguous(), window, stride, padding[::2], False, count, None)
+        ceil = padding[::2] != padding[1::2]
+        found = back(gradient.contiguous(), input.contiguous(), window, stride, padding[::2], ceil, count, None)
     else:
         found = _of_largest(gradient, input, window, stride, padding, dilation)
     found = found.squeeze(2) if len(ctx.given[1]) == 1 else found

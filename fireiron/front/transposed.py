@@ -36,18 +36,27 @@ def images_of(what: Convolution, bias: str = "", host: bool = False) -> tuple[tu
     """Give the kernels of a convolution's images from its result: a part of the images, and its kernel or None.
 
     Args:
-        what: the convolution, without groups, whose gradient of images, or transposed convolution, is computed.
+        what: the convolution whose gradient of images, or transposed convolution, is computed.
         bias: the element type of what is added to each channel of the images; "" for nothing.
         host: whether arrays lie in host memory.
     """
-    y = what.described("y", what.images, *what.outer, what.filters)
-    f = what.described("f", what.filters, *what.taps, what.channels)
-    x = what.described("x", what.images, *what.sides, what.channels, dtype=default_result(what.kind).name)
-    beside = what.described("bias", what.channels, dtype=bias) if bias else None
+    images, filters, channels = _shapes(what)
+    y = what.described("y", *images)
+    f = what.described("f", *filters)
+    x = what.described("x", what.images, *what.sides, *channels, dtype=default_result(what.kind).name)
+    beside = what.described("bias", *channels, dtype=bias) if bias else None
     parts = programs("conv_gradients").data_gradients(
-        y, f, x, what.stride, what.pads, what.dilation, arch_of(host), beside
+        y, f, x, what.stride, what.pads, what.dilation, arch_of(host), beside, what.groups > 1
     )
     return tuple((part, None if part.spec is None else kernel_of(part.spec, host)) for part in parts)
+
+
+def _shapes(what: Convolution) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Give the shapes of a convolution's result and filters, and the dims of its channels, groups ahead."""
+    groups, part = what.groups, what.channels // what.groups
+    split = (groups, what.filters // groups) if groups > 1 else (what.filters,)
+    channels = (groups, part) if groups > 1 else (part,)
+    return (what.images, *what.outer, *split), (*split, *what.taps, part), channels
 
 
 def run(what: Convolution, y: Any, f: Any, bias: Any, kind: str, host: bool, out: Any) -> None:
@@ -61,13 +70,17 @@ def run(what: Convolution, y: Any, f: Any, bias: Any, kind: str, host: bool, out
         host: whether arrays lie in host memory.
         out: the images, channels last, which are written.
     """
+    images, filters, channels = _shapes(what)
+    y, f, out = y.reshape(images), f.reshape(filters), out.reshape((what.images, *what.sides, *channels))
+    bias = None if bias is None else bias.reshape(channels)
     given = () if bias is None else (bias,)
+    ahead = (slice(None),) * (1 + (what.groups > 1))
     for part, kernel in images_of(what, kind, host):
         view = out[(slice(None), *part.pixels)]
         if kernel is None:  # no tap reaches these pixels
             view[...] = 0 if bias is None else bias
         else:
-            kernel(y, f[(slice(None), *part.taps)], *given, out=view)
+            kernel(y, f[(*ahead, *part.taps)], *given, out=view)
 
 
 def described(
@@ -86,11 +99,11 @@ def described(
     """
     rank = int(name[-2])
     images, filters = shapes_of(name, rank, input, weight, "(K, C, {taps})")
-    if groups != 1:
+    if groups < 1 or (isinstance(images[1], int) and images[1] % groups):
         raise CallError(
             "conv-groups",
-            f"{name} takes no groups, not {groups}",
-            fix="call it for the channels of each group, or use torch.nn.functional's",
+            f"{groups} groups of {images[1]} channels",
+            fix="give a number of groups that divides the images' channels",
         )
     if images[1] != filters[0]:
         raise CallError(
@@ -137,7 +150,8 @@ def _of_arrays(name: str, input: Any, weight: Any, bias: Any, given: tuple[Any, 
     sides, windows = described(name, input, weight, *given)
     facts, (k, c, *taps) = describe(input, "input"), weight.shape
     multiplied = find_dtype(dtype or facts.dtype).name
-    what = Convolution(multiplied, input.shape[0], sides, c, k, tuple(taps), *windows)
+    groups = given[3]
+    what = Convolution(multiplied, input.shape[0], sides, c * groups, k, tuple(taps), *windows, groups)
     kind = "" if bias is None else find_dtype(describe(bias, "bias").dtype).name
     library = import_module(type(input).__module__.partition(".")[0])
     shape = (what.images, *what.sides, what.channels)
@@ -168,12 +182,12 @@ def conv_transpose2d(
 
     Args:
         input: images (N, K, H, W) of torch, CuPy or NumPy. Those that lie channels last in memory are not copied.
-        weight: filters (K, C, taps, taps).
+        weight: filters (K, C / groups, taps, taps).
         bias: added to each of the C channels of the result, in the same kernels.
         stride: pixels of the result from one window to the next, one number or one for each side.
         padding: pixels that are cut off around the result.
         output_padding: pixels that are added behind, less than the stride.
-        groups: 1.
+        groups: parts of the channels, each with filters of its own.
         dilation: pixels of the result from one tap of a filter to the next.
         dtype: the element type in which f32 is multiplied: "tf32".
 

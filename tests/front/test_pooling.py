@@ -45,6 +45,19 @@ def test_windows_that_end_beyond_the_image() -> None:
     assert fi.max_pool1d(x, 3, 2, dilation=2).tolist() == [[[4, 6]]]
 
 
+@pytest.mark.parametrize("count_pad", [False, True])
+def test_means_that_end_beyond_the_image(count_pad: bool) -> None:
+    """By ceil_mode the last window of 8 pixels, padded by 1, begins at 7: it counts what is padded, and never more."""
+    x = np.arange(1, 9, dtype=np.float32).reshape(1, 1, 8)
+    made = fi.avg_pool1d(x, 3, 2, 1, True, count_pad)[0, 0]
+    sums = [1 + 2, 2 + 3 + 4, 4 + 5 + 6, 6 + 7 + 8, 8]
+    counts = [3, 3, 3, 3, 2] if count_pad else [2, 3, 3, 3, 1]
+    np.testing.assert_allclose(made, np.divide(sums, counts), rtol=1e-6)
+    wide = np.broadcast_to(x[:, :, None], (1, 1, 4, 8)).copy()
+    both = fi.avg_pool2d(wide, (2, 3), (2, 2), (0, 1), True, count_pad)
+    np.testing.assert_allclose(both, np.broadcast_to(made, (1, 1, 2, 5)), rtol=1e-6)
+
+
 def scattered(y: Any, f: Any, bias: Any, stride: int, pad: int, more: int, dilation: int) -> Any:
     """Compute a transposed convolution by adding each image's product with each tap where it lands."""
     (n, _, *sides), (_, c, *taps) = y.shape, f.shape
@@ -77,6 +90,19 @@ def test_transposed(sides: Any, taps: Any, stride: int, pad: int, more: int, dil
     assert not by(np.moveaxis(last, -1, 1), f).flags.c_contiguous
 
 
+@pytest.mark.parametrize(("groups", "dtype"), [(4, "f4"), (2, "f2"), (16, "f4")])
+def test_groups_of_transposed(groups: int, dtype: str) -> None:
+    """Of 16 bits and 8 channels a group tensor cores multiply; a group a channel is depthwise."""
+    y, f, bias = whole(2, 16, 4, 5).astype(dtype), whole(16, 8, 3, 2).astype(dtype), whole(8 * groups)
+    made = fi.conv_transpose2d(y, f, bias, stride=2, padding=1, output_padding=1, groups=groups)
+    part = 16 // groups
+    each = [
+        scattered(y[:, part * g : part * (g + 1)], f[part * g : part * (g + 1)], bias[8 * g : 8 * (g + 1)], 2, 1, 1, 1)
+        for g in range(groups)
+    ]
+    np.testing.assert_array_equal(made, np.concatenate(each, axis=1))
+
+
 REFUSED: dict[str, tuple[Callable[[Any, Any], Any], str, str]] = {
     "rank": (lambda x, f: fi.max_pool1d(x, 2), "wrong-shape", "max_pool1d takes images of 3 dims, not [1, 8, 5, 5]"),
     "window": (lambda x, f: fi.max_pool2d(x, 0), "conv-sizes", "kernel_size=0 for 2 sides"),
@@ -84,9 +110,8 @@ REFUSED: dict[str, tuple[Callable[[Any, Any], Any], str, str]] = {
     "stride": (lambda x, f: fi.avg_pool2d(x, 2, -1), "conv-sizes", "stride=-1 for 2 sides"),
     "dilation": (lambda x, f: fi.max_pool2d(x, 2, dilation=0), "conv-sizes", "dilation=0 for 2 sides"),
     "padding": (lambda x, f: fi.max_pool2d(x, 2, padding=2), "conv-window", "padding=2 of windows of 2 pixels"),
-    "ceil": (lambda x, f: fi.avg_pool2d(x, 2, ceil_mode=True), "conv-sizes", "ceil_mode=True of means"),
     "filters": (lambda x, f: fi.conv_transpose2d(x, f[:4]), "conv-groups", "images of 8 channels, and 4 filters"),
-    "groups": (lambda x, f: fi.conv_transpose2d(x, f, groups=2), "conv-groups", "conv_transpose2d takes no groups"),
+    "groups": (lambda x, f: fi.conv_transpose2d(x, f, groups=3), "conv-groups", "3 groups of 8 channels"),
     "more": (
         lambda x, f: fi.conv_transpose2d(x, f, stride=2, output_padding=2),
         "conv-sizes",

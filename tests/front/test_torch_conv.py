@@ -115,6 +115,12 @@ def test_transposed(windows: str) -> None:
     agree(lambda *t: conv_transpose2d(*t, **given), lambda *t: F.conv_transpose2d(*t, **given), x, w, b)
 
 
+def test_groups_of_transposed() -> None:
+    x, w, b = drawn(2, 16, 3, 4), drawn(16, 8, 3, 3), drawn(16)
+    given: dict[str, Any] = {"stride": 2, "padding": 1, "groups": 2}
+    agree(lambda *t: conv_transpose2d(*t, **given), lambda *t: F.conv_transpose2d(*t, **given), x, w, b)
+
+
 def test_transposed_of_lines_and_volumes() -> None:
     x, w = drawn(2, 16, 9, dtype="float32"), drawn(16, 8, 4, dtype="float32")
     agree(lambda *t: conv_transpose1d(*t, stride=2), lambda *t: F.conv_transpose1d(*t, stride=2), x, w, within=1e-5)
@@ -186,7 +192,7 @@ def test_operators_are_well_formed() -> None:
     op = torch.ops.fireiron.conv_filters_gradient.default
     torch.library.opcheck(op, (y.detach(), x.detach(), [8, 8, 3, 3], *sizes, "float16"), test_utils=checks[:2])
     op = torch.ops.fireiron.conv_transpose.default
-    torch.library.opcheck(op, (y, w, b, [1, 8, 5, 5], *sizes, "float16"), test_utils=checks)
+    torch.library.opcheck(op, (y, w, b, [1, 8, 5, 5], *sizes, 1, "float16"), test_utils=checks)
 
 
 def test_images_that_lie_channels_last_are_not_copied() -> None:

@@ -21,6 +21,8 @@ MEAN: list[dict[str, Any]] = [
     {"kernel_size": 2},
     {"kernel_size": 3, "stride": 2, "padding": 1},
     {"kernel_size": 3, "stride": 1, "padding": 1, "count_include_pad": False},
+    {"kernel_size": 3, "stride": 2, "padding": 1, "ceil_mode": True},
+    {"kernel_size": 3, "stride": 2, "ceil_mode": True, "count_include_pad": False},
 ]
 
 
