@@ -15,8 +15,9 @@ from fireiron.language.programs import Layers
 from fireiron.simulate import simulate
 from fireiron.verify.bounded import Bounded
 from fireiron.verify.reference import references
-from tests.fuzz.judge import LIMIT_S, Slow, against, integers, limited, others, sizes_of
+from tests.fuzz.judge import Slow, against, integers, limited, others, sizes_of
 
+LIMIT_S = 10  # of the processor, for one run: none takes 1 without a bug
 WEIGHTS = 4  # of a column that are not 0, about
 DRAWS = 16  # of other numbers, where exponentials follow from them
 Outcome = Literal["survived", "wrong", "endless", "raised"] | str

@@ -8,7 +8,7 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
@@ -22,8 +22,11 @@ from tests.mutate.harmless import why
 from tests.mutate.judge import Judge
 from tests.mutate.plant import Mutant, mutants
 
-PART = 4  # mutants that a process judges at a time
+PART_S = 8.0  # what a process plants at a time takes, about
+SHARE = 0.15  # of the time of all runs of a kernel that a mutant takes, about: most are noticed in the first
 KEPT_S = 10.0  # from one time that scores are kept to the next
+# Mutants by their numbers in the drawn order, from the first to behind the last; or survivors by their names.
+Part = tuple[int, int] | list[str]
 SCORE = Path(__file__).with_name("score.jsonl")
 
 
@@ -38,6 +41,7 @@ class Score:
         planted: how many were run.
         noticed: by what.
         survived: names of mutants by what explains them; those of `""` are unexplained.
+        left: ranges of those that were not run, in the order that the seed `score` draws: (first, behind the last).
     """
 
     case: str
@@ -46,6 +50,16 @@ class Score:
     planted: int = 0
     noticed: Counter[str] = attrs.field(factory=Counter, converter=Counter)
     survived: dict[str, list[str]] = attrs.field(factory=dict)
+    left: list[tuple[int, int]] = attrs.field(factory=list)
+
+    @classmethod
+    def of(cls, line: str) -> Score:
+        """Read a line of the score file; where one says nothing of ranges, the first mutants were run."""
+        found = cls(**json.loads(line))
+        if not found.left and found.planted < found.mutants:
+            found.left = [(found.planted, found.mutants)]
+        found.left = [(first, last) for first, last in found.left]
+        return found
 
     @property
     def line(self) -> str:
@@ -62,6 +76,21 @@ class Score:
         else:
             self.noticed[outcome] += 1
 
+    def take(self, part: Part, outcomes: Sequence[tuple[str, str, str]]) -> None:
+        """Add what became of the first mutants of a part."""
+        if isinstance(part, list):
+            for key, *_ in outcomes:
+                self.survived[""].remove(key)
+            self.survived = {words: keys for words, keys in self.survived.items() if keys}
+        else:
+            first, end = part[0], part[0] + len(outcomes)
+            before = sum(b - a for a, b in self.left)
+            self.left = [p for a, b in self.left for p in ((a, min(b, first)), (max(a, end), b)) if p[0] < p[1]]
+            assert before - sum(b - a for a, b in self.left) == len(outcomes), f"{self.case} {part}: planted twice"
+            self.planted += len(outcomes)
+        for outcome in outcomes:
+            self.count(*outcome)
+
     @property
     def unexplained(self) -> list[str]:
         """List the survivors that nothing explains."""
@@ -71,7 +100,7 @@ class Score:
 def recorded(path: Path = SCORE) -> dict[str, Score]:
     """Read the score file."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return {score.case: score for score in (Score(**json.loads(line)) for line in lines)}
+    return {score.case: score for score in map(Score.of, lines)}
 
 
 def record(scores: Iterable[Score], path: Path = SCORE) -> None:
@@ -115,36 +144,46 @@ class Planter:
 
 
 class Run:
-    """Go on with the score of one case, whose kernel gives no false alarm."""
+    """Go on with the score of one case, whose kernel gives no false alarm.
 
-    def __init__(self, case: str, seed: str, old: Score | None = None) -> None:
+    Args:
+        case: its name.
+        seed: of the order in which mutants are planted.
+        old: the score so far.
+        again: whether survivors that nothing explains are planted anew: the simulator may have changed.
+    """
+
+    def __init__(self, case: str, seed: str, old: Score | None = None, again: bool = True) -> None:
         self.planter = _planter(case, seed)
         judge, found = self.planter.judge, self.planter.found
         digest = hashlib.sha256(self.planter.text.encode()).hexdigest()[:12]
         named = {mutant.key: mutant for mutant in found}
         kept = old is not None and old.kernel == digest and old.mutants == len(found)
         kept = kept and all(key in named for alike in old.survived.values() for key in alike)
-        self.score = old if kept and old is not None else Score(case, digest, len(found))
-        self._again(named)
-        outcome = judge.outcome(judge.kernel)
+        self.score = old if kept and old is not None else Score(case, digest, len(found), left=[(0, len(found))])
+        self._explained(named, again)
+        begin = time.process_time()
+        outcome = judge.outcome(judge.kernel) if self.score.left or self.score.unexplained else "survived"
+        self.seconds = time.process_time() - begin
         assert outcome == "survived", f"false alarm: {case} without a bug gives {outcome}"
 
-    def _again(self, named: dict[str, Mutant]) -> None:
-        """Judge old survivors anew: the simulator, or what explains them, may have changed."""
+    def _explained(self, named: dict[str, Mutant], again: bool) -> None:
+        """Explain old survivors anew, and plant those anew that nothing explains."""
         old = [key for alike in self.score.survived.values() for key in alike]
         self.score.survived = {}
         for key in old:
             words = why(self.score.case, named[key], self.planter.judge.kernel)
-            self.score.count(key, *(("survived", words) if words else self.planter.outcome(named[key])))
+            planted = again and not words
+            self.score.count(key, *(self.planter.outcome(named[key]) if planted else ("survived", words)))
 
     def step(self) -> tuple[Mutant, str, str] | None:
         """Plant the next mutant; gives it, what noticed it and what explains that nobody did; None behind the last."""
-        if self.score.planted == len(self.planter.found):
+        if not self.score.left:
             return None
-        mutant = self.planter.found[self.score.planted]
-        self.score.planted += 1
+        number = self.score.left[0][0]
+        mutant = self.planter.found[number]
         outcome, words = self.planter.outcome(mutant)
-        self.score.count(mutant.key, outcome, words)
+        self.score.take((number, number + 1), [(mutant.key, outcome, words)])
         return mutant, outcome, words
 
 
@@ -180,26 +219,39 @@ def _planter(case: str, seed: str) -> Planter:
     return Planter(case, seed)
 
 
-def _opened(case: str, seed: str) -> Score:
-    """Give the score that a case starts from."""
-    return Run(case, seed, recorded().get(case)).score
+def _opened(case: str, seed: str) -> tuple[Score, float]:
+    """Give the score that a case starts from, and the seconds that all runs of its kernel take."""
+    run = Run(case, seed, recorded().get(case), again=False)
+    return run.score, run.seconds
 
 
-def _outcomes(case: str, seed: str, first: int, last: int, end: float) -> list[tuple[str, str, str]]:
+def _outcomes(case: str, seed: str, part: Part, end: float) -> list[tuple[str, str, str]]:
     """Plant some mutants of a case while there is time: the key of each, what noticed it, what explains it."""
-    planter = _planter(case, seed)
     found: list[tuple[str, str, str]] = []
-    for mutant in planter.found[first:last]:
-        if time.time() > end:
-            break
-        found.append((mutant.key, *planter.outcome(mutant)))
+    if time.time() < end:
+        planter = _planter(case, seed)
+        keys = set(part) if isinstance(part, list) else set()
+        for mutant in [m for m in planter.found if m.key in keys] or planter.found[slice(*part)]:
+            if time.time() > end:
+                break
+            found.append((mutant.key, *planter.outcome(mutant)))
+    return found
+
+
+def _parts(score: Score, seconds: float) -> list[Part]:
+    """Divide what is to be planted into parts of some seconds each: survivors that nothing explains, then the rest."""
+    many = max(1, int(PART_S / (SHARE * seconds + 0.01)))
+    few = max(1, int(PART_S / (seconds + 0.01)))
+    found: list[Part] = [score.unexplained[i : i + few] for i in range(0, len(score.unexplained), few)]
+    for a, b in score.left:
+        found += [(first, min(first + many, b)) for first in range(a, b, many)]
     return found
 
 
 def in_processes(
     cases: Iterable[str], seed: str, seconds: float, processes: int, keep: Callable[[list[Score]], None]
 ) -> list[Score]:
-    """Go on with the scores of cases in several processes; what lies behind a gap, where time was up, is dropped.
+    """Go on with the scores of cases in several processes, all cases alike: each gets the same share of its mutants.
 
     Args:
         cases: their names.
@@ -210,28 +262,23 @@ def in_processes(
     """
     end, listed = time.time() + seconds, list(cases)
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-        scores = list(pool.map(_opened, listed, [seed] * len(listed)))
+        opened = list(pool.map(_opened, listed, [seed] * len(listed)))
+        scores = [score for score, _ in opened]
         keep(scores)
-        parts = [(s, first) for s in scores for first in range(s.planted, s.mutants, PART)]
-        made: dict[Future[list[tuple[str, str, str]]], tuple[str, int]] = {}
-        for s, first in sorted(parts, key=lambda part: part[1] - part[0].planted):
-            made[pool.submit(_outcomes, s.case, seed, first, min(first + PART, s.mutants), end)] = (s.case, first)
-        done: dict[tuple[str, int], list[tuple[str, str, str]]] = {}
         kept = time.time()
+        parts = [
+            ((i + 0.5) / len(some), score, part)
+            for score, took in opened
+            for some in (_parts(score, took),)
+            for i, part in enumerate(some)
+        ]
+        made: dict[Future[list[tuple[str, str, str]]], tuple[Score, Part]] = {}
+        for _, score, part in sorted(parts, key=lambda one: one[0]):
+            made[pool.submit(_outcomes, score.case, seed, part, end)] = (score, part)
         for future in as_completed(made):
-            done[made[future]] = future.result()
+            score, part = made[future]
+            score.take(part, future.result())
             if time.time() > kept + KEPT_S:
-                counted(scores, done)
                 keep(scores)
                 kept = time.time()
-    counted(scores, done)
     return scores
-
-
-def counted(scores: Iterable[Score], done: dict[tuple[str, int], list[tuple[str, str, str]]]) -> None:
-    """Count outcomes that no gap parts from those counted before."""
-    for score in scores:
-        while found := done.pop((score.case, score.planted), None):
-            for outcome in found:
-                score.count(*outcome)
-            score.planted += len(found)

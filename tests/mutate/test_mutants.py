@@ -12,7 +12,7 @@ import pytest
 from fireiron.kernel.ir.statements import Region, Statement
 from tests.mutate.cases import CASES
 from tests.mutate.plant import mutants
-from tests.mutate.score import Run, Score, counted, in_turn, judge_of, record, recorded, summary
+from tests.mutate.score import Run, Score, in_turn, judge_of, record, recorded, summary
 
 QUICK = ("listing1", "listing2", "sgemm 3", "turing", "ampere 3 whole", "volta wmma", "hopper dependent", "mlp")
 PLANTED = 48
@@ -100,14 +100,17 @@ def test_what_notices_a_bug(case: str, key: str, noticed: str) -> None:
     assert judge.outcome(mutant.kernel) == noticed
 
 
-def test_outcomes_behind_a_gap_are_not_counted() -> None:
-    score = Score("a case", mutants=7, planted=1)
-    done = {("a case", 1): [("first", "wrong", "")], ("a case", 3): [("third", "survived", "")]}
-    counted([score], done)
-    assert (score.planted, score.noticed, score.unexplained) == (2, {"wrong": 1}, [])
-    done["a case", 2] = [("second", "survived", "why")]
-    counted([score], done)
-    assert (score.planted, score.survived) == (4, {"why": ["second"], "": ["third"]})
+def test_a_score_knows_what_is_left() -> None:
+    score = Score.of('{"case": "a case", "mutants": 7, "planted": 1}')
+    assert score.left == [(1, 7)]
+    score.take((3, 6), [("third", "survived", ""), ("fourth", "wrong", "")])
+    assert (score.planted, score.left, score.unexplained) == (3, [(1, 3), (5, 7)], ["third"])
+    again = Score.of(score.line)
+    assert again == score
+    again.take(["third"], [("third", "race", "")])
+    assert (again.planted, again.noticed, again.survived) == (3, {"wrong": 1, "race": 1}, {})
+    with pytest.raises(AssertionError, match="planted twice"):
+        score.take((4, 6), [("fourth", "wrong", "")])
 
 
 def test_scores_of_other_cases_stay(tmp_path: Path) -> None:
