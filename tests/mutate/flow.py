@@ -219,6 +219,9 @@ def named(mutant: Mutant) -> str:
             what = str(cursor.slot).removesuffix("_slot")
         case If(condition=condition):
             what = str(condition)
+        case For() | Region():
+            inside = [view.buffer.name for s in walk((mutant.before,)) if not _frame(s) for view in _views(s)[1]]
+            what = ", ".join(dict.fromkeys(inside))
         case _:
             what = ""
     return f"{mutant.key} @ {what}" if what else mutant.key

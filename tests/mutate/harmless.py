@@ -159,8 +159,8 @@ ELSEWHERE = (
     ),
     (
         "attention, wgmma",
-        r"^If\[\d+\].*exchanged with Advance",
-        "arrivals for a slot come a trip later, or with those for the slot before, which is awaited first",
+        r"^If\[21\].*exchanged with Advance",
+        "of two slots of queries, one is said to be free a trip early: its load follows that of the other, a trip late",
     ),
     (
         "attention, (wgmma|speculating)",
@@ -169,8 +169,18 @@ ELSEWHERE = (
     ),
     (
         "attention, speculating",
-        r"@ failed$|^Compute\[\d+\].expr: a number \+ 1 \((1|256)\).* @ (trusting|outgrown)$",
+        r"@ failed$|^Compute\[\d+\].(place: dropped|expr: a number \+ 1 \((1|256)\)).* @ (trusting|outgrown)$",
         "how often chunks are computed again changes time alone",
+    ),
+    (
+        "attention, (wgmma|speculating)",
+        r"^(Compute|For)\[\d+\].(place: dropped|extent: - 1) @ top_chunk$",
+        "the chunk before is in the maximum already: it may count twice",
+    ),
+    (
+        "attention, speculating",
+        r"^For\[\d+\].(place: dropped|extent: - 1) @ top_finite_rf$",
+        "it holds this value already, since the maximum was taken",
     ),
     (
         "attention, speculating",
