@@ -17,7 +17,7 @@ import attrs
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.base.errors import CheckError, FireironError
 from fireiron.base.link import here
-from fireiron.front.attention_call import OF_PROGRAMS, PAGES, SEED, SINKS, Lengths, Library, Noise, prepared
+from fireiron.front.attention_call import OF_PROGRAMS, PAGES, SEED, SINKS, Lengths, Library, Noise, Options, prepared
 from fireiron.front.cli.find import PRESETS
 from fireiron.front.host import HostKernel, without_gpu
 from fireiron.front.score_text import Function, array_name, functions_of, text_of
@@ -224,88 +224,108 @@ def single(results: Sequence[Any]) -> Any:
     return results if len(results) > 1 else results[0]
 
 
-def attention(
-    q: Any,
-    k: Any,
-    v: Any,
-    /,
-    *,
-    mask: Callable[..., Any] | None = None,
-    score: Callable[..., Any] | None = None,
-    scale: float | None = None,
-    is_causal: bool = False,
-    enable_gqa: bool = False,
-    lengths: Any = None,
-    offsets: Any = None,
-    key_offsets: Any = None,
-    pages: Any = None,
-    sinks: Any = None,
-    dropout_p: float = 0.0,
-    seed: Any = None,
-    lse: bool = False,
-    debug: bool = False,
-    **arrays: Any,
-) -> Any:
-    """Compute softmax(q k' * scale) v of each head, by one kernel.
-
-    Tensors of torch go through an operator that torch.compile and torch.export trace, and that has gradients; arrays of
-    NumPy are simulated where there is no GPU. A query that sees no key gives zeros. Where heads have few queries and
-    many keys, blocks share the keys.
+def entry(attend: Callable[[Any, Any, Any, Options], Any], words: str = ""):
+    """Make the function `attention` of a library: its arguments are the same for all, and its options come as a record.
 
     Args:
-        q: queries (B, H, I, D) of torch, CuPy or NumPy, in any order in memory.
-        k, v: keys (B, H, J, D) and values (B, H, J, E).
-        mask: says which keys a query sees: a function of indices (`b`, `h`, `i`, `j`) and of `arrays` by name, which
-            gives a condition: `lambda i, j: (j <= i) & (i - j < 128)`. Blocks of keys that a mask of indices leaves out
-            are not visited.
-        score: makes another score of one: a function of it (`s`, scaled), of indices and of `arrays`:
-            `lambda s, h, i, j, slope: s - slope[h] * (i - j)`.
-        scale: of the products of queries and keys, 1 / sqrt(D) by default.
-        is_causal: whether query i sees keys 0 to i alone, as in torch; of sequences, whether the last query sees the
-            last key, and each one before it a key less.
-        enable_gqa: whether several heads of queries may share one of keys and values.
-        lengths: integers (B): how many keys of each batch are there. The others are loaded, and must be finite.
-        offsets: integers (N + 1): N sequences lie behind each other in q (I, H, D), k (J, H, D) and v (J, H, E), and
-            sequence n has queries offsets[n] to offsets[n + 1]. `i` and `j` count all rows, and `b` is 0.
-        key_offsets: the same of keys and values; `offsets` by default.
-        pages: integers (B, N): key j of batch b is line j % S of page pages[b, j // S]; k (P, H, S, D) and
-            v (P, H, S, E) hold pages, and `lengths` says how many keys there are. With `offsets`, sequence n of q has
-            row n of both. There are no gradients.
-        sinks: a score of each head of queries, in f32, that no value belongs to: it joins the sum of exponentials.
-        dropout_p: the part of the weights that is dropped at random; the others are divided by 1 - dropout_p.
-        seed: of dropout: a whole number below 2^64, or a pair of it and an offset below 2^32, or an array of three i32
-            (the two halves of the number, and the offset). Equal seeds drop the same weights. None draws one.
-        lse: whether the logarithm of each row's sum of exponentials is a second result, in f32; -inf of no key.
-        debug: whether offsets and pages on a GPU are looked at first, which waits for it; in host memory they always
-            are.
-        arrays: what the functions read, by subscripts.
-
-    Raises:
-        CallError: `wrong-shape`, `attention-heads`, `attention-dtypes`, `attention-lengths`, `attention-offsets`,
-            `attention-pages`, `attention-function`, `attention-dropout`, `attention-sinks`, and as a kernel's call
-            does. CheckError: `nothing-legal`.
-
-    Example:
-        >>> import numpy as np
-        >>> q, k = np.zeros((1, 2, 4, 8), np.float32), np.ones((1, 2, 6, 8), np.float32)
-        >>> v = np.arange(6, dtype=np.float32)[:, None] * np.ones((1, 2, 6, 8), np.float32)
-        >>> attention(q, k, v)[0, 0, :, 0].tolist()
-        [2.5, 2.5, 2.5, 2.5]
-        >>> attention(q, k, v, mask=lambda i, j: j <= i)[0, 0, :, 0].tolist()
-        [0.0, 0.5, 1.0, 1.5]
-        >>> attention(q, k, v, lengths=np.array([3], np.int32))[0, 0, :, 0].tolist()
-        [1.0, 1.0, 1.0, 1.0]
+        attend: computes attention of queries, keys and values.
+        words: the function's docstring, where it says more than that of `fireiron.attention`.
     """
-    how, noise = Lengths(offsets, key_offsets, lengths, pages, debug), Noise(sinks, float(dropout_p), seed)
+
+    def attention(
+        q: Any,
+        k: Any,
+        v: Any,
+        /,
+        *,
+        mask: Callable[..., Any] | None = None,
+        score: Callable[..., Any] | None = None,
+        scale: float | None = None,
+        is_causal: bool = False,
+        enable_gqa: bool = False,
+        lengths: Any = None,
+        offsets: Any = None,
+        key_offsets: Any = None,
+        pages: Any = None,
+        sinks: Any = None,
+        dropout_p: float = 0.0,
+        seed: Any = None,
+        lse: bool = False,
+        debug: bool = False,
+        **arrays: Any,
+    ) -> Any:
+        """Compute softmax(q k' * scale) v of each head, by one kernel.
+
+        Tensors of torch go through an operator that torch.compile and torch.export trace, and that has gradients;
+        arrays of NumPy are simulated where there is no GPU. A query that sees no key gives zeros. Where heads have few
+        queries and many keys, blocks share the keys.
+
+        Args:
+            q: queries (B, H, I, D) of torch, CuPy or NumPy, in any order in memory.
+            k, v: keys (B, H, J, D) and values (B, H, J, E).
+            mask: says which keys a query sees: a function of indices (`b`, `h`, `i`, `j`) and of `arrays` by name,
+                which gives a condition: `lambda i, j: (j <= i) & (i - j < 128)`. Blocks of keys that a mask of indices
+                leaves out are not visited.
+            score: makes another score of one: a function of it (`s`, scaled), of indices and of `arrays`:
+                `lambda s, h, i, j, slope: s - slope[h] * (i - j)`.
+            scale: of the products of queries and keys, 1 / sqrt(D) by default.
+            is_causal: whether query i sees keys 0 to i alone, as in torch; of sequences, whether the last query sees
+                the last key, and each one before it a key less.
+            enable_gqa: whether several heads of queries may share one of keys and values.
+            lengths: integers (B): how many keys of each batch are there. The others are loaded, and must be finite.
+            offsets: integers (N + 1): N sequences lie behind each other in q (I, H, D), k (J, H, D) and v (J, H, E),
+                and sequence n has queries offsets[n] to offsets[n + 1]. `i` and `j` count all rows, and `b` is 0.
+            key_offsets: the same of keys and values; `offsets` by default.
+            pages: integers (B, N): key j of batch b is line j % S of page pages[b, j // S]; k (P, H, S, D) and
+                v (P, H, S, E) hold pages, and `lengths` says how many keys there are. With `offsets`, sequence n of q
+                has row n of both. There are no gradients.
+            sinks: a score of each head of queries, in f32, that no value belongs to: it joins the sum of exponentials.
+            dropout_p: the part of the weights that is dropped at random; the others are divided by 1 - dropout_p.
+            seed: of dropout: a whole number below 2^64, or a pair of it and an offset below 2^32, or an array of three
+                i32 (the two halves of the number, and the offset). Equal seeds drop the same weights. None draws one.
+            lse: whether the logarithm of each row's sum of exponentials is a second result, in f32; -inf of no key.
+            debug: whether offsets and pages on a GPU are looked at first, which waits for it; in host memory they
+                always are.
+            arrays: what the functions read, by subscripts.
+
+        Raises:
+            CallError: `wrong-shape`, `attention-heads`, `attention-dtypes`, `attention-lengths`, `attention-offsets`,
+                `attention-pages`, `attention-function`, `attention-dropout`, `attention-sinks`, and as a kernel's call
+                does. CheckError: `nothing-legal`.
+
+        Example:
+            >>> import numpy as np
+            >>> q, k = np.zeros((1, 2, 4, 8), np.float32), np.ones((1, 2, 6, 8), np.float32)
+            >>> v = np.arange(6, dtype=np.float32)[:, None] * np.ones((1, 2, 6, 8), np.float32)
+            >>> attention(q, k, v)[0, 0, :, 0].tolist()
+            [2.5, 2.5, 2.5, 2.5]
+            >>> attention(q, k, v, mask=lambda i, j: j <= i)[0, 0, :, 0].tolist()
+            [0.0, 0.5, 1.0, 1.5]
+            >>> attention(q, k, v, lengths=np.array([3], np.int32))[0, 0, :, 0].tolist()
+            [1.0, 1.0, 1.0, 1.0]
+        """
+        how, noise = Lengths(offsets, key_offsets, lengths, pages, debug), Noise(sinks, float(dropout_p), seed)
+        return attend(q, k, v, Options(how, noise, mask, score, scale, is_causal, enable_gqa, lse, arrays))
+
+    attention.__module__, attention.__qualname__ = attend.__module__, attention.__name__
+    attention.__doc__ = words or attention.__doc__
+    return attention
+
+
+def _attend(q: Any, k: Any, v: Any, options: Options) -> Any:
+    """Compute attention by the library of the arrays."""
     if is_torch(q) or is_torch(k):
         from fireiron.front.torch_attention import attend
 
-        return attend(q, k, v, how, mask, score, scale, is_causal, enable_gqa, lse, arrays, noise)
+        return attend(q, k, v, options)
     try:
-        made = _of_arrays(q, k, v, mask, score, scale, is_causal, enable_gqa, how, arrays, noise)
+        made = _of_arrays(q, k, v, options)
     except FireironError as error:
         raise error.located(here()) from None
-    return made if lse else made[0]
+    return made if options.lse else made[0]
+
+
+attention = entry(_attend)
 
 
 def _listed(array: Any, debug: bool) -> Any:
@@ -339,12 +359,10 @@ def _name(array: Any) -> str:
     return describe(array, "").dtype
 
 
-def _of_arrays(
-    q: Any, k: Any, v: Any, mask: Any, score: Any, scale: float | None, causal: bool, gqa: bool, how: Lengths,
-    arrays: Mapping[str, Any], noise: Noise,
-) -> tuple[Any, Any]:  # fmt: skip
+def _of_arrays(q: Any, k: Any, v: Any, options: Options) -> tuple[Any, Any]:
     """Attend with arrays of NumPy, CuPy and others that are like them."""
-    arrays = {name: x.view("uint8") if str(getattr(x, "dtype", "")) == "bool" else x for name, x in arrays.items()}
+    how, noise, mask, score, scale, causal, gqa, _, read = options
+    arrays = {name: x.view("uint8") if str(getattr(x, "dtype", "")) == "bool" else x for name, x in read.items()}
     for name, x in (("q", q), ("k", k), ("v", v), *arrays.items()):
         describe(x, name)
     host = describe(q, "q").is_host

@@ -90,6 +90,20 @@ class Noise(NamedTuple):
     seed: Any = None
 
 
+class Options(NamedTuple):
+    """Hold what a call of `attention` says beside queries, keys and values, as `attention` takes it."""
+
+    how: Lengths = Lengths()
+    noise: Noise = Noise()
+    mask: Function | None = None
+    score: Function | None = None
+    scale: float | None = None
+    causal: bool = False
+    gqa: bool = False
+    lse: bool = False
+    arrays: Mapping[str, Any] = {}
+
+
 class Library(NamedTuple):
     """Hold what arrays of a library need functions for.
 

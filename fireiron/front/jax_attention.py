@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -12,7 +12,8 @@ import numpy as np
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.base.errors import CallError, FireironError
 from fireiron.base.link import here
-from fireiron.front.attention_call import OF_PROGRAMS, PAGES, SINKS, Lengths, Library, Noise, prepared
+from fireiron.front.attention import entry
+from fireiron.front.attention_call import OF_PROGRAMS, PAGES, SINKS, Lengths, Library, Options, prepared
 from fireiron.front.jax_calls import foreign
 from fireiron.front.score_text import text_of
 from fireiron.front.xla_attention import BACKWARD, FORWARD, HANDLERS, Told
@@ -21,28 +22,32 @@ jax: Any = import_module("jax")
 jnp: Any = import_module("jax.numpy")
 
 
-def attention(
-    q: Any,
-    k: Any,
-    v: Any,
-    /,
-    *,
-    mask: Callable[..., Any] | None = None,
-    score: Callable[..., Any] | None = None,
-    scale: float | None = None,
-    is_causal: bool = False,
-    enable_gqa: bool = False,
-    lengths: Any = None,
-    offsets: Any = None,
-    key_offsets: Any = None,
-    pages: Any = None,
-    sinks: Any = None,
-    dropout_p: float = 0.0,
-    seed: Any = None,
-    lse: bool = False,
-    debug: bool = False,
-    **arrays: Any,
-) -> Any:
+def _attend(q: Any, k: Any, v: Any, options: Options) -> Any:
+    """Attend with arrays of JAX, traced or not."""
+    said, noise, mask, score, scale, is_causal, enable_gqa, lse, arrays = options
+    edges, of_keys, counts, table = (
+        None if x is None else jnp.asarray(x) for x in (said.offsets, said.key_offsets, said.lengths, said.pages)
+    )
+    how = Lengths(edges, of_keys, counts, table, said.debug)
+    try:
+        beside = {name: x.astype(jnp.uint8) if x.dtype == bool else x for name, x in arrays.items()}
+        given = prepared(q, k, v, mask, is_causal, enable_gqa, how, beside, noise, LIBRARY)
+        named = tuple(
+            (name, x.ndim, find_dtype(x.dtype.name).name) for name, x in given.arrays.items() if name not in OF_PROGRAMS
+        )
+        text = text_of(given.masks, score, named, given.by_keys, noise.dropout)
+        factor = q.shape[-1] ** -0.5 if scale is None else float(scale)
+        told = Told(text, tuple(given.arrays), factor, given.causal)
+        made, sums = _attention(told, given.q, given.k, given.v, tuple(given.arrays.values()))
+    except FireironError as error:
+        raise error.located(here()) from None
+    if said.offsets is not None:
+        made, sums = made[0].swapaxes(0, 1), sums[0].swapaxes(0, 1)
+    return (made, sums) if lse else made
+
+
+attention = entry(
+    _attend,
     """Attend as `fireiron.attention` does, also under `jax.jit`, `jax.grad` and `jax.vmap`.
 
     Args:
@@ -64,26 +69,8 @@ def attention(
     Raises:
         CallError: as `fireiron.attention` does; `requires-grad` for `arrays`, and for queries, keys and values with
             pages. What a kernel refuses is an error of JAX, whose text has the code.
-    """
-    edges, of_keys, counts, table = (
-        None if x is None else jnp.asarray(x) for x in (offsets, key_offsets, lengths, pages)
-    )
-    how, noise = Lengths(edges, of_keys, counts, table, debug), Noise(sinks, float(dropout_p), seed)
-    try:
-        beside = {name: x.astype(jnp.uint8) if x.dtype == bool else x for name, x in arrays.items()}
-        given = prepared(q, k, v, mask, is_causal, enable_gqa, how, beside, noise, LIBRARY)
-        named = tuple(
-            (name, x.ndim, find_dtype(x.dtype.name).name) for name, x in given.arrays.items() if name not in OF_PROGRAMS
-        )
-        text = text_of(given.masks, score, named, given.by_keys, noise.dropout)
-        factor = q.shape[-1] ** -0.5 if scale is None else float(scale)
-        told = Told(text, tuple(given.arrays), factor, given.causal)
-        made, sums = _attention(told, given.q, given.k, given.v, tuple(given.arrays.values()))
-    except FireironError as error:
-        raise error.located(here()) from None
-    if offsets is not None:
-        made, sums = made[0].swapaxes(0, 1), sums[0].swapaxes(0, 1)
-    return (made, sums) if lse else made
+    """,
+)
 
 
 def _listed(x: Any, debug: bool) -> Any:

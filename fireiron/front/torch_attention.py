@@ -7,62 +7,29 @@ they have the same bits in every run. Tensors on the CPU are simulated. Only cod
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.base.errors import CallError
 from fireiron.front import attention as programs
-from fireiron.front.attention import Array, Attention, single, strides_like
-from fireiron.front.attention_call import OF_PROGRAMS, SINKS, Lengths, Library, Noise, prepared
+from fireiron.front.attention import Array, Attention, entry, single, strides_like
+from fireiron.front.attention_call import OF_PROGRAMS, SINKS, Lengths, Library, Options, prepared
 from fireiron.front.score_text import text_of
 from fireiron.front.torch_ops import as_numpy, as_torch
 from fireiron.jit.kernel import as_tuple
 
 torch: Any = import_module("torch")
-NO_ARRAYS: Mapping[str, Any] = {}
-NO_NOISE = Noise()
 
 
-def attention(
-    q: Any,
-    k: Any,
-    v: Any,
-    /,
-    *,
-    mask: Callable[..., Any] | None = None,
-    score: Callable[..., Any] | None = None,
-    scale: float | None = None,
-    is_causal: bool = False,
-    enable_gqa: bool = False,
-    lengths: Any = None,
-    offsets: Any = None,
-    key_offsets: Any = None,
-    pages: Any = None,
-    sinks: Any = None,
-    dropout_p: float = 0.0,
-    seed: Any = None,
-    lse: bool = False,
-    debug: bool = False,
-    **arrays: Any,
-) -> Any:
-    """Compute attention of tensors; see `fireiron.attention`."""
-    how = Lengths(offsets, key_offsets, lengths, pages, debug)
-    noise = Noise(sinks, float(dropout_p), seed)
-    return attend(q, k, v, how, mask, score, scale, is_causal, enable_gqa, lse, arrays, noise)
-
-
-def attend(
-    q: Any, k: Any, v: Any, how: Lengths, mask: Any = None, score: Any = None, scale: float | None = None,
-    is_causal: bool = False, enable_gqa: bool = False, lse: bool = False, arrays: Mapping[str, Any] = NO_ARRAYS,
-    noise: Noise = NO_NOISE,
-) -> Any:  # fmt: skip
-    """Compute attention of tensors whose lengths one record holds.
+def attend(q: Any, k: Any, v: Any, options: Options) -> Any:
+    """Compute attention of tensors.
 
     Raises:
         CallError: as `fireiron.attention` does.
     """
+    how, noise, mask, score, scale, is_causal, enable_gqa, lse, arrays = options
     if torch.is_grad_enabled() and any(x.requires_grad for x in arrays.values()):
         name = next(name for name, x in arrays.items() if x.requires_grad)
         refuse_gradient(name)
@@ -78,6 +45,9 @@ def attend(
     if how.offsets is not None:
         made, sums = made[0].transpose(0, 1), sums[0].transpose(0, 1)
     return (made, sums) if lse else made
+
+
+attention = entry(attend, "Compute attention of tensors; see `fireiron.attention`.")
 
 
 def _listed(x: Any, debug: bool) -> Any:
@@ -193,7 +163,7 @@ def varlen_attn(
     """
     before, behind = (None if n < 0 else n for n in window_size)
     how = Lengths(cu_seq_q, cu_seq_k, window=(before, behind))
-    return attend(query, key, value, how, scale=scale, enable_gqa=enable_gqa, lse=lse)
+    return attend(query, key, value, Options(how, scale=scale, gqa=enable_gqa, lse=lse))
 
 
 @torch.compiler.assume_constant_result
