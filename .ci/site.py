@@ -53,7 +53,7 @@ TOPICS = {
     "Ops": ("language.functions", "language.pointwise", "front.outputs", "language.reductions",
             "language.subscripts", "language.einsum", "language.traced"),
     "Simulations": ("simulate.watch",),
-    "Best schedules": ("front.best", "tune.space", "algebra.arch", "algebra.machine"),
+    "Best schedules": ("front.best", "front.multiply", "tune.space", "algebra.arch", "algebra.machine"),
     "Errors": ("base.errors",),
 }  # fmt: skip
 MORE = "More"

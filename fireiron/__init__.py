@@ -112,10 +112,11 @@ if TYPE_CHECKING:
     from fireiron.algebra.philox import philox
     from fireiron.estimate.tiling import Tiling
     from fireiron.front.attention import attention
-    from fireiron.front.best import best, gemm
+    from fireiron.front.best import best
     from fireiron.front.convolutions import conv1d, conv2d, conv3d
     from fireiron.front.fuse import fuse
     from fireiron.front.layers import layers
+    from fireiron.front.multiply import gemm
     from fireiron.front.pooling import avg_pool1d, avg_pool2d, avg_pool3d, max_pool1d, max_pool2d, max_pool3d
     from fireiron.front.products import products
     from fireiron.front.program import program
@@ -313,7 +314,7 @@ __all__ = [
 
 # Modules that few programs need, loaded when a name of theirs is first asked for: an import takes milliseconds each.
 _LATER = {
-    "best": "front.best", "gemm": "front.best", "layers": "front.layers", "products": "front.products",
+    "best": "front.best", "gemm": "front.multiply", "layers": "front.layers", "products": "front.products",
     "Reduction": "front.reduction", "by_hand": "front.written", "threads": "language.nested",
     "attention": "front.attention", "space": "tune.space", "program": "front.program", "trace_graph": "graph.trace",
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), "front.convolutions"),

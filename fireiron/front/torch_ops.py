@@ -14,7 +14,7 @@ from typing import Any, cast
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.base.errors import CallError
-from fireiron.front import best
+from fireiron.front import multiply
 from fireiron.front.epilog_gradients import gradients as gradients_of
 from fireiron.front.epilog_gradients import keeping, keeps, reads_product, results
 from fireiron.front.epilog_text import NUMBER, function_of, operands_of, text_of
@@ -90,10 +90,10 @@ def _run(a: Any, b: Any, operands: Sequence[Any], numbers: Sequence[float], epil
     kind = None if dtype == str(a.dtype).removeprefix("torch.") else dtype
     function = function_of(epilog) if epilog else None
     if a.device.type == "cuda":
-        made = best.gemm(a, b, epilog=function, dtype=kind, **operands_of(epilog, operands, numbers))
+        made = multiply.gemm(a, b, epilog=function, dtype=kind, **operands_of(epilog, operands, numbers))
     else:
         given = operands_of(epilog, [as_numpy(x) for x in operands], numbers)
-        made = best.gemm(as_numpy(a), as_numpy(b), epilog=function, dtype=kind, **given)
+        made = multiply.gemm(as_numpy(a), as_numpy(b), epilog=function, dtype=kind, **given)
         made = tuple(map(as_torch, as_tuple(made)))
     return list(as_tuple(made))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fireiron.front import best
+from fireiron.front import multiply
 from fireiron.front.epilog_text import function_of, operands_of
 from fireiron.front.xla import Array, handler
 from fireiron.jit.kernel import as_tuple
@@ -35,11 +35,11 @@ def gemm(inputs: Sequence[Array], outputs: Sequence[Array], told: Mapping[str, s
     named = operands_of(told["epilog"], rest, json.loads(told["numbers"]))
     common: dict[str, Any] = {"epilog": epilog, "layout": told["layout"], "dtype": told["dtype"] or None, **named}
     if stream is None:
-        made = as_tuple(best.gemm(a, b, **common))
+        made = as_tuple(multiply.gemm(a, b, **common))
         for array, result in zip(outputs, made, strict=True):
             np.copyto(array, result)
     else:
-        best.gemm(a, b, out=outputs[0] if len(outputs) == 1 else tuple(outputs), stream=stream, **common)
+        multiply.gemm(a, b, out=outputs[0] if len(outputs) == 1 else tuple(outputs), stream=stream, **common)
 
 
 # XLA holds the addresses of these for as long as the process runs.

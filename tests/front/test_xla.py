@@ -10,8 +10,7 @@ import pytest
 
 from fireiron import bf16, gelu, relu
 from fireiron.front import attention as attention_module
-from fireiron.front import best as best_module
-from fireiron.front import host, xla, xla_attention, xla_gemm
+from fireiron.front import host, multiply, xla, xla_attention, xla_gemm
 from fireiron.front.epilog_text import text_of
 from fireiron.front.score_text import text_of as text_of_scores
 from fireiron.front.xla_attention import BACKWARD, FORWARD, Told
@@ -144,7 +143,7 @@ def test_the_gpus_handler_lends_memory_and_takes_the_stream(monkeypatch: pytest.
     def gemm(a: Any, b: Any, **keywords: Any) -> None:
         seen.append((a, b, keywords))
 
-    monkeypatch.setattr(best_module, "gemm", gemm)
+    monkeypatch.setattr(multiply, "gemm", gemm)
     a = np.zeros((8, 16), np.dtype("float32"))
     b = np.zeros((16, 8), bf16.numpy)
     out = np.zeros((8, 8), np.float32)

@@ -258,6 +258,6 @@ def test_a_full_disk_costs_a_notice(entry: Entry, cache_dir: Path, monkeypatch: 
 
 
 def test_kernels_of_products_are_bounded() -> None:
-    from fireiron.front import best
+    from fireiron.front import multiply
 
-    assert best._kernel.cache_parameters()["maxsize"] == best.MOST_KERNELS < 10_000
+    assert multiply._kernel.cache_parameters()["maxsize"] == multiply.MOST_KERNELS < 10_000
