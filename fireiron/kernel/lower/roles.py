@@ -344,7 +344,8 @@ def handshake(ring: Ring, context: Context) -> rings.Ring:
     assert ring.level.size is not None
     position, found = context.thread % ring.level.size, peers(context)
     peer = None if len(found) == 1 else _peer(position, context)
-    loaders = Var(THREAD, context.loaders) if ring.full.count > 1 else None
+    copying = any(other.full.count > 1 for other in context.rings)
+    loaders = Var(THREAD, context.loaders) if copying else None
     return rings.Ring(
         ring.cursor, ring.full, ring.empty, ring.level, position, len(found), peer, ring.link.inflight, ring.link.link,
         loaders,
@@ -415,15 +416,16 @@ def _fill(
             copy = lower_copy(load, alone, ring.storages[load.role], ring.cursor.slot, context, recur)
             bulk += (*copy.start, *copy.finish)
         context.signal = None
+        written: Body = ()
         for load in (x for x in loads if x.role in ring.storages and not is_bulk(x)):
             copy = _by_threads(load, link, at, k, ring, context, recur)
             start, finish = copy.start, copy.finish
             first += _present(replaced(start, {k: as_expr(0)}), lt(as_expr(0), trips))
             ahead += _present(replaced(start, {k: k + 1}), lt(k + 1, trips))
-            trip += finish
+            written += finish
         together = bulk and not all(is_bulk(x) for x in loads)
-        trip = ((If(eq(Var(THREAD, context.loaders), 0), bulk),) if together else bulk) + trip
-        trip += (Advance(ring.cursor, as_expr(1)),)
+        trip += (If(eq(Var(THREAD, context.loaders), 0), bulk),) if together else bulk
+        trip += (*written, Advance(ring.cursor, as_expr(1)))
     loop = For(k, trips, (*trip, *ahead), link.unrolled, kind="chunks")
     return filled((*first, loop), link.link)
 

@@ -64,8 +64,8 @@ class Ring:
         peer: the rank of the block whose barrier a thread arrives at; None for this block only.
         inflight: slots that products may still read when their unit continues.
         link: the split that it was made for.
-        fillers: index of a thread of the role that loads, where its threads write a part of each slot; None where bulk
-            copies alone do.
+        fillers: index of a thread of the role that loads, where its threads write slots of this ring or of another one;
+            None where one thread starts bulk copies and the others do nothing.
     """
 
     cursor: Cursor
@@ -323,6 +323,7 @@ def _filled_slot(body: Body, ring: Ring) -> Body:
         Sync(Warp, "the warp has written its part of the slot", ring.link),
         If(eq(ring.fillers % (Warp.size or 32), 0), (Arrive(ring.full, cursor.slot, link=ring.link),)),
     )
+    told = told if ring.full.count > 1 else ()  # else bulk copies alone fill it
     return (*body[:first], free, *filled, *told, *body[last:])
 
 
