@@ -53,7 +53,10 @@ class Importer:
         self.computed: dict[Any, Any] = {}
 
     def graph(self, name: str) -> tuple[Graph, list[Any]]:
-        """Import the graph; return it and, for each result, its place among the outputs or its value."""
+        """Import the graph; return it and, for each result, its place among the outputs, or its value.
+
+        A result that is an input, or a view of one, is a function of the inputs.
+        """
         results: list[Any] = []
         for node in self.module.graph.nodes:
             if node.op == "placeholder":
@@ -66,9 +69,12 @@ class Importer:
                 self.env[node] = self._call(node)
         outputs: list[int] = []
         places: list[Any] = []
-        for result in results:
+        own = [is_tensor(result) and _input_of(result) is None for result in results]
+        for result, mine in zip(results, own, strict=True):
             value = self._value(result)
-            if is_tensor(result):
+            if any(own) and is_tensor(result) and not mine:  # no kernel copies what the caller has
+                places.append(_seen_by(result, [n for n in self.module.graph.nodes if n.op == "placeholder"]))
+            elif is_tensor(result):
                 places.append((len(outputs),))
                 outputs.append(value)
             else:
@@ -217,6 +223,30 @@ class Importer:
         """Add a number that is combined with an array: beside integers, a number with a fraction is f32."""
         kind = self.ops.dtype(like)
         return self.builder.constant(value, f32 if isinstance(value, float) and kind.kind == "int" else kind)
+
+
+def _input_of(node: Any) -> Any:
+    """Find the input that a node is, or that it views; None for results of operations."""
+    while node.op == "call_function" and _KNOWN.get(_name_of(node)) in _VIEWS and len(node.all_input_nodes) == 1:
+        node = node.args[0]
+    return node if node.op == "placeholder" else None
+
+
+def _seen_by(node: Any, inputs: Sequence[Any]) -> Callable[[Sequence[Any]], Any]:
+    """Give the function of a graph's inputs that views one of them as a node does."""
+    base, chain = _input_of(node), list[Any]()
+    while node is not base:
+        chain.append(node)
+        node = node.args[0]
+    place = inputs.index(base)
+
+    def view(given: Sequence[Any]) -> Any:
+        found = given[place]
+        for one in reversed(chain):
+            found = one.target(found, *one.args[1:], **one.kwargs)
+        return found
+
+    return view
 
 
 def _name_of(node: Any) -> str:

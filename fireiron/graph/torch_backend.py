@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -69,6 +70,7 @@ def backend(module: Any, inputs: Sequence[Any], *, options: Mapping[str, Any] | 
         keep_attention(module)
     from torch._decomp import core_aten_decompositions
     from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
 
     table = {op: f for op, f in core_aten_decompositions().items() if "scaled_dot_product" not in str(op)}
 
@@ -83,6 +85,9 @@ def backend(module: Any, inputs: Sequence[Any], *, options: Mapping[str, Any] | 
         bw_compiler=_boxed(forward),
         inference_compiler=_boxed(inference),
         decompositions=table,
+        partition_fn=partial(
+            min_cut_rematerialization_partition, compiler="inductor"
+        ),  # else every view and cast is kept for the backward pass
     )
     return compiler(module, inputs)
 
@@ -178,7 +183,10 @@ class Compiled:
         def call(*given: Any) -> list[Any]:
             results = run(*(given[n] for n in tensors))
             several = results if isinstance(results, tuple) else (results,)
-            return [_typed(several[p[0]], t) if isinstance(p, tuple) else p for p, t in zip(places, types, strict=True)]
+            return [
+                _typed(several[p[0]], t) if isinstance(p, tuple) else p(given) if callable(p) else p
+                for p, t in zip(places, types, strict=True)
+            ]
 
         output = next(n for n in module.graph.nodes if n.op == "output")
         types = [getattr(getattr(r, "meta", {}).get("val"), "dtype", None) for r in output.args[0]]

@@ -230,6 +230,16 @@ def test_gradients_of_a_perceptron() -> None:
         torch.testing.assert_close(p.grad, w, rtol=1e-3, atol=1e-5)
 
 
+def test_weights_are_not_kept_twice_for_the_backward_pass() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 8))
+    before = len(plans())
+    compiled(model)(drawn(16, 32)).square().mean().backward()
+    forward, _ = plans()[before:]
+    kept = [forward.graph.nodes[i] for i in forward.graph.outputs]
+    assert not [node for node in kept if node.op == "copy" and node.shape in ((64, 32), (64, 64), (32, 64))]
+
+
 def test_options_that_are_not_there_are_refused() -> None:
     with pytest.raises(Exception, match="backend-options"):
         compiled(Odd(), speed=9)(drawn(4, 32))
