@@ -242,7 +242,9 @@ def lower_own(link: Own, rest: Tree, state: State, context: Context, recur: Recu
                     "are no panel that a thread's own elements can be cut to",
                     fix="tile(rows, cols) above own(Thread), no Strided(...)",
                 )
-            inside += [Bound(at, layout, as_expr(mine.size)), Bound(at, layout, as_expr(0), lower=True)]
+            # A unit's own rows, written by its number: only what the number means proves that they lie in its panel.
+            cut = Bound(at, layout, as_expr(mine.size)), Bound(at, layout, as_expr(0), lower=True)
+            inside += [b for b in cut if not _holds(evolve(b, offset=context.expanded(b.offset)))]
         axes[role].append(Axis(mine.dim, layout.size, offset, layout, tuple(inside)))
         moved = narrowed(other, at, layout)
         moved = evolve(moved, bounds=(*moved.bounds, *(b for b in inside if not _holds(b))))
