@@ -6,11 +6,8 @@ Arrays are channels last (N H W C, and K R S C for filters); channels first is s
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from functools import reduce
 from math import gcd, prod
-from operator import and_
 from typing import Any
 
 import attrs
@@ -32,7 +29,6 @@ from fireiron import (
     Value,
     Warp,
     Warpgroup,
-    cast,
     conform,
     dim,
     einsum,
@@ -40,9 +36,6 @@ from fireiron import (
     fuse,
     index,
     ldmatrix,
-    maximum,
-    minimum,
-    outside,
     preset,
     program,
     staged,
@@ -51,8 +44,7 @@ from fireiron import (
     vector,
     where,
 )
-from fireiron import max as _max
-from fireiron import sum as _sum
+from fireiron.schedules._convolved import Before, convolved, grouped, largest, mean_of
 from fireiron.schedules._pixel_clocks import Tiles, pad_of, ranked, span_of, swizzled
 from fireiron.schedules._pixels import (
     RUN,
@@ -65,7 +57,7 @@ from fireiron.schedules._pixels import (
     spread_lines,
     window_of,
 )
-from fireiron.schedules._windows import Pads, Sizes, applied, followed, one, pair, places, whole
+from fireiron.schedules._windows import Pads, Sizes, followed, one, pair, places, whole
 
 AHEAD_NBYTES = 448  # of a thread's rows of images that are read ahead: 112 registers, beside what it folds
 
@@ -78,9 +70,9 @@ def conv1d(
     before: Callable[[Value], Value] | None = None,
 ) -> Value:  # fmt: skip
     """Convolve lines: y[n, q, k] = sum over s, c of x[n, q * stride + s * dilation - pad, c] * f[k, s, c]."""
-    return _convolved(
+    return convolved(
         "w", "s", "q", x, f, bias, residual, stride, pad, dilation, groups, op, channels_first, scale,
-        _Before(gain, shift, before),
+        Before(gain, shift, before),
     )  # fmt: skip
 
 
@@ -108,9 +100,9 @@ def conv2d(
         gain, shift, before: what is computed of the images ahead of the convolution, before(x * gain + shift), as a
             batch norm and relu ahead of it are; what is padded stays 0.
     """
-    return _convolved(
+    return convolved(
         "hw", "rs", "pq", x, f, bias, residual, stride, pad, dilation, groups, op, channels_first, scale,
-        _Before(gain, shift, before),
+        Before(gain, shift, before),
     )  # fmt: skip
 
 
@@ -122,9 +114,9 @@ def conv3d(
     before: Callable[[Value], Value] | None = None,
 ) -> Value:  # fmt: skip
     """Convolve volumes, as `conv2d` does images."""
-    return _convolved(
+    return convolved(
         "dhw", "trs", "opq", x, f, bias, residual, stride, pad, dilation, groups, op, channels_first, scale,
-        _Before(gain, shift, before),
+        Before(gain, shift, before),
     )  # fmt: skip
 
 
@@ -165,7 +157,7 @@ def conv1d_grouped(
     dilation: Sizes = 1, op: Callable[[Value], Value] | None = None, scale: Value | None = None,
 ) -> Value:  # fmt: skip
     """Convolve groups of channels of lines, as `conv2d_grouped` does those of images."""
-    return _grouped("w", "s", "q", x, f, bias, residual, stride, pad, dilation, op, scale)
+    return grouped("w", "s", "q", x, f, bias, residual, stride, pad, dilation, op, scale)
 
 
 @program(x="n h w g c", f="g k r s c", bias="g k", residual="n p q g k", scale="g k")
@@ -183,7 +175,7 @@ def conv2d_grouped(
         bias, residual: added to the result.
         stride, pad, dilation, op, scale: as of `conv2d`.
     """
-    return _grouped("hw", "rs", "pq", x, f, bias, residual, stride, pad, dilation, op, scale)
+    return grouped("hw", "rs", "pq", x, f, bias, residual, stride, pad, dilation, op, scale)
 
 
 @program(x="n d h w g c", f="g k t r s c", bias="g k", residual="n o p q g k", scale="g k")
@@ -195,7 +187,7 @@ def conv3d_grouped(
 
     Volumes have six dims, one more than a tensor map: `mma` schedules them, `wgmma` does not.
     """
-    return _grouped("dhw", "trs", "opq", x, f, bias, residual, stride, pad, dilation, op, scale)
+    return grouped("dhw", "trs", "opq", x, f, bias, residual, stride, pad, dilation, op, scale)
 
 
 EXTENTS = {"conv2d_packed": {"l": 24, "m": 9}}  # by default on the command line: columns of whole pixels of 3 channels
@@ -239,7 +231,7 @@ def conv2d_transposed(y: Value, f: Value, stride: Sizes = 1, pad: Pads = 0, more
 @program(x="n w c")
 def max_pool1d(x: Value, window: Sizes, stride: Sizes = 0, pad: Pads = 0, dilation: Sizes = 1) -> Value:
     """Take the largest value of each window of lines, as `max_pool2d` does of images."""
-    return _largest("w", "s", "q", x, window, stride, pad, dilation)
+    return largest("w", "s", "q", x, window, stride, pad, dilation)
 
 
 @program(x="n h w c")
@@ -253,13 +245,13 @@ def max_pool2d(x: Value, window: Sizes, stride: Sizes = 0, pad: Pads = 0, dilati
         pad: rows and columns around: one number, one for each side, or pairs (before, behind); less than a window.
         dilation: pixels from one value of a window to the next.
     """
-    return _largest("hw", "rs", "pq", x, window, stride, pad, dilation)
+    return largest("hw", "rs", "pq", x, window, stride, pad, dilation)
 
 
 @program(x="n d h w c")
 def max_pool3d(x: Value, window: Sizes, stride: Sizes = 0, pad: Pads = 0, dilation: Sizes = 1) -> Value:
     """Take the largest value of each window of volumes, as `max_pool2d` does of images."""
-    return _largest("dhw", "trs", "opq", x, window, stride, pad, dilation)
+    return largest("dhw", "trs", "opq", x, window, stride, pad, dilation)
 
 
 @program(x="n w c")
@@ -267,7 +259,7 @@ def average_pool1d(
     x: Value, window: Sizes, stride: Sizes = 0, pad: Pads = 0, count_pad: bool = True, beyond: Sizes = 0
 ) -> Value:
     """Take the mean of each window of lines, as `average_pool2d` does of images."""
-    return _mean("w", "s", "q", x, window, stride, pad, count_pad, beyond)
+    return mean_of("w", "s", "q", x, window, stride, pad, count_pad, beyond)
 
 
 @program(x="n h w c")
@@ -282,7 +274,7 @@ def average_pool2d(
         count_pad: whether zeros around the image count.
         beyond: pixels behind the padding that windows may reach, and that never count.
     """
-    return _mean("hw", "rs", "pq", x, window, stride, pad, count_pad, beyond)
+    return mean_of("hw", "rs", "pq", x, window, stride, pad, count_pad, beyond)
 
 
 @program(x="n d h w c")
@@ -290,147 +282,7 @@ def average_pool3d(
     x: Value, window: Sizes, stride: Sizes = 0, pad: Pads = 0, count_pad: bool = True, beyond: Sizes = 0
 ) -> Value:
     """Take the mean of each window of volumes, as `average_pool2d` does of images."""
-    return _mean("dhw", "trs", "opq", x, window, stride, pad, count_pad, beyond)
-
-
-@attrs.frozen
-class _Before:
-    """Hold what is computed of images ahead of a convolution.
-
-    Args:
-        gain, shift: of each channel.
-        op: applied last.
-    """
-
-    gain: Value | None
-    shift: Value | None
-    op: Callable[[Value], Value] | None
-
-    def of(self, windows: Value, channel: Value, places: list[Value], sides: list[Any]) -> Value:
-        """Compute it of windows; what lies outside the images is 0 behind it, not ahead of it.
-
-        Args:
-            windows: what is read of the images.
-            channel: where along their channels.
-            places: where along their sides.
-            sides: how many pixels these have.
-        """
-        if self.gain is None and self.shift is None and self.op is None:
-            return windows
-        kind = windows.dtype
-        made = windows if self.gain is None else windows * self.gain[channel]
-        made = made if self.shift is None else made + self.shift[channel]
-        made = applied(self.op, made)
-        inside = [test for place, side in zip(places, sides, strict=True) for test in (place >= 0, place < side)]
-        return cast(where(reduce(and_, inside), made, 0), kind)
-
-
-def _convolved(
-    inner: str, taps: str, outer: str, x: Value, f: Value, bias: Value | None, residual: Value | None, stride: Sizes,
-    pad: Pads, dilation: Sizes, groups: int, op: Callable[[Value], Value] | None, channels_first: bool,
-    scale: Value | None, ahead: _Before,
-) -> Value:  # fmt: skip
-    """Sum products of windows and filters, and add what comes behind."""
-    read = places(inner, taps, outer, stride, pad, dilation)
-    channels, filters, part = extent("channel"), extent("k"), extent("c")
-    known = isinstance(channels, int) and isinstance(filters, int) and isinstance(part, int)
-    if groups < 1 or (known and (channels != part * groups or filters % groups)):
-        raise FireironError(
-            "conv-groups",
-            f"{groups} groups of {channels} channels, and {filters} filters of {part} channels",
-            fix="give filters of channels / groups, and a number of groups that divides channels and filters",
-        )
-    channel, named = index("c"), "c"
-    if groups > 1:
-        if not isinstance(filters, int):
-            raise FireironError(
-                "conv-groups", f"{groups} groups of {filters} filters", fix="give the number of filters as a number"
-            )
-        channel, named = index("k") // (filters // groups) * part + channel, "c k"
-        if part == 1 and groups == filters:
-            channel, named = index("k"), "k"
-    left = f"n {' '.join(outer)} {' '.join(taps)} {named}"
-    right = f"k {' '.join(taps)} c"
-    out = f"n k {' '.join(outer)}" if channels_first else f"n {' '.join(outer)} k"
-    sides = [extent(name) for name in inner]
-    y = einsum(f"{left}, {right} -> {out}", ahead.of(x[(slice(None), *read, channel)], channel, read, sides), f)
-    return followed(y, scale, bias, residual, op)
-
-
-def _grouped(
-    inner: str, taps: str, outer: str, x: Value, f: Value, bias: Value | None, residual: Value | None, stride: Sizes,
-    pad: Pads, dilation: Sizes, op: Callable[[Value], Value] | None, scale: Value | None,
-) -> Value:  # fmt: skip
-    """Sum products of windows and filters of each group, and add what comes behind."""
-    read = places(inner, taps, outer, stride, pad, dilation)
-    kept, over = " ".join(outer), " ".join(taps)
-    y = einsum(f"n {kept} {over} g c, g k {over} c -> n {kept} g k", x[(slice(None), *read)], f)
-    return followed(y, scale, bias, residual, op)
-
-
-def _largest(
-    inner: str, taps: str, outer: str, x: Value, window: Sizes, stride: Sizes, pad: Pads, dilation: Sizes
-) -> Value:
-    """Take the largest value of each window."""
-    places, _ = _windows(inner, taps, outer, window, stride, pad, dilation)
-    least = -math.inf if x.dtype.kind == "float" else x.dtype.limits[0]
-    return _max(outside(x, least)[(slice(None), *places)], " ".join(taps))
-
-
-def _mean(
-    inner: str, taps: str, outer: str, x: Value, window: Sizes, stride: Sizes, pad: Pads, count_pad: bool, beyond: Sizes
-) -> Value:
-    """Take the mean of each window."""
-    rank = len(inner)
-    pads, more = [pair(pad, axis, rank) for axis in range(rank)], [one(beyond, axis, rank) for axis in range(rank)]
-    for extra in more:
-        whole("beyond", extra, 0)
-    around = tuple((before, behind + extra) for (before, behind), extra in zip(pads, more, strict=True))
-    places, sizes = _windows(inner, taps, outer, window, stride, around, 1)
-    total = _sum(x[(slice(None), *places)], " ".join(taps))
-    if count_pad and not any(more):
-        return total * (1.0 / prod(sizes))
-    counts: list[Value] = []
-    for axis, (side, out, tap) in enumerate(zip(inner, outer, sizes, strict=True)):
-        before, behind = pads[axis]
-        first = index(out) * (one(stride, axis, rank) or tap) - before
-        if count_pad:
-            counts.append(minimum(first + tap, extent(side) + behind) - first)
-        else:
-            counts.append(minimum(first + tap, extent(side)) - maximum(first, 0))
-    return total / cast(prod(counts[1:], start=counts[0]), "f32")
-
-
-def _windows(
-    inner: str, taps: str, outer: str, window: Sizes, stride: Sizes, pad: Pads, dilation: Sizes
-) -> tuple[list[Value], list[int]]:
-    """Give where windows read along each side, and how many pixels they have there."""
-    places: list[Value] = []
-    sizes: list[int] = []
-    for axis, (i, t, o) in enumerate(zip(inner, taps, outer, strict=True)):
-        size, (before, behind) = one(window, axis, len(inner)), pair(pad, axis, len(inner))
-        apart = one(dilation, axis, len(inner))
-        whole("window", size, 1)
-        whole("dilation", apart, 1)
-        step = one(stride, axis, len(inner)) or size
-        whole("stride", step, 1)
-        reach = (size - 1) * apart + 1
-        if max(before, behind) >= reach:
-            raise FireironError(
-                "conv-window",
-                f"padding of {before} and {behind} around {i} leaves windows of {reach} wholly outside",
-                fix=f"pad by less than {reach}",
-            )
-        left = extent(i) + before + behind - reach
-        if isinstance(left, int) and left < 0:
-            raise FireironError(
-                "conv-window",
-                f"windows of {reach} are larger than {i}: {extent(i)}, padded by {before} and {behind}",
-                fix="pad more, or use smaller windows",
-            )
-        places.append(step * dim(o, left // step + 1) + apart * dim(t, size) - before)
-        sizes.append(size)
-    return places, sizes
+    return mean_of("dhw", "trs", "opq", x, window, stride, pad, count_pad, beyond)
 
 
 @preset

@@ -1,0 +1,169 @@
+"""What convolutions and pooling compute, for lines, images and volumes alike: their dims come as letters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import reduce
+from math import prod
+from operator import and_
+from typing import Any
+
+import attrs
+
+from fireiron import (
+    FireironError,
+    Value,
+    cast,
+    dim,
+    einsum,
+    extent,
+    index,
+    maximum,
+    minimum,
+    outside,
+    where,
+)
+from fireiron import max as _max
+from fireiron import sum as _sum
+from fireiron.schedules._windows import Pads, Sizes, applied, followed, one, pair, places, whole
+
+
+@attrs.frozen
+class Before:
+    """Hold what is computed of images ahead of a convolution.
+
+    Args:
+        gain, shift: of each channel.
+        op: applied last.
+    """
+
+    gain: Value | None
+    shift: Value | None
+    op: Callable[[Value], Value] | None
+
+    def of(self, windows: Value, channel: Value, places: list[Value], sides: list[Any]) -> Value:
+        """Compute it of windows; what lies outside the images is 0 behind it, not ahead of it.
+
+        Args:
+            windows: what is read of the images.
+            channel: where along their channels.
+            places: where along their sides.
+            sides: how many pixels these have.
+        """
+        if self.gain is None and self.shift is None and self.op is None:
+            return windows
+        kind = windows.dtype
+        made = windows if self.gain is None else windows * self.gain[channel]
+        made = made if self.shift is None else made + self.shift[channel]
+        made = applied(self.op, made)
+        inside = [test for place, side in zip(places, sides, strict=True) for test in (place >= 0, place < side)]
+        return cast(where(reduce(and_, inside), made, 0), kind)
+
+
+def convolved(
+    inner: str, taps: str, outer: str, x: Value, f: Value, bias: Value | None, residual: Value | None, stride: Sizes,
+    pad: Pads, dilation: Sizes, groups: int, op: Callable[[Value], Value] | None, channels_first: bool,
+    scale: Value | None, ahead: Before,
+) -> Value:  # fmt: skip
+    """Sum products of windows and filters, and add what comes behind."""
+    read = places(inner, taps, outer, stride, pad, dilation)
+    channels, filters, part = extent("channel"), extent("k"), extent("c")
+    known = isinstance(channels, int) and isinstance(filters, int) and isinstance(part, int)
+    if groups < 1 or (known and (channels != part * groups or filters % groups)):
+        raise FireironError(
+            "conv-groups",
+            f"{groups} groups of {channels} channels, and {filters} filters of {part} channels",
+            fix="give filters of channels / groups, and a number of groups that divides channels and filters",
+        )
+    channel, named = index("c"), "c"
+    if groups > 1:
+        if not isinstance(filters, int):
+            raise FireironError(
+                "conv-groups", f"{groups} groups of {filters} filters", fix="give the number of filters as a number"
+            )
+        channel, named = index("k") // (filters // groups) * part + channel, "c k"
+        if part == 1 and groups == filters:
+            channel, named = index("k"), "k"
+    left = f"n {' '.join(outer)} {' '.join(taps)} {named}"
+    right = f"k {' '.join(taps)} c"
+    out = f"n k {' '.join(outer)}" if channels_first else f"n {' '.join(outer)} k"
+    sides = [extent(name) for name in inner]
+    y = einsum(f"{left}, {right} -> {out}", ahead.of(x[(slice(None), *read, channel)], channel, read, sides), f)
+    return followed(y, scale, bias, residual, op)
+
+
+def grouped(
+    inner: str, taps: str, outer: str, x: Value, f: Value, bias: Value | None, residual: Value | None, stride: Sizes,
+    pad: Pads, dilation: Sizes, op: Callable[[Value], Value] | None, scale: Value | None,
+) -> Value:  # fmt: skip
+    """Sum products of windows and filters of each group, and add what comes behind."""
+    read = places(inner, taps, outer, stride, pad, dilation)
+    kept, over = " ".join(outer), " ".join(taps)
+    y = einsum(f"n {kept} {over} g c, g k {over} c -> n {kept} g k", x[(slice(None), *read)], f)
+    return followed(y, scale, bias, residual, op)
+
+
+def largest(
+    inner: str, taps: str, outer: str, x: Value, window: Sizes, stride: Sizes, pad: Pads, dilation: Sizes
+) -> Value:
+    """Take the largest value of each window."""
+    places, _ = windows(inner, taps, outer, window, stride, pad, dilation)
+    least = -math.inf if x.dtype.kind == "float" else x.dtype.limits[0]
+    return _max(outside(x, least)[(slice(None), *places)], " ".join(taps))
+
+
+def mean_of(
+    inner: str, taps: str, outer: str, x: Value, window: Sizes, stride: Sizes, pad: Pads, count_pad: bool, beyond: Sizes
+) -> Value:
+    """Take the mean of each window."""
+    rank = len(inner)
+    pads, more = [pair(pad, axis, rank) for axis in range(rank)], [one(beyond, axis, rank) for axis in range(rank)]
+    for extra in more:
+        whole("beyond", extra, 0)
+    around = tuple((before, behind + extra) for (before, behind), extra in zip(pads, more, strict=True))
+    places, sizes = windows(inner, taps, outer, window, stride, around, 1)
+    total = _sum(x[(slice(None), *places)], " ".join(taps))
+    if count_pad and not any(more):
+        return total * (1.0 / prod(sizes))
+    counts: list[Value] = []
+    for axis, (side, out, tap) in enumerate(zip(inner, outer, sizes, strict=True)):
+        before, behind = pads[axis]
+        first = index(out) * (one(stride, axis, rank) or tap) - before
+        if count_pad:
+            counts.append(minimum(first + tap, extent(side) + behind) - first)
+        else:
+            counts.append(minimum(first + tap, extent(side)) - maximum(first, 0))
+    return total / cast(prod(counts[1:], start=counts[0]), "f32")
+
+
+def windows(
+    inner: str, taps: str, outer: str, window: Sizes, stride: Sizes, pad: Pads, dilation: Sizes
+) -> tuple[list[Value], list[int]]:
+    """Give where windows read along each side, and how many pixels they have there."""
+    places: list[Value] = []
+    sizes: list[int] = []
+    for axis, (i, t, o) in enumerate(zip(inner, taps, outer, strict=True)):
+        size, (before, behind) = one(window, axis, len(inner)), pair(pad, axis, len(inner))
+        apart = one(dilation, axis, len(inner))
+        whole("window", size, 1)
+        whole("dilation", apart, 1)
+        step = one(stride, axis, len(inner)) or size
+        whole("stride", step, 1)
+        reach = (size - 1) * apart + 1
+        if max(before, behind) >= reach:
+            raise FireironError(
+                "conv-window",
+                f"padding of {before} and {behind} around {i} leaves windows of {reach} wholly outside",
+                fix=f"pad by less than {reach}",
+            )
+        left = extent(i) + before + behind - reach
+        if isinstance(left, int) and left < 0:
+            raise FireironError(
+                "conv-window",
+                f"windows of {reach} are larger than {i}: {extent(i)}, padded by {before} and {behind}",
+                fix="pad more, or use smaller windows",
+            )
+        places.append(step * dim(o, left // step + 1) + apart * dim(t, size) - before)
+        sizes.append(size)
+    return places, sizes
