@@ -56,7 +56,7 @@ from fireiron.schedules._scores import Function, Scores, columns, draws, grouped
 EXTENTS = {"paged": {"s": 64}}  # that the command line takes by default: lines of a page, whole tiles of keys
 SHORT = 1024  # queries or keys: below, what stands around the loop over keys takes a part of the time
 SPAN_NBYTES = 128  # of a row, of which bulk copies of swizzled tiles take whole numbers
-SLACK = 24.0  # powers of 2 that weights of bf16 may grow to: 2**24 of them are summed in f32 without overflow
+SLACK = 40.0  # powers of 2 that weights of bf16 may grow to: 2**40 of them are summed in f32 without overflow
 AT_ONCE = 2 * machine("sm_90a").sms  # blocks of few queries, whose shared memory lets two run on a multiprocessor
 MOST_WAYS = 32  # blocks that share keys: each warp of the last one reads a quarter of their sums, one after another
 LEAST_CHUNKS = 2  # of a warp, so that one is on its way while another is computed
@@ -234,7 +234,7 @@ def wgmma(
             not with masks: their tiles take unequal times, and a block begins one when another ends.
         bulk_store: whether results leave through shared memory by bulk copies; by default where shared memory holds
             them, and values have more than 64 columns or keys are few.
-        slack: powers of 2 that weights may grow to before sums are rescaled, at most what their type holds; 24 by
+        slack: powers of 2 that weights may grow to before sums are rescaled, at most what their type holds; 40 by
             default where chunks are speculated on, else 0.
         speculate: whether the largest score is looked for only in chunks whose weights outgrow the slack. Weights
             of two chunks are held in turn then. By default where weights are bf16 and heads have 65 to 128 columns, or

@@ -762,8 +762,8 @@ class SplitFold(FoldChain[S]):
 
         With a slack, the value that others follow stays as it is until summands outgrow it: the results are the same,
         and sums are rescaled rarely. With `speculate`, chunks behind the first are computed with the old value at once,
-        and not folded: their own sums tell whether a summand outgrew it. Then the warp computes the chunk again, with
-        its value folded; where that happens often in a tile, the rest of the tile is folded first.
+        and not folded: their own sums tell whether a summand outgrew it, and by how many powers of 2 the value rises
+        then. The warp computes a chunk again, with its value folded, only where summands may not be finite.
 
         Args:
             slack: powers of 2 by which summands may outgrow what they are scaled by, 0 to 64; types that summands are

@@ -7,10 +7,11 @@ term is negative, a chunk's sum bounds each of its terms: a sum beyond the slack
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import log
 
 from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Scalar, Select, Unary, parts
 from fireiron.base.errors import DecompositionError
-from fireiron.language.online import EXPONENTIALS, Law, spelled
+from fireiron.language.online import EXPONENTIALS, Factor, Law, spelled
 from fireiron.language.steps import Program, Step
 
 MOST_SLACK = 64.0  # half of f32's exponents: sums of 2**60 such summands are finite
@@ -63,6 +64,23 @@ def witnesses(program: Program, law: Law) -> tuple[str, ...]:
         if fold is not None and fold.name == "add" and _never_negative(spelled(steps[name], makers)[0]):
             found.append(name)
     return tuple(found)
+
+
+def doubling(law: Law, lead: Step) -> float | None:
+    """Give what a fold's value rises by when the terms that follow it fall to a half; None where it is not so plain.
+
+    Example: 1 where terms are exp2(x - m), and m is the largest x.
+    """
+    if lead.fold is None or lead.fold.name != "max":
+        return None
+    match law.factors[lead.name]:
+        case (Factor(Unary("exp2" | "exp" as op, Binary("sub", Arg(0), Arg(1)))),):
+            per = 1.0
+        case (Factor(Unary("exp2" | "exp" as op, Binary("mul", Binary("sub", Arg(0), Arg(1)), Constant(value=per)))),):
+            pass
+        case _:
+            return None
+    return (1.0 if op == "exp2" else log(2)) / per if per > 0 else None
 
 
 def _never_negative(tree: Scalar) -> bool:

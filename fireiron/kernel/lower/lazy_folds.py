@@ -2,8 +2,10 @@
 
 With slack alone, each chunk is folded first, and the value changes if the chunk's value exceeds it by more than the
 slack. With speculation, each chunk but the first is computed with the old value at once, into sums of its own. These
-sums show whether a term exceeded the slack; if so, the chunk is folded, the value changes, and the chunk is computed
-again from the same inputs. After `FAILURES` such chunks in a tile, a warp folds each further chunk first.
+sums show whether a term exceeded the slack. If so, the value rises by as many powers of 2 as they tell, and the chunk
+is kept. Where terms may not be finite, the chunk is folded, the value changes, and the chunk is computed again from the
+same inputs. Where sums do not tell by how much a value rises, or threads have few registers, each chunk that fails is
+computed again, and after `FAILURES` of them in a tile a warp folds each further chunk first.
 """
 
 from __future__ import annotations
@@ -23,10 +25,11 @@ from fireiron.kernel.analysis.sampling import reads_and_writes
 from fireiron.kernel.ir.rewrite import replaced
 from fireiron.kernel.ir.statements import Buffer, Call, Compute, If, Micro, Region, Statement, View, Vote, walk
 from fireiron.kernel.lower.context import Body, Context, Recur, State, buffer_of, register_view
-from fireiron.kernel.lower.folds.state import begin, joined, note_places, open_fold
+from fireiron.kernel.lower.folds.state import Open, begin, joined, note_places, open_fold
 from fireiron.kernel.lower.loop_fusion import converted_in_pairs, fused, in_one_register
 from fireiron.kernel.lower.online_folds import corrected, fold_chunk, move, title_of
 from fireiron.kernel.lower.progress import beside
+from fireiron.kernel.lower.raised_values import LEAST_REGISTERS, Rise, fallen, raised, rise_of, with_headroom
 from fireiron.kernel.lower.registers import each_register, temporary
 from fireiron.kernel.lower.step_points import accumulate, over_points
 from fireiron.kernel.lower.step_products import Product
@@ -99,15 +102,15 @@ def lower_lazily(
     carried: dict[str, Body] = {}
     begins: Body = ()
     attempt: Body = ()
-    apart: dict[str, tuple[Storage, ...]] = {}
+    apart: dict[str, tuple[Open, State]] = {}
     joins: Body = ()
     inside = state
     for step in later:
         product = products.get(step.name)
         if product is None and step.name in progress.open:
-            start, made, inside, sums, join = _summed_apart(step, inside, context, law.speculative)
+            start, made, part, join = _summed_apart(step, inside, context, law.speculative)
             begins, attempt, joins = (*begins, *start), (*attempt, *made), (*joins, *join)
-            apart[step.name] = sums
+            apart |= {} if part is None else {step.name: part}
             continue
         if product is not None and _flies(product.body):
             inside, carried[step.name] = _beside(product, inside, context)
@@ -116,9 +119,20 @@ def lower_lazily(
             attempt += made
     moved += tuple(x for s in later if s.name not in products for x in _corrected(s, state, context))
     attempt = fused(attempt)
+    rise: Rise | None = None
+    rising: Body = ()
+    if law.speculative:
+        mine, sums = {s.name: products[s.name] for s in later if s.name in products}, _witness(lead, apart, state)
+        rise = rise_of(lead, sums[0].storages[0], mine, state)
+        if rise is not None:
+            if not 0 < context.registers[1] < LEAST_REGISTERS:
+                higher = raised(lead, opened, sums, rise, state, context)
+                rising = (*higher, *moved, *fallen(later, mine, apart, inside, context))
+            folded = (*folded, *with_headroom(lead, rise, state, context))
     outside = (
         *joins,
         *moved,
+        *rising,
         *(s for body in carried.values() for s in body),
         *(s for p in products.values() for s in p.body),
     )
@@ -149,8 +163,10 @@ def lower_lazily(
             *attempt,
         )
         return body, inside, Lazily(eq(again, 1), carried)
-    fast, told = (*_under_old_value(lead, state, context), *attempt), _sums(lead, apart, state)
-    body = _speculated(lead, (*folded, *moved), fast, attempt, told, again, state, context)
+    fast = (*_under_old_value(lead, state, context), *attempt)
+    most = law.slack if rise is None else rise.most
+    ways = _Ways(fast, rising, most, (Region(title_of(lead), (*folded, *moved), state.path, state.link), *attempt))
+    body = _speculated(lead, ways, _witness(lead, apart, state)[0].storages[0], again, state, context)
     return (*body, *joins), inside, Lazily(eq(again, 1), carried)
 
 
@@ -166,45 +182,69 @@ def settled(body: Body) -> Body:
     return tuple(out)
 
 
-def _speculated(
-    lead: Step,
-    moved: Body,
-    fast: Body,
-    attempt: Body,
-    sums: Sequence[View],
-    again: Var,
-    state: State,
-    context: Context,
-) -> Body:
-    """Compute a chunk with the old value; compute it again where its sums show that a term exceeded the slack."""
+@attrs.frozen
+class _Ways:
+    """Hold the ways of a chunk.
+
+    Args:
+        fast: computes it with the old value.
+        rising: raises the value, and corrects what was computed; nothing where that cannot be.
+        most: powers of 2 that sums may reach for that.
+        whole: folds the chunk, changes the value and computes the chunk.
+    """
+
+    fast: Body
+    rising: Body
+    most: float
+    whole: Body
+
+
+def _speculated(lead: Step, ways: _Ways, sums: Storage, again: Var, state: State, context: Context) -> Body:
+    """Compute a chunk with the old value, and change the value where the sums show that a term exceeded the slack."""
     progress, path, link = state.progress, state.path, state.link
     assert progress is not None and progress.law is not None and progress.trip is not None
     first, behind = eq(progress.trip, 0), ne(progress.trip, 0)
-    failed, trusting, outgrown = (
-        View(temporary(name, i32, 1, context), as_expr(0)) for name in ("failed", "trusting", "outgrown")
-    )
-    trusts = context.variable("trusts", 2)
-    few = Binary("lt", Arg(0, i32), Constant(FAILURES, i32))
-    most = Constant(2.0**progress.law.slack, sums[0].buffer.dtype)
-    small = [Binary("le", Arg(n, view.buffer.dtype), most) for n, view in enumerate(sums)]
-    wrong = Select(Coordinate(eq(trusts, 1)), _any_not(small), Constant(1, i32))
-    counted = Binary("add", Arg(0, i32), Constant(1, i32))
+    views = tuple(View(buffer_of(sums), as_expr(r)) for r in range(as_int(sums.size) or 1))
+    fast, whole = Region(f"{lead.name}: a chunk under the old value", ways.fast, path, link), ways.whole
+
+    def flag(name: str) -> View:
+        return View(temporary(name, i32, 1, context), as_expr(0))
+
+    def exceed(powers: float) -> Scalar:
+        most = Constant(2.0**powers, sums.dtype)
+        return _any_not([Binary("le", Arg(n, sums.dtype), most) for n in range(len(views))])
+
+    outgrown = flag("outgrown")
+    if ways.rising:
+        far, beyond = context.variable("far", 2), flag("beyond")
+        return (
+            If(behind, (fast, Compute(outgrown, exceed(progress.law.slack), views, link=link))),
+            Vote(again, outgrown, behind, link),
+            If(
+                eq(again, 1),
+                (
+                    If(behind, (Compute(beyond, exceed(ways.most), views, link=link),)),
+                    Vote(far, beyond, behind, link),
+                    If(eq(far, 1), whole),
+                    If(eq(far, 0), (Region(f"{lead.name}: raised as the chunk's sums tell", ways.rising, path, link),)),
+                ),
+            ),
+        )
+    failed, trusting, trusts = flag("failed"), flag("trusting"), context.variable("trusts", 2)
+    few, counted = Binary("lt", Arg(0, i32), Constant(FAILURES, i32)), Binary("add", Arg(0, i32), Constant(1, i32))
+    wrong = Select(Coordinate(eq(trusts, 1)), exceed(progress.law.slack), Constant(1, i32))
     return (
         If(behind, (Compute(trusting, few, (failed,), link=link),)),
         Vote(trusts, trusting, behind, link),
-        If(
-            and_(behind, eq(trusts, 1)),
-            (Region(f"{lead.name}: a chunk under the old value", fast, path, link),),
-        ),
-        If(behind, (Compute(outgrown, wrong, tuple(sums), link=link),)),
+        If(and_(behind, eq(trusts, 1)), (fast,)),
+        If(behind, (Compute(outgrown, wrong, views, link=link),)),
         Vote(again, outgrown, behind, link),
         If(
             eq(again, 1),
             (
                 If(first, (Compute(failed, Constant(0, i32), link=link),)),
                 If(behind, (Compute(failed, counted, (failed,), link=link),)),
-                Region(title_of(lead), moved, path, link),
-                *attempt,
+                *whole,
             ),
         ),
     )
@@ -258,18 +298,18 @@ def _corrected(step: Step, state: State, context: Context) -> Body:
 
 def _summed_apart(
     step: Step, state: State, context: Context, apart: bool
-) -> tuple[Body, Body, State, tuple[Storage, ...], Body]:
+) -> tuple[Body, Body, tuple[Open, State] | None, Body]:
     """Fold a chunk's points into a separate state, since the chunk may be computed again.
 
-    Returns the initial values, the statements, the state, the registers of the chunk's sums, and the code that adds
-    these to the loop's sums.
+    Returns the initial values, the statements, the chunk's sums with the state in which they can be read, and the code
+    that adds these to the loop's sums.
     """
     progress, link = state.progress, state.link
     assert progress is not None and step.fold is not None
     opened = progress.open[step.name]
     if not apart:
         main = over_points(step, state, context, lambda at: accumulate(step, opened, at, context))
-        return (), (Region(title_of(step), main, state.path, link),), state, (), ()
+        return (), (Region(title_of(step), main, state.path, link),), None, ()
     chunk = attrs.evolve(step, name=f"{step.name}_chunk", outs=tuple(beside(out, "chunk") for out in step.outs))
     part = open_fold(chunk, state, context, link)
     inside = evolve(
@@ -291,7 +331,7 @@ def _summed_apart(
     joins = over_points(pseudo, inside, context, join, inside.windows[part.roles[0]])
     title = f"{step.name}: the chunk's is added"
     body = (Region(title_of(step), main, state.path, link),)
-    return begin(part, context), body, state, part.storages, (Region(title, joins, state.path, link),)
+    return begin(part, context), body, (part, inside), (Region(title, joins, state.path, link),)
 
 
 def _beside(product: Product, state: State, context: Context) -> tuple[State, Body]:
@@ -313,8 +353,8 @@ def _beside(product: Product, state: State, context: Context) -> tuple[State, Bo
     return state, copies
 
 
-def _sums(lead: Step, apart: Mapping[str, tuple[Storage, ...]], state: State) -> list[View]:
-    """List the registers of the sum that shows whether a term exceeded the slack."""
+def _witness(lead: Step, apart: Mapping[str, tuple[Open, State]], state: State) -> tuple[Open, State]:
+    """Give the sum of a chunk that shows whether a term exceeded the slack."""
     progress = state.progress
     assert progress is not None and progress.law is not None
     name = next((n for n in witnesses(progress.program, progress.law) if n in apart), None)
@@ -326,8 +366,7 @@ def _sums(lead: Step, apart: Mapping[str, tuple[Storage, ...]], state: State) ->
             fix="leave one of the sums out of each(...), or online(slack=...) without speculate=True",
             link=state.link,
         )
-    (storage,) = apart[name]
-    return [View(buffer_of(storage), as_expr(r)) for r in range(as_int(storage.size) or 1)]
+    return apart[name]
 
 
 def _seen(storage: Storage, body: Body) -> bool:

@@ -1,0 +1,174 @@
+"""Values of online folds that are raised by what a chunk's sums show, without folding the chunk or computing it again.
+
+Terms 2**(x - m) under a value m sum to s, so m + log2(s) bounds every x. A chunk whose sums exceed the slack, but not
+what registers hold, is kept: m rises by a whole number of powers of 2, and its terms fall by as many. All terms are
+then exact as before. The value stands some powers of 2 above the terms (`headroom`), so that few chunks exceed it.
+When a warp raises the value of one row, it also raises those of other rows whose terms exceed 1. It takes steps of
+several powers of 2, by a few comparisons: code that runs rarely is fetched from afar, and is short for that reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import floor, log2
+
+import attrs
+
+from fireiron.algebra.dtypes import DType
+from fireiron.algebra.expr import Expr
+from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Scalar, Select, substituted
+from fireiron.base.records import evolve
+from fireiron.kernel.ir.statements import Compute, View
+from fireiron.kernel.lower.context import Body, Context, State, buffer_of
+from fireiron.kernel.lower.folds.state import Open
+from fireiron.kernel.lower.folds.threads import close
+from fireiron.kernel.lower.loop_fusion import converted_in_pairs
+from fireiron.kernel.lower.online_folds import corrected, correction
+from fireiron.kernel.lower.progress import beside
+from fireiron.kernel.lower.registers import each_register
+from fireiron.kernel.lower.step_points import assign, over_points
+from fireiron.kernel.lower.step_products import Product
+from fireiron.kernel.lower.window import Storage
+from fireiron.kernel.passes.pairs import FIRST_ARCH
+from fireiron.language.lazy import MOST_SLACK, doubling
+from fireiron.language.steps import Step
+
+DEEP = 66  # powers of 2 below the largest term that terms still hold: smaller ones vanish in sums of f32
+LEAST_REGISTERS = 200  # of a thread: with 160, attention of 64 columns under a mask spills 4 to 8 B for the second vote
+STEPS = (4, 16)  # powers of 2 that a value rises by: without and with headroom
+
+
+@attrs.frozen
+class Rise:
+    """Say how a fold's value may be raised.
+
+    Args:
+        unit: what the value rises by when terms fall to a half.
+        headroom: powers of 2 that the value stands above the largest term that was folded.
+        most: the powers of 2 that a chunk's sums may reach; above, terms may not be finite.
+    """
+
+    unit: float
+    headroom: int
+    most: int
+
+    @property
+    def step(self) -> int:
+        """Give by how many powers of 2 the value may rise more than it must."""
+        least, most = STEPS
+        return most if self.headroom >= most else least
+
+
+def rise_of(lead: Step, sums: Storage, products: Mapping[str, Product], state: State) -> Rise | None:
+    """Say how a fold's value may be raised; None where it may not.
+
+    Args:
+        lead: the fold.
+        sums: of a chunk, which show whether a term exceeds the slack.
+        products: those that follow the fold, by step. One factor of each is computed from the value.
+        state: the place in the tree.
+    """
+    progress = state.progress
+    assert progress is not None and progress.law is not None
+    unit, (held, *_) = doubling(progress.law, lead), progress.open[lead.name].storages
+    if unit is None or any(len(p.sides) != 1 for p in products.values()):
+        return None
+    kinds: list[DType] = [x.dtype for x in (sums, held)]
+    kinds += [out.dtype for p in products.values() for side in p.sides for out in side.outs]
+    if any(kind.kind != "float" for kind in kinds):
+        return None
+    headroom = max(0, min(kind.bias - 1 for kind in kinds) - DEEP)
+    return Rise(unit, headroom, min(int(MOST_SLACK), *(floor(log2(kind.limits[1])) for kind in kinds)))
+
+
+def with_headroom(lead: Step, rise: Rise, state: State, context: Context) -> Body:
+    """Raise the value of a chunk that was folded."""
+    (out,) = lead.outs
+    chunk = state.windows[beside(out, "chunk").name].storage
+    above = Binary("add", Arg(0, chunk.dtype), Constant(rise.unit * rise.headroom, chunk.dtype))
+    if not rise.headroom:
+        return ()
+
+    def of_register(r: Expr) -> Body:
+        view = View(buffer_of(chunk), r)
+        return (Compute(view, above, (view,), link=state.link),)
+
+    return each_register(chunk, context, of_register)
+
+
+def raised(
+    lead: Step,
+    opened: Open,
+    parts: tuple[Open, State],
+    rise: Rise,
+    state: State,
+    context: Context,
+) -> Body:
+    """Set a chunk's value by its sums: the old one where they do not exceed 1, else so many powers of 2 above.
+
+    Args:
+        lead: the fold.
+        opened: its state.
+        parts: the chunk's sums, with the state in which they can be read.
+        rise: how it rises.
+        state: the place in the tree, where the chunk's value can be read.
+        context: the kernel's.
+    """
+    sums, there = parts
+    (out,), (total,) = lead.outs, sums.step.outs
+    chunk, (role,), (summed,) = beside(out, "chunk"), opened.roles, sums.roles
+    old, terms = Arg(0, out.dtype), Arg(1, total.dtype)
+
+    def higher(powers: int) -> Scalar:
+        return Constant(rise.unit * (max(0, rise.headroom - rise.step) + powers), out.dtype)
+
+    tree = higher(rise.most)
+    for powers in reversed(range(rise.step, rise.most, rise.step)):
+        tree = Select(Binary("le", terms, Constant(2.0**powers, total.dtype)), higher(powers), tree)
+    tree = Select(Binary("le", terms, Constant(1.0, total.dtype)), Constant(0.0, out.dtype), tree)
+    tree = Binary("add", old, tree)
+    step = Step(f"{lead.name}_raised", (chunk,), (out, total), tree)
+    windows = {**state.windows, out.name: state.windows[role], total.name: there.windows[summed]}
+    inside, window = evolve(state, windows=windows), state.windows[chunk.name]
+    main = over_points(step, inside, context, lambda at: assign(step, chunk.name, at, context), window)
+    lanes = Open(opened.step, {role: window}, opened.link, opened.loops, opened.places, opened.guards)
+    lanes.apart = opened.apart
+    return (*main, *close(lanes, state, context))
+
+
+def fallen(
+    later: Sequence[Step],
+    products: Mapping[str, Product],
+    parts: Mapping[str, tuple[Open, State]],
+    state: State,
+    context: Context,
+) -> Body:
+    """Correct a chunk's own terms and sums by the factors of a value that has risen since.
+
+    Args:
+        later: the steps that follow the value.
+        products: those of them that atoms compute; the factor of each that was computed from the value is corrected.
+        parts: the chunk's sums of the others, with the state in which they can be read.
+        state: the place in the tree, where the corrections can be read.
+        context: the kernel's.
+    """
+    progress = state.progress
+    assert progress is not None
+    body: Body = ()
+    for step in later:
+        if step.name in parts:
+            part, inside = parts[step.name]
+            body += corrected(step, part, inside, context)
+        if step.name not in products:
+            continue
+        (side,) = products[step.name].sides
+        (out,) = side.outs
+        by = correction(step, progress.open[step.name], state)
+        kinds = [by.outs[0].dtype, *(ref.dtype for ref in by.reads)]
+        wide, *factors = [Arg(i, kind) for i, kind in enumerate(kinds)]
+        term = wide if out.dtype == wide.dtype else Cast(Arg(0, out.dtype), wide.dtype)
+        fall = Step(f"{side.name}_fallen", (out,), (out, *by.reads), substituted(by.body, (term, *factors)))
+        window = state.windows[out.name]
+        made = over_points(fall, state, context, lambda at, s=fall, r=out.name: assign(s, r, at, context), window)
+        body += converted_in_pairs(made, frozenset(), context) if context.arch >= FIRST_ARCH else made
+    return body
