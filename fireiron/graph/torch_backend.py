@@ -31,7 +31,7 @@ OPTIONS = {
     "arch": "the target, the GPU's by default",
     "freeze": "whether what depends on parameters alone is computed once, until torch counts a write to them",
     "capture": "whether launches are captured in a CUDA graph, True by default for inference",
-    "dependent": "whether each kernel begins while the one before it ends, False by default",
+    "dependent": "whether each kernel begins while the one before it ends, True by default for inference",
     "strict": "whether an operator that is left to torch is an error",
     "rounding": "whether simplifications may change roundings",
     "range": "whether simplifications may change what overflows or is NaN",
@@ -174,7 +174,8 @@ class Compiled:
             warnings.warn(f"fireiron leaves a graph to torch: {error}", stacklevel=2)
             return self.module
         switched = {k: bool(self.options[k]) for k in ("rounding", "range") if k in self.options}
-        early = bool(self.options.get("dependent", False))
+        # On an H200 BERT-base of 1x128 tokens took 0.38 ms so, 0.43 without, and 32x384 4.17 and 4.30.
+        early = bool(self.options.get("dependent", self.capture))
         made = plan(graph, self.options.get("arch"), bool(self.options.get("strict", False)), early, **switched)
         _plans.append(made)
         tensors = [n for n, x in enumerate(inputs) if isinstance(x, torch.Tensor)]
