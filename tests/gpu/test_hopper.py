@@ -113,7 +113,8 @@ ACROSS = {
 @pytest.mark.parametrize("dtype", ["tf32", "e4m3", "i8"])
 def test_operands_whose_k_is_not_contiguous(plan, layout, dtype):
     for transposed in ("registers", "shared") if dtype == "tf32" else ("registers",):
-        for shape in SHAPES if plan == "cooperative" else SHAPES[-1:]:
+        last = SHAPES[-1] if dtype == "tf32" else (1008, 1040, 528)  # lines of 8-bit elements start at multiples of 16
+        for shape in (*SHAPES[:-1], last) if plan == "cooperative" else (last,):
             chosen = attrs.evolve(ACROSS[plan], transposed=transposed)
             schedule = hopper.gemm(matmul(*shape, dtype, layout=layout), chosen)
             assert "wgmma_m64" in schedule.cuda("sm_90a")

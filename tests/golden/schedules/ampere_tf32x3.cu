@@ -50,11 +50,6 @@ __device__ __forceinline__ void tf32x3_m16n8k8(void* c_registers, const void* a_
     mma_m16n8k8_f32_tf32(c_registers, a_high, b_high);
 }
 
-__device__ __forceinline__ void cp_async_if_16B(void* dst, const void* src, bool write) {
-    asm volatile("{ .reg .pred p; setp.ne.b32 p, %2, 0; @p cp.async.cg.shared.global [%0], [%1], 16; }"
-        : : "r"(static_cast<unsigned>(__cvta_generic_to_shared(dst))), "l"(src), "r"((int)write) : "memory");
-}
-
 __device__ __forceinline__ void copy_8B(void* dst, const void* src) {
     *static_cast<uint2*>(dst) = *static_cast<const uint2*>(src);
 }
@@ -74,7 +69,7 @@ gemm_64x64x16_f32(
     __builtin_assume(block >= 0);
     extern __shared__ __align__(1024) unsigned char shared[];
     float* a_sh = reinterpret_cast<float*>(shared);
-    float* b_sh = reinterpret_cast<float*>(shared + 12288);
+    float* b_sh = reinterpret_cast<float*>(shared + 16384);
     float* acc_sh = reinterpret_cast<float*>(shared);
     alignas(16) float acc[32];
     alignas(16) float a_fr[16];
@@ -122,7 +117,6 @@ gemm_64x64x16_f32(
         cp_async_16B(&b_sh[r2 * 512 + thread / 4 * 16 + (thread_k ^ thread / 8 % 4) * 4 + 1024], &B[thread_k * 4 + block_n * 4096 + r2 * 2048 + thread / 4 * 64 + 16]);
     }
     cp_async_commit();
-    cp_async_wait<1>();
 
     // load A to a_sh: Move(64, 16)(GL, SH)(Block)
     #pragma unroll
@@ -134,6 +128,20 @@ gemm_64x64x16_f32(
     #pragma unroll
     for (int r2 = 0; r2 < 2; ++r2) {
         cp_async_16B(&b_sh[r2 * 512 + thread / 4 * 16 + (thread_k ^ thread / 8 % 4) * 4 + 2048], &B[thread_k * 4 + block_n * 4096 + r2 * 2048 + thread / 4 * 64 + 32]);
+    }
+    cp_async_commit();
+    cp_async_wait<2>();
+
+    // load A to a_sh: Move(64, 16)(GL, SH)(Block)
+    #pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        cp_async_16B(&a_sh[r * 512 + thread / 4 * 16 + (thread_k ^ thread / 8 % 4) * 4 + 3072], &A[block_m * 4096 + r * 2048 + thread / 4 * 64 + thread_k * 4 + 48]);
+    }
+
+    // load B to b_sh: Move(16, 64)(GL, SH)(Block)
+    #pragma unroll
+    for (int r2 = 0; r2 < 2; ++r2) {
+        cp_async_16B(&b_sh[r2 * 512 + thread / 4 * 16 + (thread_k ^ thread / 8 % 4) * 4 + 3072], &B[thread_k * 4 + block_n * 4096 + r2 * 2048 + thread / 4 * 64 + 48]);
     }
     cp_async_commit();
 
@@ -170,32 +178,20 @@ gemm_64x64x16_f32(
                 tf32x3_m16n8k8(&acc[m * 16 + n * 4], &a_fr[m * 4], &b_fr[n * 2]);
             }
         }
-        cp_async_wait<1>();
-
-        // load A to a_sh: Move(64, 16)(GL, SH)(Block)
-        __syncthreads();  // a_sh is read before it is overwritten
-        #pragma unroll
-        for (int r = 0; r < 2; ++r) {
-            cp_async_if_16B(&a_sh[k * 1024 + r * 512 + thread / 4 * 16 + (thread_k ^ thread / 8 % 4) * 4], &A[block_m * 4096 + r * 2048 + thread / 4 * 64 + k * 16 + thread_k * 4 + 48], k < 1);
-        }
-
-        // load B to b_sh: Move(16, 64)(GL, SH)(Block)
-        #pragma unroll
-        for (int r2 = 0; r2 < 2; ++r2) {
-            cp_async_if_16B(&b_sh[k * 1024 + r2 * 512 + thread / 4 * 16 + (thread_k ^ thread / 8 % 4) * 4], &B[k * 16 + thread_k * 4 + block_n * 4096 + r2 * 2048 + thread / 4 * 64 + 48], k < 1);
-        }
+        cp_async_wait<2>();
         cp_async_commit();
 
         // load a_sh to a_fr: Move(32, 8)(SH, FR)(Warp)
+        __syncthreads();  // a_sh is written before it is read
         #pragma unroll
         for (int m4 = 0; m4 < 2; ++m4) {
-            ldmatrix_x4(&a_fr[m4 * 4], &a_sh[(k + 1) % 3 * 1024 + warp_m * 512 + m4 * 256 + thread % 16 * 16 + (thread / 16 % 2 ^ thread / 2 % 4) * 4]);
+            ldmatrix_x4(&a_fr[m4 * 4], &a_sh[k * 1024 + warp_m * 512 + m4 * 256 + thread % 16 * 16 + (thread / 16 % 2 ^ thread / 2 % 4) * 4 + 1024]);
         }
 
         // load b_sh to b_fr: Move(8, 32)(SH, FR)(Warp)
         #pragma unroll
         for (int n3 = 0; n3 < 2; ++n3) {
-            ldmatrix_x4(&b_fr[n3 * 4], &b_sh[(k + 1) % 3 * 1024 + warp_n * 512 + n3 * 256 + thread % 8 * 16 + thread / 16 % 2 * 128 + (thread / 8 % 2 ^ thread / 2 % 4) * 4]);
+            ldmatrix_x4(&b_fr[n3 * 4], &b_sh[k * 1024 + warp_n * 512 + n3 * 256 + thread % 8 * 16 + thread / 16 % 2 * 128 + (thread / 8 % 2 ^ thread / 2 % 4) * 4 + 1024]);
         }
         #pragma unroll
         for (int m = 0; m < 2; ++m) {
@@ -209,13 +205,13 @@ gemm_64x64x16_f32(
     // load a_sh to a_fr: Move(32, 8)(SH, FR)(Warp)
     #pragma unroll
     for (int m4 = 0; m4 < 2; ++m4) {
-        ldmatrix_x4(&a_fr[m4 * 4 + 8], &a_sh[warp_m * 512 + m4 * 256 + thread % 16 * 16 + (thread / 16 % 2 + 2 ^ thread / 2 % 4) * 4]);
+        ldmatrix_x4(&a_fr[m4 * 4 + 8], &a_sh[warp_m * 512 + m4 * 256 + thread % 16 * 16 + (thread / 16 % 2 + 2 ^ thread / 2 % 4) * 4 + 3072]);
     }
 
     // load b_sh to b_fr: Move(8, 32)(SH, FR)(Warp)
     #pragma unroll
     for (int n3 = 0; n3 < 2; ++n3) {
-        ldmatrix_x4(&b_fr[n3 * 4 + 8], &b_sh[warp_n * 512 + n3 * 256 + thread % 8 * 16 + thread / 16 % 2 * 128 + (thread / 8 % 2 + 2 ^ thread / 2 % 4) * 4]);
+        ldmatrix_x4(&b_fr[n3 * 4 + 8], &b_sh[warp_n * 512 + n3 * 256 + thread % 8 * 16 + thread / 16 % 2 * 128 + (thread / 8 % 2 + 2 ^ thread / 2 % 4) * 4 + 3072]);
     }
     #pragma unroll
     for (int m = 0; m < 2; ++m) {
