@@ -96,7 +96,7 @@ ELSEWHERE = (
         r"^If\[(0|1)\].*(one more|without its condition)$",
         "other threads fill the next slot, which is filled again before it is read",
     ),
-    ("filters' gradient, mma", r"^Call\[2\].read: .*thread_n < 5( one more)?$", "the other factors are 0 there"),
+    ("filters' gradient, mma", r"^Call\[(2|3)\].read: .*thread_n < 5( one more)?$", "the other factors are 0 there"),
     ("top", r"a number \+ 1 \(2.14748e\+09\)", "lines have more numbers than are kept"),
     ("sums of columns", r"^If\[0\].*one more", "registers of lines behind the warp's own are filled, and not added"),
     ("softmax ahead", r"^Compute\[8\].place: dropped$", "the maximum over peers includes this block's own"),
@@ -390,7 +390,7 @@ def _guards_loads(statement: If) -> bool:
     trips = [
         leaf
         for leaf in free(statement.condition)
-        if isinstance(leaf, Var) and leaf.name.startswith(("k", "chunk", "j"))
+        if isinstance(leaf, Var) and leaf.name.startswith(("k", "chunk", "j", "m"))
     ]
     loads = all(call.views[0].buffer.memory != SH and call.views[1].buffer.memory != GL for call in calls)
     return bool(trips and calls) and loads and all(isinstance(s, For | If | Region | Call | Let) for s in inside)
