@@ -183,6 +183,61 @@ ELSEWHERE = (
         "it holds this value already, since the maximum was taken",
     ),
     (
+        "attention, (wgmma|speculating)",
+        r"^Region\[\d+\].*exchanged with Await @ (k|v)_sh$",
+        "the copy starts a wait later",
+    ),
+    (
+        "attention, speculating",
+        r"^(Commit\[1\]|Wait\[1\]).place: dropped$|^Region\[16\].*exchanged with Commit",
+        "the wait for all groups follows, and the slot of values is awaited before that of keys",
+    ),
+    (
+        "attention, speculating",
+        r"^(Arrive\[10\]|If\[23\]).place: (dropped|doubled)|^Arrive\[8\].slot: without k_ring_slot",
+        "of these arrivals at most one at slot 0 is awaited here",
+    ),
+    (
+        "attention, speculating",
+        r"^Compute\[\d+\].expr: (lt (exchanged|left out)|a number \+ 1 \(0\)) @ (trusting|outgrown)$",
+        "how often chunks are computed again changes time alone",
+    ),
+    (
+        "attention, (wgmma|speculating)",
+        r"^Compute\[\d+\].dst: top_chunk at without i\d+ @ top_chunk$",
+        "the chunk before is in the maximum already: it may count twice",
+    ),
+    (
+        "attention, speculating",
+        r"^Compute\[\d+\].place: dropped @ top_finite_rf$",
+        "it holds this value already, since the maximum was taken",
+    ),
+    (
+        "attention, speculating",
+        r"^For\[139\].extent: - 1 @ o$",
+        "the last 16 keys of the last chunk are beyond the edge",
+    ),
+    (
+        "attention, (wgmma|speculating)",
+        r"^For\[\d+\].place: doubled @ s$",
+        "the first product begins the scores anew",
+    ),
+    (
+        "attention's gradient",
+        r"^Compute\[\d+\].expr: a number \+ 1 \(0\) @ (ds|p)_a_fr$",
+        "the other factors are 0 for what is beyond the edge",
+    ),
+    (
+        "layernorm's gradients",
+        r"^For\[(19|25)\].extent: - 1",
+        "there are fewer blocks than warps: the last warp combines none",
+    ),
+    (
+        "layernorm's gradients",
+        r"by_(gain|bias)_sh2? over the one before$",
+        "columns beyond the edge are overlapped",
+    ),
+    (
         "attention, speculating",
         r"body without its condition @ trusts\d* == 1$",
         "a chunk that is not trusted is computed again",
@@ -390,7 +445,7 @@ def _guards_loads(statement: If) -> bool:
     trips = [
         leaf
         for leaf in free(statement.condition)
-        if isinstance(leaf, Var) and leaf.name.startswith(("k", "chunk", "j", "m"))
+        if isinstance(leaf, Var) and leaf.name.startswith(("k", "chunk", "i", "j", "m"))
     ]
     loads = all(call.views[0].buffer.memory != SH and call.views[1].buffer.memory != GL for call in calls)
     return bool(trips and calls) and loads and all(isinstance(s, For | If | Region | Call | Let) for s in inside)
