@@ -19,6 +19,7 @@ import attrs
 from fireiron.algebra.expr import Expr, evaluate
 from fireiron.algebra.scalar import Arg, Constant, Coordinate, Scalar, children, parts, with_children
 from fireiron.algebra.simplify import simplify
+from fireiron.base.records import Itself
 from fireiron.kernel.ir.statements import (
     Advance,
     Call,
@@ -98,7 +99,6 @@ class Run:
         stored: those in global memory.
         cursors: the rings' variables as the role that fills rings has them.
         trees: expressions whose coordinates are numbers, by the identity of the expression and these numbers.
-        kept: these expressions: while they are kept, no other one has their identity.
         truths: the fingerprints of constants: 0 or 1, by which votes on them are decided; other votes are drawn.
         left: statements that may still be executed.
     """
@@ -108,10 +108,9 @@ class Run:
     memory: dict[tuple[object, ...], int] = attrs.field(factory=dict[tuple[object, ...], int])
     stored: dict[tuple[object, ...], int] = attrs.field(factory=dict[tuple[object, ...], int])
     cursors: dict[str, int] = attrs.field(factory=dict[str, int])
-    trees: dict[tuple[int, tuple[int, ...]], tuple[Scalar, int]] = attrs.field(
-        factory=dict[tuple[int, tuple[int, ...]], tuple[Scalar, int]]
+    trees: dict[tuple[Itself, tuple[int, ...]], tuple[Scalar, int]] = attrs.field(
+        factory=dict[tuple[Itself, tuple[int, ...]], tuple[Scalar, int]]
     )
-    kept: list[Scalar] = attrs.field(factory=list[Scalar])
     truths: dict[int, int] = attrs.field(factory=dict[int, int])
     left: int = MOST
 
@@ -263,11 +262,10 @@ class Run:
     def tree(self, tree: Scalar) -> tuple[Scalar, int]:
         """Give an expression whose coordinates are replaced by their numbers, and its fingerprint."""
         found = tuple(self.of(x.value) for x in parts(tree) if isinstance(x, Coordinate))
-        key = (id(tree), found)
+        key = (Itself(tree), found)
         if key not in self.trees:
             plain = simplify(self.placed(tree) if found else tree)
             self.trees[key] = (plain, hash(plain))
-            self.kept.append(tree)
         return self.trees[key]
 
     def placed(self, tree: Scalar) -> Scalar:
