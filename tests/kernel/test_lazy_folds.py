@@ -100,7 +100,7 @@ def votes(schedule: Any) -> list[str]:
 
 
 def test_votes() -> None:
-    assert votes(heads()) == ["again", "far", "again2", "far2"]  # of two trips that stand together
+    assert votes(heads()) == ["trusts", "again", "far", "trusts2", "again2", "far2"]  # of two trips that stand together
     assert votes(heads(speculate=False)) == ["again", "again2"]
     assert votes(heads(slack=0, speculate=False)) == []
     assert "__any_sync(0xffffffff, outgrown[0])" in heads().cuda("sm_90a")
@@ -113,7 +113,7 @@ def test_a_chunk_alone_outgrows_nothing() -> None:
 def test_the_first_chunk_asks_nobody() -> None:
     """It stands ahead of the loop, and folds."""
     body = heads().lowered().body
-    assert sum(isinstance(s, Vote) for s in walk(body)) == 4  # two of each of two trips
+    assert sum(isinstance(s, Vote) for s in walk(body)) == 6  # three of each of two trips
 
 
 def outcome(body: Any, arrays: Any, schedule: Any) -> str:

@@ -4,8 +4,8 @@ With slack alone, each chunk is folded first, and the value changes if the chunk
 slack. With speculation, each chunk but the first is computed with the old value at once, into sums of its own. These
 sums show whether a term exceeded the slack. If so, the value rises by as many powers of 2 as they tell, and the chunk
 is kept. Where terms may not be finite, the chunk is folded, the value changes, and the chunk is computed again from the
-same inputs. Where sums do not tell by how much a value rises, or threads have few registers, each chunk that fails is
-computed again, and after `FAILURES` of them in a tile a warp folds each further chunk first.
+same inputs. So are all chunks that fail where sums do not tell by how much a value rises, or threads have few
+registers. After `FAILURES` such chunks in a tile, a warp folds each further chunk first.
 """
 
 from __future__ import annotations
@@ -214,39 +214,33 @@ def _speculated(lead: Step, ways: _Ways, sums: Storage, again: Var, state: State
         most = Constant(2.0**powers, sums.dtype)
         return _any_not([Binary("le", Arg(n, sums.dtype), most) for n in range(len(views))])
 
-    outgrown = flag("outgrown")
+    outgrown, failed, trusting = flag("outgrown"), flag("failed"), flag("trusting")
+    trusts = context.variable("trusts", 2)
+    few, counted = Binary("lt", Arg(0, i32), Constant(FAILURES, i32)), Binary("add", Arg(0, i32), Constant(1, i32))
+
+    def wrong(powers: float) -> Scalar:
+        return Select(Coordinate(eq(trusts, 1)), exceed(powers), Constant(1, i32))
+
+    body: Body = (
+        If(first, (Compute(failed, Constant(0, i32), link=link),)),
+        If(behind, (Compute(failed, counted, (failed,), link=link),)),
+        *whole,
+    )
     if ways.rising:
         far, beyond = context.variable("far", 2), flag("beyond")
-        return (
-            If(behind, (fast, Compute(outgrown, exceed(progress.law.slack), views, link=link))),
-            Vote(again, outgrown, behind, link),
-            If(
-                eq(again, 1),
-                (
-                    If(behind, (Compute(beyond, exceed(ways.most), views, link=link),)),
-                    Vote(far, beyond, behind, link),
-                    If(eq(far, 1), whole),
-                    If(eq(far, 0), (Region(f"{lead.name}: raised as the chunk's sums tell", ways.rising, path, link),)),
-                ),
-            ),
+        body = (
+            If(behind, (Compute(beyond, wrong(ways.most), views, link=link),)),
+            Vote(far, beyond, behind, link),
+            If(eq(far, 0), (Region(f"{lead.name}: raised as the chunk's sums tell", ways.rising, path, link),)),
+            If(eq(far, 1), body),
         )
-    failed, trusting, trusts = flag("failed"), flag("trusting"), context.variable("trusts", 2)
-    few, counted = Binary("lt", Arg(0, i32), Constant(FAILURES, i32)), Binary("add", Arg(0, i32), Constant(1, i32))
-    wrong = Select(Coordinate(eq(trusts, 1)), exceed(progress.law.slack), Constant(1, i32))
     return (
         If(behind, (Compute(trusting, few, (failed,), link=link),)),
         Vote(trusts, trusting, behind, link),
         If(and_(behind, eq(trusts, 1)), (fast,)),
-        If(behind, (Compute(outgrown, wrong, views, link=link),)),
+        If(behind, (Compute(outgrown, wrong(progress.law.slack), views, link=link),)),
         Vote(again, outgrown, behind, link),
-        If(
-            eq(again, 1),
-            (
-                If(first, (Compute(failed, Constant(0, i32), link=link),)),
-                If(behind, (Compute(failed, counted, (failed,), link=link),)),
-                *whole,
-            ),
-        ),
+        If(eq(again, 1), body),
     )
 
 
