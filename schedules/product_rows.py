@@ -29,12 +29,14 @@ from fireiron import (
     preset,
     program,
     rsqrt,
+    softmax,
     tma,
 )
 from fireiron.schedules._heads import GROUP_ROWS, HOPPER_SHARED, ROWS, SHARED, tile_to_shared
 
 DTYPE = "f16"  # of the command line's programs where it says none
-EXTENTS = {"add_layernorm": {"m": 64, "k": 64, "n": 256}}  # that the command line takes by default: whole tiles
+# That the command line takes by default: whole tiles.
+EXTENTS = {name: {"m": 64, "k": 64, "n": 256} for name in ("add_layernorm", "linear_softmax")}
 MOST_BLOCKS = 8  # of a cluster, that every GPU with clusters takes
 CLUSTERS = (1, 2, 3, 4, 6, 8)  # blocks
 # By warpgroups of a block: columns of 64 rows, whose sums, what joins them and results are registers; registers of a
@@ -59,6 +61,21 @@ def add_layernorm(
     z = (einsum("mk,nk->mn", x, w, name="product") + bias + residual).named("z")
     mean, variance = mean_and_variance(z, over="n")
     return (z - mean) * rsqrt(variance + eps) * gain + shift
+
+
+@program(x="m k", w="n k", bias="n")
+def linear_softmax(x: Value, w: Value, bias: Value | None = None, scale: float = 1.0) -> Value:
+    """Compute the softmax of a product's rows: weights of experts, attention over few keys, classes.
+
+    Args:
+        x: rows.
+        w: a row for each column of the product.
+        bias: added to each column.
+        scale: multiplies the product ahead of the bias.
+    """
+    z = einsum("mk,nk->mn", x, w, name="product")
+    z = z if scale == 1.0 else z * scale
+    return softmax(z if bias is None else z + bias, over="n")
 
 
 @attrs.frozen

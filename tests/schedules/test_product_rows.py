@@ -18,6 +18,7 @@ from fireiron import (
     StepChain,
     Vector,
     Warpgroup,
+    best,
     by_cluster,
     einsum,
     program,
@@ -117,3 +118,21 @@ def test_rows_that_no_cluster_holds(n: int) -> None:
 def test_kernel(golden: Callable[[str, str], None]) -> None:
     golden(schedules.wgmma(spec(12288, 768, 768)).cuda("sm_90a"), "schedules/product_rows_wgmma.cu")
     golden(schedules.mma(spec(512, 128, 256)).cuda("sm_80"), "schedules/product_rows_mma.cu")
+
+
+@pytest.mark.parametrize(("preset", "options"), [("wgmma", {"blocks": 2}), ("wgmma", {}), ("mma", {})])
+def test_softmax_behind_a_product(preset: str, options: dict[str, int]) -> None:
+    """One tile or the tiles of a cluster hold whole rows: the largest values and the sums meet there."""
+    x, w, b = Matrix(70, 64, "f16", name="x"), Matrix(128, 64, "f16", name="w"), Vector(128, "f16", name="b")
+    schedule = getattr(schedules, preset)(schedules.linear_softmax(x, w, b, scale=0.25), **options)
+    right(schedule)
+    assert "blocks" not in options or schedule.lowered("sm_90a").cluster == options["blocks"]
+
+
+def test_softmax_of_experts_is_one_kernel_by_best() -> None:
+    """4096 tokens of 2048 channels, 256 experts: `best` takes it, and registers hold what a row has."""
+    x, w = Matrix(4096, 2048, "bf16", name="x"), Matrix(256, 2048, "bf16", name="w")
+    spec = schedules.linear_softmax(x, w)
+    assert "product" in best(spec).cuda("sm_90a")
+    assert not schedules.wgmma(spec).compile("sm_90a").resources.spills
+    assert not schedules.mma(schedules.linear_softmax(x, w, arch="sm_80")).compile("sm_80").resources.spills
