@@ -45,6 +45,7 @@ from fireiron import (
     where,
 )
 from fireiron.schedules._convolved import Before, convolved, grouped, largest, mean_of
+from fireiron.schedules._lanes import dealt
 from fireiron.schedules._pixel_clocks import Tiles, pad_of, ranked, span_of, swizzled
 from fireiron.schedules._pixels import (
     RUN,
@@ -331,17 +332,21 @@ def simt(spec: ProgramChain, pixels: int = 64, channels: int = 32, depth: int = 
 
 
 @preset
-def channelwise(spec: ProgramChain, pixels: int = 4, threads: int = 256, most_taps: int = 9) -> Schedule:
+def channelwise(
+    spec: ProgramChain, pixels: int | None = None, threads: int = 128, most_taps: int = 9, rows: int = 1
+) -> Schedule:
     """Schedule a fold over windows that keeps the images' channels, as depthwise convolutions and pooling do.
 
     Neighbouring lanes take neighbouring vectors of channels: 16 bytes, of at most 8. A thread has a run of pixels along
     the last side: for each row of its windows it reads the run with its halo once, into registers, and folds from
-    there. Several filters a channel, and channels that do not lie together, are read one by one.
+    there; of several rows of results it reads all rows of windows ahead. Lanes and threads are dealt out so that few of
+    them lie outside. Several filters a channel, and channels that do not lie together, are read one by one.
 
     Args:
         spec: a depthwise convolution or a pooling of this module, or a program whose fold has the same dims.
-        pixels: of a thread's run.
+        pixels: of a thread's run: by default 4, or 7 of windows whose rows are read one at a time.
         threads: of a block, at most.
+        rows: of a thread's results, along the side before the last; of windows whose rows are all read ahead.
         most_taps: of windows whose rows are all read ahead, if registers hold them; of others, one row at a time.
 
     Raises:
@@ -363,19 +368,25 @@ def channelwise(spec: ProgramChain, pixels: int = 4, threads: int = 256, most_ta
     sizes = {d: n for d, n in spec.residual.extents.items() if isinstance(n, int)}
     nbytes = next(ref.dtype.nbytes for ref in fold.reads if ref.name == images)
     last, taps = sides[-1], [d for d in over if sizes.get(d) != 1]
+    few = prod(sizes.get(d, 1) for d in taps) <= most_taps
+    pixels = pixels or (4 if few else 7)
     thread = {"n": 1, **dict.fromkeys(sides, 1)}
     thread |= {column: _held(sizes.get(column), min(8, 16 // nbytes)), last: _held(sizes.get(last), pixels)}
-    block, left = dict(thread), threads
-    for d, most in ((column, 16), (last, 8), *((d, left) for d in (*reversed(sides[:-1]), "n"))):
-        count = _held(-(-sizes[d] // thread[d]) if d in sizes else None, min(most, left))
-        block[d], left = thread[d] * count, left // count
+    if len(sides) > 1 and few:
+        thread[sides[-2]] = _held(sizes.get(sides[-2]), rows)
+    units = {d: -(-sizes[d] // n) if d in sizes else None for d, n in thread.items()}
+    counts = dealt(spec, fold.name, images, units, thread, column, threads)
+    block = {d: n * counts[d] for d, n in thread.items()}
     beside = [name for name in reads if name != images]
     chain = spec.tile(**block).to(Block).epilog(memory=RF)
     for name in beside:
         chain = chain.load(name, SH)
     chain = chain.tile(**thread).to(Thread)
     ahead = prod(sizes.get(d, most_taps + 1) for d in taps) <= most_taps
-    box = _row_of_windows(chain, images, taps[:-1])
+    whole = any(thread[d] > 1 for d in sides[:-1])
+    box = None if whole else _row_of_windows(chain, images, taps[:-1])
+    if whole:
+        chain = chain.load(images, RF, vector())
     if box is not None:
         ahead = ahead and box * prod(sizes.get(d, 1) for d in taps[:-1]) * nbytes <= AHEAD_NBYTES
     for d in taps[:-1]:

@@ -189,3 +189,20 @@ def test_a_size_that_leaves_no_block_is_checked() -> None:
     x, f = tensor(1, 6, 8, 16, dtype="f16", name="x"), tensor(16, 3, symbol("K") + 1, 16, dtype="f16", name="f")
     made = conv.mma(conv.conv2d(x, f), pixels=32, channels=32, depth=16, warp=(16, 32), stages=2)
     assert not [one for one in made.check() if one.severity == "error"]
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_rows_of_results_share_the_rows_that_they_read(stride: int) -> None:
+    x, f = tensor(2, 9, 11, 24, dtype="f16"), tensor(24, 3, 3, 1, dtype="f16", name="f")
+    spec = conv.conv2d(x, f, stride=stride, pad=1, groups=24)
+    right(conv.channelwise(spec, rows=2, pixels=2))
+
+
+def test_few_threads_idle() -> None:
+    """144 channels are 18 vectors: two blocks of 9 lanes, where 16 lanes would idle for 14 of 32; rows are shared."""
+    x, f = tensor(256, 56, 56, 144, dtype="f16"), tensor(144, 3, 3, 1, dtype="f16", name="f")
+    tile = dict(conv.channelwise(conv.conv2d(x, f, pad=1, groups=144)).links[0].sizes)
+    assert tile == {"n": 1, "p": 7, "q": 8, "k": 72}
+    x, f = tensor(32, 7, 7, 1024, dtype="f16"), tensor(1024, 7, 7, 1, dtype="f16", name="f")
+    tile = dict(conv.channelwise(conv.conv2d(x, f, pad=3, groups=1024)).links[0].sizes)
+    assert (tile["p"], tile["q"], 1024 % tile["k"]) == (7, 7, 0)

@@ -36,8 +36,8 @@ __device__ __forceinline__ void copy_16B(void* dst, const void* src) {
     *static_cast<uint4*>(dst) = *static_cast<const uint4*>(src);
 }
 
-extern "C" __global__ void __launch_bounds__(256)
-channelwise_1x2x32x128x1_f16(
+extern "C" __global__ void __launch_bounds__(112)
+channelwise_1x14x4x64x1_f16(
     const half* __restrict__ x,
     const half* __restrict__ f,
     const float* __restrict__ bias,
@@ -52,19 +52,20 @@ channelwise_1x2x32x128x1_f16(
     alignas(16) half x_rf[48];
     half f_rf[8];
     alignas(16) half y_rf[32];
-    const int block_n = block / 14;
-    const int block_p = block % 14;
-    const int thread_p = thread / 128;
-    const int thread_q = thread / 16 % 8;
-    const int thread_k = thread % 16;
+    const int block_n = block / 28;
+    const int block_p = block / 14 % 2;
+    const int block_q = block / 2 % 7;
+    const int block_k = block % 2;
+    const int thread_p = thread / 8;
+    const int thread_k = thread % 8;
 
-    // Program(1, 2, 32, 128, 3, 3, 1)(4 GL)(Block)
+    // Program(1, 14, 4, 64, 3, 3, 1)(4 GL)(Block)
 
-    // load f to f_sh: Move(128, 3, 3, 1)(GL, SH)(Block)
+    // load f to f_sh: Move(64, 3, 3, 1)(GL, SH)(Block)
     #pragma unroll
-    for (int r4 = 0; r4 < 5; ++r4) {
-        if (thread + r4 * 256 < 1152) {
-            copy_2B(&f_sh[r4 * 256 + thread], &f[r4 * 256 + thread]);
+    for (int r4 = 0; r4 < 6; ++r4) {
+        if (thread + r4 * 112 < 576) {
+            copy_2B(&f_sh[r4 * 112 + thread], &f[block_k * 576 + r4 * 112 + thread]);
         }
     }
     #pragma unroll
@@ -78,7 +79,7 @@ channelwise_1x2x32x128x1_f16(
         // load x to x_rf: Move(1, 1, 6, 8)(GL, RF)(Thread)
         #pragma unroll
         for (int r2 = 0; r2 < 6; ++r2) {
-            copy_or_zero_16B(&x_rf[r2 * 8], &x[block_n * 100352 + block_p * 7168 + thread_p * 3584 + r * 3584 + thread_q * 512 + r2 * 128 + thread_k * 8 - 3712], block_p * 2 + thread_p + r > 0 && block_p * 2 + thread_p + r < 29 && thread_q * 4 + r2 > 0 && thread_q * 4 + r2 < 29);
+            copy_or_zero_16B(&x_rf[r2 * 8], &x[block_n * 100352 + block_p * 50176 + thread_p * 3584 + r * 3584 + block_q * 512 + r2 * 128 + block_k * 64 + thread_k * 8 - 3712], block_p * 14 + thread_p + r > 0 && block_p * 14 + thread_p + r < 29 && block_q * 4 + r2 > 0 && block_q * 4 + r2 < 29);
         }
         #pragma unroll
         for (int s = 0; s < 3; ++s) {
@@ -94,7 +95,7 @@ channelwise_1x2x32x128x1_f16(
             for (int q = 0; q < 4; ++q) {
                 #pragma unroll
                 for (int k = 0; k < 8; ++k) {
-                    if (thread_q < 7) product[q * 8 + k] = fmaf(half_to_float(x_rf[s * 8 + q * 8 + k]), half_to_float(f_rf[k]), product[q * 8 + k]);
+                    product[q * 8 + k] = fmaf(half_to_float(x_rf[s * 8 + q * 8 + k]), half_to_float(f_rf[k]), product[q * 8 + k]);
                 }
             }
         }
@@ -105,13 +106,13 @@ channelwise_1x2x32x128x1_f16(
     for (int q2 = 0; q2 < 4; ++q2) {
         #pragma unroll
         for (int k2 = 0; k2 < 8; ++k2) {
-            y_rf[q2 * 8 + k2] = float_to_half(fmaxf_nan(product[q2 * 8 + k2] + bias[thread_k * 8 + k2], 0.0f));
+            y_rf[q2 * 8 + k2] = float_to_half(fmaxf_nan(product[q2 * 8 + k2] + bias[block_k * 64 + thread_k * 8 + k2], 0.0f));
         }
     }
 
     // store y: Move(1, 1, 4, 8)(RF, GL)(Thread)
     #pragma unroll
     for (int q3 = 0; q3 < 4; ++q3) {
-        if (thread_q * 4 + q3 < 28) copy_16B(&y[block_n * 100352 + block_p * 7168 + thread_p * 3584 + thread_q * 512 + q3 * 128 + thread_k * 8], &y_rf[q3 * 8]);
+        copy_16B(&y[block_n * 100352 + block_p * 50176 + thread_p * 3584 + block_q * 512 + q3 * 128 + block_k * 64 + thread_k * 8], &y_rf[q3 * 8]);
     }
 }

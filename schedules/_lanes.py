@@ -1,0 +1,60 @@
+"""How the threads of a block are dealt out along channels, sides and images, for folds over windows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+from fireiron import ProgramChain, walks
+
+WARP, MOST_ALONG = 32, 32  # lanes; vectors of channels beside each other
+RAGGED = 1.15  # of its instructions that a block takes whose last ones along a dim are not full: predicates
+LINE = 8  # vectors of 16 bytes that fill a line
+
+
+def dealt(
+    spec: ProgramChain, step: str, images: str, units: Mapping[str, int | None], thread: Mapping[str, int], column: str,
+    threads: int,
+) -> dict[str, int]:  # fmt: skip
+    """Choose how many threads of a block lie along each dim: few of them idle, few pixels read by several blocks.
+
+    Args:
+        spec: the program.
+        step: the fold.
+        images: the array that it reads by windows.
+        units: vectors of channels, runs of pixels, rows, images: as many as a thread takes each; None if not known.
+        thread: elements of a unit along each dim.
+        column: the dim of channels.
+        threads: of a block, at most.
+    """
+    found = walks(spec.computed, step, images) or {}
+    sides = [d for d in reversed(units) if d != column]
+
+    def cost(counts: Mapping[str, int]) -> tuple[float, int]:
+        idle = prod(-(-n // counts[d]) * counts[d] / n for d, n in units.items() if n is not None)
+        lanes = prod(counts.values())
+        idle *= -(-lanes // WARP) * WARP / lanes
+        idle *= RAGGED ** sum(n is not None and n % counts[d] > 0 for d, n in units.items())
+        read = written = 1
+        for d, walk in found.items():
+            size = counts.get(d, 1) * thread.get(d, 1)
+            read, written = read * ((size - 1) * walk.step + abs(walk.reach) + 1), written * size
+        return round(idle * (1 + read / written), 6), -lanes
+
+    return min(_counts(units, [column, *sides], column, threads), key=cost)
+
+
+def _counts(units: Mapping[str, int | None], dims: Sequence[str], column: str, threads: int) -> list[dict[str, int]]:
+    """List the ways to deal so many threads out: along channels whole lines, or all there are."""
+    d, *rest = dims
+    n = units[d]
+    most = min(threads, threads if n is None else n)
+    if d == column:
+        most = min(most, MOST_ALONG)
+        sizes = [k for k in range(1, most + 1) if k >= min(LINE, most)]
+    else:
+        # Of more threads that need as many blocks, the fewest do.
+        sizes = sorted({-(-n // -(-n // k)) if n is not None else k for k in range(1, most + 1)})
+    if not rest:
+        return [{d: max(sizes)}]
+    return [{d: k, **more} for k in sizes for more in _counts(units, rest, column, threads // k)]
