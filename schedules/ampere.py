@@ -7,6 +7,7 @@ from fireiron.schedules import _tensor_cores
 from fireiron.schedules._tensor_cores import Sizes, points_of
 
 DTYPE = "f16"  # of the command line's products where it says none
+DTYPES = {"gemm_tf32x3": "f32"}  # of those of presets that take others
 FEW_TILES = 132  # 32 tiles of 128x256 took 1.9 times as long as 64 of 128x128 on an H200, 512 of them 0.94 times
 CHUNK_NBYTES = 64  # along K: four lanes of 16 bytes
 STEP_NBYTES = 32  # of K that ldmatrix loads at once, and that the widest mma takes

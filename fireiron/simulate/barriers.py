@@ -51,6 +51,7 @@ class Slot:
         initialiser: the thread of the cluster that initialised it.
         initialised: when, None before.
         fenced: when its initialisation was fenced, None before.
+        carries: whether bytes were announced or have landed in the phase that runs.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Slot:
     initialiser: int = 0
     initialised: int | None = None
     fenced: int | None = None
+    carries: bool = False
 
     @property
     def who(self) -> int:
@@ -126,6 +128,27 @@ class Slot:
                 "initialise in one thread, then Fence('barrier.init') there, then a barrier of the block or cluster",
             )
 
+    def in_turn(self, team: Team, place: Place, threads: Array) -> None:
+        """Check that threads of the barrier's block know its last phase to be complete before they arrive.
+
+        In another order of execution a thread that does not know it arrives while that phase runs, a second time.
+
+        Raises:
+            SimulationError: `too-many-arrivals`.
+        """
+        if not (team.machine.check and self.completions):
+            return
+        known = np.maximum(self.order.matrix()[threads, self.column], self.order.base)
+        if (known < self.completions[-1]).any():
+            early = int(threads[int(np.argmax(known < self.completions[-1]))])
+            raise team.error(
+                place,
+                "too-many-arrivals",
+                f"{place}: {team.machine.local(early + 1)} arrives at {self.name} in phase {self.phase}, and nothing "
+                f"orders that behind the end of phase {self.phase - 1}, in which it may arrive a second time",
+                "arrive after a wait for the phase before, or for what follows from its end",
+            )
+
     def arrive(self, team: Team, place: Place, threads: Array, nbytes: int, wide: bool) -> None:
         """Let threads arrive and announce bytes. Where the arrival is `wide`, other blocks also see what they wrote.
 
@@ -143,11 +166,17 @@ class Slot:
             )
         self.pending -= len(threads)
         self.nbytes += nbytes * len(threads)
+        self.carries = self.carries or nbytes > 0
         if team.machine.check:
             row = self.order.released(threads)
             # What one narrow arrival of this block passes on is this block's alone: the wide ones tell the rest.
             self.told = np.maximum(self.told, row if wide else self.order.within(row, self.initialiser))
+        ran = self.phase
         self.settle(team.machine, place)
+        if team.machine.check and self.count == 1 and self.phase > ran and not self.carries:
+            # An arrival that is all that a phase lacks ends it, and who arrives knows.
+            self.order.matrix()[threads, self.column] = self.completions[-1]
+        self.carries = self.carries and self.phase == ran
 
     def seen(self, wide: bool) -> Array:
         """Return the vector clock that a thread has after a wait for the last completed phase."""
@@ -161,7 +190,9 @@ class Slot:
         self.order.tick(flight.place.number)
         flight.land()
         self.nbytes -= flight.nbytes
+        ran, self.carries = self.phase, True
         self.settle(machine, flight.place)
+        self.carries = self.phase == ran
         return True
 
     def settle(self, machine: Machine, place: Place) -> None:

@@ -365,7 +365,9 @@ class Waits:
                 member = team.machine.members[rank]
                 slot = self._slot(member.barriers[name], at, place)
                 slot.usable(team, place, mine)
-                if member is not team.member:
+                if member is team.member:
+                    slot.in_turn(team, place, mine)
+                else:
                     member.visits += [(int(thread), team.order.now, place) for thread in mine.tolist()]
                 slot.arrive(team, place, mine, statement.nbytes, statement.wide)
 

@@ -476,11 +476,13 @@ def _presets() -> dict[str, Make]:
         kind = "f32" if name == "simt" else "f16"
         for word, function in public(module).items():
             first = next(iter(inspect.signature(function).parameters.values()))
-            spec = call(fi.matmul, 256, 256, 128, kind, layout="TN")
+            usual = getattr(module, "DTYPES", {}).get(word, kind)
+            spec = call(fi.matmul, 256, 256, 128, usual, layout="TN")
             made[f"{name}.{word}"] = call(function, spec) if first.name == "spec" else call(function)
     hopper: Any = import_module("fireiron.schedules.hopper")
     spec = call(fi.matmul, 256, 256, 128, "f16", layout="TN", arch="sm_90a")
-    plan = call(hopper.Plan, 128, 128, 2, False, False, (1, 1), 1, 3, 8, 1, False, "memory", False, False, "", False, 1)
+    tiles, options = (128, 128, 2, False, False, (1, 1), 1, 3, 8, 1, False), ("memory", False, False, "", False, False)
+    plan = call(hopper.Plan, *tiles, *options, 1, "registers")
     made["hopper.Plan"] = call(hopper.gemm, spec, plan)
     return made
 

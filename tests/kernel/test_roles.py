@@ -86,7 +86,7 @@ def test_what_stands_for_fills_alone_is_left_out() -> None:
 def test_one_thread_fills() -> None:
     names = (Let(TILE, as_expr(3)), Let(THREADS, as_expr(5)))
     body = (Region("fill", (advance(TILE),), kind="fill"), advance(THREADS))
-    (roles,) = part(names, body, Crews(128, 256, (24, 240), (RING,), (advance(as_expr(1)),)))
+    (roles,) = part(names, body, Crews(128, True, 256, (24, 240), (RING,), (advance(as_expr(1)),)))
     assert isinstance(roles, Roles)
     load, math = roles.roles
     assert (load.first, load.threads, load.registers, math.first, math.threads, math.registers) == (

@@ -90,7 +90,7 @@ def test_a_key_names_one_mutant() -> None:
         ("hopper stream_k, whole tiles too", "Lower[0].level: Warp", "flag-not-raised"),
         # A block of one or two trips does not show these.
         ("attention, wgmma", "Await[0].slot: without q_ring_slot", "not-arrived"),
-        ("attention, speculating", "If[12].place: dropped", "deadlock"),
+        ("attention, speculating", "If[16].place: dropped", "deadlock"),
     ],
 )
 def test_what_notices_a_bug(case: str, key: str, noticed: str) -> None:

@@ -19,6 +19,7 @@ from fireiron.show.picture import Picture
 PROBLEMS: dict[str, dict[str, Any]] = {
     "hopper.split_k": {"dtype": "f16", "layout": "TN", "shape": (256, 256, 1024)},
     "volta.listing3": {"dtype": "f16:f32:f32", "layout": "NN"},
+    "ampere.gemm_tf32x3": {"dtype": "f32", "layout": "TN"},
     "volta.tvm": {"dtype": "f16:f32:f32", "layout": "NN"},
 }
 TENSOR_CORES = ("ada", "ampere", "attention", "hopper", "turing", "volta")

@@ -172,6 +172,20 @@ def test_a_phase_that_one_never_heard_of(k: Names) -> None:
     refused(made, "phase-ahead", "awaits phase 0 of ready[0], while phase 3 runs: the parity says that it is not")
 
 
+def test_an_arrival_that_may_fall_into_the_phase_before(k: Names) -> None:
+    """One thread arrives for the second phase without a wait for the first, which another may not have ended yet."""
+    two, c = Barrier("two", 1, 2, 4096), k.gl("C", (32,), "output")
+
+    def made(*again: Statement) -> Kernel:
+        wait = Await(two, ZERO, ZERO)
+        others = role("others", 0, If(eq(T, 0), (Arrive(two, ZERO), wait, Arrive(two, ZERO))))
+        ones = role("ones", 32, If(eq(T, 0), (Arrive(two, ZERO), *again)), k.fill(k.at(c, T)))
+        return kernel(k, Roles((others, ones)), barriers=(two,))
+
+    refused(made(Arrive(two, ZERO)), "too-many-arrivals", "nothing orders that behind the end of phase 0")
+    simulate(made(Await(two, ZERO, ZERO), Arrive(two, ZERO)), {"C": np.zeros(32, np.float32)})
+
+
 def test_a_waiter_that_may_miss_its_phase(k: Names) -> None:
     one, go = Barrier("ready", 1, 1, 4096), Barrier("go", 1, 1, 4104)
     c = k.gl("C", (32,), "output")

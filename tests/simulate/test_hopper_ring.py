@@ -95,8 +95,8 @@ MISTAKES: list[tuple[str, dict[str, int], str, tuple[str, ...]]] = [
     (
         "few empties",
         {"m": 128},
-        "phase-ahead",
-        ("phases 0 to 1 of empty[0] were completed while role load of block 0",),
+        "too-many-arrivals",
+        ("arrives at empty[0]", "nothing orders that behind the end of phase 0"),
     ),
     ("few empties", {"cluster": 2}, "too-many-arrivals", ("1 arrives at full[0] of rank 0 from role load",)),
     ("more bytes", {}, "deadlock", ("phase 0 lacks 128 bytes, of which none are in flight",)),

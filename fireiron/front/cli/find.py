@@ -60,10 +60,14 @@ class Target:
 
     @property
     def default(self) -> Problem:
-        """Give the problem where nothing is said: small, with the `SHAPE`, `DTYPE`, `LAYOUT` of the preset's file."""
+        """Give the problem where nothing is said: small, with what the preset's file says.
+
+        `SHAPE`, `LAYOUT` and `DTYPE` are those of all its presets, `DTYPES` of some by name.
+        """
         module = sys.modules.get(getattr(self.made, "__module__", ""))
         shape = getattr(module, "SHAPE", DEFAULT_SHAPE)
         dtype, layout = getattr(module, "DTYPE", "f32"), getattr(module, "LAYOUT", "NN")
+        dtype = getattr(module, "DTYPES", {}).get(getattr(self.made, "__name__", ""), dtype)
         return Problem(shape=shape[:2] if self.moves else shape, dtype=dtype, layout=layout)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 
 from fireiron.algebra.addends import without_addends
@@ -41,8 +42,10 @@ def lower_epilog(link: Epilog, rest: Tree, state: State, context: Context, recur
     inside = evolve(state, residual=apply(link, state.residual)).under("epilog", link.link)
     sums = inside.residual.playing("C")
     held: dict[str, Window] = {}
+    taken = {t.name for t in link.tensors}
+    free = next(name for n in itertools.count(1) if (name := f"acc{n if n > 1 else ''}") not in taken)
     for operand in sums:
-        name = operand.tensor.name if state.residual.sums else "acc"
+        name = operand.tensor.name if state.residual.sums else free
         storage = register_storage(name, output, link.memory, link.dtype, state, context, link.link)
         storage.seeded = link.init != 0 or link.addends
         held[name] = fresh_window(storage, output)
