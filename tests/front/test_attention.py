@@ -146,7 +146,7 @@ def test_sequences_behind_each_other(causal: bool) -> None:
     assert np.isfinite(lse[:85]).all()
 
 
-@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("causal", [pytest.param(False, marks=pytest.mark.exhaustive), True])
 def test_sequences_whose_keys_lie_in_pages(causal: bool) -> None:
     """The second sequence has no query, the third one key less than its pages hold, and a row belongs to none."""
     rng = np.random.default_rng(2)

@@ -77,10 +77,10 @@ def test_products_and_ops_of_i32_are_found() -> None:
 
 
 def test_sums_of_microkernels_are_found() -> None:
-    schedule = simt.listing1(matmul(2, 2, 2**18, "i8", layout="TN"))
-    a = np.full((2, 2**18), 127, np.int8)
-    assert schedule.simulate(a, a.copy()).out[0, 0] == np.int64(127 * 127 * 2**18).astype(np.int32)
-    with pytest.raises(SimulationError, match="4228120576 does not fit into 32 bits"):
+    schedule = simt.listing1(matmul(1, 1, 2**17, "i8", layout="TN"))
+    a = np.full((1, 2**17), -128, np.int8)
+    assert schedule.simulate(a, a.copy()).out[0, 0] == np.int64(2**31).astype(np.int32)
+    with pytest.raises(SimulationError, match="2147483648 does not fit into 32 bits"):
         schedule.simulate(a, a.copy(), overflow="error")
     assert schedule.simulate(a, a * 0, overflow="error").out[0, 0] == 0
 
