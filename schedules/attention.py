@@ -237,8 +237,9 @@ def wgmma(
         slack: powers of 2 that weights may grow to before sums are rescaled, at most what their type holds; 40 by
             default where chunks are speculated on, else 0.
         speculate: whether the largest score is looked for only in chunks whose weights outgrow the slack. Weights
-            of two chunks are held in turn then. By default where weights are bf16 and heads have 65 to 128 columns, or
-            33 to 64 columns for three warpgroups.
+            of two chunks are held in turn then. Weights stand up to 60 powers of 2 below 1, so that elements of v above
+            2**75 may overflow f32, and those below 2**-42 lose precision. By default where weights are
+            bf16 and heads have 65 to 128 columns, or 33 to 64 columns for three warpgroups.
     """
     depth, width = columns(spec)
     extents = spec.residual.extents
