@@ -18,10 +18,8 @@ from fireiron.language.decompositions import (
     Split,
     Tile,
 )
-from fireiron.language.lazy import lazy
 from fireiron.language.levels import GL, RF, SH, Block, Kernel, Level, Memory
 from fireiron.language.maps import box_of_tile, reads_apart
-from fireiron.language.online import online as as_one_loop
 from fireiron.language.residual import Residual
 from fireiron.language.steps import Program, Step
 from fireiron.language.tensor import Tensor
@@ -144,6 +142,9 @@ def online(program: Program, split: Split, slack: float, speculate: bool, above:
         DecompositionError: `online-law`, `online-parallel`, `online-above`, `split-together`, `online-slack`,
             `online-speculate`.
     """
+    from fireiron.language.lazy import lazy
+    from fireiron.language.online import online as as_one_loop
+
     _one_dim(split, "online()")
     if split.level is not None:
         raise DecompositionError(
