@@ -47,39 +47,6 @@ from fireiron.language.decompositions import InOrder as in_order
 from fireiron.language.decompositions import Microkernel as microkernel
 from fireiron.language.decompositions import StreamK as stream_k
 from fireiron.language.decompositions import Strided
-from fireiron.language.functions import (
-    add,
-    ceil,
-    clamp,
-    clamp_to,
-    custom,
-    debug,
-    dequantise,
-    derivative,
-    dropout,
-    equal,
-    erf,
-    exp,
-    exp2,
-    floor,
-    gelu,
-    gelu_tanh,
-    log,
-    log2,
-    maximum,
-    minimum,
-    normalise,
-    normcdf,
-    quantise,
-    relu,
-    rsqrt,
-    saturate,
-    scale,
-    sigmoid,
-    silu,
-    sqrt,
-    tanh,
-)
 from fireiron.language.levels import (
     FR,
     GL,
@@ -125,6 +92,39 @@ if TYPE_CHECKING:
     from fireiron.front.written import by_hand
     from fireiron.graph.trace import trace_graph
     from fireiron.language.einsum import einsum
+    from fireiron.language.functions import (
+        add,
+        ceil,
+        clamp,
+        clamp_to,
+        custom,
+        debug,
+        dequantise,
+        derivative,
+        dropout,
+        equal,
+        erf,
+        exp,
+        exp2,
+        floor,
+        gelu,
+        gelu_tanh,
+        log,
+        log2,
+        maximum,
+        minimum,
+        normalise,
+        normcdf,
+        quantise,
+        relu,
+        rsqrt,
+        saturate,
+        scale,
+        sigmoid,
+        silu,
+        sqrt,
+        tanh,
+    )
     from fireiron.language.nested import threads
     from fireiron.language.philox import random_bits
     from fireiron.language.reductions import argmax, argmin, cumprod, cumsum, fold_by, prod, topk
@@ -318,6 +318,14 @@ _LATER = {
     "Reduction": "front.reduction", "by_hand": "front.written", "threads": "language.nested",
     "attention": "front.attention", "space": "tune.space", "program": "front.program", "trace_graph": "graph.trace",
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), "front.convolutions"),
+    **dict.fromkeys(
+        (
+            "add", "ceil", "clamp", "clamp_to", "custom", "debug", "dequantise", "derivative", "dropout", "equal",
+            "erf", "exp", "exp2", "floor", "gelu", "gelu_tanh", "log", "log2", "maximum", "minimum", "normalise",
+            "normcdf", "quantise", "relu", "rsqrt", "saturate", "scale", "sigmoid", "silu", "sqrt", "tanh",
+        ),
+        "language.functions",
+    ),
     **dict.fromkeys(("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), "front.transposed"),
     **dict.fromkeys(
         ("avg_pool1d", "avg_pool2d", "avg_pool3d", "max_pool1d", "max_pool2d", "max_pool3d"), "front.pooling"
