@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fireiron import FireironError, MatMulChain, cast, gelu, gemm, maximum, relu, where
+from fireiron import FireironError, MatMulChain, Vector, cast, gelu, gemm, i32, maximum, relu, where
 from fireiron.front import fused
+from fireiron.language.pointwise import accumulator
 from fireiron.schedules import simt
 
 RNG = np.random.default_rng(0)
@@ -109,6 +110,9 @@ def test_floats_beside_sums_of_integers_stay_floats() -> None:
         with pytest.raises(FireironError) as caught:  # and no fraction is dropped without a word
             gemm(a, a, epilog=function, c=c)
         assert caught.value.code == "dtype-mismatch"
+    with pytest.raises(FireironError) as caught:
+        accumulator(i32) + Vector(16, "f32", name="c")
+    assert caught.value.code == "fraction-of-integer"
     wide = gemm(a, a, epilog=lambda acc, c: cast(acc, "f64") + c, c=np.full(16, 1 / 3))
     assert wide.dtype == np.float64
     assert (wide == 16 + 1 / 3).all()
