@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -18,6 +19,12 @@ BYTE_SLACK = 4.0  # a partial sum may be larger than the final one
 CHUNK_NBYTES = 256 << 20  # bytes of f64 rows that are compared at a time
 HOPELESS = 1e30  # share of a wrong integer; JSON has no infinity
 POISON = 113  # poison of integer outputs; that of floats is NaN
+SLOPE = 1.13  # largest slope of the functions below: that of gelu
+STEPS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "relu": lambda torch, x: x.clamp(min=0),
+    "gelu": lambda torch, x: torch.nn.functional.gelu(x),
+    "silu": lambda torch, x: torch.nn.functional.silu(x),
+}
 
 
 @attrs.frozen(eq=False)
@@ -29,6 +36,7 @@ class Arrays:
         a, b: views of the same memory as M x K and K x N, after a batch dim if any; for packed elements, their values.
         out: the array that a subject writes.
         bias: the row that the case adds, or None.
+        residual: the matrix that the case adds, or None.
     """
 
     stored_a: Any
@@ -37,6 +45,12 @@ class Arrays:
     b: Any
     out: Any
     bias: Any = None
+    residual: Any = None
+
+    def added(self, case: Case) -> tuple[Any, ...]:
+        """List what the ops of the case add, in their order."""
+        named = {"bias": self.bias, "residual": self.residual}
+        return tuple(named[step] for step in case.steps if step in named)
 
     def fresh_out(self) -> Arrays:
         """Give the same operands with another, poisoned output."""
@@ -107,15 +121,19 @@ def make(case: Case, device: str = "cuda", seed: int = 0) -> Arrays:
     b = b.transpose(-1, -2) if case.layout[0] == "T" else b
     extents = (case.m, case.n) if case.batch is None else (case.batch, case.m, case.n)
     bias = normal((case.n,), outside).to(result) if "bias" in case.steps else None
-    return Arrays(stored_a, stored_b, a, b, poisoned(torch.empty(extents, device=device, dtype=result)), bias)
+    residual = normal(extents, outside).to(result) if "residual" in case.steps else None
+    out = poisoned(torch.empty(extents, device=device, dtype=result))
+    return Arrays(stored_a, stored_b, a, b, out, bias, residual)
 
 
 def exact(case: Case, device: str = "cuda", seed: int = 0) -> tuple[Arrays, Any] | None:
     """Make operands of whole numbers, and the exact result, which each right kernel gives bit by bit.
 
     Returns:
-        None for integers, which `compare` compares exactly, and where K is too short.
+        None for integers, which `compare` compares exactly, where K is too short, and behind ops that round.
     """
+    if not {"bias", "relu"}.issuperset(case.steps):
+        return None
     torch = torch_module()
     spec = case.spec().matmul
     inside, _, outside = case.types
@@ -175,7 +193,8 @@ def compare(case: Case, arrays: Arrays, outs: dict[str, Any]) -> dict[str, Error
 
     An element may be wrong by (K + 2) u |a||b|, u being the accumulator's unit roundoff, plus one rounding to the
     result's type: a product of K terms is wrong by at most K u |a||b| in any order of summation. Sums of 8-bit floats
-    may lose more, since some tensor cores keep 13 bits of them.
+    may lose more, since some tensor cores keep 13 bits of them. The slope of each op is at most SLOPE, and where ops
+    beside bias and relu follow, each may round what it reads: peers run kernels of their own for them.
 
     Args:
         case: the problem.
@@ -198,7 +217,6 @@ def compare(case: Case, arrays: Arrays, outs: dict[str, Any]) -> dict[str, Error
     each = (case.k + 2) * acc.epsilon
     short = inside.kind == "float" and inside.bits == 8
     steps = BYTE_SLACK * BYTE_SUMS * (case.k / BYTE_TERMS + 2)
-    bias = None if arrays.bias is None else _wide(arrays.bias)
     for i in range(a.shape[0]):
         wide_b = _wide(b[i])
         size_b = wide_b.abs()
@@ -208,11 +226,16 @@ def compare(case: Case, arrays: Arrays, outs: dict[str, Any]) -> dict[str, Error
             allowed = each * (wide_a.abs() @ size_b) if each else None
             if allowed is not None and short:
                 allowed += steps * ((wide_a * wide_a) @ (wide_b * wide_b)).sqrt()
-            if bias is not None:
-                exact += bias
-            if "relu" in case.steps:
-                exact.clamp_(min=0)
+            read = exact.abs()
+            for step in case.steps:
+                if step in STEPS:
+                    exact = STEPS[step](torch, exact)
+                    continue
+                other = _wide(arrays.bias if step == "bias" else arrays.residual[start : start + rows])
+                exact, read = exact + other, read + other.abs()
             if allowed is not None:
+                if not {"bias", "relu"}.issuperset(case.steps):
+                    allowed = SLOPE * allowed + len(case.steps) * SLOPE * outside.epsilon * read
                 allowed += (outside.epsilon + (2 * acc.epsilon if case.steps else 0.0)) * exact.abs()
             norm += float((exact * exact).sum())
             for name, out in results.items():

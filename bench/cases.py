@@ -27,7 +27,8 @@ class Case:
         dtype: element types of the inputs, the accumulator and the output, as `in[:acc[:out]]`.
         layout: how the row-major arrays lie, as `matmul` takes it.
         batch: number of products.
-        ops: operations after the product in the same kernel: `bias` (adds a row) and `relu`, joined by "+".
+        ops: operations after the product in the same kernel, joined by "+": `bias` (adds a row), `relu`, `gelu`,
+            `silu`, `residual` (adds a matrix).
         product: for bits, `and` or `xor`.
 
     Example:
@@ -69,7 +70,8 @@ class Case:
     def nbytes(self) -> float:
         """Count the bytes that must move: each operand once."""
         inside, _, outside = self.types
-        each = inside.nbytes_of(self.m * self.k + self.k * self.n) + self.m * self.n * outside.nbytes
+        whole = 1 + ("residual" in self.steps)
+        each = inside.nbytes_of(self.m * self.k + self.k * self.n) + whole * self.m * self.n * outside.nbytes
         return float(each * (self.batch or 1))
 
     @property
@@ -79,7 +81,7 @@ class Case:
 
     def spec(self) -> MatMulChain:
         """Return the spec of the case, with the operations after the product."""
-        from fireiron import Vector, add, relu
+        from fireiron import Matrix, Vector, add, gelu, relu, silu
         from fireiron.front.spec import matmul
 
         names = [name or None for name in self.dtype.split(":")]
@@ -88,8 +90,13 @@ class Case:
             self.m, self.n, self.k, dtype, acc=acc, out=out, layout=self.layout, batch=self.batch,
             product=cast("Any", self.product or None),
         )  # fmt: skip
-        made = {"bias": lambda: add(Vector(self.n, product.matmul.C.dtype, name="bias")), "relu": lambda: relu}
-        return product.then(*(made[step]() for step in self.steps)) if self.steps else product
+        kind = product.matmul.C.dtype
+        made = {
+            "bias": add(Vector(self.n, kind, name="bias")),
+            "residual": add(Matrix(self.m, self.n, kind, name="residual")),
+            **{"relu": relu, "gelu": gelu, "silu": silu},
+        }
+        return product.then(*(made[step] for step in self.steps)) if self.steps else product
 
     def to_json(self) -> dict[str, Any]:
         """Give plain data."""

@@ -106,6 +106,8 @@ def _workspace() -> Any:
 
 def _types(name: str, case: Case) -> tuple[int, str]:
     inside, acc, outside = case.types
+    if not set(EPILOGUES).issuperset(case.steps):
+        raise unsupported(name, case)
     if inside.name not in TYPES or outside.name not in TYPES or acc.name not in COMPUTE or inside.name == "u8":
         raise unsupported(name, case)
     return TF32 if inside == tf32 else COMPUTE[acc.name]

@@ -23,7 +23,7 @@ from .cases import Case
 from .measure import Lab, Options, measure, why_not_timed
 from .plot import write as write_plot
 from .results import Result, replace
-from .suites import SUITES, suite
+from .suites import SUITES, drawn, suite
 from .tables import UNTIMED, problems, summaries
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -54,6 +54,9 @@ class Plan:
         records: the file of records to ship.
         arch: the target where there is no GPU.
         ours: subjects of this project that are timed against the peers.
+        seed: of the suites whose cases are drawn.
+        share: of their cases that are measured, evenly spread over the draw.
+        exact: whether kernels are also checked bit by bit, on whole numbers (0.3 s of the host at 4096 x 4096).
     """
 
     budget_s: float = 540.0
@@ -66,6 +69,17 @@ class Plan:
     records: Path = SHIPPED
     arch: str | None = None
     ours: tuple[object, ...] = ("best",)
+    seed: int = 0
+    share: float = 1.0
+    exact: bool = True
+
+    def cases(self, name: str) -> tuple[Case, ...]:
+        """List the cases of a suite that are measured."""
+        found = drawn(name, self.seed)
+        if suite(name).draw is None or self.share >= 1:
+            return found
+        count = max(1, round(len(found) * self.share))
+        return tuple(found[i * len(found) // count] for i in range(count))
 
 
 def run(
@@ -93,7 +107,7 @@ def run(
     start = time.perf_counter()
     end = start + plan.budget_s
     why = "" if lab is not None else why_not_timed()
-    chosen = [suite(name) for name in plan.suites]  # refuses unknown names before anything runs
+    chosen = [plan.cases(name) for name in plan.suites]  # refuses unknown names before anything runs
     found = where or machine()
     tell(f"{found}; {plan.budget_s:.0f} s")
     with compilers(executor) as workers:
@@ -103,10 +117,10 @@ def run(
             share = plan.tune_share * plan.budget_s
             tuning.run(cases, share, plan.records, full_s=plan.full_s, executor=workers, tell=tell)
             forget()
-        tasks = submit(workers, [case for each in chosen for case in each.cases], plan.arch)
+        tasks = submit(workers, [case for each in chosen for case in each], plan.arch)
         wrong = False
         for name, each in zip(plan.suites, chosen, strict=True):
-            results = _suite(plan, name, each.cases, tasks, end, command, found, lab, tell)
+            results = _suite(plan, name, each, tasks, end, command, found, lab, tell)
             wrong = wrong or any(r.ours and r.wrong for r in results)
         for task in tasks.values():
             task.cancel()
@@ -139,7 +153,7 @@ def _suite(
     results = measure(
         ready(cases, tasks, plan.arch, end),
         [*plan.ours, *(plan.peers if timed else ())],
-        Options(ROUNDS, CASE_S, arch=plan.arch),
+        Options(ROUNDS, CASE_S, seed=plan.seed, arch=plan.arch, exact=plan.exact),
         suite=name,
         lab=lab,
         on_case=on_case,
@@ -178,7 +192,16 @@ def parsed(words: Sequence[str]) -> Plan:
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER", help="folder of the results")
     parser.add_argument("--records", type=Path, default=SHIPPED, metavar="FILE", help="file of the records")
     parser.add_argument("--arch", help="target where there is no GPU (sm_90a)")
+    parser.add_argument("--seed", type=int, default=0, help="of the suites whose cases are drawn (0)")
+    parser.add_argument("--share", type=float, default=1.0, help="of their cases that are measured (1)")
+    parser.add_argument(
+        "--no-exact",
+        action="store_false",
+        dest="exact",
+        help="check results against f64 alone, not on whole numbers too",
+    )
     o = parser.parse_args(words)
     return Plan(
-        o.budget, tuple(o.suites), tuple(o.vs), o.tune, o.tune_share, o.full, o.results, o.records, o.arch
+        o.budget, tuple(o.suites), tuple(o.vs), o.tune, o.tune_share, o.full, o.results, o.records, o.arch,
+        seed=o.seed, share=o.share, exact=o.exact,
     )  # fmt: skip

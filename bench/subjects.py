@@ -95,7 +95,7 @@ class Scheduled:
         modelled = schedule.estimate(self.arch).time_us
 
         def launch(found: Arrays) -> Launch:
-            operands = (found.stored_a, found.stored_b, *(() if found.bias is None else (found.bias,)))
+            operands = (found.stored_a, found.stored_b, *found.added(case))
             return lambda: kernel(*operands, out=found.out)
 
         return Prepared(launch, detail, modelled, kernel.resources.registers)
@@ -116,7 +116,8 @@ class Scheduled:
 class Torch:
     """Time torch.mm, torch.bmm, for int8 torch._int_mm, for 8-bit floats torch._scaled_mm with scales of 1.
 
-    Bias and relu are fused where torch has a function for them: torch.addmm, torch._addmm_activation.
+    Bias and relu are fused where torch has a function for them: torch.addmm, torch._addmm_activation. Other ops are
+    kernels of their own, in place.
     """
 
     name: str = "torch"
@@ -165,7 +166,33 @@ class Torch:
                     lambda found: lambda: torch.mm(found.a, found.b, out=found.out).relu_(), "torch.mm, then relu_"
                 )
             case _:
-                raise unsupported(self.name, case)
+                return self._apart(torch, case)
+
+    def _apart(self, torch: Any, case: Case) -> Prepared:
+        """Run each op behind the product, or behind the product with its bias, as a kernel of its own."""
+        begins = case.steps[0] == "bias"
+        rest = case.steps[1:] if begins else case.steps
+        function = torch.nn.functional
+        each: dict[str, Callable[[Any, Arrays], Any]] = {
+            "bias": lambda x, found: x.add_(found.bias),
+            "residual": lambda x, found: x.add_(found.residual),
+            "relu": lambda x, found: x.relu_(),
+            "silu": lambda x, found: function.silu(x, inplace=True),
+            "gelu": lambda x, found: torch.ops.aten.gelu.out(x, out=x),
+        }
+
+        def launch(found: Arrays) -> Launch:
+            def run() -> None:
+                if begins:
+                    torch.addmm(found.bias, found.a, found.b, out=found.out)
+                else:
+                    torch.mm(found.a, found.b, out=found.out)
+                for step in rest:
+                    each[step](found.out, found)
+
+            return run
+
+        return Prepared(launch, ", then ".join(("torch.addmm" if begins else "torch.mm", *rest)))
 
 
 @attrs.frozen
@@ -182,12 +209,20 @@ class Compiled:
         if case.batch is not None or inside != outside or inside.kind != "float" or inside.bits == 8:
             raise unsupported(self.name, case)
         torch.backends.cuda.matmul.allow_tf32 = False
-        bias, relu = "bias" in case.steps, "relu" in case.steps
+        each: dict[str, Callable[[Any, Any, Any], Any]] = {
+            "bias": lambda x, row, residual: x + row,
+            "residual": lambda x, row, residual: x + residual,
+            "relu": lambda x, row, residual: torch.relu(x),
+            "gelu": lambda x, row, residual: torch.nn.functional.gelu(x),
+            "silu": lambda x, row, residual: torch.nn.functional.silu(x),
+        }
+        applied = [each[step] for step in case.steps]
 
-        def product(a: Any, b: Any, row: Any) -> Any:
+        def product(a: Any, b: Any, row: Any, residual: Any) -> Any:
             result = torch.mm(a, b)
-            result = result + row if bias else result
-            return torch.relu(result) if relu else result
+            for op in applied:
+                result = op(result, row, residual)
+            return result
 
         function = torch.compile(product, dynamic=False, mode="max-autotune-no-cudagraphs")
 
@@ -196,7 +231,7 @@ class Compiled:
 
             def run() -> None:
                 nonlocal checked
-                result = function(found.a, found.b, found.bias)
+                result = function(found.a, found.b, found.bias, found.residual)
                 if (
                     not checked
                 ):  # the compiled function allocates its result, so the first result is copied and compared

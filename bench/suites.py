@@ -98,6 +98,22 @@ def deep(seed: int) -> tuple[Case, ...]:
     )
 
 
+def fused(seed: int) -> tuple[Case, ...]:
+    """Draw 50 layers with a bias, an activation and a residual: M a multiple of 8, N and K of 64, up to 4096."""
+    rng = random.Random(f"fused {seed}")
+    return tuple(
+        Case(
+            8 * rng.randint(8, 512),
+            64 * rng.randint(1, 64),
+            64 * rng.randint(1, 64),
+            rng.choice(("f16", "bf16")),
+            "TN",
+            ops=f"bias+{rng.choice(('relu', 'gelu', 'silu'))}+residual",
+        )
+        for _ in range(50)
+    )
+
+
 # Linear layers as (outputs, inputs): query, key and value together, projection, gate and up together, down, head.
 _LLM = {
     "8B": ((6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336), (128256, 4096)),
@@ -144,6 +160,7 @@ SUITES = {
     "odd-random": _drawn("50 sizes that are multiples of nothing, all layouts; --seed draws others", odd),
     "layouts-random": _drawn("100 multiples of 128 in NN, NT and TT; --seed draws others", layouts),
     "dtypes-random": _drawn("30 sizes each of tf32, e4m3, i8, f32 and f64; --seed draws others", dtypes),
+    "fused-random": _drawn("50 layers with a bias, an activation and a residual; --seed draws others", fused),
     "deep-random": _drawn("20 sizes of few tiles and a long K; --seed draws others", deep),
     "ragged": Suite(
         "sizes that no tile divides",

@@ -30,7 +30,7 @@ class Triton:
     def prepare(self, case: Case, arrays: Arrays | None, rough: Rough | None) -> Prepared:
         """Let Triton tune, and bind the arrays."""
         needs_gpu(self.name, arrays)
-        if case.types[0].name not in DTYPES or case.batch is not None:
+        if case.types[0].name not in DTYPES or case.batch is not None or not {"bias", "relu"}.issuperset(case.steps):
             raise unsupported(self.name, case)
         kernel, triton = _kernel()
 

@@ -23,6 +23,7 @@ CASES = (
     Case(128, 128, 64, "f16", "TN", ops="bias+relu"),
     Case(64, 64, 32, "f32", "NN", ops="bias"),
 )
+ROUNDED = tuple(Case(128, 128, 64, "f16", "TN", ops=f"bias+{x}+residual") for x in ("relu", "gelu", "silu"))
 
 
 def test_the_suite_has_every_element_type() -> None:
@@ -34,7 +35,7 @@ def test_the_suite_has_every_element_type() -> None:
     assert Case(64, 64, 64, "b1", "TN").nbytes == 2 * 64 * 64 / 8 + 4 * 64 * 64
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", [*CASES, *ROUNDED], ids=str)
 def test_a_right_result_passes_and_a_wrong_element_does_not(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch", reason="the bench times through torch")
     from bench import arrays
@@ -45,11 +46,34 @@ def test_a_right_result_passes_and_a_wrong_element_does_not(case: Case, monkeypa
     assert torch.equal(made.a, arrays.make(case, "cpu", seed=1).a)
     preset = simt.sgemm if case.dtype == "f32" else ada.gemm
     kernel = preset(case.spec()).compile("sm_89")
-    given = [made.stored_a, made.stored_b, *([] if made.bias is None else [made.bias])]
+    given = [made.stored_a, made.stored_b, *made.added(case)]
     kernel(*(_numpy(x, case) for x in given), out=_numpy(made.out, case))
     assert arrays.compare(case, made, {"": made.out})[""].right
     made.out.view(-1)[5] += 8 if made.out.dtype.is_floating_point else 1
     assert not arrays.compare(case, made, {"": made.out})[""].right
+
+
+def test_ops_that_round_have_no_exact_result() -> None:
+    pytest.importorskip("torch", reason="the bench times through torch")
+    from bench import arrays
+
+    assert arrays.exact(ROUNDED[1], "cpu") is None
+
+
+@pytest.mark.parametrize("case", ROUNDED, ids=str)
+def test_torch_runs_ops_as_kernels_of_their_own(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch", reason="the bench times through torch")
+    from bench import arrays
+    from bench.subjects import Torch
+
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    made = arrays.make(case, "cpu", seed=1)
+    out = made.fresh_out()
+    prepared = Torch().prepare(case, made, None)
+    prepared.launch(out)()
+    assert prepared.detail == f"torch.addmm, then {case.steps[1]}, then residual"
+    assert arrays.compare(case, made, {"": out.out})[""].right
+    assert not arrays.compare(case, made, {"": out.out + torch.tensor(0.5, dtype=torch.float16)})[""].right
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -65,7 +89,7 @@ def test_whole_numbers_give_the_same_bits(case: Case, monkeypatch: pytest.Monkey
     assert found is not None
     made, wanted = found
     kernel = (simt.sgemm if case.dtype == "f32" else ada.gemm)(case.spec()).compile("sm_89")
-    given = [made.stored_a, made.stored_b, *([] if made.bias is None else [made.bias])]
+    given = [made.stored_a, made.stored_b, *made.added(case)]
     kernel(*(_numpy(x, case) for x in given), out=_numpy(made.out, case))
     assert arrays.differing(wanted, {"": made.out}) == {"": 0}
     made.out.view(-1)[5] += 1

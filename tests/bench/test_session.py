@@ -101,6 +101,23 @@ def test_options() -> None:
     assert main(["session", "--suites", "nosuch"]) == 2
 
 
+def test_a_share_of_the_drawn_cases() -> None:
+    plan = parsed(["--suites", "dtypes-random", "sgemm", "--seed", "7", "--share", "0.1", "--no-exact"])
+    everything = suites.drawn("dtypes-random", 7)
+    assert plan.cases("dtypes-random") == everything[::10]
+    assert len({case.dtype for case in everything[::10]}) == 5
+    assert plan.cases("sgemm") == CASES  # nothing is drawn
+    assert not plan.exact
+
+
+def test_without_exact_results_are_compared_with_f64_alone(tmp_path: Path) -> None:
+    hides = Peer("best", ours=True, wrong="loses a term")
+    for exact, wrong in ((True, True), (False, False)):
+        ran(tmp_path, ours=(hides,), peers=(), exact=exact)
+        path = tmp_path / "sgemm.jsonl"
+        assert path.exists() != wrong
+
+
 def test_the_pages_hold_what_was_measured(tmp_path: Path) -> None:
     begin, end = readme.MARKS
     text = f"before\n{begin}\nold\n{end}\nafter\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bench.cases import Case
 from bench.suites import SUITES, drawn
 
 DRAWN = [name for name, suite in SUITES.items() if suite.draw is not None]
@@ -28,3 +29,9 @@ def test_the_classes() -> None:
     assert {case.layout for case in layouts} == {"NN", "NT", "TT"}
     assert {case.layout for case in dtypes if case.dtype in ("i8", "e4m3:f32:bf16")} == {"TN"}
     assert all(case.k >= 8 * max(case.m, case.n) for case in deep)
+    fused = drawn("fused-random", 3)
+    assert len(fused) == 50
+    assert {case.steps[1] for case in fused} == {"relu", "gelu", "silu"}
+    assert (
+        fused[0].nbytes - Case(fused[0].m, fused[0].n, fused[0].k, fused[0].dtype).nbytes == 2 * fused[0].m * fused[0].n
+    )

@@ -36,7 +36,7 @@ def test_a_kernel_against_itself_reads_one() -> None:
         Case(256, 128, 64, "f16", "NN", 3),
         Case(512, 384, 256, "tf32", "TN"),
         Case(512, 384, 256, "e4m3", "TN"),
-        *(Case(512, 384, 256, "f16", "TN", ops=ops) for ops in ("bias", "relu", "bias+relu")),
+        *(Case(512, 384, 256, "f16", "TN", ops=ops) for ops in ("bias", "relu", "bias+relu", "bias+gelu+residual")),
     ],
     ids=str,
 )
@@ -51,7 +51,7 @@ def test_peers_compute_what_they_should(case: Case) -> None:
     [
         *(Case(512, 384, 256, name, "TN") for name in ("tf32", "e4m3", "i8", "u8", "i4", "u4", "b1")),
         Case(512, 384, 256, "b1", "TN", product="and"),
-        *(Case(512, 384, 256, "f16", "TN", ops=ops) for ops in ("bias", "relu", "bias+relu")),
+        *(Case(512, 384, 256, "f16", "TN", ops=ops) for ops in ("bias", "relu", "bias+relu", "bias+silu+residual")),
     ],
     ids=str,
 )
