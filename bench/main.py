@@ -55,6 +55,10 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m bench") 
             from .conv import run as conv
 
             return conv(words[1:], command)
+        if words[:1] == ["conv-table"]:
+            from .conv_table import run as conv_table
+
+            return conv_table(words[1:], command)
         if words[:1] in (["attention"], ["attention-decode"], ["attention-bwd"]):
             from . import attention, attention_bwd, attention_decode
 
@@ -130,6 +134,7 @@ def _parser(prog: str) -> Parser:
         "  attention-bwd   gradients of attention, likewise\n"
         "  networks        whole networks by torch.compile with this backend against eager torch and its compiler\n"
         "  conv            convolutions and their gradients against torch's by cuDNN\n"
+        "  conv-table      the same of known networks' layers and of drawn ones, with epilogs, row by row\n"
         "  rows            softmax, the norms and their gradients against a copy, torch and torch.compile\n"
         "  reductions      sums over columns, rows, all and other dims, likewise\n"
         "  pointwise       pointwise programs of one to six inputs, likewise\n"

@@ -129,6 +129,20 @@ def forward(
         activation: the function that is applied last; "" for none.
         host: whether arrays lie in host memory.
     """
+    return kernel_of(specified(what, beside, activation, arch_of(host)), host)
+
+
+def specified(
+    what: Convolution, beside: tuple[tuple[str, str], ...] = (), activation: str = "", arch: str | None = None
+) -> Any:
+    """Give the program of a convolution and what follows it.
+
+    Args:
+        what: the convolution.
+        beside: as of `forward`.
+        activation: as of `forward`.
+        arch: the target; the GPU's where None.
+    """
     known, channels, filters = programs("conv"), what.channel_parts(), what.filter_parts()
     shapes = {"bias": filters, "scale": filters, "residual": (what.images, *what.outer, *filters)}
     given = {name: what.described(name, *shapes[name], dtype=kind) for name, kind in beside}
@@ -146,7 +160,7 @@ def forward(
         f = what.described("f", what.filters, r, s * what.channels)
         program = known.conv2d_packed
         options = {"stride": what.stride, "pad": what.pads, "channels": what.channels, **_applied(activation)}
-    return kernel_of(program(x, f, **given, **options, arch=arch_of(host)), host)
+    return program(x, f, **given, **options, arch=arch)
 
 
 @lru_cache(MOST_KERNELS)

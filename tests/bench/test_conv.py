@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from bench import conv, conv_plans
+from bench import conv, conv_plans, conv_table
 from bench.main import main
 
 
@@ -114,3 +115,49 @@ def test_plans_are_held_against_torch(
     out = capsys.readouterr().out
     assert ("over cuDNN 1.000; plan 2 2.000" in out) == (factor == 1)
     assert ("wrong: an element differs by 0.0" in out) == (factor != 1)
+
+
+class Idle:
+    """Stand for an executor that compiles nothing."""
+
+    def submit(self, *_: Any) -> Future[int]:
+        done: Future[int] = Future()
+        done.set_result(0)
+        return done
+
+
+EXAMPLES = [
+    conv_table.Work(form, conv_table.square(2, 9, channels, 16, 3, 2, 1), form)
+    for channels in (16, 3)
+    for form in ("forward", "data", "filters")
+] + [
+    conv_table.Work("epilog", conv_table.square(1, 6, 16, 16, 3, 1, 1), beside=beside, activation="relu")
+    for beside in (("bias",), ("bias", "residual"))
+]
+EXAMPLES += [conv_table.Work("depthwise", conv_table.square(1, 6, 16, 16, 3, 1, 1, 16))]
+EXAMPLES += [conv_table.Work("volumes", conv_table.square(1, 4, 16, 16, 3, 1, 1, rank=3))]
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.01])
+def test_lines_of_the_table_are_held_against_torch(factor: float, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch", reason="results are held against torch's")
+    some = EXAMPLES if factor == 1 else EXAMPLES[:3]
+    executor: Any = Idle()
+    assert conv_table.run([], laboratory=stand_in(factor), executor=executor, works=some) == int(factor != 1)
+    printed = capsys.readouterr().out
+    assert printed.count("wrong: an element differs" if factor != 1 else " us, ") == len(some)
+
+
+def test_lines_of_the_table_are_compiled_where_nothing_is_timed(capsys: pytest.CaptureFixture[str]) -> None:
+    with ThreadPoolExecutor(1) as executor:
+        assert conv_table.run([], executor=executor, works=EXAMPLES[:1]) == 0
+        assert "forward 2x9x9x16x16 3x3/2: " in capsys.readouterr().out
+        assert conv_table.run(["--seconds", "0"], executor=executor, works=EXAMPLES[:1]) == 0
+        assert "0 s are over: forward 2x9x9x16x16 3x3/2 and what follows are left out" in capsys.readouterr().out
+
+
+def test_the_table_has_every_row_and_what_a_seed_draws() -> None:
+    lines = conv_table.table()
+    assert len({str(line) for line in lines}) == len(lines)
+    assert {line.form for line in lines} == {"forward", "data", "filters"}
+    assert main(["conv-table", "--rows", "5x5", "--seconds", "0"]) == 0
