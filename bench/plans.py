@@ -26,6 +26,8 @@ from .suites import SUITES, drawn
 from .tables import UNTIMED, geomean, problems
 
 ROUNDS, BUDGET_S = 15, 2.0
+NEAR = 32  # columns of a tile
+PARTS = 3  # of a case's plans, compiled by as many processes
 SHOWN = 5  # number of listed cases whose first plan is slowest
 
 
@@ -49,14 +51,32 @@ class Choice:
         return f"{self.case}: {self.first:.3f}, plan {self.place} {self.best:.3f}"
 
 
-def scheduled(case: Case, count: int, arch: str | None) -> list[Scheduled]:
-    """List the subjects of a case: `hopper.gemm` by each of its first plans, none where it takes no plan."""
-    return [Scheduled("hopper.gemm", {"plan": plan}, arch) for plan in hopper.plans(case.spec())[:count]]
+def scheduled(case: Case, count: int, arch: str | None, apart: bool = False) -> list[Scheduled]:
+    """List the subjects of a case: `hopper.gemm` by each of its first plans, none where it takes no plan.
+
+    Args:
+        case: the problem.
+        count: number of plans.
+        arch: the target.
+        apart: leave out plans that are like an earlier one.
+    """
+    found = list(hopper.plans(case.spec()))
+    return [Scheduled("hopper.gemm", {"plan": plan}, arch) for plan in (_apart(found) if apart else found)[:count]]
 
 
-def compiled(case: Case, count: int, arch: str | None) -> None:
-    """Compile a case's plans into the disk cache."""
-    for each in scheduled(case, count, arch):
+def _apart(plans: Sequence[hopper.Plan]) -> list[hopper.Plan]:
+    """Keep plans that differ from all that are kept before: not by some columns of the tile alone."""
+    kept: list[hopper.Plan] = []
+    for plan in plans:
+        alike = (attrs.evolve(plan, n=other.n, group=other.group, keep=other.keep) == other for other in kept)
+        if not any(same and abs(plan.n - other.n) < NEAR for same, other in zip(alike, kept, strict=True)):
+            kept.append(plan)
+    return kept
+
+
+def compiled(case: Case, count: int, arch: str | None, apart: bool = False, part: int = 0) -> None:
+    """Compile a part of a case's plans into the disk cache: of PARTS."""
+    for each in scheduled(case, count, arch, apart)[part::PARTS]:
         with suppress(FireironError):  # the process that measures the case reports the error
             hopper.gemm(case.spec(), each.values["plan"]).compile(arch)
 
@@ -113,15 +133,18 @@ def run(
     peer = subject(o.vs)
     machine, results, choices = here(), list[Result](), list[Choice]()
     with compilers(executor) as workers:
-        tasks = [workers.submit(compiled, case, o.plans, o.arch) for case in cases]
-        for case, task in zip(cases, tasks, strict=True):
-            with suppress(Exception):  # a process ended: the process that measures compiles
-                task.result()
-            plans = scheduled(case, o.plans, o.arch)
+        tasks = [
+            [workers.submit(compiled, case, o.plans, o.arch, o.apart, part) for part in range(PARTS)] for case in cases
+        ]
+        for case, parts in zip(cases, tasks, strict=True):
+            for task in parts:
+                with suppress(Exception):  # a process ended: the process that measures compiles
+                    task.result()
+            plans = scheduled(case, o.plans, o.arch, o.apart)
             if not plans:
                 tell(f"{case}: hopper.gemm has no plan for it, and hands it to another preset")
                 continue
-            options = Options(ROUNDS, BUDGET_S, arch=o.arch, graphs=False)
+            options = Options(ROUNDS, BUDGET_S, arch=o.arch, graphs=False, exact=o.exact)
             found = measure([case], [*plans, *(() if why else (peer,))], options, suite=o.suite, lab=where)
             results += found
             choice = chosen(found, peer.name)
@@ -146,6 +169,15 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--count", type=int, metavar="N", help="only the first N cases")
     parser.add_argument(
         "--plans", type=int, default=10, metavar="N", help="number of plans of each case, in the model's order (10)"
+    )
+    parser.add_argument(
+        "--apart", action="store_true", help="leave out plans that are like an earlier one: `bench fit` learns more"
+    )
+    parser.add_argument(
+        "--no-exact",
+        action="store_false",
+        dest="exact",
+        help="check results against f64 alone, not on whole numbers too",
     )
     parser.add_argument("--dtype", help="element types, in[:acc[:out]], instead of the suite's")
     parser.add_argument("--vs", default="torch", metavar="PEER", help="torch, cublas, cublaslt (torch)")

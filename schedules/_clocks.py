@@ -25,8 +25,15 @@ assert FIT is not None, "the model of products is for Hopper"
 GPC = MACHINE.gpc_sms
 GROUPS = (4, 2, 8, 12, 16)  # rows of tiles that are taken together
 MOST_WAVES = 4  # of tiles whose order is looked at
-COPYING = 700  # clocks of a chunk that a warpgroup copies by way of registers: its loads' latency; not fitted yet
-COPIED_ROW = 1.5  # clocks that it takes for each row of 128 bytes; not fitted yet
+# A chunk that a warpgroup copies by way of registers takes COPYING clocks, COPIED_ROW for each row of 128 bytes, and
+# COPIED_BESIDE for each clock of the products that run meanwhile; UNEVEN times as many where a tile's rows are no
+# multiple of EVEN. By bytes of an element.
+# Fitted to 93 timings of 45 products; notebooks/numbers.md has them.
+COPYING = {1: 320.0, 4: 115.0}
+COPIED_ROW = {1: 8.4, 4: 5.7}
+COPIED_BESIDE = {1: 0.92, 4: 0.77}
+EVEN = {1: 64, 4: 128}
+UNEVEN = {1: 1.3, 4: 1.16}
 FEW_WAVES = 3  # in which the order of tiles that share bytes within a GPC shows
 
 
@@ -62,8 +69,8 @@ def clocks(plan: Plan, spec: MatMulChain, fit: ProductClocks = FIT) -> float:
     asked *= SPAN * plan.panels / fit.gpc_rate
     waiting = fit.latency / (plan.depth(nbytes, out, *beside(spec)) - fit.emptying)
     chunk = max(products + asked, waiting, fit.handling + fit.panel * plan.panels)
-    turned = sum(rows for rows, way in zip((plan.m, plan.n), ways_in, strict=True) if way == "threads")
-    chunk = max(chunk, COPYING + turned * COPIED_ROW) if turned else chunk
+    copied = _copying(plan, spec, products)
+    chunk = max(chunk, copied)
     rate = fit.vectors_rate if is_grouped(spec) else fit.store_rate
     parts = fit.parts if plan.n * out % 32 and not plan.swapped else 1.0
     store, sums = plan.m * plan.n * out / rate * parts, plan.m * plan.n * 4 / fit.sums_rate
@@ -82,7 +89,18 @@ def clocks(plan: Plan, spec: MatMulChain, fit: ProductClocks = FIT) -> float:
     if plan.pingpong:
         main = waves * max(chunks * chunk, (chunks * chunk + store) / 2)
         return max(main, arriving) + store + meeting + fit.turns
-    return (max(waves * chunks * chunk, arriving) + waves * store + meeting) * (fit.stream if plan.stream else 1)
+    slower = fit.stream if plan.stream and not (copied and nbytes == 1) else 1.0  # of 8 bits copies hide it
+    return (max(waves * chunks * chunk, arriving) + waves * store + meeting) * slower
+
+
+def _copying(plan: Plan, spec: MatMulChain, products: float) -> float:
+    """Estimate the clocks of a chunk of operands that threads transpose on their way; 0 where there are none."""
+    turned = [rows for rows, way in zip((plan.m, plan.n), arrivals(plan, spec), strict=True) if way == "threads"]
+    if not turned:
+        return 0.0
+    nbytes = multiplied(spec).nbytes
+    taken = COPYING[nbytes] + sum(turned) * COPIED_ROW[nbytes] + products * COPIED_BESIDE[nbytes]
+    return taken * (UNEVEN[nbytes] if any(rows % EVEN[nbytes] for rows in turned) else 1.0)
 
 
 def _outside(plan: Plan, spec: MatMulChain) -> int:

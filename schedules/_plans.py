@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Literal
 
 import attrs
 
@@ -73,10 +72,7 @@ def _candidates(spec: MatMulChain) -> Iterator[Plan]:
     either = out == 2 and not beside(spec)[2] and not promote and not along
     either = either or (nbytes == 4 and all(turned))
     orders = (prologs[1],) if any(prologs) else (False, True) if either else (False,)
-    places: tuple[Literal["registers", "shared"], ...] = ("registers",)
-    if any(turned) and nbytes == 4 and not any(prologs):
-        places = ("registers", "shared")
-    starts = [Plan(swapped=swapped, transposed=place, promote=promote) for swapped in orders for place in places]
+    starts = [Plan(swapped=swapped, promote=promote) for swapped in orders]
     for start in dict.fromkeys(oriented(plan, spec) for plan in starts):
         swapped, ways_in = start.swapped, arrivals(start, spec)
         held, copying = "registers" in ways_in, "threads" in ways_in
@@ -101,8 +97,7 @@ def _candidates(spec: MatMulChain) -> Iterator[Plan]:
                         continue
                     if panels > 1 and (m != ROWS or n > LIGHT or held or copying or promote):
                         continue
-                    shape = Plan(m, n, consumers, turns, swapped, cluster, panels, promote=promote)
-                    plan = _placed(attrs.evolve(shape, transposed=start.transposed), spec)
+                    plan = _placed(Plan(m, n, consumers, turns, swapped, cluster, panels, promote=promote), spec)
                     if along and plan.sums * 3 // 2 > room(plan, spec):
                         continue
                     most_held = HELD_BESIDE if copying else HELD if consumers < 3 else HELD // 2

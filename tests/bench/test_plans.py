@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from fake_lab import FakeLab, Peer
 
@@ -25,8 +26,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def ran(monkeypatch: pytest.MonkeyPatch, *words: str, wrong: str = "", **us: float) -> tuple[int, list[str]]:
     ours = [Peer(name, ours=True, wrong=wrong if name == "one" else "") for name in us if name != "peer"]
-    monkeypatch.setattr(plans, "scheduled", lambda case, count, arch: ours[:count])
-    monkeypatch.setattr(plans, "compiled", lambda case, count, arch: 0)
+    monkeypatch.setattr(plans, "scheduled", lambda case, count, arch, apart: ours[:count])
+    monkeypatch.setattr(plans, "compiled", lambda case, count, arch, apart, part: 0)
     monkeypatch.setattr(plans, "subject", lambda word: Peer("peer"))
     said: list[str] = []
     with ThreadPoolExecutor(1) as executor:
@@ -93,3 +94,17 @@ def test_without_a_gpu_plans_compile(capsys: pytest.CaptureFixture[str]) -> None
     out = capsys.readouterr().out
     assert "1 cases, 2 plans compiled" in out
     assert "nothing was timed" in out
+
+
+def test_plans_that_are_alike_are_left_out() -> None:
+    case = Case(3184, 2032, 760, "bf16", "TN")
+    alike, apart = (
+        [each.values["plan"] for each in plans.scheduled(case, 10, None, apart=apart)] for apart in (False, True)
+    )
+    assert apart[0] == alike[0]
+    assert len(apart) == 10
+    for i, plan in enumerate(apart):
+        for other in apart[:i]:
+            same = attrs.evolve(plan, n=other.n, group=other.group, keep=other.keep) == other
+            assert not same or abs(plan.n - other.n) >= plans.NEAR
+    assert apart != alike
