@@ -50,10 +50,12 @@ PASSES = {
     "masks": "parts the chunks that masks touch from those that no mask touches",
     "skew": "issues a product a trip ahead of what reads it",
     "roles": "parts what fills rings from what computes: each role runs its own, with the loops and names around it",
+    "subscripts": "reads elements of arrays that are indices, each ahead of the loops in which it stays the same",
     "exchanges": "lets blocks of a cluster tell each other that they have written, or read, what they exchange",
     "flags": "raises a flag behind sums that a unit of the grid hands on, and lowers it ahead of reading them",
     "turns": "lets units wait for their turns at main loops, and pass these on",
     "rings": "initialises mbarriers, and awaits and releases the slots that roles share",
+    "allocation": "gives buffers and mbarriers their places, and numbers the statements",
     "copies": "closes groups of copies in flight, and awaits them",
     "products": "fences registers, closes groups of products in flight, and awaits them",
     "stores": "fences what bulk stores read, closes their groups, and awaits them",
@@ -63,6 +65,7 @@ PASSES = {
     "pairs": "lets one instruction compute two elements",
     "two trips": "compiles loops of two trips without a jump, for sm_100 and later",
     "tensor maps": "fetches the tensor maps of bulk copies",
+    "packing": "counts elements of fewer than 8 bits in bytes",
 }
 
 
@@ -94,18 +97,19 @@ class Change:
         does: what it is for.
         lines: what it inserted and took out, in program order.
         broken: what it promises and does not keep; () where its verifier finds nothing.
+        notes: what it decided that no statement shows. Example: "a_sh: bytes 0 to 8191 of shared memory".
     """
 
     name: str
     does: str
     lines: tuple[Line, ...]
     broken: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         wrong = [f"  broken promise: {one}" for one in self.broken]
-        if not self.lines:
-            return "\n".join([f"{self.name}: changes nothing", *wrong])
-        return "\n".join([f"{self.name}: {self.does}", *(f"  {line}" for line in self.lines), *wrong])
+        done = [f"  {line}" for line in (*self.notes, *self.lines)]
+        return "\n".join([f"{self.name}: {self.does if done else 'changes nothing'}", *done, *wrong])
 
 
 def changes(passed: Sequence[Passed], kernel: Kernel | None, edges: Sequence[Unordered]) -> tuple[Change, ...]:
@@ -118,7 +122,7 @@ def changes(passed: Sequence[Passed], kernel: Kernel | None, edges: Sequence[Uno
     """
     wrong = {} if kernel is None or not passed else broken(passed, kernel, edges)
     return tuple(
-        Change(p.name, PASSES[p.name], tuple(_compared(p.before, p.after)), tuple(wrong.get(p.name, ())))
+        Change(p.name, PASSES[p.name], tuple(_compared(p.before, p.after)), tuple(wrong.get(p.name, ())), p.notes)
         for p in passed
     )
 

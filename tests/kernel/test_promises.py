@@ -19,9 +19,11 @@ from fireiron.kernel.ir.statements import (
     Commit,
     Compute,
     Fence,
+    Fetch,
     For,
     If,
     InitBarriers,
+    Kernel,
     Let,
     Lower,
     Prefetch,
@@ -34,7 +36,10 @@ from fireiron.kernel.ir.statements import (
 )
 from fireiron.kernel.lower import kernel as lowering
 from fireiron.kernel.lower.kernel import Passed
+from fireiron.kernel.passes.allocate import rebind
+from fireiron.kernel.promises.accesses import buffers_of
 from fireiron.kernel.promises.promises import VERIFIERS, broken
+from fireiron.schedules import ampere
 from fireiron.show.passes import PASSES
 from tests.mutate.cases import CASES
 
@@ -127,12 +132,38 @@ def two_trips() -> Any:
     return chain.load(A, SH).load(B, SH).tile(4, 4).to(Thread).split(1).tile(1, 1).unroll().done()
 
 
+def packed() -> Any:
+    return ampere.gemm(matmul(64, 64, 256, "i4", layout="TN"), m=32, n=32, warp=(16, 16))
+
+
+def elsewhere(s: Fetch) -> Fetch:
+    """Read the next index."""
+    return attrs.evolve(s, view=attrs.evolve(s.view, offset=s.view.offset + 1, origin=(s.view.origin[0] + 1,)))
+
+
+def beyond(s: Call) -> Call:
+    """Touch the bytes behind those of a copy."""
+    return attrs.evolve(s, views=tuple(attrs.evolve(v, offset=v.offset + v.layout.size) for v in s.views))
+
+
+def renamed(before: Body, after: Body) -> Body:
+    """Exchange two buffers."""
+    found = {v.buffer.name: v.buffer for s in walk(after) if isinstance(s, Call) for v in s.views}
+    one, other, *_ = (name for name, b in found.items() if b.memory == SH)
+    return rebind(after, {**buffers_of(after), one: found[other], other: found[one]})
+
+
 # For each pass: the function of kernel/lower/kernel.py that runs it, a schedule that it changes, and mistakes in it.
 PLANTED: dict[str, tuple[str, Callable[[], Any], dict[str, Mistake]]] = {
     "pipelines": ("run_ahead", CASES["ampere 3"], {"a copy": lost(Call), "a trip": first(For, shorter)}),
     "masks": ("without_masks", CASES["attention, wgmma"], {"a branch": drop(If)}),
     "skew": ("skewed", CASES["attention, wgmma"], {"a trip": first(For, shorter), "a product": lost(Call)}),
     "roles": ("part", CASES["hopper"], {"a copy": lost(Call), "a name": lost(Let)}),
+    "subscripts": (
+        "fetched",
+        CASES["gather"],
+        {"an element": lost(Fetch), "a place": any_(first(Fetch, elsewhere)), "nothing": lambda before, after: before},
+    ),
     "exchanges": ("tell_peers", CASES["hopper sums of a cluster"], {"an arrival": drop(Arrive), "a wait": drop(Await)}),
     "flags": ("raise_flags", CASES["hopper stream_k"], {"a flag": drop(Raise), "a wait": drop(Lower)}),
     "turns": ("take_turns", CASES["hopper turns"], {"a turn": drop(Turn)}),
@@ -141,6 +172,7 @@ PLANTED: dict[str, tuple[str, Callable[[], Any], dict[str, Mistake]]] = {
         CASES["hopper"],
         {"a wait": drop(Await), "an arrival": drop(Arrive), "all": drop(InitBarriers)},
     ),
+    "allocation": ("rebind", CASES["ampere 3"], {"buffers": renamed, "a copy": lost(Call)}),
     "copies": ("await_copies", CASES["ampere 3"], {"a wait": drop(Wait), "a group": drop(Commit)}),
     "products": (
         "await_products",
@@ -158,6 +190,7 @@ PLANTED: dict[str, tuple[str, Callable[[], Any], dict[str, Mistake]]] = {
     "pairs": ("with_pairs", CASES["mlp"], {"a loop": any_(first(For, paired))}),
     "two trips": ("without_two_trips", two_trips, {"a loop": first(For, rolled)}),
     "tensor maps": ("fetch_maps", CASES["hopper"], {"all": drop(Prefetch)}),
+    "packing": ("in_bytes", packed, {"a byte": any_(first(Call, beyond)), "a copy": lost(Call)}),
 }
 
 
@@ -168,7 +201,10 @@ def test_a_planted_mistake_breaks_the_promise_of_its_pass(
     function, build, mistakes = PLANTED[name]
     schedule, right = build(), getattr(lowering, function)
 
-    def wrong(body: Any, *rest: Any) -> Body:
+    def wrong(body: Any, *rest: Any) -> Any:
+        if isinstance(body, Kernel):
+            made = right(body)
+            return attrs.evolve(made, body=mistakes[mistake](body.body, made.body))
         old = body if isinstance(body, tuple) else (body,)
         old = rest[0] if function == "part" else old
         return mistakes[mistake](old, right(body, *rest))
@@ -178,9 +214,40 @@ def test_a_planted_mistake_breaks_the_promise_of_its_pass(
     assert name in after, after
 
 
+def test_what_lies_over_a_living_buffer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = lowering.allocate
+
+    def wrong(storages: Any, body: Body) -> Any:
+        buffers, shared = right(storages, body)
+        return {name: attrs.evolve(b, offset=0) for name, b in buffers.items()}, shared
+
+    monkeypatch.setattr(lowering, "allocate", wrong)
+    (found,) = {*broken(*passed(CASES["ampere 3"]()))["allocation"]}
+    assert found == "a_sh is read after b_sh was written in its bytes"
+
+
 def test_every_pass_has_a_planted_mistake() -> None:
     assert list(PLANTED) == list(VERIFIERS)
     assert broken(*passed(copied())) == broken(*passed(two_trips())) == {}
+
+
+@pytest.mark.parametrize("name", ["attention, wgmma", "hopper stream_k", "gather", "ampere 3"])
+def test_passes_have_no_state(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: set[str] = set()
+
+    def twice(function: str, right: Any) -> Any:
+        def both(*given: Any) -> Any:
+            ran.add(function)
+            first = right(*given)
+            assert right(*given) == first, function
+            return first
+
+        return both
+
+    for function, _, _ in PLANTED.values():
+        monkeypatch.setattr(lowering, function, twice(function, getattr(lowering, function)))
+    passed(CASES[name]())
+    assert len(ran) > 10
 
 
 def test_explain_names_a_broken_promise(monkeypatch: pytest.MonkeyPatch) -> None:

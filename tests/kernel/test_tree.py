@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import fireiron
 from fireiron import RF, SH, A, B, Block, Cluster, Warp, Warpgroup, matmul, tma
 from fireiron.kernel.lower.tree import Tree, tree
+from fireiron.language.decompositions import Decomposition
 from fireiron.schedules import hopper
 from fireiron.schedules._plan import Plan
 
@@ -83,3 +84,15 @@ def test_no_rule_reads_links_below_its_own() -> None:
     assert read == []
     assert not hasattr(Tree, "__iter__")
     assert not hasattr(Tree, "__getitem__")
+
+
+def test_the_page_says_of_each_link_what_kind_of_node_it_is() -> None:
+    page = (Path(fireiron.__file__).parent.parent / "notebooks" / "architecture.md").read_text(encoding="utf-8")
+    rows = [
+        line.split(" | ")[:2]
+        for line in page.splitlines()
+        if line.startswith(("| map |", "| loop |", "| place |", "| do |"))
+    ]
+    links = [name.strip("` ") for _, names in rows for name in names.split(",")]
+    assert len(rows) == 4
+    assert sorted(links) == sorted(kind.__name__ for kind in get_args(Decomposition))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -19,6 +18,7 @@ from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.base.records import evolve
 from fireiron.kernel.analysis.ownership import Access, Limit, Ownership, RegisterLoop, access
+from fireiron.kernel.ir.names import unused
 from fireiron.kernel.ir.statements import (
     BLOCK,
     THREAD,
@@ -201,12 +201,7 @@ class Context:
 
     def name(self, wanted: str) -> str:
         """Make a C identifier that no other name of the kernel equals."""
-        wanted = re.sub(r"\W", "_", wanted)
-        found, i = wanted, 2
-        while found in self.names:
-            found, i = f"{wanted}{i}", i + 1
-        self.names.add(found)
-        return found
+        return unused(wanted, self.names)
 
     @contextmanager
     def role(self, names: Collection[str]) -> Generator[None]:

@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Literal
 
 import attrs
 
 from fireiron.algebra.arch import FIRST_UNSTEADY
 from fireiron.algebra.dtypes import DType
-from fireiron.algebra.expr import Expr, Symbol, Var, as_expr, free, minimum
+from fireiron.algebra.expr import Expr, Symbol, as_expr, free, minimum
 from fireiron.algebra.scalar import parameters
-from fireiron.base.errors import FireironError, SpecError
+from fireiron.base.errors import SpecError
+from fireiron.base.text import count
 from fireiron.kernel.analysis.conversions import check_conversions
 from fireiron.kernel.analysis.in_place import check_in_place
+from fireiron.kernel.ir.names import Names
 from fireiron.kernel.ir.statements import (
+    Barrier,
     Buffer,
     Call,
     Compute,
     Fetch,
     FindGroup,
-    For,
-    If,
     Kernel,
     Micro,
     Number,
     Parameter,
     Pointer,
     Prefetch,
-    Region,
     Size,
     Statement,
     TensorMap,
@@ -38,14 +38,11 @@ from fireiron.kernel.ir.statements import (
 from fireiron.kernel.lower.assemble import place_barriers
 from fireiron.kernel.lower.context import Context, State
 from fireiron.kernel.lower.elements import elements
-from fireiron.kernel.lower.gathers import fetched
 from fireiron.kernel.lower.program_start import start_program
 from fireiron.kernel.lower.roles import handshake
-from fireiron.kernel.lower.skewed import skewed
 from fireiron.kernel.lower.storage import tensor_window
 from fireiron.kernel.lower.tree import tree
 from fireiron.kernel.lower.walk import lower_links
-from fireiron.kernel.lower.whole_chunks import without_masks
 from fireiron.kernel.lower.window import Axis, Storage, Window
 from fireiron.kernel.passes import pairs
 from fireiron.kernel.passes.allocate import allocate, rebind
@@ -53,19 +50,23 @@ from fireiron.kernel.passes.copies import await_copies
 from fireiron.kernel.passes.dependence import dependent
 from fireiron.kernel.passes.exchanges import tell_peers
 from fireiron.kernel.passes.handed import raise_flags
+from fireiron.kernel.passes.masks import without_masks
 from fireiron.kernel.passes.packing import in_bytes
 from fireiron.kernel.passes.pairs import with_pairs
 from fireiron.kernel.passes.pipeline import run_ahead
-from fireiron.kernel.passes.prefetch import first_lines
+from fireiron.kernel.passes.prefetch import Launch, first_lines
 from fireiron.kernel.passes.products import await_products
 from fireiron.kernel.passes.proxies import order_products
 from fireiron.kernel.passes.rings import Once, hand_over
 from fireiron.kernel.passes.roles import Crews, fills, part
+from fireiron.kernel.passes.skew import skewed
 from fireiron.kernel.passes.stores import await_stores
+from fireiron.kernel.passes.subscripts import fetched
 from fireiron.kernel.passes.synchronise import synchronise
 from fireiron.kernel.passes.turns import take_turns
 from fireiron.kernel.passes.two_trips import without_two_trips
-from fireiron.language.decompositions import Decomposition, Epilog, Prolog, Split, every
+from fireiron.language.decompositions import Decomposition, Epilog, Prolog, every
+from fireiron.language.levels import SH
 from fireiron.language.residual import start
 from fireiron.language.specs import Spec, Task, tensors_of
 from fireiron.language.steps import Program
@@ -98,12 +99,14 @@ class Passed:
         name: of the pass.
         before, after: the statements.
         context: what lowering collected for the kernel: the pipelines, rings and workspaces that passes are for.
+        notes: what the pass decided that no statement shows. Example: "a_sh: bytes 0 to 8191 of shared memory".
     """
 
     name: str
     before: tuple[Statement, ...] = attrs.field(repr=False)
     after: tuple[Statement, ...] = attrs.field(repr=False)
     context: Context = attrs.field(repr=False)
+    notes: tuple[str, ...] = ()
 
 
 def lower(
@@ -137,17 +140,19 @@ def lower(
     state = start_program(spec, state, context) if isinstance(spec, Program) else _with_windows(spec, state, context)
     body = lower_links(tree(links), state, context)
 
-    def passed(name: str, after: tuple[Statement, ...]) -> tuple[Statement, ...]:
+    def passed(name: str, after: tuple[Statement, ...], notes: Iterable[str] = ()) -> tuple[Statement, ...]:
         if told is not None:
-            told(Passed(name, body, after, context))
+            told(Passed(name, body, after, context, tuple(filter(None, notes))))
         return after
 
+    taken = frozenset(context.names)
+    tensors = {s.name: s for s in context.storages.values() if s.tensor is not None}
     body = passed("pipelines", run_ahead(body, context.pipes))
-    online = context.online
-    body = passed("masks", _of_loops(body, online, lambda s, link: without_masks(s, context) if link.online else (s,)))
-    body = passed("skew", _of_loops(body, online, lambda s, link: skewed(s, link, context) if link.skewed else (s,)))
-    body = passed("roles", _roles(body, context) if context.rings else (*context.lets, *body))
-    body = fetched(body, context) if state.progress is not None else body  # only programs read arrays at subscripts
+    body = passed("masks", without_masks(body, context.online, context.expanded, taken))
+    body = passed("skew", skewed(body, context.online, taken))
+    body = passed("roles", _roles(body, context, taken) if context.rings else (*context.lets, *body))
+    # Only programs read arrays at subscripts.
+    body = passed("subscripts", fetched(body, tensors, taken) if state.progress is not None else body)
     body = passed("exchanges", tell_peers(body, context.exchanges))
     body = passed("flags", raise_flags(body, context.handed))
     body = passed("turns", take_turns(body, context.turns))
@@ -155,11 +160,11 @@ def lower(
     once = [Once(s.name, barrier, s.link) for s, barrier, cursor in context.once.values() if cursor is None]
     body = passed("rings", hand_over(body, rings, once, context.barriers, context.cluster))
     buffers, shared = allocate(tuple(s for s in context.storages.values() if s.tensor is None), body)
-    body, barriers, shared = place_barriers(body, context, shared)
+    placed, barriers, shared = place_barriers(body, context, shared)
     buffers = {**buffers, **{b.name: b for b in context.temporaries}}
     parameters = _parameters(spec, context, body, numbers)
     known = {**buffers, **{p.buffer.name: p.buffer for p in parameters if isinstance(p, Pointer | Workspace)}}
-    body = rebind(body, known)
+    body = passed("allocation", rebind(placed, known), map(_placed, (*buffers.values(), *barriers)))
     body = passed("copies", await_copies(body))
     body = passed("products", await_products(body))
     body = passed("stores", await_stores(body, context.threads or 1, buffers.values()))
@@ -171,11 +176,11 @@ def lower(
     body = passed("two trips", without_two_trips(body) if context.arch >= FIRST_UNSTEADY else body)
     maps = {s.map.name: s.map for s in walk(body) if isinstance(s, Call) and s.map is not None}
     body = passed("tensor maps", fetch_maps(body, maps.values()))
-    pointers = sum(isinstance(p, Pointer) for p in parameters)
+    tensors_first = sum(isinstance(p, Pointer) for p in parameters)
     check_conversions(body, context.arch)
     kernel = Kernel(
         name,
-        (*parameters[:pointers], *maps.values(), *parameters[pointers:]),
+        (*parameters[:tensors_first], *maps.values(), *parameters[tensors_first:]),
         context.grid,
         (context.threads or 1) + context.loaders,
         shared,
@@ -192,7 +197,12 @@ def lower(
     )
     if spec.inplace:
         check_in_place(kernel, {name for _, name in spec.inplace})
-    return in_bytes(kernel)
+    whole = in_bytes(kernel)
+    packed = (
+        b for b in (*kernel.buffers, *(p.buffer for p in kernel.parameters if isinstance(p, Pointer))) if b.dtype.packed
+    )
+    passed("packing", whole.body, tuple(f"{b.name}: {b.dtype.pack} elements of {b.dtype} a byte" for b in packed))
+    return whole
 
 
 def fetch_maps(body: tuple[Statement, ...], maps: Collection[TensorMap]) -> tuple[Statement, ...]:
@@ -200,42 +210,25 @@ def fetch_maps(body: tuple[Statement, ...], maps: Collection[TensorMap]) -> tupl
     return (Prefetch(tuple(maps)), *body) if maps else body
 
 
-def _of_loops(
-    body: tuple[Statement, ...],
-    loops: Mapping[Var, tuple[Split, str]],
-    change: Callable[[For, Split], tuple[Statement, ...]],
-) -> tuple[Statement, ...]:
-    """Change the loops over chunks that some splits made; what fills rings for them stays."""
-    if not loops:
-        return body
-    out: list[Statement] = []
-    for s in body:
-        match s:
-            case For(var=var) if var in loops:
-                link, path = loops[var]
-                try:
-                    out += change(s, link)
-                except FireironError as error:
-                    raise error.located(link.link, path) from None
-            case Region(kind="fill"):
-                out.append(s)
-            case For(body=inner) | If(body=inner) | Region(body=inner):
-                now = _of_loops(inner, loops, change)
-                same = len(now) == len(inner) and all(a is b for a, b in zip(now, inner, strict=True))
-                out.append(s if same else attrs.evolve(s, body=now))
-            case _:
-                out.append(s)
-    return tuple(out)
-
-
-def _roles(body: tuple[Statement, ...], context: Context) -> tuple[Statement, ...]:
+def _roles(body: tuple[Statement, ...], context: Context, taken: frozenset[str]) -> tuple[Statement, ...]:
     """Part the body into roles, behind what prefetches the first lines that the role which loads reads."""
     assert context.threads is not None
     cursors = tuple(ring.cursor for ring in context.rings)
     alone = all(ring.full.count == 1 for ring in context.rings)
     crews = Crews(context.loaders, alone, context.threads, context.registers, cursors, tuple(context.prologue))
-    lead = fills((*context.lets, *body))
-    return (*first_lines(context.rings[0].splits[0], lead, context), *part(context.lets, body, crews))
+    tensors = {s.name: s.tensor for s in context.storages.values() if s.tensor is not None}
+    launch = Launch(context.arch, context.grid, context.cluster, context.loaders, context.threads, tensors)
+    lead, split = fills((*context.lets, *body)), context.rings[0].splits[0]
+    return (*first_lines(split, lead, launch, Names(taken, body)), *part(context.lets, body, crews))
+
+
+def _placed(placed: Buffer | Barrier) -> str:
+    """Say where shared memory holds a buffer or an mbarrier; nothing for other memories."""
+    if isinstance(placed, Barrier):
+        return f"{placed.name}: {count(placed.slots, 'mbarrier')} from byte {placed.offset} on"
+    if placed.memory != SH:
+        return ""
+    return f"{placed.name}: bytes {placed.offset} to {placed.offset + placed.nbytes - 1} of shared memory"
 
 
 def _with_windows(spec: Spec, state: State, context: Context) -> State:

@@ -22,8 +22,7 @@ from fireiron.atoms.flights import flying
 from fireiron.base.errors import DecompositionError
 from fireiron.base.records import evolve
 from fireiron.kernel.analysis.sampling import reads_and_writes
-from fireiron.kernel.ir.rewrite import replaced
-from fireiron.kernel.ir.statements import Buffer, Call, Compute, If, Micro, Region, Statement, View, Vote, walk
+from fireiron.kernel.ir.statements import Buffer, Call, Compute, If, Micro, Region, View, Vote, walk
 from fireiron.kernel.lower.context import Body, Context, Recur, State, buffer_of, register_view
 from fireiron.kernel.lower.folds.state import Open, begin, joined, note_places, open_fold
 from fireiron.kernel.lower.loop_fusion import converted_in_pairs, fused, in_one_register
@@ -168,18 +167,6 @@ def lower_lazily(
     ways = _Ways(fast, rising, most, (Region(title_of(lead), (*folded, *moved), state.path, state.link), *attempt))
     body = _speculated(lead, ways, _witness(lead, apart, state)[0].storages[0], again, state, context)
     return (*body, *joins), inside, Lazily(eq(again, 1), carried)
-
-
-def settled(body: Body) -> Body:
-    """Remove votes whose result is not used, with the code that depends on them."""
-    out: list[Statement] = []
-    for i, s in enumerate(body):
-        if isinstance(s, Vote) and as_int(s.present) == 0:
-            return (*out, *settled(replaced(body[i + 1 :], {s.var: as_expr(1)})))
-        if isinstance(s, If | Region):
-            s = attrs.evolve(s, body=settled(s.body))
-        out.append(s)
-    return tuple(out)
 
 
 @attrs.frozen

@@ -10,7 +10,7 @@ Next lines are the next rows of layers: a persistent block prefetches them befor
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import prod
 
 import attrs
@@ -21,6 +21,7 @@ from fireiron.algebra.arch import native
 from fireiron.algebra.expr import Expr, Var, and_, as_expr, as_int, evaluate, free, ge, lt, proves, substitute
 from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError
+from fireiron.kernel.ir.names import Names
 from fireiron.kernel.ir.rewrite import mentions
 from fireiron.kernel.ir.statements import (
     BLOCK,
@@ -43,10 +44,32 @@ from fireiron.kernel.ir.statements import (
 from fireiron.kernel.lower.context import Body, Context, buffer_of
 from fireiron.kernel.lower.window import Axis
 from fireiron.language.decompositions import Each, Split
+from fireiron.language.tensor import Tensor
 
 SHARES = (4, 2)  # most blocks that share the prefetch of the same lines
 LINE = 128  # bytes
 LEAST_COVERED = 0.9  # of the running blocks: those of the last tiles may have no neighbours
+
+
+@attrs.frozen(eq=False)
+class Launch:
+    """Say how a kernel is launched.
+
+    Args:
+        arch: the architecture's number.
+        blocks: how many.
+        cluster: blocks of a cluster.
+        loaders: threads of the role `load`.
+        threads: threads of the role `math`.
+        tensors: those in global memory, by the names of their buffers.
+    """
+
+    arch: int
+    blocks: Expr
+    cluster: int
+    loaders: int
+    threads: int
+    tensors: Mapping[str, Tensor]
 
 
 @attrs.frozen(eq=False)
@@ -90,18 +113,19 @@ class _Copy:
         return self.call.map.box[1:]
 
 
-def first_lines(link: Split, load: Body, context: Context) -> Body:
+def first_lines(link: Split, load: Body, launch: Launch, names: Names) -> Body:
     """Prefetch the lines of a block's first chunks.
 
     Args:
         link: the split, which says how many chunks.
         load: the statements of the load role.
-        context: after both roles were lowered.
+        launch: of the kernel.
+        names: names the variables.
 
     Raises:
         DecompositionError: `role-prefetch` where groups are searched for first.
     """
-    assert link.specialised is not None and context.threads is not None
+    assert link.specialised is not None
     chunks = link.specialised.prefetch
     if not chunks:
         return ()
@@ -119,28 +143,27 @@ def first_lines(link: Split, load: Body, context: Context) -> Body:
             fix="drop prefetch= where loads gather",
             link=link.link,
         )
-    start = _start(load, context)
+    start = _start(load, names)
     out: Body = ()
     first = 0
     for copy in _copies(start.loop.body):
-        share, number = _share(copy, start, context)
+        share, number = _share(copy, start, launch)
         lines = chunks * prod(map(_trips, copy.loops)) * prod(copy.rows) // share
-        first = 0 if first + lines > context.threads else first
-        out += _ask(copy, lines, first, share, number, start, context)
-        first = (first + lines) % context.threads
+        first = 0 if first + lines > launch.threads else first
+        out += _ask(copy, lines, first, share, number, start, launch, names)
+        first = (first + lines) % launch.threads
     for let in reversed(start.lets):
         out = (let, *out) if mentions(out, let.var) else out
     # Before the roles begin, where the math role waits for registers that the load role releases.
-    return (If(ge(_thread(context), context.loaders), out),)
+    return (If(ge(_thread(launch), launch.loaders), out),)
 
 
-def _thread(context: Context) -> Var:
+def _thread(launch: Launch) -> Var:
     """Give the variable of a thread's index in the whole block."""
-    assert context.threads is not None
-    return Var(THREAD, context.loaders + context.threads)
+    return Var(THREAD, launch.loaders + launch.threads)
 
 
-def _start(load: Body, context: Context) -> _Start:
+def _start(load: Body, fresh: Names) -> _Start:
     """Find the loop over chunks of K, and what the variables around it are in the first trips of the loops there."""
     path = _path(load)
     assert path is not None, "the role that loads has a loop over chunks"
@@ -155,7 +178,7 @@ def _start(load: Body, context: Context) -> _Start:
         values[s.var], value = substitute(s.value, values), substitute(s.value, names)
         names[s.var] = value
         if as_int(value) is None:
-            first = Var(context.name(f"first_{s.var.name}"), s.var.extent)
+            first = Var(fresh.name(f"first_{s.var.name}"), s.var.extent)
             names[s.var] = first
             lets.append(Let(first, value))
     assert isinstance(loop, For)
@@ -192,20 +215,20 @@ def _trips(loop: For) -> int:
     return found
 
 
-def _share(copy: _Copy, start: _Start, context: Context) -> tuple[int, Expr]:
+def _share(copy: _Copy, start: _Start, launch: Launch) -> tuple[int, Expr]:
     """Give the number of blocks that share the lines of a copy, and the number by which this block's share is chosen.
 
     Only speed depends on it: where sizes are not known, each block prefetches all its lines.
     """
     alone = 1, as_expr(0)
-    gpu = native(context.arch).gpu
-    count = as_int(context.grid)
+    gpu = native(launch.arch).gpu
+    count = as_int(launch.blocks)
     if count is None:
         return alone
-    count = min(count, gpu.sms_of_clusters(context.cluster))
+    count = min(count, gpu.sms_of_clusters(launch.cluster))
     zeros = {**start.values, **{loop.var: as_expr(0) for loop in (start.loop, *copy.loops)}}
     block = np.arange(count)
-    env = {BLOCK: block, BLOCKS: count, RANK: block % context.cluster}
+    env = {BLOCK: block, BLOCKS: count, RANK: block % launch.cluster}
 
     def each(e: Expr) -> NDArray[np.int64] | None:
         known = all(isinstance(leaf, Var) and leaf.name in env for leaf in free(e))
@@ -238,15 +261,15 @@ def _ask(
     share: int,
     number: Expr,
     start: _Start,
-    context: Context,
+    launch: Launch,
+    names: Names,
 ) -> Body:
     """Let consecutive threads prefetch a line each, and loop where there are more lines than threads."""
-    assert context.threads is not None
-    place = _thread(context) - (context.loaders + first)
-    again = -(-lines // context.threads)
-    turn = context.variable("r", again)
-    place = place + turn * context.threads if again > 1 else place
-    line = context.variable("line", lines * share)
+    place = _thread(launch) - (launch.loaders + first)
+    again = -(-lines // launch.threads)
+    turn = names.variable("r", again)
+    place = place + turn * launch.threads if again > 1 else place
+    line = names.variable("line", lines * share)
     known = dict(start.names)
     rest: Expr = line
     rows: list[Expr] = []
@@ -258,8 +281,7 @@ def _ask(
         rest = rest // _trips(loop)
     known[start.loop.var] = rest
     far = copy.far
-    tensor = context.storages[far.buffer.name].tensor
-    assert tensor is not None
+    tensor = launch.tensors[far.buffer.name]
     order = tuple(reversed(tensor.storage))  # of the box, the contiguous dimension first
     offset = substitute(far.offset, known)
     origin = [substitute(o, known) for o in far.origin]
@@ -276,7 +298,7 @@ def _ask(
     body = (If(and_(*inside), body),) if inside else body
     body = (Let(line, place * share + number % share), *body)
     here = [ge(place, 0)] if first else []
-    here += [] if lines == again * context.threads - first else [lt(place, lines)]
+    here += [] if lines == again * launch.threads - first else [lt(place, lines)]
     body = (If(and_(*here), body),) if here else body
     return (For(turn, as_expr(again), body, unroll=True),) if again > 1 else body
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import cast
 
 import attrs
 
 from fireiron.kernel.analysis.sampling import reads_and_writes
 from fireiron.kernel.ir.statements import (
     THREAD,
+    Buffer,
     Call,
     Compute,
+    Fetch,
     Lower,
     Micro,
     Raise,
@@ -19,6 +22,7 @@ from fireiron.kernel.ir.statements import (
     Roles,
     Statement,
     View,
+    walk,
 )
 from fireiron.kernel.passes.handed import Handed
 from fireiron.kernel.promises.values import Run, Values
@@ -40,20 +44,23 @@ class Access:
 
 
 @attrs.define
-class _Trace(Run):
+class Trace(Run):
     """Note accesses; values do not count.
 
     Args:
         fills: whether those in regions that fill rings are noted, else all others; None for both.
         found: the accesses so far.
         inside: whether the run is in such a region.
+        outside: elements of arrays that are read as indices where the arrays have none.
     """
 
     fills: bool | None = None
     found: list[Access] = attrs.field(factory=list[Access])
     inside: bool = False
+    outside: list[str] = attrs.field(factory=list[str])
 
     def body(self, body: Body) -> None:
+        """Run statements; those in regions that fill rings are known as such."""
         for s in body:
             if isinstance(s, Region) and s.kind == "fill":
                 self.inside = True
@@ -65,24 +72,36 @@ class _Trace(Run):
             super().body((s,))
 
     def read(self, view: View) -> int:
+        """Give all elements one fingerprint."""
         return 0
 
     def compute(self, s: Compute) -> None:
+        """Note a statement that computes."""
         if s.write is None or self.of(s.write):
             self.note("compute", reads_and_writes(s))
 
     def call(self, s: Call) -> None:
+        """Note an instruction."""
         if s.write is None or self.of(s.write):
             self.note(s.atom.name, reads_and_writes(s))
 
     def micro(self, s: Micro) -> None:
+        """Note a microkernel."""
         self.note(s.name, reads_and_writes(s))
 
-    def note(self, name: str, views: Iterable[tuple[View, str]]) -> None:
-        if self.fills in (None, self.inside):
-            self.found.append(Access(name, tuple(self.touched(view, way) for view, way in views)))
+    def fetch(self, s: Fetch) -> None:
+        """Read an index, and note one that no array has."""
+        super().fetch(s)
+        if self.of(s.present) and not 0 <= (at := self.of(s.view.offset)) < self.of(s.view.buffer.size):
+            self.outside.append(f"element {at} of {s.view.buffer.name} is read, which has {s.view.buffer.size}")
 
-    def touched(self, view: View, way: str) -> tuple[str, str, int | None, tuple[object, ...]]:
+    def note(self, name: str, views: Iterable[tuple[View, str]]) -> None:
+        """Note what a statement touches."""
+        if self.fills in (None, self.inside):
+            self.found.append(Access(name, tuple(self.touched(v, way, i) for i, (v, way) in enumerate(views))))
+
+    def touched(self, view: View, way: str, number: int = 0) -> tuple[str, str, int | None, tuple[object, ...]]:
+        """Say what a statement's view with this number touches."""
         slot = None if view.slot is None else self.of(view.slot)
         return way, view.buffer.name, slot, self.lies(view)
 
@@ -98,9 +117,57 @@ def traced(body: Body, env: Mapping[str, int], fills: bool | None = None) -> lis
     Raises:
         TooLong: where it executes too many statements.
     """
-    run = _Trace(Values(env), {}, fills=fills)
+    run = Trace(Values(env), {}, fills=fills)
     run.begin(body)
     return run.found
+
+
+def bodies_of(body: Body) -> tuple[Body, ...]:
+    """List the bodies that run at the same time: of each role, or the kernel's."""
+    return tuple(role.body for role in roles_of(body)) or (body,)
+
+
+def buffers_of(body: Body) -> dict[str, Buffer]:
+    """Give the buffers that statements touch, by name."""
+    found: dict[str, Buffer] = {}
+
+    def view(part: object) -> None:
+        match part:
+            case View(buffer=buffer):
+                found[buffer.name] = buffer
+            case Buffer(name=name):
+                found[name] = part
+            case tuple():
+                for x in cast("tuple[object, ...]", part):
+                    view(x)
+            case _:
+                pass
+
+    for s in walk(body):
+        for field in attrs.fields(type(s)):
+            view(getattr(s, field.name))
+        if isinstance(s, Call) and s.map is not None:
+            found[s.map.buffer.name] = s.map.buffer
+    return found
+
+
+def subscripted(before: Body, after: Body, env: Mapping[str, int]) -> Iterator[str]:
+    """Name what differs between statements with elements of arrays as indices and those that read them before.
+
+    Args:
+        before: the statements.
+        after: the same, which read each element into a variable.
+        env: the thread, the block, and the sizes.
+
+    Raises:
+        TooLong: where the thread executes too many statements.
+    """
+    for old, new in zip(bodies_of(before), bodies_of(after), strict=True):
+        run = Trace(Values(env), {})
+        run.begin(new)
+        yield from dict.fromkeys(run.outside)
+        if run.found != traced(old, env):
+            yield "what is accessed at subscripts lies elsewhere"
 
 
 def roles_of(body: Body) -> tuple[Role, ...]:

@@ -1,9 +1,10 @@
 """The promise of each pass over a kernel's statements, and what verifies it behind the pass.
 
-A pass that moves or repeats statements leaves the values that a kernel stores (values.py), and the one that parts roles
-leaves each role its accesses (accesses.py). A pass that orders accesses only inserts statements (insertions.py), and
-those that it inserts suffice: the walk of the finished kernel's edges (passes/edges.py) names, for each edge that
-nothing orders, the pass that owes the order.
+A pass that moves or repeats statements leaves the values that a kernel stores (values.py). The one that parts roles
+leaves each role its accesses, and the one that reads subscripts leaves all (accesses.py). Allocation and packing change
+places alone (places.py). A pass that orders accesses only inserts statements (insertions.py), and those that it inserts
+suffice: the walk of the finished kernel's edges (passes/edges.py) names, for each edge that nothing orders, the pass
+that owes the order.
 """
 
 from __future__ import annotations
@@ -42,9 +43,11 @@ from fireiron.kernel.ir.statements import (
 from fireiron.kernel.lower.kernel import Passed
 from fireiron.kernel.passes.edges import ITEMS, Unordered, unordered
 from fireiron.kernel.passes.pairs import converts, packs
+from fireiron.kernel.passes.subscripts import elements_of
 from fireiron.kernel.passes.two_trips import TRIPS
-from fireiron.kernel.promises.accesses import flagged, projected, roles_of
+from fireiron.kernel.promises.accesses import bodies_of, flagged, projected, roles_of, subscripted
 from fireiron.kernel.promises.insertions import moved
+from fireiron.kernel.promises.places import in_bytes, outside, overwritten, unplaced
 from fireiron.kernel.promises.values import TooLong, Unset, stored
 
 Body = tuple[Statement, ...]
@@ -85,7 +88,7 @@ def broken(passed: Sequence[Passed], kernel: Kernel, edges: Iterable[Unordered] 
     """
     found: dict[str, list[str]] = {}
     for one in passed:
-        if one.before is not one.after and (wrong := list(_verified(one, kernel))):
+        if (one.before is not one.after or one.name == "subscripts") and (wrong := list(_verified(one, kernel))):
             found[one.name] = wrong
     if found:  # edges of such a kernel say no more
         return found
@@ -152,6 +155,36 @@ def _inserted(one: Passed, kernel: Kernel) -> Iterator[str]:
     yield from moved(one.before, one.after, INSERTS[one.name])
 
 
+def _subscripts(one: Passed, kernel: Kernel) -> Iterator[str]:
+    """Verify that each subscript is read before what it is an index of, and where the array has elements."""
+    if (left := next(elements_of(one.after), None)) is not None:
+        yield f"it leaves {left}, which no statement reads"
+        return
+    for env in _places(kernel):
+        try:
+            yield from subscripted(one.before, one.after, env)
+        except TooLong:
+            return
+
+
+def _allocation(one: Passed, kernel: Kernel) -> Iterator[str]:
+    """Verify that places change alone, and that nothing is written where a buffer is that will be read."""
+    yield from moved(unplaced(one.before), unplaced(one.after), ())
+    yield from outside(kernel)
+    yield from overwritten(one.after, kernel.buffers)
+
+
+def _packing(one: Passed, kernel: Kernel) -> Iterator[str]:
+    """Verify that each access touches the bytes that hold its elements."""
+    for env in _places(kernel):
+        for old, new in zip(bodies_of(one.before), bodies_of(one.after), strict=True):
+            try:
+                if in_bytes(old, env, counted=False) != in_bytes(new, env, counted=True):
+                    yield f"thread {env[THREAD]} of block {env[BLOCK]} touches other bytes than those of its elements"
+            except TooLong:
+                return
+
+
 def _flags(one: Passed, kernel: Kernel) -> Iterator[str]:
     """Verify that sums are handed on behind a flag."""
     yield from _inserted(one, kernel)
@@ -213,10 +246,12 @@ VERIFIERS: Final[Mapping[str, Verifier]] = {
     "masks": _values,
     "skew": _values,
     "roles": _roles,
+    "subscripts": _subscripts,
     "exchanges": _inserted,
     "flags": _flags,
     "turns": _inserted,
     "rings": _inserted,
+    "allocation": _allocation,
     "copies": _inserted,
     "products": _inserted,
     "stores": _inserted,
@@ -226,4 +261,5 @@ VERIFIERS: Final[Mapping[str, Verifier]] = {
     "pairs": _pairs,
     "two trips": _two_trips,
     "tensor maps": _maps,
+    "packing": _packing,
 }

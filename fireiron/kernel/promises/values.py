@@ -144,8 +144,8 @@ class Run:
                         self.body(inner)
                 case Let(var=var, value=value):
                     self.env[var.name] = self.of(value)
-                case Fetch(var=var, view=view, present=present):
-                    self.env[var.name] = self.read(view) % FEW if self.of(present) else 0
+                case Fetch():
+                    self.fetch(s)
                 case Vote(var=var, flag=flag, present=present):
                     known = self.read(flag)
                     self.env[var.name] = self.truths.get(known, known % 2) if self.of(present) else 1
@@ -165,6 +165,10 @@ class Run:
                     self.micro(s)
                 case _:
                     pass
+
+    def fetch(self, s: Fetch) -> None:
+        """Read an element that is an index: the value that the element has where it stands in an expression."""
+        self.env[s.var.name] = self.env[s.view.buffer.name][tuple(map(self.of, s.view.origin))]
 
     def of(self, e: Expr) -> int:
         """Evaluate an expression."""

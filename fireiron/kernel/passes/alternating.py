@@ -17,18 +17,20 @@ import attrs
 
 from fireiron.algebra.expr import Expr, Var, as_expr, as_int, eq, simplest
 from fireiron.algebra.scalar import Arg
+from fireiron.kernel.ir.names import Names
 from fireiron.kernel.ir.rewrite import replaced, rewrite
 from fireiron.kernel.ir.statements import Buffer, Compute, For, If, Let, Region, Statement, Vote, walk
-from fireiron.kernel.lower.context import Body, Context
 from fireiron.kernel.passes.allocate import rebind, views_of
 
+Body = tuple[Statement, ...]
 
-def alternated(loop: For, context: Context) -> Body:
+
+def alternated(loop: For, names: Names) -> Body:
     """Run two trips of a loop together where registers change places between them.
 
     Args:
         loop: over chunks.
-        context: names the variables of the second trip.
+        names: names the variables of the second trip.
 
     Returns:
         The loop alone where its trips end with no copies of registers.
@@ -42,13 +44,13 @@ def alternated(loop: For, context: Context) -> Body:
     changed = {a.name: b for here, there in pairs for a, b in ((here, there), (there, here))}
     odd = as_int(as_expr(simplest(trips % 2)))
     count = as_expr(simplest(trips // 2))
-    k = context.variable(f"{loop.var.name}_pair", count)
+    k = names.variable(f"{loop.var.name}_pair", count)
     at = 2 * k + (odd or 0)
-    second = _renamed(_changed(_at(trip, loop.var, at + 1), changed), context)
+    second = _renamed(_changed(_at(trip, loop.var, at + 1), changed), names)
     pair = attrs.evolve(loop, var=k, extent=count, body=(*_at(trip, loop.var, at), *second))
 
     def alone(number: Expr) -> Body:
-        return *_renamed(_at(trip, loop.var, as_expr(simplest(number))), context), *copies
+        return *_renamed(_at(trip, loop.var, as_expr(simplest(number))), names), *copies
 
     if odd is None:
         return pair, If(eq(trips % 2, 1), alone(trips - 1))
@@ -78,9 +80,9 @@ def _changed(body: Body, buffers: Mapping[str, Buffer]) -> Body:
     return rebind(body, {**all_, **buffers})
 
 
-def _renamed(body: Body, context: Context) -> Body:
+def _renamed(body: Body, names: Names) -> Body:
     """Give the variables that statements set names of their own."""
-    made = {s.var: Var(context.name(s.var.name), s.var.extent) for s in walk(body) if isinstance(s, Let | Vote)}
+    made = {s.var: Var(names.name(s.var.name), s.var.extent) for s in walk(body) if isinstance(s, Let | Vote)}
 
     def statement(s: Statement) -> Statement:
         return attrs.evolve(s, var=made[s.var]) if isinstance(s, Let | Vote) else s

@@ -11,27 +11,44 @@ registers, where the product is awaited anyway.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import attrs
 
 from fireiron.algebra.expr import Expr, as_expr, as_int, free, lt, proves, simplest
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.analysis.sampling import reads_and_writes
+from fireiron.kernel.ir.names import Names
 from fireiron.kernel.ir.rewrite import replaced
-from fireiron.kernel.ir.statements import Advance, Call, Compute, Cursor, For, If, Micro, Region, Statement, walk
-from fireiron.kernel.lower.alternating import alternated
-from fireiron.kernel.lower.context import Body, Context
-from fireiron.kernel.lower.lazy_folds import settled
+from fireiron.kernel.ir.statements import Advance, Call, Compute, Cursor, For, If, Micro, Region, Statement, Vote, walk
+from fireiron.kernel.passes.alternating import alternated
+from fireiron.kernel.passes.chunk_loops import Loops, of_loops
 from fireiron.language.decompositions import Split
 
+Body = tuple[Statement, ...]
 
-def skewed(loop: For, link: Split, context: Context) -> Body:
-    """Issue a step's product one trip ahead.
+
+def skewed(body: Body, loops: Loops, taken: Collection[str]) -> Body:
+    """Issue the product of each skewed step one trip ahead.
+
+    Args:
+        body: the statements.
+        loops: the loops over chunks, by their variables.
+        taken: names of the kernel.
 
     Raises:
         DecompositionError: `skew-step`, `skew-ring`.
     """
+    names = Names(taken, body) if loops else None
+
+    def change(loop: For, link: Split) -> Body:
+        assert names is not None
+        return _skewed(loop, link, names) if link.skewed else (loop,)
+
+    return of_loops(body, loops, change)
+
+
+def _skewed(loop: For, link: Split, names: Names) -> Body:
     cursors = [s.cursor for s in loop.body if isinstance(s, Advance)]
     trip = _flat(tuple(s for s in loop.body if not isinstance(s, Advance)))
     products = [i for i, s in enumerate(trip) if _is_product(s)]
@@ -61,11 +78,23 @@ def skewed(loop: For, link: Split, context: Context) -> Body:
     trips, k = as_expr(loop.extent), loop.var
     inner = (*replaced(head, {k: k + 1}), *tail, *replaced(both, {k: k + 1}))
     count = as_expr(simplest(trips - 1))
-    body: Body = settled(replaced((*head, *whole), {k: as_expr(0)}))
-    body += () if as_int(count) == 0 else alternated(attrs.evolve(loop, extent=count, body=inner), context)
+    body: Body = _settled(replaced((*head, *whole), {k: as_expr(0)}))
+    body += () if as_int(count) == 0 else alternated(attrs.evolve(loop, extent=count, body=inner), names)
     body += (*replaced(tail, {k: count}), *(Advance(c, as_expr(1)) for c in behind))
     some = lt(0, trips)
     return body if proves(some) else (If(some, body),)
+
+
+def _settled(body: Body) -> Body:
+    """Remove votes whose result is not used, with the code that depends on them."""
+    out: list[Statement] = []
+    for i, s in enumerate(body):
+        if isinstance(s, Vote) and as_int(s.present) == 0:
+            return (*out, *_settled(replaced(body[i + 1 :], {s.var: as_expr(1)})))
+        if isinstance(s, If | Region):
+            s = attrs.evolve(s, body=_settled(s.body))
+        out.append(s)
+    return tuple(out)
 
 
 def _flat(body: Body) -> Body:

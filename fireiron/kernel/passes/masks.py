@@ -7,7 +7,7 @@ Trips at which all masks hold run a copy of the threads' code without masks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 import attrs
 
@@ -33,21 +33,44 @@ from fireiron.algebra.expr import (
 )
 from fireiron.algebra.scalar import Constant, Coordinate, Scalar, children, parts, with_children
 from fireiron.algebra.simplify import simplify
+from fireiron.kernel.ir.names import Names
 from fireiron.kernel.ir.rewrite import rewrite
 from fireiron.kernel.ir.statements import THREAD, Compute, For, If, Let, Region, Statement, walk
-from fireiron.kernel.lower.context import Body, Context
+from fireiron.kernel.passes.chunk_loops import Loops, of_loops
+from fireiron.language.decompositions import Split
 from fireiron.language.maps import gathers
 
+Body = tuple[Statement, ...]
 
-def without_masks(loop: For, context: Context) -> tuple[Let | For, ...]:
-    """Let trips where all masks hold compute without them; gives definitions for before the loop, and the loop.
 
-    Only code that threads run for themselves is duplicated, not instructions that threads run together.
+def without_masks(body: Body, loops: Loops, meaning: Callable[[Expr], Expr], taken: Collection[str]) -> Body:
+    """Let trips where all masks hold compute without them, in the loops of online folds.
+
+    Args:
+        body: the statements.
+        loops: the loops over chunks, by their variables.
+        meaning: replaces names that the kernel begins with by what they mean.
+        taken: names of the kernel.
+    """
+    names = Names(taken, body) if loops else None
+
+    def change(loop: For, link: Split) -> Body:
+        assert names is not None
+        return _without(loop, meaning, names) if link.online else (loop,)
+
+    return of_loops(body, loops, change)
+
+
+def _without(loop: For, meaning: Callable[[Expr], Expr], names: Names) -> tuple[Let | For, ...]:
+    """Duplicate what threads compute for themselves, and no instruction that threads execute together.
+
+    Returns:
+        Definitions for before the loop, and the loop.
     """
     inner = {s.var for s in walk(loop.body) if isinstance(s, For | Let)}
 
     def varies(e: Expr) -> bool:
-        found = free(context.expanded(e))
+        found = free(meaning(e))
         return any(v in inner or (isinstance(v, Var) and v.name == THREAD) for v in (*found, *free(e)))
 
     first, last, trips = as_expr(0), as_expr(loop.extent), as_expr(loop.extent)
@@ -64,16 +87,16 @@ def without_masks(loop: For, context: Context) -> tuple[Let | For, ...]:
         return (loop,)
     lets: list[Let] = []
     most = loop.var.extent if gathers(trips) else trips  # what an array holds bounds no variable
-    whole = lt(loop.var, _named("whole", last, most, lets, context))
+    whole = lt(loop.var, _named("whole", last, most, lets, names))
     if as_int(first := as_expr(simplest(first))) != 0:
-        whole = and_(ge(loop.var, _named("masked", first, first.range[1], lets, context)), whole)
+        whole = and_(ge(loop.var, _named("masked", first, first.range[1], lets, names)), whole)
     return (*lets, attrs.evolve(loop, body=_parted(loop.body, whole, held)))
 
 
-def _named(name: str, value: Expr, most: Index | None, lets: list[Let], context: Context) -> Expr:
+def _named(name: str, value: Expr, most: Index | None, lets: list[Let], names: Names) -> Expr:
     if as_int(value) is not None or most is None:
         return value
-    var = context.variable(name, as_expr(most) + 1)
+    var = names.variable(name, as_expr(most) + 1)
     lets.append(Let(var, value))
     return var
 

@@ -1,17 +1,18 @@
-"""Gathers: elements of integer arrays that are used as indices become variables.
+"""Subscripts: elements of integer arrays that are used as indices become variables.
 
 Each element is read once, ahead of the outermost loop in which it stays the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import cast
 
 import attrs
 
 from fireiron.algebra.expr import Element, Expr, Var, and_, as_expr, free, ge, lt, operands, substitute
 from fireiron.base.link import Link
+from fireiron.kernel.ir.names import Names
 from fireiron.kernel.ir.rewrite import replaced
 from fireiron.kernel.ir.statements import (
     CountIn,
@@ -27,34 +28,43 @@ from fireiron.kernel.ir.statements import (
     Vote,
     walk,
 )
-from fireiron.kernel.lower.context import Body, Context, buffer_of
+from fireiron.kernel.lower.context import buffer_of
+from fireiron.kernel.lower.window import Storage
 from fireiron.language.atom import Atom
 from fireiron.language.levels import Level
 
+Body = tuple[Statement, ...]
 
-def fetched(body: Body, context: Context) -> Body:
-    """Read the elements that statements use as indices."""
-    if not any(True for _ in _elements(body)):
+
+def fetched(body: Body, arrays: Mapping[str, Storage], taken: Collection[str]) -> Body:
+    """Read the elements that statements use as indices.
+
+    Args:
+        body: the statements.
+        arrays: the kernel's tensors in global memory, by name.
+        taken: names of the kernel.
+    """
+    if not any(True for _ in elements_of(body)):
         return body
-    return _within(body, {}, context)
+    return _within(body, {}, arrays, Names(taken, body))
 
 
-def _within(body: Body, known: Mapping[Element, Var], context: Context) -> Body:
+def _within(body: Body, known: Mapping[Element, Var], arrays: Mapping[str, Storage], names: Names) -> Body:
     out: list[Statement] = []
     known = dict(known)
     for statement in body:
         own = _bound((statement,))
-        for element in _elements(_outside(statement)):
+        for element in elements_of(_outside(statement)):
             if element not in known and own.isdisjoint(free(element)):
                 index = tuple(substitute(e, known) for e in element.index)
-                out.append(_fetch(element, index, _link(statement), context))
+                out.append(_fetch(element, index, _link(statement), arrays, names))
                 known[element] = cast(Fetch, out[-1]).var
         for now in replaced((statement,), known):
             match now:
                 case For(body=inner) | If(body=inner) | Region(body=inner):
-                    out.append(attrs.evolve(now, body=_within(inner, known, context)))
+                    out.append(attrs.evolve(now, body=_within(inner, known, arrays, names)))
                 case Roles(roles=roles):
-                    parts = tuple(attrs.evolve(r, body=_within(r.body, known, context)) for r in roles)
+                    parts = tuple(attrs.evolve(r, body=_within(r.body, known, arrays, names)) for r in roles)
                     out.append(attrs.evolve(now, roles=parts))
                 case _:
                     out.append(now)
@@ -90,30 +100,32 @@ def _bound(body: Body) -> set[Expr]:
     return found
 
 
-def _fetch(element: Element, index: tuple[Expr, ...], link: Link | None, context: Context) -> Fetch:
-    storage = next(s for s in context.storages.values() if s.tensor is not None and s.name == element.array)
+def _fetch(
+    element: Element, index: tuple[Expr, ...], link: Link | None, arrays: Mapping[str, Storage], names: Names
+) -> Fetch:
+    storage = arrays[element.array]
     present = and_(*(and_(ge(e, 0), lt(e, as_expr(n))) for e, n in zip(index, element.shape, strict=True)))
-    var = Var(context.name(f"{element.array}_at".lower()), element.extent, element.lower)
+    var = Var(names.name(f"{element.array}_at".lower()), element.extent, element.lower)
     return Fetch(var, View(buffer_of(storage), storage.address(index), origin=index), present, link)
 
 
-def _elements(part: object) -> Iterator[Element]:
-    """Visit the index elements in statements; an element that indexes another one comes first."""
+def elements_of(part: object) -> Iterator[Element]:
+    """Visit the elements of arrays that are indices in statements; one that indexes another one comes first."""
     match part:
         case Element(index=index):
-            yield from _elements(index)
+            yield from elements_of(index)
             yield part
         case Expr():
             for operand in operands(part):
-                yield from _elements(operand)
+                yield from elements_of(operand)
         case tuple():
             for x in cast("tuple[object, ...]", part):
-                yield from _elements(x)
+                yield from elements_of(x)
         case Atom() | Link() | Level():
             return
         case _ if attrs.has(type(part)):
             for f in attrs.fields(type(part)):
-                yield from _elements(getattr(part, f.name))
+                yield from elements_of(getattr(part, f.name))
         case _:
             return
 

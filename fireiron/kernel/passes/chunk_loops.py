@@ -1,0 +1,44 @@
+"""The loops over chunks that splits with online() or skew() make, wherever they stand in a kernel's statements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+import attrs
+
+from fireiron.algebra.expr import Var
+from fireiron.base.errors import FireironError
+from fireiron.kernel.ir.statements import For, If, Region, Statement
+from fireiron.language.decompositions import Split
+
+Body: TypeAlias = tuple[Statement, ...]
+Loops: TypeAlias = Mapping[Var, tuple[Split, str]]  # the split and the links above it, by the loop's variable
+
+
+def of_loops(body: Body, loops: Loops, change: Callable[[For, Split], Body]) -> Body:
+    """Change these loops; statements that fill rings for them stay.
+
+    Raises:
+        FireironError: what `change` raises, located at the split.
+    """
+    if not loops:
+        return body
+    out: list[Statement] = []
+    for s in body:
+        match s:
+            case For(var=var) if var in loops:
+                link, path = loops[var]
+                try:
+                    out += change(s, link)
+                except FireironError as error:
+                    raise error.located(link.link, path) from None
+            case Region(kind="fill"):
+                out.append(s)
+            case For(body=inner) | If(body=inner) | Region(body=inner):
+                now = of_loops(inner, loops, change)
+                same = len(now) == len(inner) and all(a is b for a, b in zip(now, inner, strict=True))
+                out.append(s if same else attrs.evolve(s, body=now))
+            case _:
+                out.append(s)
+    return tuple(out)
