@@ -22,6 +22,7 @@ from fireiron.graph.nodes import BUNDLE, Builder, Data, Graph
 from fireiron.graph.operations import Shape
 from fireiron.graph.torch_windows import own_operator
 from fireiron.graph.trace import kind_of
+from fireiron.graph.views import View, dense, order_of
 
 torch: Any = import_module("torch")
 
@@ -52,10 +53,11 @@ class Importer:
         self.left: dict[str, int] = {}
         self.computed: dict[Any, Any] = {}
 
-    def graph(self, name: str) -> tuple[Graph, list[Any]]:
+    def graph(self, name: str) -> tuple[Graph, list[Any], list[int]]:
         """Import the graph; return it and, for each result, its place among the outputs, or its value.
 
-        A result that is an input, or a view of one, is a function of the inputs.
+        A result that is an input, or a view of one, is a function of the inputs. The last list has a number for each
+        output: those of one number see one tensor of torch's, and may share memory.
         """
         results: list[Any] = []
         for node in self.module.graph.nodes:
@@ -69,6 +71,7 @@ class Importer:
                 self.env[node] = self._call(node)
         outputs: list[int] = []
         places: list[Any] = []
+        together: list[Any] = []
         own = [is_tensor(result) and _input_of(result) is None for result in results]
         for result, mine in zip(results, own, strict=True):
             value = self._value(result)
@@ -77,16 +80,18 @@ class Importer:
             elif is_tensor(result):
                 places.append((len(outputs),))
                 outputs.append(value)
+                together.append(_base_of(result))
             else:
                 places.append(value)
-        return self.builder.graph(name, outputs), places
+        return self.builder.graph(name, outputs), places, [together.index(base) for base in together]
 
     def _placeholder(self, node: Any) -> Any:
         value, place = node.meta["val"], self.given
         self.given += 1
         if not isinstance(value, torch.Tensor):
             return value
-        return self.builder.input(node.name, tuple(value.shape), torch_kind(value.dtype), place in self.fixed)
+        kind, order = torch_kind(value.dtype), _order_of(value)
+        return self.builder.input(node.name, tuple(value.shape), kind, place in self.fixed, order)
 
     def _known_tensor(self, node: Any) -> int:
         """Add a tensor that the graph itself holds."""
@@ -217,6 +222,8 @@ class Importer:
         shape = tuple(value.shape) if one else (1,)
         kind = torch_kind(value.dtype) if one else f32
         several: dict[str, Any] = {"pure": True} if pure and one else {} if one else {BUNDLE: True}
+        order = _order_of(value) if one else None
+        several |= {} if order is None else {"order": order}
         return self.builder.add("foreign", *inputs, label=name, call=call, shape=shape, dtype=kind, **several)
 
     def constant(self, value: float | int, like: int) -> int:
@@ -225,11 +232,27 @@ class Importer:
         return self.builder.constant(value, f32 if isinstance(value, float) and kind.kind == "int" else kind)
 
 
-def _input_of(node: Any) -> Any:
-    """Find the input that a node is, or that it views; None for results of operations."""
+def _order_of(tensor: Any) -> tuple[int, ...] | None:
+    """Give the axes of a tensor in the order of its memory; None where that is the shape's, or elements lie apart."""
+    shape, strides = tuple(tensor.shape), tuple(tensor.stride())
+    order = order_of(View(0, 0, shape, strides))
+    if order is None:
+        return None
+    plain = dense(shape, order)
+    return order if all(n == 1 or s == t for n, s, t in zip(shape, strides, plain, strict=True)) else None
+
+
+def _base_of(node: Any) -> Any:
+    """Find the node whose elements a view shows, or the node itself."""
     while node.op == "call_function" and _KNOWN.get(_name_of(node)) in _VIEWS and len(node.all_input_nodes) == 1:
         node = node.args[0]
-    return node if node.op == "placeholder" else None
+    return node
+
+
+def _input_of(node: Any) -> Any:
+    """Find the input that a node is, or that it views; None for results of operations."""
+    base = _base_of(node)
+    return base if base.op == "placeholder" else None
 
 
 def _seen_by(node: Any, inputs: Sequence[Any]) -> Callable[[Sequence[Any]], Any]:
@@ -644,6 +667,18 @@ def _patches(
     return o.reshape(o.transpose(y, axes=(0, 2, 1)), shape=(batch, out, *count))
 
 
+@_known("full", "zeros", "ones", "full_like", "zeros_like", "ones_like", "new_full", "new_zeros", "new_ones")
+def _filled(i: Importer, node: Any, *given: Any, fill_value: Any = None, **_: Any) -> int:
+    """Repeat a number: what reads it reads the number."""
+    value, name = node.meta["val"], _name_of(node)
+    number = {"zeros": 0, "ones": 1}.get(name.removeprefix("new_").removesuffix("_like"), fill_value)
+    number = given[-1] if number is None else number
+    if not isinstance(number, int | float | bool):
+        raise Stays("a number that is not known")
+    made = i.builder.constant(number, torch_kind(value.dtype))
+    return i.ops.broadcast(made, shape=tuple(value.shape)) if value.shape else made
+
+
 @_known("embedding")
 def _embedding(i: Importer, node: Any, table: int, ids: int, *_: Any, **__: Any) -> int:
     return i.ops.gather(table, ids)
@@ -706,7 +741,7 @@ def _attention(i: Importer, node: Any, q: int, k: int, v: int, *rest: Any, **nam
 
 def imported(
     module: Any, name: str = "graph", fixed: Collection[int] = (), windows: bool = False
-) -> tuple[Graph, list[Any], Mapping[str, int]]:
+) -> tuple[Graph, list[Any], list[int], Mapping[str, int]]:
     """Import what torch traced.
 
     Args:
@@ -716,11 +751,12 @@ def imported(
         windows: whether convolutions and pooling are calls of this package's operators.
 
     Returns:
-        The graph; the place of each result; how many calls of each operator torch runs.
+        The graph; the place of each result; a number for each output, equal for those that may share memory; how many
+        calls of each operator torch runs.
 
     Raises:
         Stays: where the graph has an operation without a node.
     """
     importer = Importer(module, fixed, windows)
-    graph, places = importer.graph(name)
-    return graph, places, importer.left
+    graph, places, together = importer.graph(name)
+    return graph, places, together, importer.left

@@ -34,12 +34,14 @@ class Memory:
         apart: bytes that the results would take without sharing.
         eager: bytes of the results that are alive at once where operators run one by one, each freed behind its last
             reader; what a call returns is not counted in any of the three.
+        spent: most bytes of inputs, results and outputs that are alive at once in `Plan.spend`.
     """
 
     offsets: Mapping[int, int]
     nbytes: int
     apart: int
     eager: int = 0
+    spent: int = 0
 
 
 def most_alive(intervals: Iterable[Interval]) -> int:

@@ -111,6 +111,67 @@ def _joined(b: Builder, node: Node, source: int) -> int | None:
     return None
 
 
+def raise_reshapes(graph: Graph) -> Graph:
+    """Reshape inputs instead of what is computed of inputs alone, where it meets another array point by point.
+
+    The operations then belong to the part of the other array. `move` would take the reshape back: this comes last.
+
+    Example:
+        >>> import numpy as np
+        >>> from fireiron.graph.trace import trace_graph
+        >>> def scaled(x, y):
+        ...     return x.sum(2, keepdims=True) * np.exp(y).reshape(x.shape)
+        >>> print(raise_reshapes(trace_graph(scaled, (4, 8, 32), (32, 32))))
+        scaled(x[4, 8, 32].f32, y[32, 32].f32)
+          %1 = sum(x, axes=(2,), keepdims=True)  [4, 8, 1].f32
+          %2 = reshape(y, shape=(4, 8, 32))      [4, 8, 32].f32
+          %3 = exp(%2)                           [4, 8, 32].f32
+          %4 = %1 * %3                           [4, 8, 32].f32
+          return %4
+    """
+    wanted: set[int] = set()
+    for number, node in enumerate(graph.nodes):
+        joins = node.op == "reshape" and any(graph.nodes[u].kind == "pointwise" for u in graph.users[number])
+        if joins and _of_inputs(graph, node.inputs[0], number):
+            wanted.add(number)
+    b, new = Builder(), dict[int, int]()
+
+    def raised(number: int, shape: Shape) -> int:
+        node = graph.nodes[number]
+        if node.kind == "pointwise":
+            full = (raised(i, shape) if graph.nodes[i].shape == node.shape else new[i] for i in node.inputs)
+            return b.add(node.op, *full, **dict(node.attributes))
+        return b.add("reshape", new[number], shape=shape)
+
+    for number, node in enumerate(graph.nodes):
+        inputs = tuple(new[i] for i in node.inputs)
+        new[number] = raised(node.inputs[0], node.shape) if number in wanted else b.copy(node, inputs)
+    return b.graph(graph.name, [new[i] for i in graph.outputs])
+
+
+def _of_inputs(graph: Graph, number: int, reader: int) -> bool:
+    """Say whether a node is computed point by point of inputs, by operations that nothing but its reader needs."""
+    node = graph.nodes[number]
+    if node.kind != "pointwise":
+        return node.op == "input"
+    same = kept_axes(node.shape, graph.nodes[reader].shape)
+    left, seen = [number], set[int]()
+    while left:
+        n = left.pop()
+        seen.add(n)
+        for i in graph.nodes[n].inputs:
+            one = graph.nodes[i]
+            if one.shape == node.shape and one.kind == "pointwise":
+                left += [] if i in seen else [i]
+            elif one.op != "input" if one.shape == node.shape else len(one.shape) > same:
+                return False
+    return (
+        number not in graph.outputs
+        and all(u in seen or u == reader for n in seen for u in graph.users[n])
+        and not seen.intersection(graph.outputs)
+    )
+
+
 def merged_axes(before: Shape, after: Shape) -> list[tuple[int, ...]] | None:
     """List for each axis of a reshape's result the axes that it joins.
 
@@ -197,12 +258,16 @@ def _behind_products(b: Builder, node: Node, given: list[Node]) -> int | None:
 
 
 def _behind_fold(b: Builder, node: Node, inner: Node) -> int | None:
-    """Fold before a reshape, where it leaves the folded axes as they are."""
+    """Fold before a reshape, where it leaves the folded axes as they are, or joins axes that are then all folded."""
     before = b.nodes[inner.inputs[0]].shape
     same, rank = kept_axes(before, inner.shape), len(inner.shape)
-    axes = tuple(node["axes"])
-    if not axes or min(axes) < rank - same:
+    axes: tuple[int, ...] = tuple(node["axes"])
+    joined = merged_axes(before, inner.shape)
+    if not axes or (min(axes) < rank - same and joined is None):
         return None
-    moved = tuple(a - rank + len(before) for a in axes)
+    if joined is not None:
+        moved = tuple(x for a in axes for x in joined[a])
+    else:
+        moved = tuple(a - rank + len(before) for a in axes)
     made = b.add(node.op, inner.inputs[0], axes=moved, keepdims=node["keepdims"])
     return b.add("reshape", made, shape=node.shape)

@@ -200,7 +200,7 @@ class Graph:
         from fireiron.graph.plan import plan
 
         try:
-            return plan(self, arch, strict, dependent, **rules)
+            return plan(self, arch, strict, dependent, (), **rules)
         except FireironError as error:
             raise error.located(here()) from None
 
@@ -224,10 +224,21 @@ class Builder:
         self.inputs: list[int] = []
         self._known: dict[Node, int] | None = {} if shared else None
 
-    def input(self, name: str, shape: Shape, dtype: DType, fixed: bool = False) -> int:
-        """Add an input; operations on fixed inputs alone run once, until their elements change."""
+    def input(
+        self, name: str, shape: Shape, dtype: DType, fixed: bool = False, order: tuple[int, ...] | None = None
+    ) -> int:
+        """Add an input.
+
+        Args:
+            name: of the input.
+            shape: its extents.
+            dtype: element type.
+            fixed: whether operations on it and on other fixed inputs alone run once, until their elements change.
+            order: its axes in the order of its memory, the last one contiguous; as in the shape where None.
+        """
         attributes = (
-            ("dtype", dtype), *((("fixed", True),) if fixed else ()), ("number", len(self.inputs)), ("shape", shape),
+            ("dtype", dtype), *((("fixed", True),) if fixed else ()), ("number", len(self.inputs)),
+            *(() if order is None else (("order", order),)), ("shape", shape),
         )  # fmt: skip
         self.inputs.append(self._push(Node("input", (), attributes, shape, dtype, name)))
         return self.inputs[-1]

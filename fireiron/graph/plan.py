@@ -30,6 +30,7 @@ from fireiron.kernel.ir.statements import Turn, walk
 if TYPE_CHECKING:
     from fireiron.graph.run import Runner
 
+BEFORE = -1  # the place before the first launch
 ONCE = "computed once, by the library"
 STRICT = "no kernel of fireiron computes it"
 # Microseconds of an instruction of a function, for each element of a product's epilog: four warps wait for each result.
@@ -101,7 +102,24 @@ class Plan:
             CallError: `graph-inputs`; as kernels do.
         """
         try:
-            return self.runner(*arrays)
+            return self.runner(list(arrays))
+        except FireironError as error:
+            raise error.located(here()) from None
+
+    def spend(self, arrays: list[Any]) -> Any:
+        """Compute the outputs as a call does, and empty the list: each array is released behind its last reader.
+
+        Results between launches then have memory of their own each, until their last reader, instead of a place in
+        one block: what the library's allocator gave back serves again at once.
+
+        Args:
+            arrays: one for each input, to which nothing else refers.
+
+        Raises:
+            CallError: `graph-inputs`; as kernels do.
+        """
+        try:
+            return self.runner(arrays, spend=True)
         except FireironError as error:
             raise error.located(here()) from None
 
@@ -153,7 +171,10 @@ class Plan:
         return f"<plan of {self.graph.name} for {self.arch}: {count(len(self.kernels), 'kernel')}{left}>"
 
 
-def plan(graph: Graph, arch: str | None = None, strict: bool = False, dependent: bool = False, **rules: bool) -> Plan:
+def plan(
+    graph: Graph, arch: str | None = None, strict: bool = False, dependent: bool = False,
+    together: Sequence[int] = (), **rules: bool,
+) -> Plan:  # fmt: skip
     """Make the plan of a graph: passes, partition, a schedule for each part, memory.
 
     Args:
@@ -161,6 +182,7 @@ def plan(graph: Graph, arch: str | None = None, strict: bool = False, dependent:
         arch: the target; the GPU's where None, sm_89 where there is none, whose kernels are simulated quickest.
         strict: whether an operation without a kernel is an error, and a kernel that cannot be compiled or launched.
         dependent: whether a kernel begins while the one before it ends, from sm_90 on.
+        together: a number for each output: outputs of one number may share memory; none do where this is empty.
         rules: kinds of simplification that are off by default, see `Graph.passes`.
 
     Raises:
@@ -168,7 +190,7 @@ def plan(graph: Graph, arch: str | None = None, strict: bool = False, dependent:
     """
     target = arch or _target()
     passed = graph.passes(**rules)
-    made, orders = materialised(outputs_apart(passed.graph))
+    made, orders = materialised(outputs_apart(passed.graph, together))
     views = {i: view for i, view in views_of(made, orders).items() if view is not None}
     launches: list[Launch] = []
     settled, free = settled_nodes(made), free_nodes(made)
@@ -194,7 +216,8 @@ def plan(graph: Graph, arch: str | None = None, strict: bool = False, dependent:
         from fireiron.graph.dependent import begun_early
 
         launches = list(begun_early(launches, target))
-    memory = attrs.evolve(_memory(made, launches, views), eager=most_alive(_one_by_one(passed.given)))
+    spent = most_alive(_spent(made, launches, views))
+    memory = attrs.evolve(_memory(made, launches, views), eager=most_alive(_one_by_one(passed.given)), spent=spent)
     return Plan(passed, made, tuple(launches), views, memory, target, strict)
 
 
@@ -303,6 +326,38 @@ def _faster(whole: Launch, parted: list[Launch]) -> list[Launch]:
     total = sum(t for t in times if t is not None)
     said = f"one kernel would take {mine:.1f} us, these {total:.1f} us by the model"
     return [attrs.evolve(x, why=said) for x in parted]
+
+
+def last_reads(graph: Graph, launches: Sequence[Launch], views: Mapping[int, View]) -> dict[int, int]:
+    """Give for each input and result the last launch that reads it, `BEFORE` where none does.
+
+    Outputs, and results that are kept from call to call, are left out.
+    """
+    nodes = graph.nodes
+    last = dict.fromkeys(graph.inputs, BEFORE)
+    kept = {views[i].node for i in graph.outputs}
+    for place, launch in enumerate(launches):
+        if launch.once:
+            kept |= set(launch.part.outputs)
+            continue
+        part, kernel = launch.part, launch.kernel
+        read = {views[i].node for i in (*part.inputs, *part.outputs, *(i for n in part.nodes for i in nodes[n].inputs))}
+        read |= {operand.view.node for operand in kernel.inputs.values()} if kernel is not None else set()
+        last |= dict.fromkeys(read, place)
+    return {owner: place for owner, place in last.items() if owner not in kept}
+
+
+def _spent(graph: Graph, launches: Sequence[Launch], views: Mapping[int, View]) -> list[Interval]:
+    """Give the lifetimes of inputs and results of a call that releases each behind its last reader."""
+    nodes, last = graph.nodes, last_reads(graph, launches, views)
+    first = dict.fromkeys(graph.inputs, BEFORE)
+    for place, launch in enumerate(launches):
+        if not launch.once:
+            first |= {i: place for i in launch.part.outputs}
+    for number in first:  # the call of a library makes all its results at once
+        bundle = next((i for i in nodes[number].inputs if BUNDLE in dict(nodes[i].attributes)), number)
+        first[number] = min(first[number], first.get(bundle, first[number]))
+    return [Interval(nodes[i].nbytes, at, last.get(i, len(launches))) for i, at in first.items()]
 
 
 def _memory(graph: Graph, launches: Sequence[Launch], views: Mapping[int, View]) -> Memory:

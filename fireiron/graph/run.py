@@ -16,9 +16,11 @@ from fireiron.graph.dims import free_nodes
 from fireiron.graph.evaluate import check_inputs, value_of
 from fireiron.graph.lower import Operand
 from fireiron.graph.nodes import BUNDLE, Node
-from fireiron.graph.plan import Launch, Plan
-from fireiron.graph.views import View
+from fireiron.graph.plan import BEFORE, Launch, Plan, last_reads
+from fireiron.graph.views import Order, View, order_of
 from fireiron.simulate import cost
+
+LIKE = -1  # among the lines by node, an array that says where arrays lie
 
 
 class Library(Protocol):
@@ -48,8 +50,8 @@ class Library(Protocol):
         """See elements of a line by strides."""
         ...
 
-    def line(self, array: Any) -> Any:
-        """See an array that lies without gaps as a line; others are copied."""
+    def line(self, array: Any, order: Order | None = None) -> Any:
+        """See an array whose elements lie without gaps, its axes in some order, as a line; others are copied."""
         ...
 
     def converted(self, array: Any, dtype: Any) -> Any:
@@ -97,9 +99,9 @@ class NumPy:
         steps = tuple(s * line.itemsize for s in view.strides)
         return self.module.lib.stride_tricks.as_strided(line[view.offset :], view.shape, steps)
 
-    def line(self, array: Any) -> Any:
-        """See an array that lies without gaps as a line; others are copied."""
-        return self.module.ascontiguousarray(array).reshape(-1)
+    def line(self, array: Any, order: Order | None = None) -> Any:
+        """See an array whose elements lie without gaps, its axes in some order, as a line; others are copied."""
+        return self.module.ascontiguousarray(array if order is None else array.transpose(order)).reshape(-1)
 
     def converted(self, array: Any, dtype: Any) -> Any:
         """Convert to another element type, or give the array itself."""
@@ -166,30 +168,56 @@ class Runner:
         nodes = plan.graph.nodes
         self.fixed = tuple(p for p, i in enumerate(plan.graph.inputs) if "fixed" in dict(nodes[i].attributes))
         self.kept: dict[str, tuple[tuple[object, ...], dict[int, Any]]] = {}
+        found: dict[int, list[int]] = {}
+        for owner, place in last_reads(plan.graph, plan.launches, plan.views).items():
+            found.setdefault(place, []).append(owner)
+        self.dead = {place: tuple(owners) for place, owners in found.items()}
 
-    def __call__(self, *arrays: Any) -> Any:
-        """Compute the outputs."""
+    def __call__(self, arrays: list[Any], spend: bool = False) -> Any:
+        """Compute the outputs.
+
+        Args:
+            arrays: one for each input.
+            spend: whether the list is emptied at once, and each array released behind its last reader; results then
+                have memory of their own each, from their launch to their last reader, instead of a place in a block.
+        """
         plan, graph = self.plan, self.plan.graph
         library = library_of(arrays)
         check_inputs(graph, arrays)
         like = arrays[0] if arrays else None
-        lines: dict[int, Any] = {}
+        lines: dict[int, Any] = {LIKE: like}
         for number, array in zip(graph.inputs, arrays, strict=True):
-            lines[number] = library.line(library.converted(array, graph.nodes[number].dtype))
-        block = library.empty(plan.memory.nbytes, like)
-        for number, offset in plan.memory.offsets.items():
-            lines[number] = library.typed(block, offset, graph.nodes[number])
+            lines[number] = self._input(number, array, library)
         self._settle(lines, arrays, library)
-        outputs = {plan.views[i].node for i in graph.outputs}
+        if spend:
+            like = lines[LIKE] = library.empty(1, like)
+            arrays.clear()
+            array = None
+            self._release(BEFORE, lines)
+        else:
+            block = library.empty(plan.memory.nbytes, like)
+            for number, offset in plan.memory.offsets.items():
+                lines[number] = library.typed(block, offset, graph.nodes[number])
         for place, launch in enumerate(plan.launches):
             if launch.once:
                 continue
-            for i in launch.part.outputs:
-                if i in outputs and launch.kernel is not None:
+            for i in launch.part.outputs if launch.kernel is not None else ():
+                if i not in lines:
                     lines[i] = library.typed(library.empty(graph.nodes[i].nbytes, like), 0, graph.nodes[i])
             self._launch(place, launch, lines, library)
+            self._release(place, lines)
         made = tuple(library.strided(lines[plan.views[i].node], plan.views[i]) for i in graph.outputs)
         return made if len(made) != 1 else made[0]
+
+    def _input(self, number: int, array: Any, library: Library) -> Any:
+        """Give the line of an input; its axes have the order that the graph says."""
+        node = self.plan.graph.nodes[number]
+        return library.line(library.converted(array, node.dtype), dict(node.attributes).get("order"))
+
+    def _release(self, place: int, lines: dict[int, Any]) -> None:
+        """Drop what no launch behind a place reads."""
+        for owner in self.dead.get(place, ()):
+            lines.pop(owner, None)
 
     def refresh(self, *arrays: Any) -> None:
         """Compute the kept results again whose fixed inputs have changed since the last call."""
@@ -197,8 +225,8 @@ class Runner:
             library, graph = library_of(arrays), self.plan.graph
             if self._settled(arrays, library):
                 return
-            lines = {
-                number: library.line(library.converted(array, graph.nodes[number].dtype))
+            lines = {LIKE: arrays[0] if arrays else None} | {
+                number: self._input(number, array, library)
                 for number, array in zip(graph.inputs, arrays, strict=True)
                 if "fixed" in dict(graph.nodes[number].attributes)
             }
@@ -290,15 +318,15 @@ class Runner:
             if node.op == "foreign" and BUNDLE in dict(node.attributes):
                 lines[number] = made
                 continue
-            if number not in lines:
-                like = next((x for x in lines.values() if hasattr(x, "dtype")), None)
-                lines[number] = library.typed(library.empty(node.nbytes, like), 0, node)
-            library.strided(lines[number], plan.views[number])[...] = made
+            if number not in lines:  # it keeps the memory that the library gave it
+                lines[number] = library.line(library.converted(made, node.dtype), order_of(plan.views[number]))
+            else:
+                library.strided(lines[number], plan.views[number])[...] = made
 
     def _line(self, number: int, lines: dict[int, Any], library: Library) -> Any:
         """Return the elements of a node; a node that depends on no array of the call is computed at its first read."""
         if number not in lines:
-            node, like = self.plan.graph.nodes[number], next((x for x in lines.values() if hasattr(x, "dtype")), None)
+            node, like = self.plan.graph.nodes[number], lines[LIKE]
             key = number, str(getattr(like, "device", ""))
             if key not in self.known:
                 value = self._known(number).astype(node.dtype.numpy)

@@ -37,6 +37,7 @@ OPTIONS = {
     "range": "whether simplifications may change what overflows or is NaN",
     "windows": "whether convolutions and pooling of 16-bit floats run by this package's operators, False by default",
 }
+WHOLE = ("scaled_dot_product", "embedding_dense_backward")  # torch's operators that are not parted into others
 _plans: list[Plan] = []
 
 
@@ -72,17 +73,17 @@ def backend(module: Any, inputs: Sequence[Any], *, options: Mapping[str, Any] | 
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-    table = {op: f for op, f in core_aten_decompositions().items() if "scaled_dot_product" not in str(op)}
+    table = {op: f for op, f in core_aten_decompositions().items() if not any(name in str(op) for name in WHOLE)}
 
-    def forward(made: Any, examples: Sequence[Any]) -> Any:
-        return Compiled(made, chosen, False)
+    def training(made: Any, examples: Sequence[Any]) -> Any:
+        return Compiled(made, chosen, False, spend=True)
 
     def inference(made: Any, examples: Sequence[Any]) -> Any:
         return Compiled(made, chosen, bool(chosen.get("capture", True)))
 
     compiler: Any = aot_autograd(
-        fw_compiler=_boxed(forward),
-        bw_compiler=_boxed(forward),
+        fw_compiler=_boxed(training),
+        bw_compiler=_boxed(training),
         inference_compiler=_boxed(inference),
         decompositions=table,
         partition_fn=partial(
@@ -132,9 +133,18 @@ def keep_attention(module: Any) -> None:
 
 
 def _boxed(compiler: Callable[..., Compiled]) -> Callable[..., Any]:
-    from functorch.compile import make_boxed_func
+    """Let a compiled graph take its arguments in a list, which it may empty, as AOTAutograd offers."""
 
-    return lambda made, examples: make_boxed_func(compiler(made, examples))
+    def made(module: Any, examples: Sequence[Any]) -> Any:
+        run = compiler(module, examples)
+
+        def call(arguments: list[Any]) -> Any:
+            return run(arguments)
+
+        call._boxed_call = True  # type: ignore[attr-defined]
+        return call
+
+    return made
 
 
 class Compiled:
@@ -144,54 +154,66 @@ class Compiled:
         module: the graph.
         options: of the backend.
         capture: whether launches are captured in a CUDA graph.
+        spend: whether a call releases its arguments behind their last readers: what the backward pass reads of the
+            forward pass is then freed while it runs.
     """
 
-    def __init__(self, module: Any, options: Mapping[str, Any], capture: bool) -> None:
+    def __init__(self, module: Any, options: Mapping[str, Any], capture: bool, spend: bool = False) -> None:
         self.module = module
         self.options = options
         self.capture = capture
+        self.spend = spend
         self.made: dict[Any, Any] = {}
 
-    def __call__(self, *inputs: Any) -> Any:
-        """Compute the results."""
+    def __call__(self, inputs: list[Any]) -> Any:
+        """Compute the results; the list is emptied."""
         key = tuple((tuple(x.shape), x.dtype, x.device) if isinstance(x, torch.Tensor) else x for x in inputs)
         run = self.made.get(key)
         if run is None:
             run = self.made[key] = self._made(inputs)
-        return run(*inputs)
+        return run(inputs)
 
     def _made(self, inputs: Sequence[Any]) -> Any:
         devices = {x.device for x in inputs if isinstance(x, torch.Tensor)}
         if len(devices) != 1 or any(isinstance(x, torch.Tensor) and 0 in x.shape for x in inputs):
-            return self.module
+            return self._by_torch
         (device,) = devices
         try:
             module = self._with_numbers(inputs)
             fixed = [n for n, x in enumerate(inputs) if isinstance(x, torch.nn.Parameter)]
             windows = bool(self.options.get("windows"))
-            graph, places, _ = imported(module, fixed=fixed if self.options.get("freeze") else (), windows=windows)
+            graph, places, together, _ = imported(
+                module, fixed=fixed if self.options.get("freeze") else (), windows=windows
+            )
         except Stays as error:
             warnings.warn(f"fireiron leaves a graph to torch: {error}", stacklevel=2)
-            return self.module
+            return self._by_torch
         switched = {k: bool(self.options[k]) for k in ("rounding", "range") if k in self.options}
         # On an H200 BERT-base of 1x128 tokens took 0.38 ms so, 0.43 without, and 32x384 4.17 and 4.30.
         early = bool(self.options.get("dependent", self.capture))
-        made = plan(graph, self.options.get("arch"), bool(self.options.get("strict", False)), early, **switched)
+        strict = bool(self.options.get("strict", False))
+        made = plan(graph, self.options.get("arch"), strict, early, together, **switched)
         _plans.append(made)
         tensors = [n for n, x in enumerate(inputs) if isinstance(x, torch.Tensor)]
         run: Any = Captured(made) if self.capture and device.type == "cuda" else made
 
-        def call(*given: Any) -> list[Any]:
-            results = run(*(given[n] for n in tensors))
+        def call(given: list[Any]) -> list[Any]:
+            seen = {place: p(given) for place, p in enumerate(places) if callable(p)}
+            read = [given[n] for n in tensors]
+            given.clear()
+            results = made.spend(read) if self.spend else run(*read)
             several = results if isinstance(results, tuple) else (results,)
             return [
-                _typed(several[p[0]], t) if isinstance(p, tuple) else p(given) if callable(p) else p
-                for p, t in zip(places, types, strict=True)
+                _typed(several[p[0]], t) if isinstance(p, tuple) else seen.get(place, p)
+                for place, (p, t) in enumerate(zip(places, types, strict=True))
             ]
 
         output = next(n for n in module.graph.nodes if n.op == "output")
         types = [getattr(getattr(r, "meta", {}).get("val"), "dtype", None) for r in output.args[0]]
         return call
+
+    def _by_torch(self, inputs: list[Any]) -> Any:
+        return self.module(*inputs)
 
     def _with_numbers(self, inputs: Sequence[Any]) -> Any:
         """Compute the result's shape of each node for these inputs, of a graph that was traced with symbolic shapes."""

@@ -12,7 +12,7 @@ from typing import Any
 from fireiron.algebra.dtypes import DType
 from fireiron.front.torch_ops import as_numpy, as_torch, torch_function
 from fireiron.graph.nodes import BUNDLE, Node
-from fireiron.graph.views import View
+from fireiron.graph.views import Order, View
 
 torch: Any = import_module("torch")
 
@@ -31,7 +31,6 @@ _OTHERS: Mapping[str, Callable[..., Any]] = {
     "min": lambda x, axes, keepdims: x.amin(axes, keepdim=keepdims),
     "gather": lambda table, ids: table[ids.long()],
     "concatenate": lambda *x, axis: torch.cat(x, axis),
-    "foreign": lambda *x, call, **_: call(*x),
 }
 
 
@@ -69,9 +68,10 @@ class Torch:
         """See elements of a line by strides."""
         return torch.as_strided(line, view.shape, view.strides, line.storage_offset() + view.offset)
 
-    def line(self, array: Any) -> Any:
-        """See a tensor that lies without gaps as a line; others are copied."""
-        return array.detach().contiguous().view(-1)
+    def line(self, array: Any, order: Order | None = None) -> Any:
+        """See a tensor whose elements lie without gaps, its axes in some order, as a line; others are copied."""
+        found = array.detach()
+        return (found if order is None else found.permute(order)).contiguous().view(-1)
 
     def converted(self, array: Any, dtype: DType) -> Any:
         """Convert to another element type, or give the tensor itself."""
@@ -98,8 +98,17 @@ class Torch:
         return True
 
     def compute(self, node: Node, inputs: Sequence[Any]) -> Any:
-        """Compute one operation; a call that returns several tensors returns them without conversion."""
-        if node.op == "foreign" and BUNDLE in dict(node.attributes):
-            return node["call"](*inputs)
+        """Compute one operation; a call that returns several tensors returns them without conversion.
+
+        Results of torch's operators that see an input's memory are copied.
+        """
+        if node.op == "foreign":
+            made, bundle = node["call"](*inputs), BUNDLE in dict(node.attributes)
+            given = {x.untyped_storage().data_ptr() for x in inputs if isinstance(x, torch.Tensor)}
+            several = [
+                x.clone() if isinstance(x, torch.Tensor) and x.untyped_storage().data_ptr() in given else x
+                for x in (made if bundle else (made,))
+            ]
+            return several if bundle else several[0].to(torch_type(node.dtype))
         call = _OTHERS.get(node.op) or torch_function(_CALLED.get(node.op, node.op))
         return call(*inputs, **dict(node.attributes)).to(torch_type(node.dtype))

@@ -44,6 +44,17 @@ def dense(shape: Shape, order: Order | None = None) -> tuple[int, ...]:
     return tuple(strides)
 
 
+def order_of(view: View) -> Order | None:
+    """Give the axes in the order of their strides; None where that is the order of the shape.
+
+    Example:
+        >>> order_of(View(0, 0, (2, 3, 4), (4, 8, 1))), order_of(View(0, 0, (2, 3), (3, 1)))
+        ((1, 0, 2), None)
+    """
+    found = tuple(sorted(range(len(view.shape)), key=lambda a: (-view.strides[a], -view.shape[a])))
+    return None if found == tuple(range(len(found))) else found
+
+
 def reshaped(shape: Shape, strides: Sequence[int], new: Shape) -> tuple[int, ...] | None:
     """Give the strides that see elements in another shape, or None where a copy is needed.
 
@@ -118,9 +129,14 @@ def _viewed(base: View, op: str, shape: Shape, attributes: Mapping[str, tuple[in
 
 
 def orders_of(graph: Graph) -> dict[int, Order]:
-    """Choose the order of axes of results that are read transposed and then reshaped: heads that are joined again."""
+    """Choose the order of axes of results that are read transposed and then reshaped: heads that are joined again.
+
+    Inputs, and results of calls of a library, have the order that their nodes say.
+    """
     found: dict[int, Order] = {}
     for number, node in enumerate(graph.nodes):
+        if "order" in dict(node.attributes):
+            found[number] = tuple(node["order"])
         if node.kind in ("view", "source", "foreign", "copy"):
             continue
         users = graph.users[number]
@@ -151,18 +167,24 @@ def materialised(graph: Graph) -> tuple[Graph, dict[int, Order]]:
         graph = b.graph(graph.name, [new[i] for i in graph.outputs])
 
 
-def outputs_apart(graph: Graph) -> Graph:
-    """Copy outputs that are inputs or numbers, or share the memory of another: each is an array of its own."""
+def outputs_apart(graph: Graph, together: Sequence[int] = ()) -> Graph:
+    """Copy outputs that are inputs or numbers, or share the memory of another: each is an array of its own.
+
+    Args:
+        graph: any.
+        together: a number for each output; those of one number may share memory. Each has a number of its own where
+            this is empty.
+    """
     b, new = Builder(), dict[int, int]()
     for number, node in enumerate(graph.nodes):
         new[number] = b.copy(node, tuple(new[i] for i in node.inputs))
     made: list[int] = []
-    bases: set[int] = set()
-    for i in graph.outputs:
+    bases: dict[int, int] = {}
+    groups = together or range(len(graph.outputs))
+    for i, group in zip(graph.outputs, groups, strict=True):
         base = i
         while graph.nodes[base].kind == "view":
             base = graph.nodes[base].inputs[0]
-        apart = graph.nodes[base].kind == "source" or base in bases
-        bases.add(base)
+        apart = graph.nodes[base].kind == "source" or bases.setdefault(base, group) != group
         made.append(b.add("copy", new[i]) if apart else new[i])
     return b.graph(graph.name, made)

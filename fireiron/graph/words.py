@@ -38,7 +38,7 @@ def expression(node: Node, names: tuple[str, ...]) -> str:
     if op == "foreign":
         op = str(left.pop("label"))
     rest = [f"{k}={_value(v)}" for k, v in left.items() if op != "input" and not k.startswith("call")]
-    hidden = {"foreign": ("call", "shape", "dtype", "pure")}.get(node.op, ())
+    hidden = {"foreign": ("call", "shape", "dtype", "pure", "order")}.get(node.op, ())
     rest = [text for text in rest if text.split("=")[0] not in hidden]
     return f"{op}({', '.join([*given, *rest])})"
 

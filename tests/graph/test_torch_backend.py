@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 from typing import Any
 
@@ -238,6 +239,93 @@ def test_weights_are_not_kept_twice_for_the_backward_pass() -> None:
     forward, _ = plans()[before:]
     kept = [forward.graph.nodes[i] for i in forward.graph.outputs]
     assert not [node for node in kept if node.op == "copy" and node.shape in ((64, 32), (64, 64), (32, 64))]
+
+
+class Words(nn.Module):
+    """Embed words, and put a layer of BERT on them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.layer = nn.Embedding(100, 32), Encoder(False)
+
+    def forward(self, ids: Any, mask: Any) -> Any:
+        return self.layer(self.words(ids), mask)
+
+
+def held_by_torch(module: Any) -> int:
+    """Give the most bytes that are alive where torch runs a graph operator by operator, inputs and results counted."""
+    from fireiron.graph.from_torch import _base_of
+
+    nodes, last, size = list(module.graph.nodes), dict[Any, int](), dict[Any, int]()
+    for place, node in enumerate(nodes):
+        value = node.meta.get("val")
+        size[node] = (
+            value.numel() * value.element_size() if isinstance(value, torch.Tensor) and _base_of(node) is node else 0
+        )
+        last |= dict.fromkeys(map(_base_of, node.all_input_nodes), place)
+    first = {node: -1 if node.op == "placeholder" else place for place, node in enumerate(nodes)}
+    return max(sum(size[n] for n in nodes if first[n] <= at <= last.get(n, first[n])) for at in range(len(nodes)))
+
+
+def test_a_training_step_holds_no_more_than_torch(monkeypatch: Any) -> None:
+    import fireiron.graph.torch_backend as made_by
+
+    graphs: list[Any] = []
+    imported = made_by.imported
+    monkeypatch.setattr(made_by, "imported", lambda module, **k: (graphs.append(module), imported(module, **k))[1])
+    torch.manual_seed(0)
+    model, before = Words(), len(plans())
+    ids, mask = torch.arange(32).view(2, 16) % 100, torch.zeros(2, 1, 1, 16)
+
+    def grads(run: Any) -> list[Any]:
+        model.zero_grad()
+        run(ids, mask).square().mean().backward()
+        return [p.grad.clone() for p in model.parameters()]  # type: ignore[union-attr]
+
+    for got, wanted in zip(grads(compiled(model)), grads(model), strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-3, atol=1e-5)
+    assert len(graphs) == 2
+    for plan, graph in zip(plans()[before:], graphs, strict=True):
+        assert plan.memory.spent <= held_by_torch(graph), plan.graph.name
+        # Heads in torch's order of axes are read in place: no part copies an array of the layer.
+        assert not [
+            x
+            for x in plan.launches
+            if len(x.part.nodes) == 1 and plan.graph.nodes[x.part.nodes[0]].op == "copy" and x.why
+        ]
+    labels = [plan.graph.nodes[x.part.nodes[-1]] for plan in plans()[before:] for x in plan.foreign]
+    assert sum(n.op == "foreign" and n["label"] == "embedding_dense_backward" for n in labels) == 1
+
+
+def test_what_the_forward_pass_kept_is_released_while_the_backward_pass_runs() -> None:
+    seen: list[list[bool]] = []
+    kept: list[Any] = []
+
+    from torch.multiprocessing.reductions import StorageWeakRef
+
+    from fireiron.graph.plan import Plan
+
+    model = nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 8))
+    run, x = compiled(model), drawn(16, 32)
+    run(x).square().mean().backward()
+    spend, launch = Plan.spend, type(plans()[-1].runner)._launch
+
+    def noted(self: Any, arrays: list[Any]) -> Any:
+        kept[:] = [StorageWeakRef(a.untyped_storage()) for a in arrays if a.shape == (16, 64)]
+        return spend(self, arrays)
+
+    def looked(self: Any, *given: Any) -> None:
+        gc.collect()  # a simulation leaves cycles
+        seen.append([not ref.expired() for ref in kept])
+        launch(self, *given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Plan, "spend", noted)
+        patch.setattr(type(plans()[-1].runner), "_launch", looked)
+        run(x).square().mean().backward()
+    backward = [line for line in seen if len(line) >= 2]
+    assert all(backward[0])
+    assert not any(backward[-1])
 
 
 def test_options_that_are_not_there_are_refused() -> None:
