@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from concurrent.futures import TimeoutError as TooLate
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import attrs
 
@@ -40,6 +40,23 @@ def compilers(executor: Executor | None = None) -> Iterator[Executor]:
     finally:
         if executor is None:
             made.shutdown(wait=False, cancel_futures=True)
+
+
+def compiled(tasks: Sequence[Callable[[], None]], jobs: int | None = None) -> None:
+    """Run tasks that compile kernels into the disk cache, in other processes, and wait for all of them.
+
+    Args:
+        tasks: what other processes can be given: partial functions of modules.
+        jobs: number of processes, None for one for each core but two; 0 leaves the tasks out.
+    """
+    if jobs == 0 or len(tasks) < 2:
+        return
+    cores = max(1, (os.cpu_count() or 1) - FREE_CORES)
+    with compilers(Processes(min(jobs or cores, len(tasks)), LIMIT_S)) as executor:
+        for one in [executor.submit(task) for task in tasks]:
+            with suppress(Exception):  # the process that measures the case reports the error
+                one.result()
+        executor.shutdown(wait=False, cancel_futures=True)
 
 
 def submit(executor: Executor, cases: Sequence[Case], arch: str | None) -> dict[Case, Future[Choice | None]]:

@@ -51,6 +51,10 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m bench") 
 
             suite = {"rows": rows, "reductions": reductions, "pointwise": pointwise}[words[0]]
             return suite.run(words[1:], command)
+        if words[:1] == ["row-calls"]:
+            from .row_calls import run as row_calls
+
+            return row_calls(words[1:], command)
         if words[:1] == ["conv"]:
             from .conv import run as conv
 
@@ -136,6 +140,7 @@ def _parser(prog: str) -> Parser:
         "  conv            convolutions and their gradients against torch's by cuDNN\n"
         "  conv-table      the same of known networks' layers and of drawn ones, with epilogs, row by row\n"
         "  rows            softmax, the norms and their gradients against a copy, torch and torch.compile\n"
+        "  row-calls       first calls and the host's part of calls of operators on rows, beside torch's\n"
         "  reductions      sums over columns, rows, all and other dims, likewise\n"
         "  pointwise       pointwise programs of one to six inputs, likewise\n"
         "  plans SUITE     the first plan of hopper.gemm, and the fastest of its first ten, over a peer; L2 flushed\n"

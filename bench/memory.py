@@ -1,4 +1,4 @@
-"""Time memory-bound kernels against a copy of as many bytes, torch eager and torch.compile.
+"""Time memory-bound kernels against a copy of as many bytes, a kernel that only reads, torch eager and torch.compile.
 
 Each result is compared with f64 first. Launches are interleaved in random order, each after a flush of the L2.
 """
@@ -6,19 +6,24 @@ Each result is compared with f64 first. Launches are interleaved in random order
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
 
 from fireiron.base.errors import FireironError
 
-from .arrays import torch_module
+from . import ahead
+from .arrays import poisoned, torch_module
 from .lines import compared, report
 from .measure import why_not_timed
+from .reading import reader
 
 ROUNDS, BUDGET_S = 21, 2.0
-MOST_CHECKED = 1 << 27  # elements of an input that are compared in f64
+MOST_CHECKED = 1 << 26  # elements of an input that are compared in f64 at a time
+F32_SLACK = 2.0**-16  # most of a work's slack that results in f32 have: they are not rounded
 
 
 @attrs.frozen
@@ -29,10 +34,15 @@ class Work:
         name: what is computed, and the shape.
         schedule: makes our schedule, of what the preset takes.
         inputs: shape and torch's element type of each. Integers are drawn below `most`.
-        outs: the same of each output. Integers (the places of the largest values) are not compared.
+        outs: the same of each output.
         eager: torch's expression of the inputs, given torch; in f64 it is the reference.
         most: what integers are drawn below.
         slack: by how much of the same expression of absolute values a result may differ, beside two roundings.
+        by_rows: for each input, whether its first dim is that of all outputs, so that rows can be compared in parts;
+            none where outputs need all rows.
+        reads: whether it is also timed against a kernel of ours that only reads.
+        native: binds torch's own kernels to the inputs, given torch, where they are faster than `eager`.
+        places: the number of an integer output that says where in the first input's rows the first output's values lie.
     """
 
     name: str
@@ -42,6 +52,10 @@ class Work:
     eager: Callable[[Any], Callable[..., Any]]
     slack: float = 0.0
     most: int = 0
+    by_rows: tuple[bool, ...] = ()
+    reads: bool = False
+    native: Callable[[Any, Sequence[Any]], Callable[[], object]] | None = None
+    places: int | None = None
 
 
 Make = Callable[[Any, Sequence[str]], Sequence[Work]]
@@ -72,6 +86,10 @@ def run(words: Sequence[str], command: str, prog: str, about: str, names: Sequen
     parser.add_argument(
         "--plan", nargs="+", default=[], metavar="K=N", help="keywords of the preset: stages=2 warps=16"
     )
+    parser.add_argument("--budget", type=float, default=BUDGET_S, metavar="S", help="seconds of sampling a case (2)")
+    parser.add_argument(
+        "--jobs", type=int, metavar="N", help="processes that compile ahead (one for each core but two; 0: none)"
+    )
     parser.add_argument("-o", "--output", metavar="FILE.jsonl", help="append the results to this file")
     parser.add_argument("--arch", default="sm_90a", help="target where there is no GPU (sm_90a)")
     options = parser.parse_args(list(words))
@@ -79,8 +97,12 @@ def run(words: Sequence[str], command: str, prog: str, about: str, names: Sequen
         parser.error(f"there is no program {unknown[0]}: use {', '.join(names)}")
     plan = {key: int(value) for key, value in (word.split("=") for word in options.plan)}
     why, works = why_not_timed(), make(options, options.names or names)
-    lines = (_planned(w, plan, options.arch) if why else _timed(w, plan, not options.no_compile) for w in works)
-    right = report(lines, options.output, command)
+    if why:
+        right = report((_planned(w, plan, options.arch) for w in works), options.output, command)
+    else:
+        ahead.compiled([partial(_build, w.schedule, plan) for w in works], options.jobs)
+        lines = (_timed(w, plan, not options.no_compile, options.budget) for w in works)
+        right = report(lines, options.output, command)
     if why:
         print(f"nothing was timed: {why}. Kernels were compiled.")
     return int(not right)
@@ -91,6 +113,12 @@ def shapes_of(options: Any, usual: Sequence[tuple[int, ...]], drawn: Callable[[i
     if options.shape:
         return tuple(tuple(int(n) for n in word.split("x")) for word in options.shape)
     return usual if options.seed is None else drawn(options.seed, options.count)
+
+
+def _build(schedule: Callable[[Mapping[str, int]], Any], plan: Mapping[str, int]) -> None:
+    """Compile into the disk cache. The process that measures reports errors."""
+    with contextlib.suppress(FireironError):
+        schedule(plan).compile()
 
 
 def _planned(work: Work, plan: Mapping[str, int], arch: str) -> dict[str, Any]:
@@ -108,8 +136,10 @@ def _elements(shape: tuple[int, ...]) -> int:
     return total
 
 
-def _timed(work: Work, plan: Mapping[str, int], compiles: bool) -> dict[str, Any]:
+def _timed(work: Work, plan: Mapping[str, int], compiles: bool, budget_s: float) -> dict[str, Any]:
     """Check against f64, then time ours, a copy and the peers."""
+    from .timer import TorchTimer
+
     torch = torch_module()
     kinds = {kind: getattr(torch, kind) for _, kind in (*work.inputs, *work.outs)}
     nbytes = sum(_elements(shape) * kinds[kind].itemsize for shape, kind in (*work.inputs, *work.outs))
@@ -119,29 +149,54 @@ def _timed(work: Work, plan: Mapping[str, int], compiles: bool) -> dict[str, Any
     except FireironError as error:
         return {**line, "problem": str(error).splitlines()[0]}
     given = [_drawn(torch, shape, kinds[kind], work.most) for shape, kind in work.inputs]
-    made = [torch.empty(shape, device="cuda", dtype=kinds[kind]) for shape, kind in work.outs]
+    made = [poisoned(torch.empty(shape, device="cuda", dtype=kinds[kind])) for shape, kind in work.outs]
     out = made[0] if len(made) == 1 else tuple(made)
     eager = work.eager(torch)
     kernel(*given, out=out)
     line |= {"registers": kernel.resources.registers}
-    if _elements(work.inputs[0][0]) <= MOST_CHECKED:
-        line |= {"checked": True}
-        differs = _differing(torch, work, given, made)
-        if differs:
-            return {**line, "problem": f"wrong: {differs} elements lie beyond two roundings of their type"}
+    differs = sum(_differing(torch, work, *some) for some in _parts(work, given, made))
+    if differs:
+        return {**line, "problem": f"wrong: {differs} elements lie beyond two roundings of their type"}
     half = torch.empty(nbytes // 2, device="cuda", dtype=torch.uint8)
     room = torch.empty_like(half)
     launches: dict[str, Callable[[], object]] = {
         "fireiron": lambda: kernel(*given, out=out),
         "copy": lambda: room.copy_(half),
-        "torch": lambda: eager(*given),
+        "torch": _native(torch, work, given) or (lambda: eager(*given)),
     }
+    if work.reads:
+        launches["read"] = reader(given[0], TorchTimer().quick)
     if compiles:
         torch._dynamo.reset()
         compiled = torch.compile(eager, dynamic=False)
         compiled(*given)
         launches["torch.compile"] = lambda: compiled(*given)
-    return line | compared(launches, ROUNDS, BUDGET_S)
+    return line | compared(launches, ROUNDS, budget_s)
+
+
+def _native(torch: Any, work: Work, given: Sequence[Any]) -> Callable[[], object] | None:
+    """Bind torch's own kernels; None where this version has none for these inputs."""
+    if work.native is None:
+        return None
+    try:
+        launch = work.native(torch, given)
+        launch()
+    except (AttributeError, RuntimeError):
+        return None
+    return launch
+
+
+def _parts(work: Work, given: Sequence[Any], made: Sequence[Any]) -> Iterator[tuple[Sequence[Any], Sequence[Any]]]:
+    """Yield inputs and outputs, as many rows at a time as can be compared in f64."""
+    count = _elements(work.inputs[0][0])
+    if not any(work.by_rows) or count <= MOST_CHECKED:
+        yield given, made
+        return
+    rows = given[work.by_rows.index(True)].shape[0]
+    step = max(1, MOST_CHECKED * rows // count)
+    for i in range(0, rows, step):
+        some = [x[i : i + step] if by_rows else x for x, by_rows in zip(given, work.by_rows, strict=True)]
+        yield some, [x[i : i + step] for x in made]
 
 
 def _drawn(torch: Any, shape: tuple[int, ...], kind: Any, most: int) -> Any:
@@ -159,9 +214,14 @@ def _differing(torch: Any, work: Work, given: Sequence[Any], made: Sequence[Any]
 
     wanted, count = exact(lambda x: x), 0
     slacks = exact(torch.abs) if work.slack else wanted
-    for x, right, slack in zip(made, wanted, slacks, strict=True):
-        if x.dtype.is_floating_point:
+    for i, (x, right, slack) in enumerate(zip(made, wanted, slacks, strict=True)):
+        if i == work.places:
+            count += int((given[0].gather(-1, x.long()) != made[0]).sum())
+        elif not x.dtype.is_floating_point:
+            count += int((x != right).sum())
+        else:
             near = 2 * torch.finfo(x.dtype).eps
-            allowed = near * right.abs() + near**2 + work.slack * slack.abs()
+            room = min(work.slack, F32_SLACK) if x.dtype == torch.float32 else work.slack
+            allowed = near * right.abs() + near**2 + room * slack.abs()
             count += int((~((x.double() - right).abs() <= allowed)).sum())
     return count

@@ -16,7 +16,8 @@ from .memory import Work, shapes_of
 from .memory import run as run_suite
 from .rows import drawn
 
-INPUTS = {"one": 1, "two": 2, "four": 4, "six": 6, "gelu_bias": 2, "transpose": 1, "rotary": 2, "rotary_pairs": 1}
+CHAIN = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
+INPUTS = {**CHAIN, "gelu_bias": 2, "transpose": 1, "rotary": 2, "rotary_pairs": 1}
 HEAD = 128  # width of a head in rotary embeddings
 SHAPES = ((4096, 1024), (4096, 4096), (8192, 8192), (65536, 1024))
 
@@ -59,7 +60,13 @@ def work(name: str, m: int, n: int) -> Work:
 
     inputs = tuple((shape, "bfloat16") for shape in shapes)
     slack = 2.0**-7 if name == "gelu_bias" else 2.0**-20
-    return Work(f"{name} {m}x{n}", partial(schedule, name, m, n), inputs, (((m, n), "bfloat16"),), eager, slack)
+    native = None if name == "gelu_bias" else _native  # torch's own chain rounds after each operation
+    made = partial(schedule, name, m, n)
+    return Work(f"{name} {m}x{n}", made, inputs, (((m, n), "bfloat16"),), eager, slack, native=native)
+
+
+def _native(torch: Any, given: Sequence[Any]) -> Any:
+    return lambda: _chain(given, torch.relu)
 
 
 def _turning(name: str, m: int, n: int) -> Work:
@@ -129,9 +136,19 @@ def _two(a: fi.Value, b: fi.Value) -> fi.Value:
     return _chain((a, b), fi.relu)
 
 
+@fi.program(a="m n", b="m n", c="m n")
+def _three(a: fi.Value, b: fi.Value, c: fi.Value) -> fi.Value:
+    return _chain((a, b, c), fi.relu)
+
+
 @fi.program(a="m n", b="m n", c="m n", d="m n")
 def _four(a: fi.Value, b: fi.Value, c: fi.Value, d: fi.Value) -> fi.Value:
     return _chain((a, b, c, d), fi.relu)
+
+
+@fi.program(a="m n", b="m n", c="m n", d="m n", e="m n")
+def _five(a: fi.Value, b: fi.Value, c: fi.Value, d: fi.Value, e: fi.Value) -> fi.Value:
+    return _chain((a, b, c, d, e), fi.relu)
 
 
 @fi.program(a="m n", b="m n", c="m n", d="m n", e="m n", f="m n")
@@ -139,4 +156,4 @@ def _six(a: fi.Value, b: fi.Value, c: fi.Value, d: fi.Value, e: fi.Value, f: fi.
     return _chain((a, b, c, d, e, f), fi.relu)
 
 
-CHAINS = {1: _one, 2: _two, 4: _four, 6: _six}
+CHAINS = {1: _one, 2: _two, 3: _three, 4: _four, 5: _five, 6: _six}

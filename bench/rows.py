@@ -30,11 +30,17 @@ GIVEN = {
     "softmax_backward": (2, 0),
     "rms_norm_backward": (2, 1),
     "layernorm_backward": (2, 1),
+    "rms_norm_gradients": (2, 1),
+    "layernorm_gradients": (2, 1),
     "cross_entropy": (1, 0),
     "cross_entropy_with_gradient": (1, 0),
     "top": (1, 0),
     "cumsum": (1, 0),
 }
+NATIVE = (
+    "rms_norm_backward", "layernorm_backward", "rms_norm_gradients", "layernorm_gradients",
+    "cross_entropy", "cross_entropy_with_gradient",
+)  # fmt: skip
 LARGEST = 8  # number of values that `top` finds in a row
 USUAL = ("softmax", "layernorm", "rms_norm")
 SHAPES = (
@@ -46,12 +52,16 @@ SHAPES = (
 
 
 def drawn(seed: int, count: int) -> tuple[tuple[int, int], ...]:
-    """Draw shapes: rows of 64 to 16384 columns, multiples of 8, and as many rows as make 8M to 128M elements."""
+    """Draw shapes: rows of 64 to 262,144 columns, multiples of 8, and as many rows as make 8M to 1G elements.
+
+    Logarithms are drawn evenly: half of the rows have less than 4096 columns, and half of the arrays less than 90M
+    elements.
+    """
     chance = random.Random(seed)
     found: list[tuple[int, int]] = []
     for _ in range(count):
-        columns = 8 * chance.randint(8, 2048)
-        found.append((chance.randint(1 << 23, 1 << 27) // columns, columns))
+        columns = 8 * round(2 ** chance.uniform(3, 15))
+        found.append((max(1, round(2 ** chance.uniform(23, 30)) // columns), columns))
     return tuple(found)
 
 
@@ -70,20 +80,28 @@ def work(name: str, m: int, n: int) -> Work:
     matrices, vectors = GIVEN[name]
     whole = ((m, n), "bfloat16")
     inputs = (whole,) * matrices + (((n,), "bfloat16"),) * vectors
-    losses = ((m,), "float32")
+    losses, sums = ((m,), "float32"), ((n,), "float32")
     outs = {
         "add_layernorm": (whole, whole),
         "add_rms_norm": (whole, whole),
         "cross_entropy": (losses,),
         "cross_entropy_with_gradient": (losses, whole),
         "top": (((m, LARGEST), "bfloat16"), ((m, LARGEST), "int32")),
+        "rms_norm_gradients": (whole, sums),
+        "layernorm_gradients": (whole, sums, sums),
     }.get(name, (whole,))
     if name.startswith("cross"):
         inputs = (*inputs, ((m,), "int32"))
     # A gradient is a difference of sums that may cancel, as a loss is; a residual's sum is rounded before its norm.
-    slack = 2.0**-7 if name.endswith(("backward", "gradient")) or name.startswith("add") else 0.0
+    slack = 2.0**-7 if name.endswith(("backward", "gradient", "gradients")) or name.startswith("add") else 0.0
     slack = 2.0**-18 if name in ("cross_entropy", "cumsum") else slack
-    return Work(f"{name} {m}x{n}", partial(schedule, name, m, n), inputs, outs, partial(_eager, name), slack, most=n)
+    by_rows = () if name.endswith("gradients") else (*(True,) * matrices, *(False,) * vectors)
+    by_rows += (True,) if name.startswith("cross") else ()
+    bound = partial(_native, name) if name in NATIVE else None
+    return Work(
+        f"{name} {m}x{n}", partial(schedule, name, m, n), inputs, outs, partial(_eager, name), slack, most=n,
+        by_rows=by_rows, native=bound, places=1 if name == "top" else None,
+    )  # fmt: skip
 
 
 def schedule(name: str, m: int, n: int, plan: Mapping[str, int]) -> Any:
@@ -97,6 +115,8 @@ def schedule(name: str, m: int, n: int, plan: Mapping[str, int]) -> Any:
     if name.startswith("cross"):
         given.append(Vector(m, "i32", name="target"))
         named = {"out": "f32" if name == "cross_entropy" else ("f32", "bf16")}
+    if name.endswith("gradients"):
+        named |= {"out": ("bf16", *("f32",) * (2 if name.startswith("layernorm") else 1))}
     switches = [key for key, p in signature(rows.row).parameters.items() if isinstance(p.default, bool)]
     options: dict[str, Any] = {key: bool(value) if key in switches else value for key, value in plan.items()}
     return rows.row(getattr(rows, name)(*given, **named), **options)
@@ -118,7 +138,7 @@ def _eager(name: str, torch: Any) -> Callable[..., Any]:
         return functional.layer_norm(x, (x.shape[-1],), gain, bias, EPS)
 
     def rms_norm(x: Any, gain: Any) -> Any:
-        return (wide(x) * torch.rsqrt((wide(x) * wide(x)).mean(-1, keepdim=True) + EPS) * gain).to(x.dtype)
+        return functional.rms_norm(x, (x.shape[-1],), gain, EPS)
 
     def add_layernorm(x: Any, residual: Any, gain: Any, bias: Any) -> Any:
         total = x + residual
@@ -129,7 +149,7 @@ def _eager(name: str, torch: Any) -> Callable[..., Any]:
         return rms_norm(total, gain), total
 
     def softmax_backward(y: Any, dy: Any) -> Any:
-        return (wide(y) * (wide(dy) - (wide(y) * wide(dy)).sum(-1, keepdim=True))).to(y.dtype)
+        return torch._softmax_backward_data(dy, y, -1, y.dtype)
 
     def of_norm(normed: Any, deviation: Any, g: Any, centred: bool) -> Any:
         g = g - g.mean(-1, keepdim=True) if centred else g
@@ -143,6 +163,14 @@ def _eager(name: str, torch: Any) -> Callable[..., Any]:
         away = wide(x) - wide(x).mean(-1, keepdim=True)
         deviation = torch.rsqrt((away * away).mean(-1, keepdim=True) + EPS)
         return of_norm(away * deviation, deviation, wide(dy) * gain, True).to(x.dtype)
+
+    def rms_norm_gradients(x: Any, dy: Any, gain: Any) -> Any:
+        normed = wide(x) * torch.rsqrt((wide(x) * wide(x)).mean(-1, keepdim=True) + EPS)
+        return rms_norm_backward(x, dy, gain), (wide(dy) * normed).sum(0)
+
+    def layernorm_gradients(x: Any, dy: Any, gain: Any) -> Any:
+        normed = functional.layer_norm(wide(x), (x.shape[-1],), eps=EPS)
+        return layernorm_backward(x, dy, gain), (wide(dy) * normed).sum(0), wide(dy).sum(0)
 
     def cross_entropy(x: Any, target: Any) -> Any:
         return functional.cross_entropy(wide(x), target.long(), reduction="none")
@@ -170,9 +198,31 @@ def _eager(name: str, torch: Any) -> Callable[..., Any]:
         "softmax_backward": softmax_backward,
         "rms_norm_backward": rms_norm_backward,
         "layernorm_backward": layernorm_backward,
+        "rms_norm_gradients": rms_norm_gradients,
+        "layernorm_gradients": layernorm_gradients,
         "cross_entropy": cross_entropy,
         "cross_entropy_with_gradient": cross_entropy_with_gradient,
         "top": top,
         "cumsum": cumsum,
     }
     return made[name]
+
+
+def _native(name: str, torch: Any, given: Sequence[Any]) -> Callable[[], object]:
+    """Bind the kernels that torch's autograd runs; statistics and types of a forward pass are made here."""
+    functional, aten = torch.nn.functional, torch.ops.aten
+    x, *others = given
+    if name.startswith("cross"):
+        target = others[0].long()
+        if name == "cross_entropy":
+            return lambda: functional.cross_entropy(x, target, reduction="none")
+        x = x.detach().requires_grad_()
+        return lambda: torch.autograd.grad(functional.cross_entropy(x, target, reduction="sum"), x)
+    dy, gain = others
+    shape, sums = (x.shape[-1],), name.endswith("gradients")
+    if name.startswith("layernorm"):
+        _, middle, deviation = aten.native_layer_norm(x, shape, gain, gain, EPS)
+        parts = [True, sums, sums]
+        return lambda: aten.native_layer_norm_backward(dy, x, shape, middle, deviation, gain, gain, parts)
+    _, deviation = aten._fused_rms_norm(x, shape, gain, EPS)
+    return lambda: aten._fused_rms_norm_backward(dy, x, shape, deviation, gain, [True, sums])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import attrs
 import numpy as np
 import pytest
 
-from bench import pointwise, reductions
+from bench import memory, pointwise, reductions, rows
 from bench.main import main
 from fireiron.algebra.dtypes import dtype as find_dtype
 
@@ -30,6 +31,8 @@ def test_works_have_the_arrays_of_their_kernels() -> None:
     for work in (
         reductions.work("all", 4, 64, 128),
         reductions.work("middle", 4, 64, 128),
+        reductions.work("max-columns", 4, 64, 128),
+        reductions.work("and-all", 1, 1, 32786),
         pointwise.work("six", 64, 128),
         pointwise.work("rotary", 64, 256),
         pointwise.work("rotary_pairs", 64, 256),
@@ -55,3 +58,32 @@ def test_what_is_not_built_is_said_and_the_others_go_on(capsys: pytest.CaptureFi
     assert main(["rows", "softmax", "--shape", "64x1024", "64x2048", "--plan", "warps=64"]) == 1
     printed = capsys.readouterr().out
     assert printed.count("softmax 64x") == 2
+
+
+@pytest.mark.parametrize(
+    "made", [rows.work("add_rms_norm", 12, 64), rows.work("top", 12, 512), pointwise.work("two", 12, 64)]
+)
+def test_a_wrong_element_is_found_in_any_part(made: memory.Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(memory, "MOST_CHECKED", 256)
+    given = [torch.randn(shape).bfloat16() for shape, _ in made.inputs]
+    found = made.eager(torch)(*given)
+    outs = list(found) if isinstance(found, tuple) else [found]
+    if made.places is None:  # torch rounds where the kernels do not
+        made = attrs.evolve(made, slack=2.0**-6)
+    parts = list(memory._parts(made, given, outs))
+    assert len(parts) == (1 if not made.by_rows else 3 if made.inputs[0][0][1] == 64 else 12)
+    assert sum(memory._differing(torch, made, *some) for some in parts) == 0
+    outs[-1][11, 5] += 1
+    assert sum(memory._differing(torch, made, *some) for some in memory._parts(made, given, outs)) == 1
+
+
+def test_folds_of_integers_are_compared_exactly() -> None:
+    torch = pytest.importorskip("torch")
+    made = reductions.work("and-rows", 1, 64, 64)
+    x = torch.ones(1, 64, 64, dtype=torch.uint8)
+    x[0, 3, 7] = 0
+    y = made.eager(torch)(x)
+    assert int(y.sum()) == 63
+    assert memory._differing(torch, made, [x], [y]) == 0
+    assert memory._differing(torch, made, [x], [torch.ones_like(y)]) == 1
