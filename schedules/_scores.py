@@ -95,6 +95,11 @@ class Scores:
         """Give the index of a query's head."""
         return index("h") * extent("g") + index("g") if self.grouped else index("h")
 
+    @property
+    def indices(self) -> dict[str, Value]:
+        """Give the indices that functions may name: of batch, query's head, query and key."""
+        return {"b": index("b"), "h": self.head, "i": index("i"), "j": index("j")}
+
     def sink(self) -> Value | None:
         """Give the score of a query's head that no value belongs to, in units of log2; None without sinks."""
         return self.arrays[SINKS][self.head] * LOG2E if SINKS in self.arrays else None
@@ -130,7 +135,7 @@ class Scores:
         Raises:
             FireironError: `attention-function` where it names what is not there.
         """
-        known = {"b": index("b"), "h": self.head, "i": index("i"), "j": index("j"), **self.arrays}
+        known = {**self.indices, **self.arrays}
         known |= {} if s is None else {"s": s}
         parameters = inspect.signature(function).parameters.values()
         if any(p.kind is p.VAR_KEYWORD for p in parameters):

@@ -10,17 +10,18 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
+from math import prod
 from typing import Any, Literal, TypeAlias
 
 import attrs
 
 from fireiron.algebra.dtypes import dtype as find_dtype
-from fireiron.base.errors import CheckError, FireironError
+from fireiron.base.errors import CallError, CheckError, FireironError
 from fireiron.base.link import here
 from fireiron.front.attention_call import OF_PROGRAMS, PAGES, SEED, SINKS, Lengths, Library, Noise, Options, prepared
 from fireiron.front.cli.find import PRESETS
 from fireiron.front.host import HostKernel, without_gpu
-from fireiron.front.score_text import Function, array_name, functions_of, text_of
+from fireiron.front.score_text import INDICES, Function, Place, array_name, functions_of, text_of
 from fireiron.jit.arrays import describe, is_torch
 from fireiron.language.tensor import Tensor, tensor
 
@@ -30,7 +31,7 @@ LINE_NBYTES = 16  # that vectors and tensor maps start at
 FEW_ROWS = 32  # of which a simulated block has no more
 FEW_QUERIES = 16  # of a head: rows of one instruction
 LONG = 1024  # keys, from which on few queries share them among blocks
-Role: TypeAlias = Literal["forward", "of_queries", "of_keys"]
+Role: TypeAlias = Literal["forward", "of_queries", "of_keys", "of_array"]
 GROUPED = {"q": "b h g i d", "o": "b h g i e", "dy": "b h g i e", "lse": "b h g i", "delta": "b h g i"}
 
 
@@ -112,6 +113,43 @@ class Attention:
         return self.k.shape[2] if self.pages is None else self.pages.shape[1] * self.k.shape[2]
 
 
+def extents_at(at: Place, q: Sequence[int], k: Sequence[int]) -> tuple[int, ...]:
+    """Give the shape of an array's gradient at one place: the extents of the place's indices in the order b h i j.
+
+    Args:
+        at: the place.
+        q, k: shapes of queries and keys.
+
+    Example:
+        >>> extents_at(("j", "h"), (1, 2, 3, 10, 64), (1, 2, 20, 64))
+        (2, 3, 20)
+    """
+    sizes = {"b": q[:1], "h": q[1:-2], "i": q[-2:-1], "j": k[2:3]}
+    return tuple(n for name in INDICES if name in at for n in sizes[name])
+
+
+def region(
+    at: Place, q: Sequence[int], k: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int | slice, ...]]:
+    """Say where the gradient of a place lies in that of its array.
+
+    Args:
+        at: the place.
+        q, k: shapes of queries and keys.
+
+    Returns:
+        The gradient's shape with all heads of queries in one dim, its dims in the place's order, and subscripts.
+
+    Example:
+        >>> region(("j", 0, "h"), (1, 2, 3, 10, 64), (1, 2, 20, 64))
+        ((6, 20), (1, 0), (slice(None, 20, None), 0, slice(None, 6, None)))
+    """
+    names = [name for name in INDICES if name in at]
+    sizes = {name: prod(extents_at((name,), q, k)) for name in names}
+    order = tuple(names.index(x) for x in at if isinstance(x, str))
+    return tuple(sizes.values()), order, tuple(slice(sizes[x]) if isinstance(x, str) else x for x in at)
+
+
 def strides_like(array: Array, shape: Sequence[int]) -> tuple[int, ...]:
     """Give the strides of a whole array of a shape whose dims lie in the order of another's.
 
@@ -178,6 +216,29 @@ def gradient(what: Attention, dy: Array, made: tuple[Array, ...], host: bool) ->
 
 
 @lru_cache(MOST_KERNELS)
+def array_gradient(what: Attention, dy: Array, name: str, at: Place, host: bool) -> Any:
+    """Give the kernel of the gradient of an array that the score function reads, at one place, in f32.
+
+    Args:
+        what: attention.
+        dy: the gradient of its result.
+        name: of the array.
+        at: the place.
+        host: whether arrays lie in host memory.
+    """
+    programs = _programs("attention_arrays")
+    program = programs.of_array
+    if what.grouped:
+        program = program.on(**{name: dims for name, dims in GROUPED.items() if name != "o"})
+    rows = (tensor(*what.q.shape[:-1], dtype="f32", name=name) for name in ("lse", "delta"))
+    named = (("q", what.q), ("k", what.k), ("v", what.v), ("dy", dy))
+    given = (array.described(name) for name, array in named)
+    options = what.options("of_array") | {"array": array_name(name), "at": at}
+    spec = program(*given, *rows, **options, out="f32", arch=_arch(host))
+    return _kernel(programs, spec, host, ("mma", "squares"), {})
+
+
+@lru_cache(MOST_KERNELS)
 def delta(o: Array, dy: Array, host: bool) -> Any:
     """Give the kernel that adds up the products of the result and its gradient."""
     program = _programs("attention_gradients").delta
@@ -190,6 +251,41 @@ def delta(o: Array, dy: Array, host: bool) -> Any:
 def role_of(gradients: Sequence[Any]) -> Role:
     """Name the program of one gradient, that of queries, or of two."""
     return "of_queries" if len(gradients) == 1 else "of_keys"
+
+
+def places_of(functions: str, name: str) -> tuple[Place, ...] | None:
+    """Give the places at which a call's score function reads an array; None where it has no gradient.
+
+    It has one where the score function alone reads it, by indices and numbers.
+
+    Args:
+        functions: mask and score function as text.
+        name: of the array.
+    """
+    found = functions_of(functions)
+    masks = (found.reads.get(what, ()) for what in ("mask", "by_keys"))
+    return None if any(name in read for read in masks) else found.places.get(name)
+
+
+def check_learns(functions: str, names: Sequence[str], stopped: str = "{}.detach()") -> None:
+    """Refuse gradients of arrays that have none.
+
+    Args:
+        functions: mask and score function as text.
+        names: of the arrays whose gradients are asked for.
+        stopped: the words by which a library's user says that an array has no gradient.
+
+    Raises:
+        CallError: `requires-grad`.
+    """
+    for name in names:
+        if places_of(functions, name) is None:
+            read = "a mask reads it" if name not in functions_of(functions).places else "it is read at no plain index"
+            raise CallError(
+                "requires-grad",
+                f"no gradient goes to {name}: {read}",
+                fix=f"read it by indices as {name}[h, i, j], or give {name}={stopped.format(name)}",
+            )
 
 
 def _programs(name: str) -> Any:

@@ -12,11 +12,11 @@ import numpy as np
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.base.errors import CallError, FireironError
 from fireiron.base.link import here
-from fireiron.front.attention import entry
+from fireiron.front.attention import check_learns, entry, places_of, region
 from fireiron.front.attention_call import OF_PROGRAMS, PAGES, SINKS, Lengths, Library, Options, prepared
 from fireiron.front.jax_calls import foreign
 from fireiron.front.score_text import text_of
-from fireiron.front.xla_attention import BACKWARD, FORWARD, HANDLERS, Told
+from fireiron.front.xla_attention import ARRAY, BACKWARD, FORWARD, HANDLERS, Told
 
 jax: Any = import_module("jax")
 jnp: Any = import_module("jax.numpy")
@@ -64,11 +64,12 @@ attention = entry(
             `jax.random.bits(key, 3).view("int32")` draws an array of three.
         lse: whether the logarithm of each row's sum of exponentials is a second result, in f32.
         debug: as `fireiron.attention` takes it. What `jax.jit` traces is not looked at.
-        arrays: what the functions read, by subscripts. No gradient goes to them.
+        arrays: what the functions read, by subscripts. Those that the score function reads by indices alone have
+            gradients.
 
     Raises:
-        CallError: as `fireiron.attention` does; `requires-grad` for `arrays`, and for queries, keys and values with
-            pages. What a kernel refuses is an error of JAX, whose text has the code.
+        CallError: as `fireiron.attention` does; `requires-grad` for other `arrays`, and for queries, keys and values
+            with pages. What a kernel refuses is an error of JAX, whose text has the code.
     """,
 )
 
@@ -133,11 +134,8 @@ def _keep(told: Told, q: Any, k: Any, v: Any, beside: tuple[Any, ...]) -> Any:
     Raises:
         CallError: `requires-grad`.
     """
-    for name, x in zip(told.names, beside, strict=True):
-        if x.perturbed and name != SINKS:
-            raise CallError(
-                "requires-grad", f"no gradient goes to {name}", fix=f"give {name}=jax.lax.stop_gradient({name})"
-            )
+    learns = [name for name, x in zip(told.names, beside, strict=True) if x.perturbed and name != SINKS]
+    check_learns(told.functions, learns, "jax.lax.stop_gradient({})")
     if PAGES in told.names and any(x.perturbed for x in (q, k, v)):
         raise CallError(
             "requires-grad",
@@ -146,26 +144,42 @@ def _keep(told: Told, q: Any, k: Any, v: Any, beside: tuple[Any, ...]) -> Any:
         )
     given = q.value, k.value, v.value, tuple(x.value for x in beside)
     made = _attention(told, *given)
-    return made, (*given, *made)
+    return made, (*given, *made, dict.fromkeys(learns))
 
 
 def _gradients(told: Told, kept: tuple[Any, ...], cotangents: tuple[Any, Any]) -> tuple[Any, ...]:
-    """Give the gradients of queries, keys and values, and of sinks."""
-    q, k, v, beside, made, sums = kept
+    """Give the gradients of queries, keys and values, of sinks, and of what the score function reads."""
+    q, k, v, beside, made, sums, learns = kept
     dy, by_sums = (None if isinstance(x, jax.custom_derivatives.SymbolicZero) else x for x in cotangents)
     dy = jnp.zeros_like(made) if dy is None else dy.astype(q.dtype)
     results = tuple((x.shape, x.dtype) for x in (q, k, v))
     if 0 in (*q.shape, *k.shape, *v.shape):
         return *(jnp.zeros(*result) for result in results), tuple(
-            jnp.zeros_like(x) if name == SINKS else None for name, x in zip(told.names, beside, strict=True)
+            jnp.zeros_like(x) if name == SINKS or name in learns else None
+            for name, x in zip(told.names, beside, strict=True)
         )
     gains = (made.astype(jnp.float32) * dy.astype(jnp.float32)).sum(-1)
     gains = gains if by_sums is None else gains - by_sums
     given = (q, k, v, dy, sums, gains, *beside)
-    by_beside = tuple(
-        _by_sinks(x, sums, gains) if name == SINKS else None for name, x in zip(told.names, beside, strict=True)
-    )
+
+    def by(name: str, x: Any) -> Any:
+        if name == SINKS:
+            return _by_sinks(x, sums, gains)
+        return _by_array(name, x, told, given) if name in learns else None
+
+    by_beside = tuple(by(name, x) for name, x in zip(told.names, beside, strict=True))
     return *foreign(BACKWARD, HANDLERS[BACKWARD], results, *given, told=told.attributes()), by_beside
+
+
+def _by_array(name: str, x: Any, told: Told, given: Sequence[Any]) -> Any:
+    """Give the gradient of an array that the score function reads: the sum of those of its places."""
+    total = jnp.zeros(x.shape, jnp.float32)
+    for n, at in enumerate(places_of(told.functions, name) or ()):
+        shape, order, where = region(at, given[0].shape, given[1].shape)
+        beside = {"array": name, "place": str(n)}
+        (made,) = foreign(ARRAY, HANDLERS[ARRAY], [(shape, jnp.float32)], *given, told=told.attributes() | beside)
+        total = total.at[where].add(made.transpose(order))
+    return total.astype(x.dtype)
 
 
 def _by_sinks(sinks: Any, sums: Any, gains: Any) -> Any:

@@ -27,6 +27,7 @@ from fireiron.language.steps import Ref
 Function: TypeAlias = Callable[..., Any]
 Masks: TypeAlias = Function | tuple[Function, ...] | None
 INDICES = ("b", "h", "i", "j")
+Place: TypeAlias = tuple[str | int, ...]
 
 
 @attrs.frozen
@@ -39,6 +40,8 @@ class Functions:
         by_keys: the condition as programs take it that loop over queries; None where it is `mask`.
         reads: names of the arrays that each function reads.
         dropout: the part of the weights that is dropped.
+        places: the places at which the score function reads each array, by names of indices and numbers; None where a
+            subscript is another expression, or names an index twice.
     """
 
     mask: Function | None = None
@@ -46,6 +49,7 @@ class Functions:
     by_keys: Function | None = None
     reads: Mapping[str, tuple[str, ...]] = {}
     dropout: float = 0.0
+    places: Mapping[str, tuple[Place, ...] | None] = {}
 
     def read(self, over_keys: bool) -> frozenset[str]:
         """Name the arrays that a program reads which loops over keys, or over queries."""
@@ -174,7 +178,18 @@ def functions_of(text: str) -> Functions:
     dropout = record.pop("dropout", 0.0)
     found = {what: each and _function(read(each["tree"])[0], each["reads"]) for what, each in record.items()}
     reads = {what: tuple(name for name, _ in each["reads"]) for what, each in record.items() if each}
-    return Functions(**found, reads=reads, dropout=dropout)
+    return Functions(**found, reads=reads, dropout=dropout, places=_places(record.get("score")))
+
+
+def _places(score: dict[str, Any] | None) -> dict[str, tuple[Place, ...] | None]:
+    """Give the places at which a written score function reads each array."""
+    found: dict[str, tuple[Place, ...] | None] = {}
+    for name, subscripts in score["reads"] if score else ():
+        named = [x for x in subscripts if isinstance(x, str)]
+        plain = len(set(named)) == len(named) and all(isinstance(x, str | int) for x in subscripts)
+        before = found.get(name, ())
+        found[name] = None if before is None or not plain else (*before, tuple(subscripts))
+    return found
 
 
 def _function(tree: Scalar, reads: list[Any]) -> Function:

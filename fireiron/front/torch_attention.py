@@ -30,14 +30,14 @@ def attend(q: Any, k: Any, v: Any, options: Options) -> Any:
         CallError: as `fireiron.attention` does.
     """
     how, noise, mask, score, scale, is_causal, enable_gqa, lse, arrays = options
-    if torch.is_grad_enabled() and any(x.requires_grad for x in arrays.values()):
-        name = next(name for name, x in arrays.items() if x.requires_grad)
-        refuse_gradient(name)
+    learns = tuple(name for name, x in arrays.items() if x.requires_grad) if torch.is_grad_enabled() else ()
     given = prepared(q, k, v, mask, is_causal, enable_gqa, how, arrays, noise, LIBRARY)
     if how.pages is not None and torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v)):
         refuse_gradient("keys and values in pages, nor to their queries")
     named = tuple((name, x.dim(), _kind(x)) for name, x in given.arrays.items() if name not in OF_PROGRAMS)
     text = _text(given.masks, score, named, given.by_keys, noise.dropout)
+    if learns:
+        _check_learns(text, learns)
     beside = [x.view(torch.uint8) if x.dtype == torch.bool else x for x in given.arrays.values()]
     factor = q.shape[-1] ** -0.5 if scale is None else scale
     call = torch.ops.fireiron.attention if _dispatched(q, k, v, *beside) else _run
@@ -106,15 +106,15 @@ def scaled_dot_product_attention(
 
     Args:
         query, key, value: tensors of 3 dims or more; all but the last three are batches.
-        attn_mask: booleans that say which keys a query sees, or numbers that are added to the scores. A mask has no
-            gradient.
+        attn_mask: booleans that say which keys a query sees, or numbers that are added to the scores, which have
+            gradients.
         dropout_p: the part of the weights that is dropped at random, by a seed of torch's generator.
         is_causal: whether query i sees keys 0 to i alone.
         scale: factor of the products of queries and keys, 1 / sqrt(D) by default.
         enable_gqa: whether several heads of queries may share one head of keys and values.
 
     Raises:
-        CallError: `requires-grad` for a mask of numbers that needs a gradient; as `fireiron.attention` does.
+        CallError: as `fireiron.attention` does.
     """
     lead = query.shape[:-3]
     q, k, v = (x.reshape(-1, *x.shape[-3:]) if x.dim() != 4 else x for x in (query, key, value))
@@ -183,11 +183,12 @@ def _of_mask(batch: bool, head: bool, row: bool, column: bool, adds: bool) -> Ca
 
 
 _text = torch.compiler.assume_constant_result(text_of)
+_check_learns = torch.compiler.assume_constant_result(programs.check_learns)
 
 
 @torch.compiler.assume_constant_result
 def refuse_gradient(name: str) -> None:
-    """Refuse gradients of what a mask or a score function reads.
+    """Refuse gradients.
 
     Raises:
         CallError: `requires-grad`.
@@ -271,12 +272,12 @@ def _fake(
 
 def _run_backward(
     dy: Any, by_sums: Any, q: Any, k: Any, v: Any, o: Any, lse: Any, arrays: Sequence[Any], names: str,
-    functions: str, scale: float, is_causal: bool,
-) -> tuple[Any, Any, Any, Any]:  # fmt: skip
+    functions: str, scale: float, is_causal: bool, learns: str,
+) -> list[Any]:  # fmt: skip
     host = q.device.type != "cuda"
-    results = _fake_backward(dy, by_sums, q, k, v, o, lse, arrays, names, functions, scale, is_causal)
+    results = _fake_backward(dy, by_sums, q, k, v, o, lse, arrays, names, functions, scale, is_causal, learns)
     if 0 in (*q.shape, *k.shape, *v.shape):
-        return tuple(x.zero_() for x in results)
+        return [x.zero_() for x in results]
     heads = k.shape[1]
     q, k, v, dy = map(_taken, (_parted(q, heads), k, v, _parted(dy.to(q.dtype), heads)))
     beside = [x.contiguous() for x in arrays]
@@ -287,23 +288,39 @@ def _run_backward(
     if by_sums is not None:
         gains -= _parted(by_sums, heads)
     sums = _parted(lse, heads).contiguous()
-    if SINKS in names.split(","):
-        sinks = arrays[names.split(",").index(SINKS)]
-        each = torch.exp(sinks[:, None] - lse) * gains.reshape(lse.shape)
-        results[3].copy_(torch.nan_to_num(each).sum((0, 2)).neg())
-    for out in ((_parted(results[0], heads),), results[1:3]):
+    given = q, k, v, dy, sums, gains
+    for out in ((_parted(results[0], heads),), tuple(results[1:3])):
         kernel = programs.gradient(what, _facts(dy), tuple(map(_facts, out)), host)
         taken = (beside[n] for n in what.taken(programs.role_of(out)))
-        _called(kernel, host, q, k, v, dy, sums, gains, *taken, out=out)
+        _called(kernel, host, *given, *taken, out=out)
+    read = tuple(beside[n] for n in what.taken("of_array"))
+    for name, result in zip(_names(learns), results[3:], strict=True):
+        if name == SINKS:
+            each = torch.exp(arrays[_names(names).index(name)][:, None] - lse) * gains.reshape(lse.shape)
+            result.copy_(torch.nan_to_num(each).sum((0, 2)).neg())
+            continue
+        total = torch.zeros_like(result, dtype=torch.float32)
+        for at in programs.places_of(functions, name) or ():
+            made = torch.empty(programs.extents_at(at, q.shape, k.shape) or (1,), dtype=torch.float32, device=q.device)
+            kernel = programs.array_gradient(what, _facts(dy), name, at, host)
+            _called(kernel, host, *given, *read, out=(made,))
+            shape, order, where = programs.region(at, q.shape, k.shape)
+            total[where] += made.reshape(shape).permute(order)
+        result.copy_(total)
     return results
 
 
 def _fake_backward(
     dy: Any, by_sums: Any, q: Any, k: Any, v: Any, o: Any, lse: Any, arrays: Sequence[Any], names: str,
-    functions: str, scale: float, is_causal: bool,
-) -> tuple[Any, Any, Any, Any]:  # fmt: skip
-    sinks = q.new_empty(q.shape[1] if SINKS in names.split(",") else 0, dtype=torch.float32)
-    return _like(q, *q.shape), _like(k, *k.shape), _like(v, *v.shape), sinks
+    functions: str, scale: float, is_causal: bool, learns: str,
+) -> list[Any]:  # fmt: skip
+    of_arrays = (arrays[_names(names).index(name)] for name in _names(learns))
+    made = [torch.empty_like(x, memory_format=torch.contiguous_format) for x in of_arrays]
+    return [_like(q, *q.shape), _like(k, *k.shape), _like(v, *v.shape), *made]
+
+
+def _names(joined: str) -> list[str]:
+    return joined.split(",") if joined else []
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -316,12 +333,13 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 def _gradient(ctx: Any, dy: Any, by_sums: Any) -> tuple[Any, ...]:
     q, k, v, o, lse, *arrays = ctx.saved_tensors
     dy = torch.zeros_like(o) if dy is None else dy
+    names = _names(ctx.names)
+    learns = [name for name, needed in zip(names, ctx.needs_input_grad[3], strict=True) if needed]
     made = torch.ops.fireiron.attention_backward(
-        dy, by_sums, q, k, v, o, lse, arrays, ctx.names, ctx.functions, ctx.scale, ctx.is_causal
+        dy, by_sums, q, k, v, o, lse, arrays, ctx.names, ctx.functions, ctx.scale, ctx.is_causal, ",".join(learns)
     )
-    *made, by_sinks = made
-    by_arrays = [by_sinks if name == SINKS else None for name in ctx.names.split(",")] if arrays else []
-    return *made, by_arrays, None, None, None, None
+    by_name = dict(zip(learns, made[3:], strict=True))
+    return *made[:3], [by_name.get(name) for name in names], None, None, None, None
 
 
 _BESIDE = "Tensor[] arrays, str names, str functions, float scale, bool is_causal"
@@ -338,5 +356,5 @@ torch.library.custom_op(
     _run_backward,
     mutates_args=(),
     schema="(Tensor dy, Tensor? by_sums, Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, "
-    f"{_BESIDE}) -> (Tensor, Tensor, Tensor, Tensor)",
+    f"{_BESIDE}, str learns) -> Tensor[]",
 ).register_fake(_fake_backward)

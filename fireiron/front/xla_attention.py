@@ -16,7 +16,7 @@ from fireiron.front.attention import Attention, facts_of, single
 from fireiron.front.xla import Array, handler
 from fireiron.jit.kernel import as_tuple
 
-FORWARD, BACKWARD = "fireiron_attention", "fireiron_attention_backward"
+FORWARD, BACKWARD, ARRAY = "fireiron_attention", "fireiron_attention_backward", "fireiron_attention_array"
 
 
 @attrs.frozen
@@ -102,7 +102,28 @@ def backward(inputs: Sequence[Array], outputs: Sequence[Array], told: Mapping[st
         _called(kernel, (q, k, v, dy, sums, gains, *taken), made, stream)
 
 
+def of_array(inputs: Sequence[Array], outputs: Sequence[Array], told: Mapping[str, str], stream: int | None) -> None:
+    """Compute the gradient of an array that the score function reads, at one place.
+
+    Args:
+        inputs: as `backward` takes them.
+        outputs: the gradient, whose dims are the place's indices in the order b h i j.
+        told: as `forward` takes it; the array's name, and which of its places.
+        stream: as `forward` takes it.
+    """
+    q, k, v, dy, sums, gains, *beside = inputs
+    q, dy, sums, gains = (_parted(x, k.shape[1]) for x in (q, dy, sums, gains))
+    what = _described(q, k, v, beside, _told(told))
+    places = programs.places_of(what.functions, told["array"])
+    assert places is not None
+    at = places[int(told["place"])]
+    kernel = programs.array_gradient(what, facts_of(dy), told["array"], at, stream is None)
+    made = outputs[0].reshape(programs.extents_at(at, q.shape, k.shape) or (1,))
+    taken = (beside[n] for n in what.taken("of_array"))
+    _called(kernel, (q, k, v, dy, sums, gains, *taken), (made,), stream)
+
+
 HANDLERS = {
     target: {"cpu": handler(function, device=False), "CUDA": handler(function, device=True)}
-    for target, function in ((FORWARD, forward), (BACKWARD, backward))
+    for target, function in ((FORWARD, forward), (BACKWARD, backward), (ARRAY, of_array))
 }

@@ -187,10 +187,35 @@ def test_what_cannot_be_is_refused_while_it_is_traced() -> None:
         return caught.value.code
 
     def biased(bias: Any) -> Any:
-        return attention(x, x, x, bias=bias, score=lambda s, i, j, bias: s + bias[i, j]).sum()
+        return attention(x, x, x, bias=bias, score=lambda s, i, j, bias: s + bias[i // 2, j]).sum()
 
     assert code(lambda x: attention(x, x[:, :1], x[:, :1]), x) == "attention-heads"
     assert code(lambda x: attention(x, x, x[..., 0]), x) == "wrong-shape"
     assert code(lambda x: attention(x, x, x, mask=lambda z: z), x) == "attention-function"
     assert code(jax.grad(biased), bias) == "requires-grad"
     assert jax.grad(lambda x: biased(jax.lax.stop_gradient(x)))(bias).shape == (4, 4)
+
+
+@pytest.mark.parametrize("at", ["bhij", "1hij", "b11j", "h", ""])
+def test_gradients_of_a_bias(at: str) -> None:
+    """A bias of any dims learns, also where heads share keys, and under jit."""
+    sizes = {"b": 2, "h": 4, "i": 6, "j": 9, "1": 1}
+    q, k, v, bias = drawn(2, 4, 6, 8), drawn(2, 2, 9, 8), drawn(2, 2, 9, 8), drawn(*[sizes[x] for x in at] or [2])
+
+    def read(b: Any, h: Any, i: Any, j: Any, bias: Any) -> Any:
+        return bias[tuple({"b": b, "h": h, "i": i, "j": j}.get(x, 0) for x in at) or 1]
+
+    def ours(q: Any, bias: Any) -> Any:
+        def score(s: Any, b: Any, h: Any, i: Any, j: Any, bias: Any) -> Any:
+            return s + read(b, h, i, j, bias) * (j - i) * 0.1
+
+        return (attention(q, k, v, bias=bias, score=score, enable_gqa=True) ** 2).sum()
+
+    def plain(q: Any, bias: Any) -> Any:
+        b, h, i, j = jnp.ix_(*(jnp.arange(sizes[x]) for x in "bhij"))
+        scores = jnp.einsum("bhid,bhjd->bhij", q, k.repeat(2, 1)) * 8**-0.5 + read(b, h, i, j, bias) * (j - i) * 0.1
+        return ((jax.nn.softmax(scores) @ v.repeat(2, 1)) ** 2).sum()
+
+    found, wanted = jax.jit(jax.grad(ours, (0, 1)))(q, bias), jax.grad(plain, (0, 1))(q, bias)
+    for got, want in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-4)

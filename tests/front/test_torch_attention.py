@@ -10,6 +10,7 @@ import pytest
 
 import fireiron
 from fireiron import FireironError, equal, tanh
+from fireiron.front.score_text import text_of
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 ft: Any = __import__("fireiron.torch", fromlist=["attention"])
@@ -227,6 +228,12 @@ def test_operators_keep_to_torchs_rules() -> None:
     q, k, v = (drawn(1, 1, n, 16, dtype="float16") for n in (16, 24, 24))
     checks = ("test_schema", "test_faketensor", "test_autograd_registration")
     torch.library.opcheck(torch.ops.fireiron.attention, (q, k, v, [], "", "", 0.25, False), test_utils=checks)
+    text = text_of(None, lambda s, h, j, bias: s + bias[h, j], (("bias", 2, "f32"),))
+    given = q, k, v, [drawn(1, 24)], "bias", text, 0.25, False
+    torch.library.opcheck(torch.ops.fireiron.attention, given, test_utils=checks)
+    made, sums = (x.detach() for x in torch.ops.fireiron.attention(*given))
+    back = torch.ones_like(made), None, *(x.detach() for x in (q, k, v)), made, sums, [given[3][0].detach()]
+    torch.library.opcheck(torch.ops.fireiron.attention_backward, (*back, *given[4:], "bias"), test_utils=checks[:2])
 
 
 def test_refusals() -> None:
@@ -235,6 +242,54 @@ def test_refusals() -> None:
         fireiron.attention(q, k, v)
     with pytest.raises(FireironError, match="attention-dropout"):
         ft.scaled_dot_product_attention(k, k, v, dropout_p=1.0)
-    bias = drawn(1, 2, 6, 6)
-    with pytest.raises(FireironError, match="requires-grad"):
-        ft.scaled_dot_product_attention(k, k, v, attn_mask=bias)
+    near = drawn(20)
+    with pytest.raises(FireironError, match="no gradient goes to near: it is read at no plain index"):
+        fireiron.attention(k, k, v, near=near, score=lambda s, i, j, near: s + near[i - j + 6])
+    with pytest.raises(FireironError, match="no gradient goes to near: a mask reads it"):
+        fireiron.attention(k, k, v, near=near, mask=lambda j, near: near[j] > 0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("at", ["bhij", "1hij", "b11j", "h", "ji", ""])
+def test_gradients_of_a_bias(at: str, dtype: str) -> None:
+    """A bias of any dims learns: what broadcasting repeats is added up, by numbers as by indices."""
+    sizes = {"b": 2, "h": 4, "i": 10, "j": 21, "1": 1}
+    q, k, v = (drawn(2, h, n, 8, dtype=dtype) for h, n in ((4, 10), (2, 21), (2, 21)))
+    bias = torch.randn([sizes[x] for x in at] or [2]).requires_grad_()
+
+    def read(b: Any, h: Any, i: Any, j: Any, bias: Any) -> Any:
+        return bias[tuple({"b": b, "h": h, "i": i, "j": j}.get(x, 0) for x in at) or 1]
+
+    def ours(q: Any, k: Any, v: Any, bias: Any) -> Any:
+        def score(s: Any, b: Any, h: Any, i: Any, j: Any, bias: Any) -> Any:
+            return s + read(b, h, i, j, bias) * (j - i) * 0.1
+
+        return fireiron.attention(q, k, v, bias=bias, score=score, is_causal=True, enable_gqa=True)
+
+    def torchs(q: Any, k: Any, v: Any, bias: Any) -> Any:
+        b, h, i, j = (torch.arange(sizes[x]) for x in "bhij")
+        added = read(b[:, None, None, None], h[:, None, None], i[:, None], j, bias)
+        scores = q @ k.repeat_interleave(2, 1).mT / 8**0.5 + added * (j - i[:, None]) * 0.1
+        return scores.masked_fill(j > i[:, None], -torch.inf).softmax(-1) @ v.repeat_interleave(2, 1)
+
+    wide = [x.detach().double().requires_grad_() for x in (q, k, v, bias)]
+    made, want = ours(q, k, v, bias), torchs(*wide)
+    dy = torch.randn(want.shape)
+    within = 1e-4 if dtype == "float32" else 2e-2
+    grads = torch.autograd.grad(made, (q, k, v, bias), dy.to(made.dtype))
+    for got, right in zip(grads, torch.autograd.grad(want, wide, dy.double()), strict=True):
+        assert torch.allclose(got.double(), right, atol=within, rtol=within)
+    if at == "1hij":
+        compiled = torch.compile(ours, fullgraph=True, backend="aot_eager")
+        again = torch.autograd.grad(compiled(q, k, v, bias), (q, k, v, bias), dy.to(made.dtype))
+        assert all(map(torch.equal, again, grads))
+
+
+def test_masks_of_numbers_learn() -> None:
+    """A mask that SDPA adds to scores has a gradient, in its own type and at its own broadcast dims."""
+    q, k, v = drawn(2, 2, 6, 8), drawn(2, 2, 9, 8), drawn(2, 2, 9, 8)
+    for shape in ((6, 9), (2, 1, 1, 9)):
+        agree(
+            lambda q, k, v, bias: ft.scaled_dot_product_attention(q, k, v, attn_mask=bias),
+            lambda q, k, v, bias: sdpa(q, k, v, attn_mask=bias), q, k, v, drawn(*shape),
+        )  # fmt: skip

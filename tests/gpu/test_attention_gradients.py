@@ -117,3 +117,32 @@ def test_compiled(gpu: int) -> None:
     assert torch.allclose(compiled(q, k, v), model(q, k, v), atol=1e-3)
     ours, theirs = (torch.autograd.grad(f(q, k, v).sum(), (q, k, v)) for f in (compiled, model))
     assert all(torch.allclose(x, y, atol=1e-2) for x, y in zip(ours, theirs, strict=True))
+
+
+@pytest.mark.parametrize("at", ["bhij", "1hij", "b11j", "h", ""])
+@pytest.mark.parametrize(("depth", "dtype"), [(64, "bfloat16"), (128, "float16"), (256, "bfloat16"), (32, "float32")])
+def test_gradients_of_a_bias(gpu: int, depth: int, dtype: str, at: str) -> None:
+    """A bias learns whatever it broadcasts along, and has the same bits in every run."""
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    kind, sizes = getattr(torch, dtype), {"b": 3, "h": 4, "i": 200, "j": 333, "1": 1}
+    q, k, v = (torch.randn(3, h, n, depth, device="cuda", dtype=kind) for h, n in ((4, 200), (2, 333), (2, 333)))
+    bias = torch.randn([sizes[x] for x in at] or [2], device="cuda").requires_grad_()
+    dy = torch.randn_like(q)
+
+    def read(b: Any, h: Any, i: Any, j: Any, bias: Any) -> Any:
+        return bias[tuple({"b": b, "h": h, "i": i, "j": j}.get(x, 0) for x in at) or 1]
+
+    def score(s: Any, b: Any, h: Any, i: Any, j: Any, bias: Any) -> Any:
+        return s + read(b, h, i, j, bias) * (j - i) * 0.01
+
+    made = fireiron.attention(q, k, v, bias=bias, score=score, is_causal=True, enable_gqa=True)
+    first, second = (torch.autograd.grad(made, bias, dy, retain_graph=True)[0] for _ in range(2))
+    b, h, i, j = (torch.arange(sizes[x], device="cuda") for x in "bhij")
+    b, h, i = b[:, None, None, None], h[:, None, None], i[:, None]
+    wide = bias.detach().double().requires_grad_()
+    scores = q.double() @ k.double().repeat_interleave(2, 1).mT * depth**-0.5
+    scores = (scores + read(b, h, i, j, wide) * (j - i) * 0.01).masked_fill(j > i, -torch.inf)
+    want = torch.autograd.grad(scores.softmax(-1) @ v.double().repeat_interleave(2, 1), wide, dy.double())[0]
+    assert torch.equal(first, second)
+    near(first, want, 1e-4 if dtype == "float32" else 2e-2)
