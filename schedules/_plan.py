@@ -54,6 +54,7 @@ class Plan:
             registers, as A; where both are such, B is transposed as by `shared`. `shared`: the threads that load
             transpose it on its way to shared memory, as they always do 8-bit elements. 16-bit ones need neither.
         early: load whole operands of ops before the products, where registers hold them.
+        behind: load them behind the products, all at once, instead; `early` then says nothing.
         keep: the operand, "A" or "B" behind any swap(), whose loads have the L2 policy `evict_last`; the loads of the
             other one have `evict_first`. "" gives no hints.
         addends: begin the sums with what ops add to them first, loaded before the products.
@@ -80,6 +81,7 @@ class Plan:
     promote: bool = False
     keep: Literal["", "left", "right"] = attrs.field(default="")
     early: bool = False
+    behind: bool = False
     addends: bool = False
     prefetch: int = 1
     transposed: Literal["registers", "shared"] = "registers"
@@ -217,9 +219,13 @@ def early(plan: Plan, spec: MatMulChain) -> tuple[Tensor, ...]:
     """List the operands of ops that a thread has registers to load before the products: those that lie as its sums do.
 
     That is for a plan to ask: a residual took 2 % less so at 2048 x 2048 x 2048, and 3 % more at 4096 x 4096 x 4096,
-    where 64 loads stand before a thread's first product. A prefetch to the L2 cache gained no more.
+    where 64 loads stand before a thread's first product. A prefetch to the L2 cache gained no more. Behind the products
+    no product waits for them, and their latencies overlap: else the compiler keeps the loads of each few elements apart
+    where ops branch, as divisions do.
     """
-    if not plan.early or "registers" in arrivals(plan, spec) or plan.promote or plan.ways > 1 or plan.stream:
+    if not (plan.early or plan.behind) or "registers" in arrivals(plan, spec) or plan.promote or plan.ways > 1:
+        return ()
+    if plan.stream and not plan.behind:
         return ()
     order = ColMajor if plan.swapped else RowMajor
     found = tuple(t for t in spec.whole_operands if t.order is order and t.starts_lines_at(2 * t.dtype.nbytes))

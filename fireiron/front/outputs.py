@@ -71,8 +71,13 @@ def whole(spec: MatMul, saved: Sequence[tuple[Value, Beside]], last: Value) -> t
     return tuple(dict.fromkeys(t for t in found if t.shape[-2:] == shape))
 
 
-def ahead(wanted: Tensor | Sequence[Tensor], found: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def ahead(wanted: Tensor | Sequence[Tensor], found: tuple[Tensor, ...], behind: bool) -> tuple[Tensor, ...]:
     """Refuse to load early what ops do not read, and what serves many elements: a thread would hold it many times.
+
+    Args:
+        wanted: the tensors that are to be loaded.
+        found: those that ops read.
+        behind: whether they are loaded behind the products, which says nothing where there are none.
 
     Raises:
         DecompositionError: `epilog-early`.
@@ -86,10 +91,17 @@ def ahead(wanted: Tensor | Sequence[Tensor], found: tuple[Tensor, ...]) -> tuple
                 f"{tensor} is no operand of C's shape that an op of this epilog reads",
                 fix=f"early=({names},)" if names else "drop early=: vectors and scalars are read where ops use them",
             )
+    if behind and not tensors:
+        names = ", ".join(t.name for t in found)
+        raise DecompositionError(
+            "epilog-early",
+            "behind= loads what early= names behind the products, and early= names nothing",
+            fix=f"early=({names},)" if names else "drop behind=",
+        )
     return tuple(dict.fromkeys(tensors))
 
 
-def begins_with(value: Value, outputs: Sequence[object], init: float, early: Sequence[Tensor]) -> None:
+def begins_with(value: Value, outputs: Sequence[object], init: float) -> None:
     """Refuse to begin sums with addends where ops add nothing first, or where the sums alone are stored or are begun.
 
     Raises:
@@ -101,8 +113,8 @@ def begins_with(value: Value, outputs: Sequence[object], init: float, early: Seq
             "addends= begins the sums with what the ops add first, and the first op adds nothing",
             fix="drop addends=, or let add(...) be the first op",
         )
-    if outputs or init or early:
-        what = "outputs beside C" if outputs else f"init={init:g}" if init else "early="
+    if outputs or init:
+        what = "outputs beside C" if outputs else f"init={init:g}"
         raise DecompositionError("epilog-addends", f"addends= does not go with {what}", fix="drop one of them")
 
 

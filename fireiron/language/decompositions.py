@@ -328,8 +328,9 @@ class Epilog:
         init: the accumulator's first value.
         store: the links of the Move that stores.
         outputs: what is stored on the way, first to last.
-        early: which tensors that ops read come to registers before the products, not behind them.
+        early: which tensors that ops read come to registers all at once, not op by op: before the products.
         addends: whether the accumulator begins with what the ops add to it first.
+        behind: whether they come behind the products instead, ahead of the wait for the last ones.
     """
 
     value: Value
@@ -340,6 +341,7 @@ class Epilog:
     outputs: tuple[Output, ...] = ()
     early: tuple[Tensor, ...] = ()
     addends: bool = False
+    behind: bool = False
     link: Link | None = _link
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 from verified import verified
@@ -100,6 +101,22 @@ def test_residuals_before_the_products(dtype: str, plan: str, shape: tuple[int, 
     assert [t.name for link in schedule.links if isinstance(link, Epilog) for t in link.early] == ["residual"]
     held(schedule, "sm_90a")
     held(hopper.gemm(matmul(*shape, dtype, layout="TN", beta=1.0), EARLY[plan]), "sm_90a")
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("plan", EARLY)
+@pytest.mark.parametrize("addends", [False, True])
+def test_residuals_behind_the_products(addends: bool, plan: str, shape: tuple[int, int, int]) -> None:
+    needs_hopper()
+    m, n, _ = shape
+    residual, bias = Matrix(m, n, "bf16", name="residual"), Vector(n, "bf16", name="bias")
+    spec = matmul(*shape, "bf16", layout="TN").then(add(bias), relu, add(residual))
+    behind = attrs.evolve(EARLY[plan], early=False, behind=True, addends=addends)
+    schedule = hopper.gemm(spec, behind)
+    assert [t.name for link in schedule.links if isinstance(link, Epilog) for t in link.early] == ["residual"]
+    held(schedule, "sm_90a")
+    if not behind.pingpong and not addends:
+        held(hopper.stream_k(spec, behind), "sm_90a")
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])

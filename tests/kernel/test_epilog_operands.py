@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import pytest
 
-from fireiron import SH, A, B, Block, ColMajor, Matrix, Vector, add, matmul, relu, save
+from fireiron import SH, A, B, Block, ColMajor, Matrix, Vector, add, matmul, relu, save, silu
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.analysis.sampling import reads_and_writes
 from fireiron.kernel.ir.statements import Call, Compute, Pointer, Roles, Statement, Turn, walk
@@ -208,3 +208,56 @@ def test_trees_say_which(chains: Any) -> None:
     assert early != late
     assert "early x" in early.tree()
     assert "early" not in late.tree()
+
+
+def behind(plan: Plan) -> Plan:
+    return attrs.evolve(plan, early=False, behind=True)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("plan", PLANS)
+def test_behind_the_products_on_hopper(right: Right, plan: str, shape: tuple[int, int, int]) -> None:
+    schedule = hopper.gemm(with_residual(shape), behind(PLANS[plan]))
+    assert early_of(schedule) == ["residual"]
+    right(schedule, lambda p, x: (p + x["bias"] + x["residual"]).clip(0))
+
+
+def test_behind_the_products_of_shares_of_tiles(right: Right) -> None:
+    """The unit that ends a tile loads them, ahead of its ops."""
+    schedule = hopper.stream_k(with_residual(SHAPES[1]), behind(PLANS["cooperative"]))
+    assert early_of(schedule) == ["residual"]
+    right(schedule, lambda p, x: (p + x["bias"] + x["residual"]).clip(0))
+
+
+def test_reads_behind_the_products_stand_ahead_of_the_ops() -> None:
+    schedule = hopper.gemm(with_residual(SHAPES[1]), behind(PLANS["cooperative"]))
+    product, read, bias = order(schedule, multiplies, reads("residual"), reads("bias"))
+    assert product < read < bias
+
+
+def test_compiled_loads_stand_together_behind_the_products() -> None:
+    """Ahead of the first exponential: one by one between them, each would be waited for."""
+    spec = matmul(4096, 4096, 4096, "bf16", layout="TN", arch="sm_90a")
+    spec = spec.then(add(Vector(4096, "bf16", name="bias")), silu, add(residual(spec)))
+    plan = plans(spec)[0]
+
+    def opcodes(plan: Plan) -> list[str]:
+        kernel = hopper.gemm(spec, plan).compile("sm_90a")
+        assert kernel.resources.spill_stores == 0
+        return re.findall(r"\b(LDG|HGMMA|MUFU\.EX2)\b", kernel.sass)
+
+    together, apart = opcodes(behind(plan)), opcodes(plan)
+    before = [found[: found.index("MUFU.EX2")].count("LDG") for found in (together, apart)]
+    assert before[0] >= plan.sums // 2 > before[1]
+
+
+def test_sums_that_begin_with_a_bias(right: Right) -> None:
+    """What the sums begin with is not loaded again."""
+    plan = attrs.evolve(behind(PLANS["cooperative"]), addends=True)
+    right(hopper.gemm(with_residual(SHAPES[1]), plan), lambda p, x: (p + x["bias"] + x["residual"]).clip(0))
+    spec = matmul(*SHAPES[1], "f16", layout="TN", arch="sm_90a")
+    spec = spec.then(add(Vector(SHAPES[1][1], "f16", name="bias")), relu, add(residual(spec)))
+    schedule = hopper.gemm(spec, plan)
+    bias, product, read = order(schedule, reads("bias"), multiplies, reads("residual"))
+    assert bias < product < read
+    right(schedule, lambda p, x: (p + x["bias"]).clip(0) + x["residual"])

@@ -91,9 +91,12 @@ def lower_epilog(link: Epilog, rest: Tree, state: State, context: Context, recur
     finish: Body = (add_constant(window.storage, link.init, context),) if partial and link.init != 0 else ()
     finish += _finished(link, held, outputs, inside, meeting.state, early, context, recur)
     begin = (*(one for one in begin if one.buffer not in context.zeroed), *added)
+    ahead, behind = ((), ahead) if link.behind else (ahead, ())
     if context.stream is not None:
+        finish = (*behind, *finish)
         return (*begin, *ahead, *main, *gathered, *hand_on(window, context.stream, finish, link.link, context))
-    return (*begin, *ahead, *main, *gathered, *meeting.around(share(window, parts, finish, inside, context)))
+    finish = meeting.around(share(window, parts, finish, inside, context))
+    return (*begin, *ahead, *main, *behind, *gathered, *finish)
 
 
 def _begun(

@@ -1,7 +1,8 @@
-"""Early operands: each thread loads the elements that its ops will read before the products begin.
+"""Early operands: each thread loads the elements that its ops will read at once, before the products or behind.
 
-The loads run while the products run. Their results stay in registers, with the accumulators' ownership. Without this,
-each tile would wait for global memory once, behind its last product.
+Before the products, the loads run while the products run. Behind them, no product waits for the loads. Their results
+stay in registers, with the accumulators' ownership. Without this, each tile would wait for global memory behind its
+last product, once for each group of elements whose ops the compiler keeps apart.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from fireiron.language.steps import Ref, Step
 def lower_early(
     link: Epilog, steps: Sequence[Step], held: Storage, output: Window, state: State, context: Context
 ) -> tuple[Mapping[str, Storage], Body]:
-    """Load the operands in an epilog's `early=`; give the registers of each, and the code before the products.
+    """Load the operands in an epilog's `early=`; give the registers of each, and the code of the loads.
 
     Args:
         link: the epilog.
@@ -39,11 +40,11 @@ def lower_early(
     """
     if not link.early:
         return {}, ()
-    named = ", ".join(tensor.name for tensor in link.early)
-    if held.partials or context.stream is not None:
+    named, place = ", ".join(tensor.name for tensor in link.early), "behind" if link.behind else "before"
+    if held.partials or (context.stream is not None and not link.behind):
         raise DecompositionError(
             "epilog-early",
-            f"early= loads {named} before the products, but only some of the units that share a tile's sums "
+            f"early= loads {named} {place} the products, but only some of the units that share a tile's sums "
             "run the ops",
             fix="drop early=, or let one unit compute each tile: without parallel(...) and stream_k()",
         )
@@ -54,6 +55,8 @@ def lower_early(
     storages: dict[str, Storage] = {}
     body: Body = ()
     for tensor in link.early:
+        if tensor.name not in reads:
+            continue  # the sums began with it
         name = f"{tensor.name}_{str(link.memory).lower()}"
         window = fresh_window(held, output)
         result = register_storage(name, window, link.memory, tensor.dtype, state, context, link.link)
@@ -62,7 +65,7 @@ def lower_early(
         load = _load(reads[tensor.name], result, output, state, context)
         body += (
             Region(
-                f"load {tensor.name} to {result.name}, before the products",
+                f"load {tensor.name} to {result.name}, {place} the products",
                 load,
                 state.path,
                 link.link,
