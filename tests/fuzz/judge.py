@@ -222,7 +222,7 @@ def integers(schedule: Any, interface: Interface, sizes: Mapping[str, int], seed
     return arrays
 
 
-def others(schedule: Any, arrays: Mapping[str, Any], count: int = 3) -> Iterator[dict[str, Any]]:
+def others(schedule: Any, arrays: Mapping[str, Any], count: int = 3, alone: int = 0) -> Iterator[dict[str, Any]]:
     """Draw other numbers where `integers` has levels, so that exponentials are neither 1 nor 0.
 
     A factor that rescales sums is then seen where it is applied twice, or not at all. In every second draw
@@ -234,14 +234,16 @@ def others(schedule: Any, arrays: Mapping[str, Any], count: int = 3) -> Iterator
         schedule: what runs.
         arrays: what `integers` drew.
         count: of draws; there are none where no input has levels.
+        alone: of more draws, in which maxima grow by single keys too.
     """
-    for seed in range(count):
+    for seed in range(count + alone):
         rng = np.random.default_rng(seed)
         found = {name: array.copy() for name, array in arrays.items()}
         inputs, levels = _levels(schedule, found, rng)
         program = steps_of(schedule.program.spec, schedule.links)
         shapes = {name: mathematical(t, found[name]).shape for name, t in inputs.items()}
-        climbs = climbing(program, shapes, rng) if seed % 2 else {}
+        single = seed >= count
+        climbs = climbing(program, shapes, rng, single) if seed % 2 or single else {}
         for name in levels:
             array = mathematical(inputs[name], found[name])
             numbers = rng.integers(-16, 17, array.shape) / 8

@@ -6,10 +6,11 @@ about what lies ahead asks the loops around as well.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
-from fireiron.algebra.expr import Expr, Var, free
+from fireiron.algebra.expr import Expr, Var, as_int, free
 from fireiron.algebra.scalar import Arg, Binary, Constant, Scalar, Select, children, with_children
 from fireiron.kernel.ir.declarations import Buffer, View
 from fireiron.kernel.ir.rewrite import mentions
@@ -27,6 +28,7 @@ from fireiron.kernel.ir.statements import (
     Kernel,
     Let,
     Region,
+    Roles,
     Statement,
     Vote,
     walk,
@@ -71,6 +73,64 @@ class Flow:
             if buffer in _writes(s) and buffer not in _reads(s) and not self._beside(place, p):
                 return True
         return True
+
+    def unread(self) -> bool:
+        """Say whether what the statement writes into registers is read by nobody before it is written again."""
+        inside = [s for p, s in self.all if p[: len(self.place)] == self.place and not _frame(s)]
+        if not inside or not all(isinstance(s, Compute) and s.dst.buffer.memory.registers for s in inside):
+            return False
+        buffers = set().union(*(_writes(s) for s in inside)) - set().union(*(_reads(s) for s in inside))
+        if buffers != set().union(*(_writes(s) for s in inside)):
+            return False
+        again: list[tuple[Buffer, Place]] = []
+        for p, s in self._behind(self.place):
+            if _frame(s):
+                continue
+            for buffer in buffers & _reads(s):
+                if not any(written == buffer and self._follows(ahead, p) for written, ahead in again):
+                    return False
+            if not (isinstance(s, Compute) and s.write is not None):
+                again += [(buffer, p) for buffer in buffers & _writes(s)]
+        return True
+
+    def _follows(self, first: Place, second: Place) -> bool:
+        """Say whether a statement runs only where the first one ran: the conditions around that one are around it."""
+        around = [first[:n] for n in range(1, len(first)) if not _runs(self.by_place.get(first[:n]))]
+        return all(second[: len(place)] == place for place in around)
+
+    def below(self, condition: str) -> bool:
+        """Say whether the statement stands below a condition that a pattern matches."""
+        around = (self.by_place.get(self.place[:n]) for n in range(1, len(self.place)))
+        return any(isinstance(s, If) and re.fullmatch(condition, str(s.condition)) for s in around)
+
+    def raises(self) -> bool:
+        """Say whether the statement only raises an old maximum by what a chunk's sums tell, or leaves it as it is."""
+        inside = [s for p, s in self.all if p[: len(self.place)] == self.place and not _frame(s)]
+        raised = [s.dst for _, s in self.all if isinstance(s, Compute) and _raise(s)]
+        return self.below(r"far\d* == 0") and bool(inside and raised) and all(
+            isinstance(s, Compute)
+            and (_raise(s) or (_maximum(s) and s.dst.buffer != raised[0].buffer and raised[0].buffer in _reads(s)))
+            for s in inside
+        )  # fmt: skip
+
+    def last_arrival(self) -> bool:
+        """Say whether the statement is an arrival for loads behind the last wait of its role, in no loop.
+
+        All loads began before that wait ended.
+        """
+        inside = [s for s in walk((self.statement,)) if not isinstance(s, If)]
+        role = self.place[:2]
+        looped = any(isinstance(self.by_place.get(self.place[:n]), For) for n in range(len(role), len(self.place)))
+        behind = [s for p, s in self.all if p[:2] == role and p > self.place]
+        frees = bool(inside) and all(
+            isinstance(s, Arrive) and s.barrier.name.endswith("_empty") and s.peer is None for s in inside
+        )
+        return (
+            frees
+            and isinstance(self.by_place[self.place[:1]], Roles)
+            and not looped
+            and not any(isinstance(s, Await) for s in behind)
+        )
 
     def _beside(self, one: Place, other: Place) -> bool:
         """Say whether two statements stand in one loop of one statement's elements."""
@@ -172,6 +232,26 @@ def _frame(statement: Statement) -> bool:
     return isinstance(statement, For | If | Region) or type(statement).__name__ == "Roles"
 
 
+def _runs(statement: Statement | None) -> bool:
+    """Say whether what stands inside a statement runs at least once."""
+    trips = as_int(statement.extent) if isinstance(statement, For) else None
+    return isinstance(statement, Region) or (trips is not None and trips > 0)
+
+
+def _raise(statement: Compute) -> bool:
+    """Say whether a statement adds one of some numbers, by what a sum exceeds."""
+    match statement.expr:
+        case Binary("add", Arg(), Select(Binary("le"), Constant(), _)):
+            return True
+        case _:
+            return False
+
+
+def _maximum(statement: Compute) -> bool:
+    """Say whether a statement takes a maximum in its place."""
+    return isinstance(statement.expr, Binary) and statement.expr.op == "max" and statement.dst in statement.inputs
+
+
 def _multiplied(statement: Statement) -> bool:
     """Say whether a statement multiplies a register in its place, which leaves 0 what is 0."""
     return (
@@ -215,6 +295,8 @@ def named(mutant: Mutant) -> str:
             what = views[-1].buffer.name
         case Await(barrier=barrier) | Arrive(barrier=barrier):
             what = barrier.name
+        case Let(var=var):
+            what = str(var)
         case Advance(cursor=cursor):
             what = str(cursor.slot).removesuffix("_slot")
         case If(condition=condition):

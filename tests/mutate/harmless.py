@@ -43,6 +43,8 @@ from tests.mutate.flow import Flow, forced, named, never_chosen, variables
 from tests.mutate.plant import Mutant
 
 Body = tuple[Statement, ...]
+# Changes of a statement that concern nothing but what it writes.
+ALONE = ("place: dropped", "place: doubled", "extent: - 1", "expr", "inputs", "dst: ")
 
 
 # What a case cannot show, by its name and the mutant's as `flow.named` gives it, and why not.
@@ -143,10 +145,10 @@ ELSEWHERE = (
     ),
     (
         "attention",
-        r"^Compute\[\d+\].expr: a number \+ 1 \(0\) @ (part_a_fr|wide)$",
+        r"^Compute\[\d+\].expr: a number \+ 1 \(0\) @ (part_a_fr|wide2?)$",
         "values of keys that are not there are 0",
     ),
-    ("attention, cores", r"^Compute\[\d+\].expr: a number \+ 1 \(0\) @ s$", "all scores of a query grow alike"),
+    ("attention, (cores|mma)", r"^Compute\[\d+\].expr: a number \+ 1 \(0\) @ s$", "all scores of a query grow alike"),
     (
         "attention, cores",
         r"v_sh over the one before$",
@@ -157,6 +159,17 @@ ELSEWHERE = (
         r"^For\[2\].extent: \+ 1$",
         "a copy more brings the next chunk's first lines to where they go",
     ),
+    (
+        "attention's gradient",
+        r"^For\[1\].extent: \+ 1 @ dy_sh$",
+        "a copy more brings the next chunk's first lines to where they go",
+    ),
+    (
+        "attention, wgmma",
+        r"^Let\[9\].*without tile_i @ whole$",
+        "what no mask cuts may be masked too: it is computed anew",
+    ),
+    ("attention, wgmma", r"^If\[1\].*> 0 one less$", "no tile has one chunk here"),
     (
         "attention, wgmma",
         r"^If\[21\].*exchanged with Advance",
@@ -194,8 +207,18 @@ ELSEWHERE = (
     ),
     (
         "attention, speculating",
-        r"^(Arrive\[10\]|If\[23\]).place: (dropped|doubled)|^Arrive\[8\].slot: without k_ring_slot",
-        "of these arrivals at most one at slot 0 is awaited here",
+        r"^Arrive\[8\].slot: without k_ring_slot @ k_empty$",
+        "of these arrivals one is awaited here, at slot 0",
+    ),
+    (
+        "attention, speculating",
+        r"slot: without k_ring_slot @ k_empty$",
+        "the slot of values was awaited before, and its arrival follows that of these keys",
+    ),
+    (
+        "attention, speculating",
+        r"^Compute\[\d+\].expr: a number \+ 1 \((0|1|32768)\).* @ beyond$",
+        "how often chunks are computed again changes time alone",
     ),
     (
         "attention, speculating",
@@ -214,8 +237,8 @@ ELSEWHERE = (
     ),
     (
         "attention, speculating",
-        r"^For\[139\].extent: - 1 @ o$",
-        "the last 16 keys of the last chunk are beyond the edge",
+        r"^For\[169\].extent: - 1 @ o$|^Call\[24\].*without k3 @ o$|^For\[130\].extent: - 1 @ part_rf",
+        "the last keys of the last chunk are beyond the edge",
     ),
     (
         "attention, (wgmma|speculating)",
@@ -393,6 +416,12 @@ def _followed(mutant: Mutant, kernel: Kernel) -> str:
         return ""
     flow, key, left = Flow(kernel, mutant), f"{mutant.field}: {mutant.change}", mutant.change.rpartition("without ")[2]
     match mutant.before:
+        case Compute() | For() if key.startswith(ALONE) and flow.unread():
+            return "nobody reads it before it is written again"
+        case Compute() | For() if key.startswith((*ALONE[:3], "expr", "inputs: total")) and flow.raises():
+            return "how far an old maximum rises changes time alone: sums count under any"
+        case Arrive() | If() if key.startswith(("place: d", "place: exchanged", "slot")) and flow.last_arrival():
+            return "all loads have begun: nobody waits for this arrival"
         case Compute() | For() | Region() if (
             key.startswith(("place: dropped", "place: doubled", "extent: - 1", "inputs", "dst", "expr: mul left out"))
             and flow.scales_zeros()

@@ -37,6 +37,11 @@ def planted(kernel: Kernel) -> list[Mutant]:
         # The fence ahead of the scores holds for the values' product behind it, for no other.
         ("place: dropped", ["since the fence before, products began, and nothing else touched registers"]),
         ("slot: without k_ring_slot @ k_full", ["the cursor has not moved yet: its slot is 0"]),
+        # An old maximum may rise by any number, or stay; one that was looked for may not.
+        ("place: dropped @ top", ["how far an old maximum rises changes time alone: sums count under any"]),
+        ("place: dropped @ top_chunk2", ["how far an old maximum rises changes time alone: sums count under any"]),
+        ("dst: top_finite_rf at without i9 @ top_finite_rf", ["nobody reads it before it is written again"]),
+        ("slot: + 1 @ v_empty", ["all loads have begun: nobody waits for this arrival"]),
     ],
 )
 def test_a_reason_holds_for_few(kernel: Kernel, planted: list[Mutant], change: str, explained: list[str]) -> None:
