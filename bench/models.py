@@ -76,6 +76,18 @@ class DecoderLayer(nn.Module):
         k, v = (f(y).view(batch, length, self.pairs, self.depth).transpose(1, 2) for f in (self.k, self.v))
         q, k = turned(q, cos, sin), turned(k, cos, sin)
         seen = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        return self.behind_attention(x, seen)
+
+    def decode(self, x: Any, k: Any, v: Any, cos: Any, sin: Any) -> tuple[Any, Any]:
+        """Compute a row of each sequence from a cache of keys and values; return its own keys and values too."""
+        batch = len(x)
+        y = self.before(x)
+        q = turned(self.q(y).view(batch, 1, self.heads, self.depth).transpose(1, 2), cos, sin)
+        mine = turned(self.k(y).view(batch, 1, self.pairs, self.depth), cos, sin).flatten(2), self.v(y)
+        return self.behind_attention(x, functional.scaled_dot_product_attention(q, k, v, enable_gqa=True)), mine
+
+    def behind_attention(self, x: Any, seen: Any) -> Any:
+        """Compute what follows attention."""
         x = x + self.o(seen.transpose(1, 2).reshape(x.shape))
         y = self.behind(x)
         return x + self.down(functional.silu(self.gate(y)) * self.up(y))
@@ -105,6 +117,23 @@ class Decoder(nn.Module):
         for layer in self.layers:
             x = layer(x, self.cos, self.sin)
         return x
+
+
+class Decoding(Decoder):
+    """Be layers of Llama that compute one token behind those of a cache.
+
+    The token's own keys and values are results beside its rows: the caller stores them for the next token.
+    """
+
+    def forward(self, x: Any, cache: Any) -> Any:
+        """Compute a row of each sequence; the cache holds keys and values, which all layers read here."""
+        at, (k, v) = cache.shape[3] - 1, cache.unbind(1)
+        cos, sin = self.cos[at], self.sin[at]
+        made: list[Any] = []
+        for layer in self.layers:
+            x, mine = layer.decode(x, k, v, cos, sin)
+            made += mine
+        return x, made
 
 
 class Encoder(nn.Module):

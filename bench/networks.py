@@ -3,6 +3,8 @@
 `python -m bench networks [--network bert-base ...] [--batch 32] [--length 384] [--train] [-o FILE.jsonl]`. Transformers
 come from the package of that name, other networks from `models.py`. Each result is first compared with eager f32; the
 error of eager torch in the same 16 bits sets the bound. With `--train` the gradients of all parameters are compared.
+`--captured` also times each peer's launches captured in a CUDA graph, as ours are. A line has the peak of memory beside
+weights and inputs: of calls that no graph captured, whose private memory the allocator does not count.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ NETWORKS = {
 # Networks of models.py: the class, and what it takes of a batch and a length.
 MODELS = {
     "llama": ("Decoder", "rows of tokens"),
+    "llama-decode": ("Decoding", "rows of tokens"),
     "vit-b16": ("ViT", "images"),
     "resnet-50": ("ResNet", "images"),
     "lstm": ("LSTM", "steps"),
@@ -51,6 +54,7 @@ def run(words: Sequence[str], command: str = "") -> int:
     parser.add_argument("--train", action="store_true", help="time a forward and a backward pass")
     parser.add_argument("--freeze", action="store_true", help="compute what depends on parameters alone once")
     parser.add_argument("--apart", action="store_true", help="no kernel begins before the one before it has ended")
+    parser.add_argument("--captured", action="store_true", help="also time each peer captured in a CUDA graph")
     parser.add_argument("--dtype", default="f16", choices=["f16", "bf16"], help="(f16)")
     parser.add_argument("--vs", nargs="+", default=list(PEERS[:3]), choices=PEERS, help="peers (eager sdpa compile)")
     parser.add_argument("-o", "--output", metavar="FILE.jsonl", help="append the results to this file")
@@ -64,6 +68,7 @@ def run(words: Sequence[str], command: str = "") -> int:
         "train": options.train,
         "freeze": options.freeze,
         "apart": options.apart,
+        "graphs": options.captured,
     }
     lines = (timed(*case, options.dtype, options.vs, **chosen) for case in cases)
     return int(not report(lines, options.output, command, said))
@@ -76,7 +81,7 @@ def network(name: str, attention: str, layers: int = 0) -> Any:
     if name in MODELS:
         from . import models
 
-        few = {"layers": layers} if layers and name in ("llama", "vit-b16") else {}
+        few = {"layers": layers} if layers and name in ("llama", "llama-decode", "vit-b16") else {}
         return getattr(models, MODELS[name][0])(**few).eval()
     import transformers
 
@@ -107,14 +112,32 @@ def given(name: str, batch: int, length: int) -> tuple[Any, ...]:
         return torch.randn(batch, 16), torch.randint(0, 10000, (batch, 26))
     if kind == "words":
         return (torch.randint(10, 20000, (batch, length)),)
+    if name == "llama-decode":
+        return torch.randn(batch, 1, 4096), torch.randn(batch, 2, 8, length, 128)
     return (torch.randn(batch, length, 4096 if kind == "rows of tokens" else 1024),)
 
 
 def timed(
     name: str, batch: int, length: int, dtype: str, peers: Sequence[str], layers: int = 0, train: bool = False,
-    freeze: bool = False, apart: bool = False, device: str = "cuda",
+    freeze: bool = False, apart: bool = False, graphs: bool = False, device: str = "cuda",
+    gate: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Check ours against f32, then time it and the peers."""
+    """Check ours against f32, then time it and the peers.
+
+    Args:
+        name: of the network.
+        batch: sequences, images or samples.
+        length: tokens of a sequence.
+        dtype: f16 or bf16.
+        peers: whom it is timed against.
+        layers: instead of the network's own number.
+        train: whether a forward and a backward pass is timed.
+        freeze: whether what depends on parameters alone is computed once.
+        apart: whether no kernel begins before the one before it has ended.
+        graphs: whether peers are also timed captured in CUDA graphs; training is not captured.
+        device: of the arrays; on "cpu" nothing is timed.
+        gate: is called when all is compiled, ahead of the timing.
+    """
     import fireiron.torch
     from fireiron.graph.torch_backend import plans
 
@@ -149,8 +172,9 @@ def timed(
     chosen = {"freeze": freeze} | ({"dependent": False} if apart else {})
     fast = torch.compile(models["sdpa"], backend=fireiron.torch.backend, options=chosen)
     ours = launch(fast)
-    made: Any = None
-    for _ in range(3):
+    peaks: dict[str, float] = {}
+    made = peaks_of(ours, "fireiron", peaks, device)  # the first call, which no graph captures
+    for _ in range(2):
         made = ours()
     if device == "cuda":
         torch.cuda.synchronize()
@@ -168,10 +192,54 @@ def timed(
     for peer, options in (("compile", {}), ("max-autotune", {"mode": "max-autotune"})):
         if peer in peers:
             launches[peer] = launch(torch.compile(network(name, "sdpa", layers).to(device, kind), **options))
+    for peer, call in list(launches.items())[1:]:
+        call()
+        peaks_of(call, peer, peaks, device)
+        if graphs and not train:
+            try:
+                launches[f"{peer} captured"] = captured(call)
+            except RuntimeError as error:  # an operator that waits for the GPU
+                line.setdefault("not captured", {})[peer] = str(error).splitlines()[0]
     for call in launches.values():
         for _ in range(3):
             call()
-    return line | compared(launches, ROUNDS, BUDGET_S)
+    gate()
+    line |= compared(launches, ROUNDS, BUDGET_S) | {"peak_mib": peaks}
+    return line | {"fastest": min(line["ratios"], key=line["ratios"].get)} if line["ratios"] else line
+
+
+def peaks_of(call: Callable[[], Any], name: str, found: dict[str, float], device: str) -> Any:
+    """Call, and note the peak of memory beside what was allocated before, in MiB."""
+    if device != "cuda":
+        return call()
+    torch = torch_module()
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    made = call()
+    torch.cuda.synchronize()
+    found[name] = (torch.cuda.max_memory_allocated() - before) / 2**20
+    return made
+
+
+def captured(call: Callable[[], Any]) -> Callable[[], Any]:
+    """Capture a call's launches in a CUDA graph; its result stays at one place."""
+    torch = torch_module()
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(2):
+            call()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = call()
+
+    def replay() -> Any:
+        graph.replay()
+        return result
+
+    return replay
 
 
 def _first(result: Any) -> Any:
@@ -192,4 +260,5 @@ def said(line: Any) -> str:
         return f"{head}; {problem}"
     ours = line["times"]["fireiron"]["median_us"] / 1e3
     peers = ", ".join(f"{key} {found:.3f}" for key, found in line["ratios"].items())
-    return f"{head}; {ours:.3f} ms; over {peers}"
+    memory = ", ".join(f"{key} {found:.0f}" for key, found in line.get("peak_mib", {}).items())
+    return f"{head}; {ours:.3f} ms; over {peers}" + (f"; MiB at the peak: {memory}" if memory else "")

@@ -52,4 +52,7 @@ def test_a_line_in_words() -> None:
     head = "bert-base 32x384 f16: 108 kernels, 1 operators left to torch, compiled in 9.0 s, error 0.01 (eager 0.02)"
     assert said({**line, "problem": "wrong"}) == f"{head}; wrong"
     times = {"fireiron": {"median_us": 4000.0}}
-    assert said({**line, "times": times, "ratios": {"eager": 2.0}}) == f"{head}; 4.000 ms; over eager 2.000"
+    line |= {"times": times, "ratios": {"eager": 2.0}}
+    assert said(line) == f"{head}; 4.000 ms; over eager 2.000"
+    memory = {"fireiron": 36.4, "eager": 339.0}
+    assert said({**line, "peak_mib": memory}).endswith("over eager 2.000; MiB at the peak: fireiron 36, eager 339")
