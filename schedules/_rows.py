@@ -18,6 +18,7 @@ REGISTERS = 65536  # of a block
 MOST_REGISTERS = 128  # of a thread
 OTHERS = 16  # of a thread: addresses, folds
 GUARDS = 4  # of a thread, for each further input
+GUARD_NBYTES = 4  # of a thread, for each element that is loaded alone: its guard, and more values at once
 RING = 8  # of a thread, for the places of a ring's rows
 MOST_THREADS = 1024  # of an SM, with the registers that a row takes
 IN_LOOPS = 3 / 4  # of a thread's registers hold columns where chunks are loaded in loops
@@ -184,6 +185,7 @@ def _registers(
     live = max(of_inputs, kept + (max(of_inputs, widened) if again else 0))
     live += 4 * max(0, len(between) - 1)  # folds of several of them read further ones
     live += least if least == 4 else 0  # of elements that are loaded alone, the guards are held too
+    most += GUARD_NBYTES if least == 4 else 0
     return tuple((nbytes + conditions) / 4 for nbytes in (most, live))
 
 

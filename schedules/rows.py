@@ -24,7 +24,6 @@ from fireiron import (
     cp_async,
     dropout,
     equal,
-    exp,
     index,
     logsumexp,
     maximum,
@@ -184,7 +183,7 @@ def cross_entropy(x: Value, target: Value) -> Value:
 def cross_entropy_with_gradient(x: Value, target: Value, scale: float = 1.0) -> tuple[Value, Value]:
     """Take -log(softmax(x)[target]) of each row, and its gradient by x, times a scale (1 / rows for a mean's)."""
     every = logsumexp(x, "n").named("every")
-    return every - x[:, target], (exp(x - every) - where(equal(index("n"), target), 1.0, 0.0)) * scale
+    return every - x[:, target], (_softmax(x, "n", lse=every) - where(equal(index("n"), target), 1.0, 0.0)) * scale
 
 
 @program(x="m n")

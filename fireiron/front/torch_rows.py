@@ -42,7 +42,8 @@ def log_softmax_backward(y: Value, dy: Value) -> Value:
 def cross_entropy_backward(x: Value, target: Value, scale: Value) -> Value:
     """Compute the gradient of each row's cross entropy, times the gradient of its loss."""
     every = statistics.logsumexp(x, "n").named("every")
-    return (exp(x - every) - where(equal(subscripts.index("n"), target), 1.0, 0.0)) * scale
+    softmax = statistics.softmax(x, "n", lse=every)
+    return (softmax - where(equal(subscripts.index("n"), target), 1.0, 0.0)) * scale
 
 
 @functools.lru_cache(maxsize=512)

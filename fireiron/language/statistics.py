@@ -17,7 +17,10 @@ from fireiron.language.reductions import Over, condition_of, dims_over, fold_by
 from fireiron.language.reductions import max as largest_of
 from fireiron.language.reductions import sum as sum_of
 from fireiron.language.steps import Dim
-from fireiron.language.trace import step_named
+from fireiron.language.trace import refs_of, step_named
+
+SHORT = 16  # bits
+LOG2_OF_E = 1 / math.log(2)
 
 
 def points(dims: Sequence[Dim]) -> Value:
@@ -141,14 +144,29 @@ def _joined_moments(n: Value, m: Value, s: Value, n2: Value, m2: Value, s2: Valu
     return total, m + away * part, s + s2 + away * away * (n * part)
 
 
+def _of_difference(value: Value, away: Value) -> Value:
+    """Take exp(away), a difference of values, as 2 to the power of a multiple where the values have 16 bits or fewer.
+
+    The power is one instruction. Rounding the multiple moves exp(-d) by d roundings of an f32, up to 2^-17.5 of it:
+    less than a rounding of 16 bits.
+
+    Args:
+        value: the values, whose reads say their types.
+        away: the values less what is taken from them.
+    """
+    if all(ref.dtype.bits <= SHORT for ref in refs_of(value)):
+        return unary("exp2", away * LOG2_OF_E)
+    return unary("exp", away)
+
+
 def _exponential(value: Value, top: Value, where: Operand | None) -> Value:
     """Take exp(x - max), 0 where a condition does not hold."""
-    part = unary("exp", value - top)
+    part = _of_difference(value, value - top)
     return part if where is None else choose(condition_of(where), part, 0.0)
 
 
 @checks(locate=True)
-def softmax(value: Operand, over: Over, where: Operand | None = None) -> Value:
+def softmax(value: Operand, over: Over, where: Operand | None = None, lse: Value | None = None) -> Value:
     """Take exp(x) / sum(exp(x)) over dims, without overflow: the largest value is subtracted first.
 
     Each exponential is multiplied by the inverse of the sum, which is computed once.
@@ -157,8 +175,11 @@ def softmax(value: Operand, over: Over, where: Operand | None = None) -> Value:
         value: of arrays.
         over: names of dims.
         where: a condition: other points are not summed, and their results are 0. A row without points is 0.
+        lse: the values' `logsumexp`, where the program has it: the softmax is exp(x - lse) then.
     """
     (value,) = lifted(value)
+    if lse is not None:
+        return _exponential(value, lse, where)
     top = step_named(largest_of(value, over, where), "top")
     part = step_named(_exponential(value, top, where), "part")
     total = step_named(sum_of(part, over), "total")

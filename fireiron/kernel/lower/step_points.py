@@ -303,12 +303,25 @@ def accumulate(step: Step, opened: Open, state: State, context: Context) -> Body
     before, read = views_at(step, state, context)
     views = (*held, *read)
     mask = _exists(step, state, _folded(state) if _in_registers(views) else None)
+    if mask is not None and len(held) == 1 and _in_registers(views) and _differs_by_point(mask, state):
+        # All threads compute the point, and keep the state where the point does not exist: without branches, points
+        # are computed side by side. A state of several scalars has choices of its own, and takes a branch.
+        trees, mask = [Select(Coordinate(mask), trees[0], Arg(0, held[0].buffer.dtype))], None
     present = condition_of(step)
     if present is not None:
         present = substitute(present, _coordinates(state))
         mask = present if mask is None else and_(mask, present)
         mask = None if proves(mask) else mask
     return (*before, *together(held, trees, views, mask, context, state.link))
+
+
+def _differs_by_point(condition: Expr, state: State) -> bool:
+    """Say whether some of a thread's points may meet a condition, and others not.
+
+    In online loops, whose last chunk alone has missing points, it counts as one for all.
+    """
+    assert state.progress is not None
+    return state.progress.law is None and not free(condition).isdisjoint(x.var for x in state.loops if x.unrolled)
 
 
 def assign(step: Step, role: str, state: State, context: Context, masked: bool = False, filled: bool = False) -> Body:
