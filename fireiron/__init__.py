@@ -24,18 +24,6 @@ from fireiron.front.chain import (
     StepChain,
     Strategy,
 )
-from fireiron.front.moves import (
-    conform,
-    cp_async,
-    ldmatrix,
-    movmatrix,
-    staged,
-    stmatrix,
-    through_shared,
-    tma,
-    vector,
-    wmma,
-)
 from fireiron.front.preset import preset
 from fireiron.front.roles import DST, SRC, A, B, C, Role
 from fireiron.front.spec import Init, MatMul, Move, Pointwise, matmul
@@ -83,6 +71,18 @@ if TYPE_CHECKING:
     from fireiron.front.convolutions import conv1d, conv2d, conv3d
     from fireiron.front.fuse import fuse
     from fireiron.front.layers import layers
+    from fireiron.front.moves import (
+        conform,
+        cp_async,
+        ldmatrix,
+        movmatrix,
+        staged,
+        stmatrix,
+        through_shared,
+        tma,
+        vector,
+        wmma,
+    )
     from fireiron.front.multiply import gemm
     from fireiron.front.pooling import avg_pool1d, avg_pool2d, avg_pool3d, max_pool1d, max_pool2d, max_pool3d
     from fireiron.front.products import products
@@ -317,6 +317,13 @@ _LATER = {
     "best": "front.best", "gemm": "front.multiply", "layers": "front.layers", "products": "front.products",
     "Reduction": "front.reduction", "by_hand": "front.written", "threads": "language.nested",
     "attention": "front.attention", "space": "tune.space", "program": "front.program", "trace_graph": "graph.trace",
+    **dict.fromkeys(
+        (
+            "conform", "cp_async", "ldmatrix", "movmatrix", "staged", "stmatrix", "through_shared", "tma", "vector",
+            "wmma",
+        ),
+        "front.moves",
+    ),
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), "front.convolutions"),
     **dict.fromkeys(
         (

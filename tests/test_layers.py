@@ -269,3 +269,40 @@ def test_import_loads_no_heavy_package() -> None:
 
 def test_a_planted_heavy_import_is_found() -> None:
     assert "rich" in probe_import("import rich")[1]
+
+
+LOADED = "import fireiron, sys; print(*(name for name in sys.modules if name.startswith('fireiron.')))"
+
+
+def test_import_loads_what_chains_need_later() -> None:
+    """Rules, residual specs, moves and architectures are loaded by the first chain that needs them."""
+    done = subprocess.run([sys.executable, "-c", LOADED], cwd=ROOT, capture_output=True, text=True, check=True)
+    later = ("fireiron.check", "fireiron.language.residual", "fireiron.front.moves", "fireiron.algebra.arch")
+    assert [name for name in done.stdout.split() if name.startswith(later)] == []
+
+
+def test_what_is_loaded_later_is_what_a_type_checker_reads() -> None:
+    """Each `Later("module", "name")` stands beside an import of the same, below `if TYPE_CHECKING`."""
+    found = 0
+    for path in python_files(ROOT):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        if "Later(" not in path.read_text(encoding="utf-8"):
+            continue
+        read = {
+            alias.asname or alias.name: (node.module, alias.name)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        }
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Assign):
+                continue
+            names, values = node.targets[0], node.value
+            several = isinstance(names, ast.Tuple) and isinstance(values, ast.Tuple)
+            for name, value in zip(names.elts, values.elts, strict=True) if several else [(names, values)]:
+                if isinstance(value, ast.Call) and getattr(value.func, "id", "") == "Later":
+                    module, *inside = [argument.value for argument in value.args]
+                    wanted = (module, inside[0]) if inside else tuple(module.rsplit(".", 1))
+                    assert read[name.id] == wanted, f"{path}:{node.lineno}"
+                    found += 1
+    assert found > 8

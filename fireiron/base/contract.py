@@ -20,6 +20,7 @@ from typing import Any, ForwardRef, Literal, ParamSpec, TypeAlias, TypeVar, cast
 import attrs
 
 from fireiron.base.errors import FireironError, SpecError
+from fireiron.base.later import Later
 from fireiron.base.link import here
 from fireiron.base.text import count
 
@@ -421,6 +422,8 @@ class _Names(dict[str, Any]):
 
     def __missing__(self, name: str) -> Any:
         found = self._known.get(name, _UNFIT)
+        if isinstance(found, Later):
+            return found.load()
         return getattr(builtins, name, Any) if found is _UNFIT else found
 
 

@@ -17,11 +17,8 @@ from fireiron.algebra.expr import Expr
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.swizzle import Swizzle
 from fireiron.base.errors import DecompositionError
+from fireiron.base.later import Later
 from fireiron.base.link import here
-from fireiron.check import arguments
-from fireiron.check import links as rules
-from fireiron.check import parallel as parallel_rules
-from fireiron.check import programs as program_rules
 from fireiron.front.roles import Role
 from fireiron.front.verbs import Schedule
 from fireiron.language.atom import Atom
@@ -42,7 +39,6 @@ from fireiron.language.decompositions import (
     Widest,
 )
 from fireiron.language.levels import RF, Level, Memory
-from fireiron.language.nested import Nested
 from fireiron.language.ops import Beside
 from fireiron.language.pointwise import Op, Value
 from fireiron.language.programs import Layer, Layers, Products
@@ -51,7 +47,16 @@ from fireiron.language.steps import Program, Step
 from fireiron.language.tensor import Order, Tensor, TileOrder
 
 if TYPE_CHECKING:
+    from fireiron.check import arguments
+    from fireiron.check import links as rules
+    from fireiron.check import parallel as parallel_rules
+    from fireiron.check import programs as program_rules
     from fireiron.language.meaning import Meaning
+    from fireiron.language.nested import Nested
+else:
+    arguments, rules = Later("fireiron.check.arguments"), Later("fireiron.check.links")
+    parallel_rules, program_rules = Later("fireiron.check.parallel"), Later("fireiron.check.programs")
+    Nested = Later("fireiron.language.nested", "Nested")
 
 S = TypeVar("S")
 P = TypeVar("P", bound=Products | Program)
@@ -499,10 +504,10 @@ class TileRefinements(Schedule):
         Raises:
             DecompositionError: `level-nests`, `level-units`.
         """
-        given = level.as_level() if isinstance(level, Nested) else level
+        given = level if isinstance(level, Level) else level.as_level()
         self._check(rules.level_nests, self._before, given)
         self._check(arguments.units, units, resident)
-        order = {"order": level.order()} if isinstance(level, Nested) else {}
+        order = {} if isinstance(level, Level) else {"order": level.order()}
         return self._refine(level=given, units=units, resident=resident, link=here(), **order)
 
     def unroll(self: T_) -> T_:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from fireiron.language.programs import Layer, Layers, Products
-from fireiron.language.residual import Residual
 from fireiron.language.specs import Init, MatMul, Move, Pointwise, Spec
 from fireiron.language.steps import Program, Step
+
+if TYPE_CHECKING:
+    from fireiron.language.residual import Residual
 
 
 @attrs.frozen

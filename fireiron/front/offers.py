@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from fireiron.language.decompositions import Decomposition, Epilog
-from fireiron.language.residual import Residual
+
+if TYPE_CHECKING:
+    from fireiron.language.residual import Residual
 
 DECOMPOSE = ("tile", "split", "load", "allocate", "prolog", "epilog", "vectors", "own", "done")
 REFINES = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import attrs
 
@@ -12,15 +12,20 @@ from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.expr import Index
 from fireiron.base.contract import asked, checked, checks
 from fireiron.base.errors import FireironError, SpecError
+from fireiron.base.later import Later
 from fireiron.base.link import here
 from fireiron.front.chain import Chain, ElementwiseChain, FoldChain, MatMulChain, MoveChain
 from fireiron.language import specs
 from fireiron.language.atom import Product
 from fireiron.language.pointwise import Value, read, simplified
-from fireiron.language.residual import start
 from fireiron.language.specs import Coefficient, task_of
 from fireiron.language.storage_order import FIX, letters
 from fireiron.language.tensor import ColMajor, Matrix, RowMajor, Tensor, Vector
+
+if TYPE_CHECKING:
+    from fireiron.language import residual as residuals
+else:
+    residuals = Later("fireiron.language.residual")
 
 
 def _named(tensor: Tensor, name: str) -> Tensor:
@@ -75,7 +80,7 @@ def MatMul(
         program = task_of(spec, arch)
     except FireironError as error:
         raise error.located(here()) from None
-    return FoldChain(program, (), start(spec))
+    return FoldChain(program, (), residuals.start(spec))
 
 
 @checks("M", "N", "K", "batch", "groups")
@@ -168,7 +173,7 @@ def Move(src: Tensor, dst: Tensor, *, arch: str | None = None) -> MoveChain:
         program = task_of(spec, arch)
     except FireironError as error:
         raise error.located(here()) from None
-    return Chain(program, (), start(spec))
+    return Chain(program, (), residuals.start(spec))
 
 
 @checked
@@ -181,7 +186,7 @@ def Init(dst: Tensor, value: float = 0.0, *, arch: str | None = None) -> Element
           Y[m, n] = f32(1)
     """
     spec = specs.Init(_named(dst, "Y"), value)
-    return Chain(task_of(spec, arch), (), start(spec))
+    return Chain(task_of(spec, arch), (), residuals.start(spec))
 
 
 @checked
@@ -216,4 +221,4 @@ def Pointwise(op: Callable[..., Value], *tensors: Tensor, arch: str | None = Non
         program = task_of(spec, arch)
     except FireironError as error:
         raise error.located(here()) from None
-    return Chain(program, (), start(spec))
+    return Chain(program, (), residuals.start(spec))

@@ -10,23 +10,28 @@ import attrs
 
 from fireiron.base.contract import asked, checked, checked_methods, rest_of
 from fireiron.base.errors import DecompositionError, FireironError
+from fireiron.base.later import Later
 from fireiron.base.link import here
 from fireiron.base.records import evolve
-from fireiron.check import limits
-from fireiron.check import links as rules
 from fireiron.front.describe import describe
 from fireiron.front.kinds import ALL, Kind, kind_of
 from fireiron.front.offers import LINKS, REFINES, instead, offered
 from fireiron.front.roles import Role, role_name
 from fireiron.language.decompositions import Decomposition, Load, Prolog, Split, Tile
 from fireiron.language.programs import Layers, Products
-from fireiron.language.residual import Operand, Residual, apply
 from fireiron.language.specs import MatMul, Task
 from fireiron.language.steps import Program
 from fireiron.language.tensor import Tensor
 
 if TYPE_CHECKING:
+    from fireiron.check import limits
+    from fireiron.check import links as rules
     from fireiron.jit.compile import Compiler
+    from fireiron.language import residual as residuals
+    from fireiron.language.residual import Operand, Residual
+else:
+    residuals = Later("fireiron.language.residual")
+    limits, rules = Later("fireiron.check.limits"), Later("fireiron.check.links")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -145,7 +150,7 @@ class State:
 
     def _as(self, cls: type[State], link: Decomposition) -> Any:
         """Add a link; the chain's class says what may come next."""
-        trail = (*self._trail, apply(link, self.residual))
+        trail = (*self._trail, residuals.apply(link, self.residual))
         links = (*self.links, link)
         return cls(self.program, links, self._origin, trail, self._path, letters=self._letters)._within_limits()
 
@@ -164,7 +169,7 @@ class State:
         """Replace the last link by one with these changes."""
         link = attrs.evolve(self.links[-1], **changes)
         before = self._trail[-2] if len(self._trail) > 1 else self._origin
-        trail = (*self._trail[:-1], apply(link, before))
+        trail = (*self._trail[:-1], residuals.apply(link, before))
         return evolve(self, links=(*self.links[:-1], link), _trail=trail)._within_limits()
 
     @property

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from fireiron.base.errors import CallError, CompileError, Finding, FireironError, UsageError
 from fireiron.base.link import here
 from fireiron.front.digest import digest
-from fireiron.front.naming import kernel_name
 from fireiron.front.state import State
 
 if TYPE_CHECKING:
@@ -39,6 +38,8 @@ class Schedule(State):
     @property
     def name(self) -> str:
         """Name the kernel: preset, tile, dtypes."""
+        from fireiron.front.naming import kernel_name
+
         return kernel_name(self.program, self.links)
 
     def _closed(self, verb: str) -> None:

@@ -6,7 +6,6 @@ from typing import Any, TypeAlias, cast
 
 import attrs
 
-from fireiron.algebra.arch import arch as known_arch
 from fireiron.algebra.dtypes import DType, b1, default_accumulator, i32
 from fireiron.algebra.expr import Index
 from fireiron.algebra.scalar import Scalar, exactly
@@ -172,6 +171,8 @@ def task_of(spec: Spec, arch: str | None = None) -> Task:
             no such product; `packed-result` where elements that share a byte would be written; `unknown-arch`.
     """
     if arch is not None:
+        from fireiron.algebra.arch import arch as known_arch
+
         try:
             found = known_arch(arch)
             arch = arch if isinstance(cast(object, arch), str) else found.name

@@ -1,0 +1,33 @@
+"""Modules that are loaded where they are first used, so that `import fireiron` loads few."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+
+class Later:
+    """Stand for a module, or for something in it, until an attribute is read.
+
+    Type checkers read an import beside it, below `if TYPE_CHECKING`.
+
+    Args:
+        module: its full name.
+        name: what in the module; empty for the module itself.
+
+    Example:
+        >>> text = Later("fireiron.base.text")
+        >>> text.count(2, "warp")
+        '2 warps'
+    """
+
+    def __init__(self, module: str, name: str = "") -> None:
+        self._module, self._name = module, name
+
+    def load(self) -> Any:
+        """Load the module, and give what this stands for."""
+        module = import_module(self._module)
+        return getattr(module, self._name) if self._name else module
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(self.load(), attribute)
