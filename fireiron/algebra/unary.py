@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
-from fireiron.algebra.scalar import Binary, Constant, Scalar, Select, Unary
+from fireiron.algebra.dtypes import f32
+from fireiron.algebra.scalar import Binary, Constant, Scalar, Select, Unary, parts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     Array: TypeAlias = np.ndarray[Any, Any]
 
 ROUNDINGS = 4  # CUDA's functions are right within two units in the last place: four roundings
+QUICK_ROUNDINGS = 4  # of a quick division, two units in the last place: PTX ISA, div.full.f32
 
 
 @attrs.frozen
@@ -173,3 +175,20 @@ FUNCTIONS: dict[str, Function] = {
         Function("ceil", "ceil", _lazily("ceil"), lambda x: _number(0.0, x), exact=True),
     )
 }  # fmt: skip
+
+
+def is_quick(tree: Binary) -> bool:
+    """Say whether a quotient of floats is computed by the quick division: where a function rounds its divisor.
+
+    The divisor is then off by more than a rounding already. An exact division branches, and keeps the compiler from
+    computing several at once.
+
+    Example:
+        >>> from fireiron.algebra.scalar import Arg
+        >>> x, one = Arg(0, f32), Constant(1, f32)
+        >>> is_quick(Binary("div", x, Binary("add", one, Unary("exp", x)))), is_quick(Binary("div", one, x))
+        (True, False)
+    """
+    if tree.op != "div" or tree.dtype != f32:
+        return False
+    return any(isinstance(part, Unary) and FUNCTIONS[part.op].roundings > 0 for part in parts(tree.y))

@@ -41,7 +41,7 @@ from fireiron.algebra.scalar import (
     Unary,
     tells,
 )
-from fireiron.algebra.unary import FUNCTIONS
+from fireiron.algebra.unary import FUNCTIONS, is_quick
 from fireiron.base.errors import CheckError
 from fireiron.base.text import count
 from fireiron.cuda.types import bits_of, c_type, is_narrow, literal
@@ -225,6 +225,8 @@ def _binary(tree: Binary, x: _Value, y: _Value) -> _Value:
                 "float-operation", f"pow of {dtype}, which is no floating-point type", fix="cast to a float first"
             )
         return _inexact(_call("pow" if dtype == f64 else "powf", x.text, y.text), dtype)
+    if is_quick(tree):
+        return _exact(_call("divide_quick", x.text, y.text), dtype)
     sign, binding = _INFIX[op]
     return _inexact(Text(f"{x.text.within(binding)} {sign} {y.text.within(binding + 1)}", binding), dtype)
 

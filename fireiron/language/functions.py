@@ -120,13 +120,20 @@ def normcdf(x: Operand) -> Value:
 
 def sigmoid(x: Operand) -> Value:
     """Take 1 / (1 + exp(-x))."""
-    return 1 / (1 + exp(minimum(-lifted(x)[0], STEEPEST)))
+    return 1 / (1 + _falling(lifted(x)[0]))
+
+
+def _falling(x: Value) -> Value:
+    """Take exp(-x), no larger than exp(STEEPEST); of f32 by exp2, in two instructions for ten."""
+    if x.dtype != f32:
+        return exp(minimum(-x, STEEPEST))
+    return exp2(minimum(x * -math.log2(math.e), STEEPEST * math.log2(math.e)))
 
 
 def silu(x: Operand) -> Value:
     """Take x * sigmoid(x)."""
     (x,) = lifted(x)
-    return x / (1 + exp(minimum(-x, STEEPEST)))
+    return x / (1 + _falling(x))
 
 
 def gelu(x: Operand) -> Value:

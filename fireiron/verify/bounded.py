@@ -28,7 +28,7 @@ from fireiron.algebra.scalar import (
     Select,
     Unary,
 )
-from fireiron.algebra.unary import FUNCTIONS, ROUNDINGS
+from fireiron.algebra.unary import FUNCTIONS, QUICK_ROUNDINGS, ROUNDINGS, is_quick
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -168,7 +168,8 @@ def evaluate(tree: Scalar, inputs: Sequence[Bounded], numbers: Mapping[str, floa
         case Unary(op, x):
             return _unary(op, evaluate(x, inputs, numbers), tree.dtype)
         case Binary(op, x, y):
-            return _binary(op, evaluate(x, inputs, numbers), evaluate(y, inputs, numbers), tree.dtype)
+            found = _binary(op, evaluate(x, inputs, numbers), evaluate(y, inputs, numbers), tree.dtype)
+            return rounded(found.value, found.error, tree.dtype, QUICK_ROUNDINGS) if is_quick(tree) else found
         case MultiplyAdd(x, y, z):
             return evaluate(Binary("add", Binary("mul", x, y), z), inputs, numbers)
         case Select(condition, x, y):
