@@ -178,15 +178,18 @@ def _spread(high: int, wide: int, group: int, window: int, count: int) -> tuple[
         count: tiles at work at once.
     """
     count = min(count, high * wide)
-    seen = [0, 0]
+    rows = cols = 0
     for first in range(0, count, window):
-        rows: set[int] = set()
-        cols: set[int] = set()
-        for item in range(first, min(count, first + window)):
-            band, place = divmod(item, group * wide)
-            here = min(group, high - band * group)
-            rows.add(band * group + place % here)
-            cols.add(place // here)
-        seen[0] += len(rows)
-        seen[1] += len(cols)
-    return seen[0] * window / count, seen[1] * window / count
+        last = min(count, first + window) - 1
+        (top, start), (bottom, end) = divmod(first, group * wide), divmod(last, group * wide)
+        # Neighbours of one band are in as many rows as they are, and in columns side by side; bands share no row.
+        here = min(group, high - bottom * group)
+        if top == bottom:
+            rows += min(here, end - start + 1)
+            cols += end // here - start // here + 1
+            continue
+        left = group * wide - start  # of the first band, which has all its rows: bands follow it
+        rows += min(group, left) + (bottom - top - 1) * group + min(here, end + 1)
+        apart = start // group - end // here - 1  # columns between those of the last band and those of the first
+        cols += wide - (max(0, apart) if bottom - top == 1 else 0)
+    return rows * window / count, cols * window / count

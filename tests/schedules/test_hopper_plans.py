@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import attrs
@@ -10,6 +11,7 @@ import pytest
 from fireiron import A, ColMajor, MatMul, Matrix, RowMajor, matmul, relu, row_sum
 from fireiron.base.errors import DecompositionError
 from fireiron.schedules import hopper
+from fireiron.schedules._clocks import GROUPS, _spread
 from fireiron.schedules.hopper import Plan
 
 
@@ -243,3 +245,24 @@ def test_bands_do_not_reach_into_other_groups() -> None:
 def test_hints_for_what_few_tiles_read_at_once(size: tuple[int, int, int], plan: Plan, keep: str) -> None:
     found = {p.keep for p in hopper.plans(tn(*size)) if attrs.evolve(p, group=plan.group, keep="") == plan}
     assert found == {keep}
+
+
+def test_rows_and_columns_of_neighbours_are_counted_at_once() -> None:
+    """What _spread gives without visiting tiles is what a visit of each one finds."""
+
+    def visited(high: int, wide: int, group: int, window: int, count: int) -> tuple[float, float]:
+        count, rows, cols = min(count, high * wide), 0, 0
+        for first in range(0, count, window):
+            places = set()
+            for item in range(first, min(count, first + window)):
+                band, place = divmod(item, group * wide)
+                here = min(group, high - band * group)
+                places.add((band * group + place % here, place // here))
+            rows += len({row for row, _ in places})
+            cols += len({col for _, col in places})
+        return rows * window / count, cols * window / count
+
+    rng = random.Random(17)
+    for _ in range(400):
+        given = (*(rng.randint(1, 20) for _ in range(2)), rng.choice(GROUPS), rng.randint(1, 70), rng.randint(1, 200))
+        assert _spread(*given) == visited(*given), given
