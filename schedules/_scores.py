@@ -19,6 +19,7 @@ from fireiron import FireironError, ProgramChain, Value, derivative, einsum, ext
 
 Function: TypeAlias = Callable[..., Value]
 SINKS, SEED = "sinks", "seed"  # arrays that programs read themselves
+Q_SCALE, K_SCALE, V_SCALE = "q_scale", "k_scale", "v_scale"  # likewise: what 8-bit queries, keys and values are worth
 BITS = 24  # of a random number
 LOG2E = log2(EULER)  # scores are in units of log2, so that their exponentials are powers of 2
 
@@ -74,8 +75,14 @@ class Scores:
     def logarithms(self, products: Value) -> Value:
         """Give the scores in units of log2."""
         if self.score is None:
-            return products * (self.factor * LOG2E)
-        return self.called(self.score, products * self.factor) * LOG2E
+            return self.scaled(products * (self.factor * LOG2E))
+        return self.called(self.score, self.scaled(products * self.factor)) * LOG2E
+
+    def scaled(self, products: Value) -> Value:
+        """Multiply by what a head's 8-bit queries and keys are worth, where arrays say it."""
+        for name, head in ((Q_SCALE, self.head), (K_SCALE, index("h"))):
+            products = products * self.arrays[name][head] if name in self.arrays else products
+        return products
 
     def slopes(self, products: Value) -> Value | float:
         """Give the derivative of scores with respect to the scaled products of queries and keys."""

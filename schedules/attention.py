@@ -13,6 +13,7 @@ from fireiron import (
     FR,
     SH,
     Block,
+    ColMajor,
     FireironError,
     ProgramChain,
     Schedule,
@@ -32,6 +33,7 @@ from fireiron import (
     maximum,
     preset,
     program,
+    staged,
     stmatrix,
     through_shared,
     tma,
@@ -45,13 +47,14 @@ from fireiron.schedules._heads import (
     HOPPER_SHARED,
     ROWS,
     SHARED,
+    VECTOR_NBYTES,
     WIDE,
     beside,
     heads,
     longest_first,
     tile_to_shared,
 )
-from fireiron.schedules._scores import Function, Scores, columns, draws, grouped
+from fireiron.schedules._scores import V_SCALE, Function, Scores, columns, draws, grouped
 
 EXTENTS = {"paged": {"s": 64}}  # that the command line takes by default: lines of a page, whole tiles of keys
 SHORT = 1024  # queries or keys: below, what stands around the loop over keys takes a part of the time
@@ -59,6 +62,8 @@ SPAN_NBYTES = 128  # of a row, of which bulk copies of swizzled tiles take whole
 SLACK = 40.0  # powers of 2 that weights of bf16 may grow to: 2**40 of them are summed in f32 without overflow
 AT_ONCE = 2 * machine("sm_90a").sms  # blocks of few queries, whose shared memory lets two run on a multiprocessor
 MOST_WAYS = 32  # blocks that share keys: each warp of the last one reads a quarter of their sums, one after another
+STEP_NBYTES = 32  # of a row that an instruction takes at once
+LIFT = 8.0  # powers of 2 by which weights of 8 bits are larger: up to 256 of the 448 that e4m3 holds
 LEAST_CHUNKS = 2  # of a warp, so that one is on its way while another is computed
 WIDEST = 128  # columns of heads: above, registers do not hold the weights of two chunks beside the sums
 CACHED = 32 * 1024**2  # bytes of keys and values that stay in Hopper's L2 cache beside the rest
@@ -92,6 +97,8 @@ def attention(
         dropout: the part of the weights that is dropped at random. `seed`, three of i32, is an array beside then: two
             are Philox's key, and the third is part of its counter.
         arrays: what the functions read, by subscripts. `sinks` (h) are scores of each head that no value belongs to.
+            `q_scale`, `k_scale` and `v_scale` (h of queries, of keys, of values), in f32, are what a head's numbers of
+            8 bits are worth: weights are rounded to v's type then, and results have the type that `out=` says.
 
     Raises:
         FireironError: `attention-scale`; `attention-dropout`; `attention-function` for a function that reads what is
@@ -141,18 +148,21 @@ def _attended(scores: Scores, q: Value, k: Value, v: Value, lse: bool) -> Value 
     rows, seen = scores.rows, scores.seen()
     value = scores.logarithms(scores.products(q, k))
     top = largest(value, "j", where=seen).named("top")
-    part = exp2(value - top)
+    lift = LIFT if v.dtype.bits == 8 else 0.0
+    part = exp2(value - top + lift if lift else value - top)
     part = (part if seen is None else where(seen, part, 0.0)).named("part")
     total = summed(part, "j").named("total")
     sink, sums = scores.sink(), top + log2(total)
+    sums = sums - lift if lift else sums
     if sink is None:
         inverse = 1.0 / total
     else:  # the logarithm of two sums, the smaller of which is in proportion to the larger
         sums = where(total <= 0.0, sink, maximum(sums, sink) + log2(1.0 + exp2(-abs(sums - sink)))).named("sums")
-        inverse = exp2(top - sums)
+        inverse = exp2(top - sums - lift if lift else top - sums)
     # A query that sees no key has zeros.
     weight = scores.dropped(part, "kept") * where(total <= 0.0, 0.0, inverse).named("inverse")
     result = einsum(f"{rows}j,bhje->{rows}e", weight.cast(v.dtype), v, name="o")
+    result = result * scores.arrays[V_SCALE][index("h")] if V_SCALE in scores.arrays else result
     return (result, (sums * log(2)).named("lse")) if lse else result
 
 
@@ -174,35 +184,42 @@ def simt(spec: ProgramChain, rows: int = 64, keys: int = 8) -> Schedule:
 
 @preset
 def mma(
-    spec: ProgramChain, warps: int | None = None, keys: int | None = None, stages: int = 2, step: int = 16
+    spec: ProgramChain, warps: int | None = None, keys: int | None = None, stages: int = 2, step: int | None = None
 ) -> Schedule:
     """Schedule attention for tensor cores by mma.sync, from sm_80 on: a warp has 16 queries.
 
     Keys and values of later chunks are on their way by asynchronous copies. The scores stay in the registers where the
-    first product leaves them, and are an operand of the second one there.
+    first product leaves them, and are an operand of the second one there: of 8-bit floats, from sm_89 on, by the form
+    of the instruction that counts keys as these registers do, with values that threads transpose on their way.
 
     Args:
-        spec: `attention` of four-dimensional arrays of 16-bit floats.
-        warps: of a block, 4 or 8 as shared memory allows by default.
+        spec: `attention` of four-dimensional arrays of floats of 16 or 8 bits.
+        warps: of a block, 4 or 8 as shared memory allows by default; 4 of 8-bit floats, beside whose copies registers
+            are few.
         keys: of a chunk, 64 by default.
         stages: chunks of keys and values in shared memory.
-        step: of d and of j that an instruction takes at once.
+        step: of d and of j that an instruction takes at once: 16, or 32 of 8-bit floats.
     """
     depth, width = columns(spec)
     nbytes = spec.computed.inputs[0].dtype.nbytes
+    step = step or STEP_NBYTES // nbytes
     keys = _in_a_page(spec, keys or 64)
     ring = stages * keys * (depth + width) * nbytes
-    warps = warps or (8 if ring + 8 * ROWS * depth * nbytes <= SHARED else 4)
+    warps = warps or (8 if nbytes > 1 and ring + 8 * ROWS * depth * nbytes <= SHARED else 4)
     chain = spec.tile(**heads(spec), i=warps * ROWS).to(Block).epilog(memory=FR)
     chain = tile_to_shared(chain, "q", depth, nbytes).split(j=keys).online().pipeline(stages)
-    chain = tile_to_shared(tile_to_shared(chain, "k", depth, nbytes), "v", width, nbytes)
+    chain = tile_to_shared(chain, "k", depth, nbytes)
+    if nbytes == 1:
+        chain = chain.load("v", SH, staged(along="j", across=4)).storage_layout(ColMajor).pad(VECTOR_NBYTES)
+    else:
+        chain = tile_to_shared(chain, "v", width, nbytes)
 
     def scores(s: StepChain) -> Schedule:
         s = s.split(d=step).unroll().load("q", FR, ldmatrix()).load("k", FR, ldmatrix())
         return s.tile(i=ROWS, j=8).unroll().done()
 
     def values(o: StepChain) -> Schedule:
-        return o.split(j=step).unroll().load("v", FR, ldmatrix()).tile(i=ROWS, e=8).unroll().done()
+        return _weighed(spec, o.split(j=step).unroll())
 
     return chain.tile(i=ROWS).to(Warp).each(s=scores, o=values)
 
@@ -240,8 +257,18 @@ def wgmma(
             of two chunks are held in turn then. Weights stand up to 60 powers of 2 below 1, so that elements of v above
             2**75 may overflow f32, and those below 2**-42 lose precision. By default where weights are
             bf16 and heads have 65 to 128 columns, or 33 to 64 columns for three warpgroups.
+
+    Raises:
+        FireironError: `attention-dtypes` for values of 8 bits.
     """
     depth, width = columns(spec)
+    values_given = spec.computed.inputs[2]
+    if values_given.dtype.bits == 8:
+        raise FireironError(
+            "attention-dtypes",
+            f"wgmma takes 8-bit values with the keys of a column together, which {values_given.name} has not",
+            fix="attention.mma takes them, from sm_89 on",
+        )
     extents = spec.residual.extents
     queries = extents["i"]
     assert queries is not None
@@ -309,7 +336,7 @@ def decode(
     keys: int | None = None,
     stages: int | None = None,
     rows: int = ROWS,
-    step: int = 16,
+    step: int | None = None,
 ) -> Schedule:
     """Schedule attention of few queries and many keys for tensor cores by mma.sync, from sm_80 on.
 
@@ -318,7 +345,7 @@ def decode(
     that share keys fill the rows of an instruction together.
 
     Args:
-        spec: `attention` of 16-bit floats.
+        spec: `attention` of floats of 16 or 8 bits.
         ways: blocks that share the keys of a tile; by default as many as run at once on an H200, at most 32, each with
             some chunks a warp.
         warps: of a block; 4 by default, 2 where heads have more than 128 columns.
@@ -326,11 +353,12 @@ def decode(
             in one page.
         stages: chunks of a warp's keys and values in shared memory; 2 to 4 by default, as many as it holds.
         rows: of a tile, a multiple of 16: queries times heads that share keys.
-        step: of d and of j that an instruction takes at once.
+        step: of d and of j that an instruction takes at once: 16, or 32 of 8-bit floats.
     """
     depth, width = columns(spec)
     nbytes = spec.computed.inputs[0].dtype.nbytes
-    keys = keys or (32 if depth + width <= 2 * WIDE else 16)
+    step = step or STEP_NBYTES // nbytes
+    keys = keys or max(32 if depth + width <= 2 * WIDE else 16, step)
     keys = _in_a_page(spec, keys)
     warps = warps or (4 if depth + width <= 4 * WIDE else 2)
     own = rows * depth * nbytes
@@ -354,9 +382,21 @@ def decode(
         return s.tile(ROWS, 8).unroll().done()
 
     def values(o: StepChain) -> Schedule:
-        return o.split(j=step).unroll().load("v", FR, ldmatrix()).tile(ROWS, 8).unroll().done()
+        return _weighed(spec, o.split(j=step).unroll())
 
     return chain.each(s=scores, o=values)
+
+
+def _weighed(spec: ProgramChain, o: StepChain) -> Schedule:
+    """Weigh values by mma.sync.
+
+    Weights stand where a product of scores left them. That is where 16-bit factors stand; those of 8 bits stand there
+    for the instruction's form whose keys are counted as columns of sums.
+    """
+    kind = spec.computed.inputs[2].dtype
+    if kind.bits == 8:
+        return o.load("v", FR).tile(ROWS, 8).unroll().done(f"mma.m16n8k32.f32.{kind}.of_sums")
+    return o.load("v", FR, ldmatrix()).tile(ROWS, 8).unroll().done()
 
 
 def _in_a_page(spec: ProgramChain, keys: int) -> int:

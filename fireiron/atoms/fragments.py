@@ -23,26 +23,50 @@ def together(bits: int) -> int:
     return max(1, REGISTER_BITS // bits)
 
 
-def fragment_a(m: int, k: int, bits: int) -> Layout:
+def fragment_a(m: int, k: int, bits: int, of_sums: bool = False) -> Layout:
     """Lay out A: a register's elements, rows g and g + 8, then the next registers along K.
+
+    Args:
+        m, k: rows and columns.
+        bits: of an element.
+        of_sums: whether a register's elements are those that its thread holds of C, two of every eight columns. A sum
+            of products has no order of its own, so A and B may count K by any permutation; by this one, what an
+            instruction has summed is A of the next one where it is.
 
     Example:
         >>> print(fragment_a(16, 16, 16))
         ((4,8),(2,2,2)):((32,1),(16,8,128))
+        >>> print(fragment_a(16, 32, 8, of_sums=True))
+        ((4,8),(2,2,2,2)):((32,1),(16,128,8,256))
     """
     word = together(bits)
-    return _layout((word * m, 1), [(word, m), (m // 8, 8), (k // (GROUP * word), GROUP * word * m)])
+    pair, groups = _neighbours(word, of_sums)
+    elements = [(pair, m), (groups, 8 * m)]
+    return _layout((pair * m, 1), [*elements, (m // 8, 8), (k // (GROUP * word), GROUP * word * m)])
 
 
-def fragment_b(k: int, n: int, bits: int) -> Layout:
+def fragment_b(k: int, n: int, bits: int, of_sums: bool = False) -> Layout:
     """Lay out B: a register's elements, the next registers along K, then columns g + 8.
+
+    Args:
+        k, n: rows and columns.
+        bits: of an element.
+        of_sums: as `fragment_a` takes it.
 
     Example:
         >>> print(fragment_b(32, 8, 8))
         ((4,8),(4,2)):((4,32),(1,16))
+        >>> print(fragment_b(32, 8, 8, of_sums=True))
+        ((4,8),(2,2,2)):((2,32),(1,8,16))
     """
     word = together(bits)
-    return _layout((word, k), [(word, 1), (k // (GROUP * word), GROUP * word), (n // 8, 8 * k)])
+    pair, groups = _neighbours(word, of_sums)
+    return _layout((pair, k), [(pair, 1), (groups, 8), (k // (GROUP * word), GROUP * word), (n // 8, 8 * k)])
+
+
+def _neighbours(word: int, of_sums: bool) -> tuple[int, int]:
+    """Give how many elements of a register lie beside each other along K, and how often such a run comes, 8 on."""
+    return (2, word // 2) if of_sums else (word, 1)
 
 
 def fragment_c(m: int) -> Layout:

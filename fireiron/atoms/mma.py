@@ -65,6 +65,7 @@ def _row(
     arch: int,
     clocks: float | None = None,
     product: Product = "mul",
+    of_sums: bool = False,
 ) -> Atom:
     """Describe one mma.sync.
 
@@ -75,13 +76,14 @@ def _row(
         arch: smallest architecture.
         clocks: None where eight rows take half a clock for each 16 bits of K.
         product: what stands for multiplying bits.
+        of_sums: whether a thread's registers of A are the columns that it holds of C.
     """
     m, n, k = shape
     kinds = inputs if isinstance(inputs, tuple) else (inputs, inputs)
     bits = kinds[0].bits
     own = k * bits * m / 256 if clocks is None else clocks
     slower = _EMULATED.get((*kinds, product))
-    layouts = fragment_a(m, k, bits), fragment_b(k, n, bits), fragment_c(m)
+    layouts = fragment_a(m, k, bits, of_sums), fragment_b(k, n, bits, of_sums), fragment_c(m)
     size = f"m{m}n{n}k{k}"
     sums = _PTX[acc]
     counted = "" if product == "mul" else f".{product}.popc"
@@ -91,7 +93,7 @@ def _row(
     function = "_".join(["mma", *names])
     nbytes = [kind.nbytes_of(layout[1].size) for kind, layout in zip((*kinds, acc), layouts, strict=True)]
     return Atom(
-        name=".".join(["mma", *names]),
+        name=".".join(["mma", *names, *(["of_sums"] if of_sums else [])]),
         kind="MatMul",
         shape=shape,
         unit=Warp,
@@ -140,3 +142,6 @@ MMA: tuple[Atom, ...] = (
     *(_wide((16, 8, k)) for k in (16, 8, 4)),
     _row((8, 8, 4), f64, f64, 80, 16),
 )
+
+# Rows that are taken where they are named: `done("mma.m16n8k32.f32.e4m3.of_sums")`.
+OF_SUMS: tuple[Atom, ...] = tuple(_row((16, 8, k), kinds, f32, 89, of_sums=True) for k in (32, 16) for kinds in _FP8)

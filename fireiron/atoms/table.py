@@ -12,7 +12,7 @@ from fireiron.atoms.atomics import ATOMICS
 from fireiron.atoms.copy import COPIES
 from fireiron.atoms.cp_async import CP_ASYNC
 from fireiron.atoms.ldmatrix import LDMATRIX
-from fireiron.atoms.mma import MMA
+from fireiron.atoms.mma import MMA, OF_SUMS
 from fireiron.atoms.movmatrix import MOVMATRIX
 from fireiron.atoms.peer import LOADS as PEER_LOADS
 from fireiron.atoms.quadpair import QUADPAIR
@@ -119,7 +119,7 @@ def find(name: str) -> Atom | None:
 
 def every() -> tuple[Atom, ...]:
     """List all rows, those of families included that are made when they are asked for."""
-    return (*TABLE, *SPLIT, *hinted(), *(atom for n in WIDTHS for atom in wgmma(n)))
+    return (*TABLE, *OF_SUMS, *SPLIT, *hinted(), *(atom for n in WIDTHS for atom in wgmma(n)))
 
 
 def box_move(
@@ -173,6 +173,8 @@ def _rows(name: str) -> tuple[Atom, ...]:
     """List the rows among which a name is looked for: of the families that are named to be taken only its own."""
     if name.startswith(SPLIT_FAMILY):
         return SPLIT
+    if name.endswith(".of_sums"):
+        return OF_SUMS
     return every() if name.startswith(WGMMA) else (*TABLE, *hinted()) if name.startswith(FAMILY) else TABLE
 
 

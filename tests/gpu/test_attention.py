@@ -30,6 +30,37 @@ def test_mma(gpu: int, queries: int, keys: int, depth: int, width: int, dtype: s
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(
+    ("preset", "queries", "keys", "columns"),
+    [("mma", 512, 1024, 128), ("mma", 77, 300, 64), ("decode", 4, 5000, 128), ("simt", 33, 70, 32)],
+)
+def test_eight_bits(gpu: int, preset: str, queries: int, keys: int, columns: int, causal: bool) -> None:
+    """Weights are rounded to e4m3, and nothing else is; heads have scales."""
+    if driver().compute_capability(gpu) < 89:
+        pytest.skip("products of 8-bit floats are for sm_89 and later")
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    q, k, v = (
+        (torch.randn(2, 3, n, columns, device="cuda") * 2).to(torch.float8_e4m3fn) for n in (queries, keys, keys)
+    )
+    scales = [torch.rand(3, device="cuda") + 0.3 for _ in range(3)]
+    described = {name: tensor(3, name=name) for name in ("q_scale", "k_scale", "v_scale")}
+    spec = heads(queries, keys, columns, columns, "e4m3", out="bf16", causal=causal, **described)
+    out = torch.empty(2, 3, queries, columns, device="cuda", dtype=torch.bfloat16)
+    getattr(attention, preset)(spec).compile()(q, k, v, *scales, out=out)
+    of_q, of_k, of_v = (x.double()[:, None, None] for x in scales)
+    scores = q.double() @ k.double().mT * columns**-0.5 * of_q * of_k
+    if causal:
+        places = torch.arange(queries, device="cuda")[:, None] + keys - queries
+        scores = scores.masked_fill(torch.arange(keys, device="cuda") > places, -torch.inf)
+    part = torch.exp(scores - scores.amax(-1, keepdim=True))
+    total, values = part.sum(-1, keepdim=True), v.double() * of_v
+    want = part / total @ values
+    bound = (2.0**-4 * part + 2.0**-18) / total @ values.abs() * 1.001 + 2.0**-8 * want.abs()
+    assert ((out.double() - want).abs() <= bound).all()
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
     ("queries", "keys", "depth"),
     [(512, 512, 64), (512, 1024, 128), (300, 77, 128), (77, 300, 64), (1000, 2000, 64), (300, 300, 32), (200, 300, 80)],
 )

@@ -1,0 +1,92 @@
+"""Attention of 8-bit floats with scales: weights stay where scores were summed, by rows that count keys so."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import fireiron as fi
+from fireiron.atoms.table import find
+from fireiron.schedules import attention as schedules
+
+NUMPY = {"e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
+PLANS = {"mma": {"warps": 2}, "decode": {"ways": 2}, "simt": {"rows": 32}}
+
+
+def spec_of(lead: tuple[int, ...], sizes: tuple[int, int, int, int], dtype: str, **options: Any) -> Any:
+    """Build attention of heads with a scale each; three numbers lead where queries share keys."""
+    queries, keys, depth, width = sizes
+    shapes = (*lead, queries, depth), (*lead[:2], keys, depth), (*lead[:2], keys, width)
+    q, k, v = (fi.tensor(*shape, dtype=dtype) for shape in shapes)
+    scales = {"q_scale": fi.tensor(prod(lead[1:])), "k_scale": fi.tensor(lead[1]), "v_scale": fi.tensor(lead[1])}
+    program = schedules.attention.on(q="b h g i d") if len(lead) == 3 else schedules.attention
+    return program(q, k, v, lse=True, out=("bf16", "f32"), **scales, **options)
+
+
+@pytest.mark.parametrize(
+    ("preset", "lead", "sizes", "dtype", "options"),
+    [
+        ("mma", (1, 2), (40, 100, 64, 64), "e4m3", {"causal": True}),
+        ("mma", (1, 1), (35, 70, 128, 128), "e4m3", {}),
+        ("mma", (1, 2), (20, 40, 32, 64), "e5m2", {"sinks": fi.tensor(2)}),
+        ("decode", (1, 2, 4), (2, 300, 64, 64), "e4m3", {}),
+        ("simt", (1, 2), (10, 20, 32, 32), "e4m3", {}),
+    ],
+)
+def test_values(preset: str, lead: Any, sizes: Any, dtype: str, options: Any) -> None:
+    """A weight is off by half a unit of its type, or by half the smallest one; so a result has a bound of its own."""
+    spec, rng = spec_of(lead, sizes, dtype, **options), np.random.default_rng(0)
+    given = {}
+    for array in spec.computed.inputs:
+        drawn = rng.normal(size=array.shape)
+        given[array.name] = (drawn * 2).astype(NUMPY[dtype]) if array.name in "qkv" else abs(drawn).astype(np.float32)
+    group = prod(lead[2:])
+    q, k, v, *_ = (x.astype(float) for x in given.values())
+    q, worth = q.reshape(*lead[:2], group, *q.shape[-2:]), {n: x.astype(float) for n, x in given.items()}
+    factor = (worth["q_scale"].reshape(-1, group) * worth["k_scale"][:, None])[..., None, None] * sizes[2] ** -0.5
+    scores = np.einsum("bhgid,bhjd->bhgij", q, k) * factor
+    if options.get("causal"):
+        scores[..., np.arange(sizes[1]) > np.arange(sizes[0])[:, None] + sizes[1] - sizes[0]] = -np.inf
+    top = scores.max(-1, keepdims=True)
+    part = np.exp(scores - top)
+    total = part.sum(-1, keepdims=True)
+    if "sinks" in options:
+        total += np.exp(worth["sinks"].reshape(-1, group)[..., None, None] - top)
+    values = v[:, :, None] * worth["v_scale"][:, None, None, None]
+    want, unit, least = (
+        part / total @ values,
+        {"e4m3": fi.e4m3, "e5m2": fi.e5m2}[dtype].epsilon,
+        {"e4m3": 2.0**-10, "e5m2": 2.0**-17}[dtype],
+    )
+    bound = (unit * part + least / 2**8) / total @ abs(values) * 1.001 + abs(want) * 2.0**-8
+    made, sums = list(getattr(schedules, preset)(spec, **PLANS[preset]).simulate(*given.values()).arrays.values())[:2]
+    assert made.dtype == np.dtype(ml_dtypes.bfloat16)
+    assert (abs(made.astype(float) - want.reshape(made.shape)) <= bound.reshape(made.shape)).all()
+    assert abs(made.astype(float) - want.reshape(made.shape)).max() > 0
+    np.testing.assert_allclose(sums, (np.log(total) + top).reshape(sums.shape), rtol=1e-5, atol=1e-5)
+
+
+def test_rows_of_sums() -> None:
+    """A holds, register for register, the columns that C of four instructions gives to a thread."""
+    atom, sums = find("mma.m16n8k32.f32.e4m3.of_sums"), find("mma.m16n8k32.f32.e4m3").operand("C").layout
+    held = [[(int(at) % 16, int(at) // 16) for at in map(sums, range(t, 128, 32))] for t in range(32)]
+    for t in range(32):
+        want = {(row, column + 8 * n) for n in range(4) for row, column in held[t]}
+        a = atom.operand("A").layout
+        assert {(int(at) % 16, int(at) // 16) for at in map(a, range(t, 512, 32))} == want
+
+
+def test_golden(golden: Any) -> None:
+    """No shuffle stands between both products, and values are exchanged within registers on their way."""
+    source = schedules.mma(spec_of((4, 16), (1024, 1024, 128, 128), "e4m3"), warps=8).cuda("sm_89")
+    golden(source, "schedules/attention_e4m3_mma.cu")
+
+
+@pytest.mark.parametrize(("arch", "columns"), [("sm_89", 128), ("sm_90a", 64), ("sm_120", 128)])
+def test_compiled(arch: str, columns: int) -> None:
+    spec = spec_of((4, 16), (4096, 4096, columns, columns), "e4m3", causal=True)
+    assert not schedules.mma(spec).compile(arch).resources.spills
