@@ -217,7 +217,8 @@ def _side(
     dims = (*(d for d in dims if d not in pair), *(d for d in pair if d in dims))
     ref = step.reads[tree.index] if isinstance(tree, Arg) else None
     axes = None if ref is None else held.get(ref) or _axes(ref, role, [d.name for d in pair], extents)
-    if axes is None:
+    if axes is None:  # threads compute it: dims that stand still at the place are no dims of what they hold
+        dims = tuple(d for d in dims if d in pair or extents[d.name] != 1)
         axes, ref = tuple(d.name for d in dims), None
     matrix = [d.name for d in pair if d.name in axes]
     return Side(role, tree, ref, dims, axes, (*(a for a in axes if a not in matrix), *matrix))

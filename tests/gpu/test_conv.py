@@ -97,9 +97,13 @@ def test_prolog(gpu: int, stride: int, pad: int, dilation: int) -> None:
     x, f = tensor(3, 29, 31, 40, dtype="f16"), tensor(136, 3, 3, 40, dtype="f16", name="f")
     given: dict[str, Any] = {"gain": tensor(40, name="gain"), "shift": tensor(40, name="shift"), "before": relu}
     spec = conv.conv2d(x, f, stride=stride, pad=pad, dilation=dilation, **given)
-    verified(conv.mma(spec))
+    x, f = tensor(2, 9, 10, 11, 40, dtype="f16"), tensor(72, 2, 3, 3, 40, dtype="f16", name="f")
+    volumes = conv.conv3d(x, f, stride=stride, pad=pad, dilation=dilation, **given)
+    for each in (spec, volumes):
+        verified(conv.mma(each))
     for_hopper(gpu)
-    verified(conv.wgmma(spec))
+    for each in (spec, volumes):
+        verified(conv.wgmma(each))
 
 
 @pytest.mark.parametrize(("stride", "pad", "dilation"), [(1, 1, 1), (2, 1, 1), (3, 2, 2)])

@@ -158,11 +158,13 @@ def test_gradients_write_no_register_that_products_still_read(function: str, dep
     assert written_in_flight(disassemble(schedule.compile("sm_90a").cubin)) == []
 
 
-@pytest.mark.parametrize("channels", [64, 128])
-def test_convolutions_of_what_threads_compute_write_no_register_that_products_still_read(channels: int) -> None:
-    x, f = tensor(32, 28, 28, 128, dtype="f16"), tensor(128, 3, 3, 128, dtype="f16", name="f")
-    gain, shift = tensor(128, name="gain"), tensor(128, name="shift")
-    schedule = conv.wgmma(conv.conv2d(x, f, pad=1, gain=gain, shift=shift, before=relu), channels=channels)
+@pytest.mark.parametrize(("rank", "channels"), [(2, 64), (2, 128), (3, 128)])
+def test_convolutions_of_what_threads_compute_write_no_register_that_products_still_read(
+    rank: int, channels: int
+) -> None:
+    x, f = tensor(32, *[28, 28, 4][:rank], 128, dtype="f16"), tensor(128, *[3] * rank, 128, dtype="f16", name="f")
+    given: dict[str, Any] = {"gain": tensor(128, name="gain"), "shift": tensor(128, name="shift"), "before": relu}
+    schedule = conv.wgmma({2: conv.conv2d, 3: conv.conv3d}[rank](x, f, pad=1, **given), channels=channels)
     assert written_in_flight(disassemble(schedule.compile("sm_90a").cubin)) == []
 
 

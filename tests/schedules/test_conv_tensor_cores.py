@@ -104,6 +104,9 @@ BEFORE: dict[str, Callable[[], Any]] = {
     "lines, tf32": lambda: conv.conv1d(
         images(2, 20, 24, dtype="tf32"), filters(24, 3, 24, dtype="tf32"), pad=1, **gains(24)
     ),
+    "volumes": lambda: conv.conv3d(
+        images(1, 3, 5, 4, 24), filters(24, 2, 3, 2, 24), stride=(1, 2, 1), pad=1, before=relu, **gains(24)
+    ),
 }  # fmt: skip
 
 
@@ -138,7 +141,9 @@ def test_what_is_computed_ahead_compiles() -> None:
 def test_depthwise_and_volumes_compute_ahead_too() -> None:
     x, f = images(1, 5, 6, 32), filters(32, 3, 3, 1)
     right(best(conv.conv2d(x, f, groups=32, pad=1, before=relu, **gains(32))))
-    right(best(conv.conv3d(images(1, 2, 3, 4, 16), filters(8, 2, 2, 2, 16), **gains(16))))
+    volumes = best(conv.conv3d(images(1, 2, 3, 4, 16), filters(8, 2, 2, 2, 16), **gains(16), arch="sm_90a"))
+    assert volumes.name.startswith("wgmma")
+    right(volumes)
 
 
 def first(*shape: int, dtype: str = "f16", name: str = "x") -> Any:
