@@ -76,14 +76,39 @@ def conv3d_filter_gradient(
     return _filter_gradient("dhw", "trs", "opq", y, x, taps, stride, pad, dilation)
 
 
+@program(y="n q g k", x="n w g c")
+def conv1d_filter_gradient_grouped(
+    y: Value, x: Value, taps: Sizes, stride: Sizes = 1, pad: Pads = 0, dilation: Sizes = 1
+) -> Value:  # fmt: skip
+    """Compute the gradient of `conv1d_grouped`'s filters, as `conv2d_filter_gradient` does."""
+    return _filter_gradient("w", "s", "q", y, x, taps, stride, pad, dilation, "g")
+
+
+@program(y="n p q g k", x="n h w g c")
+def conv2d_filter_gradient_grouped(
+    y: Value, x: Value, taps: Sizes, stride: Sizes = 1, pad: Pads = 0, dilation: Sizes = 1
+) -> Value:  # fmt: skip
+    """Compute the gradient of `conv2d_grouped`'s filters, as `conv2d_filter_gradient` does."""
+    return _filter_gradient("hw", "rs", "pq", y, x, taps, stride, pad, dilation, "g")
+
+
+@program(y="n o p q g k", x="n d h w g c")
+def conv3d_filter_gradient_grouped(
+    y: Value, x: Value, taps: Sizes, stride: Sizes = 1, pad: Pads = 0, dilation: Sizes = 1
+) -> Value:  # fmt: skip
+    """Compute the gradient of `conv3d_grouped`'s filters, as `conv2d_filter_gradient` does."""
+    return _filter_gradient("dhw", "trs", "opq", y, x, taps, stride, pad, dilation, "g")
+
+
 def _filter_gradient(
-    inner: str, taps: str, outer: str, y: Value, x: Value, sizes: Sizes, stride: Sizes, pad: Pads, dilation: Sizes
-) -> Value:
+    inner: str, taps: str, outer: str, y: Value, x: Value, sizes: Sizes, stride: Sizes, pad: Pads, dilation: Sizes,
+    groups: str = "",
+) -> Value:  # fmt: skip
     """Sum products of y's pixels and windows of x."""
     for axis, tap in enumerate(taps):
         dim(tap, one(sizes, axis, len(taps)))
     read = places(inner, taps, outer, stride, pad, dilation)
-    return einsum(f"n{outer}k,n{outer}{taps}c->k{taps}c", y, x[(slice(None), *read)])
+    return einsum(f"n{outer}{groups}k,n{outer}{taps}{groups}c->{groups}k{taps}c", y, x[(slice(None), *read)])
 
 
 @program(y="n q k", f="k s c", bias="c")
@@ -162,6 +187,9 @@ def _residue(
 SHARED = 226 * 1024  # bytes of a block on Hopper, less those of barriers
 # By the number of sides: the gradient of filters, and a part of that of images.
 FILTER_GRADIENTS = {1: conv1d_filter_gradient, 2: conv2d_filter_gradient, 3: conv3d_filter_gradient}
+GROUPED_FILTER_GRADIENTS = {
+    1: conv1d_filter_gradient_grouped, 2: conv2d_filter_gradient_grouped, 3: conv3d_filter_gradient_grouped
+}  # fmt: skip
 RESIDUES = {1: conv1d_residue, 2: conv2d_residue, 3: conv3d_residue}
 GROUPED_RESIDUES = {1: conv1d_residue_grouped, 2: conv2d_residue_grouped, 3: conv3d_residue_grouped}
 
@@ -360,7 +388,7 @@ def filters_wgmma(
     w = _gradient_of(spec)
     share = _share(spec, w, filters, channels, pixels, ways)
     filters, channels = share.filters, share.channels
-    tile = {w.filter: filters, **dict.fromkeys(w.taps, 1), w.channel: channels}
+    tile = {**dict.fromkeys(w.batch, 1), w.filter: filters, **dict.fromkeys(w.taps, 1), w.channel: channels}
     box = dict(zip(w.pixels, share.box, strict=True))
     stages = stages or max(2, min(6, SHARED // (2 * prod(share.box) * (filters + channels))))
     chain = spec.tile(**tile).to(Block).epilog(memory=FR)
@@ -417,7 +445,7 @@ def _share(
     """Choose a tile, how many blocks share one, and the box of pixels of a chunk, by a count of clocks."""
     extents = spec.residual.extents
     sizes = [n if isinstance(n := extents[d], int) else 64 for d in w.pixels]
-    taps = prod(n for d in w.taps if isinstance(n := extents[d], int))
+    taps = prod(n for d in (*w.batch, *w.taps) if isinstance(n := extents[d], int))
     wanted = (pixels,) if pixels else tuple(range(32, 257, 16))
     found: list[tuple[float, int, _Share]] = []
     for rows, columns in product(_widths(extents[w.filter], filters), _widths(extents[w.channel], channels)):
@@ -452,6 +480,7 @@ class _Gradient:
 
     Args:
         step: the product.
+        batch: dims that both arrays and the result have, of which a block takes one each: groups.
         pixels: folded dims.
         filter: the first array's own dim.
         taps: dims of the second array's windows.
@@ -460,6 +489,7 @@ class _Gradient:
     """
 
     step: str
+    batch: tuple[str, ...]
     pixels: tuple[str, ...]
     filter: str
     taps: tuple[str, ...]
@@ -475,8 +505,10 @@ def _gradient_of(spec: ProgramChain) -> _Gradient:
         FireironError: `conv-product` where there is none.
     """
     step = next((s for s in spec.computed.steps if s.is_product), None)
-    kept = [] if step is None else [d.name for d in step.kept]
-    left = {d.name for d in step.reads[0].dims} if step is not None else set[str]()
+    dims = [] if step is None else [{d.name for d in ref.dims} for ref in step.reads[:2]]
+    left, both = (dims[0], dims[0] & dims[1]) if dims else (set[str](), set[str]())
+    batch = () if step is None else tuple(d.name for d in step.kept if d.name in both)
+    kept = [] if step is None else [d.name for d in step.kept if d.name not in both]
     if step is None or len(kept) < 2 or kept[0] not in left or any(d in left for d in kept[1:]):
         raise FireironError(
             "conv-product",
@@ -484,7 +516,8 @@ def _gradient_of(spec: ProgramChain) -> _Gradient:
             fix="give conv2d_filter_gradient(...), or one of its kin",
         )
     first, second = (ref.name for ref in step.reads)
-    return _Gradient(step.name, tuple(d.name for d in step.over), kept[0], tuple(kept[1:-1]), kept[-1], first, second)
+    pixels = tuple(d.name for d in step.over)
+    return _Gradient(step.name, batch, pixels, kept[0], tuple(kept[1:-1]), kept[-1], first, second)
 
 
 def _held(spec: ProgramChain, dim: str, most: int) -> int:
@@ -499,7 +532,7 @@ def _at_one_tap(
 ) -> tuple[ProgramChain, dict[str, int]]:  # fmt: skip
     """Tile filters and channels at one tap, share out images where tiles are few, and choose a box of pixels."""
     extents = spec.residual.extents
-    tile = {w.filter: filters, **dict.fromkeys(w.taps, 1), w.channel: channels}
+    tile = {**dict.fromkeys(w.batch, 1), w.filter: filters, **dict.fromkeys(w.taps, 1), w.channel: channels}
     tiles = prod(-(-n // size) for d, size in tile.items() if isinstance(n := extents[d], int))
     images = extents[w.pixels[0]]
     most = images if isinstance(images, int) else 1

@@ -85,6 +85,11 @@ class Convolution:
         return self.groups > 1 and whole and self.kind.bits <= 16
 
     @property
+    def has_gradients(self) -> bool:
+        """Say whether kernels of this package compute its gradients; torch computes those of narrow groups."""
+        return self.groups == 1 or self.parted
+
+    @property
     def packed(self) -> bool:
         """Say whether columns and channels are one dim, since a pixel's channels fill no vector of 16 bytes."""
         few = self.channels * self.kind.nbytes % 16 != 0 and self.channels <= MOST_PACKED
@@ -168,13 +173,28 @@ def filter_gradient(what: Convolution, host: bool = False) -> Any:
     """Give the kernel of the gradient of a convolution's filters.
 
     Args:
-        what: the convolution, without groups.
+        what: the convolution, without groups or `parted`.
         host: whether arrays lie in host memory.
     """
-    y = what.described("y", what.images, *what.outer, what.filters)
-    x = what.described("x", what.images, *what.sides, what.channels)
-    program = programs("conv_gradients").FILTER_GRADIENTS[what.rank]
+    y = what.described("y", what.images, *what.outer, *what.filter_parts())
+    x = what.described("x", what.images, *what.sides, *what.channel_parts())
+    known = programs("conv_gradients")
+    program = (known.GROUPED_FILTER_GRADIENTS if what.parted else known.FILTER_GRADIENTS)[what.rank]
     return kernel_of(program(y, x, what.taps, what.stride, what.pads, what.dilation, arch=arch_of(host)), host)
+
+
+def run_filter_gradient(what: Convolution, y: Any, x: Any, host: bool) -> Any:
+    """Compute the gradient of filters, of arrays whose channels come last and lie together.
+
+    Args:
+        what: as of `filter_gradient`.
+        y, x: the gradient of the result, and images.
+        host: whether arrays lie in host memory.
+    """
+    y = y.reshape(what.images, *what.outer, *what.filter_parts())
+    x = x.reshape(what.images, *what.sides, *what.channel_parts())
+    made = filter_gradient(what, host)(y, x)
+    return made.reshape(what.filters, *what.taps, what.channels // what.groups)
 
 
 def _applied(activation: str) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """Convolutions as operators of torch, with gradients: torch.compile and torch.export trace them.
 
-The gradients of images and filters are programs of `schedules.conv_gradients`; torch computes the gradients of grouped
-convolutions. A transposed convolution is a gradient of images; its own gradients are a convolution and a gradient of
-filters. Where a gradient needs the convolution before the epilog (any activation but relu, a scale that is trained),
-the kernel computes the convolution alone, and torch computes the epilog.
+The gradients of images and filters are programs of `schedules.conv_gradients`; torch computes those of groups that are
+too narrow for vectors, as depthwise ones. A transposed convolution is a gradient of images; its own gradients are a
+convolution and a gradient of filters. Where a gradient needs the convolution before the epilog (any activation but
+relu, a scale that is trained), the kernel computes the convolution alone, and torch computes the epilog.
 """
 
 from __future__ import annotations
@@ -168,10 +168,10 @@ def _gradient_of_transposed(ctx: Any, gradient: Any) -> tuple[Any, ...]:
     g = gradient.to(input.dtype)
     pixels = (0, *range(2, input.dim()))
     of_weight: Any = None
-    if by_weight and ctx.groups != 1:
-        _, of_weight = _of_groups(input, g, weight, sizes[0], sizes[1], sizes[2], ctx.groups, (False, True))
+    if by_weight and _of(gradient.shape, weight.shape, sizes[0], sizes[1], sizes[2], ctx.groups, dtype).has_gradients:
+        of_weight = ops.conv_filters_gradient(input, g, weight.shape, *sizes, ctx.groups, dtype)
     elif by_weight:
-        of_weight = ops.conv_filters_gradient(input, g, weight.shape, *sizes, dtype)
+        _, of_weight = _of_groups(input, g, weight, sizes[0], sizes[1], sizes[2], ctx.groups, (False, True))
     return (
         ops.conv(g, weight, None, None, None, *sizes, ctx.groups, "", dtype) if by_input else None,
         of_weight,
@@ -182,19 +182,18 @@ def _gradient_of_transposed(ctx: Any, gradient: Any) -> tuple[Any, ...]:
 
 def _filters_gradient(
     gradient: Any, input: Any, size: Sequence[int], stride: Sequence[int], padding: Sequence[int],
-    dilation: Sequence[int], dtype: str,
+    dilation: Sequence[int], groups: int, dtype: str,
 ) -> Any:  # fmt: skip
-    what = _of(input.shape, size, stride, padding, dilation, 1, dtype)
-    host = gradient.device.type != "cuda"
+    what = _of(input.shape, size, stride, padding, dilation, groups, dtype)
     y, x = channels_last(gradient), channels_last(input)
-    kernel = convolutions.filter_gradient(what, host)
-    made = as_torch(kernel(as_numpy(y), as_numpy(x))) if host else kernel(y, x)
-    return made.movedim(-1, 1)
+    if gradient.device.type == "cuda":
+        return convolutions.run_filter_gradient(what, y, x, False).movedim(-1, 1)
+    return as_torch(convolutions.run_filter_gradient(what, as_numpy(y), as_numpy(x), True)).movedim(-1, 1)
 
 
 def _empty_filters(
     gradient: Any, input: Any, size: Sequence[int], stride: Sequence[int], padding: Sequence[int],
-    dilation: Sequence[int], dtype: str,
+    dilation: Sequence[int], groups: int, dtype: str,
 ) -> Any:  # fmt: skip
     k, c, *taps = size
     return gradient.new_empty((k, *taps, c)).movedim(-1, 1)
@@ -222,12 +221,13 @@ def _gradient(ctx: Any, gradient: Any) -> tuple[Any, ...]:
     stride, padding, dilation = ctx.sizes
     by_input: Any = None
     by_weight: Any = None
-    if ctx.groups != 1:
-        by_input, by_weight = _of_groups(g, input, weight, stride, padding, dilation, ctx.groups, wanted)
+    sizes = (stride, padding, dilation)
+    if _of(input.shape, weight.shape, stride, padding, dilation, ctx.groups, ctx.dtype).has_gradients:
+        ops, last = torch.ops.fireiron, (*sizes, ctx.groups, ctx.dtype)
+        by_input = ops.conv_transpose(g, weight, None, input.shape, *last) if wanted[0] else None
+        by_weight = ops.conv_filters_gradient(g, input, weight.shape, *last) if wanted[1] else None
     else:
-        ops, sizes = torch.ops.fireiron, (stride, padding, dilation)
-        by_input = ops.conv_transpose(g, weight, None, input.shape, *sizes, 1, ctx.dtype) if wanted[0] else None
-        by_weight = ops.conv_filters_gradient(g, input, weight.shape, *sizes, ctx.dtype) if wanted[1] else None
+        by_input, by_weight = _of_groups(g, input, weight, stride, padding, dilation, ctx.groups, wanted)
     return by_input, by_weight, by_bias, None, by_residual, *(None,) * 6
 
 
@@ -269,5 +269,5 @@ torch.library.custom_op(
     "fireiron::conv_filters_gradient",
     _filters_gradient,
     mutates_args=(),
-    schema=f"(Tensor gradient, Tensor input, SymInt[] size, {_SIZES}, str dtype) -> Tensor",
+    schema=f"(Tensor gradient, Tensor input, SymInt[] size, {_SIZES}, int groups, str dtype) -> Tensor",
 ).register_fake(_empty_filters)

@@ -190,24 +190,38 @@ def test_operators_are_well_formed() -> None:
     torch.library.opcheck(op, (x, w, b, None, None, *sizes, 1, "relu", "float16"), test_utils=checks)
     y = drawn(1, 8, 3, 3)
     op = torch.ops.fireiron.conv_filters_gradient.default
-    torch.library.opcheck(op, (y.detach(), x.detach(), [8, 8, 3, 3], *sizes, "float16"), test_utils=checks[:2])
+    torch.library.opcheck(op, (y.detach(), x.detach(), [8, 8, 3, 3], *sizes, 1, "float16"), test_utils=checks[:2])
     op = torch.ops.fireiron.conv_transpose.default
     torch.library.opcheck(op, (y, w, b, [1, 8, 5, 5], *sizes, 1, "float16"), test_utils=checks)
+
+
+class Seen(torch.utils._python_dispatch.TorchDispatchMode):
+    """Keep the names of the operators that run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.append(str(func))
+        return func(*args, **(kwargs or {}))
 
 
 def test_images_that_lie_channels_last_are_not_copied() -> None:
     """The convolution is the only operator that runs forward."""
     x, w = drawn(1, 8, 5, 5, learns=False), drawn(8, 8, 3, 3, learns=False)
-    seen: list[str] = []
-
-    class Seen(torch.utils._python_dispatch.TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            seen.append(str(func))
-            return func(*args, **(kwargs or {}))
-
-    with Seen():
+    with Seen() as seen:
         conv2d(x, w)
-    assert not [name for name in seen if "copy" in name or "clone" in name]
+    assert not [name for name in seen.names if "copy" in name or "clone" in name]
+
+
+@pytest.mark.parametrize(("channels", "by_torch"), [(16, False), (4, True)])
+def test_gradients_of_groups_are_kernels_where_channels_fill_vectors(channels: int, by_torch: bool) -> None:
+    x, w = drawn(1, channels, 5, 4), drawn(16, channels // 2, 3, 2)
+    for made in (conv2d(x, w, groups=2, padding=1), conv_transpose2d(drawn(1, 16, 3, 3), w, groups=2)):
+        with Seen() as seen:
+            torch.autograd.grad(made.float().sum(), w)
+        assert ("aten.convolution_backward.default" in seen.names) == by_torch
 
 
 def test_few_channels_and_their_gradients() -> None:

@@ -181,6 +181,13 @@ def test_gradients(gpu: int, stride: int) -> None:
     ):
         verified(preset(spec))
         verified(preset(spec, ways=3))
+        verified(preset(grouped_filters(stride), ways=2))
+
+
+def grouped_filters(stride: int) -> Any:
+    p, q = ((n - 1) // stride + 1 for n in (29, 31))
+    y, x = tensor(3, p, q, 2, 72, dtype="f16", name="y"), tensor(3, 29, 31, 2, 40, dtype="f16")
+    return conv_gradients.conv2d_filter_gradient_grouped(y, x, (3, 3), stride=stride, pad=1, out="f32")
 
 
 @pytest.mark.parametrize("pad", [0, 1])

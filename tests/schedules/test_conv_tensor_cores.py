@@ -473,6 +473,24 @@ def test_gradient_of_filters_of_other_ranks(preset: Any) -> None:
     right(preset(conv_gradients.conv3d_filter_gradient(y, x, 2, out="f32")))
 
 
+@pytest.mark.parametrize("preset", ["filters_simt", "filters_mma", "filters_wgmma"])
+def test_gradient_of_grouped_filters(preset: str) -> None:
+    y, x = tensor(3, 4, 5, 2, 24, name="y", dtype="f16"), images(3, 7, 9, 2, 40)
+    spec = conv_gradients.conv2d_filter_gradient_grouped(y, x, (3, 2), stride=2, pad=((1, 1), (1, 0)), out="f32")
+    right(getattr(conv_gradients, preset)(spec, ways=2))
+    if preset == "filters_mma":
+        y, x = tensor(2, 13, 3, 16, name="y", dtype="f16"), images(2, 25, 3, 16)
+        right(conv_gradients.filters_mma(conv_gradients.conv1d_filter_gradient_grouped(y, x, 3, stride=2, pad=1)))
+
+
+def test_gradient_of_grouped_filters_of_volumes_takes_mma() -> None:
+    """Six dims are one more than a tensor map has."""
+    y, x = tensor(2, 3, 3, 2, 2, 16, name="y", dtype="f16"), images(2, 4, 4, 4, 2, 16)
+    schedule = best(conv_gradients.conv3d_filter_gradient_grouped(y, x, (2, 2, 3), arch="sm_90a"))
+    assert "cp_async" in schedule.cuda("sm_90a")
+    right(schedule)
+
+
 def test_gradient_of_filters_on_cuda_cores() -> None:
     y, x = tensor(3, 7, 5, 12, name="y"), tensor(3, 7, 9, 5)
     spec = conv_gradients.conv2d_filter_gradient(y, x, (3, 2), stride=(1, 2), pad=((1, 1), (1, 0)))
