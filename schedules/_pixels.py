@@ -250,6 +250,29 @@ def refuse_across(spec: ProgramChain, w: Window) -> None:
             )
 
 
+def refuse_cut(spec: ProgramChain, w: Window, depth: int) -> None:
+    """Refuse chunks of channels that a bulk copy would fill with channels of another group.
+
+    Args:
+        spec: the program.
+        w: its product.
+        depth: channels of a chunk.
+
+    Raises:
+        FireironError: `conv-cut`.
+    """
+    extent = spec.residual.extents[w.depth]
+    for role in (w.images, w.filters):
+        held = spec.residual.operand(role)
+        if held is not None and w.depth not in held.dims and (not isinstance(extent, int) or extent % depth):
+            raise FireironError(
+                "conv-cut",
+                f"{w.depth}: {extent} is no whole number of chunks of {depth}, and behind it {role} is read on along "
+                f"{held.dims[-1]}: bulk copies end only where the tensor ends",
+                fix="use conv.mma, or read a dim of groups of its own, as conv2d_grouped does",
+            )
+
+
 def brought(chain: ProgramChain, role: str, lines: int, nbytes: int) -> ProgramChain:
     """Load an array to shared memory in lines along its last dim, by the copy that its strides allow.
 

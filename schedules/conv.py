@@ -55,6 +55,7 @@ from fireiron.schedules._pixels import (
     lies_across,
     part_of,
     refuse_across,
+    refuse_cut,
     spread_lines,
     window_of,
 )
@@ -535,7 +536,8 @@ def wgmma(
         runs: whether a tile's pixels are a run of all results' pixels, which are one dim then (`fireiron.fuse`).
 
     Raises:
-        FireironError: `conv-product`; `fuse-dims`; `conv-across` for arrays that lie channels first, which `mma` takes.
+        FireironError: `conv-product`; `fuse-dims`; what `mma` takes: `conv-across` for arrays that lie channels first,
+            `conv-cut` for channels of groups that no dim of their own holds.
     """
     w = window_of(spec)
     refuse_across(spec, w)
@@ -557,6 +559,7 @@ def wgmma(
     box = box_of(spec, w.pixels, pixels, groups)
     span = span_of(spec, w, plan.ways)
     depth = span // w.nbytes
+    refuse_cut(spec, w, depth)
     tile = {**dict.fromkeys(w.batch, 1), **box, w.column: channels}
     if cluster > 1:
         several = isinstance(filters, int) and -(-filters // channels) % cluster == 0

@@ -473,6 +473,24 @@ def test_gradient_of_filters_of_other_ranks(preset: Any) -> None:
     right(preset(conv_gradients.conv3d_filter_gradient(y, x, 2, out="f32")))
 
 
+@fi.program(x="n h w m", f="g k r s c")
+def folded_groups(x: Any, f: Any, part: int, pad: int = 0) -> Any:
+    read = conv.places("hw", "rs", "pq", 1, pad, 1)
+    channel = fi.index("g") * part + fi.index("c")
+    return fi.einsum("n p q r s g c, g k r s c -> n p q g k", x[(slice(None), *read, channel)], f)
+
+
+@pytest.mark.parametrize(("part", "preset"), [(40, conv.mma), (32, conv.mma), (32, conv.wgmma), (40, best)])
+def test_groups_that_are_read_by_number_do_not_see_each_others_channels(part: int, preset: Any) -> None:
+    """A chunk that ends behind a group's channels holds zeros there: 0 times NaN would be NaN."""
+    x, f = np.ones((1, 4, 5, 2 * part), np.float16), np.ones((2, 16, 3, 3, part), np.float16)
+    x[..., part:] = np.nan
+    spec = folded_groups(images(*x.shape), filters(*f.shape), part=part, pad=1, arch="sm_90a")
+    out = preset(spec).simulate(x, f).out
+    assert not np.isnan(out[..., 0, :]).any()
+    assert np.isnan(out[..., 1, :]).all()
+
+
 @pytest.mark.parametrize("preset", ["filters_simt", "filters_mma", "filters_wgmma"])
 def test_gradient_of_grouped_filters(preset: str) -> None:
     y, x = tensor(3, 4, 5, 2, 24, name="y", dtype="f16"), images(3, 7, 9, 2, 40)

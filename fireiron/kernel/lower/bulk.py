@@ -167,6 +167,13 @@ def _extent(axis: Axis, tensor: Tensor, dim: int, atom: Atom, loose: bool) -> in
             else f"{atom.name} takes elements at one distance along a dimension, not {axis.steps}",
             fix="load by cp_async()",
         )
+    if not bounded and axis.reads:
+        raise DecompositionError(
+            "bulk-box",
+            f"{atom.name} copies {axis.size} elements along {axis.dim} out of {tensor}, and {', '.join(axis.reads)} "
+            "may end among them: a box ends only where the tensor ends",
+            fix="split the dim by a number that divides it, or load by cp_async()",
+        )
     if not isinstance(axis.size, int) or not bounded or (axis.size - 1) * step >= MOST_BOX:
         raise DecompositionError(
             "bulk-box",

@@ -5,11 +5,11 @@ The points' own window (`points`) says where the tile lies along each dim.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 import attrs
 
-from fireiron.algebra.expr import Expr, Var, and_, as_expr, free, ge, lt, proves, substitute
+from fireiron.algebra.expr import Expr, Index, Var, affine, and_, as_expr, free, ge, lt, proves, substitute
 from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
@@ -54,6 +54,49 @@ def boxed(window: Window, points: Window, link: Link | None) -> Window:
         return Axis(axis.dim, extent, (start - axis.map.base) // axis.map.step, steps, bounds, reads=reads)
 
     return evolve(window, axes=tuple(map(plain, window.axes)))
+
+
+def ended(box_: Window, window: Window, points: Window, folded: Set[str]) -> Window:
+    """Let a box end where the folded dim ends that alone moves it: what lies behind belongs to other results.
+
+    The other factor of a product is 0 there, but 0 times NaN or infinity is NaN. Windows that overlap, as those of a
+    convolution's filters, share what lies behind: their boxes do not end there.
+
+    Args:
+        box_: of a tensor, that a tile of points reads.
+        window: of the tensor, with maps.
+        points: the tile.
+        folded: dims that products sum over.
+    """
+
+    def of(axis: Axis, whole: Axis) -> Axis:
+        if whole.map is None:
+            return axis
+        axes = {d: a for d in free(whole.map.index) if isinstance(d, Var) and (a := points.axis(d.name)) is not None}
+        moving = [d for d, a in axes.items() if a.size != 1]
+        split = affine(whole.map.index, list(axes))
+        if len(moving) != 1 or moving[0].name not in folded or split is None:
+            return axis
+        (along,), steps = moving, split[0]
+        others = [step for d, step in steps.items() if d != along]
+        if steps[along] != 1 or not all(_apart(step, along.extent) for step in others):
+            return axis
+        held = axes[along]
+        return evolve(axis, bounds=(*axis.bounds, *(b for b in held.bounds if not _holds(b, held))))
+
+    return evolve(box_, axes=tuple(map(of, box_.axes, window.axes)))
+
+
+def _apart(step: Index, extent: Index | None) -> bool:
+    """Say whether steps of a dim lead past all that another one reads."""
+    if isinstance(step, int):
+        step = abs(step)
+    return extent is not None and step != 1 and proves(ge(as_expr(step), extent))
+
+
+def _holds(bound: Bound, axis: Axis) -> bool:
+    last = as_expr(axis.size) - 1
+    return proves(bound.holds(as_expr(0))) and proves(bound.holds(last))
 
 
 def by_points(window: Window, points: Window, dims: Sequence[str]) -> Window:

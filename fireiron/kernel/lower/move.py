@@ -27,13 +27,13 @@ from fireiron.base.records import evolve
 from fireiron.kernel.analysis.ownership import Limit, RegisterLoop
 from fireiron.kernel.ir.statements import For, If, Region
 from fireiron.kernel.lower.context import Body, Context, Recur, State
-from fireiron.kernel.lower.maps import boxed, by_points, is_mapped, loaded, refuse_overlap
+from fireiron.kernel.lower.maps import boxed, by_points, ended, is_mapped, loaded, refuse_overlap
 from fireiron.kernel.lower.own_units import own_units
 from fireiron.kernel.lower.storage import fresh_window, make_storage, order_of
 from fireiron.kernel.lower.tree import Tree, tree
 from fireiron.kernel.lower.window import POINTS, Axis, Bound, Storage, Window, narrowed
 from fireiron.language.decompositions import Done, Extent, Load, Microkernel, Own, Widest
-from fireiron.language.levels import RF, SH, Block, Memory, Thread
+from fireiron.language.levels import GL, RF, SH, Block, Memory, Thread
 from fireiron.language.residual import apply, dims_loaded, move_of
 from fireiron.language.tensor import ColMajor, RowMajor, TileOrder
 
@@ -84,7 +84,11 @@ def box_of(role: str, state: State, memory: Memory = SH) -> Window:
     dims = () if operand is None else dims_loaded(state.residual, operand, memory)
     if operand is not None and dims != operand.dims:
         return by_points(window, state.windows[POINTS], dims)
-    return boxed(window, state.windows[POINTS], state.link)
+    found = boxed(window, state.windows[POINTS], state.link)
+    if state.progress is None or memory.registers or window.storage.memory != GL:
+        return found
+    folded = {d.name for step in state.progress.program.steps if step.is_product for d in step.over}
+    return ended(found, window, state.windows[POINTS], folded)
 
 
 def lower_copy(link: Load, state: State, storage: Storage, slot: Expr | None, context: Context, recur: Recur) -> Copy:
