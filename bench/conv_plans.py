@@ -102,7 +102,7 @@ def scheduled(layer: Layer, count: int) -> list[tuple[str, Any]]:
         values = attrs.asdict(tiles)
         words = " ".join(f"{key}={value}" for key, value in values.items())
         try:
-            found.append((words, conv.wgmma(spec, **values)))
+            found.append((words, conv.wgmma(spec, plan=tiles)))
         except FireironError as error:
             found.append((words, str(error).splitlines()[0]))
     return found

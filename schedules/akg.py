@@ -19,6 +19,7 @@ from fireiron import (
     Warp,
     conform,
     preset,
+    space,
     staged,
     through_shared,
 )
@@ -28,6 +29,7 @@ DTYPE = "f16"  # of the command line's program where it says none
 
 
 @preset
+@space("sm_70", images=(16, 32), filters=(32, 64, 128), depth=(16, 32, 64))
 def conv(spec: ProgramChain, images: int = 32, filters: int = 128, depth: int = 64) -> Schedule:
     """Schedule a convolution for sm_70: images side by side are the rows of a tile, at two neighbouring pixels.
 

@@ -38,6 +38,7 @@ from fireiron import (
     ldmatrix,
     preset,
     program,
+    space,
     staged,
     through_shared,
     tma,
@@ -288,6 +289,7 @@ def average_pool3d(
 
 
 @preset
+@space(pixels=(16, 32, 64, 128), channels=(8, 16, 32, 64), depth=(4, 8, 16))
 def simt(spec: ProgramChain, pixels: int = 64, channels: int = 32, depth: int = 8) -> Schedule:
     """Schedule a convolution or a pooling on CUDA cores: the pixels of a tile lie in shared memory with their halo.
 
@@ -333,6 +335,7 @@ def simt(spec: ProgramChain, pixels: int = 64, channels: int = 32, depth: int = 
 
 
 @preset
+@space(pixels=(1, 2, 4, 7, 8), threads=(64, 128, 256), most_taps=(1, 9, 25), rows=(1, 2))
 def channelwise(
     spec: ProgramChain, pixels: int | None = None, threads: int = 128, most_taps: int = 9, rows: int = 1
 ) -> Schedule:
@@ -417,6 +420,14 @@ def _held(size: int | None, most: int) -> int:
 
 
 @preset
+@space(
+    "sm_80",
+    pixels=(64, 128, 256),
+    channels=(32, 64, 128),
+    depth=(8, 16, 32, 64, 128),
+    warp=((32, 32), (32, 64), (64, 32), (64, 64)),
+    stages=(2, 3, 4),
+)
 def mma(
     spec: ProgramChain, pixels: int | None = None, channels: int | None = None, depth: int | None = None,
     warp: tuple[int, int] | None = None, stages: int = 3,
@@ -476,6 +487,7 @@ def mma(
 
 
 @preset
+@space("sm_80", pixels=(64, 128, 256), channels=(32, 64, 128), depth=(16, 32, 48, 64), stages=(2, 3, 4))
 def packed(
     spec: ProgramChain, pixels: int = 128, channels: int | None = None, depth: int | None = None, stages: int = 2,
 ) -> Schedule:  # fmt: skip
@@ -510,11 +522,21 @@ def packed(
     return chain.tile(**part_of(box, pixels // rows), **{w.column: columns}).to(Warp).each(**{w.step: by_fragments})
 
 
+def plans(spec: ProgramChain) -> list[Tiles]:
+    """List the tiles that `wgmma` may have for a convolution, the one that should be fastest first.
+
+    Args:
+        spec: as of `wgmma`, whose `plan` is one of these.
+    """
+    return ranked(spec, window_of(spec))
+
+
 @preset
+@space("sm_90", plan=plans)
 def wgmma(
     spec: ProgramChain, pixels: int | None = None, channels: int | None = None, stages: int | None = None,
     cluster: int | None = None, groups: int | None = None, persistent: bool | None = None, ways: int | None = None,
-    runs: bool | None = None,
+    runs: bool | None = None, plan: Tiles | None = None,
 ) -> Schedule:  # fmt: skip
     """Schedule a convolution for Hopper: boxes or runs of pixels by bulk copies, wgmma, roles, persistent blocks.
 
@@ -534,6 +556,7 @@ def wgmma(
         ways: blocks that share a tile, each with a part of the channels, whose sums meet in order; such blocks are not
             persistent.
         runs: whether a tile's pixels are a run of all results' pixels, which are one dim then (`fireiron.fuse`).
+        plan: gives what the keywords leave open: one of `plans`, by default the first that has the given keywords.
 
     Raises:
         FireironError: `conv-product`; `fuse-dims`; what `mma` takes: `conv-across` for arrays that lie channels first,
@@ -549,7 +572,7 @@ def wgmma(
         )
         if x is not None
     }  # fmt: skip
-    plan = attrs.evolve(_plan(spec, w, given), **given)
+    plan = attrs.evolve(plan or _plan(spec, w, given), **given)
     plan = attrs.evolve(plan, persistent=plan.persistent and plan.ways == 1)
     if plan.runs:
         spec = fuse(spec, **{RUN: " ".join(w.pixels)})
@@ -582,15 +605,6 @@ def wgmma(
         return (y if rows == 64 else y.tile(64, columns).unroll()).done("wgmma")
 
     return chain.tile(**part_of(box, groups)).to(Warpgroup).each(**{w.step: by_groups})
-
-
-def plans(spec: ProgramChain) -> list[Tiles]:
-    """List the tiles that `wgmma` may have for a convolution, the one that should be fastest first.
-
-    Args:
-        spec: as of `wgmma`; `attrs.asdict` of one of these tiles gives its keywords.
-    """
-    return ranked(spec, window_of(spec))
 
 
 def _by_panels(w: Window, columns: int, channels: int) -> Strategy:

@@ -35,6 +35,7 @@ from fireiron import (
     machine,
     preset,
     program,
+    space,
     tensor,
     tma,
 )
@@ -320,6 +321,7 @@ def _part(t: Tensor, sides: tuple[slice, ...], ahead: int = 1) -> Tensor:
 
 
 @preset
+@space(filters=(16, 32, 64), channels=(16, 32, 64), pixels=(4, 8, 16), ways=(1, 2, 4, 8, 16))
 def filters_simt(
     spec: ProgramChain, filters: int = 64, channels: int = 32, pixels: int = 8, ways: int | None = None
 ) -> Schedule:
@@ -342,6 +344,9 @@ def filters_simt(
 
 
 @preset
+@space(
+    "sm_80", filters=(32, 64, 128), channels=(32, 64, 128), pixels=(16, 32, 64), stages=(2, 3, 4), ways=(1, 2, 4, 8, 16)
+)
 def filters_mma(
     spec: ProgramChain, filters: int = 64, channels: int = 64, pixels: int = 32, stages: int = 3,
     ways: int | None = None,
@@ -371,6 +376,7 @@ def filters_mma(
 
 
 @preset
+@space("sm_90", filters=(64, 128), channels=(64, 128), pixels=(32, 48, 64, 96, 128), ways=(1, 2, 3, 4, 6, 8, 16))
 def filters_wgmma(
     spec: ProgramChain, filters: int | None = None, channels: int | None = None, pixels: int | None = None,
     stages: int | None = None, ways: int | None = None,

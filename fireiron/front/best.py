@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence, Set
 from functools import cache
+from importlib import import_module
 from itertools import takewhile
 from math import inf
 from typing import TYPE_CHECKING, Any, cast
@@ -249,6 +250,7 @@ def forget() -> None:
     from fireiron.jit import passed
 
     _choices.clear()
+    best_program.cache_clear()
     passed.forget()
     fused.forget()
     _index.cache_clear()
@@ -289,6 +291,29 @@ def _chosen(spec: MatMulChain, arch: str | None) -> Choice:
                 why = f"{found.why}, of the product without its ops" if number else found.why
                 return Choice(preset.build(spec, found.record.point), candidate, why, found.record)
     return _kept(asked_of, named) or _modelled(asked_of)
+
+
+def recorded(spec: ProgramChain, names: Sequence[str]) -> Any:
+    """Give a program's schedule that was the fastest in a record of it; None where no record holds here.
+
+    Args:
+        spec: what a function under `@program` gives.
+        names: the presets that take its form.
+    """
+    from fireiron.tune.candidates import preset
+    from fireiron.tune.problem import problem
+
+    where, wanted = _machine(), problem(spec)
+    for found in _index().find(wanted, where.device, _target(spec, None), where.software):
+        name = found.record.preset
+        if found.record.problem == wanted and name in names:
+            file, function = name.split(".")
+            try:
+                made = getattr(import_module(f"fireiron.schedules.{file}"), function)
+                return preset(made, name=name).build(spec, found.record.point)
+            except FireironError:  # what was legal there need not be here
+                continue
+    return None
 
 
 def _kept(asked: _Question, named: Mapping[str, Preset]) -> Choice | None:
@@ -474,7 +499,7 @@ def _machine() -> Machine:
     return machine()
 
 
-def _target(spec: MatMulChain, arch: str | None) -> str:
+def _target(spec: MatMulChain | ProgramChain, arch: str | None) -> str:
     from fireiron.algebra.arch import arch as find_arch
 
     wanted = arch or spec.program.arch

@@ -23,7 +23,7 @@ OF_PRODUCTS = "_programs"  # the schedules of several products
 
 @lru_cache(MOST_CHOICES)
 def best_program(spec: ProgramChain, arch: str | None = None) -> Any:
-    """Give a program's schedule: that of the preset for its form.
+    """Give a program's schedule: the fastest that was measured (`tune`), else that of the preset for its form.
 
     Args:
         spec: what a function under `@program` gives.
@@ -44,6 +44,8 @@ def best_program(spec: ProgramChain, arch: str | None = None) -> Any:
             return _of_products(dag.chain_of(spec), arch)
         except dag.Misfit as error:
             refused.append(str(error))
+    elif (measured := _recorded(spec, names)) is not None:
+        return measured
     for name in names:
         file, function = name.split(".")
         try:
@@ -52,6 +54,13 @@ def best_program(spec: ProgramChain, arch: str | None = None) -> Any:
             refused.append(f"{name}: {error.message}")
     said = "; ".join(refused) or "it multiplies matrices"
     raise CheckError("nothing-legal", f"no preset takes {spec.computed.name}: {said}", fix="write a schedule for it")
+
+
+def _recorded(spec: ProgramChain, names: tuple[str, ...]) -> Any:
+    """Give the schedule of the fastest record, None without one."""
+    from fireiron.front.best import recorded
+
+    return recorded(spec, names)
 
 
 def _of_products(chain: Any, arch: str | None) -> Any:

@@ -19,6 +19,7 @@ from fireiron.language.decompositions import Decomposition, Prolog
 from fireiron.language.levels import Level, Memory
 from fireiron.language.pointwise import Value
 from fireiron.language.specs import BATCH, MatMul
+from fireiron.language.steps import Program
 from fireiron.language.tensor import RowMajor, Tensor
 
 DEEPEST = 6  # of functions that functions hold
@@ -81,6 +82,15 @@ class Meaning:
             return "", ""
         shape = _Writer(names={}, sizes=False).of(mine)
         return f"{'+'.join(_words(mine))} #{hashed(shape)[:8]}", hashed(exact)[:16]
+
+
+def of_program(program: Program) -> tuple[str, str]:
+    """Say what a program computes: its name with a digest that leaves out extents, and a digest of everything.
+
+    Names of tensors do not count.
+    """
+    shape, exact = _Writer(names={}, sizes=False).of(program), _Writer(names={}).of(program)
+    return f"{program.name} #{hashed(shape)[:8]}", hashed(exact)[:16]
 
 
 def _words(meaning: Meaning) -> Iterator[str]:

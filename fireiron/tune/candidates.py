@@ -17,6 +17,7 @@ from fireiron.algebra.arch import arch as find_arch
 from fireiron.base.errors import FireironError, UsageError
 from fireiron.jit.build import compiling_candidates
 from fireiron.jit.cache import Entry
+from fireiron.language.steps import Program
 from fireiron.tune.space import Point, arguments
 from fireiron.verify.reference import Meaning
 
@@ -120,7 +121,7 @@ def sendable(spec: Any) -> tuple[Any, Any]:
 
     Lambdas and what `add(bias)` gives cannot be pickled; what they make of the accumulator can.
     """
-    same, bare = spec.portable
+    same, bare = (spec, spec) if isinstance(spec.program.spec, Program) else spec.portable
     for chain in (spec, same):
         try:
             pickle.loads(pickle.dumps(chain))

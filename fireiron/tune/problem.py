@@ -1,17 +1,18 @@
-"""Problems: what is multiplied, as plain data, so that records of one machine are found on another."""
+"""Problems: what is computed, as plain data, so that records of one machine are found on another."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import attrs
 
 from fireiron.algebra.expr import as_int
 from fireiron.base.errors import UsageError
-from fireiron.language.meaning import Meaning, hashed, text
+from fireiron.language.meaning import Meaning, hashed, of_program, text
 from fireiron.language.specs import Coefficient, MatMul
+from fireiron.language.steps import Program
 from fireiron.language.tensor import RowMajor, Tensor
 from fireiron.tune.plain import number, words
 
@@ -21,10 +22,11 @@ _size, _word = number(0, 2**40, whole=True), words()
 
 @attrs.frozen
 class Problem:
-    """Describe a product.
+    """Describe a product, or a program.
 
     Args:
-        m, n, k: extents; 0 for a symbol.
+        m, n, k: extents; 0 for a symbol. Of a program the points of its first result but those of the last dim, these,
+            and the points that its first fold folds.
         a, b, acc, c: element types.
         layout: the letters of `matmul`, and of C where it is column-major.
         batch: number of products, 1 for one.
@@ -102,13 +104,40 @@ def problem(spec: Any, given: Mapping[str, Any] | None = None) -> Problem:
     """Describe what a chain computes.
 
     Args:
-        spec: what `matmul(...)` gives.
+        spec: what `matmul(...)` gives, or a function under `@program`.
         given: keywords of the preset that are part of the problem.
 
     Raises:
         UsageError: `not-a-product`.
     """
+    if isinstance(spec.program.spec, Program):
+        return of_steps(spec.program.spec, given)
     return described(meaning_of(spec), given)
+
+
+def of_steps(program: Program, given: Mapping[str, Any] | None = None) -> Problem:
+    """Describe a program: its sizes and types stand for what a near one shares, a digest for the rest."""
+    (out, *_), inputs = program.outputs, program.inputs
+    fold = next((step for step in program.steps if step.fold is not None), None)
+    *rows, columns = out.shape
+    folded = () if fold is None else tuple(1 if d.extent is None else d.extent for d in fold.over)
+    kinds = [t.dtype.name for t in inputs] or [out.dtype.name]
+    kind, digest = of_program(program)
+    return Problem(
+        _count(rows), _count([columns]), _count(folded),
+        a=kinds[0], b=kinds[min(1, len(kinds) - 1)],
+        acc=out.dtype.name if fold is None or fold.fold is None else fold.fold.dtypes[0].name, c=out.dtype.name,
+        given=_given(given), kind=kind, meaning=digest,
+    )  # fmt: skip
+
+
+def _count(extents: Sequence[Any]) -> int:
+    """Count points; 0 where a symbol is among the extents."""
+    return math.prod(int(as_int(x) or FREE) for x in extents)
+
+
+def _given(given: Mapping[str, Any] | None) -> str:
+    return ",".join(f"{name}={_told(value)}" for name, value in sorted((given or {}).items()))
 
 
 def meaning_of(spec: Any) -> Meaning:
@@ -119,7 +148,9 @@ def meaning_of(spec: Any) -> Meaning:
     """
     found = spec.program.spec
     if not isinstance(found, MatMul):
-        raise UsageError("not-a-product", f"{found} is no product", fix="tune and best take what matmul(...) gives")
+        raise UsageError(
+            "not-a-product", f"{found} is no product", fix="tune and best take what matmul(...) or a program gives"
+        )
     return spec.meaning
 
 
@@ -145,7 +176,7 @@ def described(meaning: Meaning, given: Mapping[str, Any] | None = None) -> Probl
         layout=_letter(spec.B) + _letter(spec.A) + ("" if spec.C.order is RowMajor else "T"),
         batch=sizes[3],
         scaled=",".join(scaled),
-        given=",".join(f"{name}={_told(value)}" for name, value in sorted((given or {}).items())),
+        given=_given(given),
         product=spec.product,
         kind=kind,
         meaning=digest,

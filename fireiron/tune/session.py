@@ -7,6 +7,7 @@ else.
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 from fireiron.algebra.arch import arch as find_arch
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.elements import read
+from fireiron.algebra.expr import as_int
 from fireiron.jit import bind
 from fireiron.jit.arrays import ArrayFacts, describe
 from fireiron.jit.cache import Entry
@@ -26,6 +28,7 @@ from fireiron.jit.kernel import CompiledKernel
 from fireiron.jit.memory import DeviceArray
 from fireiron.jit.timing import random_array
 from fireiron.language.specs import MatMul
+from fireiron.language.steps import Program
 from fireiron.language.tensor import Tensor
 from fireiron.tune.proof import Proof
 from fireiron.tune.verify import Rounding, as_products, wrong_product
@@ -66,14 +69,16 @@ class Session:
         l2 = self._used.attribute(names.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, DEVICE)
         self._flush_nbytes = 2 * max(l2, 1 << 24)
         self._flush = int(self._used.call(self._used.cu.cuMemAlloc(self._flush_nbytes)))
-        matmul: MatMul = spec.program.spec
-        self._matmul = matmul
+        found: MatMul | Program = spec.program.spec
+        self._spec = found
+        self._outputs = tuple(found.outputs)
+        self._reads_output = not isinstance(found, Program) and not found.beta.is_zero
         self._arrays: dict[str, DeviceArray] = {}
-        self._expected: DeviceArray | None = None
-        self._before: DeviceArray | None = None
+        self._expected: dict[str, DeviceArray] = {}
+        self._before: dict[str, DeviceArray] = {}
         self._proofs: dict[int, Proof] = {}
         self._exact: dict[int, dict[str, DeviceArray]] = {}
-        self._compare: tuple[Any, DeviceArray] | None = None
+        self._compare: dict[str, tuple[Any, DeviceArray]] = {}
         self._launches: dict[int, Callable[[int], None]] = {}
         self._kept: dict[int, CompiledKernel] = {}
 
@@ -93,19 +98,20 @@ class Session:
                 f64; others are what later ones must agree with, once they are right on whole numbers.
         """
         launch = self._load(index, entry)
-        out = self._arrays[self._matmul.C.name]
-        self._initial(out)
+        outs = {t.name: self._arrays[t.name] for t in self._outputs}
+        first = {name: self._initial(name) for name in outs}
         wrong = self._wrong_exactly(index, entry, key)
         if wrong:
             self.drop(index)
             return Trial(wrong)
-        if self._matmul.beta.is_zero:
-            self._do(self._used.cu.cuMemsetD8, out.address, POISON, out.nbytes)
-        else:  # what C held before takes part
-            self._do(self._used.cu.cuMemcpyDtoD, out.address, self._initial(out).address, out.nbytes)
+        for name, out in outs.items():
+            if self._reads_output:  # what C held before takes part
+                self._do(self._used.cu.cuMemcpyDtoD, out.address, first[name].address, out.nbytes)
+            else:
+                self._do(self._used.cu.cuMemsetD8, out.address, POISON, out.nbytes)
         launch(self._queue)
         self._settle()
-        wrong = self._wrong(out, entry.binary.arch, plain)
+        wrong = next(filter(None, (self._wrong(t, entry.binary.arch, plain) for t in self._outputs)), "")
         if wrong:
             self.drop(index)
             return Trial(wrong)
@@ -129,11 +135,11 @@ class Session:
         self._launches.pop(index, None)
         self._kept.pop(index, None)
 
-    def _initial(self, out: DeviceArray) -> DeviceArray:
-        """Give a copy of what C held first."""
-        if self._before is None:
-            self._before = self._copy(out)
-        return self._before
+    def _initial(self, name: str) -> DeviceArray:
+        """Give a copy of what an output held first."""
+        if name not in self._before:
+            self._before[name] = self._copy(self._arrays[name])
+        return self._before[name]
 
     def _copy(self, array: DeviceArray) -> DeviceArray:
         made = DeviceArray(self._used, array.shape, array.dtype, DEVICE, array.strides)
@@ -176,30 +182,41 @@ class Session:
     def _do(self, function: Any, *arguments: Any) -> None:
         self._used.call(function(*arguments))
 
-    def _wrong(self, out: DeviceArray, arch: str, plain: bool) -> str:
+    def _wrong(self, tensor: Tensor, arch: str, plain: bool) -> str:
         """Compare with the first right result on the GPU; verify on the host where there is none, or they differ."""
-        if self._expected is not None:
-            spec = self._matmul
-            rounding = Rounding(spec.A.dtype, spec.accumulator, spec.C.dtype)
-            k = int(spec.A.shape[-1])  # pyright: ignore[reportArgumentType]
-            differ = self._differing(out, self._expected, arch, 2.5 * spec.C.dtype.epsilon, 2 * rounding.of_sums(k))
+        out, expected = self._arrays[tensor.name], self._expected.get(tensor.name)
+        if expected is not None:
+            absolute = 2 * self._of_sums(tensor)
+            differ = self._differing(tensor, out, expected, arch, 2.5 * tensor.dtype.epsilon, absolute)
             if not differ:
                 return ""
             if not plain:
                 return f"{differ} elements differ from those of the candidate that ran first"
-        wrong = self._verify(plain)
-        if not wrong and self._expected is None:
-            self._expected = self._copy(out)
+        wrong = self._verify(tensor, plain)
+        if not wrong and expected is None:
+            self._expected[tensor.name] = self._copy(out)
         return wrong
 
-    def _verify(self, plain: bool) -> str:
-        host = {name: self._host(name) for name in (self._matmul.A.name, self._matmul.B.name, self._matmul.C.name)}
-        c = host[self._matmul.C.name]
-        if not plain:
-            missing = int(np.isnan(c.astype(np.float32)).sum()) if self._matmul.C.dtype.kind == "float" else 0
+    def _of_sums(self, tensor: Tensor) -> float:
+        """Bound how far two right sums of random numbers may be apart."""
+        spec = self._spec
+        if not isinstance(spec, Program):
+            k = int(spec.A.shape[-1])  # pyright: ignore[reportArgumentType]
+            return Rounding(spec.A.dtype, spec.accumulator, spec.C.dtype).of_sums(k)
+        found = [Rounding(spec.inputs[0].dtype, tensor.dtype, tensor.dtype).of_sums(1)]
+        for step in spec.steps:
+            if step.fold is not None:
+                k = math.prod(int(as_int(d.extent or 1) or 1) for d in step.over)
+                found.append(Rounding(step.reads[0].dtype, step.fold.dtypes[0], tensor.dtype).of_sums(k))
+        return max(found)
+
+    def _verify(self, tensor: Tensor, plain: bool) -> str:
+        spec = self._spec
+        if not plain or isinstance(spec, Program):
+            host = self._host(tensor.name)
+            missing = int(np.isnan(host.astype(np.float32)).sum()) if tensor.dtype.kind == "float" else 0
             return f"{missing} elements are NaN: not written, or not a number" if missing else ""
-        spec = self._matmul
-        a, b, c = (mathematical(tensor, host[tensor.name]) for tensor in (spec.A, spec.B, spec.C))
+        a, b, c = (mathematical(t, self._host(t.name)) for t in (spec.A, spec.B, spec.C))
         a, b = as_products(a, b, spec.product)
         return wrong_product(a, b, c, Rounding(spec.A.dtype, spec.accumulator, spec.C.dtype))
 
@@ -224,7 +241,8 @@ class Session:
         self._bound(self._kept[index], {**self._arrays, **exact, **outs})(self._queue)
         self._settle()
         for name in proof.whole:
-            differ = self._differing(outs[name], exact[name], entry.binary.arch, 0.0, 0.0)
+            tensor = next(t for t in self._outputs if t.name == name)
+            differ = self._differing(tensor, outs[name], exact[name], entry.binary.arch, 0.0, 0.0)
             if differ:
                 return f"{differ} elements of a run on whole numbers differ from the exact product"
         return proof.wrong({name: self._host(name) for name in {part.tensor.name for part in proof.parts}})
@@ -235,14 +253,15 @@ class Session:
         made.upload(array)
         return made
 
-    def _differing(self, out: DeviceArray, expected: DeviceArray, arch: str, relative: float, absolute: float) -> int:
+    def _differing(
+        self, tensor: Tensor, out: DeviceArray, expected: DeviceArray, arch: str, relative: float, absolute: float
+    ) -> int:
         """Count elements that differ from the expected ones by more than a tolerance."""
-        spec = self._matmul
-        if self._compare is None:
-            source = comparison(spec.C.dtype)
+        if tensor.dtype.name not in self._compare:
+            source = comparison(tensor.dtype)
             loaded = self._used.load(compile_source(source, "compare", find_arch(arch)), COMPARE, DEVICE)
-            self._compare = loaded, DeviceArray(self._used, (1,), np.dtype(np.uint64), DEVICE)
-        loaded, counter = self._compare
+            self._compare[tensor.dtype.name] = loaded, DeviceArray(self._used, (1,), np.dtype(np.uint64), DEVICE)
+        loaded, counter = self._compare[tensor.dtype.name]
         self._do(self._used.cu.cuMemsetD8, counter.address, 0, 8)
         count = out.nbytes // int(out.dtype.itemsize)
         values = (

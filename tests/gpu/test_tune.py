@@ -6,12 +6,13 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
-from fireiron import matmul
+from fireiron import best, matmul, relu, tensor
 from fireiron.front import best as choosing
 from fireiron.front.best import choose
-from fireiron.schedules import ada, ampere, simt
+from fireiron.schedules import ada, ampere, conv, simt
 from fireiron.tune.candidates import Built, Candidate, Failure, compiled, preset
 from fireiron.tune.machine import machine
 from fireiron.tune.measurer import GpuMeasurer
@@ -89,6 +90,27 @@ def test_a_search_is_quick_and_its_record_is_chosen(tmp_path: Path) -> None:
     assert found.candidate.point == tuned.best.point
     assert tuned.best.us is not None
     assert 0.7 < found.schedule.time().median_us / tuned.best.us < 1.4
+
+
+def test_a_convolution_is_searched_and_a_wrong_one_is_found() -> None:
+    def spec_of(**options: Any) -> Any:
+        x, f = tensor(8, 14, 14, 64, dtype="f16"), tensor(64, 3, 3, 64, dtype="f16", name="f")
+        return conv.conv2d(x, f, tensor(64, name="bias"), pad=1, **options)
+
+    tuned = tune(spec_of(op=relu), conv.mma, budget_s=20)
+    assert tuned.best is not None
+    assert tuned.candidate is not None
+    assert str(best(spec_of(op=relu))) == str(tuned.candidate.preset.build(spec_of(op=relu), tuned.candidate.point))
+    measurer = GpuMeasurer(spec_of(op=relu), 0, machine())
+    try:
+        assert not isinstance(measurer.trial(0, built(spec_of(op=relu), conv.mma), 3), Failure)
+        # Without its relu it writes other elements, on random numbers too.
+        wrong = attrs.evolve(built(spec_of(), conv.mma), meaning=built(spec_of(op=relu), conv.mma).meaning)
+        found = measurer.trial(1, wrong, 3)
+        assert isinstance(found, Failure)
+        assert found.code == "wrong-result"
+    finally:
+        measurer.close()
 
 
 def test_gemm_takes_tensors_as_stored() -> None:
