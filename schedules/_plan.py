@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import attrs
 
@@ -20,7 +20,6 @@ PAD = 16  # bytes behind each line of a padded panel
 MACHINE = machine("sm_90a")
 SMS = MACHINE.sms
 MOST_STAGES = 16
-ASSUMED = 4096  # what an extent is taken to be that is known at run time alone
 EARLY = 208  # of sums and operands that come before the products
 EARLY_CUT = 176  # the same where columns end within a tile: what says which exist is held too
 EARLY_OF_THREE = 104  # the same of a thread whose budget is 160
@@ -252,10 +251,9 @@ def multiplied(spec: MatMulChain) -> DType:
     return spec.matmul.A.dtype if is_scaled(spec) else spec.left.dtype
 
 
-def size_of(extent: object) -> int:
-    """Give an extent; of one that is known at run time alone the typical value, 4096 where its symbol names none."""
-    typical = extent if isinstance(extent, int) else getattr(extent, "typical", None)
-    return typical if isinstance(typical, int) else ASSUMED
+def size_of(extent: Any) -> int:
+    """Give an extent; of one that is known at run time alone the size that plans are chosen for."""
+    return extent if isinstance(extent, int) else extent.planned
 
 
 def takes(spec: MatMulChain) -> bool:

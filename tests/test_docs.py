@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import fireiron
-from fireiron.front import chain
+from fireiron.front import chain, refinements
 from fireiron.front.cli.options import VERBS
 from fireiron.front.verbs import Schedule
 from fireiron.show import pictures
@@ -74,8 +74,8 @@ def test_no_block_of_a_page_is_empty(path: Path) -> None:
     assert [match[0] for match in BLOCK.finditer(path.read_text(encoding="utf-8")) if not match[2].strip()] == []
 
 
-TILES = (chain.TileRefinements, chain.Tiled, chain.TiledProgram)
-SPLITS, LOADS = (chain.SplitFold,), (chain.Loaded,)
+TILES = (refinements.TileRefinements, chain.Tiled, chain.TiledProgram)
+SPLITS, LOADS = (refinements.SplitRefinements,), (refinements.LoadRefinements,)
 
 
 def public(*classes: type) -> set[str]:
@@ -124,13 +124,13 @@ def test_the_language_table_names_every_decomposition_and_refinement() -> None:
     rows = table("tables.md", "## Decompositions")
     heads = {name for row in rows for name in re.findall(r"`(\w+)\(", row[0])} - {"microkernel"}
     assert heads == public(chain.Chain, chain.FoldChain)
-    refinements = {"tile": TILES, "split": SPLITS, "load": LOADS}
+    refined_by = {"tile": TILES, "split": SPLITS, "load": LOADS}
     named: dict[str, set[str]] = {}
     for row in rows:
         name = re.findall(r"`(\w+)\(", row[0])[0]
         named.setdefault(name, set()).update(re.findall(r"`(\w+)\(", row[3]))
     assert {name: refined for name, refined in named.items() if refined} == {
-        name: public(*classes) for name, classes in refinements.items()
+        name: public(*classes) for name, classes in refined_by.items()
     }
 
 
@@ -180,7 +180,10 @@ def test_the_reference_is_whole(reference: ModuleType, tmp_path: Path) -> None:
         assert f"### FoldChain.{name}\n" in text
     assert "(errors.md#tile-gaps)" in text
     assert "[`sizes`]" not in text  # an argument, and not the function of a preset of this name
-    assert "[`parallel`](#splitfoldparallel)" in text
+    assert "[`split`](#foldchainsplit)" in text
+    refined = (tmp_path / "fireiron.front.refinements.md").read_text(encoding="utf-8")
+    for name in public(refinements.TileRefinements, refinements.SplitRefinements, refinements.LoadRefinements):
+        assert f"Refinements.{name}\n" in refined
     assert "## level-nests" in (tmp_path / "errors.md").read_text(encoding="utf-8")
 
 

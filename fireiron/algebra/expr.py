@@ -82,8 +82,8 @@ def symbol(
         name: of the parameter, by which calls and errors know it.
         multiple_of: what every value is a multiple of.
         minimum, maximum: the smallest and the largest value, 0 to 2**31 - 1.
-        typical: the size that presets choose plans for, and that estimates assume; without it estimates assume 1024
-            and say so, and the presets for Hopper choose for 4096.
+        typical: the size that presets choose tiles and plans for, and that estimates assume. Without it estimates
+            assume 1024, presets choose for 4096 (both within the range), and `check` says so (`assumed-size`).
 
     Raises:
         SpecError: `bad-name`; `bad-symbol` where no multiple lies between the minimum and the maximum, or `typical` is

@@ -11,7 +11,7 @@ from fireiron.base.errors import Finding
 from fireiron.estimate import resources
 from fireiron.estimate.registers import least_registers
 from fireiron.kernel.analysis.access import AccessRow
-from fireiron.kernel.analysis.sampling import sites
+from fireiron.kernel.analysis.sampling import sites, symbols, typical_sizes
 from fireiron.kernel.analysis.traffic import SECTOR
 from fireiron.kernel.ir.statements import Call, Kernel, Pointer
 from fireiron.language.atom import Atom
@@ -37,7 +37,7 @@ def findings(
     Returns:
         Errors (`shared-memory`, `registers`, `too-many-threads`, `grid`, `arch`), then warnings (`bank-conflicts`,
         `uncoalesced`, `idle-threads`, `low-occupancy`, `spills-likely`), then notes (`slower-path`,
-        `partial-tiles`, `cluster-fit`, `waves`).
+        `partial-tiles`, `cluster-fit`, `waves`, `assumed-size`).
     """
     least = least_registers(kernel)
     found = [
@@ -49,8 +49,25 @@ def findings(
         *resources.low_occupancy(kernel, arch, least),
         *slower_path(kernel, arch),
         *resources.notes(kernel, arch, least, sizes),
+        *assumed(kernel, sizes),
     ]
     return ranked(found)
+
+
+def assumed(kernel: Kernel, sizes: Mapping[str, int] | None) -> Iterator[Finding]:
+    """Note the sizes that estimates, checks and presets had to assume."""
+    left = [s for s in symbols(kernel) if s.typical is None and s.name not in (sizes or {})]
+    if left:
+        values = typical_sizes(kernel, sizes)
+        these = ", ".join(f"{s.name} = {values[s.name]}" for s in left)
+        planned = ", ".join(f"{s.name} = {s.planned}" for s in left)
+        yield Finding(
+            "assumed-size",
+            f"checks and estimates assume {these}, and presets choose tiles for {planned}",
+            "note",
+            fix=f"make it by symbol({left[0].name!r}, typical=...), with a size that calls have",
+            path=resources.top(kernel).path,
+        )
 
 
 def slower_path(kernel: Kernel, arch: Arch) -> Iterator[Finding]:

@@ -68,13 +68,13 @@ def quick_us(tiling: Tiling, matmul: MatMul, bits: int, arch: Arch) -> float:
 
     Args:
         tiling: the schedule's sizes.
-        matmul: the spec; its symbols are taken at their typical values.
+        matmul: the spec; of a symbol the size that plans are chosen for is taken.
         bits: of an element of the operands as they are multiplied.
         arch: where it runs.
     """
     sums, out = matmul.accumulator.bits, matmul.C.dtype.bits
     gpu, (m, n), (rows, columns), chunk = arch.gpu, tiling.block, tiling.warp, tiling.chunk
-    sizes = {name: _typical(extent) for name, extent in matmul.sizes}
+    sizes = {name: extent if isinstance(extent, int) else extent.planned for name, extent in matmul.sizes}
     if rows > m or columns > n:
         return math.inf
     held = WARP * sum(tiling.thread) if tiling.thread else rows + columns  # elements that lanes load for a step of K
@@ -139,8 +139,3 @@ def _dram(tiling: Tiling, sizes: dict[str, int], bits: int, out: int, wave: int,
     waves = -(-high * wide * count // tiles)
     again = waves * sizes["K"] * bits / 8
     return c + left + max(a, min(again * rows * m, a * wide)) + max(b, min(again * columns * n, b * high))
-
-
-def _typical(extent: object) -> int:
-    typical = extent if isinstance(extent, int) else getattr(extent, "typical", None)
-    return typical if isinstance(typical, int) else 4096

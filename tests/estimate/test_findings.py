@@ -141,6 +141,28 @@ def test_partial_tiles_are_those_that_sizes_cut(schedule: Schedule, titles: list
     assert [message[: len(title)] for message, title in zip(found, titles, strict=True)] == titles
 
 
+def test_assumed_sizes_are_said() -> None:
+    m, n = symbol("M"), symbol("N", maximum=512)
+    schedule = simt.listing2(matmul(m, n, 512))
+    (note,) = (f for f in schedule.check("sm_90a") if f.code == "assumed-size")
+    assert note.severity == "note"
+    assert note.message == (
+        "checks and estimates assume M = 1024, N = 512, and presets choose tiles for M = 4096, N = 512"
+    )
+    assert note.fix == "make it by symbol('M', typical=...), with a size that calls have"
+    known = simt.listing2(matmul(symbol("M", typical=512), 512, 512))
+    assert "assumed-size" not in {f.code for f in known.check("sm_90a")}
+    assert "assumed-size" not in {f.code for f in findings(schedule.lowered(), HOPPER, (), {"M": 64, "N": 64})}
+
+
+def test_presets_plan_for_a_size_that_a_symbol_has() -> None:
+    def tiles(size: Any) -> str:
+        return str(hopper.plans(matmul(size, 4096, 4096, "bf16", layout="TN", arch="sm_90"))[0])
+
+    assert tiles(symbol("M", maximum=64)) == tiles(64)
+    assert tiles(symbol("M")) == tiles(4096)
+
+
 def test_partial_tiles_and_waves_are_notes() -> None:
     found = facts(simt.listing2(matmul(1000, 4096, 512)), HOPPER).findings
     assert {f.code for f in found if f.severity == "note"} == {"partial-tiles", "slower-path"}

@@ -20,6 +20,9 @@ Interval: TypeAlias = "tuple[int | None, int | None]"
 Term: TypeAlias = "tuple[Expr, int]"
 
 
+PLANNED = 4096  # of an extent whose symbol has no typical size; `check` says so
+
+
 class Expr:
     """An integer expression; compare with `lt`, `eq`, ..., since `==` asks whether two expressions are the same."""
 
@@ -28,6 +31,11 @@ class Expr:
     _hash: int
     _range: Interval
     leaves: frozenset[Var | Symbol]  # variables and symbols, once `free` has found them
+
+    @property
+    def planned(self) -> int:
+        """Give the size that presets choose tiles and plans for, where this is an extent known at the launch alone."""
+        return PLANNED
 
     def _key(self) -> Hashable:
         raise NotImplementedError
@@ -175,7 +183,7 @@ class Var(Expr):
 class Symbol(Expr):
     """A run-time size (a kernel parameter), a multiple of `multiple_of` between `minimum` and `maximum`.
 
-    `typical` is what estimates and presets take it to be; no kernel depends on it.
+    `typical` is what estimates and presets take it to be.
     """
 
     name: str
@@ -183,6 +191,11 @@ class Symbol(Expr):
     minimum: int = 1
     maximum: int = 2**30
     typical: int | None = attrs.field(default=None, eq=False)
+
+    @property
+    def planned(self) -> int:
+        """Give the typical size, else PLANNED as far as the range has it."""
+        return min(max(PLANNED, self.minimum), self.maximum) if self.typical is None else self.typical
 
     def _key(self) -> Hashable:
         return (self.name, self.multiple_of, self.minimum, self.maximum, self.typical)

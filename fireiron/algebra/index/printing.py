@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Final, NamedTuple, assert_never
 
 from fireiron.algebra.index.nodes import (
@@ -33,6 +34,7 @@ from fireiron.algebra.index.ranges import is_power_of_two
 from fireiron.algebra.index.sums import build
 
 INT32: Final = (-(2**31), 2**31 - 1)
+UNBOUNDED: Final = 2**63
 ATOM, UNARY, TIMES, PLUS, SHIFT, LESS, EQUAL, AND, XOR, OR, BOTH, EITHER, CHOICE = range(13, 0, -1)
 
 
@@ -155,11 +157,13 @@ class _Printer:
         terms = ordered_terms(e)
         code, wide = "", False
         partial: Expr = const(0)
+        large = self.wide and not fits((0, sum(_most(x) * abs(coefficient) for x, coefficient in terms)))
         for number, (monomial, coefficient) in enumerate(terms):
             size = abs(coefficient)
             text = self.text(const(size)) if isinstance(monomial, Const) else self._term(monomial, size)
-            partial = partial + (coefficient if isinstance(monomial, Const) else build({monomial: coefficient}, 0))
-            if not (wide or text.wide) and self._grows(partial):
+            if large:
+                partial = partial + (coefficient if isinstance(monomial, Const) else build({monomial: coefficient}, 0))
+            if large and not (wide or text.wide) and self._grows(partial):
                 text = self._cast(text)  # the second of two casts the sum as well as the first would
             wide = wide or text.wide
             if number == 0:
@@ -181,9 +185,10 @@ class _Printer:
         wide = any(text.wide for text in texts)
         partial: Expr = const(1)
         grows = False
-        for factor in [*factors, const(size)]:
-            partial = partial * factor
-            grows = grows or self._grows(partial)
+        if self.wide and not fits((0, prod(map(_most, factors)) * size)):
+            for factor in [*factors, const(size)]:
+                partial = partial * factor
+                grows = grows or self._grows(partial)
         if grows and not texts[0].wide:
             texts[0] = self._cast(texts[0])
         code = " * ".join([texts[0].within(TIMES), *(text.within(UNARY) for text in texts[1:])])
@@ -228,6 +233,12 @@ class _Printer:
         if op != "<" and isinstance(left, Const):
             left, right = right, left
         return Text(f"{self.text(left).within(PLUS)} {op} {self.text(right).within(PLUS)}", binding)
+
+
+def _most(e: Expr) -> int:
+    """Give the largest magnitude of an expression; of one without bounds more than an int holds."""
+    low, high = e.range
+    return UNBOUNDED if low is None or high is None else max(-low, high, 1)
 
 
 def _non_negative(e: Expr) -> bool:
