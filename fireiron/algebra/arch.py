@@ -74,11 +74,6 @@ class Arch:
         return self.threads_per_sm // 32
 
     @property
-    def virtual(self) -> str:
-        """Name the PTX target (`compute_90a`)."""
-        return self.name.replace("sm_", "compute_")
-
-    @property
     def target(self) -> Arch:
         """Give what kernels for it are compiled as: sm_90a for sm_90, since no other GPU is of major capability 9.
 

@@ -60,7 +60,7 @@ def on_chip(residual: Residual) -> None:
 
 
 def has_next(links: Sequence[Decomposition], prefetch: bool) -> None:
-    """Refuse to ask for a next tile where blocks take one each.
+    """Refuse a prefetch of the next tile where each block computes one tile.
 
     Raises:
         DecompositionError: `layers-prefetch`.

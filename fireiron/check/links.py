@@ -403,7 +403,7 @@ def _of_grid(name: str, residual: Residual, level: Level | None) -> None:
 def staggered(
     links: Sequence[Decomposition], before: Residual, after: Residual, level: Level | None, units: int
 ) -> None:
-    """Refuse units in turn where each would not own a whole tile, or not bring it to C alone.
+    """Refuse units in turn unless each unit computes whole tiles, and stores them to C by itself.
 
     Args:
         links: above the tile.

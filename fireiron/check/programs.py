@@ -166,7 +166,7 @@ def online(program: Program, split: Split, slack: float, speculate: bool, above:
 
 
 def skew(program: Program, split: Split, name: str) -> None:
-    """Refuse to issue what is no step of a loop with roles a trip ahead.
+    """Refuse to skew a name that no step has, and a loop without roles.
 
     Raises:
         DecompositionError: `each-step`, `skew-roles`, `split-together`.
@@ -240,7 +240,7 @@ def placed(residual: Residual, links: Sequence[Decomposition], step: Step, memor
 
 
 def temporary(program: Program, links: Sequence[Decomposition], name: str, step: Step | None, memory: Memory) -> None:
-    """Refuse to allocate what is no temporary, or what lies in registers in any case.
+    """Refuse a memory for a tensor that is no temporary, and for one that stays in registers anyway.
 
     Raises:
         DecompositionError: `allocate-step`, `already-there`.
@@ -263,7 +263,7 @@ def temporary(program: Program, links: Sequence[Decomposition], name: str, step:
 
 
 def readable(program: Program, residual: Residual, operand: Tensor | str, memory: Memory = SH) -> None:
-    """Refuse to load what the program writes, and to bring to registers what forms no box.
+    """Refuse a load of a tensor that the program writes, and one to registers of elements that form no box.
 
     Raises:
         DecompositionError: `load-output`, `map-box`.

@@ -1,4 +1,4 @@
-"""Rules of `promote()`: sums of chunks stand for their products only where these are all multiplied alike."""
+"""Rules of `promote()`: a factor is applied to a chunk's sum only where all products of the chunk have that factor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fireiron.language.tensor import Tensor
 
 
 def promotable(before: Residual, split: Split, dtype: DType, swapped: bool) -> None:
-    """Refuse to add up the sums of chunks where that is not the sum of all products.
+    """Refuse promote() where the chunks' sums, each times its factor, do not add up to the sum of all products.
 
     Args:
         before: above the split.

@@ -19,7 +19,7 @@ from fireiron.front.program import ProgramChain
 from fireiron.front.spec import MatMul
 from fireiron.language.ops import Known
 from fireiron.language.pointwise import Value, cast_to
-from fireiron.language.steps import Dim, Program, Ref, Step
+from fireiron.language.steps import Dim, Ref, Step
 from fireiron.language.tensor import Tensor
 
 
@@ -194,8 +194,3 @@ def _operand(tree: Scalar, reads: list[Ref], dims: tuple[Dim, Dim]) -> tuple[Ope
         return Operand(tensor, main.tensor, None, ()), dims
     value = Value(renumbered(tree, {number: 0}))
     return Operand(tensor, main.tensor, Known(cast_to(value, main.dtype), main.dtype), ()), dims
-
-
-def is_of_products(program: Program) -> bool:
-    """Say whether a program multiplies matrices, and folds nothing else."""
-    return any(s.is_product for s in program.steps) and all(s.is_product or s.fold is None for s in program.steps)

@@ -116,7 +116,7 @@ class Store:
         self.near.tracker.finish_read(self.granules, self.who)
 
     def land(self) -> None:
-        """Write what was read."""
+        """Write the elements that the copy has read."""
         assert self.values is not None and self.far.tracker is not None
         self.team.order.tick(self.place.number)
         self.far.data[self.target] = self.far.data[self.target] + self.values if self.adds else self.values

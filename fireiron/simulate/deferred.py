@@ -58,7 +58,7 @@ class Held:
 
     @property
     def place(self) -> Any:
-        """Give the index of its elements (registers, threads)."""
+        """Give the index arrays of the elements in their storage: a row for each register, a column for each thread."""
         return self.rows[:, None], self.unit[None, :]
 
     def gather(self) -> Array:

@@ -62,6 +62,6 @@ class Groups:
 
     @property
     def unread(self) -> Work | None:
-        """Find work whose sources nobody waited for."""
+        """Find asynchronous work whose sources no thread waited for."""
         rest = [work for group in self.committed[self.sources_read :] for work in group] + self.open
         return rest[0] if rest else None

@@ -129,7 +129,7 @@ def kept(member: Member, names: tuple[str, ...], sizes: Mapping[str, int]) -> di
 
 
 def _teams(member: Member) -> Iterator[Team]:
-    """List who runs in a block by the number of their first thread."""
+    """List the teams of a block in the order of their first threads."""
     yield from sorted(member.teams, key=lambda team: team.first)
 
 
@@ -161,7 +161,7 @@ def _shared(buffer: Buffer, found: Elements | None, storage: Storage, threads: i
 
 
 def _outer(buffer: Buffer, copies: int, slots: int) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Name the dimensions before a tile's own, where they count more than one."""
+    """Name the dimensions of a buffer before those of its tile: units and slots, where there are several."""
     named = [(str(buffer.unit or Block), copies), ("slot", slots)]
     kept = [(name, extent) for name, extent in named if extent > 1]
     return tuple(name for name, _ in kept), tuple(extent for _, extent in kept)

@@ -301,7 +301,7 @@ def _divergent(machine: Machine, arrival: Arrival, here: Array, absent: Array) -
 
 
 def _local(machine: Machine, *threads: Array) -> tuple[str, list[Array]]:
-    """Count threads in their block, where they are all of one; else in the cluster."""
+    """Number threads within their block, or within the cluster where they are of several blocks; and name it."""
     each, first = machine.kernel.threads, machine.order.group * machine.kernel.cluster
     ranks = {int(thread) // each for part in threads for thread in part}
     if len(ranks) != 1:

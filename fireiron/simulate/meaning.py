@@ -46,7 +46,7 @@ class Meaning:
         return self.team.error(self.place, code, f"{self.place}: {message}", fix)
 
     def converged(self, plan: Plan, level: Level) -> Array:
-        """Give the threads of each unit (units, threads) that runs, or refuse where a unit runs in part."""
+        """Give the threads of each unit that executes, as (units, threads); refuse a unit that executes in part."""
         return converged(self.team, self.place, None if plan.mask is None else plan.mask[0], level)
 
 

@@ -31,7 +31,7 @@ AGENT = -2  # `who` of the first agent; the others count down from it
 
 
 class Order:
-    """Keep the time, and who is ordered after whom inside the running cluster.
+    """Keep the time, and the order of accesses of threads and agents in the running cluster.
 
     Args:
         threads: threads of all blocks of a cluster.
@@ -141,7 +141,7 @@ class Order:
         known[threads] = np.maximum(known[threads], row)
 
     def fence(self, threads: Array) -> None:
-        """Show the threads' generic accesses so far to the asynchronous proxy, for whoever is ordered after now."""
+        """Make generic accesses of the threads so far visible to asynchronous accesses that come after this fence."""
         self.matrix()[threads, self.columns + threads] = self.now
 
     def concurrent(self, who: Array, other: Array, time: Array) -> Array:

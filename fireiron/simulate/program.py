@@ -299,9 +299,9 @@ class Compiler:
         """Read loops around a single Call or Compute, with the Lets, Ifs and Regions between them.
 
         Args:
-            statement: the rest of the nest.
-            scope: what surrounds it.
-            found: what lies outside it, itself still without a statement.
+            statement: the part of the nest that is not read yet.
+            scope: what surrounds this part.
+            found: the loops, names and conditions outside this part; None at the outermost loop.
         """
         nest = found or Nest()
         match statement:

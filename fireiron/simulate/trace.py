@@ -120,15 +120,15 @@ class Recorder:
     """Collect what all teams of a cluster do.
 
     Args:
-        chunks: iterations of a loop over chunks that run.
-        rank: of the block that is looked at.
+        chunks: number of iterations of each loop over chunks that are recorded; the others do not run.
+        rank: number of the recorded block in its cluster.
         on: the architecture whose issue clocks instructions take.
-        events: in the order in which they happened.
-        left_out: iterations that did not run.
+        events: the events, in the order in which they happened.
+        left_out: number of iterations that did not run.
         outer: variables of loops over chunks.
-        total: iterations of the loop over chunks that began last: roles agree, and those that load are the first.
-        visits: how often each team came to each meeting.
-        leads: by tile, the role whose loop over chunks began first, and the iterations of that loop.
+        total: number of iterations of the loop over chunks that began last; the role that loads begins first.
+        visits: how often each team waited at each barrier.
+        leads: for each tile, the role whose loop over chunks began first, and that loop's number of iterations.
     """
 
     chunks: int
@@ -256,7 +256,14 @@ class Tracing(Compiler):
         return max(0, (total - least) // self.ring * self.ring)
 
     def _skipped_beside(self, total: int, other: int) -> int:
-        """Count likewise where another role's loop began first: a skewed loop has a chunk less, or several a trip."""
+        """Count the iterations that are left out of a loop, so that it stays in step with another role's loop.
+
+        The two differ where a loop is skewed, which has an iteration less, or takes several chunks in an iteration.
+
+        Args:
+            total: iterations of this loop.
+            other: iterations of the other role's loop, which began first.
+        """
         each = max(1, round(other / max(total, 1)))
         skipped, rest = divmod(self._skipped(other), each)
         return (

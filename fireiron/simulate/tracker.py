@@ -1,13 +1,14 @@
 """Races: who wrote and who read each granule last, checked against happens-before at every access.
 
-Kept for each granule: the last writer, and of the readers since either one thread or MANY. That is exact while only
-whole-block barriers order threads: two readers since the last one mean that at least one is not the writer. With
-barriers of less than a block the reads since the last block barrier are kept in full, and searched when MANY meets a
-writer.
+For each granule the tracker keeps the last writer, and the readers since that write: one thread, or MANY. That is
+exact while only barriers of the whole block order threads, since of two readers at least one is not the writer. Where
+barriers order less than a block, the tracker also keeps all reads since the last barrier of the block, and searches
+them when a granule that MANY threads have read is written.
 
-Asynchronous accesses are checked when they start, against what their issuers know then, and recorded when they end, as
-an agent's: only who learns of their end is ordered after them. In between, `flying` marks what they write and `reading`
-what they read. Generic accesses before them must also be fenced, so reads are kept until a write follows them.
+An asynchronous access is checked when it starts, against the accesses that are ordered before its issuer, and recorded
+when it ends, as an access of an agent. Only threads that waited for its end are ordered after it. In between, `flying`
+marks the granules that it writes and `reading` those that it reads. Generic accesses before it also need a fence, so
+reads are kept until a write follows them.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def _written(initialised: Array | None, team: Team) -> Array:
 
 
 def _refuse(statement: Vote, asked: Array, here: Array, written: Array, team: Team) -> None:
-    """Refuse warps of which some lanes are elsewhere, and flags that nothing has set."""
+    """Refuse a vote that only some lanes of a warp execute, and one on a flag that nothing has set."""
     warps = np.pad(here, (0, -team.threads % WARP), mode="edge").reshape(-1, WARP)
     parted = np.repeat(warps.any(1) & ~warps.all(1), WARP)[: team.threads] & asked
     if parted.any():

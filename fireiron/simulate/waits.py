@@ -199,7 +199,7 @@ class Waits:
         return Step(None, walk)
 
     def _first(self, level: Level) -> int:
-        """Give the first thread of the unit of a level that this team is in, or is."""
+        """Give the first thread of the unit of a level; this team is the unit, or a part of it."""
         role = self.team.role
         return role.first if level.size is None and role is not None else self.team.first
 
@@ -494,7 +494,7 @@ def _one(value: Any) -> int:
 
 
 def _narrowed(value: Any, parent: Team, team: Team) -> Any:
-    """Give the part of a value that varies over a block's threads which concerns a team."""
+    """Give the entries of a team's threads, of a value that has an entry for each thread of the block."""
     if not isinstance(value, np.ndarray):
         return value
     found = cast("Array", value)

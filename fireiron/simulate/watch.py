@@ -109,7 +109,7 @@ class Stopped(Exception):
 
 @attrs.define(eq=False, slots=False)
 class Watch:
-    """Look for one moment, and keep tiles there.
+    """Find one moment of a simulation, and keep tiles there.
 
     Args:
         kernel: what runs.
@@ -267,7 +267,7 @@ def fits(statement: Works, region: Region | None, what: str) -> bool:
 
 
 def watch(kernel: Kernel, keep: tuple[str, ...], at: At | None, stops: bool) -> Watch:
-    """Look for a moment of a kernel.
+    """Make the watch that finds the moment `at` of a kernel's simulation, and keeps tiles there.
 
     Raises:
         UsageError: `no-such-tile`, `no-such-moment`, `no-such-loop`.

@@ -11,7 +11,7 @@ import pytest
 import fireiron as fi
 from fireiron import RF, SH, A, Block, Matrix, Schedule, Thread, layers, matmul, products
 from fireiron.base.errors import DecompositionError
-from fireiron.front import chain
+from fireiron.front import chain, refinements
 from fireiron.front.kinds import ALL, KINDS
 from fireiron.front.offers import LINKS
 from fireiron.front.state import State
@@ -58,10 +58,11 @@ def product(x: Any, w: Any) -> Any:
 
 def test_there_is_one_family() -> None:
     assert {c.__name__ for c in subclasses(State)} == {
-        "Schedule", "Chain", "FoldChain", "TileRefinements", "Tiled", "TiledFold", "TiledProgram", "SplitFold",
-        "Loaded", "LoadedFold",
+        "Schedule", "Chain", "FoldChain", "TileRefinements", "Tiled", "TiledFold", "TiledProgram", "SplitRefinements",
+        "SplitFold", "LoadRefinements", "Loaded", "LoadedFold",
     }  # fmt: skip
-    assert all(c.__module__ in (chain.__name__, Schedule.__module__) for c in subclasses(State))
+    modules = (chain.__name__, refinements.__name__, Schedule.__module__)
+    assert all(c.__module__ in modules for c in subclasses(State))
 
 
 def test_every_kind_has_a_chain() -> None:

@@ -148,7 +148,7 @@ def access(
     limits: tuple[Limit, ...] = (),
     guards: tuple[Expr, ...] = (),
 ) -> Access:
-    """Keep the loops that matter, and the conditions on them.
+    """Describe an access by its coordinates, the loops that change them, and the conditions on these loops.
 
     Raises:
         DecompositionError: `register-loop` where one of them is not unrolled: registers have no run-time index.

@@ -244,7 +244,7 @@ class Sample:
 
     @property
     def lanes(self) -> tuple[int, int]:
-        """Give samples and threads."""
+        """Give the number of samples and the number of threads."""
         return len(self.weights), self.threads
 
     def of(self, e: Expr) -> Array:

@@ -1,4 +1,4 @@
-"""Barriers: what agents know of each other's accesses and fences after a barrier of a level, or a numbered one."""
+"""Barriers: which accesses and fences of other agents come before an agent after a barrier of a level or a number."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def meet(world: World, agent: Agent, size: int) -> None:
 
 
 def together(world: World, agents: list[Agent]) -> None:
-    """Synchronise agents: each then knows what all of them knew."""
+    """Order all accesses that came before any of these agents before the next accesses of each of them."""
     for a in agents:
         meet(world, a, a.threads)
     now = world.tick()

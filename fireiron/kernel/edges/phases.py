@@ -22,7 +22,7 @@ def usable(world: World, barrier: Barrier, rank: int, agent: Agent, mask: Array 
 
 
 def awaits(world: World, s: Await, agent: Agent, mask: Array | None) -> Iterator[Blocked]:
-    """Wait for a phase; the agent then knows what the arriving agents knew."""
+    """Wait for a phase; what came before the agents that arrived then comes before this agent."""
     usable(world, s.barrier, agent.rank, agent, mask)
     slot = world.barriers[agent.rank, s.barrier.name][world.number(s.slot, agent, mask)]
     parity = world.number(s.parity, agent, mask)
@@ -35,12 +35,12 @@ def awaits(world: World, s: Await, agent: Agent, mask: Array | None) -> Iterator
 
 
 def owed(s: Await | Arrive) -> str:
-    """Name the pass that inserts a wait or an arrival: those of exchanges concern all blocks of a cluster."""
+    """Name the pass that inserts a wait or an arrival: `exchanges` where blocks of a cluster arrive, else `rings`."""
     return "exchanges" if s.wide else "rings"
 
 
 def arrive(world: World, s: Arrive, agent: Agent, mask: Array | None) -> None:
-    """Arrive, and pass on what this agent knows and did."""
+    """Arrive; this agent's accesses, and those before them, come before the agents that wait for the phase."""
     threads = np.arange(agent.threads) if mask is None else np.flatnonzero(mask)
     slots = np.broadcast_to(world.value(s.slot, agent), (agent.threads,))[threads]
     ranks = np.full(len(threads), agent.rank)

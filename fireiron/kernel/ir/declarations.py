@@ -153,7 +153,7 @@ class Groups:
 
     @property
     def length(self) -> Var:
-        """Give the variable of its number of rows, at least one."""
+        """Give the variable of the group's number of rows, 1 or more."""
         return Var(f"{self.name}_rows", self.rows + 1, 1)
 
     @property

@@ -1,4 +1,4 @@
-"""Running results over blocks: what the blocks ahead hold of a row comes before what this block holds.
+"""Running results over blocks: a block adds the results of the blocks before it in the row to its own.
 
 Blocks of a cluster read each other's sums of a row in distributed shared memory. Blocks of the grid pass sums on: each
 waits for the sum up to the block ahead of it, adds its own, and leaves the result in the workspace under a flag. A

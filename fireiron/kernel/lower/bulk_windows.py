@@ -45,7 +45,10 @@ class Side:
 
 
 def windows_read(window: Window, tensor: Tensor, atom: Atom) -> tuple[Axis, Axis, tuple[Side, ...]]:
-    """See what points read as runs of pixels: the axes of channels and of pixels, and the tensor's sides, inner first.
+    """Split what points read into runs of pixels.
+
+    Returns:
+        The axis of channels, the axis of pixels, and the sides of the tensor that a run crosses, innermost first.
 
     Raises:
         DecompositionError: `bulk-windows` where an index map has another form.

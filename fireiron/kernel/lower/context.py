@@ -107,7 +107,7 @@ def _thread(threads: int) -> Var:
 
 @attrs.define(eq=False)
 class Context:
-    """Collect what concerns the whole kernel.
+    """Collect the facts about the whole kernel while it is lowered.
 
     Args:
         arch: the architecture's number; atoms that need a later one do not match.

@@ -36,7 +36,7 @@ class OpenGroups:
     parts: dict[str, Cut]
 
     def find(self, item: Expr, context: Context) -> FindGroup:
-        """Look an item up."""
+        """Make the statement that finds the group of a work item."""
         groups = context.spec.groups
         assert groups is not None
         ends = tensor_window(groups, self.state, context)

@@ -97,7 +97,7 @@ def refusal(ref: Ref, out: Ref, said: str, why: str, link: Link | None) -> Decom
 
 
 def alike(own: list[Expr], wanted: list[Expr], loops: set[Var]) -> bool:
-    """Say whether the way from each point to the one that it reads is the same in all tiles, blocks and trips."""
+    """Say whether each point reads a point at the same distance in all tiles, blocks and trips."""
     registers = {v for e in own for v in free(e)} & loops
     ways = [as_expr(simplest(read - mine)) for mine, read in zip(own, wanted, strict=True)]
     return all(v.name == THREAD or v in registers for way in ways for v in free(way))

@@ -171,13 +171,13 @@ def lower_lazily(
 
 @attrs.frozen
 class _Ways:
-    """Hold the ways of a chunk.
+    """Hold the three forms in which a chunk may be computed.
 
     Args:
-        fast: computes it with the old value.
-        rising: raises the value, and corrects what was computed; nothing where that cannot be.
-        most: powers of 2 that sums may reach for that.
-        whole: folds the chunk, changes the value and computes the chunk.
+        fast: the statements that compute the chunk with the old value.
+        rising: the statements that raise the value, and correct what `fast` has computed; () where none exists.
+        most: the sums, in powers of 2, up to which `rising` is exact.
+        whole: the statements that fold the chunk, change the value, and compute the chunk with the new one.
     """
 
     fast: Body

@@ -100,7 +100,7 @@ def _holds(bound: Bound, axis: Axis) -> bool:
 
 
 def by_points(window: Window, points: Window, dims: Sequence[str]) -> Window:
-    """Give what points read of a tensor as a window of the points' dims: what lies outside reads as zero.
+    """Give a tensor's elements as a window over the points that read them; a read outside the tensor gives zero.
 
     Args:
         window: of the tensor.

@@ -291,7 +291,15 @@ def leafwise(leaves: list[tuple[int, int]]) -> Layout:
 
 
 def joined(leaves: list[tuple[int, int, list[int]]]) -> list[tuple[int, int, list[int]]]:
-    """Merge (stride, extent, strides of the limits) that continue each other: contiguous elements may be one vector."""
+    """Merge neighbouring leaves where one continues the other, so that contiguous elements may be one vector.
+
+    Args:
+        leaves: stride, extent, and the strides of the limits, fastest first.
+
+    Example:
+        >>> joined([(1, 4, []), (4, 2, []), (64, 2, [])])
+        [(1, 8, []), (64, 2, [])]
+    """
     out: list[tuple[int, int, list[int]]] = []
     for stride, extent, ends in leaves:
         if out:
@@ -341,9 +349,11 @@ def sort_loops(
 def _digits(
     coordinates: tuple[Expr, ...], limits: tuple[Limit, ...], var: Var, extent: int
 ) -> tuple[tuple[Expr, ...], tuple[Limit, ...], list[Digit]] | None:
-    """Write coordinates and limits by digits of a loop's variable, each of which steps one dimension regularly.
+    """Split a loop's variable into digits, so that coordinates and limits have a fixed stride along each digit.
 
-    The lowest digit is as wide as it can be. None where no digits do.
+    Returns:
+        The coordinates and limits, written with the digits, and the digits, of which the lowest has the largest extent
+        that is possible; None where no split has fixed strides.
     """
     whole = _steps(coordinates, limits, var)
     if whole is not None:

@@ -205,7 +205,7 @@ def swapped(context: Context) -> bool:
 def value_steps(
     outputs: Sequence[Output], sums: Mapping[str, DType], output: Window, state: State, context: Context
 ) -> tuple[Step, ...]:
-    """Express what is stored as steps, one for each store: of several products' sums, or of the value before it.
+    """Make a step for each store; it reads the sums of several products, or the value that the store before it has.
 
     Args:
         outputs: the stores, first to last.

@@ -86,5 +86,5 @@ def runs_over(step: Step, dim: str) -> bool:
 
 
 def beside(out: Ref, word: str) -> Ref:
-    """Name a register tensor that goes with a fold's value."""
+    """Name a further register tensor of a fold. Example: `l_next`, the next value of `l`."""
     return attrs.evolve(out, name=f"{out.name}_{word}", memory=RF)

@@ -201,7 +201,7 @@ def _slots(link: Split, loads: Sequence[Load], state: State, context: Context) -
 
 
 def _same_slots(load: Load, state: State, ring: Ring, taken: set[str], context: Context, own: bool) -> State | None:
-    """Place an operand in a buffer of the ring that has its tile's layout; None where there is none."""
+    """Place an operand in a free buffer of the ring that has the layout of its tile; None if no buffer has."""
     inside = _opened(load, ring.link, state, ring.cursor, context)
     made = inside.windows[load.role].storage
     del context.storages[made.name]

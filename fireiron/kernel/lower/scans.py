@@ -47,13 +47,15 @@ Values = Sequence[View]
 class Order:
     """Hold the order of a thread's registers, of the lanes of its warp, and of the warps of its block.
 
+    A thread holds rows that are folded apart. A row has runs, and a run has neighbouring points.
+
     Args:
-        first: register of the first point of the first run of the first row.
-        rows, runs, points: how many there are, and registers from one to the next: of rows that are folded apart, of
-            runs of neighbouring points in each, of points in a run.
-        stride, lanes: lanes from one part of a run to the next, and how many there are.
-        groups, ways: of warps that fold the same rows, and of warps in each.
-        group, seat: of a thread's warp.
+        first: the register of the first point of the first run of the first row.
+        rows, runs, points: the number of a thread's rows, of a row's runs, of a run's points, each with the distance in
+            registers from one to the next.
+        lanes, stride: the number of lanes that share a row, and the distance in lanes from one to the next.
+        groups, ways: the number of groups of warps, each with rows of its own, and the number of warps in a group.
+        group, seat: the group of a thread's warp, and the number of the warp in it.
     """
 
     first: int
@@ -314,7 +316,7 @@ class Scan:
         return [View(temporary(name, dtype, 1, self.context), as_expr(0)) for dtype in self.fold.dtypes]
 
     def nothing(self, to: Values) -> Body:
-        """Set a state to the fold of no points."""
+        """Set a state to its fold's identity."""
         return tuple(Compute(v, c, link=self.link) for v, c in zip(to, identity_of(self.fold), strict=True))
 
     def _copy(self, to: Values, source: Values) -> Body:
@@ -408,7 +410,7 @@ def _registers(step: Step, place: Any, kept: Any, link: Link | None) -> tuple[An
 
 
 def _lanes(place: Any, kept: Any, exists: Any) -> tuple[int, int]:
-    """Count the lanes that share the first lane's row, a power of two, and the lanes from one to the next."""
+    """Count the lanes that share the first lane's row (a power of two); give also the distance in lanes between two."""
     warp = min(LANES, len(place))
     mine = [t for t in range(warp) if exists[t] and kept[t] == kept[0] and (t == 0 or place[t] != place[0])]
     return (1 << (len(mine) - 1).bit_length(), mine[1] - mine[0]) if len(mine) > 1 else (1, 1)

@@ -82,7 +82,7 @@ def tree(links: Sequence[Decomposition]) -> Tree:
 
 
 def _asked(link: Decomposition, below: Asked) -> Asked:
-    """Add to what is asked below what a link asks."""
+    """Add what a link asks to what the links below it ask."""
     asked = evolve(below, loads=()) if below.loads else below
     match link:
         case Tile(staggered=staggered):

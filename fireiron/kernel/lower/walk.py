@@ -341,7 +341,7 @@ def _work_loop(
 
 
 def _visits(first: Expr, step: Expr, total: Expr) -> Expr:
-    """Count the work items that one takes who begins with an item and goes on by steps."""
+    """Count the work items of a unit that begins with item `first` and takes every `step`-th of `total` items."""
     if proves(lt(first, total)):
         return ceil_div(total - first, step)
     return maximum(total - first + step - 1, 0) // step

@@ -157,7 +157,7 @@ class Bound:
 
 @lru_cache(4096)
 def line(extent: Index, stride: Index) -> Layout:
-    """Give the layout of one mode; windows ask for the same few over and over."""
+    """Give the layout of one mode, from a cache."""
     return Layout(extent, stride)
 
 

@@ -276,7 +276,7 @@ class _Walk:
         agent.env.update({v.name: x for v, x in zip(names, (group, first, begin, length), strict=True)})
 
     def fork(self, roles: tuple[Role, ...], parent: Agent) -> None:
-        """Begin roles: each warpgroup that runs products is an agent of its own."""
+        """Make the agents of roles: one for each role, or for each warpgroup of a role that executes products."""
         made: list[tuple[Agent, Iterator[Blocked]]] = []
         for role in roles:
             apart = role.threads % WARPGROUP == 0 and any(

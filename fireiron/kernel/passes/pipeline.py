@@ -127,7 +127,7 @@ class _Pass:
         return attrs.evolve(loop, body=body)
 
     def inner(self, loop: For, outer: _Piped) -> For | None:
-        """Find the loop that goes on over the chunks of this one: all that is computed, and of registers alone."""
+        """Find the inner pipeline that may continue over this loop's chunks: the loop that computes a whole chunk."""
         if not outer.pipe.flows or outer.pipe.slot is not None:
             return None
         body = _compute(loop)

@@ -98,7 +98,7 @@ class Ring:
         return isinstance(s, For) and any(isinstance(x, Advance) and x.cursor == self.cursor for x in s.body)
 
     def passes(self, s: Statement) -> bool:
-        """Say whether a statement goes on to the next slot, itself or in its body: it guards what it reads there."""
+        """Say whether a statement, or one in its body, advances to the next slot; it waits itself for what it reads."""
         return any(isinstance(x, Advance) and x.cursor == self.cursor for x in walk((s,)))
 
     def filled(self, s: Statement) -> bool:
@@ -201,7 +201,7 @@ def hand_over(body: Body, rings: Sequence[Ring], once: Sequence[Once], others: S
 
 
 def _set_up(barriers: tuple[Barrier, ...], cluster: int) -> Body:
-    """Initialise mbarriers; where blocks of a cluster arrive at each other's, behind a barrier of them."""
+    """Initialise mbarriers, and add a barrier of the cluster where blocks arrive at mbarriers of other blocks."""
     made = (InitBarriers(barriers), Fence("barrier.init", "others use the barriers, and bulk copies do"))
     together = Sync(Cluster, "barriers are initialised before peers use them", relaxed=True)
     return (*made, together) if cluster > 1 else made

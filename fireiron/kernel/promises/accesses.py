@@ -60,7 +60,7 @@ class Trace(Run):
     outside: list[str] = attrs.field(factory=list[str])
 
     def body(self, body: Body) -> None:
-        """Run statements; those in regions that fill rings are known as such."""
+        """Run statements, and note which of them stand in regions that fill rings."""
         for s in body:
             if isinstance(s, Region) and s.kind == "fill":
                 self.inside = True
@@ -90,7 +90,7 @@ class Trace(Run):
         self.note(s.name, reads_and_writes(s))
 
     def fetch(self, s: Fetch) -> None:
-        """Read an index, and note one that no array has."""
+        """Read an index from its array, and note a place that lies outside the array."""
         super().fetch(s)
         if self.of(s.present) and not 0 <= (at := self.of(s.view.offset)) < self.of(s.view.buffer.size):
             self.outside.append(f"element {at} of {s.view.buffer.name} is read, which has {s.view.buffer.size}")
@@ -176,7 +176,7 @@ def roles_of(body: Body) -> tuple[Role, ...]:
 
 
 def projected(before: Body, after: Body, env: Mapping[str, int]) -> Iterator[str]:
-    """Name the roles that do not execute their part of a body: one what fills rings, the other all else.
+    """Name the roles that do not execute their part of a body: the first role fills rings, the second does the rest.
 
     Args:
         before: the body, with the names that the kernel begins with.

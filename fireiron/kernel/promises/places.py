@@ -1,4 +1,4 @@
-"""Places: whether buffers lie where nothing else is alive, and whether bytes are counted as elements were."""
+"""Places: verify that no buffer is written over another that is read later, and that packed accesses count bytes."""
 
 from __future__ import annotations
 

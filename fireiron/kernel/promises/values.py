@@ -167,7 +167,7 @@ class Run:
                     pass
 
     def fetch(self, s: Fetch) -> None:
-        """Read an element that is an index: the value that the element has where it stands in an expression."""
+        """Set a variable to an element of an array of indices: to the same number as `of` gives for that element."""
         self.env[s.var.name] = self.env[s.view.buffer.name][tuple(map(self.of, s.view.origin))]
 
     def of(self, e: Expr) -> int:

@@ -98,7 +98,7 @@ def _by_mbarriers(name: str, opened: Open, context: Context) -> None:
 
 
 def in_cluster(opened: Open, context: Context) -> bool:
-    """Say whether the blocks of a cluster hold parts of a fold that become one here."""
+    """Say whether several blocks of a cluster hold parts of the fold, and all need the folded value."""
 
     def ranked(place: Expr) -> bool:
         return any(v.name == RANK for v in free(context.expanded(place)))

@@ -94,7 +94,7 @@ def _nowhere() -> Storage:
 
 
 def begin(opened: Open, context: Context) -> Body:
-    """Set the state to the fold of no points."""
+    """Set the state to the fold's identity."""
     body: Body = ()
     for storage, identity in zip(opened.storages, identity_of(opened.fold), strict=True):
         known(opened)
@@ -104,7 +104,7 @@ def begin(opened: Open, context: Context) -> Body:
 
 
 def known(opened: Open) -> None:
-    """Refuse a fold into which nothing was folded.
+    """Refuse to read the state of a fold that no link below computes.
 
     Raises:
         DecompositionError: `ownership-unknown`.
