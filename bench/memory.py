@@ -37,7 +37,8 @@ class Work:
         outs: the same of each output.
         eager: torch's expression of the inputs, given torch; in f64 it is the reference.
         most: what integers are drawn below.
-        slack: by how much of the same expression of absolute values a result may differ, beside two roundings.
+        slack: by how much of the sizes of what is added up a result may differ, beside two roundings.
+        sizes: gives those sizes, as `eager` gives results; None for `eager` of absolute values.
         by_rows: for each input, whether its first dim is that of all outputs, so that rows can be compared in parts;
             none where outputs need all rows.
         reads: whether it is also timed against a kernel of ours that only reads.
@@ -51,6 +52,7 @@ class Work:
     outs: tuple[tuple[tuple[int, ...], str], ...]
     eager: Callable[[Any], Callable[..., Any]]
     slack: float = 0.0
+    sizes: Callable[[Any], Callable[..., Any]] | None = None
     most: int = 0
     by_rows: tuple[bool, ...] = ()
     reads: bool = False
@@ -208,12 +210,12 @@ def _drawn(torch: Any, shape: tuple[int, ...], kind: Any, most: int) -> Any:
 def _differing(torch: Any, work: Work, given: Sequence[Any], made: Sequence[Any]) -> int:
     """Count the elements of float outputs that lie beyond two roundings of the same expression in f64."""
 
-    def exact(change: Callable[[Any], Any]) -> Sequence[Any]:
-        found = work.eager(torch)(*(change(x.double()) if x.dtype.is_floating_point else x for x in given))
+    def exact(change: Callable[[Any], Any], eager: Callable[[Any], Callable[..., Any]] = work.eager) -> Sequence[Any]:
+        found = eager(torch)(*(change(x.double()) if x.dtype.is_floating_point else x for x in given))
         return found if isinstance(found, tuple) else (found,)
 
     wanted, count = exact(lambda x: x), 0
-    slacks = exact(torch.abs) if work.slack else wanted
+    slacks = exact(torch.abs, work.sizes or work.eager) if work.slack else wanted
     for i, (x, right, slack) in enumerate(zip(made, wanted, slacks, strict=True)):
         if i == work.places:
             count += int((given[0].gather(-1, x.long()) != made[0]).sum())

@@ -98,8 +98,9 @@ def work(name: str, m: int, n: int) -> Work:
     by_rows = () if name.endswith("gradients") else (*(True,) * matrices, *(False,) * vectors)
     by_rows += (True,) if name.startswith("cross") else ()
     bound = partial(_native, name) if name in NATIVE else None
+    sizes = partial(_eager, name, sized=True) if name.endswith("gradients") else None
     return Work(
-        f"{name} {m}x{n}", partial(schedule, name, m, n), inputs, outs, partial(_eager, name), slack, most=n,
+        f"{name} {m}x{n}", partial(schedule, name, m, n), inputs, outs, partial(_eager, name), slack, sizes, most=n,
         by_rows=by_rows, native=bound, places=1 if name == "top" else None,
     )  # fmt: skip
 
@@ -122,8 +123,18 @@ def schedule(name: str, m: int, n: int, plan: Mapping[str, int]) -> Any:
     return rows.row(getattr(rows, name)(*given, **named), **options)
 
 
-def _eager(name: str, torch: Any) -> Callable[..., Any]:
+def _eager(name: str, torch: Any, sized: bool = False) -> Callable[..., Any]:
+    """Give torch's expression.
+
+    Args:
+        name: of the program.
+        torch: the module.
+        sized: whether sums over rows add up the sizes of their terms.
+    """
     functional = torch.nn.functional
+
+    def term(x: Any) -> Any:
+        return x.abs() if sized else x
 
     def wide(x: Any) -> Any:
         return x if x.dtype == torch.float64 else x.float()
@@ -166,11 +177,11 @@ def _eager(name: str, torch: Any) -> Callable[..., Any]:
 
     def rms_norm_gradients(x: Any, dy: Any, gain: Any) -> Any:
         normed = wide(x) * torch.rsqrt((wide(x) * wide(x)).mean(-1, keepdim=True) + EPS)
-        return rms_norm_backward(x, dy, gain), (wide(dy) * normed).sum(0)
+        return rms_norm_backward(x, dy, gain), term(wide(dy) * normed).sum(0)
 
     def layernorm_gradients(x: Any, dy: Any, gain: Any) -> Any:
         normed = functional.layer_norm(wide(x), (x.shape[-1],), eps=EPS)
-        return layernorm_backward(x, dy, gain), (wide(dy) * normed).sum(0), wide(dy).sum(0)
+        return layernorm_backward(x, dy, gain), term(wide(dy) * normed).sum(0), wide(dy).sum(0)
 
     def cross_entropy(x: Any, target: Any) -> Any:
         return functional.cross_entropy(wide(x), target.long(), reduction="none")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from verified import verified
 
+import fireiron as fi
 from fireiron import RF, Block, Matrix, Vector, Warp, inplace, tensor, vector
 from fireiron.schedules import normed_products, pointwise, rows
 
@@ -116,3 +118,15 @@ def test_running_sums(gpu: int, width: int) -> None:
 def test_rotary_embeddings(gpu: int, width: int) -> None:
     cos, sin = (tensor(100, width // 2, name=name) for name in ("cos", "sin"))
     verified(pointwise.pointwise(rows.rotary_pairs(tensor(2, 100, 8, width, dtype="bf16", name="x"), cos, sin)))
+
+
+def test_rows_without_elements(gpu: int) -> None:
+    """They give what no points give; columns are a size that the call says."""
+    x = fi.Matrix(fi.symbol("M"), fi.symbol("N", minimum=0), name="x")
+    program = fi.program(x="m n")(lambda x: fi.logsumexp(x, "n", once=True))(x)
+    chain = program.tile(m=1).to(fi.Block).split(n=1024).split("n", ways=4).parallel(fi.Warp)
+    kernel = chain.load("x", fi.RF, fi.vector(4)).epilog(memory=fi.RF).done().compile()
+    for width in (0, 5, 3000):
+        given = np.random.default_rng(width).standard_normal((7, width)).astype(np.float32)
+        wanted = np.log(np.exp(given.astype(np.float64)).sum(1)) if width else np.full(7, -np.inf)
+        assert np.allclose(kernel(given), wanted, 1e-5, 1e-6)

@@ -50,6 +50,22 @@ def test_the_neighbour(rows: int, width: int, nbytes: int) -> None:
     assert ("shuffle_4B(&other[0], &s_rf" in made.cuda("sm_90")) == (nbytes == 4)
 
 
+@fi.program(x="m n")
+def from_one(x: Any, size: int, at: int) -> Any:
+    s = (x * x).named("s")
+    return s - 3 * s[:, fi.index("n") // size * size + at]
+
+
+@pytest.mark.parametrize(("size", "at"), [(32, 0), (32, 7), (8, 3), (2, 1)])
+def test_one_lane_of_a_group_gives_to_all(size: int, at: int) -> None:
+    made = of_warps(from_one(Matrix(6, 64, name="x"), size, at), 4)
+    found = made.simulate()
+    x, n = found.arrays["x"].astype(np.float64), np.arange(64)
+    wanted = x * x - 3 * (x * x)[:, n // size * size + at]
+    np.testing.assert_allclose(found.arrays["y"], wanted, rtol=1e-5, atol=1e-5)
+    assert made.cuda("sm_90").count("shuffle_4B(&") == 1
+
+
 @pytest.mark.parametrize(("size", "by"), [(32, 5), (8, 3), (16, 8)])
 def test_turned_in_groups_of_lanes(size: int, by: int) -> None:
     found = of_warps(turned(Matrix(6, 64, name="x"), size, by), 4).simulate()

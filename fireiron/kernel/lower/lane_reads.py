@@ -104,7 +104,7 @@ def alike(own: list[Expr], wanted: list[Expr], loops: set[Var]) -> bool:
 
 
 def _source(own: list[Expr], wanted: list[Expr], loops: set[Var], threads: int) -> Expr | None:
-    """Give the lane that holds what each lane reads: its number with bits turned, or so many lanes on in a group."""
+    """Give the lane that holds what each lane reads: with bits turned, so many on in a group, or one of the group."""
     found = [_lanes(own, wanted, trip, threads, sample) for sample in (0, 1) for trip in _trips(own, loops)]
     if not found or any(lanes is None for lanes in found):
         return None
@@ -117,6 +117,9 @@ def _source(own: list[Expr], wanted: list[Expr], loops: set[Var], threads: int) 
         on = np.unique((source - lane) % size)
         if len(on) == 1 and (source // size == lane // size).all():
             return number // size * size + (number + int(on[0])) % size
+        one = np.unique(source - lane // size * size)
+        if len(one) == 1 and 0 <= one[0] < size:
+            return number // size * size + int(one[0])
     return None
 
 
