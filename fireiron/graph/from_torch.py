@@ -14,6 +14,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
+import attrs
+
 from fireiron.algebra.dtypes import DType, f32
 from fireiron.base.errors import FireironError
 from fireiron.front.torch_ops import as_numpy
@@ -76,7 +78,8 @@ class Importer:
         for result, mine in zip(results, own, strict=True):
             value = self._value(result)
             if any(own) and is_tensor(result) and not mine:  # no kernel copies what the caller has
-                places.append(_seen_by(result, [n for n in self.module.graph.nodes if n.op == "placeholder"]))
+                inputs = [n for n in self.module.graph.nodes if n.op == "placeholder"]
+                places.append(_seen_by(result, inputs, self.env))
             elif is_tensor(result):
                 places.append((len(outputs),))
                 outputs.append(value)
@@ -212,18 +215,20 @@ class Importer:
             args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: seen[n])
             return (target if ours is None else ours.call)(*args, **kwargs)
 
-        made = self._left(name, tuple(self.env[n] for n in tensors), run, value, _is_pure(target))
+        sizes = tuple(others.values())
+        made = self._left(name, tuple(self.env[n] for n in tensors), run, value, _is_pure(target), sizes)
         return (made, None) if ours is not None and ours.first else made
 
     def _left(
-        self, name: str, inputs: tuple[int, ...], call: Callable[..., Any], value: Any, pure: bool = False
-    ) -> int:
+        self, name: str, inputs: tuple[int, ...], call: Callable[..., Any], value: Any, pure: bool = False,
+        sizes: tuple[Any, ...] = (),
+    ) -> int:  # fmt: skip
         one = isinstance(value, torch.Tensor)
         shape = tuple(value.shape) if one else (1,)
         kind = torch_kind(value.dtype) if one else f32
         several: dict[str, Any] = {"pure": True} if pure and one else {} if one else {BUNDLE: True}
         order = _order_of(value) if one else None
-        several |= {} if order is None else {"order": order}
+        several |= ({} if order is None else {"order": order}) | ({"sizes": sizes} if sizes else {})
         return self.builder.add("foreign", *inputs, label=name, call=call, shape=shape, dtype=kind, **several)
 
     def constant(self, value: float | int, like: int) -> int:
@@ -255,21 +260,37 @@ def _input_of(node: Any) -> Any:
     return base if base.op == "placeholder" else None
 
 
-def _seen_by(node: Any, inputs: Sequence[Any]) -> Callable[[Sequence[Any]], Any]:
-    """Give the function of a graph's inputs that views one of them as a node does."""
-    base, chain = _input_of(node), list[Any]()
-    while node is not base:
-        chain.append(node)
-        node = node.args[0]
-    place = inputs.index(base)
+@attrs.frozen
+class Seen:
+    """View an input of a graph as one of its results does.
 
-    def view(given: Sequence[Any]) -> Any:
-        found = given[place]
-        for one in reversed(chain):
-            found = one.target(found, *one.args[1:], **one.kwargs)
+    Args:
+        place: of the input.
+        steps: torch's views, and what they take beside the tensor.
+        sized: whether they take sizes that depend on the inputs' shapes.
+    """
+
+    place: int
+    steps: tuple[tuple[Any, Sequence[Any], Mapping[str, Any]], ...]
+    sized: bool
+
+    def __call__(self, given: Sequence[Any]) -> Any:
+        """View one of the inputs of a call."""
+        found = given[self.place]
+        for target, args, named in self.steps:
+            found = target(found, *args, **named)
         return found
 
-    return view
+
+def _seen_by(node: Any, inputs: Sequence[Any], known: Mapping[Any, Any]) -> Seen:
+    """Give the view of one of a graph's inputs that a node is."""
+    base, chain, sized = _input_of(node), list[Any](), False
+    while node is not base:
+        args, named = torch.fx.node.map_arg((node.args[1:], node.kwargs), lambda n: known[n])
+        sized |= len(node.all_input_nodes) > 1
+        chain.append((node.target, args, named))
+        node = node.args[0]
+    return Seen(inputs.index(base), tuple(reversed(chain)), sized)
 
 
 def _name_of(node: Any) -> str:

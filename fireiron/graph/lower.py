@@ -13,7 +13,7 @@ from importlib import import_module
 from itertools import pairwise
 from math import e as EULER
 from math import inf, log2, prod
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
@@ -35,6 +35,9 @@ from fireiron.language.pointwise import Op, Value, accumulator, binary, cast_to,
 from fireiron.language.residual import start
 from fireiron.language.specs import task_of
 from fireiron.language.tensor import Tensor
+
+if TYPE_CHECKING:
+    from fireiron.graph.sizes import Batch
 
 _BINARY = {"maximum": "max", "minimum": "min"}
 _FOLDS: Mapping[str, Callable[..., Value]] = {
@@ -78,20 +81,33 @@ class Lowered:
     outputs: tuple[Operand, ...]
 
 
-def stored(view: View, tensor: Tensor) -> Operand:
-    """Return the array that a kernel takes for a tensor: the transpose of a matrix with contiguous columns."""
-    shape, strides = tuple(n for n in tensor.shape if isinstance(n, int)), tensor.strides
-    steps_ = tuple(int(s) for s in strides if isinstance(s, int))
-    turned = tensor.storage
-    found = attrs.evolve(view, shape=tuple(shape[t] for t in turned), strides=tuple(steps_[t] for t in turned))
-    return Operand(found, tensor.dtype, tensor.name)
+def described(
+    view: View, name: str, kind: Any, shape: Sequence[int], strides: Sequence[int], batch: Batch | None
+) -> tuple[Tensor, Operand]:
+    """Give the tensor that a kernel is written with, and the array that it takes.
+
+    A matrix with contiguous columns is stored as its transpose.
+
+    Args:
+        view: the place of the elements.
+        name: of the parameter.
+        kind: element type.
+        shape: extents, numbers.
+        strides: elements, numbers.
+        batch: which of the numbers are symbols in the tensor.
+    """
+    turned = Tensor(name, tuple(shape), kind, tuple(strides), GL).storage
+    found = attrs.evolve(view, shape=tuple(shape[t] for t in turned), strides=tuple(strides[t] for t in turned))
+    if batch is not None:
+        shape, strides = (tuple(map(batch.expression, each)) for each in (shape, strides))  # pyright: ignore
+    return Tensor(name, tuple(shape), kind, tuple(strides), GL), Operand(found, kind, name)
 
 
 class Misfit(Exception):
     """Report why a part cannot be a kernel in this form."""
 
 
-def lowered(graph: Graph, part: Part, views: Mapping[int, View], arch: str) -> Lowered:
+def lowered(graph: Graph, part: Part, views: Mapping[int, View], arch: str, batch: Batch | None = None) -> Lowered:
     """Give a part's schedule.
 
     Args:
@@ -99,13 +115,14 @@ def lowered(graph: Graph, part: Part, views: Mapping[int, View], arch: str) -> L
         part: the part.
         views: the places of the elements of all nodes.
         arch: the target.
+        batch: which of the numbers kernels take as a symbol.
 
     Raises:
         Misfit: where no kernel of this form computes it. FireironError: where no preset takes it.
     """
     if part.kind in ("product", "products"):
-        return _Products(graph, part, views).lowered(arch)
-    return _Program(graph, part, views).lowered(arch)
+        return _Products(graph, part, views, batch).lowered(arch)
+    return _Program(graph, part, views, batch).lowered(arch)
 
 
 def pointwise(op: str, inputs: Sequence[Value | float], node: Node) -> Value:
@@ -138,7 +155,8 @@ def _computed(value: Value | float) -> Value | float:
 class _Program:
     """Trace a part as a program."""
 
-    def __init__(self, graph: Graph, part: Part, views: Mapping[int, View]) -> None:
+    def __init__(self, graph: Graph, part: Part, views: Mapping[int, View], batch: Batch | None) -> None:
+        self.batch = batch
         self.free = free_nodes(graph)
         found = dims_of(graph, part.nodes, self.free)
         if found is None:
@@ -249,11 +267,11 @@ class _Program:
         """Describe an array that the kernel writes, its axes in the order in which the program has them."""
         node, view = self.graph.nodes[number], self.views[number]
         strides = {d: s for s, d in zip(view.strides, self._dims(number), strict=True) if d is not None}
-        whole = prod(view.shape)
-        steps_ = tuple(strides.get(d.name, max(1, whole)) for d in order)
-        shape = tuple(n for n in like.shape if isinstance(n, int))
-        tensor = Tensor(like.name, shape, node.dtype, steps_, GL)
-        return tensor, stored(view, tensor)
+        pairs = zip(view.shape, self._dims(number), strict=True)
+        extents = {d: self._extent(d, n) for n, d in pairs if d is not None}
+        steps_ = tuple(strides.get(d.name, max(1, prod(view.shape))) for d in order)
+        shape = tuple(extents.get(d.name, 1) for d in order)
+        return described(view, like.name, node.dtype, shape, steps_, self.batch)
 
     def _collect(self) -> None:
         """Walk the expressions once without a trace, so that the arrays are known before it."""
@@ -290,11 +308,10 @@ class _Program:
         self.labels[number, dims] = name
         kind = i32 if node.dtype.name == "i64" else node.dtype
         shape, strides = tuple(n for n, _, _ in kept) or (1,), tuple(s for _, s, _ in kept) or (1,)
-        self.tensors[name] = Tensor(name, shape, kind, strides, GL)
+        self.tensors[name], self.operands[name] = described(view, name, kind, shape, strides, self.batch)
         self.spoken[name] = " ".join(str(d) for _, _, d in kept) or f"{name}_one"
         if not kept:
             self.scalars.add(name)
-        self.operands[name] = stored(view, self.tensors[name])
         return name
 
     def _extent(self, dim: str, extent: int) -> int:
@@ -416,6 +433,8 @@ class _Program:
         along = dims[axis]
         if along is None:
             raise Misfit("parts of one element")
+        if self.batch is not None and not all(isinstance(n, int) for n in map(self.batch.expression, node.shape)):
+            raise Misfit("parts along a dim, where another one is a symbol")
         at, start, made = subscripts.dim(along, node.shape[axis]), 0, None
         for i, value, place in zip(node.inputs, inputs, places, strict=True):
             if not isinstance(value, Value):
@@ -515,8 +534,8 @@ def _axes(node: Node) -> tuple[int, ...]:
 class _Products:
     """Write a part as a product of two matrices, or of batches of them, or as several of one shape, with an epilog."""
 
-    def __init__(self, graph: Graph, part: Part, views: Mapping[int, View]) -> None:
-        self.graph, self.part, self.views = graph, part, views
+    def __init__(self, graph: Graph, part: Part, views: Mapping[int, View], batch: Batch | None) -> None:
+        self.graph, self.part, self.views, self.batch = graph, part, views, batch
         self.products = [n for n in part.nodes if graph.nodes[n].op == "matmul"]
         node = graph.nodes[self.products[0]]
         sides = [graph.nodes[i] for n in self.products for i in graph.nodes[n].inputs]
@@ -525,10 +544,10 @@ class _Products:
             raise Misfit(f"the operands are of {' and '.join(sorted(map(str, kinds)))}")
         (self.kind,) = kinds
         flat = len(sides[1].shape) == 2 or prod(sides[1].shape[:-2]) == 1
-        batch = prod(node.shape[:-2])
-        self.outer: tuple[int, ...] = () if flat or batch == 1 else (batch,)
+        count = prod(node.shape[:-2])
+        self.outer: tuple[int, ...] = () if flat or count == 1 else (count,)
         rows, self.columns = node.shape[-2:]
-        self.rows = rows if self.outer else rows * batch
+        self.rows = rows if self.outer else rows * count
         self.shape = node.shape
         self.operands: dict[str, Operand] = {}
         self.described: dict[tuple[int, tuple[int, ...]], Tensor] = {}
@@ -548,8 +567,8 @@ class _Products:
         strides = _matrix(view, shape)
         if strides is None:
             raise Misfit(f"{name} does not lie as a matrix")
-        found = Tensor(name, shape, self.graph.nodes[view.node].dtype, strides, GL)
-        self.operands[name] = stored(view, found)
+        kind = self.graph.nodes[view.node].dtype
+        found, self.operands[name] = described(view, name, kind, shape, strides, self.batch)
         self.described[number, shape] = found
         return found
 
@@ -582,6 +601,7 @@ class _Products:
         if operand not in self.part.nodes:
             return None
         source, shape = self._source(operand), self.graph.nodes[operand].shape
+        (whole,) = (flat for (_, flat), known in self.described.items() if known is tensor)
 
         def op(x: Value) -> Value:
             known: dict[int, Value | float] = {source: x}
@@ -594,7 +614,7 @@ class _Products:
                     elif i in self.part.nodes:
                         known[i] = pointwise(one.op, [value(j) for j in one.inputs], one)
                     else:
-                        flat = _epilog_shape(one.shape, shape, tuple(n for n in tensor.shape if isinstance(n, int)))
+                        flat = _epilog_shape(one.shape, shape, whole)
                         known[i] = read(self.tensor(i, f"x{len(self.operands)}", flat))
                 return known[i]
 
@@ -631,8 +651,9 @@ class _Products:
             plain = dense(self.result)
             if any(n != 1 and s != t for n, s, t in zip(self.result, strides, plain, strict=True)):
                 raise Misfit("the result does not lie in rows")
-            outs.append(Tensor("out" if not place else f"out{place}", self.result, kind, plain, GL))
-            results.append(Operand(attrs.evolve(view, shape=self.result, strides=plain), kind, outs[-1].name))
+            tensor, operand = described(view, f"out{place or ''}", kind, self.result, plain, self.batch)
+            outs.append(tensor)
+            results.append(operand)
         return outs, results
 
     def values(self) -> list[Value]:

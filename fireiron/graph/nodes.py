@@ -200,7 +200,7 @@ class Graph:
         from fireiron.graph.plan import plan
 
         try:
-            return plan(self, arch, strict, dependent, (), **rules)
+            return plan(self, arch, strict, dependent, (), None, **rules)
         except FireironError as error:
             raise error.located(here()) from None
 

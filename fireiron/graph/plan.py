@@ -29,6 +29,7 @@ from fireiron.kernel.ir.statements import Turn, walk
 
 if TYPE_CHECKING:
     from fireiron.graph.run import Runner
+    from fireiron.graph.sizes import Batch
 
 BEFORE = -1  # the place before the first launch
 ONCE = "computed once, by the library"
@@ -85,6 +86,8 @@ class Plan:
         memory: where results between launches lie.
         arch: the target of the schedules.
         strict: whether a kernel that cannot be compiled or launched on a GPU is an error; else the library computes it.
+        batch: what in the plan's numbers is the batch, which kernels take as a symbol; None where all are numbers.
+        sizes: the values of the kernels' symbols, by name.
     """
 
     passed: Passed
@@ -94,6 +97,20 @@ class Plan:
     memory: Memory
     arch: str
     strict: bool = False
+    batch: Batch | None = None
+    sizes: Mapping[str, int] = attrs.field(factory=dict[str, int])
+
+    def sized(self, batch: int) -> Plan:
+        """Give the plan of another batch, which has the same kernels, where the plan has a symbol for it."""
+        from fireiron.graph.sizes import sized
+
+        if batch not in self._others:
+            self._others[batch] = sized(self, batch)
+        return self._others[batch]
+
+    @cached_property
+    def _others(self) -> dict[int, Plan]:
+        return {}
 
     def __call__(self, *arrays: Any) -> Any:
         """Compute the outputs of arrays: one array, or a tuple of them.
@@ -173,7 +190,7 @@ class Plan:
 
 def plan(
     graph: Graph, arch: str | None = None, strict: bool = False, dependent: bool = False,
-    together: Sequence[int] = (), **rules: bool,
+    together: Sequence[int] = (), batch: Batch | None = None, **rules: bool,
 ) -> Plan:  # fmt: skip
     """Make the plan of a graph: passes, partition, a schedule for each part, memory.
 
@@ -183,6 +200,7 @@ def plan(
         strict: whether an operation without a kernel is an error, and a kernel that cannot be compiled or launched.
         dependent: whether a kernel begins while the one before it ends, from sm_90 on.
         together: a number for each output: outputs of one number may share memory; none do where this is empty.
+        batch: what in the graph's numbers kernels take as a symbol; see `fireiron.graph.sizes`.
         rules: kinds of simplification that are off by default, see `Graph.passes`.
 
     Raises:
@@ -203,7 +221,7 @@ def plan(
         if form.key in known:
             launches += moved(known[form.key][1], known[form.key][0], form)
         else:
-            known[form.key] = form, _launches(made, part, views, target)
+            known[form.key] = form, _launches(made, part, views, target, batch)
             launches += known[form.key][1]
     if strict and (left := next((x for x in launches if x.kernel is None and not x.once), None)) is not None:
         names = names_of(made)
@@ -216,9 +234,22 @@ def plan(
         from fireiron.graph.dependent import begun_early
 
         launches = list(begun_early(launches, target))
-    spent = most_alive(_spent(made, launches, views))
-    memory = attrs.evolve(_memory(made, launches, views), eager=most_alive(_one_by_one(passed.given)), spent=spent)
-    return Plan(passed, made, tuple(launches), views, memory, target, strict)
+    memory = planned_memory(passed.given, made, launches, views)
+    sizes = {} if batch is None else {batch.symbol.name: batch.sample}
+    return Plan(passed, made, tuple(launches), views, memory, target, strict, batch, sizes)
+
+
+def planned_memory(given: Graph, graph: Graph, launches: Sequence[Launch], views: Mapping[int, View]) -> Memory:
+    """Place the results of launches, and count what is alive at once.
+
+    Args:
+        given: the graph as it was traced.
+        graph: the graph behind the passes.
+        launches: in order.
+        views: where the elements of each node lie.
+    """
+    spent = most_alive(_spent(graph, launches, views))
+    return attrs.evolve(_memory(graph, launches, views), eager=most_alive(_one_by_one(given)), spent=spent)
 
 
 def _once(graph: Graph, part: Part, settled: frozenset[int]) -> bool:
@@ -243,20 +274,23 @@ def _target() -> str:
     return machine().arch
 
 
-def _launches(graph: Graph, part: Part, views: Mapping[int, View], arch: str) -> list[Launch]:
+def _launches(
+    graph: Graph, part: Part, views: Mapping[int, View], arch: str, batch: Batch | None = None
+) -> list[Launch]:
     """Give a part its kernel; if no kernel computes the whole part, its operations get separate kernels."""
     why = STRICT
     if part.kind != "foreign":
         problem = _problem(graph, part, views, arch) if _doubtful(graph, part) else ""
+        problem = f"{problem} {batch}" if problem and batch is not None else problem
         kept = kept_choice(problem) if problem else None
         try:
             if kept is not None and kept.get("parted"):
-                return [attrs.evolve(x, why=str(kept["parted"])) for x in _divided(graph, part, views, arch)]
-            kernel = lowered(graph, part, views, arch)
+                return [attrs.evolve(x, why=str(kept["parted"])) for x in _divided(graph, part, views, arch, batch)]
+            kernel = lowered(graph, part, views, arch, batch)
             made = Launch(part, kernel, exposed_us=_exposed(graph, part, kernel))
             if not problem or kept is not None:
                 return [made]
-            found = _faster(made, _divided(graph, part, views, arch))
+            found = _faster(made, _divided(graph, part, views, arch, batch))
             keep_choice(problem, {"parted": "" if found == [made] else found[0].why})
             return found
         except Misfit as error:
@@ -265,7 +299,7 @@ def _launches(graph: Graph, part: Part, views: Mapping[int, View], arch: str) ->
             why = error.message
     smaller = apart(graph, part)
     if len(smaller) > 1:
-        found = [launch for one in smaller for launch in _launches(graph, one, views, arch)]
+        found = [launch for one in smaller for launch in _launches(graph, one, views, arch, batch)]
         return [attrs.evolve(x, why=x.why or f"not one kernel: {why}") for x in found]
     return [Launch(part, None, why)]
 
@@ -311,9 +345,11 @@ def _problem(graph: Graph, part: Part, views: Mapping[int, View], arch: str) -> 
     return f"{arch} {measured} {form_of(graph, part, views, free_nodes(graph)).key!r}"
 
 
-def _divided(graph: Graph, part: Part, views: Mapping[int, View], arch: str) -> list[Launch]:
+def _divided(
+    graph: Graph, part: Part, views: Mapping[int, View], arch: str, batch: Batch | None = None
+) -> list[Launch]:
     """Give the smaller parts of a part their kernels."""
-    return [launch for one in apart(graph, part) for launch in _launches(graph, one, views, arch)]
+    return [launch for one in apart(graph, part) for launch in _launches(graph, one, views, arch, batch)]
 
 
 def _faster(whole: Launch, parted: list[Launch]) -> list[Launch]:

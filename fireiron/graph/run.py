@@ -18,6 +18,7 @@ from fireiron.graph.lower import Operand
 from fireiron.graph.nodes import BUNDLE, Node
 from fireiron.graph.plan import BEFORE, Launch, Plan, last_reads
 from fireiron.graph.views import Order, View, order_of
+from fireiron.jit.bind import told
 from fireiron.simulate import cost
 
 LIKE = -1  # among the lines by node, an array that says where arrays lie
@@ -161,6 +162,7 @@ class Runner:
         self.host = without_gpu()
         self.free = free_nodes(plan.graph)
         self.calls: dict[int, Any] = {}
+        self.said: dict[int, dict[str, int]] = {}  # by launch, the sizes that no array's shape says
         self.failed: set[int] = set()
         self.compiled: dict[Schedule, Any] = {}
         self.known: dict[tuple[int, str], Any] = {}
@@ -274,10 +276,13 @@ class Runner:
             call = self.calls.get(place)
             if call is None:
                 call = self.calls[place] = self._callable(launch)
+                hidden = {s.name for s in call.interface.symbols} - told(call.interface)
+                self.said[place] = {name: n for name, n in self.plan.sizes.items() if name in hidden}
             names: list[str] = [p.name for p in call.interface.inputs]
             inputs = [array(launch.kernel.inputs[name]) for name in names]
             outs = tuple(array(operand) for operand in launch.kernel.outputs)
-            call(*map(library.given, inputs), out=tuple(map(library.given, outs)))
+            said = self.said.get(place, {})
+            call(*map(library.given, inputs), out=tuple(map(library.given, outs)), **said)
         except FireironError as error:
             if self.host or self.plan.strict:
                 raise
@@ -294,7 +299,7 @@ class Runner:
         if not self.host:
             return True
         kernel = launch.kernel.schedule.lowered()
-        return cost(kernel, {}) > library.patience_s
+        return cost(kernel, self.plan.sizes) > library.patience_s
 
     def _compute(self, launch: Launch, lines: dict[int, Any], library: Library) -> None:
         """Compute a part's operations by the library, one by one."""

@@ -18,6 +18,7 @@ from fireiron.jit.interface import Interface, NumberParameter, PointerParameter
 from fireiron.jit.maps import recipes
 
 SHARE = re.compile(r"\((\w+) // (\d+)\)")
+MULTIPLE = re.compile(r"\((\d+) \* (\w+)\)")  # an extent that is a multiple of a size
 MAX_GRID = 2**31 - 1
 
 
@@ -122,6 +123,14 @@ def solve(interface: Interface, arrays: Mapping[str, ArrayFacts], given: Mapping
             if array is not None and share is not None and share[1] in known and share[1] not in sizes:
                 sizes[share[1]] = array.shape[axis] * int(share[2])
                 witness[share[1]] = f"dimension {axis} of {pointer.name}, whose bytes hold {share[2]}"
+    # An extent may be a multiple of a size; another extent is refused with the shape that it should have.
+    for pointer in interface.pointers:
+        array = arrays.get(pointer.name)
+        for axis, text in enumerate(pointer.shape):
+            times = MULTIPLE.fullmatch(text)
+            if array is not None and times is not None and times[2] in known and times[2] not in sizes:
+                sizes[times[2]] = array.shape[axis] // int(times[1])
+                witness[times[2]] = f"dimension {axis} of {pointer.name}, {text}"
     missing = [s.name for s in interface.symbols if s.name not in sizes]
     if missing:
         raise CallError(
@@ -131,6 +140,12 @@ def solve(interface: Interface, arrays: Mapping[str, ArrayFacts], given: Mapping
         )
     _check_sizes(interface, sizes, witness)
     return sizes
+
+
+def told(interface: Interface) -> frozenset[str]:
+    """Name the sizes that stand in the shapes of a kernel's arrays, alone or times a number."""
+    texts = [text for pointer in interface.pointers for text in pointer.shape]
+    return frozenset(texts) | {found[2] for found in map(MULTIPLE.fullmatch, texts) if found is not None}
 
 
 def _check_sizes(interface: Interface, sizes: Mapping[str, int], witness: Mapping[str, str]) -> None:

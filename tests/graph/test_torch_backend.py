@@ -219,6 +219,42 @@ def test_a_plan_for_each_set_of_shapes() -> None:
             torch.testing.assert_close(run(x), model(x), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("marked", [False, True])
+def test_another_batch_compiles_nothing(marked: bool) -> None:
+    torch.manual_seed(0)
+    model, before = Encoder(False).eval(), len(plans())
+    torch._dynamo.reset()
+    run = torch.compile(
+        model, backend=fireiron.torch.backend, options={"arch": "sm_90a"}, dynamic=None if marked else True
+    )
+    kernels: list[int] = []
+    with torch.no_grad():
+        for batch in (3, 5, 11):
+            inputs = drawn(batch, 16, 32), drawn(batch, 1, 1, 16)
+            for x in inputs if marked else ():
+                torch._dynamo.mark_dynamic(x, 0)
+            torch.testing.assert_close(run(*inputs), model(*inputs), rtol=1e-4, atol=1e-4)
+            (made,) = plans()[before:]
+            kernels.append(len(made.runner.compiled))
+    assert made.batch is not None
+    assert kernels == [kernels[0]] * 3
+
+
+def test_a_sum_over_the_batch_has_a_plan_for_each_batch() -> None:
+    torch.manual_seed(0)
+    model, before = nn.Linear(32, 16), len(plans())
+    torch._dynamo.reset()
+    run = torch.compile(model, backend=fireiron.torch.backend, options={"arch": "sm_90a"}, dynamic=True)
+    for batch in (5, 7):
+        grads: list[Any] = []
+        for each in (run, model):
+            model.zero_grad()
+            each(drawn(batch, 32)).square().mean().backward()
+            grads.append([p.grad.clone() for p in model.parameters()])  # type: ignore[union-attr]
+        torch.testing.assert_close(*grads, rtol=1e-4, atol=1e-5)
+    assert [plan.batch is not None for plan in plans()[before:]] == [True, False, False]  # forward, and both backward
+
+
 def test_gradients_of_a_perceptron() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.LayerNorm(64), nn.Linear(64, 8))
