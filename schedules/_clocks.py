@@ -66,9 +66,13 @@ def clocks(plan: Plan, spec: MatMulChain, fit: ProductClocks = FIT) -> float:
     asked = least = min(together(plan, spec, group) for group in GROUPS)
     if waves <= FEW_WAVES:  # what a band asks for beside that is half hidden, in longer runs wholly
         asked = (least + together(plan, spec, plan.group)) / 2
+    torn = _torn(spec)
     asked *= SPAN * plan.panels / fit.gpc_rate
     waiting = fit.latency / (plan.depth(nbytes, out, *beside(spec)) - fit.emptying)
     chunk = max(products + asked, waiting, fit.handling + fit.panel * plan.panels)
+    if torn:  # a row is in two lines of the L2 cache, and each block at work asks for both
+        asking = (plan.m / plan.cluster[1] + plan.n / plan.cluster[0]) * min(1.0, items / SMS)
+        chunk = max(chunk, asking * plan.panels * fit.torn_row)
     copied = _copying(plan, spec, products)
     chunk = max(chunk, copied)
     rate = fit.vectors_rate if is_grouped(spec) else fit.store_rate
@@ -81,15 +85,16 @@ def clocks(plan: Plan, spec: MatMulChain, fit: ProductClocks = FIT) -> float:
     meeting = fit.cluster if blocks > 1 else 0.0
     if plan.stream:  # one sum is left, those of one tile are taken
         meeting += sums + -(-at_once // items) * (sums + fit.handing) + (-(-items // at_once) - waves) * store
-    torn = fit.torn if _torn(spec) else 1.0
-    once = (rows * (1 if is_grouped(spec) else count) + cols * count) * depth * nbytes * torn
-    sent = items * chunks * (plan.m / plan.cluster[1] + plan.n / plan.cluster[0]) * SPAN * plan.panels * torn
+    once = (rows * (1 if is_grouped(spec) else count) + cols * count) * depth * nbytes * (fit.torn if torn else 1.0)
+    sent = items * chunks * (plan.m / plan.cluster[1] + plan.n / plan.cluster[0]) * SPAN * plan.panels
+    sent *= fit.torn if torn else 1.0
     arriving = once / fit.dram_rate + max(0, sent - once) / fit.repeated_rate
     meeting += fit.outside * _outside(plan, spec) * chunks * plan.ways * plan.panels / waves * min(1.0, missing)
     if plan.pingpong:
         main = waves * max(chunks * chunk, (chunks * chunk + store) / 2)
         return max(main, arriving) + store + meeting + fit.turns
-    slower = fit.stream if plan.stream and not (copied and nbytes == 1) else 1.0  # of 8 bits copies hide it
+    # Copies of 8-bit elements hide what a stream costs, and so do lines that two lines of the L2 cache hold.
+    slower = fit.stream if plan.stream and not torn and not (copied and nbytes == 1) else 1.0
     return (max(waves * chunks * chunk, arriving) + waves * store + meeting) * slower
 
 

@@ -38,6 +38,8 @@ class ProductClocks:
         repeated_rate: bytes a clock that blocks are sent again, from the L2 cache, beside them.
         torn: what bytes cost in lines that start between the multiples of 128 bytes; scaled with the rate
             above.
+        torn_row: clocks in which a block is sent 128 bytes of such lines, which are in two lines of the L2 cache, while
+            all SMs ask for them.
         meeting: clocks in which blocks count in at a tile; set by hand, as NEAR is: few of the timings have
             sums.
         handing: clocks in which a block learns that another has left its sum; not fitted.
@@ -71,6 +73,7 @@ class ProductClocks:
     gpc_rate: float
     repeated_rate: float
     torn: float
+    torn_row: float
     meeting: float
     handing: float
     sums_rate: float
@@ -155,7 +158,8 @@ H200_PRODUCTS = ProductClocks(
     dram_rate=6580.0,
     gpc_rate=1295.0,
     repeated_rate=11900.0,
-    torn=2.8,
+    torn=2.2,
+    torn_row=4.2,
     meeting=1600.0,
     handing=1000.0,
     sums_rate=21.7,
@@ -167,7 +171,8 @@ H200_PRODUCTS = ProductClocks(
     fragments=260.0,
     promotion=200.0,
     stream=1.2,
-    timings="36504 timings of 747 sizes on an H200; panels, edges, sums and orders of tiles by 15695 of 571 others",
+    timings="36504 timings of 747 sizes on an H200; panels, edges, sums and orders of tiles by 15695 of 571 others; "
+    "torn lines by 88 of 11",
 )
 
 # By compute capability.

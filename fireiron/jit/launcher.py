@@ -218,6 +218,11 @@ def _map(interface: Interface, parameter: MapParameter) -> list[str]:
             f"    const int {name}_{which}[] = {{{', '.join(map(str, corner))}}};"
             for which, corner in (("lower", parameter.lower), ("upper", parameter.upper))
         ]
+    promotion = "CU_TENSOR_MAP_L2_PROMOTION_L2_256B"
+    if strides and not parameter.lower:  # as maps.Recipe.promotion says
+        torn = " || ".join(f"{name}_strides[{i}] % {maps.LINE}" for i in range(len(strides)))
+        long = f"{name}_strides[0] >= {2 * maps.LINE} && ({torn})"
+        promotion = f"{long}\n            ? CU_TENSOR_MAP_L2_PROMOTION_L2_128B : {promotion}"
     boxes = [f"    const cuuint32_t {name}_box[] = {{{', '.join(map(str, parameter.box))}}};"]
     return [
         f"    CUtensorMap {name};",
@@ -229,7 +234,7 @@ def _map(interface: Interface, parameter: MapParameter) -> list[str]:
         f"(void *){_id(pointer.name)}, {name}_extents, {name}_strides,",
         f"        {shape}, {name}_steps, CU_TENSOR_MAP_INTERLEAVE_NONE, "
         f"(CUtensorMapSwizzle){maps.SWIZZLES[parameter.swizzle]},",
-        "        CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);",
+        f"        {promotion}, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);",
         "    if (code) return code;",
     ]
 

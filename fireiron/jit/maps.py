@@ -35,7 +35,10 @@ TYPES = {
     "i32": (3, 4), "f16": (6, 2), "f32": (7, 4), "f64": (8, 8), "bf16": (9, 2), "tf32": (7, 4),
 }  # fmt: skip
 SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}  # CUtensorMapSwizzle
-_L2_256B = 3  # CUtensorMapL2promotion: neighbouring boxes are read soon after, mostly by other blocks
+# CUtensorMapL2promotion: neighbouring boxes are read soon after, mostly by other blocks. Lines between the multiples of
+# 128 bytes are in two lines of the cache, and with 256 bytes of each products took up to 1.25 times as long.
+_L2_128B, _L2_256B = 2, 3
+LINE = 128  # bytes of a line of the L2 cache
 
 
 @attrs.frozen
@@ -64,6 +67,15 @@ class Recipe:
     steps: tuple[int, ...] = ()
     lower: tuple[int, ...] = ()
     upper: tuple[int, ...] = ()
+
+    @property
+    def promotion(self) -> int:
+        """Give the CUtensorMapL2promotion: of 128 bytes for boxes of long lines, some of which start between lines.
+
+        Short lines are read wholly, with their neighbours.
+        """
+        long = not self.lower and bool(self.strides) and self.strides[0] >= 2 * LINE
+        return _L2_128B if long and any(step % LINE for step in self.strides) else _L2_256B
 
 
 def recipes(interface: Interface, sizes: Mapping[str, int]) -> tuple[Recipe, ...]:
@@ -163,7 +175,7 @@ class EncodedMaps(dict[int, bytes]):
             corners = ((ctypes.c_int * sides)(*corner) for corner in (recipe.lower, recipe.upper))
             shape = (*corners, ctypes.c_uint32(recipe.box[0]), ctypes.c_uint32(recipe.box[1]))
         # No interleaving; elements outside the array read as zero.
-        self.facts: tuple[Any, ...] = (extents, strides, *shape, steps, 0, recipe.swizzle, _L2_256B, 0)
+        self.facts: tuple[Any, ...] = (extents, strides, *shape, steps, 0, recipe.swizzle, recipe.promotion, 0)
 
     def __missing__(self, address: int) -> bytes:
         room = (ctypes.c_char * (NBYTES + ALIGN))()

@@ -20,7 +20,7 @@ from fireiron.jit.driver import Driver, Loaded
 from fireiron.jit.interface import Interface, MapParameter
 from fireiron.jit.launch import plan
 from fireiron.jit.launcher import header
-from fireiron.jit.maps import MOST_ADDRESSES, EncodedMaps, recipes
+from fireiron.jit.maps import MOST_ADDRESSES, EncodedMaps, Recipe, recipes
 from fireiron.kernel.ir.statements import TensorMap
 from fireiron.schedules import conv
 
@@ -127,8 +127,8 @@ def test_round_trip_through_json():
 def test_a_map_is_encoded_from_the_sizes():
     driver = FakeDriver()
     planned(driver, swizzle=128).run([4096, 8192, 256], [], 13)
-    #                        f32, extents, strides, box, steps, no interleaving, 128B, L2 256B, zeros
-    assert driver.encoded == [(7, 2, 4096, 72, 40, 288, 32, 16, 1, 1, 0, 3, 3, 0)]
+    #                        f32, extents, strides, box, steps, no interleaving, 128B, L2 128B, zeros
+    assert driver.encoded == [(7, 2, 4096, 72, 40, 288, 32, 16, 1, 1, 0, 3, 2, 0)]
     ((facts, values),) = driver.launches
     assert facts == (99, 9, 128, 0, 13)
     assert values == (4096, 8192, 256, b"\1" * 128, 40, 72)
@@ -142,7 +142,7 @@ def test_a_map_of_every_second_row_spans_the_rows_between():
     interface = Interface.of(attrs.evolve(kernel, parameters=tuple(parameters)))
     driver = FakeDriver()
     plan(interface, bound(interface), driver, Loaded(99, 0, 7, 132)).run([4096, 8192, 256], [], 0)
-    assert driver.encoded == [(7, 2, 4096, 72, 40, 288, 32, 31, 1, 2, 0, 0, 3, 0)]
+    assert driver.encoded == [(7, 2, 4096, 72, 40, 288, 32, 31, 1, 2, 0, 0, 2, 0)]
 
 
 @pytest.mark.parametrize("steps", [(1, 9), (1, 0), (1,)])
@@ -160,6 +160,22 @@ def test_element_types(dtype, name, kind):
     interface = interface_of(dtype=dtype)
     (recipe,) = recipes(interface, bound(interface, columns=96, dtype=name).sizes)
     assert (recipe.type, recipe.strides) == (kind, (96 * dtype.nbytes,))
+
+
+@pytest.mark.parametrize(
+    ("strides", "lower", "promotion"),
+    [
+        ((512,), (), 3),
+        ((528,), (), 2),  # of two lines of 528 bytes one starts within a line of the L2 cache
+        ((8192, 528), (), 2),
+        ((144,), (), 3),  # a short line is read with its neighbours
+        ((528, 8448), (-1,), 3),
+        ((), (), 3),
+    ],
+)
+def test_what_the_l2_cache_fetches_at_once(strides: tuple[int, ...], lower: tuple[int, ...], promotion: int) -> None:
+    extents = (64,) * (len(strides) + 1)
+    assert Recipe("X_map", "X", 6, extents, strides, (64, 8), 3, lower=lower).promotion == promotion
 
 
 def test_tf32_arrives_as_it_is_and_fp8_as_bytes():
