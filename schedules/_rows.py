@@ -11,6 +11,7 @@ from fireiron import DType, FireironError, ProgramChain
 LANES = 32
 VECTOR_NBYTES = 16
 MOST_OF_A_WARP = 2048  # bytes of a row that one warp keeps
+MOST_IN_REGISTERS = 32 << 10  # bytes of a row that is read once; wider ones go through registers in chunks
 MOST_WARPS = 32
 BYTES_OF_A_LANE = 64  # of a row, where few warps are enough for that
 FEW_WARPS = 8  # of a block, three of which share an SM while a lane has 1.5 times as many bytes; in larger ones, twice
@@ -24,6 +25,8 @@ MOST_THREADS = 1024  # of an SM, with the registers that a row takes
 IN_LOOPS = 3 / 4  # of a thread's registers hold columns where chunks are loaded in loops
 MOST_STAGES = 4
 WARPS = 16  # of an SM that has one block: of fewer, too many wait at once
+FEWEST_WARPS = 4  # of blocks that read a row once
+WIDE = 0.23  # of an SM's shared memory: rows of more bytes leave two blocks of an SM too few registers
 SMS = 132  # of an H200
 CLUSTERS = [1, 2, 4, 8]  # blocks
 FOLDS = 12 << 10  # bytes of an SM's shared memory that folds and the system take
@@ -89,6 +92,7 @@ class Part:
         inner: columns that a warp's registers take at a time, 0 for all of its part. The row stays in shared memory,
             and what no fold reads is loaded behind the folds.
         vectors: arrays of a value a column that stay in shared memory beside the ring; the others are read from L2.
+        at_once: whether the warps of a cluster's blocks meet at one barrier for each fold.
         resident: blocks of an SM that registers are sought for, 0 where the compiler may choose: where it then
             economises for more blocks, it may spill.
     """
@@ -100,6 +104,7 @@ class Part:
     inner: int = 0
     vectors: int = 0
     resident: int = 0
+    at_once: bool = False
 
 
 def row_of(spec: ProgramChain) -> Row:
@@ -197,6 +202,8 @@ def part_of(row: Row, warps: int = 0, blocks: int = 0) -> Part:
         warps, blocks: what the author wants, or 0.
     """
     shared = SHARED.get(row.arch, 100 << 10) - FOLDS
+    if not warps and not blocks and (few := _several(row, shared)):
+        return attrs.evolve(part_of(row, FEW_WARPS, few), at_once=few > 1)
     clusters = [blocks] if blocks else CLUSTERS if row.arch >= 90 and not row.running else [1]
     part = Part(1, 1, 0)
     for count in clusters:
@@ -244,6 +251,36 @@ def part_of(row: Row, warps: int = 0, blocks: int = 0) -> Part:
     return part
 
 
+def once(row: Row) -> Part:
+    """Cut a row that is read once, in chunks whose folds are corrected: many small blocks wait for their own chunks.
+
+    Measured on an H200 at 128,256 columns (cross entropy, GB/s over those of a copy): 0.96 with 4 warps, 0.92 with 8,
+    0.62 with 16, and 0.69 at most in clusters that keep the row.
+    """
+    registers = _registers_of(FEWEST_WARPS, max(OTHERS, row.states)) * IN_LOOPS
+    vectors = max(1, int(registers / row.registers) // row.lane)
+    return Part(1, FEWEST_WARPS, 0, FEWEST_WARPS * vectors * row.lane * LANES, resident=1)
+
+
+def _several(row: Row, shared: int) -> int:
+    """Count the blocks of a cluster that let three clusters share the SMs, each with a row in shared memory.
+
+    A thread goes through its part in chunks. While one row's warps wait for each other, those of the others compute.
+    On an H200, softmax of 49,304, 65,536 and 204,808 columns had 0.78, 0.79 and 0.71 of a copy so, and cross entropy
+    with its gradient of 128,256 had 0.81; with one row an SM they had 0.68, 0.71, 0.54 and 0.51. Where vectors of a
+    value a column (gain, bias) are read for each row, it gained nothing.
+
+    Returns:
+        0 where the rows are narrower, or of several arrays, or not kept by clusters.
+    """
+    if row.vectors or len(row.inputs) > 1 or row.arch < 90 or row.running or not row.copied or row.states > OTHERS:
+        return 0
+    nbytes = row.width * row.deep * sum(row.inputs.values())
+    if nbytes <= WIDE * shared:
+        return 0
+    return next((count for count in CLUSTERS if 3 * nbytes <= count * shared), 0)
+
+
 def _others(row: Row, warps: int, blocks: int, width: int) -> int:
     """Count the registers of a thread that hold no columns: addresses, folds, and guards of a cluster's ragged rows."""
     ragged = blocks > 1 and width % (warps * LANES * row.lane) > 0
@@ -274,9 +311,10 @@ def _warps(nbytes: int) -> int:
 def _stages(shared: int, warps: int, each: int, kept: int) -> int:
     """Count the rows of a block's ring: an SM's blocks together have as many bytes on their way as hide the latency.
 
-    Where an SM has room for more than two blocks, a ring costs more than it gains (8192 columns on an H200: 0.91 of a
-    copy with a ring, 0.97 by `python -m bench rows --plan stages=1`): while one block folds, others load. There, one
-    row is enough.
+    Where an SM has room for more than two blocks, a ring costs more than it gains: while one block folds, others load.
+    There, one row is enough (softmax of 8192 and 24,576 columns on an H200: 0.97 and 0.95 of a copy, with a ring 0.91
+    and 0.90). A ring also saves reads of what stays in shared memory, which counts from a quarter of that on (layer
+    norm of 11,600 columns: 0.93 with a ring, 0.84 without).
 
     Args:
         shared: bytes of an SM.
@@ -285,7 +323,7 @@ def _stages(shared: int, warps: int, each: int, kept: int) -> int:
         kept: bytes there that are read for every row. Without room for two rows beside them there is no ring.
     """
     most = MOST_THREADS // (warps * LANES)
-    if most > 2 and 3 * (each + kept) <= shared:
+    if most > 1 and (4 if kept else 3) * (each + kept) <= shared:
         return 1
     for blocks in range(most, 0, -1):
         stages = min(MOST_STAGES, 1 + -(-IN_FLIGHT // (blocks * each)))

@@ -53,12 +53,15 @@ from fireiron import (
 )
 from fireiron.schedules._rows import (
     LANES,
+    MOST_IN_REGISTERS,
     MOST_OF_A_WARP,
     MOST_WARPS,
+    OTHERS,
     SMS,
     WARPS,
     Row,
     lanes_of,
+    once,
     part_of,
     row_of,
 )
@@ -254,13 +257,15 @@ def row(
         chain = spec.tile(**of_block).to(Block, resident=resident).tile(**single).to(Group(Thread, lanes))
     else:
         part = part_of(given, warps, blocks)
+        if not (warps or blocks or stages) and given.nbytes > MOST_IN_REGISTERS and _reads_once(spec, given):
+            part = once(given)
         stages, unit = stages or part.stages, given.lane * LANES  # lanes are idle in one warp alone
         chain = spec.tile(**single).to(Block, resident=resident or part.resident)
         if stages > 1:
             chain = chain.persistent().pipeline(stages)
         if part.blocks > 1:
             chain = chain.split(column, ways=part.blocks, multiple_of=unit).parallel(
-                Block, reduce=by_cluster(at_once=at_once)
+                Block, reduce=by_cluster(at_once=at_once or part.at_once)
             )
         if part.chunk:
             for name in given.inputs if part.stages else ():
@@ -274,6 +279,20 @@ def row(
     for name in given.inputs:  # a lane has the same columns of all of them
         chain = chain.load(name, RF, vector(given.vector(name)))
     return chain.epilog(memory=RF).done()
+
+
+def _reads_once(spec: ProgramChain, given: Row) -> bool:
+    """Say whether a program needs each column once: its outputs have none, and a law corrects folds of chunks."""
+    outputs = {t.name for t in spec.computed.outputs}
+    made = [out for step in spec.computed.steps for out in step.outs if out.name in outputs]
+    if given.states > OTHERS or any(d.name == given.column for out in made for d in out.dims):
+        return False
+    sizes: dict[str, Any] = {given.column: given.lane * LANES}
+    try:
+        spec.tile(**dict.fromkeys(given.lines, 1)).to(Block).split(**sizes).online()
+    except FireironError:
+        return False
+    return True
 
 
 def _in_chunks(chain: ProgramChain, column: str, chunk: int, kept: bool) -> ProgramChain:

@@ -211,10 +211,39 @@ def test_programs_of_other_forms_are_refused() -> None:
         rows.row(rows.softmax(Matrix(8, symbol("N"))))
 
 
-@pytest.mark.parametrize(("width", "ring"), [(1024, False), (12288, False), (16384, True), (32768, True)])
-def test_rows_wait_in_a_ring_where_blocks_have_an_sm_alone(width: int, ring: bool) -> None:
-    tree = str(rows.row(rows.softmax(Matrix(4096, width, "bf16"))).tree())
+@pytest.mark.parametrize(
+    ("name", "width", "ring"),
+    [
+        ("softmax", 1024, False),
+        ("softmax", 16384, False),
+        ("softmax", 24576, False),
+        ("softmax", 65536, False),
+        ("layernorm", 6632, False),
+        ("layernorm", 11600, True),
+        ("layernorm", 32768, True),
+    ],
+)
+def test_rows_wait_in_a_ring_where_blocks_have_an_sm_alone(name: str, width: int, ring: bool) -> None:
+    tree = str(rows.row(made(name, width, lines=4096, arch="sm_90a")).tree())
     assert ("pipeline" in tree) == ring
+
+
+def plan(schedule: Any) -> str:
+    return str(schedule).partition(")(Kernel)")[2]
+
+
+def test_clusters_of_wide_rows_share_the_sms() -> None:
+    """A row of 16-bit values in 64 KiB of each block, and in registers by chunks."""
+    for width, blocks in ((32768, ""), (65536, " .split n 2 ways to Block"), (262144, " .split n 8 ways to Block")):
+        found = plan(rows.row(rows.softmax(Matrix(4096, width, "bf16"), arch="sm_90a")))
+        assert f".tile 1 to Block{blocks} .load x to SH .split n 14336 .split n 8 ways to Warp" in found
+
+
+@pytest.mark.parametrize(("width", "chunks"), [(8192, False), (32000, True), (128256, True)])
+def test_rows_whose_outputs_have_no_columns_are_read_once(width: int, chunks: bool) -> None:
+    schedule = rows.row(made("cross_entropy", width, lines=4096, arch="sm_90a"))
+    assert (".tile 1 to Block .split n 7168 .split n 4 ways to Warp .load x to RF" in plan(schedule)) == chunks
+    assert schedule.cuda("sm_90a").count("x[block") == 2  # the row's values and the target's
 
 
 @pytest.mark.parametrize("width", [64, 1024, 8192])
