@@ -18,6 +18,7 @@ from fireiron import (
     ProgramChain,
     Schedule,
     StepChain,
+    Tensor,
     Thread,
     Value,
     Warp,
@@ -63,6 +64,7 @@ SLACK = 40.0  # powers of 2 that weights of bf16 may grow to: 2**40 of them are 
 AT_ONCE = 2 * machine("sm_90a").sms  # blocks of few queries, whose shared memory lets two run on a multiprocessor
 MOST_WAYS = 32  # blocks that share keys: each warp of the last one reads a quarter of their sums, one after another
 STEP_NBYTES = 32  # of a row that an instruction takes at once
+MOST_COLUMNS = 256  # of values, whose sums registers of a warp hold
 LIFT = 8.0  # powers of 2 by which weights of 8 bits are larger: up to 256 of the 448 that e4m3 holds
 LEAST_CHUNKS = 2  # of a warp, so that one is on its way while another is computed
 WIDEST = 128  # columns of heads: above, registers do not hold the weights of two chunks beside the sums
@@ -73,20 +75,22 @@ CACHED = 32 * 1024**2  # bytes of keys and values that stay in Hopper's L2 cache
 def attention(
     q: Value,
     k: Value,
-    v: Value,
+    v: Value | None = None,
     scale: float | None = None,
     causal: bool = False,
     mask: Function | None = None,
     score: Function | None = None,
     lse: bool = False,
     dropout: float = 0.0,
+    width: int | None = None,
     **arrays: Value,
 ) -> Value | tuple[Value, Value]:
     """Take softmax(q k' * scale) v of each head.
 
     Args:
         q, k, v: queries, keys and values. `attention.on(q="b h g i d")` takes queries of g heads that share one of keys
-            and values.
+            and values. Without v, the first `width` columns of k are the values, as in latent attention: of one cache
+            of 576 columns, 512 are values.
         scale: of the scores, 1 / sqrt(d) by default.
         causal: whether a query sees only keys up to its own place; the last query sees the last key.
         mask: says which keys a query sees: a function of indices (`b`, `h`, `i`, `j`) and of arrays by name. Example:
@@ -96,15 +100,25 @@ def attention(
         lse: whether the logarithm of each row's sum of exponentials is a second output; -inf where a query sees no key.
         dropout: the part of the weights that is dropped at random. `seed`, three of i32, is an array beside then: two
             are Philox's key, and the third is part of its counter.
+        width: number of columns of k that are the values, where there is no v.
         arrays: what the functions read, by subscripts. `sinks` (h) are scores of each head that no value belongs to.
             `q_scale`, `k_scale` and `v_scale` (h of queries, of keys, of values), in f32, are what a head's numbers of
             8 bits are worth: weights are rounded to v's type then, and results have the type that `out=` says.
 
     Raises:
         FireironError: `attention-scale`; `attention-dropout`; `attention-function` for a function that reads what is
-            not there.
+            not there; `attention-values` for both of v and width, or neither.
     """
-    return _attended(Scores(scale, causal, mask, score, grouped(q), arrays, dropout), q, k, v, lse)
+    depth = extent("d")
+    if (v is None) == (width is None) or (width is not None and isinstance(depth, int) and not 0 < width < depth):
+        said = "v" if v is not None else f"keys of {depth} columns"
+        raise FireironError(
+            "attention-values",
+            f"attention of {said} and {'no' if width is None else width} columns of keys as values",
+            fix="give v alone, or width=, how many of the columns of k are the values, and no v",
+        )
+    values = k[index("b"), index("h"), index("j"), dim("e", width)] if v is None else v
+    return _attended(Scores(scale, causal, mask, score, grouped(q), arrays, dropout), q, k, values, lse)
 
 
 @program(q="b h i d", k="p h s d", v="p h s e", pages="b n")
@@ -175,11 +189,10 @@ def simt(spec: ProgramChain, rows: int = 64, keys: int = 8) -> Schedule:
         rows: queries of a block.
         keys: that are in shared memory at a time.
     """
-    return (
-        spec.tile(**heads(spec), i=rows).to(Block).epilog(memory=FR)
-        .split(j=_in_a_page(spec, keys)).online().load("k", SH, vector()).load("v", SH, vector())
-        .tile(i=1).to(Thread).done()
-    )  # fmt: skip
+    chain = spec.tile(**heads(spec), i=rows).to(Block).epilog(memory=FR).split(j=_in_a_page(spec, keys)).online()
+    chain = chain.load("k", SH, vector())
+    chain = chain.load("v", SH, vector()) if _given_values(spec).name == "v" else chain
+    return chain.tile(i=1).to(Thread).done()
 
 
 @preset
@@ -206,12 +219,12 @@ def mma(
     keys = _in_a_page(spec, keys or 64)
     ring = stages * keys * (depth + width) * nbytes
     warps = warps or (8 if nbytes > 1 and ring + 8 * ROWS * depth * nbytes <= SHARED else 4)
-    chain = spec.tile(**heads(spec), i=warps * ROWS).to(Block).epilog(memory=FR)
+    chain = spec.tile(**heads(spec), i=warps * ROWS, **_parts(width)).to(Block).epilog(memory=FR)
     chain = tile_to_shared(chain, "q", depth, nbytes).split(j=keys).online().pipeline(stages)
     chain = tile_to_shared(chain, "k", depth, nbytes)
-    if nbytes == 1:
+    if _given_values(spec).name == "v" and nbytes == 1:
         chain = chain.load("v", SH, staged(along="j", across=4)).storage_layout(ColMajor).pad(VECTOR_NBYTES)
-    else:
+    elif _given_values(spec).name == "v":
         chain = tile_to_shared(chain, "v", width, nbytes)
 
     def scores(s: StepChain) -> Schedule:
@@ -262,7 +275,7 @@ def wgmma(
         FireironError: `attention-dtypes` for values of 8 bits.
     """
     depth, width = columns(spec)
-    values_given = spec.computed.inputs[2]
+    values_given = _given_values(spec)
     if values_given.dtype.bits == 8:
         raise FireironError(
             "attention-dtypes",
@@ -275,7 +288,7 @@ def wgmma(
     nbytes = spec.computed.inputs[0].dtype.nbytes
     spans = [gcd(n * nbytes, SPAN_NBYTES) for n in (depth, width)]
     masked = any(step.where is not None for step in spec.computed.steps)
-    grows = spec.computed.inputs[2].dtype.limits[1] >= 2.0**SLACK and slack != 0
+    grows = values_given.dtype.limits[1] >= 2.0**SLACK and slack != 0
     few = isinstance(extents["j"], int) and extents["j"] <= SHORT
     narrow = WIDE // 2 < max(depth, width) <= WIDE
     if groups is None:
@@ -317,7 +330,8 @@ def wgmma(
     chain = chain.epilog(memory=FR, store={result: through_shared(stmatrix(), tma(spans[1]))} if bulk_store else None)
     chain = chain.load("q", SH, tma(spans[0])).split(j=keys).online(slack, speculate).pipeline(stages)
     chain = chain.specialize(registers=(24, 240) if groups <= 2 else (32, 160)).skew("s")
-    chain = chain.load("k", SH, tma(spans[0])).load("v", SH, tma(spans[1]))
+    chain = chain.load("k", SH, tma(spans[0]))
+    chain = chain.load("v", SH, tma(spans[1])) if values_given.name == "v" else chain
 
     def scores(s: StepChain) -> Schedule:
         return s.split(d=16).unroll().done("wgmma")
@@ -362,9 +376,9 @@ def decode(
     keys = _in_a_page(spec, keys)
     warps = warps or (4 if depth + width <= 4 * WIDE else 2)
     own = rows * depth * nbytes
-    chunk = keys * (depth + width) * nbytes
+    chunk = keys * (depth + (width if _given_values(spec).name == "v" else 0)) * nbytes
     stages = stages or max(2, min(4, (SHARED // warps - own) // chunk))
-    tile = heads(spec) | _packed(spec, rows)
+    tile = heads(spec) | _packed(spec, rows) | _parts(width)
     ways = ways or _ways(spec, tile, warps * keys)
     chain: ProgramChain = spec.tile(**tile).to(Block)
     if ways > 1:
@@ -375,7 +389,9 @@ def decode(
     else:
         chain = chain.tile(**{name: size for name, size in tile.items() if name in "gi"}).to(Warp)
     chain = tile_to_shared(chain, "q", depth, nbytes).split(j=keys).online().pipeline(stages)
-    chain = tile_to_shared(tile_to_shared(chain, "k", depth, nbytes), "v", width, nbytes)
+    chain = tile_to_shared(chain, "k", depth, nbytes)
+    if _given_values(spec).name == "v":
+        chain = tile_to_shared(chain, "v", width, nbytes)
 
     def scores(s: StepChain) -> Schedule:
         s = s.split(d=step).unroll().load("q", FR, ldmatrix()).load("k", FR, ldmatrix())
@@ -393,10 +409,22 @@ def _weighed(spec: ProgramChain, o: StepChain) -> Schedule:
     Weights stand where a product of scores left them. That is where 16-bit factors stand; those of 8 bits stand there
     for the instruction's form whose keys are counted as columns of sums.
     """
-    kind = spec.computed.inputs[2].dtype
+    given = _given_values(spec)
+    name, kind = given.name, given.dtype
     if kind.bits == 8:
-        return o.load("v", FR).tile(ROWS, 8).unroll().done(f"mma.m16n8k32.f32.{kind}.of_sums")
-    return o.load("v", FR, ldmatrix()).tile(ROWS, 8).unroll().done()
+        return o.load(name, FR).tile(ROWS, 8).unroll().done(f"mma.m16n8k32.f32.{kind}.of_sums")
+    return o.load(name, FR, ldmatrix()).tile(ROWS, 8).unroll().done()
+
+
+def _given_values(spec: ProgramChain) -> Tensor:
+    """Give the array that holds the values: that of the keys where there is no other."""
+    arrays = {tensor.name: tensor for tensor in spec.computed.inputs}
+    return arrays.get("v", arrays["k"])
+
+
+def _parts(width: int) -> dict[str, int]:
+    """Tile the columns of wide values: registers hold the sums of so many. Each block computes scores for its own."""
+    return {"e": MOST_COLUMNS} if width > MOST_COLUMNS else {}
 
 
 def _in_a_page(spec: ProgramChain, keys: int) -> int:

@@ -116,7 +116,13 @@ def _names() -> set[str]:
 def _subscripted(value: Value, letters: Sequence[str], subscripts: str, trace: Trace) -> Value:
     """Read an operand at the dims that its letters name."""
     ref = bare(value)
-    if ref is not None and len(ref.index) == len(letters) and all(isinstance(e, Var) for e in ref.index):
+    read_so = ref is not None and [e.name for e in ref.index if isinstance(e, Var)] == list(letters)
+    if (
+        ref is not None
+        and len(ref.index) == len(letters)
+        and all(isinstance(e, Var) for e in ref.index)
+        and not read_so
+    ):
         index = tuple(declared(letter, size, trace) for letter, size in zip(letters, ref.shape, strict=True))
         read = attrs.evolve(ref, index=index)
         return Value(value.tree, tuple(read if t == ref else t for t in value.tensors))

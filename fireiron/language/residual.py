@@ -326,13 +326,38 @@ def extent_in(size: Extent, extent: Index | None) -> Index | None:
     return size
 
 
+def brought_along(residual: Residual, role: str, memory: Memory) -> tuple[str, ...]:
+    """List reads of the same array that a load to shared memory serves too: of the same lines, fewer columns.
+
+    Args:
+        residual: above the load.
+        role: what is loaded.
+        memory: where to.
+    """
+    mine = residual.operand(role)
+    if mine is None or residual.kind != "Program" or memory != SH:
+        return ()
+    maps, extents = dict(residual.maps), residual.extents
+
+    def inside(dim: str, other: str, extent: Index) -> bool:
+        if dim == other:
+            return True
+        index = maps.get(other)
+        whole = extents.get(dim)
+        return isinstance(index, Var) and dim not in maps and whole is not None and as_expr(whole) == as_expr(extent)
+
+    others = (o for o in residual.operands if o.role != role and o.tensor == mine.tensor and o.memory == mine.memory)
+    return tuple(o.role for o in others if all(map(inside, mine.dims, o.dims, mine.tensor.shape)))
+
+
 def _moved(residual: Residual, role: str, memory: Memory, dtype: DType | None, done: bool = False) -> Residual:
+    together = (role, *brought_along(residual, role, memory))
     operands = tuple(
         evolve(
             o, memory=memory, dtype=dtype or o.dtype, ops=None if done else o.ops,
             dims=dims_loaded(residual, o, memory),
         )
-        if o.role == role
+        if o.role in together
         else o
         for o in residual.operands
     )  # fmt: skip

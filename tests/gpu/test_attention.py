@@ -28,6 +28,18 @@ def test_mma(gpu: int, queries: int, keys: int, depth: int, width: int, dtype: s
     verified(attention.mma(heads(queries, keys, depth, width, dtype, causal=causal)))
 
 
+@pytest.mark.parametrize(
+    ("preset", "group", "keys", "depth", "width"),
+    [("decode", 16, 5000, 576, 512), ("decode", 128, 300, 576, 512), ("mma", 3, 300, 96, 64), ("simt", 2, 70, 40, 32)],
+)
+def test_latents(gpu: int, preset: str, group: int, keys: int, depth: int, width: int) -> None:
+    """One cache holds keys, and the values in its first columns."""
+    q, cache = tensor(2, 1, group, 2, depth, dtype="bf16"), tensor(2, 1, keys, depth, dtype="bf16")
+    if preset == "decode" and driver().compute_capability(gpu) not in (80, 90, 100):
+        pytest.skip("a block takes 113 KiB of shared memory")
+    verified(getattr(attention, preset)(attention.attention.on(q="b h g i d")(q, cache, width=width)))
+
+
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(
     ("preset", "queries", "keys", "columns"),

@@ -163,6 +163,20 @@ def loaded(storage: Storage, source: Window, box_: Window, slot: Expr | None) ->
     return Window(storage, tuple(map(of, source.axes, box_.axes)), slot)
 
 
+def part_of(window: Window, other: Window) -> Window:
+    """Give the window of a buffer by which another read finds its elements there: of the same lines, fewer columns.
+
+    Args:
+        window: of the buffer, whose columns are whole lines of the tensor.
+        other: of the tensor, as that read has it.
+    """
+
+    def of(mine: Axis, axis: Axis) -> Axis:
+        return mine if axis.map is None else Axis(axis.dim, mine.size, as_expr(0), map=axis.map)
+
+    return evolve(window, axes=tuple(map(of, window.axes, other.axes)))
+
+
 def _stride(steps: Layout) -> int:
     assert isinstance(steps.stride, int)
     return steps.stride

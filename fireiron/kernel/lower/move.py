@@ -27,14 +27,14 @@ from fireiron.base.records import evolve
 from fireiron.kernel.analysis.ownership import Limit, RegisterLoop
 from fireiron.kernel.ir.statements import For, If, Region
 from fireiron.kernel.lower.context import Body, Context, Recur, State
-from fireiron.kernel.lower.maps import boxed, by_points, ended, is_mapped, loaded, refuse_overlap
+from fireiron.kernel.lower.maps import boxed, by_points, ended, is_mapped, loaded, part_of, refuse_overlap
 from fireiron.kernel.lower.own_units import own_units
 from fireiron.kernel.lower.storage import fresh_window, make_storage, order_of
 from fireiron.kernel.lower.tree import Tree, tree
 from fireiron.kernel.lower.window import POINTS, Axis, Bound, Storage, Window, narrowed
 from fireiron.language.decompositions import Done, Extent, Load, Microkernel, Own, Widest
 from fireiron.language.levels import GL, RF, SH, Block, Memory, Thread
-from fireiron.language.residual import apply, dims_loaded, move_of
+from fireiron.language.residual import apply, brought_along, dims_loaded, move_of
 from fireiron.language.tensor import ColMajor, RowMajor, TileOrder
 
 MOST_ELEMENTS = 128  # bits of one access: 16 bytes
@@ -70,7 +70,10 @@ def open_load(
     below = state.under(f"load {link.role} to {link.memory}", link.link)
     if link.ops is not None:
         below = evolve(below, whole={r: w for r, w in state.whole.items() if r != link.role})
-    return evolve(below.with_window(link.role, window), residual=apply(link, state.residual))
+    below = below.with_window(link.role, window)
+    for role in brought_along(state.residual, link.role, link.memory):
+        below = below.with_window(role, part_of(window, state.windows[role]))
+    return evolve(below, residual=apply(link, state.residual))
 
 
 def box_of(role: str, state: State, memory: Memory = SH) -> Window:
