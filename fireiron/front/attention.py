@@ -18,7 +18,17 @@ import attrs
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.base.errors import CallError, CheckError, FireironError
 from fireiron.base.link import here
-from fireiron.front.attention_call import OF_PROGRAMS, PAGES, SEED, SINKS, Lengths, Library, Noise, Options, prepared
+from fireiron.front.attention_call import (
+    OF_PROGRAMS,
+    PAGES,
+    SEED,
+    Lengths,
+    Library,
+    Noise,
+    Options,
+    prepared,
+    result_kind,
+)
 from fireiron.front.cli.find import PRESETS
 from fireiron.front.host import HostKernel, without_gpu
 from fireiron.front.score_text import INDICES, Function, Place, array_name, functions_of, text_of
@@ -97,7 +107,7 @@ class Attention:
 
     def taken(self, role: Role) -> tuple[int, ...]:
         """Number the arrays that a program takes; pages come first."""
-        beside = (SEED, PAGES, SINKS) if role == "forward" else (SEED,)
+        beside = OF_PROGRAMS if role == "forward" else (SEED,)
         read = {*functions_of(self.functions).read(role != "of_keys"), *beside}
         found = (n for n, (name, _) in enumerate(self.arrays) if name in read)
         return tuple(sorted(found, key=lambda n: self.arrays[n][0] != PAGES))
@@ -346,6 +356,7 @@ def entry(attend: Callable[[Any, Any, Any, Options], Any], words: str = ""):
         sinks: Any = None,
         dropout_p: float = 0.0,
         seed: Any = None,
+        scales: Any = None,
         lse: bool = False,
         debug: bool = False,
         **arrays: Any,
@@ -379,6 +390,8 @@ def entry(attend: Callable[[Any, Any, Any, Options], Any], words: str = ""):
             dropout_p: the part of the weights that is dropped at random; the others are divided by 1 - dropout_p.
             seed: of dropout: a whole number below 2^64, or a pair of it and an offset below 2^32, or an array of three
                 i32 (the two halves of the number, and the offset). Equal seeds drop the same weights. None draws one.
+            scales: of q, k and v of 8-bit floats: three arrays of f32, what a number of each head of queries, of keys
+                and of values is worth. Results are bfloat16, weights have v's type, and there are no gradients.
             lse: whether the logarithm of each row's sum of exponentials is a second result, in f32; -inf of no key.
             debug: whether offsets and pages on a GPU are looked at first, which waits for it; in host memory they
                 always are.
@@ -386,8 +399,8 @@ def entry(attend: Callable[[Any, Any, Any, Options], Any], words: str = ""):
 
         Raises:
             CallError: `wrong-shape`, `attention-heads`, `attention-dtypes`, `attention-lengths`, `attention-offsets`,
-                `attention-pages`, `attention-function`, `attention-dropout`, `attention-sinks`, and as a kernel's call
-                does. CheckError: `nothing-legal`.
+                `attention-pages`, `attention-function`, `attention-dropout`, `attention-sinks`, `attention-scales`, and
+                as a kernel's call does. CheckError: `nothing-legal`.
 
         Example:
             >>> import numpy as np
@@ -401,7 +414,7 @@ def entry(attend: Callable[[Any, Any, Any, Options], Any], words: str = ""):
             [1.0, 1.0, 1.0, 1.0]
         """
         how, noise = Lengths(offsets, key_offsets, lengths, pages, debug), Noise(sinks, float(dropout_p), seed)
-        return attend(q, k, v, Options(how, noise, mask, score, scale, is_causal, enable_gqa, lse, arrays))
+        return attend(q, k, v, Options(how, noise, mask, score, scale, is_causal, enable_gqa, lse, arrays, scales))
 
     attention.__module__, attention.__qualname__ = attend.__module__, attention.__name__
     attention.__doc__ = words or attention.__doc__
@@ -457,12 +470,12 @@ def _name(array: Any) -> str:
 
 def _of_arrays(q: Any, k: Any, v: Any, options: Options) -> tuple[Any, Any]:
     """Attend with arrays of NumPy, CuPy and others that are like them."""
-    how, noise, mask, score, scale, causal, gqa, _, read = options
+    how, noise, mask, score, scale, causal, gqa, _, read, scales = options
     arrays = {name: x.view("uint8") if str(getattr(x, "dtype", "")) == "bool" else x for name, x in read.items()}
     for name, x in (("q", q), ("k", k), ("v", v), *arrays.items()):
         describe(x, name)
     host = describe(q, "q").is_host
-    given = prepared(q, k, v, mask, causal, gqa, how, arrays, noise, _of_library(q))
+    given = prepared(q, k, v, mask, causal, gqa, how, arrays, noise, _of_library(q), scales)
     q, k, v, group = given.q, given.k, given.v, given.group
     named = tuple(
         (name, x.ndim, find_dtype(describe(x, name).dtype).name)
@@ -479,7 +492,9 @@ def _of_arrays(q: Any, k: Any, v: Any, options: Options) -> tuple[Any, Any]:
         facts_of(lines[0]), facts_of(lines[1]), facts_of(lines[2]), text, named_facts, factor, given.causal
     )
     shape = (*parted.shape[:-1], v.shape[-1])
-    y = Array(shape, strides_like(Array(shape, (1,) * len(shape), ""), shape), what.q.dtype)
+    y = Array(
+        shape, strides_like(Array(shape, (1,) * len(shape), ""), shape), find_dtype(result_kind(what.q.dtype)).name
+    )
     o, sums = forward(what, y, host)(*lines, *(beside[n] for n in what.taken("forward")))
     o, sums = o.reshape(*q.shape[:-1], v.shape[-1]), sums.reshape(q.shape[:-1])
     return (o, sums) if how.offsets is None else (o[0].swapaxes(0, 1), sums[0].swapaxes(0, 1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
+from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.base.errors import CallError
 from fireiron.front.attention_lengths import (
     ALL,
@@ -23,7 +24,8 @@ from fireiron.front.attention_lengths import (
 from fireiron.front.score_text import Function
 
 PAGES, SINKS, SEED = "pages", "sinks", "seed"
-OF_PROGRAMS = (PAGES, SINKS, SEED)  # arrays that programs read themselves
+SCALES = ("q_scale", "k_scale", "v_scale")
+OF_PROGRAMS = (PAGES, SINKS, SEED, *SCALES)  # arrays that programs read themselves
 MASK = 2**32 - 1  # of a word
 WHOLE = "q (B, H, I, D), k (B, H, J, D) and v (B, H, J, E)"
 SEQUENCES = "q (I, H, D), k (J, H, D) and v (J, H, E)"
@@ -102,6 +104,7 @@ class Options(NamedTuple):
     gqa: bool = False
     lse: bool = False
     arrays: Mapping[str, Any] = {}
+    scales: Any = None
 
 
 class Library(NamedTuple):
@@ -149,13 +152,13 @@ class Prepared(NamedTuple):
 
 def prepared(
     q: Any, k: Any, v: Any, mask: Function | None, causal: bool, gqa: bool, how: Lengths, arrays: Mapping[str, Any],
-    noise: Noise, library: Library,
+    noise: Noise, library: Library, scales: Any = None,
 ) -> Prepared:  # fmt: skip
     """Check a call, and turn lengths into masks.
 
     Raises:
         CallError: `wrong-shape`, `attention-heads`, `attention-dtypes`, `attention-lengths`, `attention-offsets`,
-            `attention-pages`, `attention-sinks`, `attention-dropout`.
+            `attention-pages`, `attention-sinks`, `attention-dropout`, `attention-scales`.
     """
     said: list[tuple[int, ...]] = [tuple(x.shape) for x in (q, k, v)]
     sequences, paged = how.offsets is not None, how.pages is not None
@@ -172,7 +175,7 @@ def prepared(
         if x is not None:
             check_integers(name, library.kind(x))
     masks = () if mask is None else (mask,)
-    arrays = dict(arrays) | _noise(noise, shapes[0][1], q, library)
+    arrays = dict(arrays) | _noise(noise, shapes[0][1], q, library) | _scales(scales, [s[1] for s in shapes], library)
     if how.lengths is not None and not sequences:
         masks, arrays["lengths"] = (*masks, within_length), library.integers(how.lengths)
     if how.pages is not None:
@@ -224,6 +227,43 @@ def _noise(noise: Noise, heads: int, q: Any, library: Library) -> dict[str, Any]
     if noise.dropout:
         found[SEED] = _seed(noise.seed, q, library)
     return found
+
+
+def _scales(scales: Any, heads: Sequence[int], library: Library) -> dict[str, Any]:
+    """Give the arrays of what heads of 8-bit floats are worth.
+
+    Raises:
+        CallError: `attention-scales`.
+    """
+    if scales is None:
+        return {}
+    given = cast("Sequence[Any]", scales if isinstance(scales, tuple | list) else (scales,))
+    found: dict[str, Any] = dict(zip(SCALES, given, strict=False))
+    fits = len(given) == len(SCALES) and all(
+        tuple(x.shape) == (n,) and library.kind(x) == "float32" for x, n in zip(given, heads, strict=True)
+    )
+    if not fits:
+        said = ", ".join(f"{list(x.shape)} of {library.kind(x)}" for x in given)
+        raise CallError(
+            "attention-scales",
+            f"scales {said}, and {heads[0]} heads of queries and {heads[1]} of keys",
+            fix="give three arrays of float32: a number for each head of queries, of keys and of values",
+        )
+    return found
+
+
+def result_kind(kind: str) -> str:
+    """Name the type of results: that of queries, bfloat16 where they have 8 bits.
+
+    Args:
+        kind: element type of queries.
+
+    Example:
+        >>> result_kind("float16"), result_kind("float8_e4m3fn")
+        ('float16', 'bfloat16')
+    """
+    known = find_dtype(kind)
+    return "bfloat16" if known.bits == 8 and known.kind == "float" else kind
 
 
 def _seed(seed: Any, q: Any, library: Library) -> Any:

@@ -13,7 +13,17 @@ from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.base.errors import CallError, FireironError
 from fireiron.base.link import here
 from fireiron.front.attention import check_learns, entry, places_of, region
-from fireiron.front.attention_call import OF_PROGRAMS, PAGES, SINKS, Lengths, Library, Options, prepared
+from fireiron.front.attention_call import (
+    OF_PROGRAMS,
+    PAGES,
+    SCALES,
+    SINKS,
+    Lengths,
+    Library,
+    Options,
+    prepared,
+    result_kind,
+)
 from fireiron.front.jax_calls import foreign
 from fireiron.front.score_text import text_of
 from fireiron.front.xla_attention import ARRAY, BACKWARD, FORWARD, HANDLERS, Told
@@ -24,14 +34,14 @@ jnp: Any = import_module("jax.numpy")
 
 def _attend(q: Any, k: Any, v: Any, options: Options) -> Any:
     """Attend with arrays of JAX, traced or not."""
-    said, noise, mask, score, scale, is_causal, enable_gqa, lse, arrays = options
+    said, noise, mask, score, scale, is_causal, enable_gqa, lse, arrays, scales = options
     edges, of_keys, counts, table = (
         None if x is None else jnp.asarray(x) for x in (said.offsets, said.key_offsets, said.lengths, said.pages)
     )
     how = Lengths(edges, of_keys, counts, table, said.debug)
     try:
         beside = {name: x.astype(jnp.uint8) if x.dtype == bool else x for name, x in arrays.items()}
-        given = prepared(q, k, v, mask, is_causal, enable_gqa, how, beside, noise, LIBRARY)
+        given = prepared(q, k, v, mask, is_causal, enable_gqa, how, beside, noise, LIBRARY, scales)
         named = tuple(
             (name, x.ndim, find_dtype(x.dtype.name).name) for name, x in given.arrays.items() if name not in OF_PROGRAMS
         )
@@ -58,7 +68,7 @@ attention = entry(
         scale: a number; 1 / sqrt(D) by default.
         is_causal: as `fireiron.attention` takes it.
         enable_gqa: whether several heads of queries may share one of keys and values.
-        lengths, offsets, key_offsets, pages, sinks, dropout_p: as `fireiron.attention` takes them. Sinks have
+        lengths, offsets, key_offsets, pages, sinks, dropout_p, scales: as `fireiron.attention` takes them. Sinks have
             gradients; with pages there are none.
         seed: of dropout, as `fireiron.attention` takes it. JAX has no state to draw one from:
             `jax.random.bits(key, 3).view("int32")` draws an array of three.
@@ -120,7 +130,7 @@ LIBRARY = Library(_listed, _places, _find, _integers, _kind, _drawn, _seed)
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _attention(told: Told, q: Any, k: Any, v: Any, beside: tuple[Any, ...]) -> tuple[Any, Any]:
     """Give the result, and the logarithm of each row's sum."""
-    results = ((*q.shape[:-1], v.shape[-1]), q.dtype), (q.shape[:-1], jnp.float32)
+    results = ((*q.shape[:-1], v.shape[-1]), jnp.dtype(result_kind(q.dtype.name))), (q.shape[:-1], jnp.float32)
     if 0 in (*q.shape, *k.shape, *v.shape):
         empty = -jnp.inf if k.shape[2] == 0 else 0.0
         return jnp.zeros(*results[0]), jnp.full(results[1][0], empty, jnp.float32)
@@ -136,6 +146,10 @@ def _keep(told: Told, q: Any, k: Any, v: Any, beside: tuple[Any, ...]) -> Any:
     """
     learns = [name for name, x in zip(told.names, beside, strict=True) if x.perturbed and name != SINKS]
     check_learns(told.functions, learns, "jax.lax.stop_gradient({})")
+    if SCALES[0] in told.names and any(x.perturbed for x in (q, k, v)):
+        raise CallError(
+            "requires-grad", "no gradient goes to floats of 8 bits", fix="give them by jax.lax.stop_gradient"
+        )
     if PAGES in told.names and any(x.perturbed for x in (q, k, v)):
         raise CallError(
             "requires-grad",

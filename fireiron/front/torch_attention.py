@@ -15,7 +15,7 @@ from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.base.errors import CallError
 from fireiron.front import attention as programs
 from fireiron.front.attention import Array, Attention, entry, single, strides_like
-from fireiron.front.attention_call import OF_PROGRAMS, SINKS, Lengths, Library, Options, prepared
+from fireiron.front.attention_call import OF_PROGRAMS, SINKS, Lengths, Library, Options, prepared, result_kind
 from fireiron.front.score_text import text_of
 from fireiron.front.torch_ops import as_numpy, as_torch
 from fireiron.jit.kernel import as_tuple
@@ -29,11 +29,13 @@ def attend(q: Any, k: Any, v: Any, options: Options) -> Any:
     Raises:
         CallError: as `fireiron.attention` does.
     """
-    how, noise, mask, score, scale, is_causal, enable_gqa, lse, arrays = options
+    how, noise, mask, score, scale, is_causal, enable_gqa, lse, arrays, scales = options
     learns = tuple(name for name, x in arrays.items() if x.requires_grad) if torch.is_grad_enabled() else ()
-    given = prepared(q, k, v, mask, is_causal, enable_gqa, how, arrays, noise, LIBRARY)
+    given = prepared(q, k, v, mask, is_causal, enable_gqa, how, arrays, noise, LIBRARY, scales)
     if how.pages is not None and torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v)):
         refuse_gradient("keys and values in pages, nor to their queries")
+    if scales is not None and torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v, *scales)):
+        refuse_gradient("floats of 8 bits, nor to their scales")
     named = tuple((name, x.dim(), _kind(x)) for name, x in given.arrays.items() if name not in OF_PROGRAMS)
     text = _text(given.masks, score, named, given.by_keys, noise.dropout)
     if learns:
@@ -267,7 +269,9 @@ def _run(
 def _fake(
     q: Any, k: Any, v: Any, arrays: Sequence[Any], names: str, functions: str, scale: float, is_causal: bool
 ) -> tuple[Any, Any]:
-    return _like(q, *q.shape[:-1], v.shape[-1]), q.new_empty(q.shape[:-1], dtype=torch.float32)
+    made = _like(q, *q.shape[:-1], v.shape[-1])
+    kind = getattr(torch, result_kind(_name(q)))
+    return made if kind == q.dtype else made.to(kind), q.new_empty(q.shape[:-1], dtype=torch.float32)
 
 
 def _run_backward(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -213,3 +214,20 @@ def test_dropout_and_sinks() -> None:
 def test_dropout_and_sinks_that_cannot_be(options: dict[str, Any], message: str) -> None:
     with pytest.raises(FireironError, match=message):
         fireiron.attention(*arrays(), **options)
+
+
+def test_floats_of_eight_bits() -> None:
+    """Heads have scales; results are bfloat16, and off by what the rounding of weights gives."""
+    rng, kind = np.random.default_rng(0), ml_dtypes.float8_e4m3fn
+    q, k, v = ((rng.normal(size=(1, h, n, 32)) * 2).astype(kind) for h, n in ((4, 20), (2, 40), (2, 40)))
+    scales = tuple(rng.random(h).astype(np.float32) + 0.3 for h in (4, 2, 2))
+    made = fireiron.attention(q, k, v, scales=scales, is_causal=True, enable_gqa=True)
+    wide = (x.astype(float) * s[:, None, None] for x, s in zip((q, k, v), scales, strict=True))
+    wide_q, wide_k, wide_v = (x.repeat(4 // x.shape[1], 1) for x in wide)
+    scores = wide_q @ wide_k.swapaxes(2, 3) * 32**-0.5
+    weights = np.where(np.arange(40) <= np.arange(20)[:, None], np.exp(scores), 0)
+    weights /= weights.sum(-1, keepdims=True)
+    want = weights @ wide_v
+    assert made.dtype == ml_dtypes.bfloat16
+    bound = (weights * 2.0**-4 + weights.max(-1, keepdims=True) * 2.0**-18) @ abs(wide_v) + abs(want) * 2.0**-8
+    assert (abs(made.astype(float) - want) <= bound * 1.001).all()

@@ -219,3 +219,12 @@ def test_gradients_of_a_bias(at: str) -> None:
     found, wanted = jax.jit(jax.grad(ours, (0, 1)))(q, bias), jax.grad(plain, (0, 1))(q, bias)
     for got, want in zip(found, wanted, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-4)
+
+
+def test_floats_of_eight_bits() -> None:
+    q, k, v = (drawn(1, 2, n, 32) for n in (16, 24, 24))
+    small, scales = [x.astype(jnp.float8_e4m3fn) for x in (q, k, v)], (jnp.array([0.5, 2.0], jnp.float32),) * 3
+    made = jax.jit(lambda *x: attention(*x, scales=scales))(*small)
+    wide = (x.astype(jnp.float32) * scales[0][:, None, None] for x in small)
+    assert made.dtype == jnp.bfloat16
+    np.testing.assert_allclose(made.astype(jnp.float32), attention(*wide), rtol=0.1, atol=0.1)

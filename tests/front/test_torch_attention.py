@@ -293,3 +293,20 @@ def test_masks_of_numbers_learn() -> None:
             lambda q, k, v, bias: ft.scaled_dot_product_attention(q, k, v, attn_mask=bias),
             lambda q, k, v, bias: sdpa(q, k, v, attn_mask=bias), q, k, v, drawn(*shape),
         )  # fmt: skip
+
+
+def test_floats_of_eight_bits() -> None:
+    """A call with scales is the call of what the numbers are worth; it is traced, and has no gradients."""
+    q, k, v = (drawn(1, 2, n, 32).detach().to(torch.float8_e4m3fn) for n in (16, 24, 24))
+    scales = tuple(torch.rand(2) + 0.5 for _ in range(3))
+
+    def ours(q: Any, k: Any, v: Any) -> Any:
+        return fireiron.attention(q, k, v, scales=scales)
+
+    made = ours(q, k, v)
+    wide = (x.float() * s[:, None, None] for x, s in zip((q, k, v), scales, strict=True))
+    assert made.dtype == torch.bfloat16
+    assert torch.allclose(made.float(), sdpa(*wide), atol=0.1, rtol=0.1)
+    assert torch.equal(torch.compile(ours, fullgraph=True, backend="aot_eager")(q, k, v), made)
+    with pytest.raises(FireironError, match="no gradient goes to floats of 8 bits"):
+        fireiron.attention(q, k, v, scales=(scales[0].requires_grad_(), *scales[1:]))
