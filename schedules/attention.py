@@ -55,7 +55,7 @@ from fireiron.schedules._heads import (
     longest_first,
     tile_to_shared,
 )
-from fireiron.schedules._scores import V_SCALE, Function, Scores, columns, draws, grouped
+from fireiron.schedules._scores import SINKS, V_SCALE, Function, Scores, columns, draws, grouped
 
 EXTENTS = {"paged": {"s": 64}}  # that the command line takes by default: lines of a page, whole tiles of keys
 SHORT = 1024  # queries or keys: below, what stands around the loop over keys takes a part of the time
@@ -304,6 +304,8 @@ def wgmma(
         keys = 96 if groups > 2 else 112 if masked and ragged and width > WIDE else 128
         if width > WIDE and draws(spec):
             keys = min(keys, 96)  # random bits need registers too
+        if _reads_by_score(spec):
+            keys = min(keys, 96)  # what a function reads for each score needs registers beside two chunks of weights
         if (masked or draws(spec)) and (width > 192 or (groups > 2 and not speculate)):
             keys = 64  # registers hold the sums, and masks or random bits beside few scores
         most = (HOPPER_SHARED - rows * depth * nbytes) // (2 * (depth + width) * nbytes)
@@ -414,6 +416,14 @@ def _weighed(spec: ProgramChain, o: StepChain) -> Schedule:
     if kind.bits == 8:
         return o.load(name, FR).tile(ROWS, 8).unroll().done(f"mma.m16n8k32.f32.{kind}.of_sums")
     return o.load(name, FR, ldmatrix()).tile(ROWS, 8).unroll().done()
+
+
+def _reads_by_score(spec: ProgramChain) -> bool:
+    """Say whether a mask reads arrays along queries or keys, or a score function reads floats."""
+    own = {"q", "k", "v", SINKS}
+    refs = {ref for step in spec.computed.steps for ref in step.reads}
+    read = {ref for ref in refs if ref.name in {t.name for t in spec.computed.inputs if t.name not in own}}
+    return any(ref.dtype.kind == "float" or {d.name for d in ref.dims} & {"i", "j"} for ref in read)
 
 
 def _given_values(spec: ProgramChain) -> Tensor:

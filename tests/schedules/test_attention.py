@@ -271,3 +271,20 @@ def test_tiles_with_the_most_keys_come_first(heads_: int, together: int) -> None
     assert [tile % tiles for tile in section] == sorted((tile % tiles for tile in section), reverse=True)
     work = [sum(tile % tiles + 1 for tile in order[b::blocks]) for b in range(blocks)]
     assert max(work) - min(work) <= tiles * (heads_ // together)
+
+
+@pytest.mark.parametrize("reads", ["documents", "slopes"])
+def test_functions_of_arrays_leave_registers(reads: str) -> None:
+    """What a mask or a score function reads for each score takes registers: chunks are of 96 keys then."""
+    heads = [fi.tensor(4, 16, 4096, 128, dtype="bf16") for _ in range(3)]
+    if reads == "documents":
+        spec = schedules.attention(
+            *heads,
+            mask=lambda b, i, j, doc: fi.equal(doc[b, i], doc[b, j]) & (j <= i),
+            doc=fi.tensor(4, 4096, dtype="i32"),
+        )
+    else:
+        spec = schedules.attention(
+            *heads, causal=True, score=lambda s, h, i, j, slope: s - slope[h] * (i - j), slope=fi.tensor(16)
+        )
+    assert schedules.wgmma(spec).compile("sm_90a").resources.spills == 0
