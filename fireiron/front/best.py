@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from itertools import takewhile
-from math import inf
 from typing import TYPE_CHECKING, Any, cast
 
 import attrs
@@ -17,6 +16,7 @@ from fireiron.base.errors import CheckError, CompileError, FireironError, UsageE
 from fireiron.base.link import here
 from fireiron.front.best_program import best_program
 from fireiron.front.chain import MatMulChain, ProgramChain
+from fireiron.front.model_choice import Question, by_architecture, first_choice
 from fireiron.front.state import kind_in
 from fireiron.front.verbs import Schedule
 from fireiron.language.specs import MatMul
@@ -26,17 +26,12 @@ if TYPE_CHECKING:
     from fireiron.front.host import HostKernel
     from fireiron.jit.compile import Compiler
     from fireiron.jit.kernel import CompiledKernel
-    from fireiron.tune.candidates import Candidate, Judged, Preset
+    from fireiron.tune.candidates import Candidate, Preset
     from fireiron.tune.lookup import Index
     from fireiron.tune.machine import Machine
     from fireiron.tune.record import Record
-    from fireiron.tune.space import Point, Space
 
 MODEL_LOOKS = 64  # candidates that a first choice without records judges: as many on a busy machine as on an idle one
-SURE = 0.97  # of the modelled time: what saves less is no reason to leave a default, which was measured once
-FEW_POINTS = 24  # of a preset whose default is not legal
-SHORTLIST = 4  # legal points that are judged of those that the quick model finds fastest
-MOST_SHORT = 12  # of them that are built, where some are not legal
 MOST_CHOICES = 4096
 SLOWER = ("spills", "stack", "wgmma-serialised")  # errors of a kernel that would compute right
 SIMULATED = "sm_89"  # what gemm takes where there is no GPU to be fast on: copies by threads are simulated quickest
@@ -64,70 +59,6 @@ class Choice:
     def point(self) -> str:
         """Write the call as Python."""
         return str(self.candidate)
-
-
-@attrs.frozen(eq=False)
-class _Question:
-    """Hold a product for a target, and what was found out about candidates so far: nothing is asked twice.
-
-    Args:
-        spec: the product.
-        target: the architecture.
-        passed: texts of candidates that the installed compiler does not build well.
-        spaces: of presets that list candidates for it.
-        judged: candidates.
-        refused: why a preset takes no candidate.
-    """
-
-    spec: MatMulChain
-    target: str
-    passed: Set[str] = frozenset()
-    spaces: dict[Preset, Space] = attrs.field(factory=lambda: dict[Any, Any]())
-    judged: dict[Candidate, Judged] = attrs.field(factory=lambda: dict[Any, Any]())
-    refused: dict[Preset, str] = attrs.field(factory=lambda: dict[Any, str]())
-
-    def space(self, preset: Preset) -> Space | None:
-        """List a preset's candidates; None where it has none for this product."""
-        from fireiron.tune.space import space_of
-
-        if preset not in self.spaces and preset not in self.refused:
-            declared = space_of(preset.function)
-            assert declared is not None
-            try:
-                self.spaces[preset] = declared.of(self.spec)
-            except UsageError as error:
-                self.refused[preset] = error.message
-        return self.spaces.get(preset)
-
-    def shortlist(self, preset: Preset) -> tuple[Point, ...] | None:
-        """List the points that a quick model of their tiles finds fastest, each with two keywords of its own.
-
-        Points that differ in one keyword are often equal to the quick model. None where the preset gives no tiles.
-        """
-        from fireiron.algebra.arch import arch
-        from fireiron.estimate.tiling import quick_us
-        from fireiron.tune.space import space_of
-
-        declared, space = space_of(preset.function), self.space(preset)
-        if declared is None or declared.tiling is None or space is None:
-            return None
-        matmul, bits, target, tiling = self.spec.matmul, self.spec.left.dtype.bits, arch(self.target), declared.tiling
-        times = ((quick_us(tiling(self.spec, p.keywords), matmul, bits, target), p) for p in space.points())
-        chosen: list[Point] = []
-        for us, found in sorted(times, key=lambda each: each[0]):
-            if us == inf or len(chosen) == MOST_SHORT:
-                break
-            if all(len(set(found.values) ^ set(other.values)) >= 4 for other in chosen):
-                chosen.append(found)
-        return tuple(chosen)
-
-    def judge(self, candidate: Candidate) -> Judged:
-        """Build, check and model a candidate."""
-        from fireiron.tune.candidates import judge
-
-        if candidate not in self.judged:
-            self.judged[candidate] = judge(candidate, self.spec, self.target)
-        return self.judged[candidate]
 
 
 _choices: dict[Any, Choice] = {}
@@ -275,7 +206,7 @@ def _chosen(spec: MatMulChain, arch: str | None) -> Choice:
 
     where = _machine()
     target = _target(spec, arch)
-    asked_of = _Question(spec, target, passed_over(_asked(spec, target)))
+    asked_of = Question(spec, target, passed_over(_asked(spec, target)))
     meaning = meaning_of(spec)
     asked = dict.fromkeys((described(meaning), described(meaning.product)))  # its own records, and those without ops
     named = {preset.name: preset for preset in presets()}
@@ -316,7 +247,7 @@ def recorded(spec: ProgramChain, names: Sequence[str]) -> Any:
     return None
 
 
-def _kept(asked: _Question, named: Mapping[str, Preset]) -> Choice | None:
+def _kept(asked: Question, named: Mapping[str, Preset]) -> Choice | None:
     """Give the choice that the model made in another process; None where there is none, or it does not hold here."""
     from fireiron.jit.choices import kept_choice
     from fireiron.tune.candidates import Candidate
@@ -333,10 +264,10 @@ def _kept(asked: _Question, named: Mapping[str, Preset]) -> Choice | None:
         return None
 
 
-def _serves_near(preset: Preset, asked: _Question) -> bool:
+def _serves_near(preset: Preset, asked: Question) -> bool:
     """Say whether a record of another problem is a guide: a preset's own ranking, or a newer preset, knows more."""
-    newer = takewhile(lambda group: preset not in group, _by_architecture(asked.target))
-    return not _ranks(preset) and all(_first_choice(asked, group, 0)[0] is None for group in newer)
+    newer = takewhile(lambda group: preset not in group, by_architecture(asked.target, presets()))
+    return not _ranks(preset) and all(first_choice(asked, group, 0)[0] is None for group in newer)
 
 
 def _ranks(preset: Preset) -> bool:
@@ -346,12 +277,12 @@ def _ranks(preset: Preset) -> bool:
     return declared is not None and declared.ranked
 
 
-def _modelled(asked: _Question) -> Choice:
+def _modelled(asked: Question) -> Choice:
     """Choose without records: of the presets for the newest architecture that take the problem, the first choice."""
     from fireiron.jit.choices import keep_choice
 
-    for group in _by_architecture(asked.target):
-        found, judged = _first_choice(asked, group, MODEL_LOOKS)
+    for group in by_architecture(asked.target, presets()):
+        found, judged = first_choice(asked, group, MODEL_LOOKS)
         if found is not None:
             words = f"the best of {judged} by the cost model" if judged else "the preset's own first choice"
             schedule = found.candidate.preset.build(asked.spec, found.candidate.point)
@@ -363,24 +294,10 @@ def _modelled(asked: _Question) -> Choice:
     raise _nothing_legal(asked)
 
 
-def _nothing_legal(asked: _Question) -> CheckError:
+def _nothing_legal(asked: Question) -> CheckError:
     listed = "; ".join(f"{preset.name}: {why}" for preset, why in asked.refused.items())
     said = f"no preset takes {asked.spec.residual} on {asked.target}: {listed}"
     return CheckError("nothing-legal", said, fix="write a schedule for it")
-
-
-def _by_architecture(target: str) -> list[list[Preset]]:
-    """Group the presets that a target may run by what they are for, the newest architecture first."""
-    from fireiron.algebra.arch import arch as find_arch
-    from fireiron.tune.space import space_of
-
-    groups: dict[int, list[Preset]] = {}
-    for preset in presets():
-        declared = space_of(preset.function)
-        since = find_arch(declared.since).number if declared is not None and declared.since else 0
-        if since <= find_arch(target).number:
-            groups.setdefault(since, []).append(preset)
-    return [groups[since] for since in sorted(groups, reverse=True)]
 
 
 def suited(spec: MatMulChain, arch: str | None = None) -> tuple[Preset, ...]:
@@ -389,97 +306,11 @@ def suited(spec: MatMulChain, arch: str | None = None) -> tuple[Preset, ...]:
     Raises:
         CheckError: `nothing-legal` where no preset takes the problem.
     """
-    asked = _Question(spec, _target(spec, arch))
-    for group in _by_architecture(asked.target):
-        if _first_choice(asked, group, 0)[0] is not None:  # the first that is legal says enough
+    asked = Question(spec, _target(spec, arch))
+    for group in by_architecture(asked.target, presets()):
+        if first_choice(asked, group, 0)[0] is not None:  # the first that is legal says enough
             return tuple(group)
     raise _nothing_legal(asked)
-
-
-def _first_choice(asked: _Question, group: Sequence[Preset], looks: int) -> tuple[Judged | None, int]:
-    """Find the best of some presets by the model.
-
-    A preset that ranks its points itself is taken at its word: its first legal point stands for it. Of one that gives
-    the tiles of its points, the default and the few that a quick model finds fastest are judged. Of others the model
-    descends from the best of their defaults, one keyword at a time. Candidates are counted, and no clock is asked: the
-    choice is the same however busy the machine is.
-
-    Args:
-        asked: the product.
-        group: the presets.
-        looks: how many candidates are judged at most, once one is legal.
-
-    Returns:
-        The best, None where nothing is legal; and from how many points the model chose it, 0 where it is first in a
-        preset's own ranking.
-    """
-    from fireiron.tune.candidates import Candidate
-    from fireiron.tune.space import default_point, point
-
-    seen: dict[Candidate, Judged] = {}
-    spaces = {preset: space for preset in group if (space := asked.space(preset)) is not None}
-    settled = {preset for preset, space in spaces.items() if space.ranked}
-
-    def look(preset: Preset, values: Mapping[str, Any]) -> bool:
-        candidate = Candidate(preset, point(values))
-        if asked.passed and str(candidate) in asked.passed:
-            asked.refused.setdefault(preset, f"{candidate} spills registers with the installed compiler")
-            return False
-        if candidate not in seen and (len(seen) < looks or not leader()):
-            seen[candidate] = found = asked.judge(candidate)
-            if found.failure is not None:
-                asked.refused.setdefault(preset, str(found.failure))
-        return candidate in seen and seen[candidate].failure is None
-
-    def leader() -> Judged | None:
-        legal = [j for j in seen.values() if j.modelled_us is not None]
-        return min(legal, key=lambda j: j.modelled_us or 0.0, default=None)
-
-    def better(best: Judged | None) -> Judged | None:
-        """Give the leader where it saves enough."""
-        found = leader()
-        if best is None or (found is not None and (found.modelled_us or 0.0) < SURE * (best.modelled_us or 0.0)):
-            return found
-        return best
-
-    for preset, space in spaces.items():
-        if space.ranked:
-            next((each for each in space.points(FEW_POINTS) if look(preset, each.keywords)), None)
-        else:
-            look(preset, default_point(preset.function, space).keywords)
-    best = leader()
-    if not _multiplied_by_warps(asked):  # then no point of a preset for tensor cores has an instruction
-        hopeless = {j.candidate.preset for j in seen.values() if j.failure is not None and j.failure.code == "no-atom"}
-        spaces = {preset: space for preset, space in spaces.items() if preset not in hopeless}
-    for preset, space in spaces.items() if looks else ():
-        legal, short = 0, None if space.ranked else asked.shortlist(preset)
-        for each in short or ():
-            legal += legal < SHORTLIST and look(preset, each.keywords)
-        settled |= {preset} if legal else set()
-    best = better(best)
-    for preset, space in spaces.items() if best is None else ():
-        for other in space.points(FEW_POINTS):
-            look(preset, other.keywords)
-    before, best = None, best or leader()
-    while best is not None and best != before and best.candidate.preset not in settled:
-        before = best
-        for name, values in spaces[best.candidate.preset].axes:
-            for value in values:
-                look(best.candidate.preset, {**best.candidate.point.keywords, name: value})
-            best = better(best) or best
-    own = best is not None and spaces[best.candidate.preset].ranked
-    return best, 0 if own else sum(j.failure is None for j in seen.values())
-
-
-def _multiplied_by_warps(asked: _Question) -> bool:
-    """Say whether an instruction of a warp, or of several, multiplies elements of the product's type on the target."""
-    from fireiron.algebra.arch import arch
-    from fireiron.atoms.table import TABLE
-    from fireiron.language.levels import Thread
-
-    dtype, number = asked.spec.left.dtype, arch(asked.target).number
-    rows = (row for row in TABLE if row.kind == "MatMul" and row.unit != Thread and row.arch <= number)
-    return any(operand.role == "A" and operand.dtype == dtype for row in rows for operand in row.operands)
 
 
 @cache

@@ -7,7 +7,8 @@ import pytest
 from fireiron import matmul
 from fireiron.algebra.arch import arch
 from fireiron.estimate.tiling import Tiling, quick_us
-from fireiron.front.best import SHORTLIST, _Question, presets
+from fireiron.front.best import presets
+from fireiron.front.model_choice import SHORTLIST, Question
 from fireiron.tune.candidates import Candidate, judge
 from fireiron.tune.space import space_of
 
@@ -27,7 +28,7 @@ TILING = Tiling((128, 128), 32, (64, 32), 16, 128.0, stages=4, slots=2)
 def test_what_is_judged_is_as_fast_as_any_of_a_random_draw(preset, size, kind, layout, target):
     spec = matmul(*size, kind, layout=layout)
     named = next(p for p in presets() if p.name == preset)
-    question = _Question(spec, target)
+    question = Question(spec, target)
     short, space = question.shortlist(named), question.space(named)
     legal = [us for p in short if (us := judge(Candidate(named, p), spec, target).modelled_us) is not None]
     drawn = [judge(Candidate(named, p), spec, target).modelled_us or inf for p in space.points(8, seed=3)]

@@ -1,0 +1,185 @@
+"""The cost model's choice of a schedule for a product: which candidates it judges, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from fireiron.base.errors import UsageError
+from fireiron.front.chain import MatMulChain
+
+if TYPE_CHECKING:
+    from fireiron.tune.candidates import Candidate, Judged, Preset
+    from fireiron.tune.space import Point, Space
+
+SURE = 0.97  # of the modelled time: what saves less is no reason to leave a default, which was measured once
+FEW_POINTS = 24  # of a preset whose default is not legal
+SHORTLIST = 4  # legal points that are judged of those that the quick model finds fastest
+MOST_SHORT = 12  # of them that are built, where some are not legal
+
+
+@attrs.frozen(eq=False)
+class Question:
+    """Hold a product for a target, and what was found out about candidates so far: nothing is asked twice.
+
+    Args:
+        spec: the product.
+        target: the architecture.
+        passed: texts of candidates that the installed compiler does not build well.
+        spaces: of presets that list candidates for it.
+        judged: candidates.
+        refused: why a preset takes no candidate.
+    """
+
+    spec: MatMulChain
+    target: str
+    passed: Set[str] = frozenset()
+    spaces: dict[Preset, Space] = attrs.field(factory=lambda: dict[Any, Any]())
+    judged: dict[Candidate, Judged] = attrs.field(factory=lambda: dict[Any, Any]())
+    refused: dict[Preset, str] = attrs.field(factory=lambda: dict[Any, str]())
+
+    def space(self, preset: Preset) -> Space | None:
+        """List a preset's candidates; None where it has none for this product."""
+        from fireiron.tune.space import space_of
+
+        if preset not in self.spaces and preset not in self.refused:
+            declared = space_of(preset.function)
+            assert declared is not None
+            try:
+                self.spaces[preset] = declared.of(self.spec)
+            except UsageError as error:
+                self.refused[preset] = error.message
+        return self.spaces.get(preset)
+
+    def shortlist(self, preset: Preset) -> tuple[Point, ...] | None:
+        """List the points that a quick model of their tiles finds fastest, each with two keywords of its own.
+
+        Points that differ in one keyword are often equal to the quick model. None where the preset gives no tiles.
+        """
+        from fireiron.algebra.arch import arch
+        from fireiron.estimate.tiling import quick_us
+        from fireiron.tune.space import space_of
+
+        declared, space = space_of(preset.function), self.space(preset)
+        if declared is None or declared.tiling is None or space is None:
+            return None
+        matmul, bits, target, tiling = self.spec.matmul, self.spec.left.dtype.bits, arch(self.target), declared.tiling
+        times = ((quick_us(tiling(self.spec, p.keywords), matmul, bits, target), p) for p in space.points())
+        chosen: list[Point] = []
+        for us, found in sorted(times, key=lambda each: each[0]):
+            if us == inf or len(chosen) == MOST_SHORT:
+                break
+            if all(len(set(found.values) ^ set(other.values)) >= 4 for other in chosen):
+                chosen.append(found)
+        return tuple(chosen)
+
+    def judge(self, candidate: Candidate) -> Judged:
+        """Build, check and model a candidate."""
+        from fireiron.tune.candidates import judge
+
+        if candidate not in self.judged:
+            self.judged[candidate] = judge(candidate, self.spec, self.target)
+        return self.judged[candidate]
+
+
+def by_architecture(target: str, presets: Iterable[Preset]) -> list[list[Preset]]:
+    """Group the presets that a target may run by what they are for, the newest architecture first."""
+    from fireiron.algebra.arch import arch as find_arch
+    from fireiron.tune.space import space_of
+
+    groups: dict[int, list[Preset]] = {}
+    for preset in presets:
+        declared = space_of(preset.function)
+        since = find_arch(declared.since).number if declared is not None and declared.since else 0
+        if since <= find_arch(target).number:
+            groups.setdefault(since, []).append(preset)
+    return [groups[since] for since in sorted(groups, reverse=True)]
+
+
+def first_choice(asked: Question, group: Sequence[Preset], looks: int) -> tuple[Judged | None, int]:
+    """Find the best of some presets by the model.
+
+    A preset that ranks its points itself is taken at its word: its first legal point stands for it. Of one that gives
+    the tiles of its points, the default and the few that a quick model finds fastest are judged. Of others the model
+    descends from the best of their defaults, one keyword at a time. Candidates are counted, and no clock is asked: the
+    choice is the same however busy the machine is.
+
+    Args:
+        asked: the product.
+        group: the presets.
+        looks: how many candidates are judged at most, once one is legal.
+
+    Returns:
+        The best, None where nothing is legal; and from how many points the model chose it, 0 where it is first in a
+        preset's own ranking.
+    """
+    from fireiron.tune.candidates import Candidate
+    from fireiron.tune.space import default_point, point
+
+    seen: dict[Candidate, Judged] = {}
+    spaces = {preset: space for preset in group if (space := asked.space(preset)) is not None}
+    settled = {preset for preset, space in spaces.items() if space.ranked}
+
+    def look(preset: Preset, values: Mapping[str, Any]) -> bool:
+        candidate = Candidate(preset, point(values))
+        if asked.passed and str(candidate) in asked.passed:
+            asked.refused.setdefault(preset, f"{candidate} spills registers with the installed compiler")
+            return False
+        if candidate not in seen and (len(seen) < looks or not leader()):
+            seen[candidate] = found = asked.judge(candidate)
+            if found.failure is not None:
+                asked.refused.setdefault(preset, str(found.failure))
+        return candidate in seen and seen[candidate].failure is None
+
+    def leader() -> Judged | None:
+        legal = [j for j in seen.values() if j.modelled_us is not None]
+        return min(legal, key=lambda j: j.modelled_us or 0.0, default=None)
+
+    def better(best: Judged | None) -> Judged | None:
+        """Give the leader where it saves enough."""
+        found = leader()
+        if best is None or (found is not None and (found.modelled_us or 0.0) < SURE * (best.modelled_us or 0.0)):
+            return found
+        return best
+
+    for preset, space in spaces.items():
+        if space.ranked:
+            next((each for each in space.points(FEW_POINTS) if look(preset, each.keywords)), None)
+        else:
+            look(preset, default_point(preset.function, space).keywords)
+    best = leader()
+    if not _multiplied_by_warps(asked):  # then no point of a preset for tensor cores has an instruction
+        hopeless = {j.candidate.preset for j in seen.values() if j.failure is not None and j.failure.code == "no-atom"}
+        spaces = {preset: space for preset, space in spaces.items() if preset not in hopeless}
+    for preset, space in spaces.items() if looks else ():
+        legal, short = 0, None if space.ranked else asked.shortlist(preset)
+        for each in short or ():
+            legal += legal < SHORTLIST and look(preset, each.keywords)
+        settled |= {preset} if legal else set()
+    best = better(best)
+    for preset, space in spaces.items() if best is None else ():
+        for other in space.points(FEW_POINTS):
+            look(preset, other.keywords)
+    before, best = None, best or leader()
+    while best is not None and best != before and best.candidate.preset not in settled:
+        before = best
+        for name, values in spaces[best.candidate.preset].axes:
+            for value in values:
+                look(best.candidate.preset, {**best.candidate.point.keywords, name: value})
+            best = better(best) or best
+    own = best is not None and spaces[best.candidate.preset].ranked
+    return best, 0 if own else sum(j.failure is None for j in seen.values())
+
+
+def _multiplied_by_warps(asked: Question) -> bool:
+    """Say whether an instruction of a warp, or of several, multiplies elements of the product's type on the target."""
+    from fireiron.algebra.arch import arch
+    from fireiron.atoms.table import TABLE
+    from fireiron.language.levels import Thread
+
+    dtype, number = asked.spec.left.dtype, arch(asked.target).number
+    rows = (row for row in TABLE if row.kind == "MatMul" and row.unit != Thread and row.arch <= number)
+    return any(operand.role == "A" and operand.dtype == dtype for row in rows for operand in row.operands)
