@@ -22,12 +22,13 @@ class Later:
     """
 
     def __init__(self, module: str, name: str = "") -> None:
-        self._module, self._name = module, name
+        self._module, self._name, self._loaded = module, name, None
 
     def load(self) -> Any:
         """Load the module, and give what this stands for."""
-        module = import_module(self._module)
-        return getattr(module, self._name) if self._name else module
+        if self._loaded is None:
+            self._loaded = import_module(self._module)
+        return getattr(self._loaded, self._name) if self._name else self._loaded
 
     def __getattr__(self, attribute: str) -> Any:
         return getattr(self.load(), attribute)

@@ -32,14 +32,15 @@ def tile_sizes(residual: Residual, sizes: tuple[tuple[str, Extent], ...] | Wides
     """Refuse tiles of extents that are no extents, of dimensions that are not there, and of gaps."""
     if isinstance(sizes, Widest):
         return
+    extents = residual.extents
     for dim, size in sizes:
-        if dim not in residual.extents:
+        if dim not in extents:
             raise DecompositionError(
                 "no-such-dimension",
                 f"{residual.short} has no dimension {dim} to tile",
-                fix="dimensions: " + ", ".join(residual.extents),
+                fix="dimensions: " + ", ".join(extents),
             )
-        extent = residual.extents[dim]
+        extent = extents[dim]
         if isinstance(size, Chunks):
             _chunks(size, dim, extent)
         elif size < 1:

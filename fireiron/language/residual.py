@@ -233,6 +233,8 @@ def dims_loaded(residual: Residual, operand: Operand, memory: Memory) -> tuple[s
 
     Where a tile reads no box, shared memory has a place for each point that reads, and the dims are the points'.
     """
+    if not residual.maps:
+        return operand.dims
     maps, extents = dict(residual.maps), residual.extents
     if memory != SH or not any(dim in maps and reads_apart(maps[dim], extents) for dim in operand.dims):
         return operand.dims
@@ -246,7 +248,8 @@ def move_of(residual: Residual, role: str, memory: Memory, dtype: DType) -> Resi
     operand = residual.operand(role)
     assert operand is not None
     operand = evolve(operand, dims=dims_loaded(residual, operand, memory))
-    sizes = tuple((dim, residual.extents[dim]) for dim in operand.dims)
+    extents = residual.extents
+    sizes = tuple([(dim, extents[dim]) for dim in operand.dims])
     src = evolve(operand, role="src", ops=None)
     dst = evolve(operand, role="dst", memory=memory, dtype=dtype, ops=None)
     return Residual("Move", residual.level, sizes, (src, dst))

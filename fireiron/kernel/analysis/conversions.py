@@ -20,6 +20,8 @@ def check_conversions(body: tuple[Statement, ...], arch: int) -> None:
     Raises:
         DecompositionError: `conversion-arch`.
     """
+    if arch >= max(_NEEDS.values()):
+        return
     for statement in walk(body):
         if isinstance(statement, Micro):
             for dtype, needs in _NEEDS.items():

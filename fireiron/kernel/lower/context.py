@@ -340,12 +340,12 @@ def descend(state: State, parts: dict[str, Cut], tiles: dict[str, Expr], level: 
     """Give the state inside the tile with these numbers along the cut dimensions."""
 
     def advanced(windows: dict[str, Window]) -> dict[str, Window]:
-        return {
-            role: evolve(
-                window, axes=tuple(advance(a, parts[a.dim], tiles[a.dim]) if a.dim in parts else a for a in window.axes)
-            )
-            for role, window in windows.items()
-        }
+        found = dict(windows)
+        for role, window in windows.items():
+            if any([axis.dim in parts for axis in window.axes]):
+                axes = [advance(a, parts[a.dim], tiles[a.dim]) if a.dim in parts else a for a in window.axes]
+                found[role] = evolve(window, axes=tuple(axes))
+        return found
 
     reach = state.reach
     if reach is not None and reach.dim in parts:

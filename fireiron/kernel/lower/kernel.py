@@ -165,12 +165,13 @@ def lower(
     parameters = _parameters(spec, context, body, numbers)
     known = {**buffers, **{p.buffer.name: p.buffer for p in parameters if isinstance(p, Pointer | Workspace)}}
     body = passed("allocation", rebind(placed, known), map(_placed, (*buffers.values(), *barriers)))
-    body = passed("copies", await_copies(body))
-    body = passed("products", await_products(body))
-    body = passed("stores", await_stores(body, context.threads or 1, buffers.values()))
+    flying = any(isinstance(s, Call) and s.atom.completion for s in walk(body))  # else nothing is awaited
+    body = passed("copies", await_copies(body) if flying else body)
+    body = passed("products", await_products(body) if flying else body)
+    body = passed("stores", await_stores(body, context.threads or 1, buffers.values()) if flying else body)
     names = [w.buffer.name for w in context.workspaces]
     body = passed("barriers", synchronise(body, context.storages, context.definitions, trust_no_sync, names))
-    body = passed("proxies", order_products(body))
+    body = passed("proxies", order_products(body) if flying else body)
     body = passed("dependence", dependent(body) if context.dependent else body)
     body = passed("pairs", with_pairs(body) if context.arch >= pairs.FIRST_ARCH else body)
     body = passed("two trips", without_two_trips(body) if context.arch >= FIRST_UNSTEADY else body)
@@ -273,25 +274,12 @@ def _named(spec: Spec, links: Sequence[Decomposition]) -> set[str]:
     return {*(t.name for t in tensors), *(leaf.name for leaf in sizes), *(p.name for p in scalars)}
 
 
-def _extents_of_subscripts(body: tuple[Statement, ...]) -> dict[str, Expr]:
-    """Name the arrays whose elements are subscripts, with the extent that each element must stay below.
-
-    Where an array's elements index one tensor and are compared elsewhere, the tensor's extent counts.
-    """
-    found: dict[str, Expr] = {}
-    for s in walk(body):
-        if isinstance(s, Fetch) and s.var.extent is not None:
-            name = s.view.buffer.name
-            found[name] = minimum(found[name], s.var.extent) if name in found else s.var.extent
-    return found
-
-
 def _parameters(
     spec: Spec, context: Context, body: tuple[Statement, ...], numbers: Sequence[Number]
 ) -> tuple[Parameter, ...]:
     """List the kernel's parameters: tensors in the spec's order, then epilogue operands, sizes, numbers, workspaces."""
-    read, written, align = _accesses(body)
-    below, given = _extents_of_subscripts(body), {t.name: t for t in spec.given}
+    read, written, align, below = _accesses(body)
+    given = {t.name: t for t in spec.given}
     pointers: list[Pointer] = []
     symbols: dict[Symbol, None] = {}
     for storage in (s for s in context.storages.values() if s.tensor is not None):
@@ -363,11 +351,17 @@ def _pointer(tensor: Tensor, storage: Storage, read: bool, written: bool, align:
     return Pointer(buffer, shape, strides, role)
 
 
-def _accesses(body: tuple[Statement, ...]) -> tuple[set[str], set[str], dict[str, int]]:
-    """Collect the global tensors that are read, those that are written, and the widest access of each in bytes."""
+def _accesses(body: tuple[Statement, ...]) -> tuple[set[str], set[str], dict[str, int], dict[str, Expr]]:
+    """Collect what statements access.
+
+    Returns:
+        The tensors that are read; those that are written; the widest access of each in bytes; and for each array whose
+        elements are subscripts the extent that they must stay below: of several, the smallest.
+    """
     read: set[str] = set()
     written: set[str] = set()
     align: dict[str, int] = {}
+    below: dict[str, Expr] = {}
     for statement in walk(body):
         match statement:
             case Call(atom, views):
@@ -381,8 +375,11 @@ def _accesses(body: tuple[Statement, ...]) -> tuple[set[str], set[str], dict[str
             case FindGroup(ends=ends):
                 read.add(ends.buffer.name)
                 align[ends.buffer.name] = ends.buffer.dtype.nbytes
-            case Fetch(view=view):
-                read.add(view.buffer.name)
+            case Fetch(var=var, view=view):
+                name = view.buffer.name
+                read.add(name)
+                if var.extent is not None:
+                    below[name] = minimum(below[name], var.extent) if name in below else var.extent
                 align[view.buffer.name] = max(align.get(view.buffer.name, 1), view.buffer.dtype.nbytes)
             case Compute(dst, _, inputs):
                 written.add(dst.buffer.name)
@@ -396,4 +393,4 @@ def _accesses(body: tuple[Statement, ...]) -> tuple[set[str], set[str], dict[str
                     align[view.buffer.name] = max(align.get(view.buffer.name, 1), view.buffer.dtype.nbytes)
             case _:
                 pass
-    return read, written, align
+    return read, written, align, below

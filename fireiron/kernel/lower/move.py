@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import attrs
@@ -428,16 +429,18 @@ def _widths(window: Window, nbytes: int) -> list[tuple[int, str]]:
     """For each dimension, count the elements that one aligned access may take along it, and say what limits them."""
     storage = window.storage
     most = max(1, storage.dtype.count_in(nbytes))
-    base = window.linear()
+    base, slots = _power(window.linear().divisor), _power(window.base().divisor)
+    along = [window.steps_along(i) for i in range(len(window.axes))]
+    computed = _computed_steps(window)
     out: list[tuple[int, str]] = []
     for i, axis in enumerate(window.axes):
-        steps = window.steps_along(i)
+        steps = along[i]
         limits = [(most, f"{nbytes} bytes hold")]
         run = _run(steps) if steps is not None else 1
         limits.append((run, f"lie together along {axis.dim} of {storage.name}"))
-        limits.append((_power(base.divisor), f"the offset of {storage.name}'s tile is aligned to"))
-        limits.append((_power(as_expr(window.base()).divisor), f"the slots of {storage.name} are aligned to"))
-        for stride in (*_other_steps(window, i), *_computed_steps(window)):
+        limits.append((base, f"the offset of {storage.name}'s tile is aligned to"))
+        limits.append((slots, f"the slots of {storage.name} are aligned to"))
+        for stride in (*_other_steps(along, i), *computed):
             limits.append((_power(stride), f"the other strides of {storage.name} are aligned to"))
         if storage.swizzle is not None:
             limits.append((storage.swizzle.contiguous, f"{storage.swizzle} keeps together"))
@@ -454,11 +457,10 @@ def _widths(window: Window, nbytes: int) -> list[tuple[int, str]]:
     return out
 
 
-def _other_steps(window: Window, index: int) -> list[int]:
-    """List the terms of the element offset without the contiguous run."""
+def _other_steps(along: Sequence[Layout | None], index: int) -> list[int]:
+    """List the divisors of all strides of a window but that of the contiguous run along one of its axes."""
     out: list[int] = []
-    for i in range(len(window.axes)):
-        steps = window.steps_along(i)
+    for i, steps in enumerate(along):
         if steps is None:
             continue
         leaves = [(n, s) for n, s in steps.leaves if n != 1]
