@@ -15,7 +15,7 @@ def deferred(group: str) -> bool:
 
 
 class Work(Protocol):
-    """Describe work that can be in flight."""
+    """Describe an asynchronous operation between its start and its end."""
 
     place: Any
 

@@ -80,7 +80,7 @@ class MoveMeaning(Meaning):
 
 
 class CollectiveMeaning(MoveMeaning):
-    """Deal a tile that a whole unit loads out again, by the atom's two thread-value layouts."""
+    """Load a tile by all threads of a unit, and give each thread its elements, by two thread-value layouts."""
 
     def __init__(self, team: Team, place: Place, atom: Atom) -> None:
         super().__init__(team, place)

@@ -503,7 +503,7 @@ def _narrowed(value: Any, parent: Team, team: Team) -> Any:
 
 
 def _begin(team: Team, step: Step, state: State) -> Coroutine:
-    """Start a team: it sees its part of what was named before, and counts its threads from its role's first."""
+    """Start a team of a role, with its threads' entries of all values; its threads count from the role's first."""
     assert team.role is not None
     env: dict[str, Any] = {name: _narrowed(value, state.team, team) for name, value in state.env.items()}
     env[THREAD] = np.arange(team.threads) + (team.first - team.role.first)

@@ -349,7 +349,7 @@ def _moved_alike(a: Access, b: Access) -> bool:
 
 
 def _moved(coordinate: Expr) -> frozenset[Term] | None:
-    """List a coordinate's additive terms that depend on the thread alone; None where others have the thread too."""
+    """List the additive terms of the thread alone in a coordinate; None where a term mixes the thread with others."""
     found: list[Term] = []
     for term in terms_of(coordinate)[0]:
         names = {leaf.name for leaf in free(term[0])}

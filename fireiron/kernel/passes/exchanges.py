@@ -107,7 +107,7 @@ def tell_peers(body: Body, exchanges: Sequence[Exchange]) -> Body:
 
 
 def _inside(body: Body, exchange: Exchange) -> Body:
-    """Find the statements among which one writes the buffer and reads it: a trip."""
+    """Insert arrivals and waits into the innermost body whose statements write the buffer and read it."""
     for i, s in enumerate(body):
         if not (exchange.writes(s) and exchange.reads(s)):
             continue

@@ -1,6 +1,7 @@
 """Pointwise loops over neighbours of 16-bit floats: one instruction computes two of them.
 
-Only operations whose packed form gives the same bits as the single one, which computes in float and rounds once.
+A loop is paired only where the packed form of each operation gives the bits of the single one, which computes in float
+and rounds once.
 """
 
 from __future__ import annotations

@@ -108,7 +108,17 @@ def staging(
     turn: Expr | None = None,
     reuse: bool = False,
 ) -> Buffer:
-    """Make shared memory through which values of registers go: two slots with a turn; over other buffers by `reuse`."""
+    """Make a buffer of shared memory through which threads exchange values of registers.
+
+    Args:
+        name: of the buffer.
+        dtype: of its elements.
+        total: elements of a slot.
+        context: the kernel's.
+        link: that asks for the exchange.
+        turn: the number by which two slots alternate; None for one slot.
+        reuse: whether the buffer may overlay others that are dead by then.
+    """
     slots = 1 if turn is None else 2
     made = Storage(context.name(name), SH, dtype, (), (1,), total, Block, slots=slots, reuse=reuse, link=link)
     context.storages[made.name] = made
