@@ -16,11 +16,10 @@ from typing import Any
 
 import attrs
 
-from fireiron import tensor
 from fireiron.base.errors import FireironError
 from fireiron.front.best_program import best_program
-from fireiron.front.convolutions import Convolution, specified
-from fireiron.schedules import conv_gradients
+from fireiron.front.convolutions import Convolution, filter_gradient_specified, specified
+from fireiron.front.transposed import all_specified, at_once, between_windows, images_specified
 
 from .ahead import compilers
 from .arrays import torch_module
@@ -163,14 +162,11 @@ def programs(work: Work, arch: str | None = None) -> list[tuple[Any, Any]]:
     if work.form == FORWARD:
         beside = tuple((name, "f32" if name == "bias" else what.dtype) for name in work.beside)
         return [(None, specified(what, beside, work.activation, arch))]
-    y = what.described("y", what.images, *what.outer, what.filters)
-    x = what.described("x", what.images, *what.sides, what.channels)
     if work.form == FILTERS:
-        made = conv_gradients.FILTER_GRADIENTS[what.rank]
-        return [(None, made(y, x, what.taps, what.stride, what.pads, what.dilation, arch=arch))]
-    f = tensor(what.filters, *what.taps, what.channels, dtype=what.dtype, name="f")
-    parts = conv_gradients.data_gradients(y, f, x, what.stride, what.pads, what.dilation, arch)
-    return [(part, part.spec) for part in parts]
+        return [(None, filter_gradient_specified(what, arch))]
+    if at_once(what, False):
+        return [(None, all_specified(what, arch))]
+    return [(part, part.spec) for part in images_specified(what, "", arch)]
 
 
 def said(line: Mapping[str, Any]) -> str:
@@ -263,8 +259,12 @@ class _Operands:
             return lambda: kernels[0][1](*held, out=out), out.movedim(-1, 1)
         if work.form == FILTERS:
             out = torch.empty_like(f)
-            return lambda: kernels[0][1](dy, x, out=out), out.movedim(-1, 1)
+            given, made = (x.flatten(2), out.flatten(2)) if what.has_packed_gradients else (x, out)
+            return lambda: kernels[0][1](dy, given, out=made), out.movedim(-1, 1)
         out = torch.empty_like(x)
+        if at_once(what, False):
+            view = between_windows(what, out)
+            return lambda: kernels[0][1](dy, f.flatten(2), out=view), out.movedim(-1, 1)
         parts = [(kernel, f[:, *part.taps], out[:, *part.pixels]) for part, kernel in kernels]
 
         def launch() -> None:

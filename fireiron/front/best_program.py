@@ -135,9 +135,20 @@ def presets_of_windows(windows: Ref, program: Program, arch: Arch) -> tuple[str,
     if not step.is_product:
         return ("conv.simt",)
     newest = ("wgmma",) * (arch.name == "sm_90a") + ("mma",) * (arch.number >= 80) + ("simt",)
-    if last & folded and last - folded:  # columns and channels are one dim
+    mixed = _mixes(windows, folded)  # columns and channels are one dim
+    if mixed and dims_of(windows, 0) & folded:  # pixels are folded
+        return ("conv_packed_gradients.filters_mma",) * (arch.number >= 80)
+    if any(_mixes(ref, folded) for ref in step.reads if ref != windows):  # those of filters
+        return ("conv_packed_gradients.images_mma",) * (arch.number >= 80)
+    if mixed:
         return (*("conv.packed",) * (arch.number >= 80), "conv.simt")
     if last & folded:  # channels are folded, else pixels
         volta = ("akg.conv",) * (70 <= arch.number < 80)
         return (*volta, *(f"conv.{name}" for name in newest))
     return tuple(f"conv_gradients.filters_{name}" for name in newest)
+
+
+def _mixes(ref: Ref, folded: set[str]) -> bool:
+    """Say whether the last dimension of a read moves with folded dims and with kept ones."""
+    last = dims_of(ref, len(ref.index) - 1)
+    return bool(last & folded and last - folded)

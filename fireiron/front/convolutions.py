@@ -95,6 +95,11 @@ class Convolution:
         few = self.channels * self.kind.nbytes % 16 != 0 and self.channels <= MOST_PACKED
         return few and self.groups == 1 and self.rank == 2 and self.dilation[1] == 1 and self.kind.bits == 16
 
+    @property
+    def has_packed_gradients(self) -> bool:
+        """Say whether its gradients have columns and channels as one dim: where y's channels fill vectors."""
+        return self.packed and self.dilation == (1, 1) and self.filters * self.kind.nbytes % 16 == 0
+
     def described(self, name: str, *shape: int, dtype: str | None = None) -> Tensor:
         """Describe an array of this convolution."""
         return tensor(*shape, dtype=dtype or self.dtype, name=name)
@@ -176,11 +181,26 @@ def filter_gradient(what: Convolution, host: bool = False) -> Any:
         what: the convolution, without groups or `parted`.
         host: whether arrays lie in host memory.
     """
+    return kernel_of(filter_gradient_specified(what, arch_of(host)), host)
+
+
+def filter_gradient_specified(what: Convolution, arch: str | None = None) -> Any:
+    """Give the program of the gradient of a convolution's filters.
+
+    Args:
+        what: as of `filter_gradient`.
+        arch: the target; the GPU's where None.
+    """
     y = what.described("y", what.images, *what.outer, *what.filter_parts())
+    if what.has_packed_gradients:
+        h, w = what.sides
+        x = what.described("x", what.images, h, w * what.channels)
+        program = programs("conv_packed_gradients").conv2d_packed_filter_gradient
+        return program(y, x, what.taps, what.stride, what.pads, what.channels, arch=arch)
     x = what.described("x", what.images, *what.sides, *what.channel_parts())
     known = programs("conv_gradients")
     program = (known.GROUPED_FILTER_GRADIENTS if what.parted else known.FILTER_GRADIENTS)[what.rank]
-    return kernel_of(program(y, x, what.taps, what.stride, what.pads, what.dilation, arch=arch_of(host)), host)
+    return program(y, x, what.taps, what.stride, what.pads, what.dilation, arch=arch)
 
 
 def run_filter_gradient(what: Convolution, y: Any, x: Any, host: bool) -> Any:
@@ -192,7 +212,7 @@ def run_filter_gradient(what: Convolution, y: Any, x: Any, host: bool) -> Any:
         host: whether arrays lie in host memory.
     """
     y = y.reshape(what.images, *what.outer, *what.filter_parts())
-    x = x.reshape(what.images, *what.sides, *what.channel_parts())
+    x = x.reshape(*x.shape[:2], -1) if what.has_packed_gradients else x.reshape(*x.shape[:-1], *what.channel_parts())
     made = filter_gradient(what, host)(y, x)
     return made.reshape(what.filters, *what.taps, what.channels // what.groups)
 

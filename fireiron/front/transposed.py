@@ -40,15 +40,47 @@ def images_of(what: Convolution, bias: str = "", host: bool = False) -> tuple[tu
         bias: the element type of what is added to each channel of the images; "" for nothing.
         host: whether arrays lie in host memory.
     """
+    parts = images_specified(what, bias, arch_of(host))
+    return tuple((part, None if part.spec is None else kernel_of(part.spec, host)) for part in parts)
+
+
+def at_once(what: Convolution, bias: bool) -> bool:
+    """Say whether one program computes all images of a convolution: of few channels, without a bias."""
+    return (
+        what.has_packed_gradients and not bias and all(n % s == 0 for n, s in zip(what.sides, what.stride, strict=True))
+    )
+
+
+@lru_cache(MOST_KERNELS)
+def all_images_of(what: Convolution, host: bool = False) -> Any:
+    """Give the kernel that computes all images of a convolution `at_once`."""
+    return kernel_of(all_specified(what, arch_of(host)), host)
+
+
+def all_specified(what: Convolution, arch: str | None = None) -> Any:
+    """Give the program of all images of a convolution `at_once`."""
+    y = what.described("y", what.images, *what.outer, what.filters)
+    f = what.described("f", what.filters, what.taps[0], what.taps[1] * what.channels)
+    program = programs("conv_packed_gradients").conv2d_packed_data_gradient
+    return program(y, f, what.stride, what.pads, what.channels, arch=arch)
+
+
+def images_specified(what: Convolution, bias: str = "", arch: str | None = None) -> tuple[Any, ...]:
+    """Give the programs of a convolution's images from its result, each with its part of the images.
+
+    Args:
+        what: the convolution.
+        bias: as of `images_of`.
+        arch: the target; the GPU's where None.
+    """
     images, filters, channels = _shapes(what)
     y = what.described("y", *images)
     f = what.described("f", *filters)
     x = what.described("x", what.images, *what.sides, *channels, dtype=default_result(what.kind).name)
     beside = what.described("bias", *channels, dtype=bias) if bias else None
-    parts = programs("conv_gradients").data_gradients(
-        y, f, x, what.stride, what.pads, what.dilation, arch_of(host), beside, what.groups > 1
+    return programs("conv_gradients").data_gradients(
+        y, f, x, what.stride, what.pads, what.dilation, arch, beside, what.groups > 1
     )
-    return tuple((part, None if part.spec is None else kernel_of(part.spec, host)) for part in parts)
 
 
 def _shapes(what: Convolution) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
@@ -70,6 +102,9 @@ def run(what: Convolution, y: Any, f: Any, bias: Any, kind: str, host: bool, out
         host: whether arrays lie in host memory.
         out: the images, channels last, which are written.
     """
+    if at_once(what, bias is not None):
+        all_images_of(what, host)(y, f.reshape(*f.shape[:2], -1), out=between_windows(what, out))
+        return
     images, filters, channels = _shapes(what)
     y, f, out = y.reshape(images), f.reshape(filters), out.reshape((what.images, *what.sides, *channels))
     bias = None if bias is None else bias.reshape(channels)
@@ -81,6 +116,12 @@ def run(what: Convolution, y: Any, f: Any, bias: Any, kind: str, host: bool, out
             view[...] = 0 if bias is None else bias
         else:
             kernel(y, f[(*ahead, *part.taps)], *given, out=view)
+
+
+def between_windows(what: Convolution, out: Any) -> Any:
+    """View images, channels last, as all images `at_once` have them: columns and channels between windows as one."""
+    (h, w), (rows, columns) = what.sides, what.stride
+    return out.reshape(what.images, h // rows, rows, w // columns, columns * what.channels)
 
 
 def described(

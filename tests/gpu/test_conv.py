@@ -10,7 +10,7 @@ from verified import verified
 
 from fireiron import fuse, relu, tensor
 from fireiron.jit.driver import driver
-from fireiron.schedules import akg, conv, conv_gradients
+from fireiron.schedules import akg, conv, conv_gradients, conv_packed_gradients
 
 
 def for_hopper(gpu: int) -> None:
@@ -182,6 +182,19 @@ def test_gradients(gpu: int, stride: int) -> None:
         verified(preset(spec))
         verified(preset(spec, ways=3))
         verified(preset(grouped_filters(stride), ways=2))
+
+
+@pytest.mark.parametrize(("side", "taps", "stride", "pad"), [(224, 7, 2, 3), (33, 3, 1, 1), (60, 5, 3, 2)])
+def test_gradients_of_few_channels(gpu: int, side: int, taps: int, stride: int, pad: int) -> None:
+    p = (side + 2 * pad - taps) // stride + 1
+    y, f = tensor(3, p, p, 72, dtype="f16", name="y"), tensor(72, taps, taps * 3, dtype="f16", name="f")
+    images = conv_packed_gradients.conv2d_packed_data_gradient(y, f, stride, pad)
+    x = tensor(3, side, side * 3, dtype="f16")
+    filters = conv_packed_gradients.conv2d_packed_filter_gradient(y, x, taps, stride, pad, out="f32")
+    for halo in (True, False):
+        verified(conv_packed_gradients.images_mma(images, halo=halo))
+    for rows in (1, 2, 4):
+        verified(conv_packed_gradients.filters_mma(filters, rows=rows))
 
 
 def grouped_filters(stride: int) -> Any:

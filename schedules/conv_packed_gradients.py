@@ -1,0 +1,234 @@
+"""Gradients of convolutions whose images have few channels: columns and channels of images and filters are one dim.
+
+On views of the arrays (N, H, W C and K, R, S C) they are the gradients of `conv.conv2d_packed`. That of images computes
+all residues of a pixel's place by the stride at once, as columns of one product: y is read once for all of them, and a
+tile's windows share what lies in shared memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from fireiron import (
+    FR,
+    SH,
+    Block,
+    FireironError,
+    ProgramChain,
+    RowMajor,
+    Schedule,
+    StepChain,
+    Value,
+    Warp,
+    cp_async,
+    dim,
+    einsum,
+    extent,
+    ldmatrix,
+    machine,
+    preset,
+    program,
+    space,
+    staged,
+    through_shared,
+)
+from fireiron.schedules._pixels import spread_lines
+from fireiron.schedules._windows import Pads, Sizes, one, outputs, pair, whole
+
+STEP = 16  # of an instruction's folded dim
+WAYS = 32  # blocks that share a tile of filters, at most: the last of them adds all sums
+DTYPE = "f16"  # of the command line's programs where it says none
+
+
+EXTENTS = {  # by default on the command line: whole pixels of 3 channels
+    "conv2d_packed_data_gradient": {"r": 3, "l": 9, "k": 16},
+    "conv2d_packed_filter_gradient": {"l": 12, "k": 16},
+}
+
+
+@program(y="n p q k", f="k r l")
+def conv2d_packed_data_gradient(
+    y: Value, f: Value, stride: Sizes = 1, pad: Pads = 0, channels: int = 3
+) -> Value:  # fmt: skip
+    """Compute the gradient of `conv2d_packed`'s images, x[n, h, i, w, m]: row h * stride + i, and in it w and m.
+
+    One row of m holds the columns and channels between two windows. On a view of the images (N, H / stride, stride,
+    W / stride, stride * C), whose sides are multiples of the strides, this is the gradient of `conv2d`, but for what is
+    not finite: taps beyond a filter are 0 and are multiplied, so that NaN and infinity of y reach up to stride - 1 more
+    rows and columns.
+
+    Args:
+        y: the gradient of the convolution's result.
+        f: its filters.
+        stride, pad: of the convolution, dilation 1.
+        channels: of a pixel.
+
+    Raises:
+        FireironError: `conv-sizes`, `conv-window`.
+    """
+    _whole_pixels(channels)
+    reads: list[Value] = []
+    held: list[Value] = []
+    taps = [extent("r"), extent("l") // channels]
+    for axis, (outer, near, visited) in enumerate(zip("hw", "im", "uv", strict=True)):
+        step, (before, behind), reach = one(stride, axis, 2), pair(pad, axis, 2), taps[axis]
+        whole("stride", step, 1)
+        # Sides that are multiples of the stride follow from y: one of `step` neighbours that give as many windows.
+        least = (extent("pq"[axis]) - 1) * step + reach - before - behind
+        count = (least + step - 1) // step
+        if isinstance(count, int) and count < 1:
+            raise FireironError(
+                "conv-window",
+                f"padding of {before} and {behind} leaves {least} pixels along {outer}",
+                fix="pad less: what is padded is cut off from the gradient",
+            )
+        # Window p reads row h * step + i at tap (h - p) * step + i + before: visit v is p = h - v + first.
+        first = -(-before // step)
+        visits = (reach - 1 - before + step * first) // step + 1
+        unit = channels if axis else 1
+        visit = dim(visited, visits)
+        reads.append(dim(outer, count) - visit + first)
+        held.append(step * unit * visit + dim(near, step * unit) - unit * (step * first - before))
+    return einsum("n h w u v k, k u v i m -> n h i w m", y[(slice(None), *reads)], f[(slice(None), *held)])
+
+
+@program(y="n p q k", x="n h l")
+def conv2d_packed_filter_gradient(
+    y: Value, x: Value, taps: Sizes, stride: Sizes = 1, pad: Pads = 0, channels: int = 3
+) -> Value:
+    """Compute the gradient of `conv2d_packed`'s filters, f[k, r, m]: products of y's pixels and windows of x.
+
+    Args:
+        y: the gradient of the convolution's result.
+        x: its images.
+        taps: rows and columns of a filter.
+        stride, pad: of the convolution, dilation 1.
+        channels: of a pixel.
+
+    Raises:
+        FireironError: `conv-sizes`, `conv-window`.
+    """
+    _whole_pixels(channels)
+    read: list[Value] = []
+    for axis, (outer, inner, tap) in enumerate(zip("pq", "hw", "rm", strict=True)):
+        step, reach, pads = one(stride, axis, 2), one(taps, axis, 2), pair(pad, axis, 2)
+        unit = channels if axis else 1
+        size = outputs(tap, inner, extent("hl"[axis]) // unit, reach, step, 1, pads)
+        read.append(unit * step * dim(outer, size) + dim(tap, unit * reach) - unit * pads[0])
+    return einsum("n p q r m, n p q k -> k r m", x[(slice(None), *read)], y)
+
+
+def _whole_pixels(channels: int) -> None:
+    """Refuse lines that hold no whole number of pixels."""
+    whole("channels", channels, 1)
+    lines = extent("l")
+    if isinstance(lines, int) and lines % channels:
+        raise FireironError(
+            "conv-sizes",
+            f"{lines} elements along l are no whole number of pixels of {channels} channels",
+            fix="give channels= of the images, which filters have too",
+        )
+
+
+@preset
+@space("sm_80", rows=(4, 8, 16), columns=(8, 16, 32), depth=(16, 32, 64), stages=(2, 3), halo=(True, False))
+def images_mma(
+    spec: ProgramChain, rows: int = 8, columns: int = 16, depth: int | None = None, stages: int = 2, halo: bool = True,
+) -> Schedule:  # fmt: skip
+    """Schedule the gradient of images of few channels by mma.sync, from sm_80 on.
+
+    Rows of the product are pixels of a box, columns what lies between two windows: rows, columns and channels of the
+    images. Asynchronous copies bring boxes of y with their halo, and instructions read each visit's window from there.
+
+    Args:
+        spec: `conv2d_packed_data_gradient` of 16-bit floats.
+        rows: of a block's box, a multiple of 4: each warp has a quarter of them.
+        columns: of a block's box, a power of two.
+        depth: filters of a chunk, a multiple of 16.
+        stages: chunks in shared memory.
+        halo: whether a chunk has all visits along a row, else one.
+
+    Raises:
+        FireironError: `conv-product` for another program.
+    """
+    e = spec.residual.extents
+    if not {"h", "w", "u", "v", "i", "m", "k"} <= set(e):
+        raise FireironError(
+            "conv-product",
+            f"{spec.computed.name} is no gradient of images of few channels",
+            fix="give conv2d_packed_data_gradient(...)",
+        )
+    filters, between = e["k"], e["m"]
+    if depth is None:
+        depth = next((n for n in (64, 32) if isinstance(filters, int) and filters % n == 0), STEP)
+    m = max(8, 1 << (between - 1).bit_length()) if isinstance(between, int) else 8
+    block = {"n": 1, "h": rows, "i": e["i"], "w": columns, "m": m}
+    chain = spec.tile(**block).to(Block).epilog(memory=FR, store=through_shared(pad=0, reuse=True))
+    chain = chain.split(None, u=1, **({} if halo else {"v": 1}), k=depth).pipeline(stages)
+    chain = chain.load("y", SH, cp_async()).storage_layout(RowMajor).swizzle(spread_lines(depth))
+    chain = chain.load("f", SH, staged())
+    chain = chain.split(None, v=1) if halo else chain
+
+    def by_fragments(y: StepChain) -> Schedule:
+        return y.split(STEP).unroll().load("A", FR, ldmatrix()).load("B", FR).tile(16, 8).unroll().done()
+
+    warp = {**block, "h": max(1, rows // 4)}
+    return chain.tile(**warp).to(Warp).each(product=by_fragments)
+
+
+@preset
+@space("sm_80", filters=(16, 32, 64), rows=(1, 2, 4), pixels=(32, 64, 112, 128), stages=(2, 3), ways=(1, 8, 16, 32, 64))
+def filters_mma(
+    spec: ProgramChain, filters: int = 64, rows: int = 2, pixels: int | None = None, stages: int = 2,
+    ways: int | None = None,
+) -> Schedule:  # fmt: skip
+    """Schedule the gradient of filters of few channels by mma.sync, from sm_80 on: pixels are folded.
+
+    A chunk is a part of a row of y, and what its windows read of rows of x, from which each thread gathers its
+    fragments.
+
+    Args:
+        spec: `conv2d_packed_filter_gradient` of 16-bit floats.
+        filters: of a block's tile.
+        rows: of a block's tile, of filters: a warp has one of them, or two have.
+        pixels: of a chunk, a multiple of 16: a row of y by default, at most 112.
+        stages: chunks in shared memory.
+        ways: blocks that share a tile, each with a part of y's rows, whose sums meet in order; by default as many as
+            fill an H200, at most 32.
+
+    Raises:
+        FireironError: `conv-product` for another program.
+    """
+    e = spec.residual.extents
+    if not {"n", "p", "q", "k", "r", "m"} <= set(e):
+        raise FireironError(
+            "conv-product",
+            f"{spec.computed.name} is no gradient of filters of few channels",
+            fix="give conv2d_packed_filter_gradient(...)",
+        )
+    columns = e["q"]
+    if pixels is None:
+        pixels = min(112, -(-columns // STEP) * STEP) if isinstance(columns, int) else 64
+    m = -(-n // STEP) * STEP if isinstance(n := e["m"], int) else 32
+    tile = {"k": filters, "r": rows, "m": m}
+    ways = ways or _ways(e, tile)
+    chain = spec.tile(**tile).to(Block).epilog(memory=FR)
+    chain = chain.split("p", ways=ways).parallel(Block) if ways > 1 else chain
+    chain = chain.split(None, n=1, p=1, q=pixels).pipeline(stages)
+    chain = chain.load("x", SH, staged()).load("y", SH, cp_async()).swizzle(spread_lines(filters))
+
+    def by_fragments(y: StepChain) -> Schedule:
+        return y.split(STEP).unroll().load("B", FR, ldmatrix()).tile(16, 8).unroll().done()
+
+    apart = 2 if rows <= 2 and filters >= 32 else 1  # warps along the filters
+    return chain.tile(k=filters // apart, r=1, m=m).to(Warp).each(product=by_fragments)
+
+
+def _ways(extents: dict[str, object], tile: dict[str, int]) -> int:
+    """Choose the blocks that share a tile: as many as fill the SMs, of y's rows."""
+    sizes: Sequence[tuple[int, int]] = [(n, tile[d]) for d in tile if isinstance(n := extents[d], int)]
+    lines = extents["p"]
+    tiles = prod(-(-n // size) for n, size in sizes)
+    most = min(WAYS, lines) if isinstance(lines, int) else 1
+    return max(1, min(most, -(-machine("sm_90a").sms // tiles)))

@@ -1,0 +1,44 @@
+"""A convolution where a gradient of few channels is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fireiron import tensor
+from fireiron.schedules import conv, conv_packed_gradients
+
+
+def spec() -> Any:
+    return conv.conv2d(tensor(2, 8, 8, 16, dtype="f16"), tensor(16, 3, 3, 16, dtype="f16", name="f"))
+
+
+def images() -> Any:
+    return conv_packed_gradients.images_mma(spec())
+
+
+def filters() -> Any:
+    return conv_packed_gradients.filters_mma(spec())
+
+
+TEXTS = {
+    images: """\
+FireironError[conv-product]: conv2d is no gradient of images of few channels
+  --> test_conv_packed_gradient_program.py:19:34
+19 |     return conv_packed_gradients.images_mma(spec())
+   |                                  ^^^^^^^^^^^^^^^^^^
+fix: give conv2d_packed_data_gradient(...)""",
+    filters: """\
+FireironError[conv-product]: conv2d is no gradient of filters of few channels
+  --> test_conv_packed_gradient_program.py:23:34
+23 |     return conv_packed_gradients.filters_mma(spec())
+   |                                  ^^^^^^^^^^^^^^^^^^^
+fix: give conv2d_packed_filter_gradient(...)""",
+}
+
+
+@pytest.mark.parametrize("wrong", TEXTS)
+def test_conv_packed_gradient_program(refused: Callable[..., Any], wrong: Any) -> None:
+    refused(wrong, "conv-product", f"{wrong.__name__}_mma(spec())", TEXTS[wrong])
