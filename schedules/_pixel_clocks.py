@@ -45,6 +45,7 @@ class Tiles:
         ways: blocks that share a tile, each with a part of the folded channels.
         persistent: whether blocks loop over tiles.
         runs: whether a tile's pixels are a run of all results', across rows and images, else a box.
+        span: bytes of a chunk's rows, at most 128: as many as the channels fill well where 0.
     """
 
     pixels: int = 128
@@ -54,6 +55,7 @@ class Tiles:
     ways: int = 1
     persistent: bool = True
     runs: bool = False
+    span: int = 0
 
     def panel(self, span: int, stored: int) -> int:
         """Choose the columns that are stored at once: all of them, or as few as let a ring of chunks stand beside."""
@@ -104,7 +106,7 @@ def clocks(tiles: Tiles, spec: ProgramChain, w: Window) -> float:
     def size(d: str) -> int:
         return n if isinstance(n := extents[d], int) else 4096
 
-    span, box = span_of(spec, w, tiles.ways), box_of(spec, w.pixels, tiles.pixels, tiles.groups)
+    span, box = tiles.span or span_of(spec, w, tiles.ways), box_of(spec, w.pixels, tiles.pixels, tiles.groups)
     rows, columns = tiles.pixels, tiles.channels
     stages = tiles.stages(span, w.stored)
     each = -(-size(w.depth) * w.nbytes // span)  # chunks of a tap

@@ -62,6 +62,7 @@ from fireiron.schedules._pixels import (
 )
 from fireiron.schedules._windows import Pads, Sizes, followed, one, pair, places, whole
 
+SPANS = (32, 64, 128)  # bytes of a row that a bulk copy writes with a swizzle
 AHEAD_NBYTES = 448  # of a thread's rows of images that are read ahead: 112 registers, beside what it folds
 
 
@@ -536,7 +537,7 @@ def plans(spec: ProgramChain) -> list[Tiles]:
 def wgmma(
     spec: ProgramChain, pixels: int | None = None, channels: int | None = None, stages: int | None = None,
     cluster: int | None = None, groups: int | None = None, persistent: bool | None = None, ways: int | None = None,
-    runs: bool | None = None, plan: Tiles | None = None,
+    runs: bool | None = None, span: int | None = None, plan: Tiles | None = None,
 ) -> Schedule:  # fmt: skip
     """Schedule a convolution for Hopper: boxes or runs of pixels by bulk copies, wgmma, roles, persistent blocks.
 
@@ -556,6 +557,7 @@ def wgmma(
         ways: blocks that share a tile, each with a part of the channels, whose sums meet in order; such blocks are not
             persistent.
         runs: whether a tile's pixels are a run of all results' pixels, which are one dim then (`fireiron.fuse`).
+        span: bytes of a chunk's rows of channels, 32, 64 or 128: as many as they fill well by default.
         plan: gives what the keywords leave open: one of `plans`, by default the first that has the given keywords.
 
     Raises:
@@ -568,7 +570,7 @@ def wgmma(
         name: x
         for name, x in (
             ("pixels", pixels), ("channels", channels), ("cluster", cluster), ("groups", groups),
-            ("persistent", persistent), ("ways", ways), ("runs", runs),
+            ("persistent", persistent), ("ways", ways), ("runs", runs), ("span", span),
         )
         if x is not None
     }  # fmt: skip
@@ -580,7 +582,13 @@ def wgmma(
     pixels, channels, groups, cluster = plan.pixels, plan.channels, plan.groups, plan.cluster
     filters = spec.residual.extents[w.column]
     box = box_of(spec, w.pixels, pixels, groups)
-    span = span_of(spec, w, plan.ways)
+    span = plan.span or span_of(spec, w, plan.ways)
+    if span not in SPANS:
+        raise FireironError(
+            "conv-tile",
+            f"span={span} is no number of bytes that bulk copies spread over banks",
+            fix=f"give {', '.join(map(str, SPANS))}, or leave span out",
+        )
     depth = span // w.nbytes
     refuse_cut(spec, w, depth)
     tile = {**dict.fromkeys(w.batch, 1), **box, w.column: channels}
@@ -624,7 +632,8 @@ def _by_panels(w: Window, columns: int, channels: int) -> Strategy:
 def _plan(spec: ProgramChain, w: Window, given: dict[str, Any]) -> Tiles:
     """Choose the fastest tiles with the given numbers; tiles of the usual sizes if there are none."""
     found = ranked(spec, w)
-    fits = (tiles for tiles in found if all(getattr(tiles, name) == x for name, x in given.items()))
+    known = {name: x for name, x in given.items() if name != "span"}
+    fits = (tiles for tiles in found if all(getattr(tiles, name) == x for name, x in known.items()))
     return next(fits, Tiles())
 
 

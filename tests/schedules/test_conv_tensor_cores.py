@@ -473,6 +473,15 @@ def test_gradient_of_filters_of_other_ranks(preset: Any) -> None:
     right(preset(conv_gradients.conv3d_filter_gradient(y, x, 2, out="f32")))
 
 
+@pytest.mark.parametrize(("channels", "span"), [(40, 32), (40, 64), (136, 64)])
+def test_spans_that_channels_fill_better(channels: int, span: int) -> None:
+    spec = conv.conv2d(images(2, 6, 7, channels), filters(24, 3, 3, channels), pad=1, arch="sm_90a")
+    for runs in (False, True):
+        schedule = conv.wgmma(spec, span=span, runs=runs)
+        assert f"c {span // 2}" in str(schedule)
+        right(schedule)
+
+
 @fi.program(x="n h w m", f="g k r s c")
 def folded_groups(x: Any, f: Any, part: int, pad: int = 0) -> Any:
     read = conv.places("hw", "rs", "pq", 1, pad, 1)
