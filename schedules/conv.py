@@ -537,7 +537,7 @@ def plans(spec: ProgramChain) -> list[Tiles]:
 def wgmma(
     spec: ProgramChain, pixels: int | None = None, channels: int | None = None, stages: int | None = None,
     cluster: int | None = None, groups: int | None = None, persistent: bool | None = None, ways: int | None = None,
-    runs: bool | None = None, span: int | None = None, plan: Tiles | None = None,
+    runs: bool | None = None, span: int | None = None, plan: Tiles | None = None, dependent: bool = False,
 ) -> Schedule:  # fmt: skip
     """Schedule a convolution for Hopper: boxes or runs of pixels by bulk copies, wgmma, roles, persistent blocks.
 
@@ -559,6 +559,8 @@ def wgmma(
         runs: whether a tile's pixels are a run of all results' pixels, which are one dim then (`fireiron.fuse`).
         span: bytes of a chunk's rows of channels, 32, 64 or 128: as many as they fill well by default.
         plan: gives what the keywords leave open: one of `plans`, by default the first that has the given keywords.
+        dependent: whether the kernel begins before the previous launch in the stream has ended: worth it behind short
+            kernels, as those of a gradient's residues are.
 
     Raises:
         FireironError: `conv-product`; `fuse-dims`; what `mma` takes: `conv-across` for arrays that lie channels first,
@@ -599,6 +601,7 @@ def wgmma(
     else:
         chain = spec.tile(**tile).to(Block)
     chain = chain.persistent() if plan.persistent else chain
+    chain = chain.dependent() if dependent else chain
     chain = chain if cluster == 1 else chain.tile(**tile).to(Block)
     chain = chain.epilog(memory=FR, store=_by_panels(w, plan.panel(span, w.stored), channels))
     chain = chain.split(w.depth, ways=plan.ways).parallel(Block) if plan.ways > 1 else chain

@@ -473,6 +473,14 @@ def test_gradient_of_filters_of_other_ranks(preset: Any) -> None:
     right(preset(conv_gradients.conv3d_filter_gradient(y, x, 2, out="f32")))
 
 
+@pytest.mark.parametrize("form", [{}, {"channels": 64, "cluster": 2, "groups": 2, "pixels": 128, "runs": False}])
+def test_a_convolution_begins_before_the_launch_ahead_has_ended(form: dict[str, Any]) -> None:
+    spec = conv.conv2d(images(2, 6, 7, 64), filters(128, 3, 3, 64), pad=1, arch="sm_90a")
+    schedule = conv.wgmma(spec, dependent=True, **form)
+    assert "griddepcontrol" in schedule.cuda()
+    right(schedule)
+
+
 @pytest.mark.parametrize(("channels", "span"), [(40, 32), (40, 64), (136, 64)])
 def test_spans_that_channels_fill_better(channels: int, span: int) -> None:
     spec = conv.conv2d(images(2, 6, 7, channels), filters(24, 3, 3, channels), pad=1, arch="sm_90a")
