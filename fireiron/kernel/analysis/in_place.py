@@ -20,6 +20,7 @@ from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.kernel.analysis.sampling import reads_and_writes, typical_sizes
 from fireiron.kernel.analysis.traffic import WARP, Array
+from fireiron.kernel.ir.rewrite import reduced
 from fireiron.kernel.ir.statements import (
     BLOCK,
     BLOCKS,
@@ -111,27 +112,14 @@ class _Walk:
 
     def run(self) -> None:
         self.env[THREAD] = np.arange(self.kernel.threads)
-        self.body(self.needed(self.kernel.body), np.ones(self.kernel.threads, bool))
+        self.body(reduced(self.kernel.body, self.needed), np.ones(self.kernel.threads, bool))
         self.compare()
 
-    def needed(self, body: Body) -> Body:
-        """Leave out what neither accesses the array nor orders accesses."""
-        out: list[Statement] = []
-        for s in body:
-            match s:
-                case For(body=inner) | If(body=inner) | Region(body=inner):
-                    if inside := self.needed(inner):
-                        out.append(attrs.evolve(s, body=inside))
-                case Roles(roles=roles):
-                    out.append(Roles(tuple(attrs.evolve(r, body=self.needed(r.body)) for r in roles)))
-                case Call() | Compute() | Micro():
-                    if any(view.buffer.name == self.name for view, _ in reads_and_writes(s)):
-                        out.append(s)
-                case Let() | Fetch() | FindGroup() | Vote() | CountIn() | Sync() | Commit() | Wait():
-                    out.append(s)
-                case _:
-                    pass
-        return tuple(out) if any(not isinstance(s, Let) for s in out) else ()
+    def needed(self, s: Statement) -> bool:
+        """Say whether a statement accesses the array, orders accesses, or sets a name."""
+        if isinstance(s, Call | Compute | Micro):
+            return any(view.buffer.name == self.name for view, _ in reads_and_writes(s))
+        return isinstance(s, Let | Fetch | FindGroup | Vote | CountIn | Sync | Commit | Wait)
 
     def body(self, body: Body, mask: Array) -> None:
         for s in body:

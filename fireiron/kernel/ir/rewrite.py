@@ -169,6 +169,27 @@ def without(body: Body, drop: Callable[[Statement], bool]) -> Body:
     return rewrite(body, lambda s: () if drop(s) else s)
 
 
+def reduced(body: Body, keeps: Callable[[Statement], bool]) -> Body:
+    """Keep some statements with the loops, conditions, regions and roles around them.
+
+    Args:
+        body: the statements.
+        keeps: whether a statement that has no body is kept. Where names (`Let`) alone are left, nothing is kept.
+    """
+    out: list[Statement] = []
+    for s in body:
+        match s:
+            case For(body=inner) | If(body=inner) | Region(body=inner):
+                if inside := reduced(inner, keeps):
+                    out.append(attrs.evolve(s, body=inside))
+            case Roles(roles=roles):
+                out.append(Roles(tuple(attrs.evolve(r, body=reduced(r.body, keeps)) for r in roles)))
+            case _:
+                if keeps(s):
+                    out.append(s)
+    return tuple(out) if any(not isinstance(s, Let) for s in out) else ()
+
+
 def masked(body: Body, present: Expr, able: Callable[[Call], bool]) -> Body | None:
     """Move a condition into the atoms, so that no branch is needed; None where an atom has no condition."""
 

@@ -20,7 +20,6 @@ from collections.abc import Iterator, Mapping
 from math import gcd
 from typing import cast
 
-import attrs
 import numpy as np
 
 from fireiron.algebra.expr import evaluate, free
@@ -29,6 +28,7 @@ from fireiron.kernel.analysis.sampling import reads_and_writes, typical_sizes
 from fireiron.kernel.edges import accesses, flights, launches, meetings, phases
 from fireiron.kernel.edges.agents import WARPGROUP, Agent, Array, Blocked, Phase, Unordered
 from fireiron.kernel.edges.world import World
+from fireiron.kernel.ir.rewrite import reduced
 from fireiron.kernel.ir.statements import (
     BLOCK,
     BLOCKS,
@@ -97,26 +97,15 @@ class _Walk:
         for slots in {*(b.slots for b in kernel.buffers), *(b.slots for b in kernel.barriers)}:
             period = period * slots // gcd(period, slots)
         self.period = 2 * period  # rings' parities too
-        self.body = self.needed(kernel.body)
+        self.body = reduced(kernel.body, self.needed)
 
-    def needed(self, body: Body) -> Body:
-        """Leave out statements that access neither shared memory nor registers of products in flight."""
-        out: list[Statement] = []
-        for s in body:
-            match s:
-                case For(body=inner) | If(body=inner) | Region(body=inner):
-                    if inside := self.needed(inner):
-                        out.append(attrs.evolve(s, body=inside))
-                case Roles(roles=roles):
-                    out.append(Roles(tuple(attrs.evolve(r, body=self.needed(r.body)) for r in roles)))
-                case Call() | Compute() | Micro():
-                    views = reads_and_writes(s)
-                    if any(self.world.follows(v) or (self.world.tells and v.buffer.memory == GL) for v, _ in views):
-                        out.append(s)
-                case _:
-                    out.append(s)
-        # Names are needed by what stands behind them alone.
-        return tuple(out) if any(not isinstance(s, Let) for s in out) else ()
+    def needed(self, s: Statement) -> bool:
+        """Say whether a statement orders accesses, or accesses shared memory or registers of products in flight."""
+        if not isinstance(s, Call | Compute | Micro):
+            return True
+        return any(
+            self.world.follows(v) or (self.world.tells and v.buffer.memory == GL) for v, _ in reads_and_writes(s)
+        )
 
     def once(self, loop: For) -> bool:
         """Return whether all trips of a loop access the same places, so that checking one trip is enough."""
