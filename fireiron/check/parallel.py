@@ -1,4 +1,4 @@
-"""Rules of parallel splits: which units may take chunks of K, and what their sums become one by."""
+"""Rules of parallel splits: which units may take chunks of K, and how their partial sums are added."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def _reduce(dtype: str, level: Level, reduce: Reduction) -> None:
 
 
 def _cluster(links: Sequence[Decomposition], before: Residual, split: Split, reduce: ByCluster) -> None:
-    """Refuse blocks that are no cluster of their own."""
+    """Refuse by_cluster() where the blocks that share a tile are not a whole cluster."""
     other = next((x for x in links if isinstance(x, Tile) and x.level is not None and x.level == Cluster), None)
     if other is not None:
         raise DecompositionError(

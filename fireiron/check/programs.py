@@ -213,7 +213,7 @@ def step(program: Program, name: str) -> Step:
 
 
 def placed(residual: Residual, links: Sequence[Decomposition], step: Step, memory: Memory) -> None:
-    """Refuse results in memories where none can lie, and those of folds.
+    """Refuse to place a step's result in a memory that cannot hold it, and to place the result of a fold.
 
     Raises:
         DecompositionError: `load-memory`, `already-there`, `load-step`, `load-level`.

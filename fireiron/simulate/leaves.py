@@ -383,7 +383,7 @@ def refuse_flying(
 
 
 def at_peer(operand: Operand, team: Team, place: Place, env: Env) -> Operand:
-    """Bind a view of a peer's shared memory to that of the block that it names now.
+    """Bind a view of a peer's shared memory to the memory of the block that the view's rank names in this trip.
 
     Raises:
         SimulationError: `bad-peers`.

@@ -164,7 +164,7 @@ class Order:
         return (time > self.base) & (time > row[self._column(other)])
 
     def unfenced(self, row: Array, other: Array, time: Array) -> Array:
-        """Say which generic accesses, ordered before, the asynchronous proxy need not see yet."""
+        """Say which generic accesses come before an asynchronous one without a fence that makes them visible to it."""
         return (time > self.start) & (time > row[self.columns + self._column(other)])
 
     def unseen(self, who: Array, other: Array, time: Array) -> Array:

@@ -1,7 +1,7 @@
 """Kernel IR: one statement language between schedules and their backends.
 
-Everything is explicit here: which element each access touches, who is guarded, where barriers stand. `cuda/` prints it,
-`simulate/` runs it, and neither decides anything.
+Everything is explicit here: which element each access touches, under which condition, and where barriers stand. `cuda/`
+prints it, `simulate/` runs it, and neither decides anything.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from fireiron.kernel.lower.window import POINTS, Storage
 
 
 def places_apart(dims: Sequence[str], state: State) -> dict[str, Expr]:
-    """Give the places along dims where the chunks of a loop start, which tell the units of splits above it apart."""
+    """Give the places along dims where a loop's chunks start; units of splits above the loop start at other places."""
     return {a.dim: a.offset for a in state.windows[POINTS].axes if a.dim in dims}
 
 

@@ -156,7 +156,7 @@ def _inserted(one: Passed, kernel: Kernel) -> Iterator[str]:
 
 
 def _subscripts(one: Passed, kernel: Kernel) -> Iterator[str]:
-    """Verify that each subscript is read before what it is an index of, and where the array has elements."""
+    """Verify that no subscript is left, that each is read inside its array, and that accesses lie where they lay."""
     if (left := next(elements_of(one.after), None)) is not None:
         yield f"it leaves {left}, which no statement reads"
         return
