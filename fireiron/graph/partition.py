@@ -281,6 +281,37 @@ def epilogs(areas: Areas, only: Iterable[int] | None = None) -> None:
                 least, chosen = now, inside
         for other in sorted(chosen - {number}):
             areas.merge(other, number, f"{graph.nodes[other].op} in the product's registers")
+        for other in sorted(_beside_product(areas, chosen, allowed)):
+            areas.merge(other, number, f"{graph.nodes[other].op} of other arrays, in the product's registers")
+
+
+def _beside_product(areas: Areas, inside: set[int], allowed: set[int]) -> set[int]:
+    """Find what an epilog reads that is computed point by point of other arrays, for it alone.
+
+    The epilog computes it where its arrays are no more bytes than the values, which would be stored and read again.
+    """
+    graph, found = areas.graph, set[int]()
+    shape, operands = graph.nodes[min(inside)].shape, set(areas.producers(min(inside)))
+    for number in sorted(inside, reverse=True):
+        for first in graph.nodes[number].inputs:
+            cone, left = set[int](), [first]
+            while left:
+                n = left.pop()
+                node = graph.nodes[n]
+                if n in inside or n not in areas.of or node.kind != "pointwise" or node.shape != shape:
+                    continue
+                cone.add(n)
+                left += [i for i in node.inputs if i not in cone]
+            alone = all(
+                n in allowed and areas.members.get(areas.of[n]) == {n} and not areas.kept(areas.of[n])
+                and not areas.live(n, inside | cone | found)
+                for n in cone
+            )  # fmt: skip
+            read = {i for n in cone for i in graph.nodes[n].inputs if i not in cone and i not in areas.free}
+            first_bytes = 2 * graph.nodes[first].nbytes
+            if cone and alone and operands.isdisjoint(cone) and sum(graph.nodes[i].nbytes for i in read) <= first_bytes:
+                found |= cone
+    return found
 
 
 def prologs(areas: Areas) -> None:
@@ -643,7 +674,7 @@ def apart(graph: Graph, part: Part) -> tuple[Part, ...]:
     if len(inside) < 2:
         return (part,)
     products = sorted(n for n in inside if graph.nodes[n].op == "matmul")
-    before = [n for n in sorted(inside) if products and n < products[0]]
+    before = sorted(operands_of(graph, products[0], inside)) if products else []
     if part.kind == "product rows":
         epilogs(areas, inside)
         rows(areas, inside - areas.members[areas.of[products[0]]])
@@ -667,6 +698,18 @@ def apart(graph: Graph, part: Part) -> tuple[Part, ...]:
         done.add(area)
         made.append(part_of(areas, area))
     return _giving(graph, made, part)
+
+
+def operands_of(graph: Graph, product: int, inside: set[int]) -> set[int]:
+    """List the operations of a set that compute a product's operands."""
+    found, left = set[int](), list(graph.nodes[product].inputs)
+    while left:
+        n = left.pop()
+        if n in inside and n not in found:
+            found.add(n)
+        if n in inside or graph.nodes[n].kind == "view":
+            left += graph.nodes[n].inputs
+    return found
 
 
 def _giving(graph: Graph, made: list[Part], whole: Part) -> tuple[Part, ...]:

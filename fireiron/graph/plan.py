@@ -20,7 +20,7 @@ from fireiron.graph.lower import Lowered, Misfit, Operand, lowered
 from fireiron.graph.memory import Interval, Memory, most_alive, plan_memory
 from fireiron.graph.nodes import BUNDLE, Graph
 from fireiron.graph.pack import settled_nodes
-from fireiron.graph.partition import Part, apart, partition
+from fireiron.graph.partition import Part, apart, operands_of, partition
 from fireiron.graph.passes import Passed
 from fireiron.graph.views import View, materialised, outputs_apart, views_of
 from fireiron.graph.words import names_of
@@ -309,7 +309,8 @@ def _in_epilog(graph: Graph, part: Part) -> float:
     products = [n for n in part.nodes if graph.nodes[n].op == "matmul"]
     if part.kind not in ("product", "products"):
         return 0.0
-    behind = [graph.nodes[n] for n in part.nodes if n > products[0] and graph.nodes[n].kind == "pointwise"]
+    ahead = operands_of(graph, products[0], set(part.nodes))
+    behind = [graph.nodes[n] for n in part.nodes if n not in ahead and graph.nodes[n].kind == "pointwise"]
     known = [(node.size, FUNCTIONS[node.op].slots) for node in behind if node.op in FUNCTIONS]
     return sum(size * slots * EPILOG_US for size, slots in known if slots > 1)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fireiron import nn, tensor, trace_graph
 from fireiron.graph.memory import Interval, plan_memory
-from fireiron.graph.partition import Areas, partition
+from fireiron.graph.partition import Areas, apart, partition
 from fireiron.graph.views import dense, materialised, orders_of, reshaped, views_of
 
 
@@ -198,3 +198,36 @@ def test_a_view_that_strides_do_not_say_is_copied() -> None:
     graph = trace_graph(lambda x: x.T.reshape(-1) + 1, (4, 8))
     made, _ = materialised(graph)
     assert [n.op for n in made.nodes] == ["input", "transpose", "copy", "reshape", "constant", "add"]
+
+
+def gated(x: Any, w: Any, y: Any) -> Any:
+    return (x @ w) * np.exp(y * y)
+
+
+def test_an_epilog_computes_what_it_reads_of_other_arrays() -> None:
+    graph = trace_graph(gated, *(tensor(*s, dtype="f16") for s in ((32, 64), (64, 48), (32, 48)))).optimised()
+    (part,) = partition(graph)
+    assert part.kind == "product"
+    assert [graph.nodes[i].name for i in part.inputs] == ["x", "w", "y"]
+    product, pointwise = apart(graph, part)  # where functions take long, they follow the product
+    assert (product.kind, pointwise.kind) == ("product", "pointwise")
+    made = graph.plan("sm_90a")
+    rng = np.random.default_rng(0)
+    arrays = [(0.3 * rng.standard_normal(graph.nodes[i].shape)).astype(np.float16) for i in graph.inputs]
+    np.testing.assert_allclose(made(*arrays), graph.evaluate(*arrays), atol=5e-3)
+
+
+def test_what_others_read_too_is_stored() -> None:
+    def shared(x: Any, w: Any, y: Any) -> Any:
+        z = np.exp(y * y)
+        return (x @ w) * z, z
+
+    assert len(partition(trace_graph(shared, (32, 64), (64, 48), (32, 48)).optimised())) == 2
+
+
+def test_an_operation_of_many_arrays_is_stored() -> None:
+    def many(x: Any, w: Any, *y: Any) -> Any:
+        return (x @ w) * (y[0] + y[1] * y[2])  # three arrays are more than its value, written and read
+
+    shapes = [(32, 64), (64, 48), *[(32, 48)] * 3]
+    assert len(partition(trace_graph(many, *shapes).optimised())) == 2
