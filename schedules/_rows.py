@@ -74,6 +74,11 @@ class Row:
         """Give the bytes of a lane's vector of an array."""
         return self.dtypes[role].nbytes_of(self.lane)
 
+    def times(self, rows: int) -> Row:
+        """Give what several rows take together."""
+        changed = {name: getattr(self, name) * rows for name in ("deep", "registers", "live")}
+        return attrs.evolve(self, **changed)
+
     @property
     def nbytes(self) -> int:
         """Give the bytes of a row in its widest array."""
@@ -233,6 +238,8 @@ def part_of(row: Row, warps: int = 0, blocks: int = 0) -> Part:
         stages = min(stages, _stages(shared, wanted, ceil(each * over), ceil(kept * over))) if row.copied else 0
         others = _others(row, wanted, count, width)
         registers, held = _registers_of(wanted, others), _held(row, wanted, others)
+        if not warps and stages == 1 and width > held * wanted * LANES and 2 * each + kept <= shared:
+            stages = 2  # a row that registers do not hold stays in shared memory
         if width <= held * wanted * LANES:
             each_lane = ceil(width / (wanted * LANES * row.lane)) * row.lane
             beside = 2 * others + (RING if stages > 1 else 0)

@@ -240,7 +240,8 @@ def row(
         blocks: of a cluster that has a row, 0 for what its width asks for; of the grid that share the rows of a program
             that folds them, 0 for as many as run at once.
         rows: of a block whose warps have rows of their own, 0 for as many as four warps take, or 16 where rows are
-            folded.
+            folded; of a block or cluster whose warps share each row, which then meet at one barrier for all of them, 0
+            for one.
         resident: blocks of an SM that the compiler's register budget should allow, 0 where it is free.
         stages: rows that a persistent block has in shared memory, the next ones on their way; 1 for blocks of one row
             each, 0 for what the bytes in flight ask for.
@@ -256,11 +257,12 @@ def row(
         of_block = {**single, given.lines[-1]: rows or 4 * LANES // lanes}
         chain = spec.tile(**of_block).to(Block, resident=resident).tile(**single).to(Group(Thread, lanes))
     else:
-        part = part_of(given, warps, blocks)
+        together = {**single, given.lines[-1]: rows or 1}
+        part = part_of(given.times(rows or 1), warps, blocks)
         if not (warps or blocks or stages) and given.nbytes > MOST_IN_REGISTERS and _reads_once(spec, given):
             part = once(given)
         stages, unit = stages or part.stages, given.lane * LANES  # lanes are idle in one warp alone
-        chain = spec.tile(**single).to(Block, resident=resident or part.resident)
+        chain = spec.tile(**together).to(Block, resident=resident or part.resident)
         if stages > 1:
             chain = chain.persistent().pipeline(stages)
         if part.blocks > 1:

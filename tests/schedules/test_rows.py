@@ -221,6 +221,7 @@ def test_programs_of_other_forms_are_refused() -> None:
         ("layernorm", 6632, False),
         ("layernorm", 11600, True),
         ("layernorm", 32768, True),
+        ("top", 32000, True),
     ],
 )
 def test_rows_wait_in_a_ring_where_blocks_have_an_sm_alone(name: str, width: int, ring: bool) -> None:
@@ -324,3 +325,18 @@ def test_rows_that_are_masked_throughout_are_zeros(way: str) -> None:
     for row, n in enumerate(seen):
         part = np.exp(x[row, :n] - x[row, :n].max(initial=-np.inf))
         assert np.allclose(got[row], np.pad(part / part.sum() if n else part, (0, 200 - n)), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("plan", "barriers"),
+    [
+        ({"warps": 3}, 2),
+        ({"blocks": 2, "warps": 4, "stages": 2}, 2),
+        ({"blocks": 2, "warps": 4, "at_once": True}, 0),
+    ],
+)
+def test_rows_of_a_block_share_barriers(plan: dict[str, Any], barriers: int) -> None:
+    """Three rows at a time, of eight: the last block has two."""
+    schedule = rows.row(made("layernorm", 2048, "f32", 8, "sm_90a"), rows=3, **plan)
+    assert schedule.cuda("sm_90a").count("__syncthreads()") == barriers
+    right(schedule)
