@@ -75,22 +75,20 @@ CACHED = 32 * 1024**2  # bytes of keys and values that stay in Hopper's L2 cache
 def attention(
     q: Value,
     k: Value,
-    v: Value | None = None,
+    v: Value,
     scale: float | None = None,
     causal: bool = False,
     mask: Function | None = None,
     score: Function | None = None,
     lse: bool = False,
     dropout: float = 0.0,
-    width: int | None = None,
     **arrays: Value,
 ) -> Value | tuple[Value, Value]:
     """Take softmax(q k' * scale) v of each head.
 
     Args:
         q, k, v: queries, keys and values. `attention.on(q="b h g i d")` takes queries of g heads that share one of keys
-            and values. Without v, the first `width` columns of k are the values, as in latent attention: of one cache
-            of 576 columns, 512 are values.
+            and values.
         scale: of the scores, 1 / sqrt(d) by default.
         causal: whether a query sees only keys up to its own place; the last query sees the last key.
         mask: says which keys a query sees: a function of indices (`b`, `h`, `i`, `j`) and of arrays by name. Example:
@@ -100,24 +98,49 @@ def attention(
         lse: whether the logarithm of each row's sum of exponentials is a second output; -inf where a query sees no key.
         dropout: the part of the weights that is dropped at random. `seed`, three of i32, is an array beside then: two
             are Philox's key, and the third is part of its counter.
-        width: number of columns of k that are the values, where there is no v.
         arrays: what the functions read, by subscripts. `sinks` (h) are scores of each head that no value belongs to.
             `q_scale`, `k_scale` and `v_scale` (h of queries, of keys, of values), in f32, are what a head's numbers of
             8 bits are worth: weights are rounded to v's type then, and results have the type that `out=` says.
 
     Raises:
         FireironError: `attention-scale`; `attention-dropout`; `attention-function` for a function that reads what is
-            not there; `attention-values` for both of v and width, or neither.
+            not there.
+    """
+    return _attended(Scores(scale, causal, mask, score, grouped(q), arrays, dropout), q, k, v, lse)
+
+
+@program(q="b h i d", k="b h j d")
+def latent(
+    q: Value,
+    k: Value,
+    width: int,
+    scale: float | None = None,
+    causal: bool = False,
+    mask: Function | None = None,
+    score: Function | None = None,
+    lse: bool = False,
+    dropout: float = 0.0,
+    **arrays: Value,
+) -> Value | tuple[Value, Value]:
+    """Take attention of one cache of keys, whose first columns are the values: of 576 columns, 512.
+
+    Args:
+        q: queries. `latent.on(q="b h g i d")` takes queries of g heads that share one cache.
+        k: the cache.
+        width: number of its columns that are the values.
+        scale, causal, mask, score, lse, dropout, arrays: as `attention` takes them.
+
+    Raises:
+        FireironError: as `attention` does; `attention-values` where the cache has no such columns beside others.
     """
     depth = extent("d")
-    if (v is None) == (width is None) or (width is not None and isinstance(depth, int) and not 0 < width < depth):
-        said = "v" if v is not None else f"keys of {depth} columns"
+    if isinstance(depth, int) and not 0 < width < depth:
         raise FireironError(
             "attention-values",
-            f"attention of {said} and {'no' if width is None else width} columns of keys as values",
-            fix="give v alone, or width=, how many of the columns of k are the values, and no v",
+            f"keys of {depth} columns, {width} of which are the values",
+            fix=f"give width= from 1 to {depth - 1}, or attention(q, k, k)",
         )
-    values = k[index("b"), index("h"), index("j"), dim("e", width)] if v is None else v
+    values = k[index("b"), index("h"), index("j"), dim("e", width)]
     return _attended(Scores(scale, causal, mask, score, grouped(q), arrays, dropout), q, k, values, lse)
 
 

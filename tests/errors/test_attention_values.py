@@ -6,24 +6,24 @@ from collections.abc import Callable
 from typing import Any
 
 from fireiron import tensor
-from fireiron.schedules.attention import attention
+from fireiron.schedules.attention import latent
 
 q, cache = tensor(1, 2, 16, 96, dtype="f16"), tensor(1, 2, 64, 96, dtype="f16")
 
 
 def wrong() -> Any:
-    return attention(q, cache, width=128)
+    return latent(q, cache, width=128)
 
 
 def test_attention_values(refused: Callable[..., Any]) -> None:
     refused(
         wrong,
         "attention-values",
-        "attention(q, cache, width=128)",
+        "latent(q, cache, width=128)",
         """\
-FireironError[attention-values]: attention of keys of 96 columns and 128 columns of keys as values
+FireironError[attention-values]: keys of 96 columns, 128 of which are the values
   --> test_attention_values.py:15:12
-15 |     return attention(q, cache, width=128)
-   |            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-fix: give v alone, or width=, how many of the columns of k are the values, and no v""",
+15 |     return latent(q, cache, width=128)
+   |            ^^^^^^^^^^^^^^^^^^^^^^^^^^^
+fix: give width= from 1 to 95, or attention(q, k, k)""",
     )

@@ -37,7 +37,7 @@ def test_latents(gpu: int, preset: str, group: int, keys: int, depth: int, width
     q, cache = tensor(2, 1, group, 2, depth, dtype="bf16"), tensor(2, 1, keys, depth, dtype="bf16")
     if preset == "decode" and driver().compute_capability(gpu) not in (80, 90, 100):
         pytest.skip("a block takes 113 KiB of shared memory")
-    verified(getattr(attention, preset)(attention.attention.on(q="b h g i d")(q, cache, width=width)))
+    verified(getattr(attention, preset)(attention.latent.on(q="b h g i d")(q, cache, width=width)))
 
 
 @pytest.mark.parametrize("causal", [False, True])

@@ -15,7 +15,7 @@ PLANS = {"simt": {"rows": 32}, "mma": {"warps": 2}, "decode": {"ways": 2}}
 
 
 def spec_of(lead: tuple[int, ...], queries: int, keys: int, depth: int, width: int, dtype: str) -> Any:
-    program = schedules.attention.on(q="b h g i d") if len(lead) == 3 else schedules.attention
+    program = schedules.latent.on(q="b h g i d") if len(lead) == 3 else schedules.latent
     q, cache = fi.tensor(*lead, queries, depth, dtype=dtype), fi.tensor(*lead[:2], keys, depth, dtype=dtype)
     return program(q, cache, width=width, lse=True, out=(dtype, "f32"))
 
