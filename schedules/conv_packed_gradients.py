@@ -37,7 +37,8 @@ from fireiron.schedules._pixels import spread_lines
 from fireiron.schedules._windows import Pads, Sizes, one, outputs, pair, whole
 
 STEP = 16  # of an instruction's folded dim
-WAYS = 32  # blocks that share a tile of filters, at most: the last of them adds all sums
+THREADS, STAGED = 128, 32  # of a block; elements that each of them holds on their way to shared memory, at most
+BLOCKS = 4  # of an SM that gradients of filters fill, since each waits for its loads
 DTYPE = "f16"  # of the command line's programs where it says none
 
 
@@ -134,7 +135,8 @@ def _whole_pixels(channels: int) -> None:
 @preset
 @space("sm_80", rows=(4, 8, 16), columns=(8, 16, 32), depth=(16, 32, 64), stages=(2, 3), halo=(True, False))
 def images_mma(
-    spec: ProgramChain, rows: int = 8, columns: int = 16, depth: int | None = None, stages: int = 2, halo: bool = True,
+    spec: ProgramChain, rows: int | None = None, columns: int = 16, depth: int | None = None, stages: int = 2,
+    halo: bool | None = None,
 ) -> Schedule:  # fmt: skip
     """Schedule the gradient of images of few channels by mma.sync, from sm_80 on.
 
@@ -143,11 +145,12 @@ def images_mma(
 
     Args:
         spec: `conv2d_packed_data_gradient` of 16-bit floats.
-        rows: of a block's box, a multiple of 4: each warp has a quarter of them.
+        rows: of a block's box, a multiple of 4: each warp has a quarter of them. By default 16 where y has 64 channels
+            or more and a product has up to 32 columns, which took 0.61 of the time of 8 on an H200; else 8.
         columns: of a block's box, a power of two.
-        depth: filters of a chunk, a multiple of 16.
+        depth: filters of a chunk, a multiple of 16: at most 64 that the threads' registers hold by default.
         stages: chunks in shared memory.
-        halo: whether a chunk has all visits along a row, else one.
+        halo: whether a chunk has all visits along a row, else one: by default all where registers hold the filters.
 
     Raises:
         FireironError: `conv-product` for another program.
@@ -159,10 +162,16 @@ def images_mma(
             f"{spec.computed.name} is no gradient of images of few channels",
             fix="give conv2d_packed_data_gradient(...)",
         )
-    filters, between = e["k"], e["m"]
+    between, lines = _size(e["m"], 8), _size(held.tensor.shape[-1] if (held := spec.residual.operand("f")) else 0, 0)
+    m, near = max(8, 1 << (between - 1).bit_length()), _size(e["i"], 1)
+    if rows is None:
+        rows = 16 if _size(e["k"], 1) >= 64 and near * m <= 32 else 8
+    if halo is None:
+        halo = STEP * near * (lines + m) <= STAGED * THREADS
     if depth is None:
-        depth = next((n for n in (64, 32) if isinstance(filters, int) and filters % n == 0), STEP)
-    m = max(8, 1 << (between - 1).bit_length()) if isinstance(between, int) else 8
+        each = near * (lines + m if halo else m)
+        fits = (n for n in (64, 32) if _size(e["k"], 1) % n == 0 and n * each <= STAGED * THREADS)
+        depth = next(fits, STEP)
     block = {"n": 1, "h": rows, "i": e["i"], "w": columns, "m": m}
     chain = spec.tile(**block).to(Block).epilog(memory=FR, store=through_shared(pad=0, reuse=True))
     chain = chain.split(None, u=1, **({} if halo else {"v": 1}), k=depth).pipeline(stages)
@@ -180,7 +189,7 @@ def images_mma(
 @preset
 @space("sm_80", filters=(16, 32, 64), rows=(1, 2, 4), pixels=(32, 64, 112, 128), stages=(2, 3), ways=(1, 8, 16, 32, 64))
 def filters_mma(
-    spec: ProgramChain, filters: int = 64, rows: int = 2, pixels: int | None = None, stages: int = 2,
+    spec: ProgramChain, filters: int = 64, rows: int = 1, pixels: int | None = None, stages: int = 2,
     ways: int | None = None,
 ) -> Schedule:  # fmt: skip
     """Schedule the gradient of filters of few channels by mma.sync, from sm_80 on: pixels are folded.
@@ -195,7 +204,7 @@ def filters_mma(
         pixels: of a chunk, a multiple of 16: a row of y by default, at most 112.
         stages: chunks in shared memory.
         ways: blocks that share a tile, each with a part of y's rows, whose sums meet in order; by default as many as
-            fill an H200, at most 32.
+            fill an H200 four times.
 
     Raises:
         FireironError: `conv-product` for another program.
@@ -207,9 +216,11 @@ def filters_mma(
             f"{spec.computed.name} is no gradient of filters of few channels",
             fix="give conv2d_packed_filter_gradient(...)",
         )
-    columns = e["q"]
+    columns = _size(e["q"], 64)
     if pixels is None:
-        pixels = min(112, -(-columns // STEP) * STEP) if isinstance(columns, int) else 64
+        lines = _size(held.tensor.shape[-1] if (held := spec.residual.operand("x")) else 0, 0)
+        most = STAGED * THREADS // 2 * columns // max(1, rows * lines)  # of which registers hold what windows read
+        pixels = max(STEP, min(112, most // STEP * STEP, -(-columns // STEP) * STEP))
     m = -(-n // STEP) * STEP if isinstance(n := e["m"], int) else 32
     tile = {"k": filters, "r": rows, "m": m}
     ways = ways or _ways(e, tile)
@@ -225,10 +236,13 @@ def filters_mma(
     return chain.tile(k=filters // apart, r=1, m=m).to(Warp).each(product=by_fragments)
 
 
+def _size(extent: object, otherwise: int) -> int:
+    return extent if isinstance(extent, int) else otherwise
+
+
 def _ways(extents: dict[str, object], tile: dict[str, int]) -> int:
-    """Choose the blocks that share a tile: as many as fill the SMs, of y's rows."""
+    """Choose the blocks that share a tile: as many as fill the SMs several times, of y's rows."""
     sizes: Sequence[tuple[int, int]] = [(n, tile[d]) for d in tile if isinstance(n := extents[d], int)]
-    lines = extents["p"]
-    tiles = prod(-(-n // size) for n, size in sizes)
-    most = min(WAYS, lines) if isinstance(lines, int) else 1
-    return max(1, min(most, -(-machine("sm_90a").sms // tiles)))
+    tiles, lines = prod(-(-n // size) for n, size in sizes), _size(extents["p"], 1)
+    wanted = max(1, min(lines, -(-BLOCKS * machine("sm_90a").sms // tiles)))
+    return -(-lines // -(-lines // wanted))  # as many as their rows need

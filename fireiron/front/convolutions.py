@@ -6,6 +6,7 @@ arrays that lie so in memory (torch's channels_last) are taken as they are, othe
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
@@ -16,7 +17,7 @@ import attrs
 
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.dtypes import dtype as find_dtype
-from fireiron.base.errors import CallError, FireironError
+from fireiron.base.errors import CallError, CompileError, FireironError
 from fireiron.base.link import here
 from fireiron.front.best_program import best_program
 from fireiron.front.cli.find import PRESETS
@@ -233,9 +234,20 @@ def arch_of(host: bool) -> str | None:
 
 
 def kernel_of(spec: Any, host: bool) -> Any:
-    """Give a program's kernel by its best schedule; on the simulator, for arrays in host memory without a GPU."""
+    """Give a program's kernel by its best schedule; on the simulator, for arrays in host memory without a GPU.
+
+    Where NVRTC spills registers, it warns.
+    """
     schedule = best_program(spec)
-    return HostKernel(schedule.lowered()) if host and without_gpu() else schedule.compile()
+    if host and without_gpu():
+        return HostKernel(schedule.lowered())
+    try:
+        return schedule.compile()
+    except CompileError as error:
+        if error.code not in ("spills", "stack"):
+            raise
+        warnings.warn(f"slower than it could be: {str(error).splitlines()[0]}", stacklevel=2)
+        return schedule.compile(allow_spills=True)
 
 
 def run(

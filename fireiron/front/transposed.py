@@ -30,6 +30,8 @@ from fireiron.front.convolutions import (
 )
 from fireiron.jit.arrays import describe, is_torch
 
+MOST_BETWEEN = 64  # rows, columns and channels between two windows, which one product has as columns
+
 
 @lru_cache(MOST_KERNELS)
 def images_of(what: Convolution, bias: str = "", host: bool = False) -> tuple[tuple[Any, Any], ...]:
@@ -45,10 +47,11 @@ def images_of(what: Convolution, bias: str = "", host: bool = False) -> tuple[tu
 
 
 def at_once(what: Convolution, bias: bool) -> bool:
-    """Say whether one program computes all images of a convolution: of few channels, without a bias."""
-    return (
-        what.has_packed_gradients and not bias and all(n % s == 0 for n, s in zip(what.sides, what.stride, strict=True))
-    )
+    """Say whether one program computes all images of a convolution: of few channels between windows, without a bias."""
+    if bias or not what.has_packed_gradients or any(n % s for n, s in zip(what.sides, what.stride, strict=True)):
+        return False
+    rows, columns = what.stride
+    return rows * (1 << (max(8, columns * what.channels) - 1).bit_length()) <= MOST_BETWEEN
 
 
 @lru_cache(MOST_KERNELS)

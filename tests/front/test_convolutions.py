@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from fireiron import FireironError, conv1d, conv2d, conv3d
+from fireiron.base.errors import CompileError
+from fireiron.front import convolutions
 
 
 def whole(*shape: int, dtype: Any = np.float16) -> Any:
@@ -112,3 +114,22 @@ def test_misuse(case: str) -> None:
     assert caught.value.code == code
     assert caught.value.message.startswith(message)
     assert caught.value.fix
+
+
+def test_a_kernel_that_spills_runs_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Spilling:
+        """Stand for a schedule that spills, or fails otherwise."""
+
+        def __init__(self, code: str) -> None:
+            self.code = code
+
+        def compile(self, allow_spills: bool = False) -> str:
+            if allow_spills and self.code == "spills":
+                return "kernel"
+            raise CompileError(self.code, "registers run out")
+
+    monkeypatch.setattr(convolutions, "best_program", lambda code: Spilling(code))
+    with pytest.warns(UserWarning, match="slower than it could be"):
+        assert convolutions.kernel_of("spills", False) == "kernel"
+    with pytest.raises(CompileError, match="nvrtc"):
+        convolutions.kernel_of("nvrtc", False)

@@ -52,7 +52,7 @@ __device__ __forceinline__ void copy_4B(void* dst, const void* src) {
 }
 
 extern "C" __global__ void __launch_bounds__(128)
-images_mma_1x8x2x16x8x1_f16(
+images_mma_1x16x2x16x8x1_f16(
     const half* __restrict__ y,
     const half* __restrict__ f,
     half* __restrict__ out_y) {
@@ -62,15 +62,15 @@ images_mma_1x8x2x16x8x1_f16(
     __builtin_assume(block >= 0);
     extern __shared__ __align__(1024) unsigned char shared[];
     half* y_sh = reinterpret_cast<half*>(shared);
-    half* f_sh = reinterpret_cast<half*>(shared + 38912);
+    half* f_sh = reinterpret_cast<half*>(shared + 77824);
     half* out_sh = reinterpret_cast<half*>(shared);
-    alignas(16) float product[16];
-    alignas(16) half y_fr[16];
+    alignas(16) float product[32];
+    alignas(16) half y_fr[32];
     alignas(16) half f_fr[8];
     half f_rf[26];
-    alignas(16) half out_y_rf[16];
-    const int block_n = block / 98;
-    const int block_h = block / 7 % 14;
+    alignas(16) half out_y_rf[32];
+    const int block_n = block / 49;
+    const int block_h = block / 7 % 7;
     const int block_w = block % 7;
     const int warp = thread / 32;
     const int thread_k = thread % 8;
@@ -78,14 +78,12 @@ images_mma_1x8x2x16x8x1_f16(
     const int thread_w = thread / 4 % 16;
     const int thread_m = thread % 4;
 
-    // Program(1, 8, 16, 2, 8, 4, 4, 64)(GL, GL, GL)(Block)
+    // Program(1, 16, 16, 2, 8, 4, 4, 64)(GL, GL, GL)(Block)
 
-    // load y to y_sh: Move(1, 8, 19, 64)(GL, SH)(Block)
+    // load y to y_sh: Move(1, 16, 19, 64)(GL, SH)(Block)
     #pragma unroll
-    for (int r = 0; r < 10; ++r) {
-        if (thread + r * 128 < 1216) {
-            cp_async_or_zero_16B(&y_sh[r * 1024 + thread / 8 * 64 + (thread_k ^ thread / 8 % 8) * 8], &y[block_n * 802816 + block_h * 57344 + (r * 16 + thread / 8) / 19 * 7168 + block_w * 1024 + (r * 16 + thread / 8) % 19 * 64 + thread_k * 8 + 14272], block_h * 8 + (r * 16 + thread / 8) / 19 < 110 && block_w * 16 + (r * 16 + thread / 8) % 19 > 0 && block_w * 16 + (r * 16 + thread / 8) % 19 < 113);
-        }
+    for (int r = 0; r < 19; ++r) {
+        cp_async_or_zero_16B(&y_sh[r * 1024 + thread / 8 * 64 + (thread_k ^ thread / 8 % 8) * 8], &y[block_n * 802816 + block_h * 114688 + (r * 16 + thread / 8) / 19 * 7168 + block_w * 1024 + (r * 16 + thread / 8) % 19 * 64 + thread_k * 8 + 14272], block_h * 16 + (r * 16 + thread / 8) / 19 < 110 && block_w * 16 + (r * 16 + thread / 8) % 19 > 0 && block_w * 16 + (r * 16 + thread / 8) % 19 < 113);
     }
     cp_async_commit();
 
@@ -101,7 +99,7 @@ images_mma_1x8x2x16x8x1_f16(
         copy_2B(&f_sh[r22 * 128 + thread], &f_rf[r22]);
     }
     #pragma unroll
-    for (int i = 0; i < 16; ++i) {
+    for (int i = 0; i < 32; ++i) {
         product[i] = 0.0f;
     }
     #pragma unroll 1
@@ -110,12 +108,10 @@ images_mma_1x8x2x16x8x1_f16(
         __syncthreads();  // y_sh is written before it is read
         if (chunk < 3) {
 
-            // load y to y_sh: Move(1, 8, 19, 64)(GL, SH)(Block)
+            // load y to y_sh: Move(1, 16, 19, 64)(GL, SH)(Block)
             #pragma unroll
-            for (int r = 0; r < 10; ++r) {
-                if (thread + r * 128 < 1216) {
-                    cp_async_or_zero_16B(&y_sh[(chunk + 1) % 2 * 9728 + r * 1024 + thread / 8 * 64 + (thread_k ^ thread / 8 % 8) * 8], &y[block_n * 802816 + block_h * 57344 - chunk * 7168 + (r * 16 + thread / 8) / 19 * 7168 + block_w * 1024 + (r * 16 + thread / 8) % 19 * 64 + thread_k * 8 + 7104], chunk < block_h * 8 + (r * 16 + thread / 8) / 19 + 2 && block_h * 8 + (r * 16 + thread / 8) / 19 < chunk + 111 && block_w * 16 + (r * 16 + thread / 8) % 19 > 0 && block_w * 16 + (r * 16 + thread / 8) % 19 < 113);
-                }
+            for (int r = 0; r < 19; ++r) {
+                cp_async_or_zero_16B(&y_sh[(chunk + 1) % 2 * 19456 + r * 1024 + thread / 8 * 64 + (thread_k ^ thread / 8 % 8) * 8], &y[block_n * 802816 + block_h * 114688 - chunk * 7168 + (r * 16 + thread / 8) / 19 * 7168 + block_w * 1024 + (r * 16 + thread / 8) % 19 * 64 + thread_k * 8 + 7104], chunk < block_h * 16 + (r * 16 + thread / 8) / 19 + 2 && block_h * 16 + (r * 16 + thread / 8) / 19 < chunk + 111 && block_w * 16 + (r * 16 + thread / 8) % 19 > 0 && block_w * 16 + (r * 16 + thread / 8) % 19 < 113);
             }
 
             // load f to f_rf: Move(64, 2, 26)(GL, RF)(Block)
@@ -132,10 +128,10 @@ images_mma_1x8x2x16x8x1_f16(
             #pragma unroll
             for (int k = 0; k < 4; ++k) {
 
-                // load y_sh to y_fr: Move(1, 32, 16)(SH, FR)(Warp)
+                // load y_sh to y_fr: Move(1, 64, 16)(SH, FR)(Warp)
                 #pragma unroll
-                for (int m4 = 0; m4 < 2; ++m4) {
-                    ldmatrix_x4(&y_fr[m4 * 8], &y_sh[chunk % 2 * 9728 + (warp * 2432 - v * 64 + m4 * 1216 + thread % 16 * 64 + k * 16 + thread / 16 % 2 * 8 + 192 ^ (warp * 6 - v + m4 * 3 + thread + 3) % 8 * 8)]);
+                for (int m4 = 0; m4 < 4; ++m4) {
+                    ldmatrix_x4(&y_fr[m4 * 8], &y_sh[chunk % 2 * 19456 + (warp * 4864 - v * 64 + m4 * 1216 + thread % 16 * 64 + k * 16 + thread / 16 % 2 * 8 + 192 ^ (warp * 4 - v + m4 * 3 + thread + 3) % 8 * 8)]);
                 }
 
                 // load f_sh to f_fr: Move(16, 16)(SH, FR)(Warp)
@@ -147,7 +143,7 @@ images_mma_1x8x2x16x8x1_f16(
                     }
                 }
                 #pragma unroll
-                for (int m = 0; m < 2; ++m) {
+                for (int m = 0; m < 4; ++m) {
                     #pragma unroll
                     for (int n = 0; n < 2; ++n) {
                         mma_m16n8k16_f32_f16(&product[m * 8 + n * 4], &y_fr[m * 8], &f_fr[n * 4]);
@@ -167,7 +163,7 @@ images_mma_1x8x2x16x8x1_f16(
 
     // out_y: f16 in out_y_rf
     #pragma unroll
-    for (int h = 0; h < 2; ++h) {
+    for (int h = 0; h < 4; ++h) {
         #pragma unroll
         for (int i2 = 0; i2 < 2; ++i2) {
             #pragma unroll
@@ -180,23 +176,23 @@ images_mma_1x8x2x16x8x1_f16(
         }
     }
 
-    // store out_y: Move(1, 8, 2, 16, 8)(RF, GL)(Block)
+    // store out_y: Move(1, 16, 2, 16, 8)(RF, GL)(Block)
 
-    // load out_y_rf to out_sh: Move(1, 8, 2, 16, 8)(RF, SH)(Block)
+    // load out_y_rf to out_sh: Move(1, 16, 2, 16, 8)(RF, SH)(Block)
     __syncthreads();  // y_sh is read before out_sh takes its place
     #pragma unroll
-    for (int h3 = 0; h3 < 2; ++h3) {
+    for (int h3 = 0; h3 < 4; ++h3) {
         #pragma unroll
         for (int i3 = 0; i3 < 2; ++i3) {
             #pragma unroll
             for (int w3 = 0; w3 < 2; ++w3) {
-                copy_4B(&out_sh[warp * 512 + h3 * 256 + i3 * 128 + thread % 32 * 2 + w3 * 64], &out_y_rf[h3 * 8 + i3 * 4 + w3 * 2]);
+                copy_4B(&out_sh[warp * 1024 + h3 * 256 + i3 * 128 + thread % 32 * 2 + w3 * 64], &out_y_rf[h3 * 8 + i3 * 4 + w3 * 2]);
             }
         }
     }
     __syncthreads();  // out_sh is written before it is read
     #pragma unroll
-    for (int r3 = 0; r3 < 8; ++r3) {
-        if (thread_m < 3) copy_4B(&out_y[block_n * 150528 + block_h * 10752 + r3 * 1344 + thread_i * 672 + block_w * 96 + thread_w * 6 + thread_m * 2], &out_sh[r3 * 256 + thread_i * 128 + thread_w * 8 + thread_m * 2]);
+    for (int r3 = 0; r3 < 16; ++r3) {
+        if (thread_m < 3) copy_4B(&out_y[block_n * 150528 + block_h * 21504 + r3 * 1344 + thread_i * 672 + block_w * 96 + thread_w * 6 + thread_m * 2], &out_sh[r3 * 256 + thread_i * 128 + thread_w * 8 + thread_m * 2]);
     }
 }

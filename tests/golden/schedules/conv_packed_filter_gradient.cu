@@ -25,9 +25,8 @@ __device__ __forceinline__ void copy_2B(void* dst, const void* src) {
     *static_cast<unsigned short*>(dst) = *static_cast<const unsigned short*>(src);
 }
 
-__device__ __forceinline__ void cp_async_or_zero_16B(void* dst, const void* src, bool read) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-        : : "r"(static_cast<unsigned>(__cvta_generic_to_shared(dst))), "l"(src), "r"(read ? 16 : 0) : "memory");
+__device__ __forceinline__ void cp_async_16B(void* dst, const void* src) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"(static_cast<unsigned>(__cvta_generic_to_shared(dst))), "l"(src) : "memory");
 }
 
 __device__ __forceinline__ void ldmatrix_x4_trans(void* registers, const void* row) {
@@ -60,8 +59,8 @@ __device__ __forceinline__ int count_in(int* counter, int count) {
     return __syncthreads_or(threadIdx.x == 0 && (int)before == count - 1);
 }
 
-extern "C" __global__ void __launch_bounds__(128)
-filters_mma_64x2x32x1_k32_f16(
+extern "C" __global__ void __launch_bounds__(64)
+filters_mma_64x1x32x1_k56_f16(
     const half* __restrict__ y,
     const half* __restrict__ x,
     half* __restrict__ out_y,
@@ -75,42 +74,40 @@ filters_mma_64x2x32x1_k32_f16(
     __builtin_assume(blocks >= 0);
     extern __shared__ __align__(1024) unsigned char shared[];
     half* x_sh = reinterpret_cast<half*>(shared);
-    half* y_sh = reinterpret_cast<half*>(shared + 5632);
+    half* y_sh = reinterpret_cast<half*>(shared + 2816);
     alignas(16) float product[32];
     alignas(16) half x_a_fr[112];
     alignas(16) half y_fr[16];
     half x_rf[11];
     half out_y_rf[32];
     alignas(16) float other[32];
-    const int way = block % 32;
-    const int tile = block / 32;
+    const int way = block % 56;
+    const int tile = block / 56;
     const int warp = thread / 32;
-    const int warp_r = warp / 2;
-    const int warp_k = warp % 2;
     const int thread_k = thread % 8;
 
-    // Program(2, 32, 64, 32, 112, 112)(GL, GL, GL)(Block)
+    // Program(1, 32, 64, 32, 112, 112)(GL, GL, GL)(Block)
 
-    // load x to x_rf: Move(1, 2, 698)(GL, RF)(Block)
+    // load x to x_rf: Move(1, 1, 698)(GL, RF)(Block)
     #pragma unroll
     for (int r = 0; r < 11; ++r) {
-        if (thread + r * 128 < 1396) {
-            copy_or_zero_2B(&x_rf[r], &x[way * 5376 + tile * 1344 + (thread + r * 128) / 698 * 672 + (thread + r * 128) % 698 - 2025], way * 8 + tile * 2 + (thread + r * 128) / 698 > 2 && way * 8 + tile * 2 + (thread + r * 128) / 698 < 227 && (thread + r * 128) % 698 > 8 && (thread + r * 128) % 698 < 681);
+        if (thread + r * 64 < 698) {
+            copy_or_zero_2B(&x_rf[r], &x[way * 2688 + tile * 672 + thread + r * 64 - 2025], way * 4 + tile > 2 && thread + r * 64 > 8 && thread + r * 64 < 681);
         }
     }
 
-    // load x to x_sh: Move(1, 2, 698)(GL, SH)(Block)
+    // load x to x_sh: Move(1, 1, 698)(GL, SH)(Block)
     #pragma unroll
     for (int r2 = 0; r2 < 11; ++r2) {
-        if (thread + r2 * 128 < 1396) {
-            copy_2B(&x_sh[thread + r2 * 128], &x_rf[r2]);
+        if (thread + r2 * 64 < 698) {
+            copy_2B(&x_sh[thread + r2 * 64], &x_rf[r2]);
         }
     }
 
     // load y to y_sh: Move(1, 1, 112, 64)(GL, SH)(Block)
     #pragma unroll
-    for (int r3 = 0; r3 < 7; ++r3) {
-        cp_async_or_zero_16B(&y_sh[r3 * 1024 + thread / 8 * 64 + (thread_k ^ thread / 8 % 8) * 8], &y[way * 28672 + r3 * 1024 + thread / 8 * 64 + thread_k * 8], way < 28);
+    for (int r3 = 0; r3 < 14; ++r3) {
+        cp_async_16B(&y_sh[r3 * 512 + thread / 8 * 64 + (thread_k ^ thread / 8) * 8], &y[way * 14336 + r3 * 512 + thread / 8 * 64 + thread_k * 8]);
     }
     cp_async_commit();
     #pragma unroll
@@ -118,23 +115,23 @@ filters_mma_64x2x32x1_k32_f16(
         product[i] = 0.0f;
     }
     #pragma unroll 1
-    for (int chunk = 0; chunk < 128; ++chunk) {
+    for (int chunk = 0; chunk < 64; ++chunk) {
         cp_async_wait<0>();
         __syncthreads();  // x_sh is written before it is read
-        if (chunk < 127) {
+        if (chunk < 63) {
 
-            // load x to x_rf: Move(1, 2, 698)(GL, RF)(Block)
+            // load x to x_rf: Move(1, 1, 698)(GL, RF)(Block)
             #pragma unroll
             for (int r = 0; r < 11; ++r) {
-                if (thread + r * 128 < 1396) {
-                    copy_or_zero_2B(&x_rf[r], &x[(chunk + 1) / 4 * 150528 + way * 5376 + (chunk + 1) % 4 * 1344 + tile * 1344 + (thread + r * 128) / 698 * 672 + (thread + r * 128) % 698 - 2025], way * 8 + (chunk + 1) % 4 * 2 + tile * 2 + (thread + r * 128) / 698 > 2 && way * 8 + (chunk + 1) % 4 * 2 + tile * 2 + (thread + r * 128) / 698 < 227 && (thread + r * 128) % 698 > 8 && (thread + r * 128) % 698 < 681);
+                if (thread + r * 64 < 698) {
+                    copy_or_zero_2B(&x_rf[r], &x[(chunk + 1) / 2 * 150528 + way * 2688 + (chunk + 1) % 2 * 1344 + tile * 672 + thread + r * 64 - 2025], way * 4 + (chunk + 1) % 2 * 2 + tile > 2 && way * 4 + (chunk + 1) % 2 * 2 + tile < 227 && thread + r * 64 > 8 && thread + r * 64 < 681);
                 }
             }
 
             // load y to y_sh: Move(1, 1, 112, 64)(GL, SH)(Block)
             #pragma unroll
-            for (int r3 = 0; r3 < 7; ++r3) {
-                cp_async_or_zero_16B(&y_sh[(chunk + 1) % 2 * 7168 + r3 * 1024 + thread / 8 * 64 + (thread_k ^ thread / 8 % 8) * 8], &y[(chunk + 1) / 4 * 802816 + way * 28672 + (chunk + 1) % 4 * 7168 + r3 * 1024 + thread / 8 * 64 + thread_k * 8], way * 4 + (chunk + 1) % 4 < 112);
+            for (int r3 = 0; r3 < 14; ++r3) {
+                cp_async_16B(&y_sh[(chunk + 1) % 2 * 7168 + r3 * 512 + thread / 8 * 64 + (thread_k ^ thread / 8) * 8], &y[(chunk + 1) / 2 * 802816 + way * 14336 + (chunk + 1) % 2 * 7168 + r3 * 512 + thread / 8 * 64 + thread_k * 8]);
             }
         }
         cp_async_commit();
@@ -145,7 +142,7 @@ filters_mma_64x2x32x1_k32_f16(
             #pragma unroll
             for (int q = 0; q < 28; ++q) {
                 x_a_fr[m6 % 2 * 2 + m6 / 2 * 8 + q % 2 + q / 2 % 2 * 4 + q / 4 * 16] = half{0x0000};
-                if (thread / 4 % 8 + m6 * 8 < 21) x_a_fr[m6 % 2 * 2 + m6 / 2 * 8 + q % 2 + q / 2 % 2 * 4 + q / 4 * 16] = x_sh[chunk % 2 * 1400 + warp_r * 698 + thread % 4 * 12 + q % 2 * 6 + q / 2 * 48 + thread / 4 % 8 + m6 * 8];
+                if (thread / 4 % 8 + m6 * 8 < 21) x_a_fr[m6 % 2 * 2 + m6 / 2 * 8 + q % 2 + q / 2 % 2 * 4 + q / 4 * 16] = x_sh[chunk % 2 * 704 + thread % 4 * 12 + q % 2 * 6 + q / 2 * 48 + thread / 4 % 8 + m6 * 8];
             }
         }
 
@@ -156,7 +153,7 @@ filters_mma_64x2x32x1_k32_f16(
             // load y_sh to y_fr: Move(1, 1, 16, 32)(SH, FR)(Warp)
             #pragma unroll
             for (int n3 = 0; n3 < 2; ++n3) {
-                ldmatrix_x4_trans(&y_fr[n3 * 8], &y_sh[chunk % 2 * 7168 + k * 1024 + thread % 16 * 64 + (warp_k * 4 + n3 * 2 + thread / 16 % 2 ^ thread % 8) * 8]);
+                ldmatrix_x4_trans(&y_fr[n3 * 8], &y_sh[chunk % 2 * 7168 + k * 1024 + thread % 16 * 64 + (warp * 4 + n3 * 2 + thread / 16 % 2 ^ thread % 8) * 8]);
             }
             #pragma unroll
             for (int m = 0; m < 2; ++m) {
@@ -166,39 +163,39 @@ filters_mma_64x2x32x1_k32_f16(
                 }
             }
         }
-        if (chunk < 127) {
+        if (chunk < 63) {
 
-            // load x to x_sh: Move(1, 2, 698)(GL, SH)(Block)
+            // load x to x_sh: Move(1, 1, 698)(GL, SH)(Block)
             #pragma unroll
             for (int r2 = 0; r2 < 11; ++r2) {
-                if (thread + r2 * 128 < 1396) {
-                    copy_2B(&x_sh[(chunk + 1) % 2 * 1400 + thread + r2 * 128], &x_rf[r2]);
+                if (thread + r2 * 64 < 698) {
+                    copy_2B(&x_sh[(chunk + 1) % 2 * 704 + thread + r2 * 64], &x_rf[r2]);
                 }
             }
         }
     }
 
-    // product over 32 blocks
+    // product over 56 blocks
     #pragma unroll
     for (int i2 = 0; i2 < 8; ++i2) {
-        copy_16B(&product_parts[tile * 131072 + way * 4096 + thread / 32 * 1024 + i2 * 128 + thread % 32 * 4], &product[i2 * 4]);
+        copy_16B(&product_parts[tile * 114688 + way * 2048 + thread / 32 * 1024 + i2 * 128 + thread % 32 * 4], &product[i2 * 4]);
     }
     __syncthreads();  // all threads have written product_parts
-    const int last = count_in(&arrived[tile], 32);
+    const int last = count_in(&arrived[tile], 56);
     if (last) {
 
-        // product over 32 blocks: the last block combines them
+        // product over 56 blocks: the last block combines them
         #pragma unroll
         for (int i4 = 0; i4 < 32; ++i4) {
             product[i4] = 0.0f;
         }
         #pragma unroll 1
-        for (int w = 0; w < 16; ++w) {
+        for (int w = 0; w < 28; ++w) {
             #pragma unroll
             for (int u = 0; u < 2; ++u) {
                 #pragma unroll
                 for (int v = 0; v < 8; ++v) {
-                    copy_16B(&other[v * 4], &product_parts[tile * 131072 + w * 8192 + u * 4096 + thread / 32 * 1024 + v * 128 + thread % 32 * 4]);
+                    copy_16B(&other[v * 4], &product_parts[tile * 114688 + w * 4096 + u * 2048 + thread / 32 * 1024 + v * 128 + thread % 32 * 4]);
                 }
                 #pragma unroll
                 for (int i3 = 0; i3 < 32; ++i3) {
@@ -216,12 +213,12 @@ filters_mma_64x2x32x1_k32_f16(
             }
         }
 
-        // store out_y: Move(64, 2, 32)(RF, GL)(Block)
+        // store out_y: Move(64, 1, 32)(RF, GL)(Block)
         #pragma unroll
         for (int k11 = 0; k11 < 8; ++k11) {
             #pragma unroll
             for (int m9 = 0; m9 < 4; ++m9) {
-                if (tile * 2 + warp_r < 7 && thread / 4 % 8 + m9 * 8 < 21) copy_2B(&out_y[warp_k * 4704 + thread % 4 * 294 + k11 % 2 * 147 + k11 / 2 * 1176 + tile * 42 + warp_r * 21 + thread / 4 % 8 + m9 * 8], &out_y_rf[k11 * 4 + m9]);
+                if (thread / 4 % 8 + m9 * 8 < 21) copy_2B(&out_y[warp * 4704 + thread % 4 * 294 + k11 % 2 * 147 + k11 / 2 * 1176 + tile * 21 + thread / 4 % 8 + m9 * 8], &out_y_rf[k11 * 4 + m9]);
             }
         }
     }
