@@ -150,10 +150,16 @@ def run(
 def compiled(work: Work, arch: str | None) -> int | str:
     """Compile the kernels of a line into the disk cache; give the most registers, or what is wrong."""
     try:
-        kernels = [best_program(spec).compile(arch) for _, spec in programs(work, arch) if spec is not None]
+        parts = programs(work, arch)
+        kernels = [_scheduled(spec, parts).compile(arch) for _, spec in parts if spec is not None]
         return max((kernel.resources.registers for kernel in kernels), default=0)
     except FireironError as error:
         return str(error).splitlines()[0]
+
+
+def _scheduled(spec: Any, parts: Sequence[Any]) -> Any:
+    """Schedule one of a line's programs, as `fireiron.conv2d` does."""
+    return best_program(spec, dependent=len(parts) > 1)
 
 
 def programs(work: Work, arch: str | None = None) -> list[tuple[Any, Any]]:
@@ -187,7 +193,8 @@ def _timed(laboratory: Laboratory, work: Work) -> dict[str, Any]:
     torch.backends.cudnn.benchmark = True
     what = work.what
     operands = _Operands.drawn(work, laboratory.device)
-    kernels = [(part, None if spec is None else laboratory.built(best_program(spec))) for part, spec in programs(work)]
+    parts = programs(work)
+    kernels = [(part, None if spec is None else laboratory.built(_scheduled(spec, parts))) for part, spec in parts]
     ours, out = operands.ours(work, kernels)
     theirs = operands.theirs(work)
     ours()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from importlib import import_module
+from inspect import signature
 from typing import Any
 
 from fireiron.algebra.arch import Arch
@@ -22,12 +23,13 @@ OF_PRODUCTS = "_programs"  # the schedules of several products
 
 
 @lru_cache(MOST_CHOICES)
-def best_program(spec: ProgramChain, arch: str | None = None) -> Any:
+def best_program(spec: ProgramChain, arch: str | None = None, dependent: bool = False) -> Any:
     """Give a program's schedule: the fastest that was measured (`tune`), else that of the preset for its form.
 
     Args:
         spec: what a function under `@program` gives.
         arch: the target; the program's own where None.
+        dependent: whether the kernel begins before the previous launch has ended, where the preset can have it so.
 
     Raises:
         CheckError: `nothing-legal` where no preset takes the program.
@@ -48,8 +50,10 @@ def best_program(spec: ProgramChain, arch: str | None = None) -> Any:
         return measured
     for name in names:
         file, function = name.split(".")
+        made = getattr(import_module(f"fireiron.schedules.{file}"), function)
+        early = {"dependent": True} if dependent and "dependent" in signature(made).parameters else {}
         try:
-            return getattr(import_module(f"fireiron.schedules.{file}"), function)(spec)
+            return made(spec, **early)
         except FireironError as error:
             refused.append(f"{name}: {error.message}")
     said = "; ".join(refused) or "it multiplies matrices"

@@ -233,12 +233,17 @@ def arch_of(host: bool) -> str | None:
     return SIMULATED if host and without_gpu() else None
 
 
-def kernel_of(spec: Any, host: bool) -> Any:
+def kernel_of(spec: Any, host: bool, dependent: bool = False) -> Any:
     """Give a program's kernel by its best schedule; on the simulator, for arrays in host memory without a GPU.
 
     Where NVRTC spills registers, it warns.
+
+    Args:
+        spec: the program.
+        host: whether arrays lie in host memory.
+        dependent: whether the kernel begins before the previous launch has ended, as one of several short ones.
     """
-    schedule = best_program(spec)
+    schedule = best_program(spec, dependent=dependent)
     if host and without_gpu():
         return HostKernel(schedule.lowered())
     try:

@@ -8,6 +8,7 @@ import pytest
 
 import fireiron as fi
 from fireiron import FireironError, Matrix, Vector, best, program, tensor
+from fireiron.front.best_program import best_program
 from fireiron.schedules import akg, conv, conv_gradients, pointwise, reductions, rows
 
 x = Matrix(64, 512, "bf16")
@@ -59,6 +60,13 @@ def test_convolutions_take_the_newest_preset_that_fits(arch: str) -> None:
         assert links(best(CONVOLUTIONS[form], arch)) == links(conv.channelwise(CONVOLUTIONS[form]))
     for form in ("few channels", "groups"):
         assert links(best(CONVOLUTIONS[form], arch)) == links(conv.simt(CONVOLUTIONS[form]))
+
+
+def test_one_of_several_kernels_begins_early_where_its_preset_can() -> None:
+    part = CONVOLUTIONS["gradient of images"]
+    assert "griddepcontrol" in best_program(part, "sm_90a", dependent=True).cuda("sm_90a")
+    assert "griddepcontrol" not in best_program(part, "sm_90a").cuda("sm_90a")
+    assert best_program(part, "sm_80", dependent=True).links == best(part, "sm_80").links
 
 
 def test_presets_are_found_once() -> None:

@@ -128,7 +128,7 @@ def test_a_kernel_that_spills_runs_with_a_warning(monkeypatch: pytest.MonkeyPatc
                 return "kernel"
             raise CompileError(self.code, "registers run out")
 
-    monkeypatch.setattr(convolutions, "best_program", lambda code: Spilling(code))
+    monkeypatch.setattr(convolutions, "best_program", lambda code, dependent: Spilling(code))
     with pytest.warns(UserWarning, match="slower than it could be"):
         assert convolutions.kernel_of("spills", False) == "kernel"
     with pytest.raises(CompileError, match="nvrtc"):
