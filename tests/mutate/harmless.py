@@ -165,8 +165,8 @@ ELSEWHERE = (
         "a copy more brings the next chunk's first lines to where they go",
     ),
     (
-        "attention, wgmma",
-        r"^Let\[9\].*without tile_i @ whole$",
+        "attention, (mma|wgmma)",
+        r"^Let\[\d+\].*without (block|tile_i) @ whole$",
         "what no mask cuts may be masked too: it is computed anew",
     ),
     ("attention, wgmma", r"^If\[1\].*> 0 one less$", "no tile has one chunk here"),
@@ -202,7 +202,7 @@ ELSEWHERE = (
     ),
     (
         "attention, speculating",
-        r"^(Commit\[1\]|Wait\[1\]).place: dropped$|^Region\[16\].*exchanged with Commit",
+        r"^(Commit\[1\]|Wait\[1\]).place: dropped$|^Wait\[1\].pending: \+ 1$|^Region\[16\].*exchanged with Commit",
         "the wait for all groups follows, and the slot of values is awaited before that of keys",
     ),
     (
