@@ -14,7 +14,7 @@ import numpy as np
 
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Var
-from fireiron.algebra.scalar import Arg, Binary, Scalar, Unary, parts
+from fireiron.algebra.scalar import Arg, Binary, Constant, Scalar, Unary, parts
 from fireiron.language.steps import Dim, Program, Ref, Step
 from fireiron.verify.bounded import Array
 
@@ -64,12 +64,15 @@ def level_arrays(program: Program, shapes: Mapping[str, tuple[int, ...]], rng: n
 def exponents(program: Program) -> Iterator[tuple[Ref, Dim]]:
     """List what maxima are subtracted from under an exponential: reads of inputs, or of what steps with folds make.
 
-    With each stands the dim that its maximum folds, where that is one.
+    With each stands the dim that its maximum folds, where that is one. A number may multiply the difference, as powers
+    of two do for powers of e.
     """
     for step in program.steps:
         for part in parts(step.body):
             match part:
-                case Unary(op, Binary("sub", x, y)) if op in EXPONENTIALS:
+                case Unary(op, Binary("sub", x, y)) | Unary(op, Binary("mul", Binary("sub", x, y), Constant())) if (
+                    op in EXPONENTIALS
+                ):
                     over = {dims for below in parts(y) if (dims := _folded(program, step, below))}
                     for (dim,) in over if len(over) == 1 and all(len(dims) == 1 for dims in over) else ():
                         yield from ((ref, dim) for ref in _origins(program, step, x))

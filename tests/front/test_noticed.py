@@ -102,7 +102,7 @@ def exact_operands(case: Case, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarr
     made = product(k, kind, kind, case.how.whole, whole_numbers(find_dtype(case.out)), kind=case.product)
     rng = np.random.default_rng(1)
     (a, _), (b, _) = made.left.draw(rng, ROWS), made.right.draw(rng, COLUMNS)
-    return stored(a, kind), stored(b, kind), terms(case, a, b).sum(-1)
+    return stored(a, kind), stored(b, kind), total(case, a, b)
 
 
 def stored(x: np.ndarray, kind: DType) -> np.ndarray:
@@ -112,9 +112,17 @@ def stored(x: np.ndarray, kind: DType) -> np.ndarray:
     return held
 
 
-def terms(case: Case, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Give each element's terms, as whole numbers."""
-    a, b = a.astype(np.int64)[:, None, :], b.astype(np.int64)[None, :, :]
+def total(case: Case, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Sum each element's terms: whole numbers below 2**53, which f64 holds."""
+    wide = a.astype(np.float64), b.astype(np.float64).T
+    products = (wide[0] @ wide[1]).astype(np.int64)
+    # Of two bits, x xor y is x + y - 2 x y.
+    return products if case.product != "xor" else a.sum(1)[:, None].astype(np.int64) + b.sum(1) - 2 * products
+
+
+def term(case: Case, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Give terms of operands that belong together."""
+    a, b = a.astype(np.int64), b.astype(np.int64)
     return a ^ b if case.product == "xor" else a * b
 
 
@@ -144,7 +152,7 @@ def noticed(case: Case, k: int) -> Noticed:
     assert passing(case, c, wanted).all(), "right results pass"
     rng = np.random.default_rng(2)
     m, n, p = (rng.integers(0, extent, PLANTED) for extent in (ROWS, COLUMNS, k))
-    lost = terms(case, a, b)[m, n, p]
+    lost = term(case, a[m, p], b[n, p])
     picked = Bounded(wanted.value[m, n], wanted.error[m, n])
     other = (m + rng.integers(1, ROWS, PLANTED)) % ROWS
     kind = find_dtype(case.inside)
