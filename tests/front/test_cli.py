@@ -66,6 +66,17 @@ def test_every_preset_builds_as_it_is_listed(call: Any) -> None:
             )
 
 
+def test_a_preset_is_found_in_its_file_alone() -> None:
+    script = (
+        "import sys\nfrom fireiron.front.cli.find import find\n"
+        "assert find('simt.sgemm').reference == 'simt.sgemm'\n"
+        "print(*(name for name in sys.modules if name.startswith('fireiron.schedules.')))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "fireiron.schedules.simt" in done.stdout.split()
+    assert "fireiron.schedules.conv" not in done.stdout.split()
+
+
 def test_a_move_is_asked_for_by_its_shape(call: Any, data: Any) -> None:
     assert data("run", "pointwise.move", "--shape", "100x60", "--dtype", "f32:f16", "--layout", "row,col")["spec"] == (
         "Move(100, 60)(GL, GL)(Kernel)"

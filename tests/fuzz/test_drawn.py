@@ -72,8 +72,8 @@ def test_the_judge_names_the_place_of_a_raw_exception() -> None:
 
 def test_a_failing_chain_shrinks_to_what_fails() -> None:
     whole = (
-        "matmul(53, 40, 24, 'f64', layout='TN', out='f32', alpha=2).then(relu).tile(16, 16).to(Block).layout(ColMajor)"
-        ".epilog(add(Vector(40, name='bias')), memory=RF).split(8).pipeline(2).load(A, SH).pad(4).load(B, SH, staged())"
+        "matmul(20, 24, 16, 'f64', layout='TN', out='f32', alpha=2).then(relu).tile(16, 16).to(Block).layout(ColMajor)"
+        ".epilog(add(Vector(24, name='bias')), memory=RF).split(8).pipeline(2).load(A, SH).pad(4).load(B, SH, staged())"
         f".tile(1, 1).to(Thread).done({DOT.format('c + a @ b + 1')})"
     )
     assert broken(whole) == "wrong"

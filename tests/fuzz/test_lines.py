@@ -12,7 +12,7 @@ import pytest
 
 from tests.fuzz import lines
 
-LINES = 200
+LINES = 100
 SECONDS = 30.0
 
 

@@ -77,7 +77,13 @@ def test_no_bank_conflicts(programs, preset):
 
 @pytest.mark.parametrize("preset", [*PRODUCTS, *LAYERS], ids=named)
 @pytest.mark.parametrize(
-    ("path", "arch"), [("simt", "sm_80"), ("ampere", "sm_80"), ("ampere", "sm_90a"), ("hopper", "sm_90a")]
+    ("path", "arch"),
+    [
+        ("simt", "sm_80"),
+        ("ampere", "sm_80"),
+        pytest.param("ampere", "sm_90a", marks=pytest.mark.exhaustive),
+        ("hopper", "sm_90a"),
+    ],
 )
 def test_compiles_without_spills(preset, path, arch):
     sizes = {fused.mlp: (65536, 128, 20), fused.mlp_block: (8192, 64, 256)}.get(preset, (4096, 4096, 4096))

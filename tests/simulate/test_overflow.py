@@ -77,7 +77,9 @@ def test_products_and_ops_of_i32_are_found() -> None:
 
 
 def test_sums_of_microkernels_are_found() -> None:
-    schedule = simt.listing1(matmul(1, 1, 2**17, "i8", layout="TN"))
+    spec = matmul(1, 1, 2**17, "i8", layout="TN")
+    dot = simt.listing1(spec).links[-1].atom
+    schedule = spec.tile(1, 1).to(Block).tile(1, 1).to(Thread).done(dot)  # one thread: the simulator holds all it reads
     a = np.full((1, 2**17), -128, np.int8)
     assert schedule.simulate(a, a.copy()).out[0, 0] == np.int64(2**31).astype(np.int32)
     with pytest.raises(SimulationError, match="2147483648 does not fit into 32 bits"):

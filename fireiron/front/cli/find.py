@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import inspect
 import os
 import pkgutil
@@ -157,10 +158,12 @@ def find(reference: str) -> Target:
     """
     if ".py" in reference:
         return _in_file(reference)
-    found = {target.reference: target for target in presets()}
-    if reference in found:
-        return found[reference]
     file, _, last = reference.rpartition(".")
+    if file in _files():
+        for target in _presets_of(file):
+            if target.reference == reference:
+                return target
+    found = {target.reference: target for target in presets()}
     near = [f"{name} --schedule {last}" for name, t in found.items() if name.startswith(f"{file}.") and t.offers(last)]
     # A preset's own name goes a long way: `sgemm` is near `simt.sgemm`.
     near += [name for name in found if name.rpartition(".")[2] == reference.rpartition(".")[2]]
@@ -174,15 +177,21 @@ def find(reference: str) -> Target:
 
 def presets() -> tuple[Target, ...]:
     """List every preset: the public functions of fireiron.schedules that give a schedule, of a spec or of their own."""
-    package = import_module(PRESETS)
-    found: list[Target] = []
-    for entry in sorted(pkgutil.iter_modules(package.__path__), key=lambda entry: entry.name):
-        if not entry.name.startswith("_"):
-            module = import_module(f"{PRESETS}.{entry.name}")
-            own = [(name, f) for name, f in _functions(module) if _schedules(f) or _has_a_spec(f)]
-            found += (_target(f"{entry.name}.{name}", function) for name, function in own)
-            found += (_target(f"{entry.name}.{name}", function) for name, function in _programs(module))
-    return tuple(found)
+    return tuple(target for file in _files() for target in _presets_of(file))
+
+
+def _files() -> list[str]:
+    """Name the public files of fireiron.schedules."""
+    found = pkgutil.iter_modules(import_module(PRESETS).__path__)
+    return sorted(entry.name for entry in found if not entry.name.startswith("_"))
+
+
+@functools.cache
+def _presets_of(file: str) -> tuple[Target, ...]:
+    """List the presets of one file; reading their signatures and docstrings takes milliseconds."""
+    module = import_module(f"{PRESETS}.{file}")
+    own = [(name, f) for name, f in _functions(module) if _schedules(f) or _has_a_spec(f)]
+    return tuple(_target(f"{file}.{name}", function) for name, function in (*own, *_programs(module)))
 
 
 def _functions(module: ModuleType) -> list[tuple[str, Callable[..., Any]]]:
