@@ -156,7 +156,7 @@ ELSEWHERE = (
     ),
     (
         "attention, mma",
-        r"^For\[2\].extent: \+ 1$",
+        r"^For\[[12]\].extent: \+ 1$",
         "a copy more brings the next chunk's first lines to where they go",
     ),
     (
