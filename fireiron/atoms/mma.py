@@ -40,9 +40,10 @@ __device__ __forceinline__ void {name}(void* c_registers, const void* a_register
 def _wide(shape: tuple[int, int, int]) -> Atom:
     """Describe an f64 mma of sixteen rows: one instruction on sm_90, before it those of eight that it is made of.
 
-    The eight-row form takes one of A's registers, one of B's and two of C's, and the fragments fit each other.
+    The eight-row form takes one of A's registers, one of B's and two of C's, and the fragments fit each other. An SM of
+    an H200 adds 128 products a clock.
     """
-    atom = _row(shape, f64, f64, 80, 8 * shape[2])
+    atom = _row(shape, f64, f64, 80, 4 * shape[2])
     small = "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
     head, whole = atom.cuda.split("    asm(", 1)
     calls = "".join(

@@ -33,7 +33,7 @@ from fireiron.algebra.scalar import Unary, parts
 from fireiron.algebra.unary import FUNCTIONS
 from fireiron.base.errors import CheckError
 from fireiron.base.text import count
-from fireiron.estimate.registers import ADDRESSING, least_registers, register_cap
+from fireiron.estimate.registers import ADDRESSING, least_registers, register_cap, roles_of
 from fireiron.kernel.analysis.access import AccessRow, accesses
 from fireiron.kernel.analysis.sampling import Sample, Site, reads_and_writes, sample, sites, symbols, typical_sizes
 from fireiron.kernel.analysis.traffic import SECTOR, WARP
@@ -188,24 +188,34 @@ def estimate(
     resident = min(found.blocks, each)
     work = _work(kernel, everything, values, arch)
     # A warp stays with one scheduler: fewer resident warps than schedulers leave some of them without work.
-    schedulers = min(arch.partitions, resident * -(-kernel.threads // WARP))
-    issue = max(sum(work.math.values()), work.slots) / schedulers
+    issued, warps = max(sum(work.math.values()), work.slots), -(-kernel.threads // WARP)
+    issue = issued / min(arch.partitions, resident * warps)
     atom = max(work.math, key=lambda name: work.math[name], default="")
     mostly = atom if work.math and 2 * sum(work.math.values()) >= work.slots else "instruction"
     shared = sum(row.units for row in rows if row.memory == "SH")
     sectors = sum(row.units for row in rows if row.memory == "GL") * SECTOR
     clocks = {f"{mostly} issue": issue, "shared memory": shared, "l2": sectors / gpu.l2_nbytes_per_clock}
     slowest = max(clocks, key=lambda name: clocks[name])
+    even = bool(roles_of(kernel))  # those that compute are taken to be dealt out evenly
+
+    def alone(blocks: int) -> float:
+        """Count the clocks of an SM that holds so many blocks, and gets no others.
+
+        One scheduler has more warps than another, where their number is no multiple of that of schedulers.
+        """
+        most = 0.0 if even else -(-blocks * warps // arch.partitions) * issued / warps
+        return max(blocks * clocks[slowest], most)
+
     rounds = _rounds(everything, kernel, values)
-    critical = _critical(rounds, clocks[slowest], gpu)
+    critical = _critical(rounds, alone(1), gpu)
     slots = resident * sms
     waves, rest = divmod(grid, slots)
     last = -(-rest // sms)
     if kernel.persistent:  # blocks go from tile to tile, and fill their rings meanwhile: what the first one waits for
         total = each * clocks[slowest] + max(0.0, critical - clocks[slowest])
     else:
-        total = waves * max(resident * clocks[slowest], critical)
-        total += max(last * clocks[slowest], critical) if last else 0
+        total = waves * max(alone(resident), critical)
+        total += max(alone(last), critical) if last else 0
     busy = each * clocks[slowest]
     dram = _dram(kernel, everything, rows, values, slots, grid, gpu.l2_nbytes)
     terms = {name: each * count / gpu.clock_mhz for name, count in clocks.items()}
@@ -291,11 +301,15 @@ def _rounds(everything: tuple[Site, ...], kernel: Kernel, values: Mapping[str, i
     rounds: dict[str, float] = {}
     ahead: dict[str, int] = {}
     free: set[str] = set()
+    staged: set[str] = set()
     for site in everything:
         rolled = [loop for loop in site.loops if not loop.unroll]
         outer = rolled[0].var.name if rolled else ""
-        for view, direction in reads_and_writes(site.statement):
+        touched = reads_and_writes(site.statement)
+        for view, direction in touched:
             if view.buffer.memory.name == "GL" and direction == "read":
+                if any(other.buffer.memory.registers for other, way in touched if way == "write"):
+                    staged.add(outer)
                 zeros = _zeros(site, kernel, values)
                 trips = [int(evaluate(loop.extent, zeros)) for loop in rolled]  # pyright: ignore[reportArgumentType]
                 rounds[outer] = max(rounds.get(outer, 0.0), float(np.prod(trips)) if trips else 1.0)
@@ -303,6 +317,8 @@ def _rounds(everything: tuple[Site, ...], kernel: Kernel, values: Mapping[str, i
                     free.add(outer)
             if view.buffer.memory.name == "SH":
                 ahead[outer] = max(ahead.get(outer, 0), view.buffer.slots - 1)
+    # What waits in registers for its store to shared memory is under way for one trip.
+    ahead |= {outer: min(1, ahead[outer]) for outer in staged if outer in ahead}
     return [_Round(bool(outer), trips, ahead.get(outer, 0), outer in free) for outer, trips in rounds.items() if trips]
 
 

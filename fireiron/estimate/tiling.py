@@ -14,7 +14,7 @@ import attrs
 from fireiron.algebra.arch import Arch
 from fireiron.algebra.occupancy import occupancy
 from fireiron.estimate.model import OVERLAP
-from fireiron.estimate.registers import ADDRESSING
+from fireiron.estimate.registers import ADDRESSING, register_cap
 from fireiron.language.specs import MatMul
 
 LINE = 128  # bytes of shared memory a clock
@@ -42,6 +42,7 @@ class Tiling:
             copies are asynchronous.
         thread: rows and columns of a thread's part of the warp's tile where each thread loads its own operands; None
             where lanes share them, as the fragments of tensor cores are.
+        resident: blocks of an SM that the compiler is asked to leave registers for; 0 where it is not asked.
     """
 
     block: tuple[int, int]
@@ -55,6 +56,7 @@ class Tiling:
     split_k: int = 1
     staged: float = 0.0
     thread: tuple[int, int] | None = None
+    resident: int = 0
 
     @property
     def threads(self) -> int:
@@ -77,10 +79,15 @@ def quick_us(tiling: Tiling, matmul: MatMul, bits: int, arch: Arch) -> float:
     sizes = {name: extent if isinstance(extent, int) else extent.planned for name, extent in matmul.sizes}
     if rows > m or columns > n:
         return math.inf
+    # Lanes take their parts of a warp's tile one after another; where there are fewer parts than lanes, some idle.
+    lanes = WARP * math.prod(tiling.thread) if tiling.thread else rows * columns
+    turns = -(-rows * columns // lanes)
     held = WARP * sum(tiling.thread) if tiling.thread else rows + columns  # elements that lanes load for a step of K
     fragments = tiling.slots * held * tiling.step * bits
-    registers = ADDRESSING + math.ceil((rows * columns * sums + fragments) / (WARP * 8 * REGISTER_NBYTES))
+    registers = ADDRESSING + math.ceil((turns * lanes * sums + fragments) / (WARP * 8 * REGISTER_NBYTES))
     registers += math.ceil((m + n) * chunk / tiling.threads * tiling.staged)
+    if tiling.resident:
+        registers = min(registers, register_cap(arch, tiling.threads, tiling.resident))
     ring = tiling.stages * (m + n) * chunk * bits // 8
     resident = occupancy(arch, tiling.threads, registers, ring).blocks
     if not resident:
@@ -91,33 +98,43 @@ def quick_us(tiling: Tiling, matmul: MatMul, bits: int, arch: Arch) -> float:
     each = -(-grid // gpu.sms)
     resident = min(resident, each)
     warps = tiling.threads // WARP
-    schedulers = min(arch.partitions, resident * warps)
-    # Of a trip: multiply-adds; vectors copied in and fragments loaded, of which shared memory moves a line a clock.
-    issue = m * n * chunk / tiling.rate / schedulers
+    # Of a warp's trip: multiply-adds; vectors copied in and fragments loaded, of which shared memory moves a line a
+    # clock.
+    multiplied = turns * lanes * chunk / tiling.ways / tiling.rate
     copied = (m + n) * chunk * bits / 8
     loaded = warps / tiling.ways * (rows + columns) * chunk * bits / 8
-    loads = warps / tiling.ways * held * chunk * bits / 8 / (VECTOR * WARP)
-    slots = (2 * copied / VECTOR / WARP + loads) / schedulers
+    loads = turns * held * chunk / tiling.ways * bits / 8 / (VECTOR * WARP)
+    slots = 2 * copied / VECTOR / WARP / warps + loads
     shared = (copied + loaded) / LINE
     stored = m * n * out / 8
     store = 2 * stored / LINE + (tiling.ways - 1) * 2 * m * n * sums / 8 / LINE
     meeting = tiling.split_k if tiling.split_k > 1 else 0  # partial sums that the last block of a tile adds up
     sent = trips * copied + stored + (1 + meeting) * (m * n * sums / 8 if meeting else 0)
-    clocks = {
-        "issue": trips * (issue + slots if tiling.thread else max(issue, slots)) + m * n / WARP / schedulers,
-        "shared": trips * shared + store,
-        "l2": sent / gpu.l2_nbytes_per_clock,
-    }
-    slowest = max(clocks.values())
-    ahead = tiling.stages - 1
-    critical = slowest + trips * (max(0.0, gpu.latency - ahead * slowest / max(1, trips)) + gpu.round_clocks)
+    issue = trips * (multiplied + slots if tiling.thread else max(multiplied, slots)) + m * n / WARP / warps
+    rates = {"issue": issue / arch.partitions * warps, "shared": trips * shared + store}
+    rates["l2"] = sent / gpu.l2_nbytes_per_clock
+    slowest = max(rates.values())
+
+    def clocks(blocks: int) -> float:
+        """Count those in which an SM that holds so many blocks, and no others, finishes them."""
+        return max(blocks * slowest, -(-blocks * warps // arch.partitions) * issue)
+
+    # What waits in registers for its store to shared memory is under way for one trip.
+    ahead = min(tiling.stages - 1, 1) if tiling.staged else tiling.stages - 1
+    alone = clocks(1)
+    critical = alone + trips * (max(0.0, gpu.latency - ahead * alone / max(1, trips)) + gpu.round_clocks)
     critical += gpu.latency + meeting * (gpu.latency + gpu.round_clocks)
     at_once = resident * gpu.sms
     waves, rest = divmod(grid, at_once)
-    last = -(-rest // gpu.sms)
-    total = waves * max(resident * slowest, critical) + (max(last * slowest, critical) if rest else 0)
+    summed = 2 * m * n * sums / 8 if meeting else 0.0
+
+    def wave(blocks: int) -> float:
+        """Count the clocks of blocks that begin together: all wait for their first chunk, and all store at the end."""
+        return max(clocks(blocks) + gpu.latency + blocks * (stored + summed) / gpu.l2_nbytes_per_clock, critical)
+
+    total = waves * wave(resident) + (wave(-(-rest // gpu.sms)) if rest else 0)
     busy = each * slowest
-    terms = [each * x / gpu.clock_mhz for x in clocks.values()]
+    terms = [each * x / gpu.clock_mhz for x in rates.values()]
     left = 2 * meeting * tiles * m * n * sums / 8  # partial sums, written and read
     terms.append(_dram(tiling, sizes, bits, out, min(at_once, grid), gpu.l2_nbytes, left) / gpu.dram_gbps * 1e-3)
     terms.append(each * (trips / max(1, ahead) + meeting) * gpu.busy_latency / resident / gpu.clock_mhz)

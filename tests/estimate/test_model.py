@@ -121,6 +121,27 @@ def test_fewer_warps_than_schedulers_leave_some_without_work() -> None:
     assert issue[1] == pytest.approx(4 * issue[0], rel=0.1)
 
 
+def test_blocks_of_a_warp_that_are_left_over_leave_schedulers_idle() -> None:
+    """Nine blocks of one warp on an SM take three rounds of its four schedulers, as twelve do."""
+    sizes = {"m": 64, "n": 64, "warp": (64, 64), "thread": (16, 8)}
+    eight, nine, twelve = (of(simt.sgemm(matmul(64 * 132 * n, 64, 4096), **sizes)).time_us for n in (8, 9, 12))
+    assert nine > 1.3 * eight
+    assert nine == pytest.approx(twelve, rel=0.1)
+
+
+def test_copies_through_registers_are_under_way_for_one_trip() -> None:
+    sizes = {"m": 64, "n": 64, "warp": (32, 32), "thread": (8, 4)}
+    two, four = (of(simt.sgemm(matmul(64, 64, 8192), **sizes, stages=stages)).flight_us for stages in (2, 4))
+    assert two == four
+    asynchronous = (of(ampere.gemm(matmul(64, 64, 8192, "f16", layout="TN"), stages=stages)) for stages in (2, 4))
+    assert next(asynchronous).flight_us > next(asynchronous).flight_us
+
+
+def test_f64_is_bound_by_the_rate_of_its_tensor_cores() -> None:
+    """A modelled time is a lower bound: an H200 reached 55 TFLOP/s of the 67 of its data sheet."""
+    assert 55 < of(ampere.gemm(matmul(4096, 4096, 4096, "f64", layout="TN"))).tflops < 67
+
+
 @pytest.mark.parametrize("schedule", [simt.sgemm, simt.listing2])
 def test_loops_without_trips_take_no_time(schedule: Any) -> None:
     """Where K is 0 nothing is loaded: no share of the time falls to a load."""

@@ -58,12 +58,46 @@ def test_partial_sums_cost_what_they_move():
     assert parted < 0.5 * whole
 
 
+CORES = Tiling((64, 64), 8, (64, 64), 1, 32.0, stages=2, thread=(16, 8))
+COUNTS = arch("sm_90a").gpu.sms
+
+
+def _cores_us(rows=COUNTS, **changes):
+    """Model tiles of 64x64, of which `rows` stand in a column, on CUDA cores."""
+    matmul_of_tiles = matmul(64 * rows, 64, 4096).matmul
+    return quick_us(Tiling(**{**_fields(CORES), **changes}), matmul_of_tiles, 32, arch("sm_90a"))
+
+
+def test_a_last_wave_of_few_warps_leaves_schedulers_idle():
+    """A block of one warp keeps one of four schedulers busy: nine blocks an SM take as long as twelve."""
+    assert _cores_us(9 * COUNTS) == pytest.approx(_cores_us(12 * COUNTS), rel=0.1)
+    assert _cores_us(9 * COUNTS) > 1.3 * _cores_us(8 * COUNTS)
+
+
+def test_lanes_take_turns_or_idle():
+    assert _cores_us(8 * COUNTS, thread=(8, 8)) > 1.01 * _cores_us(8 * COUNTS)  # more loads for the same sums
+    halves, whole = (_cores_us(8 * COUNTS, warp=(64, 32), thread=thread) for thread in ((16, 8), (8, 8)))
+    assert halves > 1.7 * whole  # 16 lanes idle
+
+
+def test_copies_through_registers_are_under_way_for_one_trip():
+    small = {"warp": (32, 32), "thread": (8, 4)}
+    deep, staged = ({**small, "stages": 4, "staged": x} for x in (0.0, 1.0))
+    assert _cores_us(**staged) > 1.2 * _cores_us(**deep)
+    assert _cores_us(**staged) == pytest.approx(_cores_us(**{**staged, "stages": 2}), rel=0.02)
+
+
+def test_registers_are_kept_for_as_many_blocks_as_asked():
+    wide = {"block": (128, 128), "warp": (64, 32), "thread": (8, 8), "staged": 4.0}  # 128 registers of copies
+    assert _cores_us(8 * COUNTS, **wide, resident=2) < _cores_us(8 * COUNTS, **wide)
+
+
 def test_tilings_of_points_are_those_of_their_schedules():
     for preset in presets():
         declared = space_of(preset.function)
         if declared.tiling is None:
             continue
-        kind, layout = ("f32", "NN") if preset.name == "simt.sgemm" else ("f16", "TN")
+        kind, layout = ("f32", "NN") if preset.name.endswith(".sgemm") else ("f16", "TN")
         spec = matmul(1024, 1024, 512, kind, layout=layout)
         for found in declared.of(spec).points(5, seed=1):
             tiling = declared.tiling(spec, found.keywords)
