@@ -1,13 +1,26 @@
-"""Schedules for tensor cores by mma.sync: sm_80 and every later architecture, where they are the portable path."""
+"""Schedules for sm_80 and later: mma.sync, the portable path of tensor cores, and CUDA cores fed by cp.async."""
 
 from __future__ import annotations
 
-from fireiron import ColMajor, FireironError, MatMulChain, Op, RowMajor, Rows, Save, Schedule, Strategy, preset, space
-from fireiron.schedules import _tensor_cores
+from fireiron import (
+    ColMajor,
+    FireironError,
+    MatMulChain,
+    Op,
+    RowMajor,
+    Rows,
+    Save,
+    Schedule,
+    Strategy,
+    cp_async,
+    preset,
+    space,
+)
+from fireiron.schedules import _tensor_cores, simt
 from fireiron.schedules._tensor_cores import Sizes, points_of
 
 DTYPE = "f16"  # of the command line's products where it says none
-DTYPES = {"gemm_tf32x3": "f32"}  # of those of presets that take others
+DTYPES = {"gemm_tf32x3": "f32", "sgemm": "f32"}  # of those of presets that take others
 FEW_TILES = 132  # 32 tiles of 128x256 took 1.9 times as long as 64 of 128x128 on an H200, 512 of them 0.94 times
 CHUNK_NBYTES = 64  # along K: four lanes of 16 bytes
 STEP_NBYTES = 32  # of K that ldmatrix loads at once, and that the widest mma takes
@@ -93,6 +106,54 @@ def gemm(
     return _tensor_cores.gemm(
         spec, chosen, (16, 8, chosen.step), True, fragments, store, ops=ops, ways=ways, split_k=split_k
     )
+
+
+REGISTERS = 128  # of a thread with 8x8 sums, where the compiler is asked to leave room for other blocks
+
+
+def _part_of(warp: tuple[int, int]) -> tuple[int, int]:
+    """Part a warp's tile among 8x4 lanes where it is high, among 4x8 otherwise."""
+    rows, cols = warp
+    return (rows // 8, cols // 4) if rows > cols else (rows // 4, cols // 8)
+
+
+def _resident(block: tuple[int, int], warp: tuple[int, int]) -> int:
+    """Count the blocks that an SM of 65,536 registers holds of threads with REGISTERS; 0 where sums alone take more."""
+    (m, n), (rows, cols) = block, warp
+    threads = 32 * -(-m // rows) * -(-n // cols)
+    return 65536 // (threads * REGISTERS) if rows * cols <= 32 * 64 else 0
+
+
+@preset
+def sgemm(
+    spec: MatMulChain,
+    m: int = 128,
+    n: int = 128,
+    k: int = 8,
+    warp: tuple[int, int] = (64, 32),
+    stages: int = 4,
+    pad: int = 4,
+    group: int = 8,
+    split_k: int = 1,
+    ops: tuple[Op, ...] = (),
+) -> Schedule:
+    """Schedule a product for CUDA cores as `simt.sgemm` does, by asynchronous copies, for elements of 4 bytes and more.
+
+    Operands whose K is contiguous are transposed on their way, element by element.
+
+    Args:
+        m, n, k: tile of a block, chunk of K.
+        warp: tile of a warp; each of its threads has 8x8 elements, or 8x4, or 16x8.
+        stages: ring slots of the shared buffers; stages - 1 chunks of K are in flight.
+        pad: elements added to the shared buffers' leading strides.
+        group: rows of tiles that blocks visit together, so that they meet in the L2 cache.
+        split_k: as many blocks share a tile of C, each with a part of K: for tiles too few to fill the GPU.
+        ops: pointwise functions of the accumulator, first to last.
+    """
+    return simt.sgemm(
+        spec, m, n, k, warp, _part_of(warp), stages, pad=pad, group=group, split_k=split_k, ops=ops,
+        copies=cp_async(), resident=_resident((m, n), warp),
+    )  # fmt: skip
 
 
 @preset

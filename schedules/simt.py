@@ -24,6 +24,7 @@ from fireiron import (
     Op,
     RowMajor,
     Schedule,
+    Strategy,
     Strided,
     Thread,
     Tiling,
@@ -207,6 +208,8 @@ def sgemm(
     ways: int = 1,
     split_k: int = 1,
     ops: tuple[Op, ...] = (),
+    copies: Strategy | None = None,
+    resident: int = 0,
 ) -> Schedule:
     """Schedule a tuned product for CUDA cores.
 
@@ -223,22 +226,24 @@ def sgemm(
         ways: as many groups of warps take a part of each chunk of K; chunks are longer by this.
         split_k: as many blocks share a tile of C, each with a part of K: for tiles too few to fill the GPU.
         ops: pointwise functions of the accumulator, first to last (`add(bias)`, `relu`).
+        copies: how operands come to shared memory; through registers where None.
+        resident: blocks of an SM that the compiler leaves registers for; 0 where it need not.
     """
     wide = spec.matmul.accumulator.nbytes == 8
     rows, cols = warp or ((64, 32) if wide else (64, 64))
     i, j = thread or ((8, 8) if wide else (16, 8))
-    chain: MatMulChain = (
-        spec.tile(m, n, batch=spec.batch).to(Block).layout(Grouped(group)).epilog(*ops, memory=RF, store=_elements)
-    )
+    how = copies or staged()
+    chain: MatMulChain = spec.tile(m, n, batch=spec.batch).to(Block, resident=resident).layout(Grouped(group))
+    chain = chain.epilog(*ops, memory=RF, store=_elements)
     if split_k > 1:
         chain = chain.split(ways=split_k, multiple_of=ways * k).parallel(Block)
     chain = (
         chain.split(ways * k)
         .pipeline(stages)
-        .load(A, SH, staged())
+        .load(A, SH, how)
         .storage_layout(ColMajor)
         .pad(pad)
-        .load(B, SH, staged())
+        .load(B, SH, how)
         .storage_layout(RowMajor)
         .pad(pad)
     )

@@ -130,7 +130,8 @@ def quick_us(tiling: Tiling, matmul: MatMul, bits: int, arch: Arch) -> float:
 
     def wave(blocks: int) -> float:
         """Count the clocks of blocks that begin together: all wait for their first chunk, and all store at the end."""
-        return max(clocks(blocks) + gpu.latency + blocks * (stored + summed) / gpu.l2_nbytes_per_clock, critical)
+        ends = blocks * ((stored + summed) / gpu.l2_nbytes_per_clock + store)
+        return max(clocks(blocks) + gpu.latency + ends, critical)
 
     total = waves * wave(resident) + (wave(-(-rest // gpu.sms)) if rest else 0)
     busy = each * slowest

@@ -130,3 +130,15 @@ def test_f32_by_three_products_of_tf32_is_within_its_bound(shape, layout):
     left, right = a.astype(np.float64), b.astype(np.float64)
     room = (20 + 6 * -(-k // 8)) * 2.0**-24 * (np.abs(left) @ np.abs(right))
     assert (np.abs(found - left @ right) <= room).all()
+
+
+@pytest.mark.parametrize("layout", ["TN", "NN", "NT", "TT"])
+@pytest.mark.parametrize("given", [{}, {"m": 64, "n": 64, "k": 16, "warp": (32, 32), "split_k": 3}])
+def test_f32_on_cuda_cores_by_asynchronous_copies(layout, given):
+    for m, n, k in ((512, 768, 640), (255, 129, 1003), (64, 64, 8)):
+        rng = np.random.default_rng(k)
+        a, b = (rng.standard_normal(size).astype(np.float32) for size in ((m, k), (k, n)))
+        stored = (a.T.copy() if layout[1] == "T" else a), (b.T.copy() if layout[0] == "T" else b)
+        found = np.asarray(ampere.sgemm(matmul(m, n, k, "f32", layout=layout), **given).compile()(*stored))
+        left, right = a.astype(np.float64), b.astype(np.float64)
+        assert (np.abs(found - left @ right) <= (k + 2) * 2.0**-24 * (np.abs(left) @ np.abs(right))).all()

@@ -13,8 +13,8 @@ from fireiron.schedules import ampere
 WORK = ("HMMA", "IMMA", "LDSM", "LDGSTS")
 
 
-def main_loop(sass: str) -> list[str]:
-    """List the opcodes of the loop with the most tensor instructions."""
+def main_loop(sass: str, math: str = "HMMA") -> list[str]:
+    """List the opcodes of the loop with the most instructions of a kind."""
     labels: dict[str, int] = {}
     opcodes: list[str] = []
     best: list[str] = []
@@ -25,7 +25,7 @@ def main_loop(sass: str) -> list[str]:
             opcodes.append(code[1])
             target = re.search(r"\.L_x_\d+", code[2]) if code[1] == "BRA" else None
             start = labels.get(target[0]) if target else None
-            if start is not None and opcodes[start:].count("HMMA") > best.count("HMMA"):
+            if start is not None and opcodes[start:].count(math) > best.count(math):
                 best = opcodes[start:]
     return best
 

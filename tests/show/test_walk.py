@@ -20,6 +20,7 @@ PROBLEMS: dict[str, dict[str, Any]] = {
     "hopper.split_k": {"dtype": "f16", "layout": "TN", "shape": (256, 256, 1024)},
     "volta.listing3": {"dtype": "f16:f32:f32", "layout": "NN"},
     "ampere.gemm_tf32x3": {"dtype": "f32", "layout": "TN"},
+    "ampere.sgemm": {"dtype": "f32"},
     "volta.tvm": {"dtype": "f16:f32:f32", "layout": "NN"},
 }
 TENSOR_CORES = ("ada", "ampere", "attention", "hopper", "turing", "volta")
