@@ -6,6 +6,7 @@ compared: no thread sees a difference.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 
@@ -43,6 +44,7 @@ from tests.mutate.flow import Flow, forced, named, never_chosen, variables
 from tests.mutate.plant import Mutant
 
 Body = tuple[Statement, ...]
+STEEP = (STEEPEST, STEEPEST * math.log2(math.e))  # of powers of e, and of 2
 # Changes of a statement that concern nothing but what it writes.
 ALONE = ("place: dropped", "place: doubled", "extent: - 1", "expr", "inputs", "dst: ")
 
@@ -381,7 +383,7 @@ def why(case: str, mutant: Mutant, kernel: Kernel) -> str:
         case Fence(kind="registers") if case == "two sums" and mutant.number > 1:
             return "the fence ahead of the first loop follows all that writes these registers"
         case Compute(expr=expr) if key.startswith("expr: min left out") and any(
-            isinstance(part, Constant) and part.value == STEEPEST for part in parts(expr)
+            isinstance(part, Constant) and part.value in STEEP for part in parts(expr)
         ):
             return "exp of more than 80 makes a quotient that is 0 within its bound either way"
         case _ if isinstance(mutant.after, Sync | Await) and before is not None and _own(before):
@@ -392,7 +394,7 @@ def why(case: str, mutant: Mutant, kernel: Kernel) -> str:
             return "the wait is for the registers of products, which the other does not touch"
         case Compute(expr=expr) if key.startswith("expr: a number + 1 (1)") and _truths(expr):
             return "the number is only asked whether it is 0"
-        case Compute() if key.startswith("expr: a number + 1 (80)"):
+        case Compute() if key.startswith(tuple(f"expr: a number + 1 ({number:g})" for number in STEEP)):
             return "exp of 80 and of 81 are both beyond what is added to them"
         case _ if isinstance(mutant.after, Wait) and not _uses(before, mutant.after.group):
             return "the wait comes earlier, and nothing that it waits for starts between"
