@@ -209,13 +209,13 @@ class Function:
         Example:
             >>> from fireiron import tensor
             >>> from fireiron.schedules.rows import softmax
-            >>> print(softmax.on(x="b h n")(tensor(2, 8, 512, dtype="f16")))
+            >>> print(softmax.on(x="b h n")(tensor(2, 8, 512, dtype="f32")))
             Program(2, 8, 512)(GL, GL)(Kernel)
               top[b, h]     = max over n of x[b, h, n]
               part[b, h, n] = exp(x[b, h, n] - top[b, h])
               total[b, h]   = add over n of part[b, h, n]
               inverse[b, h] = 1 / total[b, h]
-              y[b, h, n]    = f16(part[b, h, n] * inverse[b, h])
+              y[b, h, n]    = part[b, h, n] * inverse[b, h]
         """
         return program(**{**self.dims, **dims})(self.function)
 

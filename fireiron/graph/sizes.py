@@ -47,7 +47,7 @@ class Batch:
         Example:
             >>> made = Batch(13, Symbol("batch"))
             >>> print(made.expression(26 * 64), made.expression(64))
-            (128 * batch) 64
+            batch * 128 64
         """
         factor, power = _parted(number, self.sample)
         made: int | Expr = factor
@@ -80,7 +80,7 @@ def samples(batch: int) -> Iterator[int]:
 
     Example:
         >>> list(samples(8))[:4], list(samples(32))[:3]
-        ([7, 11, 5, 13], [31, 37, 29])
+        ([7, 5, 11, 3], [31, 29, 37])
     """
     found = [n for n in range(3, max(64, 4 * batch)) if all(n % d for d in range(2, int(n**0.5) + 1))]
     yield from sorted(found, key=lambda n: (abs(n - batch), n))

@@ -42,6 +42,9 @@ PLANS = (
 )
 KEYWORDS: dict[str, Any] = {"window": 2, "taps": 1}  # what some presets have no default for
 
+# Another chip's kernel, a compiler that is not installed, and a program that has arguments beside its arrays.
+NOT_HERE = ("wrong-arch", "no-nvrtc", "program-arguments")
+
 
 @attrs.frozen
 class Kernel:
@@ -135,6 +138,9 @@ def main() -> int:
             print(f"{i}: {kernel.name} is not run: {error.message}")
         except (AssertionError, FireironError, ValueError, TypeError) as error:
             if no_hopper and "sm_90" in str(error):
+                continue
+            if isinstance(error, FireironError) and error.code in NOT_HERE:
+                print(f"{i}: {kernel.name} is not run: {error.message}")
                 continue
             wrong += 1
             print(f"WRONG {kernel.name}: {type(error).__name__}: {str(error)[:400]}")
