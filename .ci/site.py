@@ -177,7 +177,7 @@ SHOWN = (
     {"dtype": "f16", "layout": "TN", "shape": (256, 256, 512)},
 )
 # What programs must be told besides, by keyword.
-TOLD: dict[str, Any] = {"window": 2, "taps": 1, "size": 1}
+TOLD: dict[str, Any] = {"window": 2, "taps": 1, "size": 1, "width": 2}
 
 
 def studio(target: Target) -> str | None:

@@ -40,7 +40,7 @@ PLANS = (
     Plan(192, 128, 3),
     Plan(256, 128, swapped=True),
 )
-KEYWORDS: dict[str, Any] = {"window": 2, "taps": 1}  # what some presets have no default for
+KEYWORDS: dict[str, Any] = {"window": 2, "taps": 1, "width": 2}  # what some presets have no default for
 
 # Another chip's kernel, a compiler that is not installed, and a program that has arguments beside its arrays.
 NOT_HERE = ("wrong-arch", "no-nvrtc", "program-arguments")
