@@ -222,9 +222,10 @@ def test_behind_the_products_on_hopper(right: Right, plan: str, shape: tuple[int
     right(schedule, lambda p, x: (p + x["bias"] + x["residual"]).clip(0))
 
 
-def test_behind_the_products_of_shares_of_tiles(right: Right) -> None:
-    """The unit that ends a tile loads them, ahead of its ops."""
-    schedule = hopper.stream_k(with_residual(SHAPES[1]), behind(PLANS["cooperative"]))
+@pytest.mark.parametrize("plan", [PLANS["cooperative"], Plan(256, 32, stages=2)])
+def test_behind_the_products_of_shares_of_tiles(right: Right, plan: Plan) -> None:
+    """The unit that ends a tile loads them, ahead of its ops; sums of two products begin with zeros."""
+    schedule = hopper.stream_k(with_residual(SHAPES[1]), behind(plan))
     assert early_of(schedule) == ["residual"]
     right(schedule, lambda p, x: (p + x["bias"] + x["residual"]).clip(0))
 

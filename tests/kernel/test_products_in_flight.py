@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 
-from fireiron import FR, SH, A, B, Block, Warp, Warpgroup, matmul, relu, tensor, tma
+from fireiron import FR, SH, A, B, Block, Matrix, Vector, Warp, Warpgroup, add, matmul, relu, tensor, tma
 from fireiron.jit.disassemble import disassemble
 from fireiron.jit.interface import Interface
-from fireiron.kernel.ir.statements import Commit, Fence, Statement, Wait, walk
+from fireiron.kernel.ir.statements import Commit, Fence, Region, Statement, Wait, walk
 from fireiron.kernel.passes.edges import unordered
 from fireiron.schedules import attention, attention_gradients, conv, hopper
 from fireiron.schedules.hopper import Plan
@@ -175,3 +176,67 @@ def test_convolutions_of_what_threads_compute_write_no_register_that_products_st
 def test_products_of_tf32_from_registers_write_no_register_that_products_still_read(layout: str, plan: Plan) -> None:
     schedule = hopper.gemm(matmul(4096, 4096, 4096, "tf32", layout=layout, arch="sm_90a"), plan)
     assert written_in_flight(disassemble(schedule.compile("sm_90a").cubin)) == []
+
+
+def sums_in_flight(sass: str) -> list[str]:
+    """List the instructions that may touch a register of sums while a product in flight writes it, on any way through.
+
+    A product belongs to the group that the next one with `gsb0` closes; a wait leaves at most that many groups.
+    """
+    lines = [line for line in sass.splitlines() if re.match(r"\s*(/\*[0-9a-f]{4,}\*/|\.L\w+:)", line)]
+    labels = {m[1]: i for i, line in enumerate(lines) if (m := re.match(r"\s*(\.L\w+):", line))}
+    seen: list[set[frozenset[tuple[int, int, int]]]] = [set() for _ in lines]
+    todo: list[tuple[int, frozenset[tuple[int, int, int]]]] = [(0, frozenset())]  # the first, how many, groups closed
+    found: dict[int, str] = {}
+    while todo:
+        i, flying = todo.pop()
+        if i >= len(lines) or flying in seen[i]:
+            continue
+        seen[i].add(flying)
+        text = lines[i]
+        if (product := re.search(r"GMMA\.64x(\d+)x\S+ R(\d+), ", text)) is not None:
+            flying |= {(int(product[2]), int(product[1]) // 2, 0)}
+            if "gsb0" in text:
+                flying = frozenset((first, count, closed + 1) for first, count, closed in flying)
+        elif (wait := re.search(r"WARPGROUP\.DEPBAR\.LE gsb0, 0x(\d+)", text)) is not None:
+            flying = frozenset(x for x in flying if x[2] <= int(wait[1]))
+        else:
+            named = {int(r) for r in re.findall(r"\bR(\d+)\b", text)}
+            if any(first <= r < first + count for r in named for first, count, _ in flying):
+                found[i] = text
+        todo += [(way, flying) for way in ways_on(text, i, labels)]
+    return [found[i] for i in sorted(found)]
+
+
+def test_a_copy_of_sums_in_flight_is_found() -> None:
+    first = "/*0010*/ HGMMA.64x96x16.F32.BF16 R72, gdesc[UR4], R72 ;\n"
+    last = "/*0020*/ HGMMA.64x96x16.F32.BF16 R24, gdesc[UR4], R24, gsb0 ;\n"
+    wait, copy = "/*0030*/ WARPGROUP.DEPBAR.LE gsb0, 0x0 ;\n", "/*0040*/ MOV R8, R119 ;\n"
+    assert sums_in_flight(first + last + wait + copy) == []
+    assert len(sums_in_flight(first + last + copy + wait)) == 1
+    assert len(sums_in_flight(first + wait + last + copy)) == 1  # the first is in no group yet
+    assert sums_in_flight(first + last + wait + copy.replace("119", "120")) == []
+
+
+@pytest.mark.parametrize("behind", [False, True])
+@pytest.mark.parametrize("plan", [Plan(256, 96), Plan(256, 128), Plan(128, 128)])
+def test_shares_of_tiles_copy_no_sums_in_flight(plan: Plan, behind: bool) -> None:
+    """The assembler kept a product's sums elsewhere between trips, and copied them ahead of the wait for it.
+
+    On an H200 half of C was wrong for it; no simulation can see it.
+    """
+    bias, residual = Vector(768, "bf16", name="bias"), Matrix(512, 768, "bf16", name="residual")
+    spec = matmul(512, 768, 256, "bf16", layout="TN").then(add(bias), relu, add(residual))
+    kernel = hopper.stream_k(spec, attrs.evolve(plan, behind=behind)).compile("sm_90a")
+    assert sums_in_flight(disassemble(kernel.cubin)) == []
+
+
+def test_sums_of_several_products_begin_with_zeros_where_tiles_are_shared() -> None:
+    spec = matmul(512, 768, 256, "bf16", layout="TN", arch="sm_90a")
+
+    def begun(schedule: Any) -> bool:
+        return any(r.kind == "init" for r in of(schedule, Region))
+
+    assert begun(hopper.stream_k(spec, Plan(256, 96)))
+    assert not begun(hopper.stream_k(spec, Plan(128, 128)))
+    assert not begun(hopper.gemm(spec, Plan(256, 96)))

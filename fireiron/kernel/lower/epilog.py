@@ -6,11 +6,11 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 from fireiron.algebra.addends import without_addends
-from fireiron.algebra.expr import Expr, Index, Var, and_, as_expr, proves
+from fireiron.algebra.expr import Expr, Index, Var, and_, as_expr, as_int, proves
 from fireiron.algebra.scalar import number
 from fireiron.base.errors import DecompositionError
 from fireiron.base.records import evolve
-from fireiron.kernel.ir.statements import Compute, For, Region, View, walk
+from fireiron.kernel.ir.statements import Call, Compute, For, Region, View, walk
 from fireiron.kernel.lower.context import Body, Context, Recur, State, buffer_of
 from fireiron.kernel.lower.epilog_operands import lower_early
 from fireiron.kernel.lower.folds.bulk import added_in_bulk
@@ -90,13 +90,30 @@ def lower_epilog(link: Epilog, rest: Tree, state: State, context: Context, recur
     held = {name: window, **dict(others)}
     finish: Body = (add_constant(window.storage, link.init, context),) if partial and link.init != 0 else ()
     finish += _finished(link, held, outputs, inside, meeting.state, early, context, recur)
-    begin = (*(one for one in begin if one.buffer not in context.zeroed), *added)
+    kept = _carried(main, held, context)
+    begin = (*(one for one in begin if one.buffer not in context.zeroed or one.buffer in kept), *added)
     ahead, behind = ((), ahead) if link.behind else (ahead, ())
     if context.stream is not None:
         finish = (*behind, *finish)
         return (*begin, *ahead, *main, *gathered, *hand_on(window, context.stream, finish, link.link, context))
     finish = meeting.around(share(window, parts, finish, inside, context))
     return (*begin, *ahead, *main, *behind, *gathered, *finish)
+
+
+def _carried(main: Body, held: Mapping[str, Window], context: Context) -> frozenset[str]:
+    """Name the sums of several products each that must begin with zeros, though their first products ignore them.
+
+    Without zeros, the trip before gives these products the registers that they ignore. In SASS of stream-K, whose sums
+    are also handed on and added to, ptxas then kept one product's sums elsewhere between trips, and copied them out of
+    its registers ahead of the wait for it: half of C was wrong on an H200. Sums of one product were never copied so.
+    """
+    if context.stream is None:
+        return frozenset()
+    sizes = {w.storage.name: as_int(w.storage.size) for w in held.values()}
+    views = (v for s in walk(main) if isinstance(s, Call) and s.atom.zeroes for v in s.views)
+    return frozenset(
+        v.buffer.name for v in views if v.buffer.name in sizes and as_int(v.layout.cosize) != sizes[v.buffer.name]
+    )
 
 
 def _begun(
