@@ -150,9 +150,11 @@ def sgemm(
         split_k: as many blocks share a tile of C, each with a part of K: for tiles too few to fill the GPU.
         ops: pointwise functions of the accumulator, first to last.
     """
+    depth = dict(spec.matmul.sizes)["K"]
+    single = isinstance(depth, int) and depth <= k * split_k  # all of whose loads move ahead of all products
     return simt.sgemm(
         spec, m, n, k, warp, _part_of(warp), stages, pad=pad, group=group, split_k=split_k, ops=ops,
-        copies=cp_async(), resident=_resident((m, n), warp),
+        copies=cp_async(), resident=0 if single else _resident((m, n), warp),
     )  # fmt: skip
 
 

@@ -232,14 +232,15 @@ def mma(
         spec: `attention` of four-dimensional arrays of floats of 16 or 8 bits.
         warps: of a block, 4 or 8 as shared memory allows by default; 4 of 8-bit floats, beside whose copies registers
             are few.
-        keys: of a chunk, 64 by default.
+        keys: of a chunk; 64 by default; 32 of 8-bit floats, except where heads have 128 columns: others
+            spill with longer chunks.
         stages: chunks of keys and values in shared memory.
         step: of d and of j that an instruction takes at once: 16, or 32 of 8-bit floats.
     """
     depth, width = columns(spec)
     nbytes = spec.computed.inputs[0].dtype.nbytes
     step = step or STEP_NBYTES // nbytes
-    keys = _in_a_page(spec, keys or 64)
+    keys = _in_a_page(spec, keys or (64 if nbytes > 1 or depth == width == WIDEST else 32))
     ring = stages * keys * (depth + width) * nbytes
     warps = warps or (8 if nbytes > 1 and ring + 8 * ROWS * depth * nbytes <= SHARED else 4)
     chain = spec.tile(**heads(spec), i=warps * ROWS, **_parts(width)).to(Block).epilog(memory=FR)

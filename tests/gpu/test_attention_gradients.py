@@ -120,7 +120,7 @@ def test_compiled(gpu: int) -> None:
 
 
 @pytest.mark.parametrize("at", ["bhij", "1hij", "b11j", "h", ""])
-@pytest.mark.parametrize(("depth", "dtype"), [(64, "bfloat16"), (128, "float16"), (256, "bfloat16"), (32, "float32")])
+@pytest.mark.parametrize(("depth", "dtype"), [(64, "bfloat16"), (128, "float16"), (96, "bfloat16"), (32, "float32")])
 def test_gradients_of_a_bias(gpu: int, depth: int, dtype: str, at: str) -> None:
     """A bias learns whatever it broadcasts along, and has the same bits in every run."""
     torch = pytest.importorskip("torch")

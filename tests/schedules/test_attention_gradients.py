@@ -169,6 +169,19 @@ def test_compile_without_spills(depth: int, function: str, arch: str) -> None:
     assert not made.resources.warnings
 
 
+@pytest.mark.parametrize(
+    ("preset", "dtype", "code"),
+    [("wgmma", "bf16", "shared-memory"), ("mma", "bf16", "registers"), ("squares", "f32", "registers")],
+)
+def test_gradients_of_keys_of_256_columns_are_refused(preset: str, dtype: str, code: str) -> None:
+    """Registers do not hold the gradients of such keys and values, nor shared memory the tiles of a warpgroup."""
+    four = [fi.tensor(1, 2, n, 256, dtype=dtype) for n in (200, 333, 333, 200)]
+    rows = [fi.tensor(1, 2, 200, dtype="f32") for _ in range(2)]
+    with pytest.raises(fi.FireironError) as caught:
+        getattr(gradients, preset)(gradients.of_keys(*four, *rows)).compile("sm_90a")
+    assert caught.value.code == code
+
+
 def test_wgmma_stores_logarithms_beside_bulk_copies() -> None:
     spec = schedules.attention(
         *(fi.tensor(1, 2, 512, 128, dtype="f16") for _ in range(3)), lse=True, out=("f16", "f32")

@@ -47,6 +47,14 @@ def test_as_printed(golden: Callable[[str, str], None]) -> None:
     golden(ampere.sgemm(matmul(512, 512, 512, layout="TN")).cuda(80), "schedules/ampere_sgemm.cu")
 
 
+def test_one_chunk_takes_the_registers_that_it_needs() -> None:
+    """Without a loop all loads move ahead of all products, and no other block need find room beside them."""
+    one, two = (ampere.sgemm(matmul(64, 64, k, layout="NT")) for k in (8, 16))
+    assert "__launch_bounds__(256, 2)" not in one.cuda("sm_90a")
+    assert "__launch_bounds__(256, 2)" in two.cuda("sm_90a")
+    assert not one.compile("sm_90a", cache=False).resources.spills
+
+
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("layout", ["TN", "NT"])
 def test_loads_of_ragged_tiles_start_before_the_products_of_a_trip(layout: str, arch: str) -> None:
