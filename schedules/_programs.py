@@ -48,6 +48,7 @@ Path = Literal["auto", "simt", "ampere", "hopper"]
 SHARED = 226 * 1024  # bytes of a block on Hopper, less those of barriers
 COLUMNS = 256  # of all accumulators of a block together
 HELD = 128  # registers of sums beside which several leave room for what joins them
+GUARDS = 8  # fewer where guards of the last columns are held as well: one spilled at 128 (lstm_cell of 264 columns)
 CHUNK = 32  # of K, on the path of mma.sync: 64 bytes
 
 
@@ -179,15 +180,23 @@ def _plan(program: ProductsChain) -> Plan:
     whole = matmul(rows, columns * sums, depth, kind.name, layout=layout, batch=batch[0] if batch else None)
     names = {held.name for held in spec.held}
     meet = any(len(names.intersection(t.name for t in value.tensors)) > 1 for value in spec.values)
-    found = (plan for plan in plans(whole) if plan.n % (sums * unit) == 0 and _serves(plan, sums, meet))
+    found = (
+        plan
+        for plan in plans(whole)
+        if plan.n % (sums * unit) == 0 and _serves(plan, sums, meet, bool(columns * sums % plan.n))
+    )
     best = next(found, Plan(128, _columns(program, COLUMNS) * sums, group=4))
     return attrs.evolve(best, n=best.n // sums)
 
 
-def _serves(plan: Plan, sums: int, meet: bool) -> bool:
-    """Say whether a program can follow a product's plan: whole sums, registers for what joins several."""
+def _serves(plan: Plan, sums: int, meet: bool, torn: bool) -> bool:
+    """Say whether a program can follow a product's plan: whole sums, registers for what joins several.
+
+    Where the last tile has columns behind the end, what reads and stores is guarded, and registers hold the guards.
+    """
     whole = plan.ways == 1 and not plan.stream and not plan.swapped
-    return whole and (sums == 1 or not meet or (plan.sums <= HELD and plan.consumers < 3))
+    most = HELD - GUARDS if torn else HELD
+    return whole and (sums == 1 or not meet or (plan.sums <= most and plan.consumers < 3))
 
 
 def _lines(tensor: Tensor, phase: tuple[tuple[Tensor, Tensor, str], ...], m: int, n: int) -> int:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from fireiron import tensor
 from fireiron.schedules import conv_packed_gradients as gradients
 
@@ -21,30 +19,29 @@ def lines() -> Any:
     return gradients.conv2d_packed_filter_gradient(y, x, 3)
 
 
-TEXTS: dict[Callable[[], Any], tuple[str, str, str]] = {
-    padded: (
+def test_conv_packed_gradient_padding(refused: Callable[..., Any]) -> None:
+    refused(
+        padded,
         "conv-window",
         "conv2d_packed_data_gradient(y, f, 1, 2)",
         """\
 FireironError[conv-window]: padding of 2 and 2 leaves 0 pixels along h
-  --> test_conv_packed_gradient_sizes.py:16:22
-16 |     return gradients.conv2d_packed_data_gradient(y, f, 1, 2)
+  --> test_conv_packed_gradient_sizes.py:14:22
+14 |     return gradients.conv2d_packed_data_gradient(y, f, 1, 2)
    |                      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 fix: pad less: what is padded is cut off from the gradient""",
-    ),
-    lines: (
+    )
+
+
+def test_conv_packed_gradient_lines(refused: Callable[..., Any]) -> None:
+    refused(
+        lines,
         "conv-sizes",
         "conv2d_packed_filter_gradient(y, x, 3)",
         """\
 FireironError[conv-sizes]: 25 elements along l are no whole number of pixels of 3 channels
-  --> test_conv_packed_gradient_sizes.py:21:22
-21 |     return gradients.conv2d_packed_filter_gradient(y, x, 3)
+  --> test_conv_packed_gradient_sizes.py:19:22
+19 |     return gradients.conv2d_packed_filter_gradient(y, x, 3)
    |                      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 fix: give channels= of the images, which filters have too""",
-    ),
-}
-
-
-@pytest.mark.parametrize("wrong", TEXTS)
-def test_conv_packed_gradient_sizes(refused: Callable[..., Any], wrong: Any) -> None:
-    refused(wrong, *TEXTS[wrong])
+    )

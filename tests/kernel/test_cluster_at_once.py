@@ -41,8 +41,14 @@ def test_rows_of_a_cluster(m: int, n: int, blocks: int, warps: int) -> None:
 def test_one_barrier_a_fold() -> None:
     """Two folds of a row had a barrier of the block and one of the cluster each; the last one ends the kernel."""
     program = rows.softmax(Matrix(4096, 65536, "bf16"), arch="sm_90a")
-    assert [s.level for s in barriers(rows.row(program))] == [Block, Cluster, Block, Cluster, Cluster]
-    schedule = rows.row(program, at_once=True)
+    assert [s.level for s in barriers(rows.row(program, blocks=4, warps=16))] == [
+        Block,
+        Cluster,
+        Block,
+        Cluster,
+        Cluster,
+    ]
+    schedule = rows.row(program, blocks=4, warps=16, at_once=True)
     assert [s.level for s in barriers(schedule)] == [Cluster] * 3
     assert not schedule.compile("sm_90a").resources.spills
 
