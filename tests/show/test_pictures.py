@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import time
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +87,14 @@ def examples() -> dict[str, Any]:
         "roofline": lambda: pictures.roofline(tuned, on="sm_90", measured={tuned.name: 40.0}, peers={"other": 45.0}),
         "compare": lambda: pictures.compare(small, tuned),
     }
+
+
+@pytest.fixture(autouse=True)
+def collected_later() -> Iterator[None]:
+    """Collect no garbage while a picture is timed: a whole collection takes a second where other tests left much."""
+    gc.disable()
+    yield
+    gc.enable()
 
 
 @pytest.mark.parametrize("name", examples())
