@@ -53,7 +53,6 @@ class Plan:
             registers, as A; where both are such, B is transposed as by `shared`. `shared`: the threads that load
             transpose it on its way to shared memory, as they always do 8-bit elements. 16-bit ones need neither.
         early: load whole operands of ops before the products, where registers hold them.
-        behind: load them behind the products, all at once, instead; `early` then says nothing.
         keep: the operand, "A" or "B" behind any swap(), whose loads have the L2 policy `evict_last`; the loads of the
             other one have `evict_first`. "" gives no hints.
         addends: begin the sums with what ops add to them first, loaded before the products.
@@ -80,7 +79,6 @@ class Plan:
     promote: bool = False
     keep: Literal["", "left", "right"] = attrs.field(default="")
     early: bool = False
-    behind: bool = False
     addends: bool = False
     prefetch: int = 1
     transposed: Literal["registers", "shared"] = "registers"
@@ -221,9 +219,7 @@ def early(plan: Plan, spec: MatMulChain) -> tuple[Tensor, ...]:
     where 64 loads stand before a thread's first product. A prefetch to the L2 cache gained no more. Behind the products
     all loads together gained nothing either, 1.00 of the time on average, where ops have no branches.
     """
-    if not (plan.early or plan.behind) or "registers" in arrivals(plan, spec) or plan.promote or plan.ways > 1:
-        return ()
-    if plan.stream and not plan.behind:
+    if not plan.early or plan.stream or "registers" in arrivals(plan, spec) or plan.promote or plan.ways > 1:
         return ()
     order = ColMajor if plan.swapped else RowMajor
     found = tuple(t for t in spec.whole_operands if t.order is order and t.starts_lines_at(2 * t.dtype.nbytes))

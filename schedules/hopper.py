@@ -160,9 +160,7 @@ def _gemm(spec: MatMulChain, plan: Plan) -> Schedule:
     tiled = tiled.persistent(Grouped(plan.group), share)
     tiled = tiled.dependent() if plan.dependent else tiled
     tiled = tiled if alone else tiled.tile(m, n).to(Block)
-    ahead = early(plan, spec)
-    behind = plan.behind and bool(ahead)
-    chain = tiled.epilog(memory=FR, store=_store(plan, chain), early=ahead, addends=plan.addends, behind=behind)
+    chain = tiled.epilog(memory=FR, store=_store(plan, chain), early=early(plan, spec), addends=plan.addends)
     if plan.ways > 1:
         reduce = by_cluster(plan.shares(c.dtype.nbytes)) if plan.through == "cluster" else in_order()
         chain = chain.split(ways=plan.ways, multiple_of=k).parallel(Block, reduce=reduce)

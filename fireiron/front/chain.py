@@ -307,7 +307,6 @@ class FoldChain(Chain[S]):
         store: Strategy | None = None,
         early: Tensor | Sequence[Tensor] = (),
         addends: bool = False,
-        behind: bool = False,
     ) -> MatMulChain: ...
     @overload
     def epilog(
@@ -330,8 +329,6 @@ class FoldChain(Chain[S]):
                 products, so that the loads run while the products do; `whole_operands` lists such tensors.
             addends: for a MatMul: whether the sums begin with what the ops add to them first (`add(bias)`), which is
                 loaded before the products then and takes no registers beside the sums.
-            behind: for a MatMul: whether what `early` names is loaded behind the products instead, ahead of the ops:
-                all loads are in flight at once, and no product waits for them.
 
         Raises:
             DecompositionError: `second-epilog`, `epilog-memory`, `epilog-store`, `accumulator-dtype`, `load-level`,

@@ -52,7 +52,6 @@ def epilog(
     store: Strategy | None = None,
     early: Tensor | Sequence[Tensor] = (),
     addends: bool = False,
-    behind: bool = False,
 ) -> Epilog:
     """Accumulate C in registers; at the end run pointwise ops, and store."""
     spec = chain.matmul
@@ -64,10 +63,10 @@ def epilog(
     chain._check(check_operands, spec, saved, value)
     outputs = tuple(_beside(chain, part, op, memory, store) for part, op in saved)
     stored = _stored(chain, memory, value, store, None)
-    first = chain._check(ahead, early, whole(spec, saved, value), behind)
+    first = chain._check(ahead, early, whole(spec, saved, value))
     if addends:
         chain._check(begins_with, value, outputs, init)
-    return Epilog(value, memory, kind, init, stored, outputs, first, addends, behind, link=here())
+    return Epilog(value, memory, kind, init, stored, outputs, first, addends, link=here())
 
 
 def _beside(chain: MatMulChain, value: Value, op: Beside, memory: Memory, store: Strategy | None) -> Output:

@@ -71,13 +71,12 @@ def whole(spec: MatMul, saved: Sequence[tuple[Value, Beside]], last: Value) -> t
     return tuple(dict.fromkeys(t for t in found if t.shape[-2:] == shape))
 
 
-def ahead(wanted: Tensor | Sequence[Tensor], found: tuple[Tensor, ...], behind: bool) -> tuple[Tensor, ...]:
+def ahead(wanted: Tensor | Sequence[Tensor], found: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Refuse to load early what ops do not read, and what serves many elements: a thread would hold it many times.
 
     Args:
         wanted: the tensors that are to be loaded.
         found: those that ops read.
-        behind: whether they are loaded behind the products, which says nothing where there are none.
 
     Raises:
         DecompositionError: `epilog-early`.
@@ -91,13 +90,6 @@ def ahead(wanted: Tensor | Sequence[Tensor], found: tuple[Tensor, ...], behind: 
                 f"{tensor} is no operand of C's shape that an op of this epilog reads",
                 fix=f"early=({names},)" if names else "drop early=: vectors and scalars are read where ops use them",
             )
-    if behind and not tensors:
-        names = ", ".join(t.name for t in found)
-        raise DecompositionError(
-            "epilog-early",
-            "behind= loads what early= names behind the products, and early= names nothing",
-            fix=f"early=({names},)" if names else "drop behind=",
-        )
     return tuple(dict.fromkeys(tensors))
 
 

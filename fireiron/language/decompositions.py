@@ -330,7 +330,6 @@ class Epilog:
         outputs: what is stored on the way, first to last.
         early: which tensors that ops read come to registers all at once, not op by op: before the products.
         addends: whether the accumulator begins with what the ops add to it first.
-        behind: whether they come behind the products instead, ahead of the wait for the last ones.
     """
 
     value: Value
@@ -341,7 +340,6 @@ class Epilog:
     outputs: tuple[Output, ...] = ()
     early: tuple[Tensor, ...] = ()
     addends: bool = False
-    behind: bool = False
     link: Link | None = _link
 
     @property

@@ -152,7 +152,6 @@ def refinements(link: Decomposition) -> dict[str, str]:
             said["init"] = "" if link.init == 0 else f"init {link.init:g}"
             said["addends"] = "sums begin with what ops add" if link.addends else ""
             said["early"] = f"early {', '.join(t.name for t in link.early)}" if link.early else ""
-            said["behind"] = "behind the products" if link.behind else ""
         case Results(memory=memory):
             said["memory"] = f"in {memory}"
         case Prolog():

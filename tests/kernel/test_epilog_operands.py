@@ -210,50 +210,20 @@ def test_trees_say_which(chains: Any) -> None:
     assert "early" not in late.tree()
 
 
-def behind(plan: Plan) -> Plan:
-    return attrs.evolve(plan, early=False, behind=True)
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("plan", PLANS)
-def test_behind_the_products_on_hopper(right: Right, plan: str, shape: tuple[int, int, int]) -> None:
-    schedule = hopper.gemm(with_residual(shape), behind(PLANS[plan]))
-    assert early_of(schedule) == ["residual"]
-    right(schedule, lambda p, x: (p + x["bias"] + x["residual"]).clip(0))
-
-
-@pytest.mark.parametrize("plan", [PLANS["cooperative"], Plan(256, 32, stages=2)])
-def test_behind_the_products_of_shares_of_tiles(right: Right, plan: Plan) -> None:
-    """The unit that ends a tile loads them, ahead of its ops; sums of two products begin with zeros."""
-    schedule = hopper.stream_k(with_residual(SHAPES[1]), behind(plan))
-    assert early_of(schedule) == ["residual"]
-    right(schedule, lambda p, x: (p + x["bias"] + x["residual"]).clip(0))
-
-
-def test_reads_behind_the_products_stand_ahead_of_the_ops() -> None:
-    schedule = hopper.gemm(with_residual(SHAPES[1]), behind(PLANS["cooperative"]))
-    product, read, bias = order(schedule, multiplies, reads("residual"), reads("bias"))
-    assert product < read < bias
-
-
 def test_compiled_loads_stand_together_ahead_of_the_exponentials() -> None:
-    """One by one between them, each would be waited for, as it was while divisions branched.
-
-    Today the compiler gathers them in both forms alike; `behind` says where they stand in the text.
-    """
+    """One by one between them, each would be waited for, as it was while divisions branched."""
     spec = matmul(4096, 4096, 4096, "bf16", layout="TN", arch="sm_90a")
     spec = spec.then(add(Vector(4096, "bf16", name="bias")), silu, add(residual(spec)))
     plan = plans(spec)[0]
-    for each in (behind(plan), plan):
-        kernel = hopper.gemm(spec, each).compile("sm_90a")
-        assert kernel.resources.spill_stores == 0
-        found = re.findall(r"\b(LDG|HGMMA|MUFU\.EX2)\b", kernel.sass)
-        assert found[: found.index("MUFU.EX2")].count("LDG") >= plan.sums // 8
+    kernel = hopper.gemm(spec, plan).compile("sm_90a")
+    assert kernel.resources.spill_stores == 0
+    found = re.findall(r"\b(LDG|HGMMA|MUFU\.EX2)\b", kernel.sass)
+    assert found[: found.index("MUFU.EX2")].count("LDG") >= plan.sums // 8
 
 
 def test_sums_that_begin_with_a_bias(right: Right) -> None:
     """What the sums begin with is not loaded again."""
-    plan = attrs.evolve(behind(PLANS["cooperative"]), addends=True)
+    plan = attrs.evolve(PLANS["cooperative"], early=False, addends=True)
     right(hopper.gemm(with_residual(SHAPES[1]), plan), lambda p, x: (p + x["bias"] + x["residual"]).clip(0))
     spec = matmul(*SHAPES[1], "f16", layout="TN", arch="sm_90a")
     spec = spec.then(add(Vector(SHAPES[1][1], "f16", name="bias")), relu, add(residual(spec)))

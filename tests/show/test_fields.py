@@ -150,7 +150,7 @@ CHANGES: dict[type[Any], tuple[Callable[[], Any], dict[str, Any]]] = {
     Prolog: (product, {"role": "B", "value": twice(SOME)}),
     Epilog: (product, {
         "value": twice(SOME), "memory": FR, "dtype": f64, "init": 1.0, "store": STORE, "outputs": (),
-        "early": (Matrix(64, 64, name="r"),), "addends": True, "behind": True,
+        "early": (Matrix(64, 64, name="r"),), "addends": True,
     }),
     Output: (product, {
         "value": twice(SOME), "tensor": Matrix(64, 64, "f16", name="g"), "store": STORE, "apart": True,

@@ -92,12 +92,10 @@ def lower_epilog(link: Epilog, rest: Tree, state: State, context: Context, recur
     finish += _finished(link, held, outputs, inside, meeting.state, early, context, recur)
     kept = _carried(main, held, context)
     begin = (*(one for one in begin if one.buffer not in context.zeroed or one.buffer in kept), *added)
-    ahead, behind = ((), ahead) if link.behind else (ahead, ())
     if context.stream is not None:
-        finish = (*behind, *finish)
         return (*begin, *ahead, *main, *gathered, *hand_on(window, context.stream, finish, link.link, context))
     finish = meeting.around(share(window, parts, finish, inside, context))
-    return (*begin, *ahead, *main, *behind, *gathered, *finish)
+    return (*begin, *ahead, *main, *gathered, *finish)
 
 
 def _carried(main: Body, held: Mapping[str, Window], context: Context) -> frozenset[str]:

@@ -1,8 +1,7 @@
-"""Early operands: each thread loads the elements that its ops will read at once, before the products or behind.
+"""Early operands: each thread loads the elements that its ops will read before the products begin.
 
-Before the products, the loads run while the products run. Behind them, no product waits for the loads. Their results
-stay in registers, with the accumulators' ownership. Without this, each tile would wait for global memory behind its
-last product, once for each group of elements whose ops the compiler keeps apart.
+The loads run while the products run. Their results stay in registers, with the accumulators' ownership. Without this,
+each tile would wait for global memory once, behind its last product.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from fireiron.language.steps import Ref, Step
 def lower_early(
     link: Epilog, steps: Sequence[Step], held: Storage, output: Window, state: State, context: Context
 ) -> tuple[Mapping[str, Storage], Body]:
-    """Load the operands in an epilog's `early=`; give the registers of each, and the code of the loads.
+    """Load the operands in an epilog's `early=`; give the registers of each, and the code before the products.
 
     Args:
         link: the epilog.
@@ -40,11 +39,11 @@ def lower_early(
     """
     if not link.early:
         return {}, ()
-    named, place = ", ".join(tensor.name for tensor in link.early), "behind" if link.behind else "before"
-    if held.partials or (context.stream is not None and not link.behind):
+    named = ", ".join(tensor.name for tensor in link.early)
+    if held.partials or context.stream is not None:
         raise DecompositionError(
             "epilog-early",
-            f"early= loads {named} {place} the products, but only some of the units that share a tile's sums "
+            f"early= loads {named} before the products, but only some of the units that share a tile's sums "
             "run the ops",
             fix="drop early=, or let one unit compute each tile: without parallel(...) and stream_k()",
         )
@@ -65,7 +64,7 @@ def lower_early(
         load = _load(reads[tensor.name], result, output, state, context)
         body += (
             Region(
-                f"load {tensor.name} to {result.name}, {place} the products",
+                f"load {tensor.name} to {result.name}, before the products",
                 load,
                 state.path,
                 link.link,
