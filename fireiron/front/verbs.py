@@ -208,14 +208,11 @@ class Schedule(State):
         target = _target(self, arch, gpu=True)
         options = CompileOptions(lineinfo=lineinfo, debug=debug, max_registers=max_registers, allow_spills=allow_spills)
 
-        def lower() -> tuple[Kernel, str]:
-            from fireiron.cuda.printer import source
-
+        def lower() -> Kernel:
             self.check(target.name)
             # The kept kernel may come from an equal schedule, written elsewhere: waits are to name this one's links.
             fresh = _lowered.__wrapped__
-            kernel = fresh(self, target.number, self.name, _rows()) if debug else self.lowered(target.name)
-            return kernel, source(kernel, bounded=debug)
+            return fresh(self, target.number, self.name, _rows()) if debug else self.lowered(target.name)
 
         def simulator(arrays: Mapping[str, Any], sizes: Mapping[str, int], numbers: Mapping[str, Any]) -> None:
             from fireiron.front.host import simulated

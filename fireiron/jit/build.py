@@ -37,7 +37,7 @@ def compiling_candidates() -> Generator[None]:
 
 def build(
     digest: str,
-    lower: Callable[[], tuple[Kernel, str]],
+    lower: Callable[[], Kernel],
     arch: Arch,
     options: CompileOptions | None = None,
     *,
@@ -49,7 +49,7 @@ def build(
 
     Args:
         digest: of the schedule's structure: two schedules of one digest must lower to one kernel.
-        lower: gives the kernel and its CUDA C++; called only where the cache has no entry.
+        lower: gives the kernel; called only where the cache has no entry.
         arch: the target.
         options: how to compile.
         simulator: runs the kernel on NumPy arrays where there is no GPU.
@@ -68,12 +68,19 @@ def build(
     entry = load(key) if cache else None
     if entry is None:
         compiling = _apart() if _searches.get() or (chosen and arch.number >= FIRST_UNSTEADY) else compile_source
-        kernel, source = lower()
+        kernel = lower()
         prints = _prints(kernel)
         used = _capped(attrs.evolve(options, allow_spills=True) if prints else options, kernel, arch)
-        path = _source_file(key, kernel.name, source) if cache and options.lineinfo else None
+
+        def compiled(kernel: Kernel) -> Binary:
+            from fireiron.cuda.printer import source as printed
+
+            source = printed(kernel, bounded=options.debug)
+            path = _source_file(key, kernel.name, source) if cache and options.lineinfo else None
+            return compiling(source, kernel.name, arch, used, path=path)
+
         try:
-            binary = compiling(source, kernel.name, arch, used, path=path)
+            binary = _roomy(kernel, compiled(kernel), compiled, used)
         except CompileError as error:
             raise raised(error, kernel, arch, options.max_registers) from None
         if not options.debug and not prints:
@@ -87,6 +94,17 @@ def build(
             store(key, entry)
     findings = tuple(attrs.evolve(f, severity="warning") for f in found)
     return CompiledKernel(entry.binary, entry.interface, simulator=simulator, findings=findings)
+
+
+def _roomy(kernel: Kernel, binary: Binary, compiled: Callable[[Kernel], Binary], options: CompileOptions) -> Binary:
+    """Compile a kernel that spills once more, for one block of an SM, where its launch bounds leave the number free.
+
+    ptxas then spills a few bytes of a kernel, though registers are left, so that more blocks fit an SM.
+    """
+    if not binary.resources.spills or kernel.minimum_blocks or options.max_registers is not None:
+        return binary
+    other = compiled(attrs.evolve(kernel, minimum_blocks=1))
+    return binary if other.resources.spills else other
 
 
 def _apart() -> Callable[..., Binary]:

@@ -9,6 +9,7 @@ import pytest
 from tiny_kernel import SOURCE, make_kernel
 
 from fireiron.algebra.arch import arch
+from fireiron.cuda.printer import source
 from fireiron.jit import build as jit_build
 from fireiron.jit import cache, folder, identity
 from fireiron.jit import compile as compiling
@@ -31,7 +32,7 @@ def lowered():
 
     def lower():
         calls.append(1)
-        return make_kernel(), SOURCE
+        return make_kernel()
 
     lower.calls = calls
     return lower
@@ -205,8 +206,8 @@ warnings.simplefilter("error")
 from fireiron.algebra.arch import arch
 from fireiron.jit.build import build
 from fireiron.jit.cache import entry_path, load, store
-from tiny_kernel import SOURCE, make_kernel
-kernel = build("digest", lambda: (make_kernel(), SOURCE), arch(80))
+from tiny_kernel import make_kernel
+kernel = build("digest", make_kernel, arch(80))
 from fireiron.jit.cache import Entry
 for i in range(60):
     store("c" * 40, Entry(kernel.binary, kernel.interface))
@@ -236,7 +237,7 @@ def test_clear_takes_entries_and_leftovers_alone(entry, cache_dir):
 def test_lineinfo_keeps_the_source_for_profilers(lowered, cache_dir):
     kernel = build("digest", lowered, arch(80), CompileOptions(lineinfo=True))
     (kept,) = (cache_dir / "sources").iterdir()
-    assert kept.read_text() == SOURCE
+    assert kept.read_text() == source(make_kernel())
     assert str(kept) in kernel.ptx
 
 

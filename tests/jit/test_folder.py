@@ -107,7 +107,7 @@ def test_only_the_owner_may_enter(entry: Entry, cache_dir: Path) -> None:
     os.chmod(cache_dir, 0o755)  # as older versions made it
     store(KEY, entry)
     assert mode(cache_dir) == 0o700
-    build("digest", lambda: (make_kernel(), SOURCE), arch(80), CompileOptions(lineinfo=True))
+    build("digest", make_kernel, arch(80), CompileOptions(lineinfo=True))
     assert mode(cache_dir / "sources") == 0o700
 
 
@@ -203,7 +203,7 @@ def test_without_a_home_kernels_stay_in_memory(entry: Entry, monkeypatch: Any, c
 
     def lower() -> Any:
         calls.append(1)
-        return make_kernel(), SOURCE
+        return make_kernel()
 
     with pytest.warns(UserWarning, match="there is no home folder") as told:
         [build(f"digest {i % 2}", lower, arch(80)) for i in range(4)]
