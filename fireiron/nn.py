@@ -92,7 +92,9 @@ def rms_norm(x: Any, gain: Any = None, eps: float = 1e-6, dims: int = 1) -> Any:
     return _apply("rms_norm", x, *([] if gain is None else [gain]), dims=dims, eps=eps)
 
 
-def attention(q: Any, k: Any, v: Any, mask: Any = None, scale: float | None = None, causal: bool = False) -> Any:
+def attention(
+    q: Any, k: Any, v: Any, mask: Any = None, scale: float | None = None, causal: bool = False, lse: bool = False
+) -> Any:
     """Take softmax(q k' * scale + mask) v.
 
     Args:
@@ -100,9 +102,12 @@ def attention(q: Any, k: Any, v: Any, mask: Any = None, scale: float | None = No
         mask: floats are added to the scores; of integers or conditions, 0 means that a query does not see a key.
         scale: of the scores, 1 / sqrt(D) by default.
         causal: whether query i sees keys 0 to i alone.
+        lse: whether the logarithm of each row's sum of exponentials is a second result, in f32; -inf of no key.
     """
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    return _apply("attention", q, k, v, *([] if mask is None else [mask]), scale=scale, causal=causal)
+    masks = [] if mask is None else [mask]
+    made = _apply("attention", q, k, v, *masks, scale=scale, causal=causal)
+    return (made, _apply("attention_sums", q, k, *masks, scale=scale, causal=causal)) if lse else made
 
 
 def embedding(ids: Any, table: Any) -> Any:

@@ -142,22 +142,36 @@ def _rms_norm(o: Ops, node: Node, x: tuple[int, ...]) -> int:
 
 def _attention(o: Ops, node: Node, x: tuple[int, ...]) -> int:
     q, k, v, *mask = x
+    score = _scores(o, node, q, k, mask)
+    part, total = _weights(o, score, len(o.shape(score)) - 1)
+    weight = o.like(o.mul(part, o.div(1.0, total)), o.dtype(v))
+    return o.like(o.matmul(weight, v), node.dtype)
+
+
+def _attention_sums(o: Ops, node: Node, x: tuple[int, ...]) -> int:
+    """Write the logarithm of each row's sum by the folds that attention has too."""
+    q, k, *mask = x
+    score = _scores(o, node, q, k, mask)
+    axis = len(o.shape(score)) - 1
+    top = o.max(score, axes=(axis,), keepdims=True)
+    _, total = _weights(o, score, axis)
+    return o.reshape(o.add(o.log(total), top), shape=node.shape)
+
+
+def _scores(o: Ops, node: Node, q: int, k: int, mask: Sequence[int]) -> int:
+    """Give the scores of queries and keys, -inf where a query does not see a key."""
     rank = len(o.shape(k))
     turned = o.transpose(k, axes=(*range(rank - 2), rank - 1, rank - 2))
     score = o.mul(o.wide(o.matmul(q, turned)), node["scale"])
     if node["causal"]:
-        shape = o.shape(score)
-        two = shape[-2:]
+        two = o.shape(score)[-2:]
         seen = o.le(o.iota(shape=two, axis=1), o.iota(shape=two, axis=0))
         score = o.select(seen, score, o.builder.constant(-math.inf, o.dtype(score)))
-    if mask:
-        if o.dtype(mask[0]).kind == "int":
-            score = o.select(mask[0], score, o.builder.constant(-math.inf, o.dtype(score)))
-        else:
-            score = o.add(score, mask[0])
-    part, total = _weights(o, score, len(o.shape(score)) - 1)
-    weight = o.like(o.mul(part, o.div(1.0, total)), o.dtype(v))
-    return o.like(o.matmul(weight, v), node.dtype)
+    if mask and o.dtype(mask[0]).kind == "int":
+        score = o.select(mask[0], score, o.builder.constant(-math.inf, o.dtype(score)))
+    elif mask:
+        score = o.add(score, mask[0])
+    return score
 
 
 def _cross_entropy(o: Ops, node: Node, x: tuple[int, ...]) -> int:
@@ -186,7 +200,7 @@ def column(o: Ops, node: Node, x: tuple[int, ...]) -> int | None:
 EXPANSIONS: Mapping[str, Expand] = {
     "relu": _relu, "sigmoid": _sigmoid, "silu": _silu, "gelu": _gelu, "mean": _mean, "variance": _variance,
     "softmax": _softmax, "log_softmax": _log_softmax, "layer_norm": _layer_norm, "rms_norm": _rms_norm,
-    "attention": _attention, "cross_entropy": _cross_entropy,
+    "attention": _attention, "attention_sums": _attention_sums, "cross_entropy": _cross_entropy,
 }  # fmt: skip
 
 
@@ -223,6 +237,11 @@ def _attended(shapes: Sequence[Shape], _: Attributes) -> Shape:
     return (*lead, q[-2], v[-1])
 
 
+def _sums_of(shapes: Sequence[Shape], _: Attributes) -> Shape:
+    q, k, *mask = shapes
+    return _attended([q, k, (*k[:-1], 1), *mask], _)[:-1]
+
+
 def _a_row(shapes: Sequence[Shape], _: Attributes) -> Shape:
     if shapes[1] != shapes[0][:-1]:
         raise misfit(f"rows {shapes[0]} and targets {shapes[1]}", "give a class for each row")
@@ -257,14 +276,24 @@ def _exactly_rms_norm(x: Any, *gain: Any, dims: int, eps: float) -> Any:
     return y * gain[0] if gain else y
 
 
-def _exactly_attention(q: Any, k: Any, v: Any, *mask: Any, scale: float, causal: bool) -> Any:
+def _exact_scores(q: Any, k: Any, mask: Sequence[Any], scale: float, causal: bool) -> Any:
     np = numpy()
     score = np.einsum("...id,...jd->...ij", q, k) * scale
     if causal:
         score = np.where(np.tri(*score.shape[-2:]) > 0, score, -np.inf)
     if mask:
         score = np.where(mask[0] != 0, score, -np.inf) if mask[0].dtype.kind in "iu" else score + mask[0]
-    return np.einsum("...ij,...je->...ie", _exactly_softmax(score, -1), v)
+    return score
+
+
+def _exactly_attention(q: Any, k: Any, v: Any, *mask: Any, scale: float, causal: bool) -> Any:
+    return numpy().einsum("...ij,...je->...ie", _exactly_softmax(_exact_scores(q, k, mask, scale, causal), -1), v)
+
+
+def _exact_sums(q: Any, k: Any, *mask: Any, scale: float, causal: bool) -> Any:
+    np = numpy()
+    with np.errstate(divide="ignore"):
+        return np.logaddexp.reduce(_exact_scores(q, k, mask, scale, causal), -1)
 
 
 def _exactly_cross_entropy(x: Any, target: Any) -> Any:
@@ -288,5 +317,6 @@ COMPOSITES: tuple[Operation, ...] = (
     Operation("layer_norm", "composite", _normed, _exactly_layer_norm, _first, 1, 3),
     Operation("rms_norm", "composite", _normed, _exactly_rms_norm, _first, 1, 2),
     Operation("attention", "composite", _attended, _exactly_attention, _first, 3, 4),
+    Operation("attention_sums", "composite", _sums_of, _exact_sums, lambda kinds, _: f32, 2, 3),
     Operation("cross_entropy", "composite", _a_row, _exactly_cross_entropy, _first, 2, 2),
 )  # fmt: skip

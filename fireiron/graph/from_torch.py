@@ -249,7 +249,10 @@ def _order_of(tensor: Any) -> tuple[int, ...] | None:
 
 def _base_of(node: Any) -> Any:
     """Find the node whose elements a view shows, or the node itself."""
-    while node.op == "call_function" and _KNOWN.get(_name_of(node)) in _VIEWS and len(node.all_input_nodes) == 1:
+    while node.op == "call_function" and len(node.all_input_nodes) == 1:
+        name = _name_of(node)
+        if _KNOWN.get(name) not in _VIEWS and name not in ("alias", "detach"):
+            break
         node = node.args[0]
     return node
 
@@ -708,20 +711,24 @@ def _embedding(i: Importer, node: Any, table: int, ids: int, *_: Any, **__: Any)
 @_known("fireiron.kept_attention")
 def _kept_attention(
     i: Importer, node: Any, q: int, k: int, v: int, mask: Any, dropout: float, causal: bool, scale: Any, grouped: bool
-) -> int:
+) -> tuple[int, int]:
     if dropout:
         raise Stays("dropout")
     scale = 1 / math.sqrt(i.ops.shape(q)[-1]) if scale is None else float(scale)
     return _attended(i, q, k, v, mask, scale, bool(causal))
 
 
-def _attended(i: Importer, q: int, k: int, v: int, mask: int | None, scale: float, causal: bool) -> int:
-    """Add attention; heads of queries that share one head of keys and values lie along an axis of their own."""
+def _attended(i: Importer, q: int, k: int, v: int, mask: int | None, scale: float, causal: bool) -> tuple[int, int]:
+    """Add attention and the logarithm of each row's sum.
+
+    Heads of queries that share one head of keys and values lie along an axis of their own.
+    """
     o = i.ops
     shape, keys, values = o.shape(q), o.shape(k), o.shape(v)
     given = () if mask is None else (mask,)
+    how: dict[str, Any] = {"scale": scale, "causal": causal}
     if shape[:-2] == keys[:-2] == values[:-2]:
-        return o.attention(q, k, v, *given, scale=scale, causal=causal)
+        return o.attention(q, k, v, *given, **how), o.attention_sums(q, k, *given, **how)
     heads = keys[1] if len(shape) == len(keys) == 4 else 0
     if not heads or shape[0] != keys[0] or keys[:-1] != values[:-1] or shape[1] % heads:
         raise Stays(f"queries {shape}, keys {keys} and values {values}")
@@ -729,8 +736,8 @@ def _attended(i: Importer, q: int, k: int, v: int, mask: int | None, scale: floa
     parted = o.reshape(q, shape=(shape[0], heads, group, *shape[2:]))
     pairs = [o.reshape(x, shape=(s[0], heads, 1, *s[2:])) for x, s in ((k, keys), (v, values))]
     masks = [o.reshape(x, shape=_mask_of_groups(o.shape(x), heads, group)) for x in given]
-    made = o.attention(parted, *pairs, *masks, scale=scale, causal=causal)
-    return o.reshape(made, shape=(*shape[:-1], values[-1]))
+    made, sums = o.attention(parted, *pairs, *masks, **how), o.attention_sums(parted, pairs[0], *masks, **how)
+    return o.reshape(made, shape=(*shape[:-1], values[-1])), o.reshape(sums, shape=shape[:-1])
 
 
 def _mask_of_groups(shape: Shape, heads: int, group: int) -> Shape:
@@ -756,7 +763,7 @@ def _attention(i: Importer, node: Any, q: int, k: int, v: int, *rest: Any, **nam
     mask = known.get("attn_bias") if mask is None else mask
     scale = known.get("scale")
     scale = 1 / math.sqrt(i.ops.shape(q)[-1]) if scale is None else scale
-    made = _attended(i, q, k, v, mask, float(scale), bool(known.get("is_causal")))
+    made, _ = _attended(i, q, k, v, mask, float(scale), bool(known.get("is_causal")))
     return (made, *[None] * (len(node.meta["val"]) - 1)) if several else made
 
 

@@ -169,6 +169,7 @@ class _Program:
         self.operands: dict[str, Operand] = {}
         self.scalars: set[str] = set()
         self.known: dict[tuple[int, tuple[str | None, ...]], Value | float] = {}
+        self.tops: dict[int, tuple[Value | None, Value, Value]] = {}  # see _top
         self.labels: dict[tuple[int, tuple[str | None, ...]], str] = {}
         self.roles: dict[int, str] = {}
         self.alone: Mapping[str, tuple[str, ...]] = {}  # by role: the dims of extent 1
@@ -356,6 +357,7 @@ class _Program:
     def _function(self, **arrays: Value) -> tuple[Value, ...]:
         """The function that is traced."""
         self.known.clear()
+        self.tops.clear()
         self.arrays = arrays
         if self._pointless and not any(ONE in spoken.split() for spoken in self.spoken.values()):
             raise Misfit("the result has no dim")
@@ -402,6 +404,8 @@ class _Program:
             (table, ids), (_, lines) = node.inputs, places
             rows = self._value(ids, lines)
             return cast(Value, self._value(table, places[0]))[rows, ...]
+        if self.part.kind == "attention" and self._is_top(number):
+            return self._top(number, dims)[2] * (1 / LOG2E)
         inputs = [self._value(i, mine) for i, mine in zip(node.inputs, places, strict=True)]
         if node.kind == "view":
             return inputs[0]
@@ -473,22 +477,40 @@ class _Program:
 
     def _in_base_2(self, number: int, node: Node, dims: tuple[str | None, ...]) -> Value | None:
         """Write exp(x - max(x)) as a power of 2: x is multiplied by log2(e) once, joined with a factor of its own."""
-        graph = self.graph
-        away = graph.nodes[node.inputs[0]]
-        if node.op != "exp" or away.op != "sub":
+        away = self.graph.nodes[node.inputs[0]]
+        if node.op != "exp" or away.op != "sub" or not self._is_top(away.inputs[1]):
             return None
-        x, top = away.inputs
-        fold = graph.nodes[top]
-        if fold.op != "max" or fold.inputs != (x,) or top not in self.inside:
+        top = away.inputs[1]
+        if self.graph.nodes[top].inputs != away.inputs[:1]:
             return None
-        (place,) = self._of_inputs(top, self._of_inputs(node.inputs[0], self._of_inputs(number, dims)[0])[1])
-        over = [d for d in (place[a] for a in _axes(fold)) if d is not None]
-        masked = self._masked(x, place)
-        if masked is not None:  # folds leave masked points out, and loops skip chunks without points
-            seen, scaled = masked
-            return where(seen, unary("exp2", scaled - reductions.max(scaled, over, seen)), 0.0)
-        scaled = self._scaled(x, place, LOG2E)
-        return unary("exp2", scaled - reductions.max(scaled, over))
+        seen, scaled, most = self._top(top, self._of_inputs(node.inputs[0], self._of_inputs(number, dims)[0])[1])
+        part = unary("exp2", scaled - most)
+        return part if seen is None else where(seen, part, 0.0)
+
+    def _is_top(self, number: int) -> bool:
+        """Say whether a node is the largest of each row's scores, which an exponential subtracts from the scores."""
+        nodes, node = self.graph.nodes, self.graph.nodes[number]
+        if node.op != "max" or number not in self.inside:
+            return False
+        away = [
+            u for u in self.graph.users[number] if nodes[u].op == "sub" and nodes[u].inputs == (*node.inputs, number)
+        ]
+        return any(nodes[e].op == "exp" and e in self.inside for u in away for e in self.graph.users[u])
+
+    def _top(self, number: int, dims: tuple[str | None, ...]) -> tuple[Value | None, Value, Value]:
+        """Give the condition of a fold by max, None for all points, and what it folds and its result, times log2(e)."""
+        if number not in self.tops:
+            fold = self.graph.nodes[number]
+            (place,), (x,) = self._of_inputs(number, dims), fold.inputs
+            over = [d for d in (place[a] for a in _axes(fold)) if d is not None]
+            masked = self._masked(x, place)
+            if masked is not None:  # folds leave masked points out, and loops skip chunks without points
+                seen, scaled = masked
+                self.tops[number] = seen, scaled, reductions.max(scaled, over, seen)
+            else:
+                scaled = self._scaled(x, place, LOG2E)
+                self.tops[number] = None, scaled, reductions.max(scaled, over)
+        return self.tops[number]
 
     def _masked(self, number: int, dims: tuple[str | None, ...]) -> tuple[Value, Value] | None:
         """Split scores that a condition replaces by -inf into the condition and the scores."""

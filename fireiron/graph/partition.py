@@ -183,7 +183,10 @@ def partition(graph: Graph) -> tuple[Part, ...]:
 
 
 def attention(areas: Areas) -> None:
-    """Join a product, folds of its rows and the product with other values: scores never reach memory."""
+    """Join a product, folds of its rows and the product with other values: scores never reach memory.
+
+    What is computed of the folds alone may be a second result: the logarithm of each row's sum.
+    """
     graph = areas.graph
     for last, node in enumerate(graph.nodes):
         if node.op != "matmul" or len(node.shape) < 3:
@@ -223,11 +226,26 @@ def _cone(areas: Areas, last: int) -> set[int] | None:
     rank = len(graph.nodes[last].shape)
     if not folds or any(tuple(f["axes"]) != (rank - 1,) for f in folds):
         return None
-    if any(areas.live(n, {*found, last}) for n in found):
-        return None
     if graph.nodes[scores].shape[:-1] != graph.nodes[last].shape[:-1]:
         return None
+    found |= _of_folds(areas, found)
+    kept = [n for n in found if areas.live(n, {*found, last})]
+    if any(graph.nodes[n].shape[-1] != 1 for n in kept) or len(kept) > 1:
+        return None
     return found if dims_of(graph, areas.with_views({*found, last}), areas.free) is not None else None
+
+
+def _of_folds(areas: Areas, inside: set[int]) -> set[int]:
+    """Find what is computed point by point of the rows' folds alone, as the logarithm of a sum is."""
+    graph, found = areas.graph, set[int]()
+    folded = {graph.nodes[n].shape for n in inside if graph.nodes[n].kind == "fold"}
+    for number in range(min(inside), len(graph.nodes)):
+        node = graph.nodes[number]
+        if number not in inside and number in areas.of and node.kind == "pointwise" and node.shape in folded:
+            read = [i for i in node.inputs if i not in areas.free]
+            if read and all(i in found or (i in inside and graph.nodes[i].shape in folded) for i in read):
+                found.add(number)
+    return found
 
 
 def _direct(areas: Areas, number: int) -> Iterator[int]:

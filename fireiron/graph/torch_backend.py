@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -26,6 +25,7 @@ from fireiron.base.link import here
 from fireiron.front.dynamic import bucket
 from fireiron.graph.captured import Captured
 from fireiron.graph.from_torch import Seen, Stays, imported
+from fireiron.graph.kept_attention import keep_attention, without_equal_masks
 from fireiron.graph.nodes import Graph
 from fireiron.graph.plan import Plan, plan
 from fireiron.graph.sizes import symbolic
@@ -72,8 +72,7 @@ def backend(module: Any, inputs: Sequence[Any], *, options: Mapping[str, Any] | 
             fix="options: " + ", ".join(OPTIONS),
             link=here(),
         )
-    if not torch.is_grad_enabled():
-        keep_attention(module)
+    keep_attention(module, torch.is_grad_enabled())
     from torch._decomp import core_aten_decompositions
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch.partitioners import min_cut_rematerialization_partition
@@ -86,55 +85,19 @@ def backend(module: Any, inputs: Sequence[Any], *, options: Mapping[str, Any] | 
     def inference(made: Any, examples: Sequence[Any]) -> Any:
         return Compiled(made, chosen, bool(chosen.get("capture", True)))
 
+    def parted(joint: Any, *given: Any, **named: Any) -> Any:
+        without_equal_masks(joint)
+        # Without "inductor" every view and cast is kept for the backward pass.
+        return min_cut_rematerialization_partition(joint, *given, compiler="inductor", **named)
+
     compiler: Any = aot_autograd(
         fw_compiler=_boxed(training),
         bw_compiler=_boxed(training),
         inference_compiler=_boxed(inference),
         decompositions=table,
-        partition_fn=partial(
-            min_cut_rematerialization_partition, compiler="inductor"
-        ),  # else every view and cast is kept for the backward pass
+        partition_fn=parted,
     )
     return compiler(module, inputs)
-
-
-def _attend(q: Any, k: Any, v: Any, mask: Any, dropout: float, causal: bool, scale: float | None, grouped: bool) -> Any:
-    return torch.nn.functional.scaled_dot_product_attention(
-        q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal, scale=scale, enable_gqa=grouped
-    )
-
-
-def _attended(q: Any, k: Any, v: Any, mask: Any, dropout: float, causal: bool, scale: Any, grouped: bool) -> Any:
-    same = grouped or q.shape[:-2] == v.shape[:-2]
-    lead = q.shape[:-2] if same else torch.broadcast_shapes(q.shape[:-2], v.shape[:-2])
-    return q.new_empty((*lead, q.shape[-2], v.shape[-1]))
-
-
-_kept = torch.library.custom_op(
-    "fireiron::kept_attention",
-    _attend,
-    mutates_args=(),
-    schema="(Tensor q, Tensor k, Tensor v, Tensor? mask, float dropout, bool causal, float? scale, bool grouped)"
-    " -> Tensor",
-)
-_kept.register_fake(_attended)
-
-
-def keep_attention(module: Any) -> None:
-    """Keep torch's attention one operator, which AOTAutograd would otherwise expand."""
-    wanted = (torch.nn.functional.scaled_dot_product_attention, torch._C._nn.scaled_dot_product_attention)
-    names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
-    for node in module.graph.nodes:
-        if node.op != "call_function" or node.target not in wanted:
-            continue
-        given = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
-        node.args = (
-            given["query"], given["key"], given["value"], given.get("attn_mask"), float(given.get("dropout_p", 0.0)),
-            given.get("is_causal", False), given.get("scale"), given.get("enable_gqa", False),
-        )  # fmt: skip
-        node.kwargs = {}
-        node.target = torch.ops.fireiron.kept_attention.default
-    module.recompile()
 
 
 def _boxed(compiler: Callable[..., Compiled]) -> Callable[..., Any]:

@@ -182,3 +182,42 @@ def test_a_training_step(gpu: int) -> None:
     torch.compile(model, backend=fireiron.torch.backend)(x).square().mean().backward()
     for p, w in zip(model.parameters(), wanted, strict=True):
         torch.testing.assert_close(p.grad, w, rtol=2e-3, atol=2e-5)
+
+
+@pytest.mark.parametrize("how", ["none", "causal", "conditions", "numbers", "groups"])
+@pytest.mark.parametrize("way", ["", "_of_package", "_by_flash", "_by_efficient", "_by_products"])
+def test_gradients_of_attention(gpu: int, how: str, way: str, monkeypatch: Any) -> None:
+    import fireiron.torch
+    from fireiron.graph import kept_attention
+    from fireiron.graph.torch_backend import plans
+
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    attention = torch.nn.functional.scaled_dot_product_attention
+    shape = 2, 384, 4, 64
+    few = (2, 384, 2, 64) if how == "groups" else shape
+    q, k, v = (torch.randn(s, device="cuda").half().transpose(1, 2).requires_grad_() for s in (shape, few, few))
+    mask = {
+        "conditions": torch.rand(2, 1, 384, 384, device="cuda") > 0.3,
+        "numbers": torch.randn(2, 1, 1, 384, device="cuda").half(),
+    }.get(how)
+    found = kept_attention.ways(q, k, mask is not None, lambda name: True)
+    if way:
+        chosen = [one for one in found if one.__name__ == way]
+        if not chosen:
+            return  # this kernel has no such gradient
+        monkeypatch.setattr(kept_attention, "ways", lambda *_: (*chosen, kept_attention._by_products))
+
+    def run(q: Any, k: Any, v: Any, mask: Any) -> Any:
+        return attention(q, k, v, attn_mask=mask, is_causal=how == "causal", enable_gqa=how == "groups")
+
+    y = torch.compile(run, backend=fireiron.torch.backend)(q, k, v, mask)
+    dy = torch.randn_like(y)
+    made = torch.autograd.grad(y, (q, k, v), dy)
+    wide = [x.detach().float().requires_grad_() for x in (q, k, v)]
+    exact = run(*wide, mask.float() if how == "numbers" else mask)
+    torch.testing.assert_close(y.float(), exact, rtol=4e-3, atol=4e-3)
+    for got, wanted in zip(made, torch.autograd.grad(exact, wide, dy.float()), strict=True):
+        assert float((got.float() - wanted).norm() / wanted.norm()) < 2e-3
+    assert [x.part.kind for x in plans()[-2].launches] == ["attention"]
+    assert not kept_attention._refused

@@ -50,6 +50,38 @@ def test_a_result_between_two_parts_makes_no_cycle() -> None:
     assert areas.makes_cycle(exp, total)
 
 
+@pytest.mark.parametrize("how", ["plain", "causal", "mask"])
+@pytest.mark.parametrize("arch", ["sm_89", "sm_90a"])
+def test_attention_has_the_logarithms_of_its_sums_as_a_second_result(how: str, arch: str) -> None:
+    def function(q: Any, k: Any, v: Any, mask: Any) -> Any:
+        return nn.attention(q, k, v, mask if how == "mask" else None, causal=how == "causal", lse=True)
+
+    heads = [tensor(1, 2, 16, 16, dtype="f16")] * 3
+    graph = trace_graph(function, *heads, tensor(16, 16, dtype="f16"))
+    plan = graph.plan(arch)
+    assert [x.part.kind for x in plan.launches] == ["attention"]
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(graph.nodes[i].shape).astype("f2") for i in graph.inputs]
+    for made, wanted, error in zip(plan(*arrays), graph.evaluate(*arrays), (2e-3, 1e-5), strict=True):
+        np.testing.assert_allclose(made, wanted, rtol=error, atol=error)
+
+
+def test_the_largest_scores_of_attention_are_a_second_result() -> None:
+    def function(q: Any, k: Any, v: Any) -> Any:
+        scores = (q @ k.mT).astype("float32")
+        top = scores.max(axis=-1, keepdims=True)
+        part = np.exp(scores - top)
+        return (part / part.sum(axis=-1, keepdims=True)).astype("float16") @ v, top
+
+    graph = trace_graph(function, *[tensor(1, 2, 16, 16, dtype="f16")] * 3)
+    plan = graph.plan("sm_89")
+    assert [x.part.kind for x in plan.launches] == ["attention"]
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal((1, 2, 16, 16)).astype("f2") for _ in range(3)]
+    for made, wanted in zip(plan(*arrays), graph.evaluate(*arrays), strict=True):
+        np.testing.assert_allclose(made, wanted, rtol=2e-3, atol=2e-3)
+
+
 def test_scores_that_others_read_are_stored() -> None:
     def function(q: Any, k: Any, v: Any) -> Any:
         weights = nn.softmax(q @ k.mT)

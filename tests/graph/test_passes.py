@@ -34,6 +34,10 @@ COMPOSED: dict[str, Callable[..., Any]] = {
     "attention that is causal": lambda x, g, b: nn.attention(x, x * 2, x, causal=True),
     "attention with a mask": lambda x, g, b: nn.attention(x, x * 2, x, x[:, :1, :] @ np.ones((8, 4), "f") * 3),
     "attention with keys left out": lambda x, g, b: nn.attention(x, x, x, np.array([[1, 1, 0, 1]], "u1")),
+    "sums of attention": lambda x, g, b: nn.attention(x, x * 2, x, scale=0.3, lse=True)[1],
+    "sums of causal attention": lambda x, g, b: nn.attention(x, x * 2, x, causal=True, lse=True)[1],
+    "sums with a mask": lambda x, g, b: nn.attention(x, x, x, x[:, :1, :] @ np.ones((8, 4), "f") * 3, lse=True)[1],
+    "sums with keys left out": lambda x, g, b: nn.attention(x, x, x, np.array([[1, 1, 0, 1]], "u1"), lse=True)[1],
     "cross_entropy": lambda x, g, b: nn.cross_entropy(x, np.array([[0, 3, 1, 1], [7, 2, 5, 0], [1, 1, 1, 1]], "i4")),
 }
 

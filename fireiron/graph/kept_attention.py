@@ -1,0 +1,314 @@
+"""Attention as one operator in torch's graphs, for inference and training.
+
+Torch's own operator for it differs from device to device, and may be products and a softmax whose weights the forward
+pass keeps. In Dynamo's graph it is replaced by one with two results, attention and the logarithm of each row's sum,
+and with a gradient that is one operator too. Plans have kernels of their own for the first; the gradient takes torch's
+kernels where these are faster, see `ways`.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false, reportUnknownParameterType=false, reportMissingImports=false
+# torch has no types that a strict checker knows.
+
+from __future__ import annotations
+
+import math
+import operator
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+from fireiron.base.errors import FireironError
+
+torch: Any = import_module("torch")
+
+Way = Callable[..., "tuple[Any, Any, Any]"]
+_refused: set[Way] = set()  # those that failed once
+_ATTENTION = (torch.nn.functional.scaled_dot_product_attention, torch._C._nn.scaled_dot_product_attention)
+_NAMES = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+WIDEST = 128  # most columns of a head whose gradient cuDNN computes
+PAD = 32  # queries: torch's memory-efficient gradient reads the sums of a multiple of them
+
+
+def keep_attention(module: Any, training: bool) -> None:
+    """Keep torch's attention one operator, which AOTAutograd would otherwise expand.
+
+    Args:
+        module: what Dynamo traced.
+        training: whether there are gradients. Dropout, gradients of masks and operands of several types are then left
+            as they are.
+    """
+    for node in list(module.graph.nodes):
+        if node.op != "call_function" or node.target not in _ATTENTION:
+            continue
+        given: dict[str, Any] = dict(zip(_NAMES, node.args, strict=False)) | dict(node.kwargs)
+        if training and not _has_gradient(given):
+            continue
+        arguments = (
+            given["query"], given["key"], given["value"], given.get("attn_mask"), float(given.get("dropout_p", 0.0)),
+            given.get("is_causal", False), given.get("scale"), given.get("enable_gqa", False),
+        )  # fmt: skip
+        with module.graph.inserting_before(node):
+            both = module.graph.call_function(torch.ops.fireiron.kept_attention.default, arguments)
+            first = module.graph.call_function(operator.getitem, (both, 0))
+        first.meta = dict(node.meta)
+        node.replace_all_uses_with(first)
+        module.graph.erase_node(node)
+    module.recompile()
+
+
+def _has_gradient(given: Mapping[str, Any]) -> bool:
+    """Say whether the operator's gradient is that of a call of torch's attention."""
+    tensors: list[Any] = [getattr(given[name], "meta", {}).get("example_value") for name in _NAMES[:3]]
+    mask: Any = getattr(given.get("attn_mask"), "meta", {}).get("example_value")
+    same = None not in tensors and len({x.dtype for x in tensors}) == 1 and all(x.dim() == 4 for x in tensors)
+    number = isinstance(given.get("dropout_p", 0.0), float | int) and not given.get("dropout_p", 0.0)
+    return same and number and not (mask is not None and mask.requires_grad)
+
+
+def without_equal_masks(module: Any) -> None:
+    """Leave out masks of attention that change no score: all are 0, or true."""
+    from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+    numbers: dict[Any, Any] = {}
+    kept = (torch.ops.fireiron.kept_attention.default, torch.ops.fireiron.kept_attention_backward.default)
+    with unset_fake_temporarily():
+        for node in module.graph.nodes:
+            value = node.meta.get("val")
+            if isinstance(value, torch.Tensor) and (number := _number(module, node, numbers)) is not None:
+                numbers[node] = number.to(value.dtype)
+            mask = numbers.get(node.args[_MASK]) if node.target in kept else None
+            if mask is not None and (bool(mask) if mask.dtype == torch.bool else float(mask) == 0.0):
+                node.args = (*node.args[:_MASK], None, *node.args[_MASK + 1 :])
+    module.graph.eliminate_dead_code()
+    module.recompile()
+
+
+_MASK = 3  # the place of the mask among the arguments
+_FILLED = {"full": 1, "full_like": 1, "new_full": 2, "scalar_tensor": 0}  # the place of the number among the arguments
+_MOVED = (
+    "expand", "view", "reshape", "_unsafe_view", "unsqueeze", "squeeze", "permute", "transpose", "t", "slice", "select",
+    "clone", "alias", "detach", "_to_copy", "prims.convert_element_type", "lift_fresh_copy", "contiguous",
+)  # fmt: skip
+
+
+def _number(module: Any, node: Any, numbers: Mapping[Any, Any]) -> Any:
+    """Give the number that all elements of a node's result are, as a tensor without axes, or None."""
+    if node.op == "get_attr":
+        held = getattr(module, node.target)
+        return held.detach().cpu().reshape(()) if isinstance(held, torch.Tensor) and held.numel() == 1 else None
+    if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+        return None
+    name = str(node.target.overloadpacket).removeprefix("aten.")
+    ends = [b for b in ("zeros", "ones") if name in (b, f"{b}_like", f"new_{b}")]
+    if ends:
+        return torch.tensor(ends[0] == "ones", dtype=torch.int64)
+    if name in _FILLED:
+        number = node.args[_FILLED[name]]
+        return torch.tensor(number) if isinstance(number, float | int | bool) else None
+    tensors = [n for n in node.all_input_nodes if isinstance(n.meta.get("val"), torch.Tensor)]
+    if not tensors or any(n not in numbers for n in tensors):
+        return None
+    if name in _MOVED:
+        return numbers[tensors[0]]
+    if torch.Tag.pointwise not in node.target.tags or len(tensors) != len(node.all_input_nodes):
+        return None
+    if torch.Tag.nondeterministic_seeded in node.target.tags:
+        return None
+    return node.target(*torch.fx.node.map_arg(node.args, numbers.get), **node.kwargs)
+
+
+def _attend(
+    q: Any, k: Any, v: Any, mask: Any, dropout: float, causal: bool, scale: float | None, grouped: bool
+) -> tuple[Any, Any]:
+    """Compute attention by torch's operator, and the logarithm of each row's sum."""
+    made = torch.nn.functional.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal, scale=scale, enable_gqa=grouped
+    )
+    out, sums = _attended(q, k, v, mask, dropout, causal, scale, grouped)
+    return out.copy_(made), sums.copy_(torch.logsumexp(_scores(q, k, mask, causal, scale), -1))
+
+
+def _scores(q: Any, k: Any, mask: Any, causal: bool, scale: float | None) -> Any:
+    """Give the scores in f32, or f64; -inf where a query does not see a key."""
+    wide = torch.promote_types(q.dtype, torch.float32)
+    heads = q.shape[-3] // k.shape[-3] if q.dim() > 2 and k.dim() == q.dim() else 1
+    keys = k.to(wide) if heads == 1 else k.to(wide).repeat_interleave(heads, -3)
+    scores = q.to(wide) @ keys.transpose(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
+    if causal:
+        seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril()
+        scores = scores.masked_fill(~seen, -math.inf)
+    if mask is None:
+        return scores
+    return scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
+
+
+def _attended(
+    q: Any, k: Any, v: Any, mask: Any, dropout: float, causal: bool, scale: Any, grouped: bool
+) -> tuple[Any, Any]:
+    """Make the results without their elements: attention has the queries' order of axes in memory, as torch's has."""
+    same = grouped or q.shape[:-2] == v.shape[:-2]
+    lead = q.shape[:-2] if same else torch.broadcast_shapes(q.shape[:-2], v.shape[:-2])
+    shape = (*lead, q.shape[-2], v.shape[-1])
+    out = _like(q, shape) if len(shape) == q.dim() else q.new_empty(shape)
+    return out, q.new_empty(shape[:-1], dtype=torch.promote_types(q.dtype, torch.float32))
+
+
+def _like(x: Any, shape: Sequence[Any]) -> Any:
+    """Make a tensor whose dims have the order in memory that those of another have."""
+    return x.new_empty_strided(shape, _strides(x, shape))
+
+
+def _strides(x: Any, shape: Sequence[Any]) -> tuple[Any, ...]:
+    """Give the strides of a tensor without gaps whose dims have the order in memory that those of another have."""
+    found, step = [0] * x.dim(), 1
+    for axis in sorted(range(x.dim()), key=lambda axis: (x.stride(axis), -axis)):
+        found[axis], step = step, step * shape[axis]
+    return tuple(found)
+
+
+def _by_cudnn(
+    dy: Any, q: Any, k: Any, v: Any, o: Any, sums: Any, mask: Any, causal: bool, scale: float
+) -> tuple[Any, Any, Any]:
+    seed = torch.zeros((), dtype=torch.int64, device=q.device)
+    return torch.ops.aten._scaled_dot_product_cudnn_attention_backward(
+        dy, q, k, v, o, sums.unsqueeze(-1), seed, seed, mask, None, None, q.shape[2], k.shape[2], 0.0, causal,
+        scale=scale,
+    )  # fmt: skip
+
+
+def _by_flash(
+    dy: Any, q: Any, k: Any, v: Any, o: Any, sums: Any, mask: Any, causal: bool, scale: float
+) -> tuple[Any, Any, Any]:
+    seed = torch.zeros((), dtype=torch.int64, device=q.device)
+    return torch.ops.aten._scaled_dot_product_flash_attention_backward(
+        dy, q, k, v, o, sums, None, None, q.shape[2], k.shape[2], 0.0, causal, seed, seed, scale=scale
+    )
+
+
+def _by_efficient(
+    dy: Any, q: Any, k: Any, v: Any, o: Any, sums: Any, mask: Any, causal: bool, scale: float
+) -> tuple[Any, Any, Any]:
+    seed = torch.zeros((), dtype=torch.int64, device=q.device)
+    padded = torch.nn.functional.pad(sums, (0, -sums.shape[-1] % PAD), value=math.inf)
+    made = torch.ops.aten._scaled_dot_product_efficient_attention_backward(
+        dy, q, k, v, mask, o, padded, seed, seed, 0.0, [True, True, True, False], causal, scale=scale
+    )
+    return made[:3]
+
+
+def _of_package(
+    dy: Any, q: Any, k: Any, v: Any, o: Any, sums: Any, mask: Any, causal: bool, scale: float
+) -> tuple[Any, Any, Any]:
+    import_module("fireiron.front.torch_attention")
+    made = torch.ops.fireiron.attention_backward(dy, None, q, k, v, o, sums, [], "", "", scale, causal, "")
+    return made[0], made[1], made[2]
+
+
+def _by_products(
+    dy: Any, q: Any, k: Any, v: Any, o: Any, sums: Any, mask: Any, causal: bool, scale: float
+) -> tuple[Any, Any, Any]:
+    """Compute the gradients in f32 or f64, all scores at once."""
+    wide, heads = sums.dtype, k.shape[1]
+    dy, q_, k_, v_, o = (x.to(wide) for x in (dy, q, k, v, o))
+    weights = torch.nan_to_num(torch.exp(_scores(q, k, mask, causal, scale) - sums.unsqueeze(-1)))
+    keys, values = (x.repeat_interleave(q.shape[1] // heads, 1) for x in (k_, v_))
+    by_scores = weights * (dy @ values.transpose(-1, -2) - (dy * o).sum(-1, keepdim=True)) * scale
+    by_keys, by_values = (
+        (a.transpose(-1, -2) @ b).unflatten(1, (heads, -1)).sum(2) for a, b in ((by_scores, q_), (weights, dy))
+    )
+    return tuple(x.to(q.dtype) for x in (by_scores @ keys, by_keys, by_values))
+
+
+def ways(q: Any, k: Any, mask: bool, usable: Callable[[str], bool]) -> tuple[Way, ...]:
+    """List the kernels of the gradient of attention that take tensors, the fastest first.
+
+    cuDNN's are fastest on an H200: those of `schedules.attention_gradients` take 1.2 to 1.3 of their time. Torch's
+    other fused kernels have masks and f32, which this package's gradient has not.
+
+    Args:
+        q, k: tensors of four dims.
+        mask: whether there is one.
+        usable: whether a kernel of torch takes the tensors: "cudnn", "flash" or "efficient".
+    """
+    if not q.is_cuda or q.dtype == torch.float64:
+        return (_by_products,)
+    alone, short = q.shape[1] == k.shape[1], q.dtype in (torch.float16, torch.bfloat16)
+    asked = (
+        (_by_cudnn, alone and short and q.shape[-1] <= WIDEST, "cudnn"),
+        (_of_package, short and not mask, ""),
+        (_by_flash, alone and short and not mask, "flash"),
+        (_by_efficient, alone, "efficient"),
+        (_by_products, True, ""),
+    )
+    return tuple(way for way, fits, name in asked if fits and (not name or usable(name)))
+
+
+def _backward(
+    dy: Any, q: Any, k: Any, v: Any, mask: Any, o: Any, sums: Any, causal: bool, scale: float | None
+) -> tuple[Any, Any, Any]:
+    factor = float(q.shape[-1] ** -0.5 if scale is None else scale)
+    if mask is not None and q.is_cuda:
+        if mask.dtype == torch.bool:
+            mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill_(~mask, -math.inf)
+        mask = mask.to(q.dtype).expand(*q.shape[:-1], k.shape[-2])
+
+    def usable(name: str) -> bool:
+        asked = torch.backends.cuda.SDPAParams(q, k, v, mask, 0.0, causal, False)
+        return getattr(torch.backends.cuda, f"can_use_{name}_attention")(asked, False)
+
+    made: tuple[Any, ...] = ()
+    *several, last = (way for way in ways(q, k, mask is not None, usable) if way not in _refused)
+    for way in several:
+        try:
+            made = way(dy, q, k, v, o, sums, mask, causal, factor)
+            break
+        except (RuntimeError, FireironError) as error:
+            if isinstance(error, torch.OutOfMemoryError):
+                raise
+            _refused.add(way)
+            said = str(error).partition("\n")[0]
+            warnings.warn(f"the gradient of attention takes other kernels than {way.__name__}: {said}", stacklevel=2)
+    made = made or last(dy, q, k, v, o, sums, mask, causal, factor)
+    results: list[Any] = []
+    for x, like in zip(made, (q, k, v), strict=True):
+        same = x.stride() == _strides(like, like.shape)
+        results.append(x if same else _like(like, like.shape).copy_(x))
+    return results[0], results[1], results[2]
+
+
+def _gradients(
+    dy: Any, q: Any, k: Any, v: Any, mask: Any, o: Any, sums: Any, causal: bool, scale: float | None
+) -> tuple[Any, Any, Any]:
+    return _like(q, q.shape), _like(k, k.shape), _like(v, v.shape)
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    q, k, v, mask, _, causal, scale, _ = inputs
+    ctx.save_for_backward(q, k, v, mask, *output)
+    ctx.causal, ctx.scale = causal, scale
+    ctx.mark_non_differentiable(output[1])
+
+
+def _gradient(ctx: Any, dy: Any, _: Any) -> tuple[Any, ...]:
+    q, k, v, mask, o, sums = ctx.saved_tensors
+    made = torch.ops.fireiron.kept_attention_backward(dy, q, k, v, mask, o, sums, ctx.causal, ctx.scale)
+    return *made, None, None, None, None, None
+
+
+_kept = torch.library.custom_op(
+    "fireiron::kept_attention",
+    _attend,
+    mutates_args=(),
+    schema="(Tensor q, Tensor k, Tensor v, Tensor? mask, float dropout, bool causal, float? scale, bool grouped)"
+    " -> (Tensor, Tensor)",
+)
+_kept.register_fake(_attended)
+_kept.register_autograd(_gradient, setup_context=_keep)
+torch.library.custom_op(
+    "fireiron::kept_attention_backward",
+    _backward,
+    mutates_args=(),
+    schema="(Tensor dy, Tensor q, Tensor k, Tensor v, Tensor? mask, Tensor o, Tensor sums, bool causal, float? scale)"
+    " -> (Tensor, Tensor, Tensor)",
+).register_fake(_gradients)
