@@ -24,10 +24,14 @@ STORE = 20.5  # bytes of results a clock
 LATENCY, EMPTYING = 2350.0, 1.0  # clocks from asking for a chunk to having it; chunks that are not yet asked for
 DRAM, AGAIN = 3950.0, 8070.0  # bytes a clock of all SMs: of images and filters once, and of what is sent again
 LINE = 128  # bytes that the L2 cache sends at least
+SECTOR = 32  # bytes of a line that are sent together
+ROW, OFF = 0.8, 2.75  # clocks of a row of a chunk, and more where pixels begin within a sector: by 104 more timings
+PAIRED = 1.07  # of the clocks that wide tiles take in pairs: the blocks wait for each other
 STRIDED = 1.7  # of its bytes that a load costs which takes every n-th pixel
 SHARPNESS = 3  # of the maximum of products and bytes: each delays the other where they are close
 MEETING, SUMS = 600.0, 33.0  # clocks of counting in at a tile; bytes of other blocks' sums a clock
 RING = 4  # chunks that hide the latency of loads under products
+PAIRS = 64  # channels of tiles that always come in pairs where there are several
 WARPGROUP, MOST_HELD = 128, {2: 128, 3: 96}  # threads, and sums that each holds at most, by the warpgroups
 PIXELS, CHANNELS, WAYS = (128, 192, 256), (64, 128, 192, 256), (1, 2, 3, 4)
 
@@ -92,9 +96,10 @@ def span_of(spec: ProgramChain, w: Window, ways: int = 1) -> int:
 def clocks(tiles: Tiles, spec: ProgramChain, w: Window) -> float:
     """Estimate the clocks of a convolution; infinity where the tiles do not fit.
 
-    The time of a chunk is the largest of three: its products; its traffic in shared memory, operands read and boxes
-    written; its share of the latency. All chunks' time is held against that of the bytes that are loaded: of arrays
-    once from memory, of what tiles and taps load again from the L2 cache, in whole lines of 128 bytes.
+    The time of a chunk is the largest of four: its products; its traffic in shared memory, operands read and boxes
+    written; its share of the latency; the rows that bulk copies load. All chunks' time is held against that of the
+    bytes that are loaded: of arrays once from memory, of what tiles and taps load again from the L2 cache, in whole
+    lines of 128 bytes.
 
     Args:
         tiles: for a program whose pixels are as they say: boxes, or runs.
@@ -112,17 +117,22 @@ def clocks(tiles: Tiles, spec: ProgramChain, w: Window) -> float:
     each = -(-size(w.depth) * w.nbytes // span)  # chunks of a tap
     chunks = prod(size(d) for d in w.taps) * each
     held = rows * columns // tiles.groups // WARPGROUP  # sums of a thread
+    if tiles.cluster > 1 and tiles.groups == 3 and held == MOST_HELD[3]:
+        return inf  # NVRTC 13.0 serialises such products
     if stages < 3 or held > MOST_HELD[tiles.groups] or rows % (ROWS * tiles.groups):
         return inf
     cut = {**box, w.column: columns, **dict.fromkeys(w.batch, 1)}
     items = prod(-(-size(d) // n) for d, n in cut.items()) * tiles.ways
     products = rows * columns * span / MULTIPLY_ADDS
     handed = (rows // ROWS * (ROWS + columns) + rows + columns) * span / HANDED
-    chunk = max(products, handed, LATENCY / (stages - EMPTYING))
+    shared = tiles.cluster > 1 and share_pixels(extents[w.column], columns, tiles.cluster)
+    loaded = rows / (tiles.cluster if shared else 1) * (STRIDED if strided(spec, w) else 1.0)
+    filters = columns / (1 if shared else tiles.cluster)
+    copied = (loaded + min(filters, size(w.column))) * (ROW + OFF * within_sectors(spec, w))
+    chunk = max(products, handed, LATENCY / (stages - EMPTYING), copied)
     waves, trips = -(-items // (MACHINE.sms // tiles.cluster * tiles.cluster)), -(-chunks // tiles.ways)
     once = sum(_nbytes(spec, role) for role in (w.images, w.filters))
-    loaded = rows / tiles.cluster * (STRIDED if strided(spec, w) else 1.0) + columns
-    sent = items * trips * loaded * lines(size(w.depth) * w.nbytes, span) * LINE / each
+    sent = items * trips * (loaded + filters) * lines(size(w.depth) * w.nbytes, span) * LINE / each
     arriving = once / DRAM + max(0.0, sent - once) / AGAIN
     total = ((waves * trips * chunk) ** SHARPNESS + arriving**SHARPNESS) ** (1 / SHARPNESS)
     total += waves * rows * columns * w.stored / STORE
@@ -132,7 +142,18 @@ def clocks(tiles: Tiles, spec: ProgramChain, w: Window) -> float:
         if waves > 1 or chunks < 2 * tiles.ways:
             return inf
         total += MEETING + tiles.ways * rows * columns * 4 / SUMS
-    return total
+    return total * (PAIRED if tiles.cluster > 1 and columns > PAIRS else 1.0)
+
+
+def share_pixels(filters: object, channels: int, cluster: int = 2) -> bool:
+    """Say whether blocks of a cluster have the same pixels and other filters; else they have the same filters."""
+    return isinstance(filters, int) and -(-filters // channels) % cluster == 0
+
+
+def within_sectors(spec: ProgramChain, w: Window) -> bool:
+    """Say whether some pixels begin within a sector, which bulk copies load slowly."""
+    depth = spec.residual.extents[w.depth]
+    return isinstance(depth, int) and depth * w.nbytes % SECTOR > 0
 
 
 @cache
@@ -168,6 +189,7 @@ def candidates(spec: ProgramChain, w: Window, runs: bool = False) -> Iterator[Ti
         runs: whether the tiles' pixels are runs.
     """
     filters, depth = spec.residual.extents[w.column], spec.residual.extents[w.depth]
+    off = within_sectors(spec, w)  # then a pair halves what takes longest
     for channels in CHANNELS:
         if isinstance(filters, int) and channels >= 2 * filters and channels > 64:
             continue
@@ -177,11 +199,11 @@ def candidates(spec: ProgramChain, w: Window, runs: bool = False) -> Iterator[Ti
                 whole = not isinstance(depth, int) or depth % ways == 0
                 if ways > 1 and (not whole or (isinstance(depth, int) and depth // ways * w.nbytes % SPAN)):
                     continue
-                several = channels == 64 and isinstance(filters, int) and -(-filters // 64) % 2 == 0
-                cluster = 2 if several and ways == 1 else 1
-                yield Tiles(pixels, channels, groups, cluster, ways, ways == 1, runs)
-                if ways == 1 and cluster == 1:
-                    yield Tiles(pixels, channels, groups, cluster, ways, False, runs)
+                pairs = channels == PAIRS and share_pixels(filters, channels)
+                for cluster in (1,) if ways > 1 else (2,) if pairs else (1, 2) if off and channels > PAIRS else (1,):
+                    yield Tiles(pixels, channels, groups, cluster, ways, ways == 1, runs)
+                    if ways == 1 and cluster == 1:
+                        yield Tiles(pixels, channels, groups, cluster, ways, False, runs)
 
 
 def ranked(spec: ProgramChain, w: Window) -> list[Tiles]:

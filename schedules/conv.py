@@ -43,11 +43,12 @@ from fireiron import (
     through_shared,
     tma,
     vector,
+    walks,
     where,
 )
 from fireiron.schedules._convolved import Before, convolved, grouped, largest, mean_of
 from fireiron.schedules._lanes import dealt
-from fireiron.schedules._pixel_clocks import Tiles, pad_of, ranked, span_of, swizzled
+from fireiron.schedules._pixel_clocks import Tiles, pad_of, ranked, share_pixels, span_of, swizzled
 from fireiron.schedules._pixels import (
     RUN,
     Window,
@@ -349,7 +350,8 @@ def channelwise(
 
     Args:
         spec: a depthwise convolution or a pooling of this module, or a program whose fold has the same dims.
-        pixels: of a thread's run: by default 4, or 7 of windows whose rows are read one at a time.
+        pixels: of a thread's run: by default 4, or 7 where windows lie at every pixel and fewer of such runs reach
+            beyond the side, and of windows whose rows are read one at a time.
         threads: of a block, at most.
         rows: of a thread's results, along the side before the last; of windows whose rows are all read ahead.
         most_taps: of windows whose rows are all read ahead, if registers hold them; of others, one row at a time.
@@ -374,7 +376,7 @@ def channelwise(
     nbytes = next(ref.dtype.nbytes for ref in fold.reads if ref.name == images)
     last, taps = sides[-1], [d for d in over if sizes.get(d) != 1]
     few = prod(sizes.get(d, 1) for d in taps) <= most_taps
-    pixels = pixels or (4 if few else 7)
+    pixels = pixels or (_run(sizes.get(last), spec, fold.name, images) if few else 7)
     thread = {"n": 1, **dict.fromkeys(sides, 1)}
     thread |= {column: _held(sizes.get(column), min(8, 16 // nbytes)), last: _held(sizes.get(last), pixels)}
     if len(sides) > 1 and few:
@@ -404,6 +406,12 @@ def channelwise(
     for name in beside:
         chain = chain.load(name, RF, vector())
     return chain.done()
+
+
+def _run(side: int | None, spec: ProgramChain, step: str, images: str) -> int:
+    """Choose a thread's run of pixels along a side."""
+    every = all(walk.step == 1 for walk in (walks(spec.computed, step, images) or {}).values())
+    return 7 if side is not None and every and -(-side // 7) * 7 < -(-side // 4) * 4 else 4
 
 
 def _row_of_windows(chain: ProgramChain, images: str, rows: Sequence[str]) -> int | None:
@@ -538,6 +546,7 @@ def wgmma(
     spec: ProgramChain, pixels: int | None = None, channels: int | None = None, stages: int | None = None,
     cluster: int | None = None, groups: int | None = None, persistent: bool | None = None, ways: int | None = None,
     runs: bool | None = None, span: int | None = None, plan: Tiles | None = None, dependent: bool = False,
+    early: str | Sequence[str] = (),
 ) -> Schedule:  # fmt: skip
     """Schedule a convolution for Hopper: boxes or runs of pixels by bulk copies, wgmma, roles, persistent blocks.
 
@@ -561,6 +570,7 @@ def wgmma(
         plan: gives what the keywords leave open: one of `plans`, by default the first that has the given keywords.
         dependent: whether the kernel begins before the previous launch in the stream has ended: worth it behind short
             kernels, as those of a gradient's residues are.
+        early: what is added or multiplied behind the products, by name, that threads load before them.
 
     Raises:
         FireironError: `conv-product`; `fuse-dims`; what `mma` takes: `conv-across` for arrays that lie channels first,
@@ -595,15 +605,14 @@ def wgmma(
     refuse_cut(spec, w, depth)
     tile = {**dict.fromkeys(w.batch, 1), **box, w.column: channels}
     if cluster > 1:
-        several = isinstance(filters, int) and -(-filters // channels) % cluster == 0
-        along = w.column if several else _longest(spec, box)
+        along = w.column if share_pixels(filters, channels, cluster) else _longest(spec, box)
         chain = spec.tile(**_times(tile, along, cluster)).to(Cluster)
     else:
         chain = spec.tile(**tile).to(Block)
     chain = chain.persistent() if plan.persistent else chain
     chain = chain.dependent() if dependent else chain
     chain = chain if cluster == 1 else chain.tile(**tile).to(Block)
-    chain = chain.epilog(memory=FR, store=_by_panels(w, plan.panel(span, w.stored), channels))
+    chain = chain.epilog(memory=FR, store=_by_panels(w, plan.panel(span, w.stored), channels), early=early)
     chain = chain.split(w.depth, ways=plan.ways).parallel(Block) if plan.ways > 1 else chain
     chain = chain.split(None, **dict.fromkeys(w.taps, 1), **{w.depth: depth})
     chain = chain.pipeline(stages or max(2, plan.stages(span, w.stored)), inflight=int(not w.computed))

@@ -7,7 +7,6 @@ tile's windows share what lies in shared memory.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 
 from fireiron import (
@@ -38,7 +37,7 @@ from fireiron.schedules._windows import Pads, Sizes, one, outputs, pair, whole
 
 STEP = 16  # of an instruction's folded dim
 THREADS, STAGED = 128, 32  # of a block; elements that each of them holds on their way to shared memory, at most
-BLOCKS = 2  # of an SM that gradients of filters fill: on an H200 116 us, 173 by one of an SM
+WARPS = 11  # of an SM that gradients of filters fill: on an H200 the stem takes 80 us, 116 by 4 of them
 DTYPE = "f16"  # of the command line's programs where it says none
 
 
@@ -189,8 +188,8 @@ def images_mma(
 @preset
 @space("sm_80", filters=(16, 32, 64), rows=(1, 2, 4), pixels=(32, 64, 112, 128), stages=(2, 3), ways=(1, 8, 16, 32, 64))
 def filters_mma(
-    spec: ProgramChain, filters: int = 64, rows: int = 1, pixels: int | None = None, stages: int = 2,
-    ways: int | None = None,
+    spec: ProgramChain, filters: int | None = None, rows: int | None = None, pixels: int | None = None,
+    stages: int = 2, ways: int | None = None,
 ) -> Schedule:  # fmt: skip
     """Schedule the gradient of filters of few channels by mma.sync, from sm_80 on: pixels are folded.
 
@@ -199,12 +198,13 @@ def filters_mma(
 
     Args:
         spec: `conv2d_packed_filter_gradient` of 16-bit floats.
-        filters: of a block's tile.
-        rows: of a block's tile, of filters: a warp has one of them, or two have.
+        filters: of a block's tile, 64 by default, less where there are less.
+        rows: of a block's tile, of filters: a warp has one of them, or two have. 1 by default, 2 where the pixels do
+            not give enough blocks otherwise.
         pixels: of a chunk, a multiple of 16: a row of y by default, at most 112.
         stages: chunks in shared memory.
-        ways: blocks that share a tile, each with a part of y's rows, whose sums meet in order; by default as many as
-            fill an H200 twice.
+        ways: blocks that share a tile, each with a part of y's rows, or of its images where there are more, whose sums
+            meet in order; by default as many as give an H200 enough warps.
 
     Raises:
         FireironError: `conv-product` for another program.
@@ -216,33 +216,48 @@ def filters_mma(
             f"{spec.computed.name} is no gradient of filters of few channels",
             fix="give conv2d_packed_filter_gradient(...)",
         )
-    columns = _size(e["q"], 64)
+    columns, taps = _size(e["q"], 64), _size(e["r"], 1)
+    filters = filters or max(STEP, min(64, 1 << (_size(e["k"], 64) - 1).bit_length()))
+    m = -(-n // STEP) * STEP if isinstance(n := e["m"], int) else 32
+    along = max(("p", "n"), key=lambda d: _size(e[d], 1))
+    wanted = WARPS * machine("sm_90a").sms
+    if rows is None:
+        rows = 1 if _warps(1, filters) * _tiles(e, {"k": filters, "r": 1, "m": m}) * _size(e[along], 1) >= wanted else 2
+        rows = min(rows, taps)
     if pixels is None:
         lines = _size(held.tensor.shape[-1] if (held := spec.residual.operand("x")) else 0, 0)
         most = STAGED * THREADS // 2 * columns // max(1, rows * lines)  # of which registers hold what windows read
         pixels = max(STEP, min(112, most // STEP * STEP, -(-columns // STEP) * STEP))
-    m = -(-n // STEP) * STEP if isinstance(n := e["m"], int) else 32
     tile = {"k": filters, "r": rows, "m": m}
-    ways = ways or _ways(e, tile)
+    ways = ways or _ways(_size(e[along], 1), -(-wanted // (_warps(rows, filters) * _tiles(e, tile))))
     chain = spec.tile(**tile).to(Block).epilog(memory=FR)
-    chain = chain.split("p", ways=ways).parallel(Block) if ways > 1 else chain
+    chain = chain.split(along, ways=ways).parallel(Block) if ways > 1 else chain
     chain = chain.split(None, n=1, p=1, q=pixels).pipeline(stages)
     chain = chain.load("x", SH, staged()).load("y", SH, cp_async()).swizzle(spread_lines(filters))
 
     def by_fragments(y: StepChain) -> Schedule:
         return y.split(STEP).unroll().load("B", FR, ldmatrix()).tile(16, 8).unroll().done()
 
-    apart = 2 if rows <= 2 and filters >= 32 else 1  # warps along the filters
-    return chain.tile(k=filters // apart, r=1, m=m).to(Warp).each(product=by_fragments)
+    return chain.tile(k=filters // _apart(rows, filters), r=1, m=m).to(Warp).each(product=by_fragments)
+
+
+def _apart(rows: int, filters: int) -> int:
+    """Count the warps that share a row of filters."""
+    return 2 if rows <= 2 and filters >= 32 else 1
+
+
+def _warps(rows: int, filters: int) -> int:
+    return rows * _apart(rows, filters)
 
 
 def _size(extent: object, otherwise: int) -> int:
     return extent if isinstance(extent, int) else otherwise
 
 
-def _ways(extents: dict[str, object], tile: dict[str, int]) -> int:
-    """Choose the blocks that share a tile: as many as fill the SMs, of y's rows."""
-    sizes: Sequence[tuple[int, int]] = [(n, tile[d]) for d in tile if isinstance(n := extents[d], int)]
-    tiles, lines = prod(-(-n // size) for n, size in sizes), _size(extents["p"], 1)
-    wanted = max(1, min(lines, -(-BLOCKS * machine("sm_90a").sms // tiles)))
-    return -(-lines // -(-lines // wanted))  # as many as their rows need
+def _tiles(extents: dict[str, object], tile: dict[str, int]) -> int:
+    return prod(-(-n // size) for d, size in tile.items() if isinstance(n := extents[d], int))
+
+
+def _ways(lines: int, wanted: int) -> int:
+    """Choose the blocks that share a tile: at least so many if there are lines, each with as many as others."""
+    return -(-lines // max(1, lines // max(1, wanted)))

@@ -296,6 +296,24 @@ def epilog(residual: Residual, links: Sequence[Decomposition], memory: Memory) -
         )
 
 
+def read_early(program: Program, names: Sequence[str]) -> None:
+    """Refuse to load early what no step reads behind the folds, and what folds read: it has a load of its own.
+
+    Raises:
+        DecompositionError: `epilog-early`.
+    """
+    folded = {ref.name for step in program.steps if step.fold is not None for ref in step.reads}
+    read = {ref.name for step in program.steps if step.fold is None for ref in step.reads}
+    beside = [t.name for t in program.inputs if t.name in read - folded]
+    for name in names:
+        if name not in beside:
+            raise DecompositionError(
+                "epilog-early",
+                f"{name} is no input that only steps behind the folds of {program.name} read",
+                fix=f"early=({', '.join(map(repr, beside))},)" if beside else "drop early=",
+            )
+
+
 def parallel(above: Sequence[Decomposition], before: Residual, split: Split, level: Level, reduce: Reduction) -> None:
     """Refuse units that cannot take chunks, and refinements of loops that are none.
 

@@ -310,7 +310,11 @@ class FoldChain(Chain[S]):
     ) -> MatMulChain: ...
     @overload
     def epilog(
-        self: FoldChain[P], *, memory: Memory = RF, store: Strategy | Mapping[str, Strategy] | None = None
+        self: FoldChain[P],
+        *,
+        memory: Memory = RF,
+        store: Strategy | Mapping[str, Strategy] | None = None,
+        early: str | Sequence[str] = (),
     ) -> FoldChain[P]: ...
     @overload
     def epilog(self: LayerChain, *, store: Strategy | None = None) -> LayerChain: ...
@@ -326,7 +330,8 @@ class FoldChain(Chain[S]):
             store: the strategy that stores each result, conform() by default; a layer's result goes where A lies. For a
                 program also strategies by the outputs' names.
             early: for a MatMul: tensors of C's shape, read by ops, that each thread loads to registers before the
-                products, so that the loads run while the products do; `whole_operands` lists such tensors.
+                products, so that the loads run while the products do; `whole_operands` lists such tensors. For a
+                program: names of inputs that only steps behind the folds read.
             addends: for a MatMul: whether the sums begin with what the ops add to them first (`add(bias)`), which is
                 loaded before the products then and takes no registers beside the sums.
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -107,12 +107,16 @@ def _placed(chain: ProgramChain, step: steps.Step, memory: Memory, strategy: Str
 
 @link_of
 def epilog(
-    chain: ProgramChain, *, memory: Memory = RF, store: Strategy | Mapping[str, Strategy] | None = None
+    chain: ProgramChain,
+    *,
+    memory: Memory = RF,
+    store: Strategy | Mapping[str, Strategy] | None = None,
+    early: str | Sequence[str] = (),
 ) -> Results:
     """Keep folds and results in registers, and store the outputs from there.
 
     Raises:
-        DecompositionError: `epilog-memory`, `epilog-store`, `load-level`, `second-epilog`.
+        DecompositionError: `epilog-memory`, `epilog-store`, `load-level`, `second-epilog`, `epilog-early`.
     """
     chain._check(program_rules.epilog, chain.residual, chain.links, memory)
     outputs = tuple(out.name for out in chain.computed.outputs)
@@ -125,7 +129,9 @@ def epilog(
         src, dst = move.operands
         move = attrs.evolve(move, operands=(attrs.evolve(src, memory=memory), dst))
         stores.append((out.name, links.stored(chain, move, by_name.get(out.name))))
-    return Results(memory, tuple(stores), link=here())
+    ahead = (early,) if isinstance(early, str) else tuple(dict.fromkeys(early))
+    chain._check(program_rules.read_early, chain.computed, ahead)
+    return Results(memory, tuple(stores), ahead, link=here())
 
 
 @link_of

@@ -361,10 +361,12 @@ class Results:
     Args:
         memory: where folds keep their state, and where results wait for their store.
         stores: for each output, by its name, the links of the Move that stores it.
+        early: names of inputs that threads load before the loops of products behind which they read them.
     """
 
     memory: Memory
     stores: tuple[tuple[str, tuple[Decomposition, ...]], ...]
+    early: tuple[str, ...] = ()
     link: Link | None = _link
 
     def of(self, name: str) -> tuple[Decomposition, ...]:

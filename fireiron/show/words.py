@@ -152,8 +152,9 @@ def refinements(link: Decomposition) -> dict[str, str]:
             said["init"] = "" if link.init == 0 else f"init {link.init:g}"
             said["addends"] = "sums begin with what ops add" if link.addends else ""
             said["early"] = f"early {', '.join(t.name for t in link.early)}" if link.early else ""
-        case Results(memory=memory):
+        case Results(memory=memory, early=early):
             said["memory"] = f"in {memory}"
+            said["early"] = f"early {', '.join(early)}" if early else ""
         case Prolog():
             said["ops"] = computed(link.value, link.role)
         case Each():

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fireiron import FireironError, relu, symbol, tensor
+from fireiron import FireironError, Thread, relu, symbol, tensor
 from fireiron.kernel.ir.statements import For, walk
+from fireiron.language.decompositions import Tile
 from fireiron.schedules import conv
 from fireiron.verify.verification import Data, verify
 
@@ -206,3 +207,21 @@ def test_few_threads_idle() -> None:
     x, f = tensor(32, 7, 7, 1024, dtype="f16"), tensor(1024, 7, 7, 1, dtype="f16", name="f")
     tile = dict(conv.channelwise(conv.conv2d(x, f, pad=3, groups=1024)).links[0].sizes)
     assert (tile["p"], tile["q"], 1024 % tile["k"]) == (7, 7, 0)
+
+
+def test_runs_fit_the_side() -> None:
+    """A side of 14 is two runs of 7 and no whole number of runs of 4: on an H200 512 channels took 9.6 us for 12.6."""
+
+    def run(side: int, stride: int = 1) -> int:
+        made = conv.channelwise(
+            conv.conv2d(
+                tensor(2, side, side, 64, dtype="f16"),
+                tensor(64, 3, 3, 1, dtype="f16", name="f"),
+                groups=64,
+                pad=1,
+                stride=stride,
+            )
+        )
+        return next(dict(link.sizes)["q"] for link in made.links if isinstance(link, Tile) and link.level == Thread)
+
+    assert [run(14), run(28), run(56), run(28, stride=2)] == [7, 4, 4, 4]

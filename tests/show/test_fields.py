@@ -156,7 +156,7 @@ CHANGES: dict[type[Any], tuple[Callable[[], Any], dict[str, Any]]] = {
         "value": twice(SOME), "tensor": Matrix(64, 64, "f16", name="g"), "store": STORE, "apart": True,
         "fold": max_of(f32),
     }),
-    Results: (two_steps, {"memory": RF, "stores": lambda old: ((old[0][0], STORE),)}),
+    Results: (two_steps, {"memory": RF, "stores": lambda old: ((old[0][0], STORE),), "early": ("x",)}),
     Own: (product, {"level": Warp}),
     Done: (product, {"atom": "fma"}),
     Each: (stack, {

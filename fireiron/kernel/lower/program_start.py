@@ -10,6 +10,7 @@ from fireiron.algebra.dtypes import f32
 from fireiron.algebra.expr import as_expr
 from fireiron.base.records import evolve
 from fireiron.kernel.lower.context import Body, Context, Recur, State
+from fireiron.kernel.lower.early_reads import read_early
 from fireiron.kernel.lower.progress import Progress
 from fireiron.kernel.lower.step_results import stored_name
 from fireiron.kernel.lower.storage import tensor_window
@@ -46,6 +47,6 @@ def start_program(program: Program, state: State, context: Context) -> State:
 
 
 def lower_results(link: Results, rest: Tree, state: State, context: Context, recur: Recur) -> Body:
-    """Remember how outputs are stored."""
+    """Remember how outputs are stored, and load early what the epilog names."""
     assert state.progress is not None
-    return recur(rest, evolve(state, progress=evolve(state.progress, results=link)), context)
+    return read_early(link, recur(rest, evolve(state, progress=evolve(state.progress, results=link)), context))

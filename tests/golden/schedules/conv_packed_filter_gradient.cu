@@ -29,11 +29,6 @@ __device__ __forceinline__ void cp_async_16B(void* dst, const void* src) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"(static_cast<unsigned>(__cvta_generic_to_shared(dst))), "l"(src) : "memory");
 }
 
-__device__ __forceinline__ void cp_async_or_zero_16B(void* dst, const void* src, bool read) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-        : : "r"(static_cast<unsigned>(__cvta_generic_to_shared(dst))), "l"(src), "r"(read ? 16 : 0) : "memory");
-}
-
 __device__ __forceinline__ void ldmatrix_x4_trans(void* registers, const void* row) {
     unsigned* d = static_cast<unsigned*>(registers);
     const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(row));
@@ -65,7 +60,7 @@ __device__ __forceinline__ int count_in(int* counter, int count) {
 }
 
 extern "C" __global__ void __launch_bounds__(64)
-filters_mma_64x1x32x1_k38_f16(
+filters_mma_64x1x32x1_k112_f16(
     const half* __restrict__ y,
     const half* __restrict__ x,
     half* __restrict__ out_y,
@@ -86,8 +81,8 @@ filters_mma_64x1x32x1_k38_f16(
     half x_rf[11];
     half out_y_rf[32];
     alignas(16) float other[32];
-    const int way = block % 38;
-    const int tile = block / 38;
+    const int way = block % 112;
+    const int tile = block / 112;
     const int warp = thread / 32;
     const int thread_k = thread % 8;
 
@@ -97,7 +92,7 @@ filters_mma_64x1x32x1_k38_f16(
     #pragma unroll
     for (int r = 0; r < 11; ++r) {
         if (thread + r * 64 < 698) {
-            copy_or_zero_2B(&x_rf[r], &x[way * 4032 + tile * 672 + thread + r * 64 - 2025], way * 6 + tile > 2 && way * 6 + tile < 227 && thread + r * 64 > 8 && thread + r * 64 < 681);
+            copy_or_zero_2B(&x_rf[r], &x[way * 1344 + tile * 672 + thread + r * 64 - 2025], way * 2 + tile > 2 && way * 2 + tile < 227 && thread + r * 64 > 8 && thread + r * 64 < 681);
         }
     }
 
@@ -112,7 +107,7 @@ filters_mma_64x1x32x1_k38_f16(
     // load y to y_sh: Move(1, 1, 112, 64)(GL, SH)(Block)
     #pragma unroll
     for (int r3 = 0; r3 < 14; ++r3) {
-        cp_async_16B(&y_sh[r3 * 512 + thread / 8 * 64 + (thread_k ^ thread / 8) * 8], &y[way * 21504 + r3 * 512 + thread / 8 * 64 + thread_k * 8]);
+        cp_async_16B(&y_sh[r3 * 512 + thread / 8 * 64 + (thread_k ^ thread / 8) * 8], &y[way * 7168 + r3 * 512 + thread / 8 * 64 + thread_k * 8]);
     }
     cp_async_commit();
     #pragma unroll
@@ -120,23 +115,23 @@ filters_mma_64x1x32x1_k38_f16(
         product[i] = 0.0f;
     }
     #pragma unroll 1
-    for (int chunk = 0; chunk < 96; ++chunk) {
+    for (int chunk = 0; chunk < 32; ++chunk) {
         cp_async_wait<0>();
         __syncthreads();  // x_sh is written before it is read
-        if (chunk < 95) {
+        if (chunk < 31) {
 
             // load x to x_rf: Move(1, 1, 698)(GL, RF)(Block)
             #pragma unroll
             for (int r = 0; r < 11; ++r) {
                 if (thread + r * 64 < 698) {
-                    copy_or_zero_2B(&x_rf[r], &x[(chunk + 1) / 3 * 150528 + way * 4032 + (chunk + 1) % 3 * 1344 + tile * 672 + thread + r * 64 - 2025], way * 6 + (chunk + 1) % 3 * 2 + tile > 2 && way * 6 + (chunk + 1) % 3 * 2 + tile < 227 && thread + r * 64 > 8 && thread + r * 64 < 681);
+                    copy_or_zero_2B(&x_rf[r], &x[chunk * 150528 + way * 1344 + tile * 672 + thread + r * 64 + 148503], way * 2 + tile > 2 && way * 2 + tile < 227 && thread + r * 64 > 8 && thread + r * 64 < 681);
                 }
             }
 
             // load y to y_sh: Move(1, 1, 112, 64)(GL, SH)(Block)
             #pragma unroll
             for (int r3 = 0; r3 < 14; ++r3) {
-                cp_async_or_zero_16B(&y_sh[(chunk + 1) % 2 * 7168 + r3 * 512 + thread / 8 * 64 + (thread_k ^ thread / 8) * 8], &y[(chunk + 1) / 3 * 802816 + way * 21504 + (chunk + 1) % 3 * 7168 + r3 * 512 + thread / 8 * 64 + thread_k * 8], way * 3 + (chunk + 1) % 3 < 112);
+                cp_async_16B(&y_sh[(chunk + 1) % 2 * 7168 + r3 * 512 + thread / 8 * 64 + (thread_k ^ thread / 8) * 8], &y[chunk * 802816 + way * 7168 + r3 * 512 + thread / 8 * 64 + thread_k * 8 + 802816]);
             }
         }
         cp_async_commit();
@@ -168,7 +163,7 @@ filters_mma_64x1x32x1_k38_f16(
                 }
             }
         }
-        if (chunk < 95) {
+        if (chunk < 31) {
 
             // load x to x_sh: Move(1, 1, 698)(GL, SH)(Block)
             #pragma unroll
@@ -180,27 +175,27 @@ filters_mma_64x1x32x1_k38_f16(
         }
     }
 
-    // product over 38 blocks
+    // product over 112 blocks
     #pragma unroll
     for (int i2 = 0; i2 < 8; ++i2) {
-        copy_16B(&product_parts[tile * 77824 + way * 2048 + thread / 32 * 1024 + i2 * 128 + thread % 32 * 4], &product[i2 * 4]);
+        copy_16B(&product_parts[tile * 229376 + way * 2048 + thread / 32 * 1024 + i2 * 128 + thread % 32 * 4], &product[i2 * 4]);
     }
     __syncthreads();  // all threads have written product_parts
-    const int last = count_in(&arrived[tile], 38);
+    const int last = count_in(&arrived[tile], 112);
     if (last) {
 
-        // product over 38 blocks: the last block combines them
+        // product over 112 blocks: the last block combines them
         #pragma unroll
         for (int i4 = 0; i4 < 32; ++i4) {
             product[i4] = 0.0f;
         }
         #pragma unroll 1
-        for (int w = 0; w < 19; ++w) {
+        for (int w = 0; w < 56; ++w) {
             #pragma unroll
             for (int u = 0; u < 2; ++u) {
                 #pragma unroll
                 for (int v = 0; v < 8; ++v) {
-                    copy_16B(&other[v * 4], &product_parts[tile * 77824 + w * 4096 + u * 2048 + thread / 32 * 1024 + v * 128 + thread % 32 * 4]);
+                    copy_16B(&other[v * 4], &product_parts[tile * 229376 + w * 4096 + u * 2048 + thread / 32 * 1024 + v * 128 + thread % 32 * 4]);
                 }
                 #pragma unroll
                 for (int i3 = 0; i3 < 32; ++i3) {
