@@ -77,14 +77,16 @@ def without_equal_masks(module: Any) -> None:
             value = node.meta.get("val")
             if isinstance(value, torch.Tensor) and (number := _number(module, node, numbers)) is not None:
                 numbers[node] = number.to(value.dtype)
-            mask = numbers.get(node.args[_MASK]) if node.target in kept else None
+            if node.target not in kept:
+                continue
+            place = [a.name for a in node.target._schema.arguments].index("mask")
+            mask = numbers.get(node.args[place])
             if mask is not None and (bool(mask) if mask.dtype == torch.bool else float(mask) == 0.0):
-                node.args = (*node.args[:_MASK], None, *node.args[_MASK + 1 :])
+                node.update_arg(place, None)
     module.graph.eliminate_dead_code()
     module.recompile()
 
 
-_MASK = 3  # the place of the mask among the arguments
 _FILLED = {"full": 1, "full_like": 1, "new_full": 2, "scalar_tensor": 0}  # the place of the number among the arguments
 _MOVED = (
     "expand", "view", "reshape", "_unsafe_view", "unsqueeze", "squeeze", "permute", "transpose", "t", "slice", "select",

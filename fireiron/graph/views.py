@@ -141,10 +141,9 @@ def orders_of(graph: Graph) -> dict[int, Order]:
             continue
         users = graph.users[number]
         turned = [graph.nodes[u] for u in users if graph.nodes[u].op == "transpose"]
-        if len(turned) != 1 or len(users) != 1 or number in graph.outputs:
+        if len(turned) != 1 or len(users) != 1:
             continue
-        again = graph.nodes[graph.users[users[0]][0]].op if graph.users[users[0]] else ""
-        if again == "reshape":
+        if any(graph.nodes[u].op == "reshape" for u in graph.users[users[0]]):
             found[number] = tuple(turned[0]["axes"])
     return found
 

@@ -52,6 +52,8 @@ def test_gradients_of_attention(how: str) -> None:
     assert [forward.graph.nodes[i].shape for i in forward.graph.outputs] == [(2, 4, 32, 16), (2, 4, 32), (2, 4, 32, 16)]
     assert len({forward.views[i].node for i in forward.graph.outputs}) == 2
     assert len(forward.kernels[0].inputs) == (4 if mask is not None else 3)
+    (gradient,) = (n for n in backward.graph.nodes if n.op == "foreign" and n["label"] != "item")
+    assert len(gradient.inputs) == (7 if mask is not None else 6)
     labels = [dict(n.attributes)["label"] for n in backward.graph.nodes if n.op == "foreign"]
     assert labels == ["fireiron.kept_attention_backward", "item", "item", "item"]
 
