@@ -34,6 +34,7 @@ COPIED_ROW = {1: 8.4, 4: 5.7}
 COPIED_BESIDE = {1: 0.92, 4: 0.77}
 EVEN = {1: 64, 4: 128}
 UNEVEN = {1: 1.3, 4: 1.16}
+DRIFT = 56  # chunks of 128 bytes after which blocks that share tiles are no longer at the same rows
 FEW_WAVES = 3  # in which the order of tiles that share bytes within a GPC shows
 
 
@@ -70,9 +71,14 @@ def clocks(plan: Plan, spec: MatMulChain, fit: ProductClocks = FIT) -> float:
     asked *= SPAN * plan.panels / fit.gpc_rate
     waiting = fit.latency / (plan.depth(nbytes, out, *beside(spec)) - fit.emptying)
     chunk = max(products + asked, waiting, fit.handling + fit.panel * plan.panels)
-    if torn:  # a row is in two lines of the L2 cache, and each block at work asks for both
-        asking = (plan.m / plan.cluster[1] + plan.n / plan.cluster[0]) * min(1.0, items / SMS)
-        chunk = max(chunk, asking * plan.panels * fit.torn_row)
+    # Rows of two lines of the L2 cache are sent to each block by itself, and so are those of blocks that share tiles:
+    # in long loops they drift apart.
+    trips = items * chunks / SMS if plan.stream else chunks
+    drifting = (plan.ways > 1 or (plan.stream and items < SMS)) and trips * plan.panels >= DRIFT
+    if torn or drifting:
+        asking = (plan.m / plan.cluster[1] + plan.n / plan.cluster[0]) * plan.panels
+        asking *= 1.0 if plan.stream else min(1.0, items / SMS)  # blocks at work
+        chunk = max(chunk, asking * (fit.torn_row if torn else fit.drifting_row))
     copied = _copying(plan, spec, products)
     chunk = max(chunk, copied)
     rate = fit.vectors_rate if is_grouped(spec) else fit.store_rate

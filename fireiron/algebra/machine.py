@@ -40,6 +40,7 @@ class ProductClocks:
             above.
         torn_row: clocks in which a block is sent 128 bytes of such lines, which are in two lines of the L2 cache, while
             all SMs ask for them.
+        drifting_row: clocks in which a block is sent 128 bytes while others are at other chunks of K.
         meeting: clocks in which blocks count in at a tile; set by hand, as NEAR is: few of the timings have
             sums.
         handing: clocks in which a block learns that another has left its sum; not fitted.
@@ -74,6 +75,7 @@ class ProductClocks:
     repeated_rate: float
     torn: float
     torn_row: float
+    drifting_row: float
     meeting: float
     handing: float
     sums_rate: float
@@ -160,6 +162,7 @@ H200_PRODUCTS = ProductClocks(
     repeated_rate=11900.0,
     torn=2.2,
     torn_row=4.2,
+    drifting_row=3.7,
     meeting=1600.0,
     handing=1000.0,
     sums_rate=21.7,

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 SURE = 0.97  # of the modelled time: what saves less is no reason to leave a default, which was measured once
 FEW_POINTS = 24  # of a preset whose default is not legal
-SHORTLIST = 4  # legal points that are judged of those that the quick model finds fastest
 MOST_SHORT = 12  # of them that are built, where some are not legal
 
 
@@ -57,7 +56,8 @@ class Question:
     def shortlist(self, preset: Preset) -> tuple[Point, ...] | None:
         """List the points that a quick model of their tiles finds fastest, each with two keywords of its own.
 
-        Points that differ in one keyword are often equal to the quick model. None where the preset gives no tiles.
+        Points that differ in one keyword are often equal to the quick model. None where the preset gives no tiles of
+        any point; nothing where it gives none for this product.
         """
         from fireiron.algebra.arch import arch
         from fireiron.estimate.tiling import quick_us
@@ -67,7 +67,8 @@ class Question:
         if declared is None or declared.tiling is None or space is None:
             return None
         matmul, bits, target, tiling = self.spec.matmul, self.spec.left.dtype.bits, arch(self.target), declared.tiling
-        times = ((quick_us(tiling(self.spec, p.keywords), matmul, bits, target), p) for p in space.points())
+        made = ((tiling(self.spec, p.keywords), p) for p in space.points())
+        times = ((quick_us(tiles, matmul, bits, target), p) for tiles, p in made if tiles is not None)
         chosen: list[Point] = []
         for us, found in sorted(times, key=lambda each: each[0]):
             if us == inf or len(chosen) == MOST_SHORT:
@@ -76,6 +77,10 @@ class Question:
                 chosen.append(found)
         return tuple(chosen)
 
+    def order(self, preset: Preset) -> tuple[Point, ...]:
+        """Give the shortlist of a preset whose points the quick model alone ranks; nothing for others."""
+        return self.shortlist(preset) or () if judged(preset) == 1 else ()
+
     def judge(self, candidate: Candidate) -> Judged:
         """Build, check and model a candidate."""
         from fireiron.tune.candidates import judge
@@ -83,6 +88,14 @@ class Question:
         if candidate not in self.judged:
             self.judged[candidate] = judge(candidate, self.spec, self.target)
         return self.judged[candidate]
+
+
+def judged(preset: Preset) -> int:
+    """Give the number of points of the quick model's order that the cost model judges."""
+    from fireiron.tune.space import space_of
+
+    declared = space_of(preset.function)
+    return 0 if declared is None else declared.judged
 
 
 def by_architecture(target: str, presets: Iterable[Preset]) -> list[list[Preset]]:
@@ -103,7 +116,8 @@ def first_choice(asked: Question, group: Sequence[Preset], looks: int) -> tuple[
     """Find the best of some presets by the model.
 
     A preset that ranks its points itself is taken at its word: its first legal point stands for it. Of one that gives
-    the tiles of its points, the default and the few that a quick model finds fastest are judged. Of others the model
+    the tiles of its points, the default and the few that a quick model finds fastest are judged, or the first of these
+    stands for it, where the preset says that the quick model knows better. Of others the model
     descends from the best of their defaults, one keyword at a time. Candidates are counted, and no clock is asked: the
     choice is the same however busy the machine is.
 
@@ -146,18 +160,19 @@ def first_choice(asked: Question, group: Sequence[Preset], looks: int) -> tuple[
         return best
 
     for preset, space in spaces.items():
-        if space.ranked:
-            next((each for each in space.points(FEW_POINTS) if look(preset, each.keywords)), None)
-        else:
+        order = space.points(FEW_POINTS) if space.ranked else asked.order(preset)
+        if any(look(preset, each.keywords) for each in order):
+            settled.add(preset)
+        elif not space.ranked and judged(preset) > 1:
             look(preset, default_point(preset.function, space).keywords)
     best = leader()
     if not _multiplied_by_warps(asked):  # then no point of a preset for tensor cores has an instruction
         hopeless = {j.candidate.preset for j in seen.values() if j.failure is not None and j.failure.code == "no-atom"}
         spaces = {preset: space for preset, space in spaces.items() if preset not in hopeless}
-    for preset, space in spaces.items() if looks else ():
-        legal, short = 0, None if space.ranked else asked.shortlist(preset)
+    for preset in spaces if looks else ():
+        legal, short = 0, None if preset in settled else asked.shortlist(preset)
         for each in short or ():
-            legal += legal < SHORTLIST and look(preset, each.keywords)
+            legal += legal < judged(preset) and look(preset, each.keywords)
         settled |= {preset} if legal else set()
     best = better(best)
     for preset, space in spaces.items() if best is None else ():
@@ -170,7 +185,7 @@ def first_choice(asked: Question, group: Sequence[Preset], looks: int) -> tuple[
             for value in values:
                 look(best.candidate.preset, {**best.candidate.point.keywords, name: value})
             best = better(best) or best
-    own = best is not None and spaces[best.candidate.preset].ranked
+    own = best is not None and (spaces[best.candidate.preset].ranked or judged(best.candidate.preset) == 1)
     return best, 0 if own else sum(j.failure is None for j in seen.values())
 
 

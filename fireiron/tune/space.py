@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 Plain: TypeAlias = "int | float | str | bool | tuple[Plain, ...] | Made | None"
 Ranking: TypeAlias = Callable[[Any], Iterable[Any]]
 """List the values of a keyword for one spec, the one that should be fastest first."""
-Sizing: TypeAlias = "Callable[[Any, Mapping[str, Any]], Tiling]"
-"""Give the sizes of a point's tiles, for the quick model: of a spec and keywords."""
+Sizing: TypeAlias = "Callable[[Any, Mapping[str, Any]], Tiling | None]"
+"""Give the sizes of a point's tiles, for the quick model: of a spec and keywords; None of a spec that it is not for."""
 Function = TypeVar("Function", bound=Callable[..., Any])
 CLASS = "class"  # key of a `Made` in JSON
+JUDGED = 4  # points of a quick model's order that the cost model judges
 
 
 @attrs.frozen(repr=False)
@@ -185,11 +186,13 @@ class Declared:
         axes: names, and values or the function that lists them for a spec.
         since: the architecture that the preset is for, which later ones have a better preset than; "" for all.
         tiling: gives the tiles of a point, None where the preset does not say.
+        judged: number of points, of those that the quick model of tiles finds fastest, that the cost model judges.
     """
 
     axes: tuple[tuple[str, tuple[Plain, ...] | Ranking], ...]
     since: str = ""
     tiling: Sizing | None = attrs.field(default=None, eq=False)
+    judged: int = JUDGED
 
     @property
     def ranked(self) -> bool:
@@ -227,7 +230,9 @@ def _listed(name: str, ranking: Ranking, spec: Any) -> tuple[Plain, ...]:
     return listed
 
 
-def space(since: str = "", tiling: Sizing | None = None, /, **values: Any) -> Callable[[Function], Function]:
+def space(
+    since: str = "", tiling: Sizing | None = None, judged: int = JUDGED, /, **values: Any
+) -> Callable[[Function], Function]:
     """Say on a preset which values its keywords may take: the tuner searches among them, and `best` chooses from them.
 
     Args:
@@ -235,6 +240,8 @@ def space(since: str = "", tiling: Sizing | None = None, /, **values: Any) -> Ca
             records uses that for the newest architecture; "" for any.
         tiling: from a spec and keywords to a `Tiling`; by a quick model of it `best` finds the few points that it
             builds and judges, where else it builds dozens.
+        judged: number of points of the quick model's order that the cost model judges, beside the defaults; 1 where
+            the order of the quick model is better, which is then taken as it is.
         values: a sequence of values for each keyword, or a function that lists them for a spec, the one that should
             be fastest first; numbers, texts, booleans, None, tuples of them, and objects of frozen classes of attrs.
 
@@ -249,7 +256,7 @@ def space(since: str = "", tiling: Sizing | None = None, /, **values: Any) -> Ca
     """
 
     def mark(function: Function) -> Function:
-        cast(Any, function).space = checked(function, values, since, tiling)
+        cast(Any, function).space = checked(function, values, since, tiling, judged)
         return function
 
     return mark
@@ -264,7 +271,11 @@ def space_of(function: Callable[..., Any]) -> Declared | None:
 
 
 def checked(
-    function: Callable[..., Any], values: Mapping[str, Any], since: str = "", tiling: Sizing | None = None
+    function: Callable[..., Any],
+    values: Mapping[str, Any],
+    since: str = "",
+    tiling: Sizing | None = None,
+    judged: int = JUDGED,
 ) -> Declared:
     """Make a space for a function, and check that the function takes its keywords.
 
@@ -273,6 +284,7 @@ def checked(
         values: a sequence of values for each keyword, or a function that lists them.
         since: the architecture that the preset is for.
         tiling: gives the tiles of a point.
+        judged: see `space`.
 
     Raises:
         UsageError: `empty-space`, `unknown-parameter`, `bad-space`.
@@ -301,7 +313,7 @@ def checked(
         raise UsageError(
             "empty-space", what, fix="give each keyword at least one value: @space(m=(64, 128)), or --space m=64,128"
         )
-    return Declared(tuple(axes), since, tiling)
+    return Declared(tuple(axes), since, tiling, judged)
 
 
 def default_point(function: Callable[..., Any], space: Space) -> Point:

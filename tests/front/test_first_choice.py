@@ -24,6 +24,21 @@ def test_presets_for_which_there_is_no_instruction_are_left_early(monkeypatch: p
     monkeypatch.setenv("FIREIRON_CACHE_DIR", "")  # no choice is read from disk
     found = best.choose(matmul(712, 568, 328), "sm_90a").candidate
     assert found is not None
-    assert found.preset.name == "simt.sgemm"
-    assert len(looked) < 15
-    assert all(looked.count(name) == 1 for name in looked if name != "simt.sgemm")
+    assert found.preset.name == "ampere.sgemm"
+    assert len(looked) < 8
+    assert all(looked.count(name) == 1 for name in looked)
+
+
+def test_the_quick_model_alone_ranks_a_preset_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first legal point is taken, and the cost model is asked about no other; other types have none."""
+    from fireiron.front.model_choice import Question
+
+    spec = matmul(1456, 1776, 1984)
+    monkeypatch.setenv("FIREIRON_CACHE_DIR", "")
+    named = next(p for p in best.presets() if p.name == "ampere.sgemm")
+    first, *_ = Question(spec, "sm_90a").shortlist(named) or ()
+    best.forget()
+    found = best.choose(spec, "sm_90a")
+    assert found.candidate.point == first
+    assert found.why == "no record: the preset's own first choice, not measured"
+    assert Question(matmul(256, 256, 256, "f16"), "sm_90a").order(named) == ()

@@ -51,6 +51,15 @@ def test_pairs_of_blocks_with_wide_tiles_read_such_lines(shape: tuple[int, int, 
     assert paired < alone
 
 
+def test_blocks_that_share_long_loops_read_their_rows_apart() -> None:
+    """Beyond DRIFT chunks they ask the L2 cache one by one: pairs of blocks, which ask for fewer rows, come first."""
+    short, long = (matmul(480, 304, k, "f16", layout="TN") for k in (64 * 8 * 32, 64 * 8 * 100))
+    alone, pairs = Plan(64, 96, 1, swapped=True, ways=5), Plan(64, 160, 1, ways=8, cluster=(2, 1))
+    assert hopper.clocks(alone, short) < hopper.clocks(pairs, short)
+    assert hopper.clocks(pairs, long) < hopper.clocks(alone, long)
+    assert hopper.plans(matmul(480, 304, 54784, "f16", layout="TN"))[0].cluster == (2, 1)
+
+
 @pytest.mark.parametrize(("ways", "most"), [(2, 120), (3, 96)])
 def test_clusters_that_share_k_run_at_once(ways: int, most: int) -> None:
     """The sums of more blocks meet in memory: clusters lie within GPCs, and leave some SMs idle."""

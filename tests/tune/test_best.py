@@ -48,7 +48,9 @@ def test_a_record_of_the_problem_wins(on_h200: None, tmp_path: Path) -> None:
 def test_the_nearest_problem_of_the_family_serves(on_h200: None, tmp_path: Path) -> None:
     near, far = Problem(1024, 512, 512), Problem(512, 512, 16384)
     half = Problem(512, 512, 512, "f16", "f16", "f32", "f16")
-    known(tmp_path, record(problem=near, device=H200, **LEGAL), record(problem=far, device=H200, m=1))
+    legal = {"m": 64, "n": 64, "k": 8, "warp": (32, 64), "stages": 3}
+    newest = {"preset": "ampere.sgemm", "device": H200}
+    known(tmp_path, record(problem=near, **newest, **legal), record(problem=far, **newest, m=1))
     known(tmp_path, record(problem=half, device=H200, m=2))
     found = choose(matmul(512, 512, 512))
     assert found.why == "recorded for the nearest problem, 1024x512x512 f32 NN"
@@ -98,7 +100,7 @@ def test_a_record_that_is_not_legal_here_is_passed_over(
     known(tmp_path, record(device=H200, **unusable))  # one a problem is looked at, the quickest
     found = choose(matmul(512, 512, 512))
     assert found.record is None
-    assert found.why.startswith("no record: the best of ")
+    assert found.why.startswith("no record: the preset's own first choice")
     assert found.modelled_us
 
 
@@ -193,9 +195,10 @@ def test_the_newest_architecture_has_the_first_word(monkeypatch: pytest.MonkeyPa
         for target in ("sm_75", "sm_80", "sm_89", "sm_90a")
     }
     assert names == {"sm_75": "turing.gemm", "sm_80": "ampere.gemm", "sm_89": "ada.gemm", "sm_90a": "hopper.gemm"}
-    assert choose(matmul(512, 512, 512), "sm_90a").candidate.preset.name == "simt.sgemm"
+    assert choose(matmul(512, 512, 512), "sm_90a").candidate.preset.name == "ampere.sgemm"
+    assert choose(matmul(512, 512, 512), "sm_75").candidate.preset.name == "simt.sgemm"
     assert [p.name for p in choosing.suited(matmul(512, 512, 512, "e4m3", layout="TN"), "sm_89")] == ["ada.gemm"]
-    assert [p.name for p in choosing.suited(matmul(512, 512, 512), "sm_80")] == ["simt.sgemm"]
+    assert [p.name for p in choosing.suited(matmul(512, 512, 512), "sm_75")] == ["simt.sgemm"]
 
 
 def test_a_preset_that_ranks_its_points_is_taken_at_its_word(
@@ -327,10 +330,10 @@ def test_a_choice_does_not_depend_on_how_busy_the_machine_is(monkeypatch: pytest
     monkeypatch.setattr(choosing, "MODEL_LOOKS", 6)
     monkeypatch.setenv("FIREIRON_CACHE_DIR", str(tmp_path / "one"))
     clock, begin = time.perf_counter, time.perf_counter()
-    found = choose(matmul(256, 128, 64), "sm_80")
+    found = choose(matmul(256, 128, 64, "f16"), "sm_80")
     choosing.forget()
     monkeypatch.setenv("FIREIRON_CACHE_DIR", str(tmp_path / "other"))  # nothing is kept there
     monkeypatch.setattr(time, "perf_counter", lambda: begin + 1000 * (clock() - begin))  # a thousand times as slow
-    again = choose(matmul(256, 128, 64), "sm_80")
+    again = choose(matmul(256, 128, 64, "f16"), "sm_80")
     assert (again.point, again.why, again.modelled_us) == (found.point, found.why, found.modelled_us)
     assert found.why.startswith("no record: the best of ")
