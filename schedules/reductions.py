@@ -70,7 +70,8 @@ def reduction(spec: ProgramChain, ways: int = 0, atomics: bool = False) -> Sched
     outer, pieces = _shared(left, inner, lane, ways)
     ways = min(ways, pieces)
     narrow = [dim for dim in order if dim not in folded and extents[dim] >= WARPS][-1:] if inner in folded else []
-    alone = ways == 1 and bool(narrow) and results >= BLOCKS * WARPS  # a warp has a result of its own
+    # A warp has a result of its own, where not all warps of a block would have enough to read.
+    alone = ways == 1 and bool(narrow) and results >= BLOCKS * WARPS and of_result < WARPS * lanes
     chain: ProgramChain = spec.tile(**tile | dict.fromkeys(narrow if alone else [], WARPS)).to(Block)
     if ways > 1:
         chain = chain.split(outer, ways=ways, multiple_of=lane if outer == inner else 1).parallel(

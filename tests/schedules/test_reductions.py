@@ -92,6 +92,9 @@ def test_a_warp_has_a_result_of_its_own_where_results_are_many() -> None:
     schedule = reductions.reduction(folded("a b c", "c", (1, 8192, 4096), "bf16"))
     assert ".tile 1x16 to Block .tile 1x1 to Warp .split c" in str(schedule)
     right(reductions.reduction(folded("a b c", "c", (1, 5000, 1100), "bf16")))
+    # Rows of which each warp of a block has two vectors a lane go to blocks.
+    wide = reductions.reduction(folded("a b c", "c", (1, 8192, 8192), "bf16"))
+    assert ".tile 1x1 to Block .split c 16 ways to Warp" in str(wide)
 
 
 def test_several_folds_meet_once() -> None:
@@ -288,6 +291,18 @@ def test_pointwise_of_a_transposed_input(m: int, n: int, dtype: str) -> None:
     schedule = pointwise.pointwise(spec(Matrix(m, n, dtype), Matrix(n, m, dtype)))
     right(schedule)
     assert not conflicts(schedule)
+
+
+@pytest.mark.parametrize(("m", "n", "dtype"), [(264, 136, "bf16"), (128, 144, "f32"), (512, 512, "i8")])
+def test_transposes_of_many_tiles_have_long_lines(m: int, n: int, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line of a tile has 256 bytes where all blocks have tiles, and a tile takes 32 KiB at most."""
+    monkeypatch.setattr(pointwise, "BLOCKS", 1)
+    turned = pointwise.move(Move(Matrix(m, n, dtype, name="src"), Matrix(m, n, dtype, ColMajor, name="dst")))
+    right(turned)
+    # 16 lines a vector apart are in two wavefronts: stores of whole lines gain more than that costs.
+    assert not any("4 wavefronts" in told or "8 wavefronts" in told for told in conflicts(turned))
+    side = {"bf16": 128, "f32": 64, "i8": 128}[dtype]
+    assert f".tile {side}x{side} to Block" in str(turned)
 
 
 def test_golden(golden: Callable[..., None]) -> None:
