@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, Protocol
 
+import attrs
 import numpy as np
 
+from fireiron.algebra.dtypes import DType
 from fireiron.base.errors import FireironError
 from fireiron.front.host import HostKernel, without_gpu
 from fireiron.front.verbs import Schedule
@@ -19,6 +21,7 @@ from fireiron.graph.nodes import BUNDLE, Node
 from fireiron.graph.plan import BEFORE, Launch, Plan, last_reads
 from fireiron.graph.views import Order, View, order_of
 from fireiron.jit.bind import told
+from fireiron.jit.launch import LaunchPlan
 from fireiron.simulate import cost
 
 LIKE = -1  # among the lines by node, an array that says where arrays lie
@@ -45,6 +48,18 @@ class Library(Protocol):
 
     def typed(self, block: Any, offset: int, node: Node) -> Any:
         """See some bytes of a block as a line of elements."""
+        ...
+
+    def elements(self, size: int, dtype: DType, like: Any) -> Any:
+        """Make a line of elements."""
+        ...
+
+    def queue(self, like: Any) -> tuple[int, int] | None:
+        """Name the device and the stream that launches by address go to; None where kernels take arrays alone."""
+        ...
+
+    def address(self, line: Any) -> int:
+        """Give the place of a line's first element."""
         ...
 
     def strided(self, line: Any, view: View) -> Any:
@@ -94,6 +109,18 @@ class NumPy:
     def typed(self, block: Any, offset: int, node: Node) -> Any:
         """See some bytes of a block as a line of elements."""
         return block[offset : offset + node.nbytes].view(node.dtype.numpy)
+
+    def elements(self, size: int, dtype: DType, like: Any) -> Any:
+        """Make a line of elements."""
+        return self.empty(dtype.nbytes_of(size), like)[: dtype.nbytes_of(size)].view(dtype.numpy)
+
+    def queue(self, like: Any) -> tuple[int, int] | None:
+        """Give None: kernels take arrays."""
+        return None
+
+    def address(self, line: Any) -> int:
+        """Give the place of a line's first element."""
+        return line.ctypes.data
 
     def strided(self, line: Any, view: View) -> Any:
         """See elements of a line by strides."""
@@ -150,6 +177,21 @@ class CuPy(NumPy):
         return True
 
 
+@attrs.frozen(eq=False)
+class Quick:
+    """Hold what a launch needs beside addresses, once the kernel has checked its arrays: they lie alike in each call.
+
+    Args:
+        plan: of the kernel's launches.
+        numbers: that the kernel takes.
+        spots: for each array, inputs first, the node in whose line it lies, and its first byte there.
+    """
+
+    plan: LaunchPlan
+    numbers: Sequence[float | int]
+    spots: tuple[tuple[int, int], ...]
+
+
 class Runner:
     """Run the launches of a plan, one after another.
 
@@ -163,6 +205,8 @@ class Runner:
         self.free = free_nodes(plan.graph)
         self.calls: dict[int, Any] = {}
         self.said: dict[int, dict[str, int]] = {}  # by launch, the sizes that no array's shape says
+        self.quick: dict[tuple[int, int], Quick] = {}
+        self.sizes = {i: plan.graph.nodes[i].size for launch in plan.launches for i in launch.part.outputs}
         self.failed: set[int] = set()
         self.compiled: dict[Schedule, Any] = {}
         self.known: dict[tuple[int, str], Any] = {}
@@ -205,7 +249,7 @@ class Runner:
                 continue
             for i in launch.part.outputs if launch.kernel is not None else ():
                 if i not in lines:
-                    lines[i] = library.typed(library.empty(graph.nodes[i].nbytes, like), 0, graph.nodes[i])
+                    lines[i] = library.elements(self.sizes[i], graph.nodes[i].dtype, like)
             self._launch(place, launch, lines, library)
             self._release(place, lines)
         made = tuple(library.strided(lines[plan.views[i].node], plan.views[i]) for i in graph.outputs)
@@ -247,7 +291,7 @@ class Runner:
         for place, launch in self.once:
             for i in launch.part.outputs:
                 if i not in results:
-                    results[i] = lines[i] = library.typed(library.empty(graph.nodes[i].nbytes, like), 0, graph.nodes[i])
+                    results[i] = lines[i] = library.elements(self.sizes[i], graph.nodes[i].dtype, like)
             self._launch(place, launch, lines, library)
         if library.settle(like):
             self.kept[device] = states, results
@@ -267,12 +311,19 @@ class Runner:
         if launch.kernel is None or place in self.failed or self._by_hand(launch, library):
             self._compute(launch, lines, library)
             return
+        queue = library.queue(lines[LIKE])
+        quick = None if queue is None else self.quick.get((place, queue[0]))
 
         def array(operand: Operand) -> Any:
             line = library.converted(self._line(operand.view.node, lines, library), operand.dtype)
             return library.strided(line, operand.view)
 
         try:
+            if queue is not None and quick is not None:
+                addresses = [library.address(self._line(n, lines, library)) + first for n, first in quick.spots]
+                if not quick.plan.suspicious(addresses):
+                    quick.plan.run(addresses, quick.numbers, queue[1])
+                    return
             call = self.calls.get(place)
             if call is None:
                 call = self.calls[place] = self._callable(launch)
@@ -283,6 +334,12 @@ class Runner:
             outs = tuple(array(operand) for operand in launch.kernel.outputs)
             said = self.said.get(place, {})
             call(*map(library.given, inputs), out=tuple(map(library.given, outs)), **said)
+            if queue is not None and not said:
+                operands = *(launch.kernel.inputs[name] for name in names), *launch.kernel.outputs
+                found = call.planned((*inputs, *outs)) if self._as_stored(operands) else None
+                if found is not None:
+                    spots = tuple((o.view.node, o.dtype.nbytes_of(o.view.offset)) for o in operands)
+                    self.quick[place, queue[0]] = Quick(found, call.encoded({}), spots)
         except FireironError as error:
             if self.host or self.plan.strict:
                 raise
@@ -290,6 +347,10 @@ class Runner:
             warnings.warn(f"launch {place} of {self.plan.graph.name}: {said}", stacklevel=2)
             self.failed.add(place)
             self._compute(launch, lines, library)
+
+    def _as_stored(self, operands: Sequence[Operand]) -> bool:
+        """Say whether kernels read the elements of arrays as they are."""
+        return all(o.dtype == self.plan.graph.nodes[o.view.node].dtype for o in operands)
 
     def _by_hand(self, launch: Launch, library: Library) -> bool:
         """Say whether the library computes what a kernel would: its simulation takes long, or a GPU is there."""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
@@ -13,6 +14,7 @@ from fireiron.algebra.dtypes import DType
 from fireiron.front.torch_ops import as_numpy, as_torch, torch_function
 from fireiron.graph.nodes import BUNDLE, Node
 from fireiron.graph.views import Order, View
+from fireiron.jit.streams import torch_current_stream
 
 torch: Any = import_module("torch")
 
@@ -34,6 +36,7 @@ _OTHERS: Mapping[str, Callable[..., Any]] = {
 }
 
 
+@functools.cache
 def torch_type(kind: DType) -> Any:
     """Give torch's element type."""
     return getattr(torch, kind.numpy_name)
@@ -50,6 +53,14 @@ class Torch:
 
     def __init__(self, on_host: bool) -> None:
         self.on_host = on_host
+        self._queue: tuple[int, int] | None = None
+
+    def queue(self, like: Any) -> tuple[int, int] | None:
+        """Name the device of the tensors, and its current stream; None on the CPU."""
+        if self._queue is None and not self.on_host and like is not None:
+            device = like.get_device()
+            self._queue = device, torch_current_stream()(device)
+        return self._queue
 
     def given(self, array: Any) -> Any:
         """Give a tensor as kernels take it."""
@@ -64,6 +75,14 @@ class Torch:
         """See some bytes of a block as a line of elements."""
         return block[offset : offset + node.nbytes].view(torch_type(node.dtype))
 
+    def address(self, line: Any) -> int:
+        """Give the place of a line's first element."""
+        return line.data_ptr()
+
+    def elements(self, size: int, dtype: DType, like: Any) -> Any:
+        """Make a line of elements."""
+        return torch.empty(size, dtype=torch_type(dtype), device=None if like is None else like.device)
+
     def strided(self, line: Any, view: View) -> Any:
         """See elements of a line by strides."""
         return torch.as_strided(line, view.shape, view.strides, line.storage_offset() + view.offset)
@@ -75,9 +94,12 @@ class Torch:
 
     def converted(self, array: Any, dtype: DType) -> Any:
         """Convert to another element type, or give the tensor itself."""
+        kind = torch_type(dtype)
+        if array.dtype == kind:
+            return array
         if array.dtype == torch.bool and dtype.name == "u8":
             return array.view(torch.uint8)
-        return array.to(torch_type(dtype))
+        return array.to(kind)
 
     def constant(self, array: Any, like: Any) -> Any:
         """Bring an array of NumPy to where a tensor is."""

@@ -412,3 +412,63 @@ def test_what_is_left_over_is_listed() -> None:
     assert "left over  cumsum (1)" in plan.explain()
     with pytest.raises(FireironError, match="graph-strict"):
         trace_graph(lambda x: np.cumsum(x, axis=0), (4, 32)).plan(ARCH, strict=True)
+
+
+def test_later_launches_go_by_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    import fireiron.graph.run as running
+
+    def function(x: Any, w: Any) -> Any:
+        y = nn.softmax(x[8:] @ w)
+        return (y + 1.0)[:, 16:] @ w[16:]
+
+    graph = trace_graph(function, (24, 32), (32, 32))
+    plan, runner = graph.plan("sm_89"), running.Runner(graph.plan("sm_89"))
+    seen: list[list[int]] = []
+
+    class Library(running.NumPy):
+        def queue(self, like: Any) -> tuple[int, int] | None:
+            return 0, 7
+
+    class Kernel:
+        """Compute by simulation, and find arrays by their addresses later."""
+
+        def __init__(self, made: Any) -> None:
+            self.made, self.interface = made, made.interface
+            self.last: dict[int, Any] = {}
+
+        def __call__(self, *inputs: Any, out: Any) -> None:
+            seen.append([x.__array_interface__["data"][0] for x in (*inputs, *out)])
+            self.made(*inputs, out=out if len(out) > 1 else out[0])
+
+        def planned(self, arrays: Any) -> Any:
+            return self
+
+        def encoded(self, scalars: Any) -> tuple[int, ...]:
+            return ()
+
+        def suspicious(self, addresses: list[int]) -> bool:
+            return strict and any(a % 64 for a in addresses)
+
+        def run(self, addresses: list[int], numbers: Any, stream: int) -> None:
+            assert stream == 7
+            seen.append(addresses)
+
+    strict = False
+    make = runner._callable
+    monkeypatch.setattr(runner, "_callable", lambda launch: Kernel(make(launch)))
+    monkeypatch.setattr(running, "library_of", lambda arrays: Library())
+    block = np.zeros(1 << 20, np.uint8)
+    monkeypatch.setattr(Library, "empty", lambda self, nbytes, like: block[: max(1, nbytes)])
+    monkeypatch.setattr(Library, "elements", lambda self, size, dtype, like: block[-4 * size :].view(dtype.numpy))
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(graph.nodes[i].shape).astype("f") for i in graph.inputs]
+    made = runner(list(arrays))
+    np.testing.assert_allclose(made, plan(*arrays), rtol=1e-5)
+    first, seen[:] = list(seen), []
+    assert len(first) == len(plan.launches) == len(runner.quick)
+    runner(list(arrays))
+    assert seen == first  # slices begin behind their line's first element
+    assert any(a != arrays[0].ctypes.data and a - arrays[0].ctypes.data == 8 * 32 * 4 for each in first for a in each)
+    strict, seen[:] = True, []
+    runner([x[::-1][::-1] for x in arrays])
+    assert len(seen) == len(first)
