@@ -8,6 +8,7 @@ sum or fold. A type parameter names the spec; methods for few specs restrict the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast, overload
 
@@ -51,6 +52,12 @@ L = TypeVar("L", bound=MatMul | Move | Products | Layers | Layer | Program | Ste
 D = TypeVar("D", bound=MatMul | Move | Products | Layer | Step | Program | Init | Pointwise)  # not closed by each()
 
 
+@cache
+def _function(module: str, name: str) -> Callable[..., Any]:
+    """Find a function of a module of `front`, which is loaded where it is needed first."""
+    return getattr(import_module(f"fireiron.front.{module}"), name)
+
+
 class Chain(Schedule, Generic[S]):
     """Decompose a spec by the links that all kinds of specs have."""
 
@@ -61,7 +68,7 @@ class Chain(Schedule, Generic[S]):
             DecompositionError: `wrong-spec`.
         """
         self._only(link)
-        return getattr(import_module(f"fireiron.front.{self._kind.own.get(link, 'links')}"), link)
+        return _function(self._kind.own.get(link, "links"), link)
 
     def tile(self, *sizes: int | Strided, batch: int | None = None, **named: int) -> Tiled[S]:
         """Cut what is written into tiles, and with it the operands; dims that a step folds stay whole.
@@ -196,7 +203,7 @@ class Chain(Schedule, Generic[S]):
     def _closed_by(self, link: Done | Each | EachStep) -> Schedule:
         """Close the chain; what is nested is elaborated with the schedule that it belongs to."""
         closed = self._as(Schedule, link)
-        if not self._path:
+        if self._around is None:
             closed.lowered()
         return closed
 

@@ -61,7 +61,7 @@ def each(chain: LayersChain, layer: LayerStrategy, store: Strategy | None = None
     made: list[tuple[Decomposition, ...]] = []
     for one in chain.layers.layers:
         name = one.weights.name
-        part: LayerChain = chain._nested(layer_of(one.weights, chain.residual), f"{chain.where} > {name}", FoldChain)
+        part: LayerChain = chain._nested(layer_of(one.weights, chain.residual), name, FoldChain)
         said = f"the chain of layer {name} leaves {{}}"
         made.append(chain._ended(layer, part, ("layer strategy", "unfinished-layer"), said, "end it by .done()"))
     moved = result_of(chain.residual)

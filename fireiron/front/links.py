@@ -134,16 +134,16 @@ def load(chain: State, operand: Role | Tensor | str, memory: Memory, strategy: S
 
 def stored(chain: State, move: Residual, strategy: Strategy | None, words: str = "store") -> tuple[Decomposition, ...]:
     """Run the strategy of a store, conform() by default, and give its links."""
-    return moved(chain, move, strategy or conform(), f"{chain.where} > {words}")
+    return moved(chain, move, strategy or conform(), words)
 
 
-def moved(chain: State, move: Residual, strategy: Strategy, path: str = "") -> tuple[Decomposition, ...]:
+def moved(chain: State, move: Residual, strategy: Strategy, words: str = "") -> tuple[Decomposition, ...]:
     """Run a strategy on a Move inside a chain, see that it closes it, and give its links.
 
     Raises:
         DecompositionError: `unfinished-move`.
     """
-    part: MoveChain = chain._nested(move, path or chain.where, Chain)
+    part: MoveChain = chain._nested(move, words, Chain)
     name = getattr(strategy, "__name__", str(strategy))
     return chain._ended(
         strategy,

@@ -147,7 +147,7 @@ def each(chain: ProgramChain, **chains: StepStrategy) -> EachStep:
         step = chain._check(program_rules.step, spec, name)
         found = chain._check(contraction, step, chain.residual.extents)
         origin = _step_residual(chain, found, spec)
-        part: StepChain = chain._nested(origin, f"{chain.where} > {name}", FoldChain, found.named)
+        part: StepChain = chain._nested(origin, name, FoldChain, found.named)
         said = f"the chain of step {name} leaves {{}}"
         ended = chain._ended(strategy, part, ("chain of a step", "unfinished-step"), said, "end it by .done()")
         made.append(StepLinks(name, origin, ended))

@@ -56,7 +56,7 @@ class State:
         links: the decompositions, outermost first.
         origin: the residual spec before the first link.
         trail: the residual specs after each link.
-        path: the links that led to `origin`, for nested chains.
+        around: of a nested chain, the chain that it is a part of, and what errors call the part ("" for its last link).
         fallback: of a schedule that `best` chose: gives the next one where the compiler does not build this one well,
             and None where there is none. A chain that goes on has none.
         letters: dims of the residual by the names that users give them, where these differ. Example: {"i": "M"} in the
@@ -67,7 +67,7 @@ class State:
     links: tuple[Decomposition, ...]
     _origin: Residual
     _trail: tuple[Residual, ...] = ()
-    _path: str = ""
+    _around: tuple[State, str] | None = None
     _fallback: Callable[[str, Compiler], Any] | None = None
     _letters: Mapping[str, str] = attrs.field(default=NO_LETTERS, alias="letters")
 
@@ -134,8 +134,16 @@ class State:
     @property
     def where(self) -> str:
         """Give the path in the tree, for errors."""
-        words = [self._path] if self._path else [f"{self._origin.short} @ {self._origin.level}"]
-        return " > ".join((*words, *(describe(link) for link in self.links)))
+        root = self._path or f"{self._origin.short} @ {self._origin.level}"
+        return " > ".join((root, *(describe(link) for link in self.links)))
+
+    @property
+    def _path(self) -> str:
+        """Give the path of a part: the links that led to it; "" for a whole schedule."""
+        if self._around is None:
+            return ""
+        around, name = self._around
+        return f"{around.where} > {name}" if name else around.where
 
     def _check(self, rule: Callable[..., Any], *args: Any) -> Any:
         """Apply a rule, locating what it raises at the method that the user called."""
@@ -152,7 +160,7 @@ class State:
         """Add a link; the chain's class says what may come next."""
         trail = (*self._trail, residuals.apply(link, self.residual))
         links = (*self.links, link)
-        return cls(self.program, links, self._origin, trail, self._path, letters=self._letters)._within_limits()
+        return cls(self.program, links, self._origin, trail, self._around, letters=self._letters)._within_limits()
 
     def _within_limits(self) -> Self:
         """Apply the rules of blocks and of the spec's architecture to what the last link asks for."""
@@ -161,7 +169,7 @@ class State:
             self._check(limits.features_fit, link, arch)
         if isinstance(link, Tile):
             self._check(limits.threads_fit, link, self._before, self.residual)
-        elif isinstance(link, Load | Split) and arch is not None and not self._path:
+        elif isinstance(link, Load | Split) and arch is not None and self._around is None:
             self._check(limits.shared_fits, self.program.spec, self.links, (self._origin, *self._trail[:-1]), arch)
         return self
 
@@ -242,7 +250,7 @@ class State:
         return hash((self.program, self.links, self._origin))
 
     def __str__(self) -> str:
-        if self._path or any(not isinstance(link, Prolog) for link in self.links):
+        if self._around is not None or any(not isinstance(link, Prolog) for link in self.links):
             return self._words
         from fireiron.language.words import steps_in_words
 
@@ -260,9 +268,9 @@ class State:
         given = operand if isinstance(operand, Tensor) else None
         return self._check(rules.operand, self.residual, role_name(operand), given)
 
-    def _nested(self, origin: Residual, path: str, cls: type[State], letters: Mapping[str, str] = NO_LETTERS) -> Any:
-        """Start the chain of a part: a Move, a layer, a step."""
-        return cls(self.program, (), origin, (), path, letters=letters)
+    def _nested(self, origin: Residual, name: str, cls: type[State], letters: Mapping[str, str] = NO_LETTERS) -> Any:
+        """Start the chain of a part: a Move, a layer, a step; `name` is what errors call the part."""
+        return cls(self.program, (), origin, (), (self, name), letters=letters)
 
     def _ended(
         self,

@@ -345,7 +345,7 @@ class Schedule(State):
 
     def _kernel(self, arch: str | int | None = None) -> Kernel | None:
         """Give the lowered kernel of a finished schedule."""
-        return self.lowered(arch) if self.residual.closed and not self._path else None
+        return self.lowered(arch) if self.residual.closed and self._around is None else None
 
     def tree(self, width: int = 80) -> str:
         """Print the decomposition tree as plain text."""

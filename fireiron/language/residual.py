@@ -97,7 +97,10 @@ class Residual:
 
     def operand(self, role: str) -> Operand | None:
         """Find an operand by its role."""
-        return next((o for o in self.operands if o.role == role), None)
+        for operand in self.operands:
+            if operand.role == role:
+                return operand
+        return None
 
     def playing(self, letter: str) -> tuple[Operand, ...]:
         """List the operands that play one part: several products have several (`A0`, `A1`)."""
@@ -108,7 +111,7 @@ class Residual:
         """Print the extents; of products that differ in depth, each one's K."""
         depths = "|".join(map(str, self.depths)) or "?"
         return tuple(
-            depths if dim == "K" and size is None else "?" if size is None else str(size) for dim, size in self.sizes
+            [depths if dim == "K" and size is None else "?" if size is None else str(size) for dim, size in self.sizes]
         )
 
     @property

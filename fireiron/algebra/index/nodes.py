@@ -51,9 +51,13 @@ class Expr:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        if type(self) is not type(other) or hash(self) != hash(other):
+        if type(self) is not type(other) or not isinstance(other, Expr):
             return False
-        return self._key() == other._key()  # pyright: ignore
+        try:
+            same = self._hash == other._hash
+        except AttributeError:  # of one of them the hash is not known yet
+            same = hash(self) == hash(other)
+        return same and self._key() == other._key()
 
     def __bool__(self) -> bool:
         if isinstance(self, Const):

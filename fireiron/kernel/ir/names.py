@@ -9,6 +9,7 @@ from fireiron.algebra.expr import Index, Var, simplest
 from fireiron.kernel.ir.statements import CountIn, Fetch, For, If, Let, Region, Roles, Statement, Vote
 
 Body = tuple[Statement, ...]
+_OTHER = re.compile(r"\W")  # what no identifier holds
 
 
 def unused(wanted: str, taken: set[str]) -> str:
@@ -18,7 +19,7 @@ def unused(wanted: str, taken: set[str]) -> str:
         >>> unused("k", {"k", "k2"})
         'k3'
     """
-    wanted = re.sub(r"\W", "_", wanted)
+    wanted = _OTHER.sub("_", wanted)
     found, i = wanted, 2
     while found in taken:
         found, i = f"{wanted}{i}", i + 1

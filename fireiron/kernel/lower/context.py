@@ -33,7 +33,7 @@ from fireiron.kernel.ir.statements import (
     Workspace,
 )
 from fireiron.kernel.lower.tree import Tree
-from fireiron.kernel.lower.window import Axis, Cut, Storage, Window, advance
+from fireiron.kernel.lower.window import Axis, Cut, Storage, Window, advance, line
 from fireiron.kernel.passes.exchanges import Exchange
 from fireiron.kernel.passes.handed import Handed
 from fireiron.kernel.passes.pipeline import Pipe
@@ -459,7 +459,7 @@ def register_access(window: Window, state: State) -> Access:
         Limit(
             i,
             b.offset,
-            layouts[i] if b.steps is None and layouts[i].size == 1 else b.steps or Layout(layouts[i].size, 1),
+            layouts[i] if b.steps is None and layouts[i].size == 1 else b.steps or line(layouts[i].size, 1),
             b.limit,
         )
         for i, a in enumerate(window.axes)
@@ -561,7 +561,7 @@ def elements(window: Window) -> Layout:
             )
         leaves += [leaf for leaf in layout.leaves if leaf[0] != 1]
     if not leaves:
-        return Layout(1, 0)
+        return line(1, 0)
     if len(leaves) == 1:
-        return Layout(*leaves[0])
+        return line(*leaves[0])
     return Layout(tuple(e for e, _ in leaves), tuple(s for _, s in leaves))

@@ -20,7 +20,7 @@ from fireiron.kernel.lower.descriptor import descriptor_view
 from fireiron.kernel.lower.fragment import fragment_view
 from fireiron.kernel.lower.prolog import transform
 from fireiron.kernel.lower.storage import tensor_window
-from fireiron.kernel.lower.window import Window
+from fireiron.kernel.lower.window import Window, line
 from fireiron.kernel.passes.packing import packed_access
 from fireiron.language.as_steps import steps_of
 from fireiron.language.atom import Atom, Operand
@@ -160,7 +160,7 @@ def _product(chosen: Atom | str | None, parts: tuple[str, str, str], state: Stat
             continue
         view = register_view(context, window, state, f"{found.name} (done)")
         count = view.layout.size
-        if view.layout != Layout(count, 1) and count > 1:
+        if view.layout != line(count, 1) and count > 1:
             raise DecompositionError(
                 "fragment-order",
                 f"{found.name} needs its {count} elements of {role} in consecutive registers",
@@ -196,7 +196,7 @@ def _by_registers(
             f"they would be summed, holds {kind}",
             fix=f'sum in registers by .epilog(memory=RF), or state the product with acc="{kind}"',
         )
-    if elements(window) != Layout(count, 1) and count > 1:
+    if elements(window) != line(count, 1) and count > 1:
         raise _no_atom(
             state, None, f"its {count} elements of {window.storage.name} do not lie together", "load it by conform()"
         )
@@ -231,7 +231,7 @@ def _move(chosen: Atom | str | None, state: State, context: Context) -> Body:
         kind = window.storage.dtype
         if count % kind.pack:
             raise packed_access(window.storage.name, kind, f"it moves {in_words(count, 'element')} at once")
-        if count > 1 and not window.storage.memory.registers and elements(window) != Layout(count, 1):
+        if count > 1 and not window.storage.memory.registers and elements(window) != line(count, 1):
             raise _no_atom(
                 state,
                 chosen,
@@ -295,7 +295,7 @@ def _computed(source: View, into: View, count: int, state: State, context: Conte
             rest = rest // size
         one = _element(source, e) if pack == 1 else _element(source, e * pack)
         if pack > 1:
-            one = attrs.evolve(one, layout=Layout(pack, 1))
+            one = attrs.evolve(one, layout=line(pack, 1))
         body += transform(_element(into, number), one, tuple(local), state, context, None if pack == 1 else half)
     return (For(e, as_expr(count // pack), body, unroll=True),) if isinstance(e, Var) else body
 
@@ -327,20 +327,20 @@ def _packed(view: View, count: int) -> bool:
     """Say whether a view's elements lie together and aligned, as one access needs them."""
     if count == 1:
         return True
-    if view.layout != Layout(count, 1):
+    if view.layout != line(count, 1):
         return False
     return not view.buffer.memory.registers or view.offset.divisor % count == 0
 
 
 def _element(view: View, e: Expr) -> View:
-    return attrs.evolve(view, offset=view.offset + (view.layout(e) if view.layout.size > 1 else 0), layout=Layout(1, 0))
+    return attrs.evolve(view, offset=view.offset + (view.layout(e) if view.layout.size > 1 else 0), layout=line(1, 0))
 
 
 def _temporary(name: str, dtype: DType, count: int, context: Context) -> View:
     name = context.name(name)
     buffer = Buffer(name, RF, dtype, as_expr(count), unit=Thread)
     context.temporaries.append(buffer)
-    return View(buffer, as_expr(0), Layout(count, 1) if count > 1 else Layout(1, 0))
+    return View(buffer, as_expr(0), line(count, 1) if count > 1 else line(1, 0))
 
 
 def _copy(chosen: Atom | str | None, src: View, dst: View, count: int, state: State, context: Context) -> Atom:

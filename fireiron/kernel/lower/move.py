@@ -410,10 +410,10 @@ def widest_sizes(size: Widest, state: State, order: TileOrder) -> tuple[tuple[tu
     best, index = max(candidates, key=lambda c: (c[0], c[1]))
     widest = min((w.storage.dtype.nbytes_of(best) for w in sides), default=best * size.nbytes)
     if size.exact and widest < size.nbytes:
-        found = limits[0] if len(limits) == 1 else min(limits, key=lambda x: x[index][0])
+        _, words, about = min((found[index] for found in limits), key=_elements)
         raise DecompositionError(
             "vector-alignment",
-            f"a vector of {size.nbytes} bytes is wider than {widest} bytes, the most that {found[index][1]}",
+            f"a vector of {size.nbytes} bytes is wider than {widest} bytes, the most that {words.format(*about)}",
             fix=f"use {widest} bytes, or vector() for the widest that fits; "
             "declare symbols by symbol(name, multiple_of=n)",
         )
@@ -425,36 +425,44 @@ def widest_sizes(size: Widest, state: State, order: TileOrder) -> tuple[tuple[tu
     return sizes, order
 
 
-def _widths(window: Window, nbytes: int) -> list[tuple[int, str]]:
-    """For each dimension, count the elements that one aligned access may take along it, and say what limits them."""
+def _widths(window: Window, nbytes: int) -> list[tuple[int, str, tuple[object, ...]]]:
+    """For each dimension, count the elements that one aligned access may take along it, and say what limits them.
+
+    The limit is a format and its arguments: most of these words are never needed.
+    """
     storage = window.storage
     most = max(1, storage.dtype.count_in(nbytes))
     base, slots = _power(window.linear().divisor), _power(window.base().divisor)
     along = [window.steps_along(i) for i in range(len(window.axes))]
     computed = _computed_steps(window)
-    out: list[tuple[int, str]] = []
+    out: list[tuple[int, str, tuple[object, ...]]] = []
+    name = storage.name
     for i, axis in enumerate(window.axes):
         steps = along[i]
-        limits = [(most, f"{nbytes} bytes hold")]
+        limits: list[tuple[int, str, tuple[object, ...]]] = [(most, "{} bytes hold", (nbytes,))]
         run = _run(steps) if steps is not None else 1
-        limits.append((run, f"lie together along {axis.dim} of {storage.name}"))
-        limits.append((base, f"the offset of {storage.name}'s tile is aligned to"))
-        limits.append((slots, f"the slots of {storage.name} are aligned to"))
+        limits.append((run, "lie together along {} of {}", (axis.dim, name)))
+        limits.append((base, "the offset of {}'s tile is aligned to", (name,)))
+        limits.append((slots, "the slots of {} are aligned to", (name,)))
         for stride in (*_other_steps(along, i), *computed):
-            limits.append((_power(stride), f"the other strides of {storage.name} are aligned to"))
+            limits.append((_power(stride), "the other strides of {} are aligned to", (name,)))
         if storage.swizzle is not None:
-            limits.append((storage.swizzle.contiguous, f"{storage.swizzle} keeps together"))
+            limits.append((storage.swizzle.contiguous, "{} keeps together", (storage.swizzle,)))
         for bound in axis.bounds:
             divisor = (
                 _power(bound.offset.divisor)
                 if bound.lower
                 else min(_power(bound.offset.divisor), _power(bound.limit.divisor))
             )
-            limits.append((divisor, f"the extent {bound.limit} of {axis.dim} divides by"))
+            limits.append((divisor, "the extent {} of {} divides by", (bound.limit, axis.dim)))
         if axis.steps is None and isinstance(axis.size, int):
-            limits.append((_power(axis.size), f"the tile's {axis.size} elements along {axis.dim} divide by"))
-        out.append(min(limits, key=lambda x: x[0]))
+            limits.append((_power(axis.size), "the tile's {} elements along {} divide by", (axis.size, axis.dim)))
+        out.append(min(limits, key=_elements))
     return out
+
+
+def _elements(limit: tuple[int, str, tuple[object, ...]]) -> int:
+    return limit[0]
 
 
 def _other_steps(along: Sequence[Layout | None], index: int) -> list[int]:

@@ -13,7 +13,7 @@ from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.kernel.lower.context import Context, State
 from fireiron.kernel.lower.span import BOX_ALIGN, PANEL_ALIGN, SWIZZLED_ROWS, swizzle_of
-from fireiron.kernel.lower.tree import tree
+from fireiron.kernel.lower.tree import done_of
 from fireiron.kernel.lower.window import Axis, Storage, Window
 from fireiron.language.atom import SPANS
 from fireiron.language.decompositions import Done, Load, Microkernel
@@ -106,7 +106,7 @@ def make_storage(
         return storage
     shape = _static(source, name)
     order = order_of(source) or (order_of(target) if target else None) or RowMajor
-    span = demanded_span(link, tree(link.move).asked.done, "dst") or demanded_span(link, done, "src")
+    span = demanded_span(link, done_of(link.move), "dst") or demanded_span(link, done, "src")
     if span:
         return _panels(link, name, shape, dtype, order, span, state, context, slots)
     strides, size = _strides(link, shape, order)
@@ -161,7 +161,7 @@ def demanded_span(link: Load, done: Done | None, role: Literal["src", "dst"]) ->
 
 def holds_boxes(link: Load, done: Done | None = None) -> bool:
     """Say whether a bulk copy fills the buffer or stores from it; its slots are then aligned like boxes."""
-    for end in (tree(link.move).asked.done, done):
+    for end in (done_of(link.move), done):
         atom = None if end is None else end.atom
         if atom is not None and not isinstance(atom, Microkernel) and chosen_from(atom)[0].rank:
             return True

@@ -81,6 +81,11 @@ def tree(links: Sequence[Decomposition]) -> Tree:
     return found
 
 
+def done_of(links: Sequence[Decomposition]) -> Done | None:
+    """Give the link that ends a chain by an atom, None where the chain ends otherwise."""
+    return links[-1] if links and isinstance(links[-1], Done) else None
+
+
 def _asked(link: Decomposition, below: Asked) -> Asked:
     """Add what a link asks to what the links below it ask."""
     asked = evolve(below, loads=()) if below.loads else below

@@ -353,7 +353,7 @@ class Window:
     @property
     def origin(self) -> tuple[Expr, ...]:
         """Give the coordinates of the first element."""
-        return tuple(a.offset for a in self.axes)
+        return tuple([a.offset for a in self.axes])
 
     def base(self) -> Expr:
         """Give the flat offset of slot and copy, in elements."""
@@ -392,6 +392,8 @@ class Window:
         if axis.steps is None:
             assert isinstance(axis.size, int)
             return line(axis.size, stride)
+        if axis.steps.depth == 0:
+            return line(axis.steps.size, _scaled(axis.steps.stride, stride))
         return Layout(axis.steps.shape, _scaled(axis.steps.stride, stride))
 
     def condition(self) -> Expr | None:
