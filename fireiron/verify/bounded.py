@@ -89,9 +89,32 @@ def transposed(x: Bounded) -> Bounded:
 
 
 def rounded(value: Array, error: Array, dtype: DType, roundings: int = 1) -> Bounded:
-    """Let an operation's result be rounded to its dtype."""
-    lost = roundings * unit(dtype) * (np.abs(value) + error) + smallest(dtype)
-    return Bounded(value, error + lost if dtype.kind == "float" else error)
+    """Let an operation's result be rounded to its dtype: beyond the dtype's largest number to an infinity."""
+    if dtype.kind != "float":
+        return Bounded(value, error)
+    return _overflowed(value, more(error, roundings * unit(dtype) * (np.abs(value) + error) + smallest(dtype)), dtype)
+
+
+def more(error: Array, lost: Array) -> Array:
+    """Add what is lost to an error; an infinite error stays infinite, whatever is lost of a NaN."""
+    return np.where(np.isinf(error), error, error + lost)
+
+
+def _overflowed(value: Array, error: Array, dtype: DType) -> Bounded:
+    """Let numbers beyond a floating-point type's largest be infinities; 8-bit floats saturate before.
+
+    Where the error decides whether a number is beyond it, the error is infinite. What infinities make of each other is
+    NaN, with an infinite error: nothing is known of it.
+    """
+    most = largest(dtype)
+    beyond = np.isfinite(value) & ~(np.abs(value) + error < most)
+    if dtype.bits <= 8 or not beyond.any():
+        return Bounded(value, error)
+    surely = np.abs(value) - error >= most * (1 + 2 * dtype.epsilon)
+    return Bounded(
+        np.where(beyond, np.copysign(np.inf, value), value),
+        np.where(beyond, np.where(surely, 0.0, np.inf), error),
+    )
 
 
 def _once(value: Array, error: Array, x: Bounded, y: Bounded, dtype: DType) -> Bounded:
@@ -103,7 +126,7 @@ def _once(value: Array, error: Array, x: Bounded, y: Bounded, dtype: DType) -> B
         held = read(value.astype(dtype.numpy), dtype).astype(np.float64) == value
     else:
         held = np.asarray(_small(x.value) & _small(y.value) & _small(value))
-    return Bounded(value, np.where(exactly & held, 0.0, found.error))
+    return Bounded(found.value, np.where(exactly & held, 0.0, found.error))
 
 
 def _small(x: Array) -> Array:
@@ -132,7 +155,8 @@ def cast(x: Bounded, dtype: DType, source: DType | None = None) -> Bounded:
         return x
     if dtype.bits == 8:
         x = Bounded(np.clip(x.value, *dtype.limits), x.error)
-    value, error = x.value, rounded(x.value, x.error, dtype).error
+    found = rounded(x.value, x.error, dtype)
+    value, error = found.value, found.error
     if (known := x.error == 0).any():
         stored = read(x.value.astype(dtype.numpy), dtype).astype(np.float64)
         # A number that the type holds stays what it is; another one becomes the nearest. Of tf32 ties differ.
@@ -201,6 +225,7 @@ def _custom(tree: Custom, args: Sequence[Bounded], dtype: DType) -> Bounded:
 def _unary(op: str, x: Bounded, dtype: DType) -> Bounded:
     function = FUNCTIONS[op]
     value, error = function.numpy(x.value), function.moved(x.value, x.error)
+    error = np.where(np.isinf(x.error) & np.isnan(error), np.inf, error)
     if function.exact:
         return Bounded(value, error)
     found = rounded(value, error, dtype, function.roundings)
@@ -208,7 +233,7 @@ def _unary(op: str, x: Bounded, dtype: DType) -> Bounded:
         found = attrs.evolve(found, error=found.error + SMALLEST_NORMAL)
     if function.stray and dtype != f64:
         found = attrs.evolve(found, error=found.error + function.stray)
-    known = np.zeros(value.shape, bool)
+    known, value = np.zeros(value.shape, bool), found.value
     for one in function.ones:
         known |= (x.value == one) & (x.error == 0)
     if function.vanishes:
@@ -277,7 +302,7 @@ def _quotient(x: Bounded, y: Bounded, dtype: DType) -> Bounded:
     exactly = (x.error == 0) & (y.error == 0) & (np.abs(np.frexp(y.value)[0]) == 0.5)  # by a power of two
     if exactly.any() and dtype.mantissa < _F64_MANTISSA:
         exactly &= read(value.astype(dtype.numpy), dtype).astype(np.float64) == value
-        return Bounded(value, np.where(exactly, 0.0, found.error))
+        return Bounded(found.value, np.where(exactly, 0.0, found.error))
     return found
 
 

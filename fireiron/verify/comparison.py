@@ -21,7 +21,7 @@ class Comparison:
         name: the output's.
         compared: how many elements were looked at.
         total: how many there are.
-        wrong: how many lie outside the bound; every NaN does.
+        wrong: how many lie outside the bound; every NaN does where the reference is known.
         nans: how many are NaN.
         max_error: largest absolute difference of those that are numbers.
         ratio: largest difference over its bound; right results have at most 1.
@@ -89,8 +89,8 @@ class Comparison:
 def compare(name: str, result: Array, expected: Bounded, dtype: DType, written: Array | None = None) -> Comparison:
     """Hold a result against its reference.
 
-    A NaN is wrong wherever it stands. An infinity is right where the reference may be beyond the dtype's largest
-    number.
+    A NaN is wrong, unless the reference is NaN with an infinite error: infinities met on the way, and nothing is known.
+    An infinity is right where the reference may be beyond the dtype's largest number.
 
     Args:
         name: the output's.
@@ -102,13 +102,14 @@ def compare(name: str, result: Array, expected: Bounded, dtype: DType, written: 
     got = result.astype(np.float64)
     with np.errstate(all="ignore"):
         difference = np.abs(got - expected.value)
-        right = difference <= expected.error
+        unknown = np.isnan(expected.value) & np.isinf(expected.error)
+        right = (difference <= expected.error) | unknown
         if dtype.kind == "float":
             overflows = np.isinf(got) & (expected.size >= largest(dtype)) & (np.sign(got) == np.sign(expected.value))
             right |= overflows
             difference = np.where(overflows, 0.0, difference)
         # 0 / 0 is an exact element that is exact; NaN counts as the worst of all.
-        ratio = np.where(difference == 0, 0.0, difference / expected.error)
+        ratio = np.where((difference == 0) | unknown, 0.0, difference / expected.error)
     ratio = np.where(np.isnan(ratio) | (~right & (ratio <= 1)), np.inf, ratio)
     chosen = np.ones(got.shape, bool) if written is None else np.broadcast_to(written, got.shape)
     count = int(chosen.sum())

@@ -23,7 +23,7 @@ from fireiron.language import atom
 from fireiron.language.maps import is_plain
 from fireiron.language.steps import COMPENSATED, Dim, Fold, For, Program, Ragged, Ref, Step, dims_in
 from fireiron.language.tensor import Tensor
-from fireiron.verify.bounded import Array, Bounded, broadcast, cast, evaluate, exact, smallest, unit
+from fireiron.verify.bounded import Array, Bounded, broadcast, cast, evaluate, exact, more, smallest, unit
 from fireiron.verify.sums import Rounding, Summing, product, spread, wrapped
 
 Read = Callable[[Tensor], Bounded]
@@ -409,7 +409,7 @@ def _folded(state: list[Bounded], fold: Fold, numbers: Mapping[str, float]) -> l
             total = x.value.sum(-1)
             if dtype.kind == "int":
                 return [Bounded(wrapped(total, dtype), x.error.sum(-1))]
-            return [Bounded(total, x.error.sum(-1) + _lost(x.value.shape[-1], x.size.sum(-1), dtype, x))]
+            return [Bounded(total, more(x.error.sum(-1), _lost(x.value.shape[-1], x.size.sum(-1), dtype, x)))]
         case "max":
             return [_largest(x)]
         case "min":

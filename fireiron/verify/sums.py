@@ -113,6 +113,8 @@ def product(a: Bounded, b: Bounded, how: Summing) -> Bounded:
     # A sum of nothing but exact zeros is 0 in every order.
     empty = _zeros(a, -1)[..., :, None] | _zeros(b, -2)[..., None, :]
     error = np.where(empty, 0.0, error)
+    if any(np.isinf(part).any() for x in (a, b) for part in (x.value, x.error)):
+        error = np.where(np.isnan(error), np.inf, error)  # infinities met, or a zero met one
     return Bounded(value, error if held is None else np.where(held, 0.0, error))
 
 

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
+import fireiron as fi
 from fireiron import RF, SH, A, B, Block, Matrix, Move, Pointwise, Thread, Vector, add, exp, matmul, relu, tanh
 from fireiron.algebra.dtypes import bf16, dtype, f16, f32, f64, i8, i32
-from fireiron.algebra.scalar import Arg, Binary
+from fireiron.algebra.scalar import Arg, Binary, Cast
 from fireiron.jit.interface import Interface
-from fireiron.schedules import ada, hopper
+from fireiron.schedules import ada, attention_gradients, hopper
 from fireiron.verify.bounded import Bounded, evaluate, exact, largest, smallest
 from fireiron.verify.comparison import compare
 from fireiron.verify.random_data import random_arrays
 from fireiron.verify.reference import reference
+from fireiron.verify.sums import Summing, product
+from fireiron.verify.verification import expected as references
+from fireiron.verify.verification import held, make, verify
 
 
 def pair(value: float, error: float) -> Bounded:
@@ -170,3 +177,43 @@ def test_zero_times_what_may_be_anything_is_not_known() -> None:
     tree = Binary("mul", Arg(0, f32), Arg(1, f32))
     assert evaluate(tree, (zero, unknown), {}).error == np.inf
     assert evaluate(tree, (zero, Bounded(np.ones(1), np.ones(1))), {}).error == 0
+
+
+def test_what_a_type_cannot_hold_is_infinite() -> None:
+    """Where the error decides, anything may come; infinities that meet, or that a zero meets, leave nothing known."""
+    value, error = np.array([1.0, 7e4, -7e4, 65500.0]), np.array([0.0, 10.0, 10.0, 100.0])
+    with np.errstate(all="ignore"):
+        found = evaluate(Cast(Arg(0, f32), f16), (Bounded(value, error),), {})
+        sides = Bounded(found.value[None], found.error[None]), exact(np.array([[0, 1, 1, 0]]).T)
+        total = product(*sides, Summing(f32))
+    np.testing.assert_array_equal(found.value, [1, np.inf, -np.inf, np.inf])
+    np.testing.assert_array_equal(found.error, [0, 0, 0, np.inf])
+    assert np.isnan(total.value).all()
+    assert np.isinf(total.error).all()
+    whole = evaluate(Cast(Arg(0, f32), dtype("e4m3")), (Bounded(value, error),), {})
+    assert np.isfinite(whole.value).all()  # eight bits saturate
+
+
+def test_nothing_is_wrong_where_infinities_met() -> None:
+    unknown = pair(np.nan, np.inf)
+    for got in (np.nan, np.inf, 3.0):
+        found = compare("C", np.array([got], np.float16), unknown, f16)
+        assert (found.word, found.unverified) == ("not verified", 1)
+
+
+@pytest.mark.parametrize("function", [attention_gradients.of_queries, attention_gradients.of_keys])
+def test_weights_that_overflow_are_no_mistake(function: Callable[..., Any]) -> None:
+    """On whole numbers exp(s - lse) is more than f16 holds: infinities, and NaN where zeros meet them."""
+    arrays = [fi.tensor(1, 1, 24, 16, dtype="f16", name=name) for name in ("q", "k", "v", "dy")]
+    rows = [fi.tensor(1, 1, 24, name=name) for name in ("lse", "delta")]
+    schedule = attention_gradients.mma(function(*arrays, *rows), warps=1, chunk=16)
+    found = verify(schedule, lambda data: schedule.simulate(*data.inputs, out=data.out))
+    assert found.passed
+    assert found.exact is not None
+    assert found.exact.nans > 0
+    data = make("exact", schedule, Interface.of(schedule.lowered()), {})
+    wanted = references(schedule, data)
+    schedule.simulate(*data.inputs, out=data.out)
+    known = next(iter(wanted.values()))
+    data.outs[0][np.isfinite(known.value) & (known.error < 1)] += 2
+    assert held(schedule, data, wanted).word == "wrong"
