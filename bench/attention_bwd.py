@@ -1,7 +1,8 @@
 """Time the gradients of attention, and those of torch's SDPA by cuDNN and by flash beside them.
 
 `python -m bench attention-bwd --shape BxHxSxD ... [--causal] [-o FILE.jsonl]`: ours are three kernels, the sums of each
-row among them; torch's are what autograd launches. Each gradient is compared with one in f64 first.
+row among them, or (`--preset at_once`) all gradients in one kernel beside the sums and a conversion; torch's are what
+autograd launches. Each gradient is compared with one in f64 first.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fireiron import tensor
+from fireiron import inplace, tensor
 from fireiron.base.errors import FireironError
 from fireiron.schedules import attention, attention_gradients, rows
+from fireiron.schedules.pointwise import pointwise
 
 from .arrays import torch_module
 from .lines import compared, report
@@ -22,6 +24,7 @@ ROUNDS, BUDGET_S = 21, 4.0
 SHAPES = ((4, 16, 4096, 128), (1, 16, 16384, 128), (4, 16, 4096, 64))  # batch, heads, sequence, depth
 ERROR = 2.0**-5  # the share of the largest value by which 16 bits of weights and of results may move a gradient
 CHECKED = 1024  # queries and keys of the gradients in f64, which have all scores in memory
+AT_ONCE = "at_once"
 PRESETS = {"mma": attention_gradients.mma, "wgmma": attention_gradients.wgmma}
 
 
@@ -35,7 +38,7 @@ def run(words: Sequence[str], command: str = "") -> int:
     parser.add_argument("--shape", nargs="+", default=[], metavar="BxHxSxD", help="instead of the usual ones")
     parser.add_argument("--dtype", default="bf16", choices=("f16", "bf16"), help="(bf16)")
     parser.add_argument("--causal", action="store_true", help="a query sees no later keys")
-    parser.add_argument("--preset", default="wgmma", choices=sorted(PRESETS), help="(wgmma)")
+    parser.add_argument("--preset", default="wgmma", choices=sorted((*PRESETS, AT_ONCE)), help="(wgmma)")
     parser.add_argument("-o", "--output", metavar="FILE.jsonl", help="append the results there")
     parser.add_argument("--arch", default="sm_90a", help="what to compile for without a GPU (sm_90a)")
     options = parser.parse_args(list(words))
@@ -64,12 +67,21 @@ def run(words: Sequence[str], command: str = "") -> int:
 
 
 def schedules(shape: Sequence[int], dtype: str, causal: bool, preset: str) -> tuple[Any, ...]:
-    """Give the schedules of each row's sum, of the queries' gradient, and of those of keys and values."""
+    """Give the schedules of each row's sum, of the queries' gradient, and of those of keys and values.
+
+    With `at_once`, the second one computes all gradients, and the third rounds that of queries.
+    """
     heads = [tensor(*shape, dtype=dtype) for _ in range(4)]
     sums = [tensor(*shape[:3], dtype="f32") for _ in range(2)]
+    first = rows.row(attention_gradients.delta(*heads[:2], out="f32"))
+    if preset == AT_ONCE:
+        held = tensor(*shape, dtype="f32", name="sums")
+        of_all = attention_gradients.of_all(*heads, *sums, held, causal=causal, out=(dtype, dtype, inplace("sums")))
+        scaled = pointwise(attention_gradients.scaled(held, scale=shape[3] ** -0.5, out=dtype))
+        return first, attention_gradients.at_once(of_all), scaled
     programs = (attention_gradients.of_queries, attention_gradients.of_keys)
     gradients = (PRESETS[preset](program(*heads, *sums, causal=causal)) for program in programs)
-    return rows.row(attention_gradients.delta(*heads[:2], out="f32")), *gradients
+    return first, *gradients
 
 
 class _Ours:
@@ -79,10 +91,12 @@ class _Ours:
         kind = {"f16": torch.float16, "bf16": torch.bfloat16}[dtype]
         heads = [tensor(*shape, dtype=dtype) for _ in range(3)]
         spec = attention.attention(*heads, causal=causal, lse=True, out=(dtype, "f32"))
-        self.kernels = [getattr(attention, preset)(spec).compile()]
+        forward = attention.wgmma if preset == AT_ONCE else getattr(attention, preset)
+        self.kernels, self.at_once = [forward(spec).compile()], preset == AT_ONCE
         self.kernels += [each.compile() for each in schedules(shape, dtype, causal, preset)]
         self.q, self.k, self.v, self.dy = (torch.randn(*shape, device="cuda").to(kind) for _ in range(4))
         self.o, self.dq, self.dk, self.dv = (torch.empty_like(self.q) for _ in range(4))
+        self.sums = torch.empty(*shape, device="cuda") if self.at_once else None
         self.lse, self.delta = (torch.empty(*shape[:3], device="cuda") for _ in range(2))
 
     def forward(self) -> None:
@@ -91,6 +105,10 @@ class _Ours:
     def backward(self) -> None:
         given = self.q, self.k, self.v, self.dy, self.lse, self.delta
         self.kernels[1](self.o, self.dy, out=self.delta)
+        if self.sums is not None:
+            self.kernels[2](*given, out=(self.dk, self.dv, self.sums.zero_()))
+            self.kernels[3](self.sums, out=self.dq)
+            return
         self.kernels[2](*given, out=self.dq)
         self.kernels[3](*given, out=(self.dk, self.dv))
 

@@ -1,7 +1,9 @@
-"""Gradients of attention: of queries by a loop over keys, of keys and values by a loop over queries.
+"""Gradients of attention: of queries by a loop over keys, of keys and values by a loop over queries, or all at once.
 
-Both compute the weights again from the logarithms that attention stored (`lse=True`), so that no sum is shared by
-blocks: the results are the same in every run. `delta` adds up what the loss gains by scaling a row of the result.
+All compute the weights again from the logarithms that attention stored (`lse=True`). `of_queries` and `of_keys` share
+no sum between blocks: the results are the same in every run. `of_all` takes five products instead of their seven: each
+block adds its keys' part of the gradient of queries to memory, in the order of arrival, so that last bits may differ.
+`delta` adds up what the loss gains by scaling a row of the result.
 """
 
 from __future__ import annotations
@@ -14,18 +16,26 @@ from fireiron import (
     RF,
     SH,
     Block,
+    Expr,
+    Layout,
     ProgramChain,
     Schedule,
     StepChain,
+    Swizzle,
     Thread,
     Value,
     Warp,
     Warpgroup,
+    by_tma,
+    conform,
     einsum,
     exp2,
+    inplace,
     ldmatrix,
     preset,
     program,
+    stmatrix,
+    through_shared,
     tma,
     vector,
     where,
@@ -42,6 +52,13 @@ from fireiron.schedules._heads import (
     tile_to_shared,
 )
 from fireiron.schedules._scores import LOG2E, Function, Scores, columns, draws, grouped
+
+LINE_NBYTES = 128  # of a swizzled buffer
+# What the command line takes by default: `of_all` replaces sums, and is scheduled by wgmma alone.
+EXTENTS = {"of_all": {"b": 1, "h": 1, "i": 128, "j": 128, "d": 64, "e": 64}}
+DTYPES = {"of_all": "f16"}
+OUTS = {"of_all": ("f16", "f16", inplace("sums"))}
+F32_NBYTES = 4
 
 
 @program(o="b h i e", dy="b h i e")
@@ -128,6 +145,56 @@ def of_keys(
     keys = einsum(f"{columns},{rows}d->bhjd", by_product.cast(q.dtype), q, name="dk") * scores.factor
     values = einsum(f"{columns},{rows}e->bhje", left.cast(dy.dtype), dy, name="dv")
     return keys, values
+
+
+@program(q="b h i d", k="b h j d", v="b h j e", dy="b h i e", lse="b h i", delta="b h i", sums="b h i d")
+def of_all(
+    q: Value,
+    k: Value,
+    v: Value,
+    dy: Value,
+    lse: Value,
+    delta: Value,
+    sums: Value,
+    scale: float | None = None,
+    causal: bool = False,
+    mask: Function | None = None,
+    score: Function | None = None,
+    dropout: float = 0.0,
+    **arrays: Value,
+) -> tuple[Value, Value, Value]:
+    """Compute the gradients of attention's keys and of its values, and add that of its queries to `sums`.
+
+    Args:
+        q, k, v, dy, lse, delta, scale, causal, mask, score, dropout, arrays: as `of_queries` takes them.
+        sums: zeros of f32, to which the gradients of queries are added before `scaled` multiplies them. The third
+            output replaces it: `out=("bf16", "bf16", inplace("sums"))`.
+
+    Raises:
+        FireironError: as attention does.
+    """
+    scores = Scores(scale, causal, mask, score, grouped(q), arrays, dropout)
+    rows, seen = scores.rows, scores.seen()
+    columns = f"{rows[:-1]}ji"
+    products = scores.products(q, k, turned=True)
+    weight = exp2(scores.logarithms(products) - lse * LOG2E)
+    weight = weight if seen is None else where(seen, weight, 0.0)
+    left = scores.dropped(weight, "kept_p").cast(dy.dtype)
+    weight = left if not dropout else weight.cast(dy.dtype)  # half the registers
+    weight = weight.named("p")
+    by_weight = scores.dropped(einsum(f"bhje,{rows}e->{columns}", v, dy, name="dp"), "kept_dp")
+    by_product = ((by_weight - delta) * weight * scores.slopes(products)).named("ds")
+    keys = einsum(f"{columns},{rows}d->bhjd", by_product.cast(q.dtype), q, name="dk") * scores.factor
+    values = einsum(f"{columns},{rows}e->bhje", weight if not dropout else left, dy, name="dv")
+    # Products of keys take it from registers, those of queries from shared memory.
+    shared = by_product.cast(k.dtype).named("shared_ds")
+    return keys, values, sums + einsum(f"{columns},bhjd->{rows}d", shared, k, name="dq")
+
+
+@program(sums="b h i d")
+def scaled(sums: Value, scale: float = 1.0) -> Value:
+    """Multiply the sums that `of_all` leaves by attention's scale, and round them."""
+    return sums * scale
 
 
 @preset
@@ -289,11 +356,77 @@ def wgmma(
     return chain.tile(**{row: GROUP_ROWS}).to(Warpgroup).each(s=scores("d"), dp=scores("e"), **second)
 
 
+@preset
+def at_once(
+    spec: ProgramChain,
+    groups: int = 2,
+    chunk: int = 64,
+    stages: int = 2,
+    bulk_rows: bool | None = None,
+    order: tuple[str, ...] = ("s", "dp", "p", "ds", "shared_ds", "dv", "dq", "dk"),
+    slots: int = 1,
+    span: int = 128,
+) -> Schedule:
+    """Schedule all gradients of attention in one kernel for Hopper: a block has a tile of keys and values.
+
+    It loops over chunks of queries. Weights and their gradients stay in registers as operands of the sums over queries;
+    through shared memory they reach the sums over keys, which bulk copies add to memory.
+
+    Args:
+        spec: `of_all` of four-dimensional arrays of 16-bit floats.
+        groups: warpgroups that compute, 64 keys each.
+        chunk: of queries.
+        stages: chunks of queries in shared memory.
+        bulk_rows: whether logarithms and deltas of a chunk's queries come to shared memory with them; by default where
+            bulk copies take them.
+        order: of the steps of a chunk.
+        slots: of shared memory from which each warpgroup adds sums over keys to memory.
+        span: bytes of a row that one bulk copy adds.
+    """
+    depth, _ = columns(spec)
+    dtype, queries = spec.computed.inputs[0].dtype, spec.residual.extents["i"]
+    assert queries is not None
+    bulk_rows = _in_bulk(queries) if bulk_rows is None else bulk_rows
+    tile = groups * GROUP_ROWS
+    part = {"d": depth // groups} if chunk == GROUP_ROWS else {"i": chunk // groups}  # of a warpgroup
+    sums = spec.computed.outputs[2]
+    span = min(span, part.get("d", depth) * sums.dtype.nbytes)
+    panel = part.get("i", chunk), span // sums.dtype.nbytes
+    add = through_shared(conform(), tma(span), panel, at=Warpgroup, ring=slots)
+    chain: ProgramChain = spec.tile(**_whole(spec, "j")).to(Block).split(j=tile).parallel(Block, reduce=by_tma())
+    chain = chain.epilog(memory=FR, store={sums.name: add})
+    for name in ("k", "v"):
+        chain = chain.load(name, SH, tma())
+    chain = _over_heads(chain, "i").split(i=chunk).pipeline(stages).order(*order)
+    chain = chain.specialize(registers=(24, 240) if groups <= 2 else (32, 160))
+    for name in ("q", "dy", *(("lse", "delta") if bulk_rows else ())):
+        chain = chain.load(name, SH, tma())
+    line = LINE_NBYTES // dtype.nbytes
+    chain = chain.load("shared_ds", SH, stmatrix())
+    if chunk > line:  # panels of lines, as products read them
+        chain = chain.storage_layout(Layout((tile, (line, chunk // line)), (line, (1, tile * line))))
+    chain = chain.swizzle(Swizzle(3, (VECTOR_NBYTES // dtype.nbytes).bit_length() - 1, 3))
+
+    def of_keys(dim: str) -> Callable[[StepChain], Schedule]:
+        return lambda s: s.tile(j=GROUP_ROWS).to(Warpgroup).split(**{dim: ROWS}).unroll().done("wgmma")
+
+    def of_queries(s: StepChain) -> Schedule:
+        return s.tile(**part).to(Warpgroup).split(j=ROWS).unroll().done("wgmma")
+
+    return chain.each(s=of_keys("d"), dp=of_keys("e"), dk=of_keys("i"), dv=of_keys("i"), dq=of_queries)
+
+
 def _sides(spec: ProgramChain) -> tuple[str, str, tuple[str, str], tuple[str, str]]:
     """Give the dim of the results, the folded dim, the arrays along the first dim, and those along the second."""
     if any(step.name == "dq" for step in spec.computed.steps):
         return "i", "j", ("q", "dy"), ("k", "v")
     return "j", "i", ("k", "v"), ("q", "dy")
+
+
+def _in_bulk(queries: int | Expr) -> bool:
+    """Say whether bulk copies take numbers of f32 of so many queries: their lines start at multiples of 16 bytes."""
+    elements = queries if isinstance(queries, int) else queries.divisor
+    return elements * F32_NBYTES % VECTOR_NBYTES == 0
 
 
 def _whole(spec: ProgramChain, row: str) -> dict[str, int]:

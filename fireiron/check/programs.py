@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from fireiron.algebra.arch import MAX_CLUSTER
 from fireiron.algebra.expr import Index, as_expr, ceil_div, simplest
 from fireiron.base.errors import DecompositionError
+from fireiron.language.added import parts_added
 from fireiron.language.decompositions import (
     ByCluster,
     ByTma,
@@ -181,6 +182,32 @@ def skew(program: Program, split: Split, name: str) -> None:
         )
 
 
+def order(program: Program, split: Split, names: Sequence[str]) -> None:
+    """Refuse an order of steps that are not there or named twice, and of chunks that units take at once.
+
+    Raises:
+        DecompositionError: `each-step`, `order-steps`.
+    """
+    for name in names:
+        step(program, name)
+    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if twice is None and names and split.level is None:
+        return
+    raise DecompositionError(
+        "order-steps",
+        f"order() names step {twice} twice"
+        if twice is not None
+        else "order() names no step"
+        if not names
+        else f"order() is about a loop over {split.dim}, and units of {split.level} take its chunks at once",
+        fix="name each step once"
+        if twice is not None
+        else 'name the steps that stand first: order("s", "dp")'
+        if not names
+        else "order the steps of the loop below",
+    )
+
+
 def _one_dim(split: Split, what: str) -> None:
     """Refuse refinements that are about the chunks of one dim.
 
@@ -314,7 +341,14 @@ def read_early(program: Program, names: Sequence[str]) -> None:
             )
 
 
-def parallel(above: Sequence[Decomposition], before: Residual, split: Split, level: Level, reduce: Reduction) -> None:
+def parallel(
+    program: Program,
+    above: Sequence[Decomposition],
+    before: Residual,
+    split: Split,
+    level: Level,
+    reduce: Reduction,
+) -> None:
     """Refuse units that cannot take chunks, and refinements of loops that are none.
 
     Raises:
@@ -323,7 +357,7 @@ def parallel(above: Sequence[Decomposition], before: Residual, split: Split, lev
     """
     _one_dim(split, f"parallel({level})")
     if level == Block:
-        _blocks(before, split, reduce, above)
+        _blocks(program, before, split, reduce, above)
         return
     if (
         level.size is None
@@ -335,7 +369,8 @@ def parallel(above: Sequence[Decomposition], before: Residual, split: Split, lev
             f"units of {level} cannot take chunks of {split.dim} at level {before.level}",
             fix="tile to Block first, then give chunks to Warpgroup, Warp or Thread",
         )
-    if split.stages > 1 or split.unrolled or split.together > 1 or split.specialised is not None or split.online:
+    refined = split.stages > 1 or split.unrolled or split.together > 1 or split.online or split.order
+    if refined or split.specialised is not None:
         raise DecompositionError(
             "parallel-pipeline",
             f"a refinement of the loop over {split.dim} stands above, and {level}s take its chunks at once",
@@ -347,20 +382,18 @@ def parallel(above: Sequence[Decomposition], before: Residual, split: Split, lev
         )
 
 
-def _blocks(before: Residual, split: Split, reduce: Reduction, above: Sequence[Decomposition]) -> None:
+def _blocks(
+    program: Program, before: Residual, split: Split, reduce: Reduction, above: Sequence[Decomposition]
+) -> None:
     """Refuse blocks that cannot share a dim, as a cluster or by the grid's memory."""
-    if isinstance(reduce, ByTma):
-        raise DecompositionError(
-            "parallel-reduce",
-            f"folds over {split.dim} in several blocks are not combined {reduce}",
-            fix=f'split("{split.dim}", ways=4).parallel(Block), with reduce=by_atomics() or by_cluster()',
-        )
     if before.level != Block or any(isinstance(link, Split) for link in above):
         raise DecompositionError(
             "parallel-order",
             f"blocks take chunks of the whole {split.dim}, and a split stands above",
             fix="make this the first split below the tile to Block",
         )
+    if isinstance(reduce, ByTma):
+        parts_added(program, split.dim)
     if not isinstance(reduce, ByCluster):
         return
     if split.ways is None or split.ways > MAX_CLUSTER:

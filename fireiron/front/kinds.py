@@ -51,7 +51,7 @@ KINDS: Mapping[tuple[type[Spec], str], Kind] = {
     (Layers, "Layers"): _kind(Layers, "layers", "tile load each", layers="tile load each"),
     (Layers, "MatMul"): _kind(Layer, "a layer", "tile split load epilog done", layer="epilog done"),
     (Program, "Program"): _kind(
-        Program, "programs", "tile split load allocate epilog each done", "online skew pipeline",
+        Program, "programs", "tile split load allocate epilog each done", "online skew order pipeline",
         program="tile split load allocate epilog each", elementwise="done",
     ),
     (Program, "MatMul"): _kind(Step, "a step", "tile split load done"),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 DECOMPOSE = ("tile", "split", "load", "allocate", "prolog", "epilog", "vectors", "own", "done")
 REFINES = {
     "to": "tile", "layout": "tile", "permute": "tile", "unroll": "tile and split", "pipeline": "split",
-    "parallel": "split", "promote": "split", "online": "split", "skew": "split",
+    "parallel": "split", "promote": "split", "online": "split", "skew": "split", "order": "split",
     "pad": "load",
     "swizzle": "load", "storage_layout": "load", "reuse_buffer": "load", "no_sync": "load",
     "persistent": "tile", "dependent": "tile", "staggered": "tile", "specialize": "split",

@@ -7,6 +7,7 @@ one another in any order and other links come behind them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import attrs
@@ -227,7 +228,8 @@ class SplitRefinements(Schedule, Generic[S]):
             level: Block: as many blocks share each tile (split-K); inside the block Warpgroup, Warp or
                 `Group(Warp, n)`, whose units share the buffers of the loads above this split; Thread in a program.
             reduce: in_order() by default: the same bits in every run; by_atomics(), of blocks, in the order of arrival;
-                by_tma(), of blocks, which add to C (beta=1) by bulk stores; by_cluster(), of up to 8, through their SH.
+                by_tma(), of blocks, which add to C (beta=1), or to what a program's output replaces, by bulk stores;
+                by_cluster(), of up to 8, through their SH.
 
         Shapes:
             (M, N, k)(L) -> (M, N, k)(level)
@@ -248,7 +250,7 @@ class SplitRefinements(Schedule, Generic[S]):
     def _shares(self) -> Callable[..., None]:
         """Give the rules of chunks that units take at once."""
         if self._kind.spec is Program:
-            return program_rules.parallel
+            return partial(program_rules.parallel, self.computed)
         return parallel_rules.of_products if self._kind.spec is Products else parallel_rules.parallel
 
     def _loops(self: S_, **changes: Any) -> S_:
@@ -374,3 +376,23 @@ class SplitRefinements(Schedule, Generic[S]):
         assert isinstance(link, Split)
         self._check(program_rules.skew, self.program.spec, link, step)
         return self._refine(skewed=step, link=here())
+
+    def order(self: P_, *steps: str) -> P_:
+        """Let some steps stand first in a chunk, in this order; each stands behind the steps that it reads.
+
+        A product that an asynchronous instruction computes then runs while threads compute the steps behind it.
+
+        Args:
+            steps: by name. Without this link, steps stand in the program's order.
+
+        Raises:
+            DecompositionError: `each-step`, `order-steps`.
+
+        Example:
+            `split(i=64).pipeline(2).specialize().order("s", "dp")` issues both products before what reads the first.
+        """
+        self._only("order")
+        (*_, link) = self.links
+        assert isinstance(link, Split)
+        self._check(program_rules.order, self.program.spec, link, steps)
+        return self._refine(order=steps, link=here())

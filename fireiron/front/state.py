@@ -40,7 +40,7 @@ R = TypeVar("R")
 NO_LETTERS: Mapping[str, str] = {}
 # Links whose arguments differ from kind to kind: the functions of each kind check them.
 BY_KIND = frozenset({"tile", "split", "epilog", "each"})
-SOME = frozenset({"promote", "online", "skew"})  # refinements of splits that only some kinds have
+SOME = frozenset({"promote", "online", "skew", "order"})  # refinements of splits that only some kinds have
 
 
 class RefinementError(DecompositionError, AttributeError):

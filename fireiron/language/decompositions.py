@@ -160,7 +160,8 @@ class ByAtomics:
 class ByTma:
     """Add the sums of a parallel split's blocks to C itself, by bulk stores that add, in the order of their arrival.
 
-    Each is rounded to C's element type before it is added. C is added to as it is: the product says beta=1.
+    Each is rounded to C's element type before it is added. C is added to as it is: the product says beta=1. A program
+    says `before + sum`, and that the output replaces `before`.
     """
 
     def __str__(self) -> str:
@@ -211,6 +212,7 @@ class Split:
         dim: which dim is cut; K of products.
         further: dims that the same loop cuts too, with the extents of their chunks; the last one is fastest.
         skewed: the step whose product is issued a trip ahead, "" for none.
+        order: steps of a program that stand first in a chunk, in this order, each behind what it reads.
         online: whether folds that need each other's results run in this one loop, and are rescaled as these move.
         slack: powers of 2 by which summands may outgrow what they are scaled by before sums are rescaled.
         speculative: whether the fold that others follow is left out of chunks that stay within the slack.
@@ -232,6 +234,7 @@ class Split:
     slack: float = 0.0
     speculative: bool = False
     skewed: str = ""
+    order: tuple[str, ...] = ()
     further: tuple[tuple[str, int], ...] = ()
     link: Link | None = _link
 

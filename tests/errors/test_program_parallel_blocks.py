@@ -1,4 +1,4 @@
-"""Blocks that share a row, and would add to an output by bulk stores."""
+"""Blocks that share a row, and would add to an output that holds something else than the sum."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fireiron import Block, Matrix, by_tma
 
 @fi.program(x="m n")
 def total(x: Any) -> Any:
-    return fi.sum(x, "n")
+    return fi.sum(x, "n").named("size")
 
 
 def wrong() -> Any:
@@ -24,10 +24,11 @@ def test_program_parallel_blocks(refused: Callable[..., Any]) -> None:
         "parallel-reduce",
         "parallel(Block, by_tma())",
         """\
-DecompositionError[parallel-reduce]: folds over n in several blocks are not combined by bulk additions to C
+DecompositionError[parallel-reduce]: by_tma(): each block adds its own part of size to an output, which is not an \
+input plus size
   --> test_program_parallel_blocks.py:18:73
 18 |     return total(Matrix(64, 64)).tile(m=1).to(Block).split("n", ways=4).parallel(Block, by_tma())
    |                                                                         ^^^^^^^^^^^^^^^^^^^^^^^^^
 at:  Program 64x64 @ Kernel > tile 1 to Block > split n 4 ways
-fix: split("n", ways=4).parallel(Block), with reduce=by_atomics() or by_cluster()""",
+fix: write `before + sum` with out=inplace("before") for this output, or drop reduce=by_tma()""",
     )

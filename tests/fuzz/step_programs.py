@@ -226,6 +226,7 @@ def _chains() -> dict[str, Make]:
         ("pipeline", 2),
         ("specialize", {"registers": (24, 240)}),
         ("skew", "s"),
+        ("order", "s", "o"),
         ("load", "k", fi.SH, call(fi.tma)),
         ("load", "v", fi.SH, call(fi.tma)),
         ("tile", {"i": 64}),

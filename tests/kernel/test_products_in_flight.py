@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fireiron import FR, SH, A, B, Block, Matrix, Vector, Warp, Warpgroup, add, matmul, relu, tensor, tma
+from fireiron import FR, SH, A, B, Block, Matrix, Vector, Warp, Warpgroup, add, inplace, matmul, relu, tensor, tma
 from fireiron.jit.disassemble import disassemble
 from fireiron.jit.interface import Interface
 from fireiron.kernel.ir.statements import Commit, Fence, Region, Statement, Wait, walk
@@ -67,26 +67,31 @@ def test_sums_that_are_added_to_others_are_held_behind_the_wait() -> None:
 
 
 def written_in_flight(sass: str) -> list[str]:
-    """List the instructions that may write a register of A while a product in flight reads it, on any way through."""
+    """List the instructions that may write a register of A while a product in flight reads it, on any way through.
+
+    A product belongs to the group that the next one with `gsb0` closes; a wait leaves at most that many groups.
+    """
     lines = [line for line in sass.splitlines() if re.match(r"\s*(/\*[0-9a-f]{4,}\*/|\.L\w+:)", line)]
     labels = {m[1]: i for i, line in enumerate(lines) if (m := re.match(r"\s*(\.L\w+):", line))}
     ways = [ways_on(line, i, labels) for i, line in enumerate(lines)]
     effects = [effect(line) for line in lines]
-    read: list[frozenset[int] | None] = [None] * len(lines)
-    todo: list[tuple[int, frozenset[int]]] = [(0, frozenset())]
+    seen: list[set[frozenset[tuple[int, int]]]] = [set() for _ in lines]
+    todo: list[tuple[int, frozenset[tuple[int, int]]]] = [(0, frozenset())]  # registers, and groups closed since
     found: dict[int, str] = {}
     while todo:
         i, flying = todo.pop()
-        known = read[i] if i < len(lines) else flying
-        if known is not None and flying <= known:
+        if i >= len(lines) or flying in seen[i]:
             continue
-        flying |= known or frozenset()
-        read[i] = flying
-        starts, writes, waits = effects[i]
-        if writes & flying:
+        seen[i].add(flying)
+        starts, writes, wait = effects[i]
+        if writes & {r for r, _ in flying}:
             found[i] = lines[i]
-        after = frozenset() if waits else flying | starts
-        todo += [(way, after) for way in ways[i]]
+        flying |= {(r, 0) for r in starts}
+        if "GMMA" in lines[i] and "gsb0" in lines[i]:
+            flying = frozenset((r, closed + 1) for r, closed in flying)
+        if wait is not None:
+            flying = frozenset((r, closed) for r, closed in flying if closed <= wait)
+        todo += [(way, flying) for way in ways[i]]
     return [found[i] for i in sorted(found)]
 
 
@@ -98,17 +103,17 @@ def ways_on(line: str, i: int, labels: dict[str, int]) -> list[int]:
     return ([i + 1] if jump[1] else []) + ([labels[jump[2]]] if jump[2] else [])
 
 
-def effect(line: str) -> tuple[frozenset[int], frozenset[int], bool]:
-    """Give the registers of A that a product reads, those that another instruction writes, and whether it waits."""
-    if "WARPGROUP.DEPBAR.LE gsb0, 0x0" in line:
-        return frozenset(), frozenset(), True
+def effect(line: str) -> tuple[frozenset[int], frozenset[int], int | None]:
+    """Give the registers of A that a product reads, those that another instruction writes, and what a wait leaves."""
+    if (wait := re.search(r"WARPGROUP\.DEPBAR\.LE gsb0, 0x(\d+)", line)) is not None:
+        return frozenset(), frozenset(), int(wait[1])
     if (product := re.search(r"HGMMA\.\S+ R\d+, R(\d+), gdesc", line)) is not None:
-        return frozenset(range(int(product[1]), int(product[1]) + 4)), frozenset(), False
+        return frozenset(range(int(product[1]), int(product[1]) + 4)), frozenset(), None
     result = re.search(r"\*/\s+(?:@!?U?P\d+ )?([A-Z][A-Z0-9_.]+) (?:P\w+, )?R(\d+)", line)
     if result is None or result[1].startswith(("HGMMA", "ST", "RED", "ATOM")):
-        return frozenset(), frozenset(), False
+        return frozenset(), frozenset(), None
     wide = 4 if ".128" in result[1] else 2 if ".64" in result[1] or "WIDE" in result[1] else 1
-    return frozenset(), frozenset(range(int(result[2]), int(result[2]) + wide)), False
+    return frozenset(), frozenset(range(int(result[2]), int(result[2]) + wide)), None
 
 
 def test_a_write_in_flight_is_found() -> None:
@@ -120,6 +125,9 @@ def test_a_write_in_flight_is_found() -> None:
     around = "/*0015*/ @P0 BRA `(.L_x_1) ;\n"
     assert len(written_in_flight(product + around + wait + ends + label + wide + wait)) == 1
     assert written_in_flight(product + around + wait + ends + label + wait + wide) == []
+    later, leaves = product.replace("R88", "R96"), wait.replace("0x0", "0x1")
+    assert written_in_flight(product + later + leaves + write) == []
+    assert len(written_in_flight(product + later + leaves + write.replace("R90", "R98"))) == 1
 
 
 # Of heads, whether a mask is causal, and queries and keys: 768 leave an odd number of trips to some tiles alone.
@@ -156,6 +164,16 @@ def test_gradients_write_no_register_that_products_still_read(function: str, dep
     rows = [tensor(4, 4, 512, dtype="f32") for _ in range(2)]
     schedule = attention_gradients.wgmma(getattr(attention_gradients, function)(*four, *rows))
     assert written_in_flight(disassemble(schedule.compile("sm_90a").cubin)) == []
+
+
+@pytest.mark.parametrize(("depth", "causal"), [(128, True), (64, False)])
+def test_gradients_at_once_touch_no_register_of_products_in_flight(depth: int, causal: bool) -> None:
+    four, rows = [tensor(4, 4, 512, depth, dtype="bf16") for _ in range(4)], [tensor(4, 4, 512) for _ in range(2)]
+    given = (*four, *rows, tensor(4, 4, 512, depth, name="sums"))
+    spec = attention_gradients.of_all(*given, causal=causal, out=("bf16", "bf16", inplace("sums")))
+    sass = disassemble(attention_gradients.at_once(spec, bulk_rows=True).compile("sm_90a").cubin)
+    assert written_in_flight(sass) == []
+    assert sums_in_flight(sass) == []
 
 
 @pytest.mark.parametrize(("rank", "channels"), [(2, 64), (2, 128), (3, 128)])

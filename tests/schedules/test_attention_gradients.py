@@ -85,6 +85,31 @@ def check(preset: str, sizes: Any, group: int, dtype: str, seen: Any, slopes: fl
             np.testing.assert_allclose(array, want[name], rtol=within, atol=within)
 
 
+def check_at_once(
+    sizes: Any, group: int, dtype: str, seen: Any, slopes: float = 0.0, plan: dict[str, Any] | None = None,
+    **options: Any,
+) -> None:  # fmt: skip
+    """Compare the kernel of all gradients; what it adds to is not 0 before."""
+    given, part = arrays(sizes, group, dtype), options.get("dropout", 0.0)
+    heads = given["q"].shape[:-1]
+    kept = kept_weights((heads[0], prod(heads[1:-1]), heads[-1], sizes[1]), part, SEED) if part else np.ones(1)
+    want = wanted(given, seen, slopes, kept.reshape(*heads[:2], -1, heads[-1], sizes[1]) if part else 1.0)
+    kind = dtype.replace("float", "f")
+    drawn = [np.array(SEED, np.int32)] if part else []
+    options |= {"seed": fi.tensor(3, dtype="i32", name="seed")} if part else {}
+    described = [fi.tensor(*x.shape, dtype=kind, name=n) for n, x in given.items()]
+    rows, sums = [fi.tensor(*heads, dtype="f32") for _ in range(2)], fi.tensor(*given["q"].shape, name="sums")
+    on = {} if group == 1 else {**GROUPED, "sums": "b h g i d"}
+    spec = gradients.of_all.on(**on)(*described, *rows, sums, out=(kind, kind, fi.inplace("sums")), **options)
+    before = np.random.default_rng(1).normal(size=given["q"].shape).astype(np.float32)
+    outs = np.empty(given["k"].shape, dtype), np.empty(given["v"].shape, dtype), before.copy()
+    numbers = (want[name].astype(np.float32) for name in ("lse", "delta"))
+    made = gradients.at_once(spec, **plan or {}).simulate(*given.values(), *numbers, *drawn, out=outs).arrays
+    added = (made["sums"] - before) * given["q"].shape[-1] ** -0.5
+    for name, array in (("dk", made["y0"]), ("dv", made["y1"]), ("dq", added)):
+        np.testing.assert_allclose(array, want[name], rtol=4e-3, atol=4e-3)
+
+
 def places(queries: int, keys: int) -> tuple[Any, Any]:
     return np.arange(queries)[:, None], np.arange(keys)
 
@@ -118,6 +143,43 @@ def test_functions(preset: str, sizes: tuple[int, int, int, int], dtype: str) ->
         preset, sizes, 1, dtype, (j <= i) & (i - j < 6) | (j < 3), 0.25,
         mask=lambda i, j: (j <= i) & (i - j < 6) | (j < 3), score=lambda s, i, j: s - 0.25 * (i - j),
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("sizes", "group", "causal", "plan"),
+    [
+        ((100, 200, 64, 64), 1, True, {}),
+        ((72, 130, 64, 64), 3, False, {"bulk_rows": True}),
+        ((200, 150, 64, 64), 1, True, {"chunk": 128}),
+        ((70, 70, 128, 128), 1, False, {"slots": 2}),
+        ((70, 70, 64, 64), 1, False, {"order": ("s", "p", "dp", "dv", "shared_ds", "dq", "dk")}),
+    ],
+)
+def test_all_gradients_at_once(
+    sizes: tuple[int, int, int, int], group: int, causal: bool, plan: dict[str, Any]
+) -> None:
+    i, j = places(*sizes[:2])
+    seen = j <= i + sizes[1] - sizes[0] if causal else np.full(sizes[:2], True)
+    check_at_once(sizes, group, "float16", seen, causal=causal, plan=plan)
+
+
+def test_all_gradients_at_once_of_functions_and_dropout() -> None:
+    i, j = places(70, 140)
+    check_at_once(
+        (70, 140, 64, 64), 1, "float16", (j <= i) & (i - j < 60) | (j < 3), 0.25, dropout=0.25,
+        mask=lambda i, j: (j <= i) & (i - j < 60) | (j < 3), score=lambda s, i, j: s - 0.25 * (i - j),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("depth", [64, 128])
+@pytest.mark.parametrize("causal", [False, True])
+def test_all_gradients_at_once_compile_without_spills(depth: int, causal: bool) -> None:
+    heads = [fi.tensor(4, 16, 4096, depth, dtype="bf16") for _ in range(4)]
+    rows, sums = [fi.tensor(4, 16, 4096) for _ in range(2)], fi.tensor(4, 16, 4096, depth, name="sums")
+    spec = gradients.of_all(*heads, *rows, sums, causal=causal, out=("bf16", "bf16", fi.inplace("sums")))
+    made = gradients.at_once(spec, bulk_rows=True).compile("sm_90a")
+    assert made.resources.spills == 0
+    assert not made.resources.warnings
 
 
 def test_functions_of_arrays() -> None:
@@ -198,6 +260,9 @@ def test_kernels(golden: Callable[[str, str], None]) -> None:
     golden(gradients.mma(of_queries, warps=4).cuda("sm_80"), "schedules/attention_of_queries_mma.cu")
     golden(gradients.mma(of_keys, warps=4).cuda("sm_80"), "schedules/attention_of_keys_mma.cu")
     golden(gradients.wgmma(of_keys).cuda("sm_90a"), "schedules/attention_of_keys_wgmma.cu")
+    sums = fi.tensor(1, 2, 500, 64, name="sums")
+    of_all = gradients.of_all(*four, *rows, sums, causal=True, out=("f16", "f16", fi.inplace("sums")))
+    golden(gradients.at_once(of_all).cuda("sm_90a"), "schedules/attention_of_all.cu")
 
 
 @pytest.mark.parametrize(

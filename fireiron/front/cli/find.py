@@ -252,6 +252,7 @@ def _scheduled(program: Function, by: Mapping[str, Callable[..., Any]], module: 
         for k in keywords(function, skip=1):
             known.setdefault(f"schedule_{k.name}" if k.name in held else k.name, (k.name, k))
 
+    out = getattr(module, "OUTS", {}).get(program.name)
     usual = getattr(module, "DTYPES", {}).get(program.name, getattr(module, "DTYPE", "f32"))
 
     def made(dtype: str = usual, arrays: str | None = None, schedule: str | None = None, **values: Any) -> Any:
@@ -266,7 +267,7 @@ def _scheduled(program: Function, by: Mapping[str, Callable[..., Any]], module: 
             shapes = {name: [sizes[dim] for dim in program.dims[name].split()] for name in names}
             types = {name: "i32" if name in integers else dtype for name in names}
             given = {name: tensor(*shape, dtype=types[name], name=name) for name, shape in shapes.items()}
-            return program(**given, **own)
+            return program(**given, **own) if out is None else program(**given, **own, out=out)
 
         spec, subscripts = _with_subscripts(traced, needed)
         if named:

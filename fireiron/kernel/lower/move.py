@@ -26,7 +26,7 @@ from fireiron.atoms.table import chosen_from
 from fireiron.base.errors import DecompositionError
 from fireiron.base.records import evolve
 from fireiron.kernel.analysis.ownership import Limit, RegisterLoop
-from fireiron.kernel.ir.statements import For, If, Region
+from fireiron.kernel.ir.statements import THREAD, For, If, Region
 from fireiron.kernel.lower.context import Body, Context, Recur, State
 from fireiron.kernel.lower.maps import boxed, by_points, ended, is_mapped, loaded, part_of, refuse_overlap
 from fireiron.kernel.lower.own_units import own_units
@@ -237,6 +237,9 @@ def lower_own(link: Own, rest: Tree, state: State, context: Context, recur: Recu
         layout = leafwise([(n, s) for s, n, _ in leaves])
         offset = substitute(coordinates[i], first)
         at = offset - mine.offset
+        if any(isinstance(v, Var) and v.name == THREAD for v in free(mine.offset)):
+            meant = context.expanded(at)  # a unit's number, and what it means, cancel
+            at = meant if len(str(meant)) < len(str(at)) else at
         inside = [
             Bound(substitute(end.offset, first), leafwise([(n, s[j]) for _, n, s in leaves]), end.limit)
             for j, end in enumerate(ends)

@@ -9,7 +9,7 @@ import numpy as np
 
 from fireiron.algebra.expr import Expr, as_expr
 from fireiron.base.errors import DecompositionError
-from fireiron.kernel.analysis.ownership import ABSENT, SPAN, fit
+from fireiron.kernel.analysis.ownership import ABSENT, fit
 from fireiron.kernel.lower.context import Context, State, units_of
 from fireiron.kernel.lower.window import Axis, Storage, Window, line, narrowed
 from fireiron.language.decompositions import Own
@@ -37,7 +37,7 @@ def own_units(link: Own, state: State, context: Context, storage: Storage) -> St
     if len(keys) == 1:
         keys = np.broadcast_to(keys, (context.threads, keys.shape[1]))
     size = level.size or 1
-    rank = len(storage.shape)
+    rank, span = len(storage.shape), ownership.access.span
     starts: list[list[int]] = []
     extents: set[tuple[int, ...]] = set()
     for u in range(units.count):
@@ -45,7 +45,7 @@ def own_units(link: Own, state: State, context: Context, storage: Storage) -> St
         mine = mine[mine < ABSENT]  # where tiles do not divide the extent, some registers hold no element
         if not len(mine):
             raise _irregular(link, storage, ownership.owner)
-        digits = [mine // SPAN ** (rank - 1 - d) % SPAN for d in range(rank)]
+        digits = [mine // span ** (rank - 1 - d) % span for d in range(rank)]
         low = [int(d.min()) for d in digits]
         extent = tuple(int(d.max()) + 1 - x for d, x in zip(digits, low, strict=True))
         if int(np.prod(extent)) != len(mine):

@@ -47,7 +47,7 @@ def lower_program_split(link: Split, rest: Tree, state: State, context: Context,
         made, state = lower_active(evolve(state, progress=evolve(progress, active=alone)), context, recur, keep=True)
         state = evolve(state, progress=progress)
         body += made
-        looped = _of_phase(progress, phase, number, link.dim)
+        looped = _ordered(_of_phase(progress, phase, number, link.dim), link.order)
         if looped:
             inner = evolve(state, progress=evolve(progress, active=looped))
             made, state = _lower_loop(link, rest, inner, context, recur)
@@ -107,6 +107,24 @@ def of_one_loop(active: Sequence[Step], dim: str) -> dict[str, int]:
         s.name: 0 if s.name in needed and (has_dim(s, dim) or not strict[s.name]) else min(1, strict[s.name])
         for s in active
     }  # fmt: skip
+
+
+def _ordered(steps: Sequence[Step], names: Sequence[str]) -> tuple[Step, ...]:
+    """Put the steps of some names first, in their order; each stands behind those that it reads."""
+    found: dict[str, Step] = {}
+    makers = {out.name: step for step in steps for out in step.outs}
+
+    def put(step: Step) -> None:
+        if step.name in found:
+            return
+        for ref in step.reads:
+            if ref.name in makers:
+                put(makers[ref.name])
+        found[step.name] = step
+
+    for step in (*(s for name in names for s in steps if s.name == name), *steps):
+        put(step)
+    return tuple(found.values())
 
 
 def _of_phase(progress: Progress, phase: dict[str, int], number: int, dim: str) -> tuple[Step, ...]:

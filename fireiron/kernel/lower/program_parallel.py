@@ -7,6 +7,7 @@ from fireiron.base.errors import DecompositionError
 from fireiron.base.records import evolve
 from fireiron.kernel.ir.statements import Region
 from fireiron.kernel.lower.context import Body, Context, Recur, State, descend
+from fireiron.kernel.lower.folds.bulk import Shares
 from fireiron.kernel.lower.folds.grid import over_grid
 from fireiron.kernel.lower.folds.state import Shared
 from fireiron.kernel.lower.parallel import below_split
@@ -18,7 +19,8 @@ from fireiron.kernel.lower.tree import Tree
 from fireiron.kernel.lower.uniform import with_uniform_conditions
 from fireiron.kernel.lower.window import Cut, cut_chunk
 from fireiron.kernel.lower.window import substituted as substituted_window
-from fireiron.language.decompositions import ByCluster, Split
+from fireiron.language.added import parts_added
+from fireiron.language.decompositions import ByCluster, ByTma, Split
 from fireiron.language.levels import Block
 from fireiron.language.steps import Step
 
@@ -33,6 +35,16 @@ def lower_program_parallel(link: Split, rest: Tree, state: State, context: Conte
             context.ranks[link.dim] = (link.ways, context.way)
         below = descend(state.under(link.words, link.link), {link.dim: part}, {link.dim: context.way}, level)
         return recur(rest, below, context)
+    if level == Block and isinstance(link.reduce, ByTma):
+        assert state.progress is not None
+        names = {s.name for s in state.progress.active}
+        program, outputs = parts_added(state.progress.program, link.dim)
+        first: dict[Var, Expr] = {context.way: as_expr(0)} if isinstance(context.way, Var) else {}
+        adds = Shares(first, outputs, state.path, link.link)
+        active = tuple(s for s in program.steps if s.name in names)
+        below = state.under(link.words, link.link)
+        below = evolve(below, progress=evolve(state.progress, program=program, active=active, adds=adds))
+        return recur(rest, descend(below, {link.dim: part}, {link.dim: context.way}, level), context)
     if level == Block:
         return _over_blocks(link, part, rest, state, context, recur)
     inside, _, _ = below_split(link, part, level.name.lower(), state, context)

@@ -8,6 +8,7 @@ import attrs
 
 from fireiron.algebra.expr import Expr
 from fireiron.kernel.ir.statements import Buffer
+from fireiron.kernel.lower.folds.bulk import Shares
 from fireiron.kernel.lower.folds.state import Open, Shared
 from fireiron.language.decompositions import EachStep, Load, Results
 from fireiron.language.levels import RF
@@ -46,6 +47,7 @@ class Progress:
         trip: the number of a chunk among those that the online loop around this place visits.
         spread: the dim of which blocks of the grid have parts each, and the folds over it, whose results only the last
             block to arrive has.
+        adds: outputs to which each block of the grid adds its part of a fold.
     """
 
     program: Program
@@ -60,6 +62,7 @@ class Progress:
     carried: dict[str, Carried] = attrs.field(factory=dict[str, Carried])
     trip: Expr | None = None
     spread: tuple[str, list[Shared]] | None = None
+    adds: Shares | None = None
 
     def shares(self, step: Step) -> bool:
         """Say whether several blocks of the grid fold parts of a step."""

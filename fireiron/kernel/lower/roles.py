@@ -35,7 +35,7 @@ from fireiron.kernel.ir.statements import (
     walk,
 )
 from fireiron.kernel.lower.context import Body, Context, Recur, Ring, State
-from fireiron.kernel.lower.move import Copy, lower_copy, open_load
+from fireiron.kernel.lower.move import Copy, lower_copy, open_load, place_result
 from fireiron.kernel.lower.promote import close_chunk, open_chunk
 from fireiron.kernel.lower.tree import Tree
 from fireiron.kernel.lower.window import Storage
@@ -74,15 +74,8 @@ def lower_specialised(
         DecompositionError: `role-loads`, `role-copies`, `register-inflight`.
     """
     inner = at(k)
-    loads = rest.asked.loads
-    result = next((x for x in loads if inner.residual.operand(x.role) is None), None)
-    if result is not None:
-        raise DecompositionError(
-            "role-loads",
-            f"specialize() gives the loads right below its split to a role of their own, and {result.role} is computed",
-            fix=f"write allocate({result.role!r}, ...) below the tile that gives parts to units",
-            link=result.link,
-        )
+    results = tuple(x for x in rest.asked.loads if inner.residual.operand(x.role) is None)  # of steps, which fill them
+    loads = tuple(x for x in rest.asked.loads if x not in results)
     if not loads or any(x.memory != SH for x in loads):
         raise DecompositionError(
             "role-loads",
@@ -92,7 +85,7 @@ def lower_specialised(
     if inner.progress is not None:
         loads = tuple(load for load in loads if inner.progress.reads(load.role))
     names = frozenset(context.names)
-    body = _empty(link, loads, rest.behind, at, k, trips, context, recur)
+    body = _empty(link, loads, results, rest.behind, at, k, trips, context, recur)
     with context.role(names):
         filling = _fill(link, loads, inner, at, k, trips, context, recur)
     return (filling, *opening(), *body)
@@ -101,6 +94,7 @@ def lower_specialised(
 def _empty(
     link: Split,
     loads: Sequence[Load],
+    results: Sequence[Load],
     rest: Tree,
     at: Callable[[Expr], State],
     k: Var,
@@ -124,6 +118,8 @@ def _empty(
             inner.windows[load.role].storage.guarded = True
         rings.append(ring)
         cursors.append(cursor)
+    for load in results:
+        inner = place_result(load, inner, context)
     chunk = open_chunk(link, inner, context)
     compute = recur(rest, chunk, context)
     promoted = close_chunk(link, k, at, chunk, context)

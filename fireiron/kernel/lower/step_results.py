@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from fireiron.algebra.expr import Expr, and_, as_expr, eq, lt, proves
+from fireiron.algebra.expr import Expr, and_, as_expr, eq, lt, proves, substitute
 from fireiron.algebra.layout import Layout
 from fireiron.base.records import evolve
 from fireiron.kernel.ir.statements import If, Region
 from fireiron.kernel.lower.context import Body, Context, Recur, State
+from fireiron.kernel.lower.folds.bulk import adding_store
 from fireiron.kernel.lower.folds.state import Open, Shared, finish
 from fireiron.kernel.lower.folds.threads import close
 from fireiron.kernel.lower.own_points import own_points
@@ -94,6 +95,10 @@ def store_result(
     )
     links = (Own(Thread), Tile(Widest(), unrolled=True), Done(None)) if results is None else results.of(out.name)
     condition = stores_here(step, out, places, state, context)
+    adds = progress.adds
+    if adds is not None and out.name in adds.outputs:
+        links = adding_store(links, out.dtype, out.name, adds)
+        condition = substitute(condition, adds.first)
     inner = evolve(
         state,
         residual=move,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fireiron.algebra.expr import Index, as_expr
 from fireiron.base.records import evolve
+from fireiron.kernel.analysis.ownership import Access, Ownership
 from fireiron.kernel.ir.statements import Region
 from fireiron.kernel.lower.context import Body, Context, Recur, State
 from fireiron.kernel.lower.own_points import own_points
@@ -70,10 +73,15 @@ def held_at(step: Step, state: State, context: Context) -> Window:
     like = Window(state.windows[POINTS].storage, axes)
     storage = register_storage(f"{out.name.lower()}_rf", like, RF, out.dtype, state, context, state.link)
     owner = None if state.level.name == Thread.name else owner_of(step.dims, state, required=False)
-    if owner is not None and _lies_as(owner, axes):  # registers in the order of its inputs
-        storage.ownership, storage.size = owner.storage.ownership, owner.storage.size
-        if not _read_later(owner, step, state):
-            storage.follows = owner.storage.name
+    places = None if owner is None else _places(owner, axes)
+    if owner is not None and places is not None:  # registers in the order of its inputs
+        made = owner.storage.ownership
+        assert made is not None
+        storage.ownership, storage.size = _reordered(made, places), owner.storage.size
+        read = (state.windows.get(ref.name) for ref in step.reads)
+        held = [w for w in (*read, owner) if w is not None and w.storage.memory.registers]
+        dead = [w for w in held if _places(w, axes) is not None and not _read_later(w, step, state)]
+        storage.follows = dead[0].storage.name if dead else ""
     return Window(storage, axes)
 
 
@@ -86,17 +94,37 @@ def _read_later(owner: Window, step: Step, state: State) -> bool:
     return any(ref.name in names for s in active[mine + 1 :] for ref in s.reads)
 
 
-def _lies_as(owner: Window, axes: tuple[Axis, ...]) -> bool:
-    """Say whether a register tensor was made at this place, of these axes, by an atom or a load."""
-    mine = tuple((a.dim, a.size, a.offset, a.steps) for a in axes)
+def _places(owner: Window, axes: tuple[Axis, ...]) -> list[int] | None:
+    """Find axes among those of a register tensor that an atom or a load made at this place; None if it has others.
+
+    Only axes of one element may stand in another order.
+    """
+
+    def facts(a: Axis) -> object:
+        return a.dim, a.size, a.offset, a.steps
+
+    mine = [facts(a) for a in owner.axes]
     ownership = owner.storage.ownership
-    return (
-        tuple((a.dim, a.size, a.offset, a.steps) for a in owner.axes) == mine
-        and owner.storage.shape == tuple(a.size for a in axes)
-        and owner.storage.slots == 1
-        and ownership is not None
-        and not ownership.opaque
-    )
+    if len(mine) != len(axes) or ownership is None or ownership.opaque or owner.storage.slots != 1:
+        return None
+    if any(facts(a) not in mine for a in axes) or owner.storage.shape != tuple(a.size for a in owner.axes):
+        return None
+    places = [mine.index(facts(a)) for a in axes]
+    big = [i for i, a in zip(places, axes, strict=True) if a.size != 1]
+    return places if big == sorted(big) else None
+
+
+def _reordered(made: Ownership, places: Sequence[int]) -> Ownership:
+    """Say of axes in another order which thread holds what."""
+    if places == sorted(places):
+        return made
+
+    def of(access: Access) -> Access:
+        coordinates, elements = ([x[i] for i in places] for x in (access.coordinates, access.elements))
+        limits = tuple(evolve(x, axis=places.index(x.axis)) for x in access.limits)
+        return evolve(access, coordinates=tuple(coordinates), elements=tuple(elements), limits=limits)
+
+    return Ownership(of(made.access), of(made.written), made.threads, made.owner, made.opaque, made.link)
 
 
 def _extent(dim: Dim, state: State) -> Index:

@@ -30,6 +30,7 @@ from fireiron.kernel.ir.statements import (
 from fireiron.language.levels import SH
 
 Body = tuple[Statement, ...]
+MOST_CLOSED = 8  # groups that are counted behind products
 
 
 def order_products(body: Body) -> Body:
@@ -63,14 +64,19 @@ class _Open:
 
     Args:
         unseen: buffers that were written, behind which no fence stands.
-        group: of products that may be in flight; "" for none.
+        group: of products that may be in flight, which read what threads write; "" for none.
+        closed: how many groups were closed since the newest of these products began.
     """
 
     unseen: frozenset[str] = frozenset()
     group: str = ""
+    closed: int = 0
 
     def __or__(self, other: _Open) -> _Open:
-        return _Open(self.unseen | other.unseen, self.group or other.group)
+        if not self.group or not other.group:
+            newest = self if self.group else other
+            return attrs.evolve(newest, unseen=self.unseen | other.unseen)
+        return _Open(self.unseen | other.unseen, self.group, min(self.closed, other.closed))
 
 
 @attrs.frozen
@@ -96,15 +102,18 @@ class _Pass:
         for s in body:
             match s:
                 case Sync():
-                    out += [Commit(now.group), Wait(now.group, 0)] if now.group else []
+                    out += [Commit(now.group)] if now.group and not now.closed else []
+                    out += [Wait(now.group, max(0, now.closed - 1))] if now.group else []
                     if now.unseen:
                         names = " and ".join(sorted(now.unseen))
                         out.append(Fence("proxy.async", f"threads write {names} before products read it"))
                     now = _Open()
                 case Fence(kind="proxy.async"):
                     now = attrs.evolve(now, unseen=frozenset())
+                case Commit(group=group) if group == now.group:
+                    now = attrs.evolve(now, closed=min(now.closed + 1, MOST_CLOSED))
                 case Wait(group=group, pending=pending) if flying(group) == "products":
-                    now = attrs.evolve(now, group=now.group if pending else "")
+                    now = attrs.evolve(now, group=now.group if pending >= max(1, now.closed) else "")
                 case Wait(group=group) if flying(group) == "copies":
                     now = attrs.evolve(now, unseen=now.unseen | self.copied)
                 case For():
@@ -121,7 +130,8 @@ class _Pass:
                 case Roles():
                     s = Roles(tuple(attrs.evolve(r, body=self.run(r.body, now)[0]) for r in s.roles))
                 case Call() if flying(s.atom.completion) == "products":
-                    now = attrs.evolve(now, group=s.atom.completion)
+                    mine = any(v.buffer.name in self.written | self.copied for v in s.views)
+                    now = attrs.evolve(now, group=s.atom.completion, closed=0) if mine else now
                 case Call() if flying(s.atom.completion) is not None:
                     pass
                 case Call() | Compute() | Micro():

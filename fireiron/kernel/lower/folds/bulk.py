@@ -1,14 +1,23 @@
-"""Bulk additions: blocks that share a tile of C each add their sum to C by a bulk reduction, not a store."""
+"""Bulk additions: blocks that share a tile of an output each add their sum to it by a bulk reduction, not a store.
+
+C of a product says beta=1; a program's output replaces an input, and says that the sum is added to it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 
-from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Parameter, Scalar
+from fireiron.algebra.dtypes import DType
+from fireiron.algebra.expr import Expr, Var
+from fireiron.algebra.scalar import Arg, Binary, Cast
 from fireiron.atoms.flights import flying
 from fireiron.atoms.table import chosen_from, like
 from fireiron.base.errors import DecompositionError
+from fireiron.base.link import Link
 from fireiron.kernel.lower.window import Partial, Window
+from fireiron.language.added import scaled_sum
 from fireiron.language.atom import Atom
 from fireiron.language.decompositions import Decomposition, Done, Epilog
 from fireiron.language.pointwise import Value
@@ -25,44 +34,69 @@ def added_in_bulk(link: Epilog, output: Window, partial: Partial) -> tuple[Value
     Raises:
         DecompositionError: `parallel-reduce`.
     """
-    tensor, dtype = output.storage.tensor, output.storage.dtype
     own = None if link.outputs else _without(link.value, output)
-    *above, last = link.store
-    if own is None or tensor is None:
+    if own is None or output.storage.tensor is None:
         raise _refused(
             partial,
             "each block adds its own sum to C, and the epilog makes something else than alpha * A @ B + C of the whole",
             "write matmul(..., beta=1) and an epilog without ops, or drop reduce=by_tma()",
         )
+    return own, adding_store(link.store, output.storage.dtype, "C", partial)
+
+
+def adding_store(
+    store: tuple[Decomposition, ...], dtype: DType, name: str, place: Partial | Shares
+) -> tuple[Decomposition, ...]:
+    """Return the links of a Move that adds what another one stores.
+
+    Args:
+        store: the links of the Move that stores.
+        dtype: of the output.
+        name: of the output.
+        place: the units that add.
+
+    Raises:
+        DecompositionError: `parallel-reduce` where no bulk copy stores, or none adds elements of this type.
+    """
+    *above, last = store
     stores = chosen_from(last.atom) if isinstance(last, Done) and isinstance(last.atom, str | Atom) else ()
     adds = like(stores[0], adding=True) if stores and flying(stores[0].completion) == "stores" else None
     if adds is None:
         raise _refused(
-            partial, "C is not stored in bulk", "store by through_shared(..., tma()), or drop reduce=by_tma()"
+            place, f"{name} is not stored in bulk", "store by through_shared(..., tma()), or drop reduce=by_tma()"
         )
     if dtype not in adds.adding:
         added = ", ".join(map(str, adds.adding))
-        raise _refused(partial, f"bulk stores do not add {dtype}", f"make C {added}, or drop reduce=by_tma()")
-    return own, (*above, attrs.evolve(last, atom=adds.name))
+        raise _refused(place, f"bulk stores do not add {dtype}", f"make {name} {added}, or drop reduce=by_tma()")
+    return (*above, attrs.evolve(last, atom=adds.name))
 
 
-def _refused(partial: Partial, fact: str, fix: str) -> DecompositionError:
-    return DecompositionError("parallel-reduce", f"by_tma(): {fact}", fix=fix, link=partial.link, path=partial.path)
+@attrs.frozen(eq=False)
+class Shares:
+    """Hold the outputs of a program to which each block of the grid adds its part of a fold.
+
+    Args:
+        first: makes the first block's coordinates of those of any.
+        outputs: by name.
+        path: of the split in the tree.
+        link: the split.
+    """
+
+    first: Mapping[Var, Expr]
+    outputs: frozenset[str]
+    path: str
+    link: Link | None
+
+
+def _refused(place: Partial | Shares, fact: str, fix: str) -> DecompositionError:
+    return DecompositionError("parallel-reduce", f"by_tma(): {fact}", fix=fix, link=place.link, path=place.path)
 
 
 def _without(value: Value, output: Window) -> Value | None:
     """Remove `+ C` from a value; None unless the value is C plus the scaled accumulator."""
     match value.tree:
-        case Binary("add", scaled, Arg(1) | Cast(Arg(1))) if _scaled(scaled):
+        case Binary("add", scaled, Arg(1) | Cast(Arg(1))) if scaled_sum(scaled, {0}):
             same = len(value.tensors) == 1 and value.tensors[0].name == output.storage.name
             return Value(scaled) if same else None
         case _:
             return None
-
-
-def _scaled(tree: Scalar) -> bool:
-    match tree:
-        case Arg(0) | Binary("mul", Arg(0), Constant() | Parameter()):
-            return True
-        case _:
-            return False
