@@ -29,7 +29,9 @@ from fireiron import (
     Value,
     Warp,
     Warpgroup,
+    cast,
     conform,
+    cp_async,
     dim,
     einsum,
     extent,
@@ -61,8 +63,10 @@ from fireiron.schedules._pixels import (
     spread_lines,
     window_of,
 )
-from fireiron.schedules._windows import Pads, Sizes, followed, one, pair, places, whole
+from fireiron.schedules._windows import Pads, Sizes, followed, one, outputs, pair, places, whole
 
+KEPT = 64 * 1024  # bytes of filters of few channels that stay in shared memory, beside two tiles of images
+STEP = 16  # of an instruction's folded dim, of 16-bit floats
 SPANS = (32, 64, 128)  # bytes of a row that a bulk copy writes with a swizzle
 AHEAD_NBYTES = 448  # of a thread's rows of images that are read ahead: 112 registers, beside what it folds
 
@@ -128,7 +132,7 @@ def conv3d(
 @program(x="n h l", f="k r m", bias="k", residual="n p q k", scale="k")
 def conv2d_packed(
     x: Value, f: Value, bias: Value | None = None, residual: Value | None = None, stride: Sizes = 1, pad: Pads = 0,
-    op: Callable[[Value], Value] | None = None, scale: Value | None = None, channels: int = 3,
+    op: Callable[[Value], Value] | None = None, scale: Value | None = None, channels: int = 3, lead: int | None = None,
 ) -> Value:  # fmt: skip
     """Convolve images of few channels, whose columns and channels are one dim, as those of filters are.
 
@@ -140,6 +144,8 @@ def conv2d_packed(
         f: filters.
         bias, residual, stride, pad, op, scale: as of `conv2d`.
         channels: of a pixel.
+        lead: zeros ahead of each row of a filter, which is then folded with zeros behind it, a multiple of 16 in all;
+            `even_lead` lets windows begin at even elements, which are gathered by pairs.
     """
     whole("channels", channels, 1)
     for name, lines in (("l", extent("l")), ("m", extent("m"))):
@@ -152,8 +158,30 @@ def conv2d_packed(
     strides = [one(stride, axis, 2) for axis in range(2)]
     pads = [pair(pad, axis, 2) for axis in range(2)]
     lines = (pads[0], (pads[1][0] * channels, pads[1][1] * channels))
-    read = places("hl", "rm", "pq", (strides[0], strides[1] * channels), lines, 1)
-    return followed(einsum("n p q r m, k r m -> n p q k", x[(slice(None), *read)], f), scale, bias, residual, op)
+    if lead is None:
+        read = places("hl", "rm", "pq", (strides[0], strides[1] * channels), lines, 1)
+        product = einsum("n p q r m, k r m -> n p q k", x[(slice(None), *read)], f)
+        return followed(product, scale, bias, residual, op)
+    whole("lead", lead, 0)
+    (row,) = places("h", "r", "p", strides[0], pads[:1], 1)
+    columns = outputs("m", "l", extent("l"), extent("m"), strides[1] * channels, 1, lines[1])
+    tap = dim("j", -(-(lead + extent("m")) // STEP) * STEP) - lead
+    read = x[:, row, strides[1] * channels * dim("q", columns) + tap - lines[1][0]]
+    inside = (index("j") >= lead) & (index("j") < lead + extent("m"))
+    product = einsum("n p q r j, k r j -> n p q k", cast(where(inside, read, 0), x.dtype), f[:, :, tap])
+    return followed(product, scale, bias, residual, op)
+
+
+def even_lead(stride: Sizes, pad: Pads, channels: int) -> int:
+    """Count the zeros ahead of a filter's rows with which windows of `conv2d_packed` begin at even elements.
+
+    There is none where pixels of windows lie at odd distances: half of the windows then begin at odd elements.
+
+    Example:
+        >>> even_lead(2, 3, 3), even_lead(1, 1, 3), even_lead(2, 2, 3)  # 9 elements of padding; windows 3 apart; 6
+        (1, 0, 0)
+    """
+    return pair(pad, 1, 2)[0] * channels % 2 if one(stride, 1, 2) * channels % 2 == 0 else 0
 
 
 @program(x="n w g c", f="g k s c", bias="g k", residual="n q g k", scale="g k")
@@ -503,32 +531,50 @@ def packed(
     """Schedule a convolution of few channels for tensor cores by mma.sync, from sm_80 on.
 
     The box of pixels that a chunk's windows read lies in shared memory once; each thread gathers the fragments of its
-    windows from there, zeros beyond the last channel. Filters come as in `mma`.
+    windows from there, zeros beyond the last channel. Filters come as in `mma`. Where the program has a lead, blocks
+    loop over tiles: all filters stay in shared memory, and the next tile's pixels come while this one is computed.
 
     Args:
         spec: `conv2d_packed` of 16-bit floats.
         pixels: of a block's tile, a power of two.
         channels: of a block's tile, filters.
         depth: of a chunk, a multiple of 16: a filter's columns and channels by default.
-        stages: chunks in shared memory.
+        stages: chunks in shared memory; with a lead, tiles.
     """
     w = window_of(spec)
     filters, whole = spec.residual.extents[w.column], spec.residual.extents[w.depth]
     if channels is None:
-        channels = 64 if isinstance(filters, int) and filters <= 64 else 128
+        few = 32 if w.computed and isinstance(filters, int) and filters <= 32 else 64
+        channels = few if isinstance(filters, int) and filters <= 64 else 128
     if depth is None:
-        depth = min(64, -(-whole // 16) * 16) if isinstance(whole, int) else 32
+        depth = min(64, -(-whole // STEP) * STEP) if isinstance(whole, int) else 32
     rows, columns = 64 if channels > 64 else 32, min(64, channels)
     box = box_of(spec, w.pixels, pixels, pixels // rows)
     chain = spec.tile(**dict.fromkeys(w.batch, 1), **box, **{w.column: channels}).to(Block)
-    chain = chain.epilog(memory=FR, store=through_shared(pad=8, reuse=True))
-    chain = chain.split(None, **dict.fromkeys(w.taps, 1), **{w.depth: depth}).pipeline(stages)
-    chain = chain.load(w.images, SH, staged()).load(w.filters, SH, staged()).pad(8)
+    chunk = {**dict.fromkeys(w.taps, 1), w.depth: depth}
+    alone = isinstance(filters, int) and filters <= channels  # then all tiles have the same filters
+    lines = [n for d in w.taps if isinstance(n := spec.residual.extents[d], int)]
+    if w.computed and alone and w.nbytes * channels * prod(lines) * (depth + 8) <= KEPT:
+        chain = chain.persistent().pipeline(stages).epilog(memory=FR, store=through_shared(pad=8))
+        chain = chain.load(w.images, SH, cp_async() if _begin_even(spec, w) else staged())
+        chain = chain.load(w.filters, SH, staged()).pad(8).split(None, **chunk)
+    else:
+        chain = chain.epilog(memory=FR, store=through_shared(pad=8, reuse=True)).split(None, **chunk).pipeline(stages)
+        chain = chain.load(w.images, SH, staged()).load(w.filters, SH, staged()).pad(8)
 
     def by_fragments(y: StepChain) -> Schedule:
-        return y.split(16).unroll().load("B", FR, ldmatrix()).tile(16, 8).unroll().done()
+        return y.split(STEP).unroll().load("B", FR, ldmatrix()).tile(16, 8).unroll().done()
 
     return chain.tile(**part_of(box, pixels // rows), **{w.column: columns}).to(Warp).each(**{w.step: by_fragments})
+
+
+def _begin_even(spec: ProgramChain, w: Window) -> bool:
+    """Say whether windows begin at even elements of images, from where copies of 4 bytes take them."""
+    held, found = spec.residual.operand(w.images), walks(spec.computed, w.step, w.images, lines=True)
+    assert held is not None
+    pitches = all(isinstance(n, int) and n % 2 == 0 for n in held.tensor.strides[:-1])
+    line = None if found is None else found.get(w.pixels[-1])
+    return pitches and line is not None and line.first % 2 == 0 and line.step % 2 == 0
 
 
 def plans(spec: ProgramChain) -> list[Tiles]:

@@ -25,13 +25,14 @@ class Walk:
     reach: int
 
 
-def walks(program: Program, step: str, array: str) -> dict[str, Walk] | None:
+def walks(program: Program, step: str, array: str, lines: bool = False) -> dict[str, Walk] | None:
     """Find how a fold's windows walk along each side of an array, all its dimensions but the first and the last.
 
     Args:
         program: whose windows.
         step: the fold over windows.
         array: that it reads by windows.
+        lines: whether its last dimension is a side too, of columns and channels.
 
     Returns:
         A walk for each of the result's dims; None where index maps do not say it side by side, or sizes are not known.
@@ -49,7 +50,8 @@ def walks(program: Program, step: str, array: str) -> dict[str, Walk] | None:
     extents = {d: n for d, n in sizes.items() if n is not None}
     kept, over = {d.name for d in fold.kept}, {d.name for d in fold.over}
     found: dict[str, Walk] = {}
-    for e, side in zip(ref.index[1:-1], ref.shape[1:-1], strict=True):
+    sides = slice(1, None if lines else -1)
+    for e, side in zip(ref.index[sides], ref.shape[sides], strict=True):
         dims = {leaf.name for leaf in free(e)}
         taps, pixels = dims & over, dims & kept
         if len(pixels) != 1 or not dims <= {*extents} or not isinstance(side, int):

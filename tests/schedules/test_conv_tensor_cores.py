@@ -349,6 +349,47 @@ def test_few_channels_are_packed(channels: int, taps: int, stride: int, pad: int
     np.testing.assert_array_equal(conv.packed(spec).simulate(x, f, bias).out, wanted)
 
 
+def led(n: int, side: int, channels: int, k: int, taps: int, stride: int, pad: int) -> Any:
+    """Give a convolution of few channels whose windows begin at even elements where they can."""
+    return conv.conv2d_packed(
+        images(n, side, side * channels), filters(k, taps, taps * channels), stride=stride, pad=pad, channels=channels,
+        lead=conv.even_lead(stride, pad, channels),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("shape", "pairs", "conflicts"),
+    [
+        ((2, 30, 3, 64, 7, 2, 3), True, 1.0),
+        ((2, 20, 3, 64, 3, 1, 1), False, 1.0),  # windows lie 3 elements apart
+        ((2, 31, 3, 40, 3, 2, 1), True, 1.0),  # rows of 93 elements, which copies of 4 bytes do not take
+        ((1, 40, 3, 64, 11, 4, 2), True, 1.5),
+        ((1, 14, 2, 72, 3, 1, 1), True, 2.0),  # several tiles of filters
+    ],
+)
+def test_windows_with_a_lead_are_gathered_by_pairs(shape: Any, pairs: bool, conflicts: float) -> None:
+    """Filters come once for all tiles of a block; what lies around a window counts for nothing, even NaN."""
+    spec = led(*shape)
+    schedule = conv.packed(spec)
+    assert max(site.conflict_degree for site in right(schedule).report.sites) <= conflicts
+    source = schedule.cuda("sm_90a")
+    assert ("4B(&x_a_fr" in source) == pairs
+    if "int trip" in source:  # all filters fit beside the images
+        assert source.index("f_sh[") < source.index("for (int trip") < source.rindex("x_sh[")
+        assert "&f[" not in source.partition("for (int trip")[2]
+    n, side, channels, k, taps, *_ = shape
+    x = np.ones((n, side, side * channels), np.float16)
+    x[:, :, 6 * channels :] = np.nan
+    f = np.ones((k, taps, taps * channels), np.float16)
+    plain = conv.packed(
+        conv.conv2d_packed(
+            images(n, side, side * channels), filters(k, taps, taps * channels), stride=shape[5], pad=shape[6],
+            channels=channels,
+        )
+    )  # fmt: skip
+    np.testing.assert_array_equal(schedule.simulate(x, f).out, plain.simulate(x, f).out)
+
+
 BULK: dict[str, dict[str, Any]] = {
     "two groups": {},
     "pairs of blocks": {"cluster": 2, "persistent": False},
@@ -659,6 +700,10 @@ def test_the_stem_compiles(golden: Callable[[str, str], None]) -> None:
     for arch in ("sm_80", "sm_90a", "sm_120"):
         assert not schedule.compile(arch).resources.spills
     golden(schedule.cuda("sm_80"), "schedules/conv_packed.cu")
+    ahead = conv.packed(led(32, 224, 3, 64, 7, 2, 3))
+    for arch in ("sm_80", "sm_90a", "sm_120"):
+        assert not ahead.compile(arch).resources.spills
+    golden(ahead.cuda("sm_90a"), "schedules/conv_packed_lead.cu")
 
 
 def test_compiles(golden: Callable[[str, str], None]) -> None:

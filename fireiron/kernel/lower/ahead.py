@@ -81,8 +81,9 @@ def lower_ahead(link: Load, rest: Tree, state: State, context: Context, recur: R
     loads = [x for x in (link, *rest.asked.loads) if x.memory == SH and state.residual.operand(x.role) is not None]
     rest = rest.loads_where(lambda x: x not in loads)
     loads = [x for x in loads if progress.reads(x.role)]
-    places = frozenset[Leaf](ahead.moved(ahead.trip))
-    moving = [x for x in loads if _mentions(box_of(x.role, state), places)]
+    boxes = {x: box_of(x.role, state) for x in loads}
+    # Along a dim that one tile covers nothing moves; a single tile has a ring all the same.
+    moving = [x for x in loads if _moves(boxes[x], ahead)] or [x for x in loads if _mentions(boxes[x], ahead)]
     state = evolve(state, ahead=None)
     inner = state
     for load in loads:
@@ -104,7 +105,9 @@ def lower_ahead(link: Load, rest: Tree, state: State, context: Context, recur: R
 
     start, finish = copies(ahead.trip + (ahead.stages - 1))
     still = [x for x in loads if x not in moving]
-    kept = [lower_copy(x, state, inner.windows[x.role].storage, None, context, recur) for x in still]
+    kept = [
+        lower_copy(x, ahead.at(as_expr(0), state), inner.windows[x.role].storage, None, context, recur) for x in still
+    ]
     ahead.before += [s for c in kept for s in (*c.start, *c.finish)]
     for d in range(ahead.stages - 1):
         first = copies(as_expr(d))
@@ -119,12 +122,16 @@ def _once(loads: Sequence[Load], state: State, inner: State, context: Context, r
     return (*start, *finish)
 
 
-def _mentions(window: Window, places: frozenset[Leaf]) -> bool:
-    """Say whether a window's place depends on the tile."""
-    found: frozenset[Leaf] = frozenset()
-    for axis in window.axes:
-        found |= frozenset(free(axis.offset))
-    return bool(found & places)
+def _moves(window: Window, ahead: Ahead) -> bool:
+    """Say whether a window's place differs from trip to trip."""
+    moved = ahead.moved(ahead.trip)
+    return any(ahead.trip in free(substitute(axis.offset, moved)) for axis in window.axes)
+
+
+def _mentions(window: Window, ahead: Ahead) -> bool:
+    """Say whether a tile's number stands in a window's place."""
+    places = frozenset[Leaf](ahead.moved(ahead.trip))
+    return any(places & free(axis.offset) for axis in window.axes)
 
 
 def _guarded(condition: Expr, body: Body) -> Body:
