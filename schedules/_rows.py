@@ -26,6 +26,7 @@ IN_LOOPS = 3 / 4  # of a thread's registers hold columns where chunks are loaded
 MOST_STAGES = 4
 WARPS = 16  # of an SM that has one block: of fewer, too many wait at once
 FEWEST_WARPS = 4  # of blocks that read a row once
+AHEAD = 4  # vectors that a lane loads at once of rows whose folds rank points
 WIDE = 0.23  # of an SM's shared memory: rows of more bytes leave two blocks of an SM too few registers
 SMS = 132  # of an H200
 CLUSTERS = [1, 2, 4, 8]  # blocks
@@ -52,6 +53,8 @@ class Row:
         arch: number of the architecture that the program is for, Hopper's where it leaves that open.
         running: whether a step keeps running results along the columns: one block has a row, and folds it in order.
         copied: whether both kinds of arrays can be copied to shared memory while threads compute.
+        count: number of rows, 0 where it is not known.
+        ranked: whether a fold ranks columns, and needs few of them.
     """
 
     column: str
@@ -69,6 +72,8 @@ class Row:
     arch: int
     copied: bool
     running: bool = False
+    count: int = 0
+    ranked: bool = False
 
     def vector(self, role: str) -> int:
         """Give the bytes of a lane's vector of an array."""
@@ -152,7 +157,10 @@ def row_of(spec: ProgramChain) -> Row:
     states, running = _states(spec), any(step.running for step in spec.computed.steps)
     dtypes = {role: o.dtype for role, o in (*inputs.items(), *vectors.items())}
     arrays, taken = (sizes, of_vectors, dtypes), (registers, live, states)
-    return Row(column, lines, summed, width, deep, lane, *arrays, *taken, arch, copied, running)
+    counts = [spec.residual.extents[line] for line in lines]
+    count = prod(n if isinstance(n, int) else 0 for n in counts)
+    ranked = any(step.fold is not None and step.fold.ranking is not None for step in spec.computed.steps)
+    return Row(column, lines, summed, width, deep, lane, *arrays, *taken, arch, copied, running, count, ranked)
 
 
 def _states(spec: ProgramChain) -> int:
@@ -267,6 +275,18 @@ def once(row: Row) -> Part:
     registers = _registers_of(FEWEST_WARPS, max(OTHERS, row.states)) * IN_LOOPS
     vectors = max(1, int(registers / row.registers) // row.lane)
     return Part(1, FEWEST_WARPS, 0, FEWEST_WARPS * vectors * row.lane * LANES, resident=1)
+
+
+def ranked(row: Row) -> Part:
+    """Cut a row whose folds rank its columns: into as few warps as fill the SMs, each of which goes through chunks.
+
+    A few columns of a warp's first chunk pass its bound, and of each further chunk fewer: the fewer warps share a row,
+    the fewer columns are folded, and the fewer states are combined.
+    """
+    warps, chunk = 1, AHEAD * row.lane * LANES
+    while 0 < row.count * warps < SMS * WARPS and warps < WARPS and row.width > 2 * warps * chunk:
+        warps *= 2
+    return Part(1, warps, 0, warps * chunk, resident=1)
 
 
 def _several(row: Row, shared: int) -> int:

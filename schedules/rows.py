@@ -63,6 +63,7 @@ from fireiron.schedules._rows import (
     lanes_of,
     once,
     part_of,
+    ranked,
     row_of,
 )
 
@@ -259,8 +260,8 @@ def row(
     else:
         together = {**single, given.lines[-1]: rows or 1}
         part = part_of(given.times(rows or 1), warps, blocks)
-        if not (warps or blocks or stages) and given.nbytes > MOST_IN_REGISTERS and _reads_once(spec, given):
-            part = once(given)
+        if not (warps or blocks or stages) and _reads_once(spec, given):
+            part = ranked(given) if given.ranked else once(given) if given.nbytes > MOST_IN_REGISTERS else part
         stages, unit = stages or part.stages, given.lane * LANES  # lanes are idle in one warp alone
         chain = spec.tile(**together).to(Block, resident=resident or part.resident)
         if stages > 1:
@@ -287,7 +288,7 @@ def _reads_once(spec: ProgramChain, given: Row) -> bool:
     """Say whether a program needs each column once: its outputs have none, and a law corrects folds of chunks."""
     outputs = {t.name for t in spec.computed.outputs}
     made = [out for step in spec.computed.steps for out in step.outs if out.name in outputs]
-    if given.states > OTHERS or any(d.name == given.column for out in made for d in out.dims):
+    if (given.states > OTHERS and not given.ranked) or any(d.name == given.column for out in made for d in out.dims):
         return False
     sizes: dict[str, Any] = {given.column: given.lane * LANES}
     try:

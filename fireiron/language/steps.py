@@ -143,6 +143,22 @@ def dims_in(tree: Scalar, reads: Sequence[Ref]) -> tuple[Dim, ...]:
 
 
 @attrs.frozen
+class Ranking:
+    """Say which points a fold can do without: those behind `count` others of the same result by their value.
+
+    Args:
+        value: of a point, an expression of the step's body (`Arg(0)`); the first scalar of a state is its largest one.
+        count: a power of two.
+        changes: whether a state changes by one point more: an expression of the state's scalars and the step's body
+            behind them.
+    """
+
+    value: Scalar
+    count: int
+    changes: Scalar
+
+
+@attrs.frozen
 class Fold:
     """Describe a monoid that adds up points: a state of a few scalars, and what is done with it.
 
@@ -156,6 +172,7 @@ class Fold:
         insert: makes the state with one point more, of the state's scalars and the step's body behind them, where that
             takes less than a lift and a combine; empty where it does not.
         settle: what follows a combine, one after another: each makes the state's scalars of them all.
+        ranking: the points that it can do without, None where it needs all.
     """
 
     name: str
@@ -166,6 +183,7 @@ class Fold:
     finish: tuple[Scalar, ...]
     insert: tuple[Scalar, ...] = ()
     settle: tuple[tuple[Scalar, ...], ...] = ()
+    ranking: Ranking | None = None
 
     @property
     def plain(self) -> BinaryOp | None:
@@ -284,6 +302,7 @@ def top_of(dtype: DType, dim: Dim, k: int) -> Fold:
         ends,
         tuple(x for x, _ in inserted) + tuple(i for _, i in inserted),
         tuple(stages),
+        Ranking(Arg(0, dtype), k, behind[-1]),
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import fireiron as fi
 from fireiron import FireironError, Matrix
+from fireiron.language import steps
 from fireiron.schedules import rows
 
 
@@ -51,6 +53,54 @@ def test_where_extremes_lie_as_numpy_has_it(width: int) -> None:
     rows.row(extremes(Matrix(4, width), out=("i32", "i32"))).simulate(x, out=(most, least))
     np.testing.assert_array_equal(most, x.argmax(1))
     np.testing.assert_array_equal(least, x.argmin(1))
+
+
+def _rising(m: int, n: int) -> Any:
+    return np.tile(np.arange(n), (m, 1))
+
+
+def _below_zero(m: int, n: int) -> Any:
+    return -5 - abs(np.random.default_rng(1).standard_normal((m, n)))
+
+
+def _equal(m: int, n: int) -> Any:
+    return np.random.default_rng(2).integers(-3, -1, (m, n))
+
+
+@pytest.mark.parametrize("values", [_rising, _below_zero, _equal])
+@pytest.mark.parametrize(("k", "width", "plan"), [(8, 2052, {}), (2, 1100, {"warps": 1, "blocks": 1})])
+def test_points_below_a_bound_change_nothing(values: Any, k: int, width: int, plan: dict[str, int]) -> None:
+    """Over several chunks, of which the last lacks points: the zeros in their place are above all values of a row."""
+    x = values(2, width).astype(np.float32)
+    schedule = rows.row(rows.top(Matrix(2, width), k, out=("f32", "i32")), **plan)
+    assert "bound[0]" in schedule.cuda("sm_90a")
+    found, columns = np.zeros((2, k), np.float32), np.zeros((2, k), np.int32)
+    schedule.simulate(x, out=(found, columns))
+    wanted = np.argsort(-x, axis=1, kind="stable")[:, :k]
+    np.testing.assert_array_equal(columns, wanted)
+    np.testing.assert_array_equal(found, np.take_along_axis(x, wanted, 1))
+
+
+def test_a_bound_that_is_too_high_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were the bound the largest value instead of that of rank k, all but the largest would be passed by."""
+    ranking = steps.Ranking
+    monkeypatch.setattr(steps, "Ranking", lambda value, _, changes: ranking(value, 1, changes))  # pyright: ignore
+    x = np.random.default_rng(3).standard_normal((2, 1100)).astype(np.float32)
+    values, _ = found(4, 1100, x)
+    assert (values != -np.sort(-x)[:, :4]).any()
+
+
+def test_warps_pass_by_points_that_change_nothing(golden: Callable[..., None]) -> None:
+    """Of a chunk, a group and a point a vote says whether any lane takes it; one warp has a row where rows are many."""
+    schedule = rows.row(rows.top(Matrix(4096, 32000, "bf16"), 2, out=("bf16", "i32")))
+    assert ".split n 1024 .split n 1 ways to Warp" in str(schedule)
+    golden(schedule.cuda("sm_90a"), "kernel/top_by_bounds.cu")
+
+
+@pytest.mark.parametrize(("m", "n", "warps"), [(64, 32000, 16), (2, 3000, 2), (1000, 32000, 4)])
+def test_more_warps_have_a_row_where_rows_are_few(m: int, n: int, warps: int) -> None:
+    schedule = rows.row(rows.top(Matrix(m, n, "bf16"), 8, out=("bf16", "i32")))
+    assert f".split n {warps} ways to Warp" in str(schedule)
 
 
 def test_comparisons_are_joined_without_branches() -> None:

@@ -15,7 +15,7 @@ from fireiron.base.records import evolve
 from fireiron.kernel.ir.statements import For
 from fireiron.kernel.lower.chunks import parts_of, trips_of
 from fireiron.kernel.lower.context import Body, Context, Recur, State
-from fireiron.kernel.lower.folds.state import begin, open_fold
+from fireiron.kernel.lower.folds.state import begin_points, open_fold
 from fireiron.kernel.lower.online_parts import close_online, places_apart
 from fireiron.kernel.lower.pipeline import lower_split
 from fireiron.kernel.lower.progress import Progress, folds_dim, has_dim, runs_over
@@ -180,7 +180,7 @@ def _lower_loop(link: Split, rest: Tree, state: State, context: Context, recur: 
     )
 
     def opening() -> Body:
-        folds = tuple(x for o in opened.values() for x in begin(o, context))
+        folds = tuple(x for o in opened.values() for x in begin_points(o, context))
         return (*folds, *(x for s in scans for x in started(s, carried[s.name], context, link.link)))
 
     loop = lower_split(link, rest, inside, context, recur, chunks, opening)

@@ -99,6 +99,13 @@ def over_points(
         body: makes the code for a point.
         owner: the register tensor that says whose points they are, None for the one with most of the step's dims.
     """
+    state, owned = at_points(step, state, context, owner)
+    inner = each_point(step, state, context, body)
+    return inner if owned is None else owned.around(inner)
+
+
+def at_points(step: Step, state: State, context: Context, owner: Window | None = None) -> tuple[State, Points | None]:
+    """Give the state inside the thread that computes a step's points, and what stands around its code for them."""
     progress = state.progress
     assert progress is not None
     owned: Points | None = None
@@ -113,6 +120,11 @@ def over_points(
         if owned is not None:
             _require_apart(step, owned, axes, state)
         note_places(progress.open[step.name], places, state)
+    return state, owned
+
+
+def each_point(step: Step, state: State, context: Context, body: Callable[[State], Body]) -> Body:
+    """Visit the points of a thread, one after another, in loops that are unrolled."""
     loops: list[tuple[Var, int]] = []
     extents = {a.dim: a.size for a in state.windows[POINTS].axes}
     for dim in (d.name for d in step.dims):
@@ -127,7 +139,7 @@ def over_points(
     inner = body(state)
     for var, size in reversed(loops):
         inner = (For(var, as_expr(size), inner, unroll=True),)
-    return inner if owned is None else owned.around(inner)
+    return inner
 
 
 def _require_apart(step: Step, owned: Points, axes: Mapping[str, Expr], state: State) -> None:
@@ -170,11 +182,11 @@ def views_at(step: Step, state: State, context: Context) -> tuple[Body, tuple[Vi
         else:
             view = memory_view(window)
         if not proves(present):
-            exists = _exists(step, state)
+            there = exists(step, state)
             held = View(temporary("at", storage.dtype, 1, context), as_expr(0))
             value = outside_of(state.windows[role])
             nothing = number(value, storage.dtype)
-            present = present if exists is None else and_(present, exists)
+            present = present if there is None else and_(present, there)
             before += (
                 Compute(held, nothing, link=state.link),
                 Compute(held, Arg(0, storage.dtype), (view,), present, state.link),
@@ -222,11 +234,12 @@ def _beside(role: str, state: State, context: Context) -> View | None:
     return None
 
 
-def _in_registers(views: Sequence[View]) -> bool:
+def in_registers(views: Sequence[View]) -> bool:
+    """Say whether all that is read lies in registers."""
     return all(view.buffer.memory.registers for view in views)
 
 
-def _folded(state: State) -> frozenset[str] | None:
+def folded_dims(state: State) -> frozenset[str] | None:
     """Name the dims whose points must exist in an online loop, None for all: those that its steps fold.
 
     Values at missing points of other dims are never used: they are not stored, and not combined with others.
@@ -237,7 +250,7 @@ def _folded(state: State) -> frozenset[str] | None:
     return frozenset(d.name for s in progress.active for d in s.over)
 
 
-def _exists(step: Step, state: State, dims: frozenset[str] | None = None) -> Expr | None:
+def exists(step: Step, state: State, dims: frozenset[str] | None = None) -> Expr | None:
     """Give the condition under which the point exists: tiles may reach beyond the ends of dims.
 
     Args:
@@ -289,7 +302,7 @@ def _coordinates(state: State) -> dict[Expr, Expr]:
     return {dim: axes[dim.name].at(as_expr(0)) for dim in progress.program.dims}
 
 
-def _placed(tree: Scalar, state: State) -> Scalar:
+def at_place(tree: Scalar, state: State) -> Scalar:
     """Replace an expression's indices by those of the present point."""
     if prints(tree):
         tree = located(tree, tuple(_coordinates(state)))
@@ -299,11 +312,11 @@ def _placed(tree: Scalar, state: State) -> Scalar:
 def accumulate(step: Step, opened: Open, state: State, context: Context) -> Body:
     """Fold one point into the state."""
     held = tuple(register_view(context, state.windows[name], state, f"step {step.name}") for name in opened.roles)
-    trees = [fused(without_branches(_placed(tree, state))) for tree in operands_of(step, len(held))]
+    trees = [fused(without_branches(at_place(tree, state))) for tree in operands_of(step, len(held))]
     before, read = views_at(step, state, context)
     views = (*held, *read)
-    mask = _exists(step, state, _folded(state) if _in_registers(views) else None)
-    if mask is not None and len(held) == 1 and _in_registers(views) and _differs_by_point(mask, state):
+    mask = exists(step, state, folded_dims(state) if in_registers(views) else None)
+    if mask is not None and len(held) == 1 and in_registers(views) and _differs_by_point(mask, state):
         # All threads compute the point, and keep the state where the point does not exist: without branches, points
         # are computed side by side. A state of several scalars has choices of its own, and takes a branch.
         trees, mask = [Select(Coordinate(mask), trees[0], Arg(0, held[0].buffer.dtype))], None
@@ -344,13 +357,13 @@ def assign(step: Step, role: str, state: State, context: Context, masked: bool =
     )
     tree = step.body
     kind = window.storage.dtype
-    tree = fused(without_branches(_placed(tree if tree.dtype == kind else Cast(tree, kind), state)))
+    tree = fused(without_branches(at_place(tree if tree.dtype == kind else Cast(tree, kind), state)))
     lacks = _lacks_reads(step, state)
     filled = filled or (lacks and not masked and window.storage.memory.registers)  # later steps may read all points
-    mask = _exists(step, state) if masked or filled or lacks else None
+    mask = exists(step, state) if masked or filled or lacks else None
     zero: Body = ()
-    if filled and mask is not None and _in_registers(views):  # no other place is read
-        mask = _exists(step, state, _folded(state))
+    if filled and mask is not None and in_registers(views):  # no other place is read
+        mask = exists(step, state, folded_dims(state))
         tree, mask = tree if mask is None else _or_zero(tree, mask), None
     elif filled and mask is not None:
         zero = (Compute(dst, number(0, kind), link=state.link),)

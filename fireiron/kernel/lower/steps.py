@@ -17,7 +17,7 @@ from fireiron.base.link import Link
 from fireiron.base.records import evolve
 from fireiron.kernel.ir.statements import If, Region
 from fireiron.kernel.lower.context import Body, Context, Recur, State
-from fireiron.kernel.lower.folds.state import begin, note_places, open_fold
+from fireiron.kernel.lower.folds.state import begin_points, note_places, open_fold
 from fireiron.kernel.lower.lane_reads import moved_read
 from fireiron.kernel.lower.lazy_folds import Lazily, is_lazy, lower_lazily
 from fireiron.kernel.lower.maps import is_mapped
@@ -25,8 +25,9 @@ from fireiron.kernel.lower.move import lower_copy, open_load
 from fireiron.kernel.lower.online_folds import corrected, lower_lead
 from fireiron.kernel.lower.own_points import own_points
 from fireiron.kernel.lower.progress import Progress
+from fireiron.kernel.lower.ranked_points import fold_points
 from fireiron.kernel.lower.scans import lower_scan
-from fireiron.kernel.lower.step_points import accumulate, assign, over_points
+from fireiron.kernel.lower.step_points import assign, over_points
 from fireiron.kernel.lower.step_products import Product, lower_product
 from fireiron.kernel.lower.step_results import closed, stored_name, stores_here
 from fireiron.kernel.lower.step_values import lower_value
@@ -237,12 +238,12 @@ def _lower_step(step: Step, state: State, context: Context, recur: Recur) -> tup
         known = evolve(progress, open={**progress.open, step.name: opened})
         windows = state.windows if carried is not None else {**state.windows, **opened.windows}
         inside = evolve(state, windows=windows, progress=known)
-        main = over_points(step, inside, context, lambda at: accumulate(step, opened, at, context))
+        main = fold_points(step, opened, inside, context, carried is not None)
         title = f"{step.name}: {fold.name} over {', '.join(d.name for d in step.over)}"
         if carried is not None:
             body = (*corrected(step, carried, state, context), *main)
             return (Region(title, body, state.path, link),), state
-        body = (*begin(opened, context), *main)
+        body = (*begin_points(opened, context), *main)
         made, after = closed(opened, inside, context, recur)
         return (Region(title, body, state.path, link), *made), after
     (out,) = step.outs

@@ -8,7 +8,7 @@ import attrs
 
 from fireiron.algebra.dtypes import f32
 from fireiron.algebra.expr import Expr, as_expr, ne, substitute
-from fireiron.algebra.scalar import Arg, Coordinate, Scalar, Select, number, substituted
+from fireiron.algebra.scalar import Arg, Constant, Coordinate, Scalar, Select, number, substituted
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.kernel.analysis.ownership import RegisterLoop
@@ -38,6 +38,7 @@ class Open:
         whole: whether every thread that holds a part of a value already holds the whole value.
         apart: where the chunks of an online loop start along its dims. Units of a split above the loop start at
             different places: each unit folds by itself, and their states are combined behind the loop.
+        bound: of a fold that ranks points, set when the first point is folded: points of smaller values are not needed.
     """
 
     step: Step
@@ -49,6 +50,7 @@ class Open:
     results: dict[str, Window] = attrs.field(factory=dict[str, Window])
     whole: bool = False
     apart: Mapping[str, Expr] = {}
+    bound: View | None = None
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -101,6 +103,18 @@ def begin(opened: Open, context: Context) -> Body:
         value = number(identity.value, identity.dtype)
         body += each_register(storage, context, lambda r, s=storage, v=value: (Compute(View(buffer_of(s), r), v),))
     return body
+
+
+def begin_points(opened: Open, context: Context) -> Body:
+    """Set the state to the fold's identity, and no bound to the points that it needs."""
+    bound = () if opened.bound is None else (Compute(opened.bound, lowest(opened)),)
+    return (*begin(opened, context), *bound)
+
+
+def lowest(opened: Open) -> Constant:
+    """Give the value of no point, in a fold that ranks points."""
+    (first, *_) = identity_of(opened.fold)
+    return number(first.value, first.dtype)
 
 
 def known(opened: Open) -> None:
