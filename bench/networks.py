@@ -3,15 +3,17 @@
 `python -m bench networks [--network bert-base ...] [--batch 32] [--length 384] [--train] [-o FILE.jsonl]`. Transformers
 come from the package of that name, other networks from `models.py`. Each result is first compared with eager f32; the
 error of eager torch in the same 16 bits sets the bound. With `--train` the gradients of all parameters are compared.
-`--captured` also times each peer's launches captured in a CUDA graph, as ours are. A line has the peak of memory beside
-weights and inputs: of calls that no graph captured, whose private memory the allocator does not count.
+`--captured` also times each peer's launches captured in a CUDA graph, as ours are. `--replaced` compiles nothing: ours
+is the eager network with this package's attention. A line has the peak of memory beside weights and inputs: of calls
+that no graph captured, whose private memory the allocator does not count. The last line has the mean of all ratios.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from .arrays import torch_module
@@ -52,6 +54,7 @@ def run(words: Sequence[str], command: str = "") -> int:
     parser.add_argument("--length", type=int, nargs="+", default=[384], help="tokens of a sequence (384)")
     parser.add_argument("--layers", type=int, default=0, help="number of layers instead of the network's own")
     parser.add_argument("--train", action="store_true", help="time a forward and a backward pass")
+    parser.add_argument("--replaced", action="store_true", help="replace attention alone, and compile nothing")
     parser.add_argument("--freeze", action="store_true", help="compute what depends on parameters alone once")
     parser.add_argument("--apart", action="store_true", help="no kernel begins before the one before it has ended")
     parser.add_argument("--captured", action="store_true", help="also time each peer captured in a CUDA graph")
@@ -69,13 +72,37 @@ def run(words: Sequence[str], command: str = "") -> int:
         "freeze": options.freeze,
         "apart": options.apart,
         "graphs": options.captured,
+        "replaced": options.replaced,
     }
-    lines = (timed(*case, options.dtype, options.vs, **chosen) for case in cases)
-    return int(not report(lines, options.output, command, said))
+    ratios: list[float] = []
+    lines = _noted((timed(*case, options.dtype, options.vs, **chosen) for case in cases), ratios)
+    right = report(lines, options.output, command, said)
+    if len(ratios) > 1:
+        print(f"over the fastest peer: {_mean(ratios):.3f} in the geometric mean, {min(ratios):.3f} at the least")
+    return int(not right)
 
 
-def network(name: str, attention: str, layers: int = 0) -> Any:
-    """Make a network of random weights, in f32 on torch's default device."""
+def _noted(lines: Iterable[dict[str, Any]], ratios: list[float]) -> Iterator[dict[str, Any]]:
+    """Note each line's ratio over the fastest peer."""
+    for line in lines:
+        ratios += [line["ratios"][line["fastest"]]] if "fastest" in line else []
+        yield line
+
+
+def _mean(ratios: Sequence[float]) -> float:
+    """Give the geometric mean."""
+    return math.exp(sum(map(math.log, ratios)) / len(ratios))
+
+
+def network(name: str, attention: str, layers: int = 0, length: int = 0) -> Any:
+    """Make a network of random weights, in f32 on torch's default device.
+
+    Args:
+        name: of the network.
+        attention: "eager" or "sdpa".
+        layers: instead of the network's own number.
+        length: most tokens of a sequence, where that is more than the configuration has.
+    """
     torch = torch_module()
     torch.manual_seed(0)
     if name in MODELS:
@@ -87,15 +114,29 @@ def network(name: str, attention: str, layers: int = 0) -> Any:
 
     family, depth, width, heads, inner, vocabulary = NETWORKS[name]
     made: Any = getattr(transformers, f"{family}Config")
-    depth = layers or depth
+    depth, most = layers or depth, max(512, length)
     if family == "GPT2":
-        config = made(n_layer=depth, n_embd=width, n_head=heads, n_inner=inner, vocab_size=vocabulary)
+        config = made(
+            n_layer=depth,
+            n_embd=width,
+            n_head=heads,
+            n_inner=inner,
+            vocab_size=vocabulary,
+            n_positions=max(1024, length),
+        )
     elif family == "DistilBert":
-        config = made(n_layers=depth, dim=width, n_heads=heads, hidden_dim=inner, vocab_size=vocabulary)
+        config = made(
+            n_layers=depth,
+            dim=width,
+            n_heads=heads,
+            hidden_dim=inner,
+            vocab_size=vocabulary,
+            max_position_embeddings=most,
+        )
     else:
         config = made(
             num_hidden_layers=depth, hidden_size=width, num_attention_heads=heads, intermediate_size=inner,
-            vocab_size=vocabulary, max_position_embeddings=514,
+            vocab_size=vocabulary, max_position_embeddings=most + 2,
         )  # fmt: skip
     config._attn_implementation = attention
     config.use_cache = False
@@ -119,7 +160,7 @@ def given(name: str, batch: int, length: int) -> tuple[Any, ...]:
 
 def timed(
     name: str, batch: int, length: int, dtype: str, peers: Sequence[str], layers: int = 0, train: bool = False,
-    freeze: bool = False, apart: bool = False, graphs: bool = False, device: str = "cuda",
+    freeze: bool = False, apart: bool = False, graphs: bool = False, replaced: bool = False, device: str = "cuda",
     gate: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:  # fmt: skip
     """Check ours against f32, then time it and the peers.
@@ -135,6 +176,7 @@ def timed(
         freeze: whether what depends on parameters alone is computed once.
         apart: whether no kernel begins before the one before it has ended.
         graphs: whether peers are also timed captured in CUDA graphs; training is not captured.
+        replaced: whether ours is the network that runs operator by operator, with this package's attention.
         device: of the arrays; on "cpu" nothing is timed.
         gate: is called when all is compiled, ahead of the timing.
     """
@@ -144,12 +186,14 @@ def timed(
     torch = torch_module()
     kind = {"f16": torch.float16, "bf16": torch.bfloat16}[dtype]
     size = f"{batch}x{length}" if name not in MODELS or MODELS[name][1] in ("rows of tokens", "steps") else f"{batch}"
-    line: dict[str, Any] = {"program": f"{name} {size} {dtype}{' training' if train else ''}"}
+    line: dict[str, Any] = {
+        "program": f"{name} {size} {dtype}{' training' if train else ''}{', attention' if replaced else ''}"
+    }
     line["layers"] = layers or (NETWORKS[name][1] if name in NETWORKS else 0)
     with torch.device(device):
         wide = given(name, batch, length)
-        exact_model = network(name, "eager", layers)
-        models = {how: network(name, how, layers).to(kind) for how in ("eager", "sdpa")}
+        exact_model = network(name, "eager", layers, length)
+        models = {how: network(name, how, layers, length).to(kind) for how in ("eager", "sdpa")}
     short = tuple(x.to(kind) if x.is_floating_point() else x for x in wide)
 
     def launch(model: Any, inputs: Sequence[Any] = short) -> Callable[[], Any]:
@@ -157,41 +201,54 @@ def timed(
             with torch.no_grad():
                 return _first(model(*inputs))
 
-        def step() -> Any:
+        def step() -> None:
             model.zero_grad(set_to_none=True)
             _first(model(*inputs)).float().square().mean().backward()
-            return torch.cat([p.grad.float().flatten() for p in model.parameters() if p.grad is not None])
 
         return step if train else infer
 
+    def result(model: Any, inputs: Sequence[Any], call: Callable[[], Any] | None = None) -> Any:
+        """Call a model; give what it computes, or the gradients of all parameters."""
+        made = (call or launch(model, inputs))()
+        if not train:
+            return made.float()
+        # A parameter that the loss does not depend on has no gradient, or zeros.
+        grads = (torch.zeros_like(p) if p.grad is None else p.grad for p in model.parameters())
+        return torch.cat([grad.float().flatten() for grad in grads])
+
     # Of a result the first lines are compared, of a step all gradients: those depend on the whole batch.
     some = len(short[0]) if train else 2
-    exact = launch(exact_model, [x[:some] for x in wide])()
-    theirs = float((launch(models["eager"], [x[:some] for x in short])().float() - exact).abs().max())
+    exact = result(exact_model, [x[:some] for x in wide])
+    theirs = float((result(models["eager"], [x[:some] for x in short]) - exact).abs().max())
     begin = time.perf_counter()
     chosen = {"freeze": freeze} | ({"dependent": False} if apart else {})
-    fast = torch.compile(models["sdpa"], backend=fireiron.torch.backend, options=chosen)
-    ours = launch(fast)
+    mine, before = models["sdpa"], len(plans())
+    fast = mine if replaced else torch.compile(mine, backend=fireiron.torch.backend, options=chosen)
+    ours = _replaced(launch(mine)) if replaced else launch(fast)
     peaks: dict[str, float] = {}
-    made = peaks_of(ours, "fireiron", peaks, device)  # the first call, which no graph captures
-    for _ in range(2):
-        made = ours()
+    peaks_of(ours, "fireiron", peaks, device)  # the first call, which no graph captures
+    ours()
+    made = result(mine, short, ours)
+    mine.zero_grad(set_to_none=True)
     if device == "cuda":
         torch.cuda.synchronize()
     line["compiled_s"] = time.perf_counter() - begin
-    mine = plans()[-2:] if train else plans()[-1:]
-    line |= {"kernels": sum(len(plan.kernels) for plan in mine)}
-    line |= {"left": [_label(plan, x) for plan in mine for x in plan.foreign]}
-    error = float(((made if train else made[:2]).float() - exact).abs().max())
+    planned = plans()[before:]
+    line |= {"kernels": sum(len(plan.kernels) for plan in planned)}
+    line |= {"left": [_label(plan, x) for plan in planned for x in plan.foreign]}
+    error = float(((made if train else made[:2]) - exact).abs().max())
+    del made, exact
     line |= {"error": error, "error of eager": theirs}
     if not error <= ERROR * theirs + 1e-2:
         return {**line, "problem": f"wrong: an element differs by {error:.3g} from f32, and eager's by {theirs:.3g}"}
     if device != "cuda":
         return line
+    if replaced and graphs and not train:
+        ours = captured(ours)
     launches = {"fireiron": ours} | {peer: launch(models[peer]) for peer in ("eager", "sdpa") if peer in peers}
     for peer, options in (("compile", {}), ("max-autotune", {"mode": "max-autotune"})):
         if peer in peers:
-            launches[peer] = launch(torch.compile(network(name, "sdpa", layers).to(device, kind), **options))
+            launches[peer] = launch(torch.compile(network(name, "sdpa", layers, length).to(device, kind), **options))
     for peer, call in list(launches.items())[1:]:
         call()
         peaks_of(call, peer, peaks, device)
@@ -220,6 +277,23 @@ def peaks_of(call: Callable[[], Any], name: str, found: dict[str, float], device
     torch.cuda.synchronize()
     found[name] = (torch.cuda.max_memory_allocated() - before) / 2**20
     return made
+
+
+def _replaced(call: Callable[[], Any]) -> Callable[[], Any]:
+    """Let a call take this package's attention where networks call torch's."""
+    import fireiron.torch
+
+    functional = torch_module().nn.functional
+    usual = functional.scaled_dot_product_attention
+
+    def called() -> Any:
+        functional.scaled_dot_product_attention = fireiron.torch.scaled_dot_product_attention
+        try:
+            return call()
+        finally:
+            functional.scaled_dot_product_attention = usual
+
+    return called
 
 
 def captured(call: Callable[[], Any]) -> Callable[[], Any]:
@@ -254,8 +328,9 @@ def _label(plan: Any, launch: Any) -> str:
 
 def said(line: Any) -> str:
     """Say a network's result."""
-    head = f"{line['program']}: {line['kernels']} kernels, {len(line['left'])} operators left to torch"
-    head += f", compiled in {line['compiled_s']:.1f} s, error {line['error']:.2g} (eager {line['error of eager']:.2g})"
+    planned = f"{line['kernels']} kernels, {len(line['left'])} operators left to torch, "
+    head = f"{line['program']}: {planned if line['kernels'] else ''}"
+    head += f"compiled in {line['compiled_s']:.1f} s, error {line['error']:.2g} (eager {line['error of eager']:.2g})"
     if problem := line.get("problem"):
         return f"{head}; {problem}"
     ours = line["times"]["fireiron"]["median_us"] / 1e3

@@ -32,6 +32,47 @@ def test_other_networks_take_what_they_are_given(name: str) -> None:
     assert len(result) == 2
 
 
+def test_only_attention_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch: Any = pytest.importorskip("torch")
+    import fireiron.torch
+
+    calls: list[Any] = []
+    usual, ours = torch.nn.functional.scaled_dot_product_attention, fireiron.torch.scaled_dot_product_attention
+    monkeypatch.setattr(
+        fireiron.torch, "scaled_dot_product_attention", lambda *a, **k: (calls.append(a), ours(*a, **k))[1]
+    )
+    monkeypatch.setattr("bench.networks.given", lambda *_: (torch.randn(1, 16, 32),))
+
+    class Attention(torch.nn.Linear):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            q = super().forward(x).view(1, 16, 2, 16).transpose(1, 2)
+            return torch.nn.functional.scaled_dot_product_attention(q, q, q)
+
+    monkeypatch.setattr("bench.networks.network", lambda *_: (torch.manual_seed(0), Attention(32, 32))[1])
+    line = timed("bert-base", 1, 16, "f16", (), replaced=True, device="cpu")
+    assert "problem" not in line
+    assert line["program"] == "bert-base 1x16 f16, attention"
+    assert line["kernels"] == 0
+    assert len(calls) == 3
+    assert torch.nn.functional.scaled_dot_product_attention is usual
+    assert said({**line, "problem": "slow"}).startswith("bert-base 1x16 f16, attention: compiled in ")
+
+
+def test_the_mean_of_all_ratios(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("bench.networks.why_not_timed", lambda: "")
+
+    def line(name: str, batch: int, length: int, *_: Any, **__: Any) -> dict[str, Any]:
+        found = {"program": f"{name} {batch}", "kernels": 9, "left": [], "compiled_s": 1.0, "error": 0.0}
+        found |= {"error of eager": 0.0, "times": {"fireiron": {"median_us": 1e3}}}
+        return found | {"ratios": {"sdpa": 2.0 * batch}, "fastest": "sdpa"}
+
+    monkeypatch.setattr("bench.networks.timed", line)
+    assert main(["networks", "--batch", "1", "4", "--length", "128"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "over the fastest peer: 4.000 in the geometric mean, 2.000 at the least"
+    )
+
+
 @pytest.mark.parametrize("train", [False, True])
 def test_a_network_is_held_against_f32(train: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     torch: Any = pytest.importorskip("torch")
