@@ -67,57 +67,74 @@ def _has_gradient(given: Mapping[str, Any]) -> bool:
 
 
 def without_equal_masks(module: Any) -> None:
-    """Leave out masks of attention that change no score: all are 0, or true."""
+    """Leave out masks of attention that change no score: all are 0, or true.
+
+    Args:
+        module: a graph of torch's, whose nodes describe their results.
+    """
     from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-    numbers: dict[Any, Any] = {}
+    known: dict[Any, Any] = {}
     kept = (torch.ops.fireiron.kept_attention.default, torch.ops.fireiron.kept_attention_backward.default)
     with unset_fake_temporarily():
         for node in module.graph.nodes:
-            value = node.meta.get("val")
-            if isinstance(value, torch.Tensor) and (number := _number(module, node, numbers)) is not None:
-                numbers[node] = number.to(value.dtype)
+            if isinstance(node.meta.get("val"), torch.Tensor) and (found := _known(module, node, known)) is not None:
+                known[node] = found
             if node.target not in kept:
                 continue
             place = [a.name for a in node.target._schema.arguments].index("mask")
-            mask = numbers.get(node.args[place])
-            if mask is not None and (bool(mask) if mask.dtype == torch.bool else float(mask) == 0.0):
+            mask = known.get(node.args[place])
+            if mask is not None and bool(mask.all() if mask.dtype == torch.bool else (mask == 0).all()):
                 node.update_arg(place, None)
     module.graph.eliminate_dead_code()
     module.recompile()
 
 
+MOST_KNOWN = 1 << 24  # elements: a larger result is known only where all its elements are one number
 _FILLED = {"full": 1, "full_like": 1, "new_full": 2, "scalar_tensor": 0}  # the place of the number among the arguments
-_MOVED = (
-    "expand", "view", "reshape", "_unsafe_view", "unsqueeze", "squeeze", "permute", "transpose", "t", "slice", "select",
-    "clone", "alias", "detach", "_to_copy", "prims.convert_element_type", "lift_fresh_copy", "contiguous",
-)  # fmt: skip
 
 
-def _number(module: Any, node: Any, numbers: Mapping[Any, Any]) -> Any:
-    """Give the number that all elements of a node's result are, as a tensor without axes, or None."""
+def _known(module: Any, node: Any, known: Mapping[Any, Any]) -> Any:
+    """Compute a result that depends on no input of the graph, on the CPU; None for others.
+
+    A number that is repeated is one element in memory: its view has the strides 0.
+    """
+    value = node.meta["val"]
     if node.op == "get_attr":
         held = getattr(module, node.target)
-        return held.detach().cpu().reshape(()) if isinstance(held, torch.Tensor) and held.numel() == 1 else None
+        return held.detach().cpu() if isinstance(held, torch.Tensor) and held.numel() <= MOST_KNOWN else None
     if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
         return None
+    tags, inputs = node.target.tags, node.all_input_nodes
+    tensors = [n for n in inputs if isinstance(n.meta.get("val"), torch.Tensor)]
+    if torch.Tag.nondeterministic_seeded in tags or node.target._schema.is_mutable:
+        return None
     name = str(node.target.overloadpacket).removeprefix("aten.")
-    ends = [b for b in ("zeros", "ones") if name in (b, f"{b}_like", f"new_{b}")]
-    if ends:
-        return torch.tensor(ends[0] == "ones", dtype=torch.int64)
-    if name in _FILLED:
-        number = node.args[_FILLED[name]]
-        return torch.tensor(number) if isinstance(number, float | int | bool) else None
-    tensors = [n for n in node.all_input_nodes if isinstance(n.meta.get("val"), torch.Tensor)]
-    if not tensors or any(n not in numbers for n in tensors):
+    fills = [b for b in ("zeros", "ones") if name in (b, f"{b}_like", f"new_{b}")]
+    number = float(fills[0] == "ones") if fills else node.args[_FILLED[name]] if name in _FILLED else None
+    numbers = all(isinstance(n, int) for n in value.shape)
+    if isinstance(number, float | int | bool) and numbers:
+        return torch.tensor(number).to(value.dtype).expand(value.shape)
+    if len(tensors) != len(inputs) or not numbers or any(n not in known for n in tensors):
         return None
-    if name in _MOVED:
-        return numbers[tensors[0]]
-    if torch.Tag.pointwise not in node.target.tags or len(tensors) != len(node.all_input_nodes):
+    alike = all(known[n].numel() == 1 or not any(known[n].stride()) for n in tensors)
+    if tensors and alike and torch.Tag.pointwise in tags:
+        first = {n: known[n].reshape(-1)[0] if known[n].numel() else known[n] for n in tensors}
+        made = _called(node, first)
+        return None if made is None or made.dim() else made.expand(value.shape)
+    views = known[tensors[0]].numel() if tensors else 0
+    return _called(node, known) if max(value.numel(), 0 if alike else views) <= MOST_KNOWN else None
+
+
+def _called(node: Any, known: Mapping[Any, Any]) -> Any:
+    """Call a node's operator on the CPU; None where it refuses."""
+    named = {k: torch.device("cpu") if isinstance(v, torch.device) else v for k, v in node.kwargs.items()}
+    args, named = torch.fx.node.map_arg((node.args, named), lambda n: known[n])
+    try:
+        made = node.target(*args, **named)
+    except (RuntimeError, TypeError, NotImplementedError):
         return None
-    if torch.Tag.nondeterministic_seeded in node.target.tags:
-        return None
-    return node.target(*torch.fx.node.map_arg(node.args, numbers.get), **node.kwargs)
+    return made if isinstance(made, torch.Tensor) else None
 
 
 def _attend(

@@ -37,7 +37,7 @@ from fireiron.language.specs import task_of
 from fireiron.language.tensor import Tensor
 
 if TYPE_CHECKING:
-    from fireiron.graph.sizes import Batch
+    from fireiron.graph.sizes import Samples
 
 _BINARY = {"maximum": "max", "minimum": "min"}
 _FOLDS: Mapping[str, Callable[..., Value]] = {
@@ -82,7 +82,7 @@ class Lowered:
 
 
 def described(
-    view: View, name: str, kind: Any, shape: Sequence[int], strides: Sequence[int], batch: Batch | None
+    view: View, name: str, kind: Any, shape: Sequence[int], strides: Sequence[int], samples: Samples | None
 ) -> tuple[Tensor, Operand]:
     """Give the tensor that a kernel is written with, and the array that it takes.
 
@@ -94,12 +94,12 @@ def described(
         kind: element type.
         shape: extents, numbers.
         strides: elements, numbers.
-        batch: which of the numbers are symbols in the tensor.
+        samples: which of the numbers are symbols in the tensor.
     """
     turned = Tensor(name, tuple(shape), kind, tuple(strides), GL).storage
     found = attrs.evolve(view, shape=tuple(shape[t] for t in turned), strides=tuple(strides[t] for t in turned))
-    if batch is not None:
-        shape, strides = (tuple(map(batch.expression, each)) for each in (shape, strides))  # pyright: ignore
+    if samples is not None:
+        shape, strides = (tuple(map(samples.expression, each)) for each in (shape, strides))  # pyright: ignore
     return Tensor(name, tuple(shape), kind, tuple(strides), GL), Operand(found, kind, name)
 
 
@@ -107,7 +107,7 @@ class Misfit(Exception):
     """Report why a part cannot be a kernel in this form."""
 
 
-def lowered(graph: Graph, part: Part, views: Mapping[int, View], arch: str, batch: Batch | None = None) -> Lowered:
+def lowered(graph: Graph, part: Part, views: Mapping[int, View], arch: str, samples: Samples | None = None) -> Lowered:
     """Give a part's schedule.
 
     Args:
@@ -115,14 +115,14 @@ def lowered(graph: Graph, part: Part, views: Mapping[int, View], arch: str, batc
         part: the part.
         views: the places of the elements of all nodes.
         arch: the target.
-        batch: which of the numbers kernels take as a symbol.
+        samples: which of the numbers kernels take as symbols.
 
     Raises:
         Misfit: where no kernel of this form computes it. FireironError: where no preset takes it.
     """
     if part.kind in ("product", "products"):
-        return _Products(graph, part, views, batch).lowered(arch)
-    return _Program(graph, part, views, batch).lowered(arch)
+        return _Products(graph, part, views, samples).lowered(arch)
+    return _Program(graph, part, views, samples).lowered(arch)
 
 
 def pointwise(op: str, inputs: Sequence[Value | float], node: Node) -> Value:
@@ -155,8 +155,8 @@ def _computed(value: Value | float) -> Value | float:
 class _Program:
     """Trace a part as a program."""
 
-    def __init__(self, graph: Graph, part: Part, views: Mapping[int, View], batch: Batch | None) -> None:
-        self.batch = batch
+    def __init__(self, graph: Graph, part: Part, views: Mapping[int, View], samples: Samples | None) -> None:
+        self.samples = samples
         self.free = free_nodes(graph)
         found = dims_of(graph, part.nodes, self.free)
         if found is None:
@@ -272,7 +272,7 @@ class _Program:
         extents = {d: self._extent(d, n) for n, d in pairs if d is not None}
         steps_ = tuple(strides.get(d.name, max(1, prod(view.shape))) for d in order)
         shape = tuple(extents.get(d.name, 1) for d in order)
-        return described(view, like.name, node.dtype, shape, steps_, self.batch)
+        return described(view, like.name, node.dtype, shape, steps_, self.samples)
 
     def _collect(self) -> None:
         """Walk the expressions once without a trace, so that the arrays are known before it."""
@@ -309,7 +309,7 @@ class _Program:
         self.labels[number, dims] = name
         kind = i32 if node.dtype.name == "i64" else node.dtype
         shape, strides = tuple(n for n, _, _ in kept) or (1,), tuple(s for _, s, _ in kept) or (1,)
-        self.tensors[name], self.operands[name] = described(view, name, kind, shape, strides, self.batch)
+        self.tensors[name], self.operands[name] = described(view, name, kind, shape, strides, self.samples)
         self.spoken[name] = " ".join(str(d) for _, _, d in kept) or f"{name}_one"
         if not kept:
             self.scalars.add(name)
@@ -364,7 +364,8 @@ class _Program:
         made: list[Value] = []
         for number in self.part.outputs:
             value = self._value(number, self._dims(number))
-            assert isinstance(value, Value)
+            if not isinstance(value, Value):
+                raise Misfit("a result that is a number")
             made.append(value)
         return tuple(made)
 
@@ -437,7 +438,7 @@ class _Program:
         along = dims[axis]
         if along is None:
             raise Misfit("parts of one element")
-        if self.batch is not None and not all(isinstance(n, int) for n in map(self.batch.expression, node.shape)):
+        if self.samples is not None and not all(isinstance(n, int) for n in map(self.samples.expression, node.shape)):
             raise Misfit("parts along a dim, where another one is a symbol")
         at, start, made = subscripts.dim(along, node.shape[axis]), 0, None
         for i, value, place in zip(node.inputs, inputs, places, strict=True):
@@ -556,8 +557,8 @@ def _axes(node: Node) -> tuple[int, ...]:
 class _Products:
     """Write a part as a product of two matrices, or of batches of them, or as several of one shape, with an epilog."""
 
-    def __init__(self, graph: Graph, part: Part, views: Mapping[int, View], batch: Batch | None) -> None:
-        self.graph, self.part, self.views, self.batch = graph, part, views, batch
+    def __init__(self, graph: Graph, part: Part, views: Mapping[int, View], samples: Samples | None) -> None:
+        self.graph, self.part, self.views, self.samples = graph, part, views, samples
         self.products = [n for n in part.nodes if graph.nodes[n].op == "matmul"]
         node = graph.nodes[self.products[0]]
         sides = [graph.nodes[i] for n in self.products for i in graph.nodes[n].inputs]
@@ -590,7 +591,7 @@ class _Products:
         if strides is None:
             raise Misfit(f"{name} does not lie as a matrix")
         kind = self.graph.nodes[view.node].dtype
-        found, self.operands[name] = described(view, name, kind, shape, strides, self.batch)
+        found, self.operands[name] = described(view, name, kind, shape, strides, self.samples)
         self.described[number, shape] = found
         return found
 
@@ -673,7 +674,7 @@ class _Products:
             plain = dense(self.result)
             if any(n != 1 and s != t for n, s, t in zip(self.result, strides, plain, strict=True)):
                 raise Misfit("the result does not lie in rows")
-            tensor, operand = described(view, f"out{place or ''}", kind, self.result, plain, self.batch)
+            tensor, operand = described(view, f"out{place or ''}", kind, self.result, plain, self.samples)
             outs.append(tensor)
             results.append(operand)
         return outs, results

@@ -29,7 +29,7 @@ from fireiron.kernel.ir.statements import Turn, walk
 
 if TYPE_CHECKING:
     from fireiron.graph.run import Runner
-    from fireiron.graph.sizes import Batch
+    from fireiron.graph.sizes import Samples
 
 BEFORE = -1  # the place before the first launch
 ONCE = "computed once, by the library"
@@ -86,7 +86,8 @@ class Plan:
         memory: where results between launches lie.
         arch: the target of the schedules.
         strict: whether a kernel that cannot be compiled or launched on a GPU is an error; else the library computes it.
-        batch: what in the plan's numbers is the batch, which kernels take as a symbol; None where all are numbers.
+        samples: what in the plan's numbers is the batch, or a length, which kernels take as symbols; None where all are
+            numbers.
         sizes: the values of the kernels' symbols, by name.
     """
 
@@ -97,19 +98,23 @@ class Plan:
     memory: Memory
     arch: str
     strict: bool = False
-    batch: Batch | None = None
+    samples: Samples | None = None
     sizes: Mapping[str, int] = attrs.field(factory=dict[str, int])
 
-    def sized(self, batch: int) -> Plan:
-        """Give the plan of another batch, which has the same kernels, where the plan has a symbol for it."""
+    def sized(self, *sizes: int) -> Plan:
+        """Give the plan of another batch, or length, which has the same kernels, where the plan has symbols for them.
+
+        Args:
+            sizes: a number for each symbol.
+        """
         from fireiron.graph.sizes import sized
 
-        if batch not in self._others:
-            self._others[batch] = sized(self, batch)
-        return self._others[batch]
+        if sizes not in self._others:
+            self._others[sizes] = sized(self, sizes)
+        return self._others[sizes]
 
     @cached_property
-    def _others(self) -> dict[int, Plan]:
+    def _others(self) -> dict[tuple[int, ...], Plan]:
         return {}
 
     def __call__(self, *arrays: Any) -> Any:
@@ -190,7 +195,7 @@ class Plan:
 
 def plan(
     graph: Graph, arch: str | None = None, strict: bool = False, dependent: bool = False,
-    together: Sequence[int] = (), batch: Batch | None = None, **rules: bool,
+    together: Sequence[int] = (), samples: Samples | None = None, **rules: bool,
 ) -> Plan:  # fmt: skip
     """Make the plan of a graph: passes, partition, a schedule for each part, memory.
 
@@ -200,7 +205,7 @@ def plan(
         strict: whether an operation without a kernel is an error, and a kernel that cannot be compiled or launched.
         dependent: whether a kernel begins while the one before it ends, from sm_90 on.
         together: a number for each output: outputs of one number may share memory; none do where this is empty.
-        batch: what in the graph's numbers kernels take as a symbol; see `fireiron.graph.sizes`.
+        samples: what in the graph's numbers kernels take as symbols; see `fireiron.graph.sizes`.
         rules: kinds of simplification that are off by default, see `Graph.passes`.
 
     Raises:
@@ -221,7 +226,7 @@ def plan(
         if form.key in known:
             launches += moved(known[form.key][1], known[form.key][0], form)
         else:
-            known[form.key] = form, _launches(made, part, views, target, batch)
+            known[form.key] = form, _launches(made, part, views, target, samples)
             launches += known[form.key][1]
     if strict and (left := next((x for x in launches if x.kernel is None and not x.once), None)) is not None:
         names = names_of(made)
@@ -235,8 +240,8 @@ def plan(
 
         launches = list(begun_early(launches, target))
     memory = planned_memory(passed.given, made, launches, views)
-    sizes = {} if batch is None else {batch.symbol.name: batch.sample}
-    return Plan(passed, made, tuple(launches), views, memory, target, strict, batch, sizes)
+    sizes = {} if samples is None else samples.named(samples.numbers)
+    return Plan(passed, made, tuple(launches), views, memory, target, strict, samples, sizes)
 
 
 def planned_memory(given: Graph, graph: Graph, launches: Sequence[Launch], views: Mapping[int, View]) -> Memory:
@@ -275,22 +280,22 @@ def _target() -> str:
 
 
 def _launches(
-    graph: Graph, part: Part, views: Mapping[int, View], arch: str, batch: Batch | None = None
+    graph: Graph, part: Part, views: Mapping[int, View], arch: str, samples: Samples | None = None
 ) -> list[Launch]:
     """Give a part its kernel; if no kernel computes the whole part, its operations get separate kernels."""
     why = STRICT
     if part.kind != "foreign":
         problem = _problem(graph, part, views, arch) if _doubtful(graph, part) else ""
-        problem = f"{problem} {batch}" if problem and batch is not None else problem
+        problem = f"{problem} {samples}" if problem and samples is not None else problem
         kept = kept_choice(problem) if problem else None
         try:
             if kept is not None and kept.get("parted"):
-                return [attrs.evolve(x, why=str(kept["parted"])) for x in _divided(graph, part, views, arch, batch)]
-            kernel = lowered(graph, part, views, arch, batch)
+                return [attrs.evolve(x, why=str(kept["parted"])) for x in _divided(graph, part, views, arch, samples)]
+            kernel = lowered(graph, part, views, arch, samples)
             made = Launch(part, kernel, exposed_us=_exposed(graph, part, kernel))
             if not problem or kept is not None:
                 return [made]
-            found = _faster(made, _divided(graph, part, views, arch, batch))
+            found = _faster(made, _divided(graph, part, views, arch, samples))
             keep_choice(problem, {"parted": "" if found == [made] else found[0].why})
             return found
         except Misfit as error:
@@ -299,7 +304,7 @@ def _launches(
             why = error.message
     smaller = apart(graph, part)
     if len(smaller) > 1:
-        found = [launch for one in smaller for launch in _launches(graph, one, views, arch, batch)]
+        found = [launch for one in smaller for launch in _launches(graph, one, views, arch, samples)]
         return [attrs.evolve(x, why=x.why or f"not one kernel: {why}") for x in found]
     return [Launch(part, None, why)]
 
@@ -347,10 +352,10 @@ def _problem(graph: Graph, part: Part, views: Mapping[int, View], arch: str) -> 
 
 
 def _divided(
-    graph: Graph, part: Part, views: Mapping[int, View], arch: str, batch: Batch | None = None
+    graph: Graph, part: Part, views: Mapping[int, View], arch: str, samples: Samples | None = None
 ) -> list[Launch]:
     """Give the smaller parts of a part their kernels."""
-    return [launch for one in apart(graph, part) for launch in _launches(graph, one, views, arch, batch)]
+    return [launch for one in apart(graph, part) for launch in _launches(graph, one, views, arch, samples)]
 
 
 def _faster(whole: Launch, parted: list[Launch]) -> list[Launch]:

@@ -1,14 +1,14 @@
-"""Plans for a batch that changes from call to call: kernels take it as a symbol, and all else is numbers.
+"""Plans for sizes that change from call to call, a batch and a length: kernels take them as symbols.
 
-A graph is made at a prime number of the batch, its sample, which divides no other number of the graph: what it divides
-is a multiple of the batch. A second sample shows whether each number is the same or such a multiple; a graph that has
-others (a mean over the batch, a batch and one more) is refused, and each batch then has a plan of its own. `Plan.sized`
-writes another batch into a plan: its kernels stay.
+A graph is made at prime numbers of the sizes, their samples, which divide no other number of the graph: what one
+divides is a multiple of its size. Further samples show whether each number is the same or such a multiple; a graph that
+has others (a mean over the batch, a batch and one more) is refused, and each size then has a plan of its own.
+`Plan.sized` writes other sizes into a plan: its kernels stay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import attrs
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fireiron.graph.lower import Operand
     from fireiron.graph.plan import Launch, Plan
 
-NAME = "batch"
+NAMES = ("batch", "length")
 MOST_TRIES = 6  # primes that are tried as samples
 # Attributes that hold no sizes; `sizes` are those that a call of a library was traced with, and cannot change.
 FIXED = frozenset({"number", "axis", "axes", "order", "call", "dtype", "label", "keepdims", "sizes", "dims"})
@@ -30,96 +30,135 @@ T = TypeVar("T")
 
 
 @attrs.frozen
-class Batch:
-    """Hold the batch of a graph whose numbers are those of a sample.
+class Samples:
+    """Hold the sizes of a graph whose numbers are those of samples.
 
     Args:
-        sample: a prime number, which divides the graph's multiples of the batch and no other number.
-        symbol: stands for the batch in kernels.
+        numbers: prime numbers, each of which divides the multiples of its size in the graph, and no other number.
+        symbols: stand for the sizes in kernels.
     """
 
-    sample: int
-    symbol: Symbol
+    numbers: tuple[int, ...]
+    symbols: tuple[Symbol, ...]
 
     def expression(self, number: int) -> int | Expr:
-        """Write a number of the sample's graph with the symbol.
+        """Write a number of the samples' graph with the symbols.
 
         Example:
-            >>> made = Batch(13, Symbol("batch"))
-            >>> print(made.expression(26 * 64), made.expression(64))
-            batch * 128 64
+            >>> made = Samples((13, 7), (Symbol("batch"), Symbol("length")))
+            >>> print(made.expression(26 * 64), made.expression(64), made.expression(13 * 49))
+            batch * 128 64 batch * length * length
         """
-        factor, power = _parted(number, self.sample)
-        made: int | Expr = factor
-        for _ in range(power):
-            made = made * self.symbol
-        return made
+        made, powers = _parted(number, self.numbers)
+        expression: int | Expr = made
+        for symbol, power in zip(self.symbols, powers, strict=True):
+            for _ in range(power):
+                expression = symbol if expression == 1 else expression * symbol
+        return expression
 
-    def at(self, value: T, batch: int) -> T:
-        """Give a number of the sample's graph, or a tuple that holds some, at another batch."""
+    def at(self, value: T, sizes: Sequence[int]) -> T:
+        """Give a number of the samples' graph, or a tuple that holds some, at other sizes."""
         if isinstance(value, tuple):
-            return cast(T, tuple(self.at(each, batch) for each in cast("tuple[object, ...]", value)))
-        return cast(T, _moved(value, self.sample, batch)) if type(value) is int else value
+            return cast(T, tuple(self.at(each, sizes) for each in cast("tuple[object, ...]", value)))
+        return cast(T, _moved(value, self.numbers, sizes)) if type(value) is int else value
+
+    def named(self, sizes: Sequence[int]) -> dict[str, int]:
+        """Give sizes by the names of their symbols."""
+        return {symbol.name: n for symbol, n in zip(self.symbols, sizes, strict=True)}
 
 
-def _parted(number: int, sample: int) -> tuple[int, int]:
-    """Part a number into a factor and a power of the sample."""
-    power = 0
-    while number and number % sample == 0:
-        number, power = number // sample, power + 1
-    return number, power
+def _parted(number: int, primes: Sequence[int]) -> tuple[int, tuple[int, ...]]:
+    """Part a number into a factor and a power of each prime."""
+    powers: list[int] = []
+    for prime in primes:
+        power = 0
+        while number and number % prime == 0:
+            number, power = number // prime, power + 1
+        powers.append(power)
+    return number, tuple(powers)
 
 
-def _moved(number: int, sample: int, batch: int) -> int:
-    factor, power = _parted(number, sample)
-    return factor * batch**power
+def _moved(number: int, primes: Sequence[int], sizes: Sequence[int]) -> int:
+    factor, powers = _parted(number, primes)
+    for size, power in zip(sizes, powers, strict=True):
+        factor *= size**power
+    return factor
 
 
-def samples(batch: int) -> Iterator[int]:
-    """List prime numbers of a batch's bucket, and of the next where there are few, those near the batch first.
+def samples(size: int) -> Iterator[int]:
+    """List prime numbers of a size's bucket, and of the next where there are few, those near the size first.
 
     Example:
         >>> list(samples(8))[:4], list(samples(32))[:3]
         ([7, 5, 11, 3], [31, 29, 37])
     """
-    found = [n for n in range(3, max(64, 4 * batch)) if all(n % d for d in range(2, int(n**0.5) + 1))]
-    yield from sorted(found, key=lambda n: (abs(n - batch), n))
+    found = [n for n in range(3, max(64, 4 * size)) if all(n % d for d in range(2, int(n**0.5) + 1))]
+    yield from sorted(found, key=lambda n: (abs(n - size), n))
 
 
-def symbolic(make: Callable[[int], Graph], batch: int, arch: str | None = None, **options: Any) -> Plan | None:
-    """Make the plan that serves all batches of a bucket.
+def symbolic(
+    make: Callable[..., Graph], sizes: Sequence[int], arch: str | None = None, names: Sequence[str] = NAMES,
+    **options: Any,
+) -> Plan | None:  # fmt: skip
+    """Make the plan that serves all sizes of a bucket: all batches, or all pairs of a batch and a length.
 
-    Returns None where the graph's numbers do not allow it, or a part has a kernel for a number of its batch alone.
+    Returns None where the graph's numbers do not allow it, or a part has a kernel for its numbers alone.
 
     Args:
-        make: makes the graph at a batch.
-        batch: one of the bucket, which schedules are chosen for.
+        make: makes the graph at sizes.
+        sizes: one of each bucket, which schedules are chosen for.
         arch: the target.
+        names: of the symbols.
         options: as `plan` takes them.
     """
     from fireiron.graph.plan import plan
     from fireiron.graph.views import materialised, outputs_apart, views_of
 
     rules = {key: options[key] for key in ("rounding", "range") if key in options}
-    size = attrs.evolve(bucket(batch), name=NAME, typical=batch)
-    tried = [n for n, _ in zip(samples(batch), range(MOST_TRIES), strict=False)]
-    last: tuple[int, Graph, Graph] | None = None
-    for number in tried:
-        graph = make(number)
+    symbols = tuple(attrs.evolve(bucket(n), name=name, typical=n) for n, name in zip(sizes, names, strict=False))
+    alike: list[tuple[tuple[int, ...], Graph, Graph]] = []
+    for numbers in _tried(sizes):
+        graph = make(*numbers)
         passed = graph.passes(**rules).graph
-        if last is not None and aligned(last[2], passed, last[0], number):
-            made = plan(last[1], arch, batch=Batch(last[0], size), **options)
-            # The places of elements, which sums of several numbers give, are compared too.
-            there, orders = materialised(outputs_apart(passed, options.get("together", ())))
-            views = {i: view for i, view in views_of(there, orders).items() if view is not None}
-            same = {i: attrs.evolve(v, **_at(made.batch, v, number)) for i, v in made.views.items()}
-            return made if views == same and not _less(made) else None
-        last = number, graph, passed
-    return None
+        if alike and not aligned(alike[0][2], passed, alike[0][0], numbers):
+            alike.clear()
+        alike.append((numbers, graph, passed))
+        if _decided([each[0] for each in alike]):
+            break
+    else:
+        return None
+    primes, graph, _ = alike[0]
+    made = plan(graph, arch, samples=Samples(primes, symbols), **options)
+    # The places of elements, which sums of several numbers give, are compared too.
+    for numbers, _, passed in alike[1:]:
+        there, orders = materialised(outputs_apart(passed, options.get("together", ())))
+        views = {i: view for i, view in views_of(there, orders).items() if view is not None}
+        if views != {i: attrs.evolve(v, **_at(made.samples, v, numbers)) for i, v in made.views.items()}:
+            return None
+    return None if _less(made) else made
+
+
+def _decided(tried: Sequence[tuple[int, ...]]) -> bool:
+    """Say whether a number that is the same at all samples depends on no size, nor on a sum or difference of sizes."""
+    if len(tried[0]) == 1:
+        return len(tried) == 2
+    steps = [(one - tried[0][0], other - tried[0][1]) for one, other in tried[1:]]
+    return any(a * d != b * c for a, b in steps for c, d in steps)
+
+
+def _tried(sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """List the samples that are tried: no prime twice."""
+    left, seen = [samples(n) for n in sizes], set[int]()
+    for _ in range(MOST_TRIES):
+        numbers: list[int] = []
+        for each in left:
+            numbers.append(next(n for n in each if n not in seen))
+            seen.add(numbers[-1])
+        yield tuple(numbers)
 
 
 def _less(made: Plan) -> bool:
-    """Say whether a part has no kernel that would have one if the batch were a number."""
+    """Say whether a part has no kernel that would have one if the sizes were numbers."""
     from fireiron.graph.lower import Misfit, lowered
 
     for launch in made.launches:
@@ -132,19 +171,19 @@ def _less(made: Plan) -> bool:
     return False
 
 
-def _at(size: Batch | None, view: Any, batch: int) -> dict[str, Any]:
-    assert size is not None
-    return {name: size.at(getattr(view, name), batch) for name in ("offset", "shape", "strides")}
+def _at(known: Samples | None, view: Any, sizes: Sequence[int]) -> dict[str, Any]:
+    assert known is not None
+    return {name: known.at(getattr(view, name), sizes) for name in ("offset", "shape", "strides")}
 
 
-def aligned(graph: Graph, other: Graph, sample: int, number: int) -> bool:
-    """Say whether a graph at one batch is another at a second batch, where multiples of the batch are replaced.
+def aligned(graph: Graph, other: Graph, primes: Sequence[int], sizes: Sequence[int]) -> bool:
+    """Say whether a graph at samples is another at other sizes, where multiples of the samples are replaced.
 
     Args:
-        graph: at the sample.
-        other: at the other batch.
-        sample: the first batch.
-        number: the second batch.
+        graph: at the samples.
+        other: at the other sizes.
+        primes: the samples.
+        sizes: the others.
     """
 
     def same(one: object, two: object) -> bool:
@@ -152,7 +191,7 @@ def aligned(graph: Graph, other: Graph, sample: int, number: int) -> bool:
             mine, theirs = cast("tuple[object, ...]", one), cast("tuple[object, ...]", two)
             return len(mine) == len(theirs) and all(map(same, mine, theirs))
         if isinstance(one, int) and isinstance(two, int) and not isinstance(one, bool):
-            return two == _moved(one, sample, number)
+            return two == _moved(one, primes, sizes)
         return one == two
 
     def alike(one: Node, two: Node) -> bool:
@@ -169,31 +208,31 @@ def aligned(graph: Graph, other: Graph, sample: int, number: int) -> bool:
     )
 
 
-def resized(graph: Graph, size: Batch, batch: int) -> Graph:
-    """Write a batch into a graph."""
-    return attrs.evolve(graph, nodes=tuple(_resized(node, size, batch) for node in graph.nodes))
+def resized(graph: Graph, known: Samples, sizes: Sequence[int]) -> Graph:
+    """Write sizes into a graph."""
+    return attrs.evolve(graph, nodes=tuple(_resized(node, known, sizes) for node in graph.nodes))
 
 
-def _resized(node: Node, size: Batch, batch: int) -> Node:
-    known = node.op == "constant" or "data" in dict(node.attributes)
-    attributes = tuple((k, v if known or k in FIXED else size.at(v, batch)) for k, v in node.attributes)
-    return attrs.evolve(node, attributes=attributes, shape=size.at(node.shape, batch))
+def _resized(node: Node, known: Samples, sizes: Sequence[int]) -> Node:
+    held = node.op == "constant" or "data" in dict(node.attributes)
+    attributes = tuple((k, v if held or k in FIXED else known.at(v, sizes)) for k, v in node.attributes)
+    return attrs.evolve(node, attributes=attributes, shape=known.at(node.shape, sizes))
 
 
-def sized(plan: Plan, batch: int) -> Plan:
-    """Write a batch into a plan: the graph, the places of elements, and the memory; the kernels stay.
+def sized(plan: Plan, sizes: Sequence[int]) -> Plan:
+    """Write sizes into a plan: the graph, the places of elements, and the memory; the kernels stay.
 
     Args:
-        plan: with a symbolic batch.
-        batch: of its bucket.
+        plan: with symbols.
+        sizes: of their buckets.
     """
     from fireiron.graph.plan import planned_memory
 
-    size = plan.batch
-    assert size is not None
+    known = plan.samples
+    assert known is not None
 
     def operand(one: Operand) -> Operand:
-        return attrs.evolve(one, view=attrs.evolve(one.view, **_at(size, one.view, batch)))
+        return attrs.evolve(one, view=attrs.evolve(one.view, **_at(known, one.view, sizes)))
 
     def launch(one: Launch) -> Launch:
         kernel = one.kernel
@@ -202,13 +241,13 @@ def sized(plan: Plan, batch: int) -> Plan:
             kernel = attrs.evolve(kernel, inputs=read, outputs=tuple(map(operand, kernel.outputs)))
         return attrs.evolve(one, kernel=kernel)
 
-    graph, launches = resized(plan.graph, size, batch), tuple(map(launch, plan.launches))
-    views = {i: attrs.evolve(view, **_at(size, view, batch)) for i, view in plan.views.items()}
-    given = resized(plan.passed.given, size, batch)
-    passed = attrs.evolve(plan.passed, given=given, graph=resized(plan.passed.graph, size, batch))
+    graph, launches = resized(plan.graph, known, sizes), tuple(map(launch, plan.launches))
+    views = {i: attrs.evolve(view, **_at(known, view, sizes)) for i, view in plan.views.items()}
+    given = resized(plan.passed.given, known, sizes)
+    passed = attrs.evolve(plan.passed, given=given, graph=resized(plan.passed.graph, known, sizes))
     made = attrs.evolve(
         plan, passed=passed, graph=graph, launches=launches, views=views,
-        memory=planned_memory(given, graph, launches, views), sizes={NAME: batch},
+        memory=planned_memory(given, graph, launches, views), sizes=known.named(sizes),
     )  # fmt: skip
     made.runner.compiled = plan.runner.compiled
     return made

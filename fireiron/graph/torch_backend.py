@@ -28,7 +28,7 @@ from fireiron.graph.from_torch import Seen, Stays, imported
 from fireiron.graph.kept_attention import keep_attention, without_equal_masks
 from fireiron.graph.nodes import Graph
 from fireiron.graph.plan import Plan, plan
-from fireiron.graph.sizes import symbolic
+from fireiron.graph.sizes import NAMES, symbolic
 
 torch: Any = import_module("torch")
 
@@ -201,39 +201,39 @@ class Compiled:
         return call
 
     def _symbolic(self, inputs: Sequence[Any]) -> Callable[[list[Any]], list[Any]] | None:
-        """Run the plan that serves all batches of a bucket; None where no size is a symbol, or the plan has none."""
+        """Run the plan that serves all sizes of a bucket; None where no size is a symbol, or the plan has none."""
         sizes = Sizes.of(self.said, inputs)
         if sizes is None:
             return None
-        key = bucket(sizes.batch).maximum, *sizes.others
+        key = *(bucket(n).maximum for n in sizes.numbers), *sizes.others
         if key not in self.symbolic:
-            self.symbolic[key] = self._of_all_batches(sizes, inputs)
+            self.symbolic[key] = self._of_all_sizes(sizes, inputs)
             if (made := self.symbolic[key]) is not None:
                 _plans.append(made[0])
         if (found := self.symbolic[key]) is None:
             return None
         made, places = found
-        assert made.batch is not None
-        there = [made.batch.at(p, sizes.batch) if isinstance(p, int) else p for p in places]
-        return self._call(made.sized(sizes.batch), there, inputs)
+        assert made.samples is not None
+        there = [made.samples.at(p, sizes.numbers) if isinstance(p, int) else p for p in places]
+        return self._call(made.sized(*sizes.numbers), there, inputs)
 
-    def _of_all_batches(self, sizes: Sizes, inputs: Sequence[Any]) -> tuple[Plan, list[Any]] | None:
-        known: dict[int, list[Any]] = {}
+    def _of_all_sizes(self, sizes: Sizes, inputs: Sequence[Any]) -> tuple[Plan, list[Any]] | None:
+        known: dict[tuple[int, ...], list[Any]] = {}
         groups: list[int] = []
 
-        def make(batch: int) -> Graph:
-            graph, known[batch], groups[:] = self._imported(sizes.at(self.module, batch), inputs)
+        def make(*numbers: int) -> Graph:
+            graph, known[numbers], groups[:] = self._imported(sizes.at(self.module, numbers), inputs)
             return graph
 
         strict, early, rules = self._asked
         asked = {"strict": strict, "dependent": early, "together": groups} | rules
-        made = symbolic(make, sizes.batch, self.options.get("arch"), **asked)
-        if made is None or made.batch is None:
+        made = symbolic(make, sizes.numbers, self.options.get("arch"), sizes.names, **asked)
+        if made is None or made.samples is None:
             return None
-        places, *others = [known[made.batch.sample], *(p for n, p in known.items() if n != made.batch.sample)]
-        batches = [n for n in known if n != made.batch.sample]
-        for number, other in zip(batches[-1:], others[-1:], strict=True):
-            if any(isinstance(p, int) and q != made.batch.at(p, number) for p, q in zip(places, other, strict=True)):
+        samples = made.samples
+        places = known.pop(samples.numbers)
+        for numbers, others in list(known.items())[-1:]:
+            if any(isinstance(p, int) and q != samples.at(p, numbers) for p, q in zip(places, others, strict=True)):
                 return None
         return None if any(isinstance(p, Seen) and p.sized for p in places) else (made, places)
 
@@ -267,41 +267,47 @@ class Sizes:
     Args:
         said: what the graph says of its inputs.
         values: by symbol.
-        symbol: the batch: the first symbol that is the outermost extent of an input.
+        symbols: those that kernels take: the batch, the first that is the outermost extent of an input, and the
+            length, the first that is another extent.
+        names: of these.
     """
 
     said: tuple[Any, ...]
     values: Mapping[Any, int]
-    symbol: Any
+    symbols: tuple[Any, ...]
+    names: tuple[str, ...]
 
     @classmethod
     def of(cls, given: tuple[Any, ...], inputs: Sequence[Any]) -> Sizes | None:
         """Read the values off the inputs of a call; None where no symbol stands in a shape alone."""
         values: dict[Any, int] = {}
-        first: Any = None
+        outer, inner = list[Any](), list[Any]()
         for said, x in zip(given, inputs, strict=True):
             tensor = isinstance(said, torch.Tensor)
             for axis, (n, real) in enumerate(zip(said.shape, x.shape, strict=True) if tensor else [(said, x)]):
                 if isinstance(n, torch.SymInt) and n.node.expr.is_Symbol:
                     values[n.node.expr] = int(real)
-                    first = n.node.expr if first is None and tensor and axis == 0 else first
-        return None if first is None else cls(given, values, first)
+                    if tensor:
+                        (inner if axis else outer).append(n.node.expr)
+        lengths = [n for n in inner if n not in outer[:1]]
+        found = {name: each[0] for name, each in zip(NAMES, (outer, lengths), strict=True) if each}
+        return cls(given, values, tuple(found.values()), tuple(found)) if found else None
 
     @property
-    def batch(self) -> int:
-        """Give the batch of the call."""
-        return self.values[self.symbol]
+    def numbers(self) -> tuple[int, ...]:
+        """Give the sizes of the call."""
+        return tuple(self.values[symbol] for symbol in self.symbols)
 
     @property
     def others(self) -> tuple[tuple[str, int], ...]:
         """List the other symbols and their values."""
-        return tuple(sorted((str(k), n) for k, n in self.values.items() if k != self.symbol))
+        return tuple(sorted((str(k), n) for k, n in self.values.items() if k not in self.symbols))
 
-    def at(self, module: Any, batch: int) -> Any:
-        """Describe a graph's nodes at another batch."""
+    def at(self, module: Any, numbers: Sequence[int]) -> Any:
+        """Describe a graph's nodes at other sizes."""
         from torch._subclasses.fake_tensor import FakeTensorMode
 
-        values = {**self.values, self.symbol: batch}
+        values = {**self.values, **dict(zip(self.symbols, numbers, strict=True))}
 
         def number(n: Any) -> Any:
             return int(n.node.expr.subs(values)) if isinstance(n, torch.SymInt) else n

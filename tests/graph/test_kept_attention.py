@@ -19,7 +19,7 @@ from fireiron.graph import kept_attention
 from fireiron.graph.torch_backend import plans
 
 attention: Any = torch.nn.functional.scaled_dot_product_attention
-MASKS = ("none", "causal", "conditions", "numbers", "zeros", "groups")
+MASKS = ("none", "causal", "conditions", "numbers", "zeros", "places", "groups")
 
 
 def heads(count: int) -> Any:
@@ -36,6 +36,8 @@ def test_gradients_of_attention(how: str) -> None:
     def run(q: Any, k: Any, v: Any, mask: Any) -> Any:
         if how == "zeros":  # as transformers write a mask of ones
             mask = (1.0 - torch.ones(2, 1, 1, 32, dtype=q.dtype).expand(2, 1, 32, 32)) * -1e4
+        if how == "places":
+            mask = (torch.arange(32)[None, None, :, None] >= 0).expand(2, -1, 32, 32)
         return attention(q, k, v, attn_mask=mask, is_causal=how == "causal", enable_gqa=how == "groups")
 
     y = torch.compile(run, backend=fireiron.torch.backend)(q, k, v, mask)

@@ -27,7 +27,7 @@ def perceptron(batch: int) -> Graph:
     return trace_graph(layers, *(fi.tensor(*s, dtype="f16") for s in shapes), name="perceptron")
 
 
-def layer(batch: int) -> Graph:
+def layer(batch: int, length: int = 7) -> Graph:
     def block(x: Any, wq: Any, wk: Any, wv: Any, wo: Any, gain: Any, up: Any, down: Any) -> Any:
         def heads(w: Any) -> Any:
             return (x @ w).reshape(x.shape[0], x.shape[1], 2, -1).transpose(0, 2, 1, 3)
@@ -36,7 +36,7 @@ def layer(batch: int) -> Graph:
         y = x + seen.transpose(0, 2, 1, 3).reshape(x.shape) @ wo
         return y + nn.gelu(nn.rms_norm(y, gain) @ up) @ down
 
-    shapes = [(batch, 7, 32), *[(32, 32)] * 4, (32,), (32, 64), (64, 32)]
+    shapes = [(batch, length, 32), *[(32, 32)] * 4, (32,), (32, 64), (64, 32)]
     return trace_graph(block, *(fi.tensor(*s, dtype="f16") for s in shapes), name="layer")
 
 
@@ -56,7 +56,7 @@ def given(graph: Graph) -> list[Any]:
     ("make", "arch"), [(perceptron, "sm_89"), (perceptron, "sm_90a"), (layer, "sm_90a"), (rows, "sm_89")]
 )
 def test_another_batch_runs_the_same_kernels(make: Callable[[int], Graph], arch: str) -> None:
-    plan = symbolic(make, 6, arch)
+    plan = symbolic(make, (6,), arch)
     assert plan is not None
     assert not plan.foreign
     for batch in (13, 5):
@@ -71,8 +71,51 @@ def test_another_batch_runs_the_same_kernels(make: Callable[[int], Graph], arch:
     assert made.memory.nbytes == graph.plan(arch).memory.nbytes
 
 
+def causal(batch: int, length: int) -> Graph:
+    def attended(q: Any, k: Any, v: Any, mask: Any) -> Any:
+        return nn.attention(q, k, v, mask, causal=True)
+
+    heads = [fi.tensor(batch, 2, length, 16, dtype="f16")] * 3
+    return trace_graph(attended, *heads, fi.tensor(batch, 1, 1, length, dtype="f16"), name="causal")
+
+
+@pytest.mark.parametrize("make", [layer, causal])
+def test_another_length_runs_the_same_kernels(make: Callable[[int, int], Graph]) -> None:
+    plan = symbolic(make, (3, 20), "sm_90a")
+    assert plan is not None
+    assert not plan.foreign
+    for sizes in ((1, 17), (3, 32), (2, 25)):
+        made, graph = plan.sized(*sizes), make(*sizes)
+        arrays = given(graph)
+        np.testing.assert_allclose(made(*arrays), graph.evaluate(*arrays), atol=1e-2)
+        assert [a.schedule for a in made.kernels] == [b.schedule for b in plan.kernels]
+        assert made.runner.compiled is plan.runner.compiled
+
+
+def test_a_length_alone() -> None:
+    def make(length: int) -> Graph:
+        return trace_graph(lambda x, w: np.tanh(x @ w), (2, length, 32), (32, 16), name="rows")
+
+    plan = symbolic(make, (20,), "sm_90a", ("length",))
+    assert plan is not None
+    assert plan.samples is not None
+    assert [s.name for s in plan.samples.symbols] == ["length"]
+    arrays = given(make(27))
+    np.testing.assert_allclose(plan.sized(27)(*arrays), make(27).evaluate(*arrays), rtol=1e-3, atol=1e-4)
+
+
+def test_sizes_have_samples_of_their_own() -> None:
+    plan = symbolic(lambda a, b: trace_graph(lambda x, y: x @ y, (a, b, 32), (32, 16)), (20, 20))
+    assert plan is not None
+    assert plan.samples is not None
+    assert len(set(plan.samples.numbers)) == 2
+    # A sum of two sizes is no multiple of one.
+    joined = lambda x, y: np.concatenate([x, y], axis=1) * 2  # noqa: E731
+    assert symbolic(lambda a, b: trace_graph(joined, (4, a, 32), (4, b, 32)), (20, 25)) is None
+
+
 def test_a_batch_has_one_sized_plan() -> None:
-    plan = symbolic(perceptron, 6)
+    plan = symbolic(perceptron, (6,))
     assert plan is not None
     assert plan.sized(5) is plan.sized(5)
     assert plan.sized(5).runner.compiled is plan.sized(9).runner.compiled
@@ -88,14 +131,14 @@ REFUSED: Mapping[str, Callable[[Any, Any], Any]] = {
 
 @pytest.mark.parametrize("function", REFUSED.values(), ids=REFUSED)
 def test_other_numbers_are_refused(function: Callable[[Any, Any], Any]) -> None:
-    assert symbolic(lambda batch: trace_graph(function, (batch, 64), (1, 64)), 6, "sm_90a") is None
+    assert symbolic(lambda batch: trace_graph(function, (batch, 64), (1, 64)), (6,), "sm_90a") is None
 
 
 def test_powers_of_the_batch() -> None:
     def make(batch: int) -> Graph:
         return trace_graph(lambda x, w: (x @ x.T).reshape(-1) * w, (batch, 64), (1,), name="scores")
 
-    plan = symbolic(make, 6, "sm_90a")
+    plan = symbolic(make, (6,), "sm_90a")
     assert plan is not None
     for batch in (5, 11):
         arrays = given(make(batch))
@@ -103,16 +146,16 @@ def test_powers_of_the_batch() -> None:
 
 
 def test_the_sample_divides_no_other_number() -> None:
-    plan = symbolic(lambda batch: trace_graph(lambda x, y: x * y, (batch, 35), (35,)), 6)
+    plan = symbolic(lambda batch: trace_graph(lambda x, y: x * y, (batch, 35), (35,)), (6,))
     assert plan is not None
-    assert plan.batch is not None
-    assert plan.batch.sample not in (5, 7)
+    assert plan.samples is not None
+    assert plan.samples.numbers[0] not in (5, 7)
     x, y = rng.random((7, 35)), rng.random(35)
     np.testing.assert_allclose(plan.sized(7)(x.astype(np.float32), y.astype(np.float32)), x * y, rtol=1e-5)
 
 
 def test_a_size_is_found_by_its_multiples() -> None:
-    plan = symbolic(lambda n: trace_graph(lambda x, w: x @ w, (n, 3, 32), (32, 16)), 6, "sm_90a")
+    plan = symbolic(lambda n: trace_graph(lambda x, w: x @ w, (n, 3, 32), (32, 16)), (6,), "sm_90a")
     assert plan is not None
     run = HostKernel(plan.kernels[0].schedule.lowered())
     x, w, out = (rng.random(shape).astype(np.float32) for shape in ((15, 32), (32, 16), (15, 16)))

@@ -209,6 +209,17 @@ def test_what_no_kernel_computes_is_left_to_torch() -> None:
         compiled(Odd(), strict=True)(x)
 
 
+def test_a_result_that_is_a_number_is_left_to_torch() -> None:
+    def function(x: Any) -> Any:
+        return x * 2, torch.arange(32)[:, None] >= 0
+
+    doubled, seen = compiled(function)(drawn(32, 32))
+    assert seen.shape == (32, 1)
+    assert bool(seen.all())
+    assert doubled.shape == (32, 32)
+    assert forms() == ["pointwise", "left over"]
+
+
 def test_a_plan_for_each_set_of_shapes() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(32, 16), nn.ReLU()).eval()
@@ -236,7 +247,31 @@ def test_another_batch_compiles_nothing(marked: bool) -> None:
             torch.testing.assert_close(run(*inputs), model(*inputs), rtol=1e-4, atol=1e-4)
             (made,) = plans()[before:]
             kernels.append(len(made.runner.compiled))
-    assert made.batch is not None
+    assert made.samples is not None
+    assert kernels == [kernels[0]] * 3
+
+
+@pytest.mark.parametrize("marked", ["", "length", "both"])
+def test_another_length_compiles_nothing(marked: str) -> None:
+    torch.manual_seed(0)
+    model, before = Encoder(False).eval(), len(plans())
+    torch._dynamo.reset()
+    run = torch.compile(
+        model, backend=fireiron.torch.backend, options={"arch": "sm_90a"}, dynamic=None if marked else True
+    )
+    kernels: list[int] = []
+    with torch.no_grad():
+        for batch, length in ((3, 20), (3, 31), (3 if marked == "length" else 5, 17)):
+            x, mask = drawn(batch, length, 32), drawn(batch, 1, 1, length)
+            for one, axis in ((x, 1), (mask, 3)) if marked else ():
+                torch._dynamo.mark_dynamic(one, axis)
+                if marked == "both":
+                    torch._dynamo.mark_dynamic(one, 0)
+            torch.testing.assert_close(run(x, mask), model(x, mask), rtol=1e-4, atol=1e-4)
+            (made,) = plans()[before:]
+            kernels.append(len(made.runner.compiled))
+    assert made.samples is not None
+    assert [s.name for s in made.samples.symbols] == (["length"] if marked == "length" else ["batch", "length"])
     assert kernels == [kernels[0]] * 3
 
 
@@ -252,7 +287,7 @@ def test_a_sum_over_the_batch_has_a_plan_for_each_batch() -> None:
             each(drawn(batch, 32)).square().mean().backward()
             grads.append([p.grad.clone() for p in model.parameters()])  # type: ignore[union-attr]
         torch.testing.assert_close(*grads, rtol=1e-4, atol=1e-5)
-    assert [plan.batch is not None for plan in plans()[before:]] == [True, False, False]  # forward, and both backward
+    assert [plan.samples is not None for plan in plans()[before:]] == [True, False, False]  # forward, and both backward
 
 
 def test_gradients_of_a_perceptron() -> None:
