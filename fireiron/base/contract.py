@@ -193,8 +193,9 @@ def checked(
         if not kinds and not by_name:
             plan()
         changed: list[Any] | None = None
-        for i, value in enumerate(args):
-            argument, kind = kinds[i] if i < len(kinds) else ("", rest[0] if rest else None)
+        further = len(args) - len(kinds)
+        planned = kinds if further <= 0 else [*kinds, *[("", rest[0] if rest else None)] * further]
+        for i, (value, (argument, kind)) in enumerate(zip(args, planned, strict=False)):
             if kind is None or type(value) in kind.exact:
                 continue
             found = kind.read(value)

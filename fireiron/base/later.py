@@ -31,4 +31,6 @@ class Later:
         return getattr(self._loaded, self._name) if self._name else self._loaded
 
     def __getattr__(self, attribute: str) -> Any:
-        return getattr(self.load(), attribute)
+        if self._loaded is None:
+            self._loaded = import_module(self._module)
+        return getattr(getattr(self._loaded, self._name) if self._name else self._loaded, attribute)

@@ -8,14 +8,14 @@ from typing import Any, TypeVar
 import attrs
 
 R = TypeVar("R")
-_new = object.__new__
+_new, _set = object.__new__, object.__setattr__
 
 
 def evolve(record: R, **changes: Any) -> R:
     """Make a record that differs in some fields, as `attrs.evolve` does.
 
-    It takes a quarter of that one's time where instances are a dictionary of fields (`slots=False`) and nothing more:
-    for records of many fields that change at every step of a walk.
+    It takes a fraction of that one's time, above all where instances are a dictionary of fields (`slots=False`) and
+    nothing more: for records of many fields that change at every step of a walk.
 
     Raises:
         TypeError: for a field that the record does not have.
@@ -26,22 +26,31 @@ def evolve(record: R, **changes: Any) -> R:
         Point(x=1, y=3)
     """
     kind = type(record)
-    if not changes.keys() <= _fields(kind):
-        return attrs.evolve(record, **changes)  # pyright: ignore[reportArgumentType, reportCallIssue]
+    plain = _plain_fields(kind)
+    if not plain:
+        return kind(**({argument: getattr(record, name) for argument, name in _arguments(kind)} | changes))
+    values = record.__dict__ | changes
+    if len(values) != plain:
+        raise TypeError(f"{kind.__name__} has no field {' or '.join(changes.keys() - record.__dict__.keys())}")
     made = _new(kind)
-    made.__dict__.update(record.__dict__, **changes)
+    _set(made, "__dict__", values)
     return made
 
 
 @cache
-def _fields(kind: type[Any]) -> frozenset[str]:
-    """Name the fields of a class that is no more than they are; none of another."""
+def _plain_fields(kind: type[Any]) -> int:
+    """Count the fields of a class that is a dictionary of fields and nothing more; 0 for another class."""
     fields = attrs.fields(kind)
     acts = any(field.converter or field.validator or not field.init for field in fields)
     keeps = any(isinstance(x, cached_property) for base in kind.__mro__ for x in vars(base).values())
-    if acts or keeps or hasattr(kind, "__attrs_post_init__") or not kind.__dictoffset__:
-        return frozenset()
-    return frozenset(field.name for field in fields)
+    plain = not acts and not keeps and not hasattr(kind, "__attrs_post_init__") and kind.__dictoffset__
+    return len(fields) if plain else 0
+
+
+@cache
+def _arguments(kind: type[Any]) -> tuple[tuple[str, str], ...]:
+    """List the arguments of a class's constructor, each with the name of its field."""
+    return tuple((field.alias or field.name, field.name) for field in attrs.fields(kind) if field.init)
 
 
 class Itself:

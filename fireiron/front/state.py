@@ -175,7 +175,7 @@ class State:
 
     def _refine(self, **changes: Any) -> Self:
         """Replace the last link by one with these changes."""
-        link = attrs.evolve(self.links[-1], **changes)
+        link = evolve(self.links[-1], **changes)
         before = self._trail[-2] if len(self._trail) > 1 else self._origin
         trail = (*self._trail[:-1], residuals.apply(link, before))
         return evolve(self, links=(*self.links[:-1], link), _trail=trail)._within_limits()

@@ -250,11 +250,10 @@ def move_of(residual: Residual, role: str, memory: Memory, dtype: DType) -> Resi
     """Give the Move that brings one operand of a residual to another memory."""
     operand = residual.operand(role)
     assert operand is not None
-    operand = evolve(operand, dims=dims_loaded(residual, operand, memory))
-    extents = residual.extents
-    sizes = tuple([(dim, extents[dim]) for dim in operand.dims])
-    src = evolve(operand, role="src", ops=None)
-    dst = evolve(operand, role="dst", memory=memory, dtype=dtype, ops=None)
+    dims, extents = dims_loaded(residual, operand, memory), residual.extents
+    sizes = tuple([(dim, extents[dim]) for dim in dims])
+    src = Operand("src", operand.tensor, operand.memory, operand.dtype, dims)
+    dst = Operand("dst", operand.tensor, memory, dtype, dims)
     return Residual("Move", residual.level, sizes, (src, dst))
 
 

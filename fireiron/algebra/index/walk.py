@@ -49,6 +49,8 @@ BITWISE: dict[str, Callable[[Any, Any], Any]] = {
 
 
 _NO_LEAVES: frozenset[Leaf] = frozenset()
+_LEAVES = (Var, Symbol)  # tuples are made once, `Var | Symbol` at each call
+_PLAIN = (Const, *_LEAVES)
 
 
 def free(value: Index) -> frozenset[Leaf]:
@@ -61,7 +63,7 @@ def _free(e: Expr) -> frozenset[Leaf]:
         return e.leaves
     except AttributeError:
         pass
-    if isinstance(e, Var | Symbol):
+    if isinstance(e, _LEAVES):
         found = frozenset((e,))
     else:
         below = [_free(x) for x in operands(e)]
@@ -114,7 +116,7 @@ def _substitute(e: Expr, known: dict[Expr, Expr]) -> Expr:
 
 def _rebuild(e: Expr, known: dict[Expr, Expr]) -> Expr:
     node = closed(e)
-    if isinstance(node, Const | Var | Symbol):
+    if isinstance(node, _PLAIN):
         return node
     old = operands(node)
     new = [_substitute(operand, known) for operand in old]

@@ -517,13 +517,16 @@ class Kernel:
     elements: tuple[Elements, ...] = attrs.field(default=(), eq=False, repr=False)
 
 
+_AROUND = (For, If, Region)  # a tuple is made once, `For | If | Region` at each call
+
+
 def walk(body: tuple[Statement, ...]) -> Iterator[Statement]:
     """Visit every statement, outer before inner, in program order."""
     pending = [*reversed(body)]
     while pending:
         statement = pending.pop()
         yield statement
-        if isinstance(statement, For | If | Region):
+        if isinstance(statement, _AROUND):
             pending.extend(reversed(statement.body))
         elif isinstance(statement, Roles):
             for role in reversed(statement.roles):

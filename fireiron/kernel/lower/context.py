@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, lru_cache
 from math import prod
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -419,7 +419,7 @@ def units_of(level: Level, state: State, context: Context, tiles: int, cap: int 
             f"its threads lie {inside} in a {level.parent}",
             fix=f"map tiles to {level.parent} first",
         )
-    outside = complement(inside, width)
+    outside = _outside(level, width)
     present = width // level.size
     count = present if cap is None else min(cap, present)
     return Units(count, present, _digits(position, outside), _digits(position, inside), level.size)
@@ -427,9 +427,16 @@ def units_of(level: Level, state: State, context: Context, tiles: int, cap: int 
 
 def unit_index(level: Level, context: Context) -> Expr:
     """Give the index of this thread's unit of a level among all of the block."""
-    return _digits(context.thread, complement(_layout(level), context.threads or 1))
+    return _digits(context.thread, _outside(level, context.threads or 1))
 
 
+@lru_cache(4096)
+def _outside(level: Level, width: int) -> Layout:
+    """Give where the units of a level begin among so many threads."""
+    return complement(_layout(level), width)
+
+
+@lru_cache(4096)
 def _layout(level: Level) -> Layout:
     """Give the positions of a level's threads inside any enclosing level."""
     if level.size == 1 or level.parent is None or level.threads is None:

@@ -12,6 +12,7 @@ from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Expr, Symbol, as_expr, free, minimum
 from fireiron.algebra.scalar import parameters
 from fireiron.base.errors import SpecError
+from fireiron.base.records import evolve
 from fireiron.base.text import count
 from fireiron.kernel.analysis.conversions import check_conversions
 from fireiron.kernel.analysis.in_place import check_in_place
@@ -165,7 +166,7 @@ def lower(
     parameters = _parameters(spec, context, body, numbers)
     known = {**buffers, **{p.buffer.name: p.buffer for p in parameters if isinstance(p, Pointer | Workspace)}}
     body = passed("allocation", rebind(placed, known), map(_placed, (*buffers.values(), *barriers)))
-    flying = any(isinstance(s, Call) and s.atom.completion for s in walk(body))  # else nothing is awaited
+    flying = any([isinstance(s, Call) and s.atom.completion for s in walk(body)])  # else nothing is awaited
     body = passed("copies", await_copies(body) if flying else body)
     body = passed("products", await_products(body) if flying else body)
     body = passed("stores", await_stores(body, context.threads or 1, buffers.values()) if flying else body)
@@ -255,7 +256,7 @@ def _with_windows(spec: Spec, state: State, context: Context) -> State:
             Axis(dim, extent, as_expr(0)) for dim, extent in zip(operand.dims, operand.tensor.shape, strict=True)
         )
         windows[operand.role] = Window(whole.storage, axes)
-    return attrs.evolve(state, windows=windows)
+    return evolve(state, windows=windows)
 
 
 def _named(spec: Spec, links: Sequence[Decomposition]) -> set[str]:
@@ -286,7 +287,7 @@ def _parameters(
         tensor = storage.tensor
         assert tensor is not None
         pointers.append(
-            attrs.evolve(
+            evolve(
                 _pointer(
                     given.get(tensor.name, tensor),
                     storage,

@@ -26,7 +26,7 @@ def tile_numbers(index: Expr, parts: dict[str, Cut], order: TileOrder) -> dict[s
     if order is not ColMajor:
         dims.reverse()
     # A dim with one tile has number 0; units beyond the last tile are guarded, so the slowest dim does not wrap.
-    several = [dim for dim in dims if as_expr(parts[dim].trips) != as_expr(1)]
+    several = [dim for dim in dims if simplest(parts[dim].trips) != 1]
     if len(several) == 1:
         return {dim: index if dim in several else as_expr(0) for dim in parts}
     numbers = dict.fromkeys(dims, as_expr(0))
