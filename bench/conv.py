@@ -131,7 +131,8 @@ def schedules(form: str, shape: Sequence[int], preset: str, plan: Mapping[str, i
         bias, op = (tensor(k, name="bias"), relu) if fused else (None, None)
         if preset == "packed":
             x, f = tensor(n, side, side * c, dtype="f16"), tensor(k, taps, taps * c, dtype="f16", name="f")
-            spec = conv.conv2d_packed(x, f, bias, stride=stride, pad=pad, op=op, channels=c)
+            lead = conv.lead_of(k, taps, taps, stride, pad, c)
+            spec = conv.conv2d_packed(x, f, bias, stride=stride, pad=pad, op=op, channels=c, lead=lead)
             return [(None, made(spec, **plan))]
         return [(None, made(conv.conv2d(x, f, bias, stride=stride, pad=pad, op=op), **plan))]
     if form == "filters":

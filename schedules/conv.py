@@ -65,6 +65,7 @@ from fireiron.schedules._pixels import (
 )
 from fireiron.schedules._windows import Pads, Sizes, followed, one, outputs, pair, places, whole
 
+TILE, PAD = 64, 8  # filters of few channels of a tile; elements between their rows
 KEPT = 64 * 1024  # bytes of filters of few channels that stay in shared memory, beside two tiles of images
 STEP = 16  # of an instruction's folded dim, of 16-bit floats
 SPANS = (32, 64, 128)  # bytes of a row that a bulk copy writes with a swizzle
@@ -145,7 +146,7 @@ def conv2d_packed(
         bias, residual, stride, pad, op, scale: as of `conv2d`.
         channels: of a pixel.
         lead: zeros ahead of each row of a filter, which is then folded with zeros behind it, a multiple of 16 in all;
-            `even_lead` lets windows begin at even elements, which are gathered by pairs.
+            `lead_of` lets windows begin at even elements, which are gathered by pairs.
     """
     whole("channels", channels, 1)
     for name, lines in (("l", extent("l")), ("m", extent("m"))):
@@ -172,16 +173,31 @@ def conv2d_packed(
     return followed(product, scale, bias, residual, op)
 
 
-def even_lead(stride: Sizes, pad: Pads, channels: int) -> int:
-    """Count the zeros ahead of a filter's rows with which windows of `conv2d_packed` begin at even elements.
+def lead_of(filters: int, rows: int, columns: int, stride: Sizes, pad: Pads, channels: int) -> int | None:
+    """Choose the lead of `conv2d_packed`, or none where not all filters stay in shared memory.
 
-    There is none where pixels of windows lie at odd distances: half of the windows then begin at odd elements.
+    With 1, windows begin at even elements whose padding has an odd number of elements. Where they lie at odd distances,
+    every second one does not, whatever the lead.
+
+    Args:
+        filters: how many there are.
+        rows, columns: of a filter.
+        stride, pad, channels: as of `conv2d_packed`.
 
     Example:
-        >>> even_lead(2, 3, 3), even_lead(1, 1, 3), even_lead(2, 2, 3)  # 9 elements of padding; windows 3 apart; 6
-        (1, 0, 0)
+        >>> lead_of(64, 7, 7, stride=2, pad=3, channels=3), lead_of(64, 3, 3, stride=1, pad=1, channels=3)
+        (1, 0)
+        >>> lead_of(96, 11, 11, stride=4, pad=2, channels=3) is None
+        True
     """
-    return pair(pad, 1, 2)[0] * channels % 2 if one(stride, 1, 2) * channels % 2 == 0 else 0
+    lead = pair(pad, 1, 2)[0] * channels % 2 if one(stride, 1, 2) * channels % 2 == 0 else 0
+    fit = filters <= TILE and _kept(TILE, rows, -(-(lead + columns * channels) // STEP) * STEP)
+    return lead if fit else None
+
+
+def _kept(filters: int, rows: int, depth: int) -> bool:
+    """Say whether so many filters of few channels stay in shared memory."""
+    return 2 * filters * rows * (depth + PAD) <= KEPT
 
 
 @program(x="n w g c", f="g k s c", bias="g k", residual="n q g k", scale="g k")
@@ -526,7 +542,8 @@ def mma(
 @preset
 @space("sm_80", pixels=(64, 128, 256), channels=(32, 64, 128), depth=(16, 32, 48, 64), stages=(2, 3, 4))
 def packed(
-    spec: ProgramChain, pixels: int = 128, channels: int | None = None, depth: int | None = None, stages: int = 2,
+    spec: ProgramChain, pixels: int = 128, channels: int | None = None, depth: int | None = None,
+    stages: int | None = None, warp: int | None = None,
 ) -> Schedule:  # fmt: skip
     """Schedule a convolution of few channels for tensor cores by mma.sync, from sm_80 on.
 
@@ -539,28 +556,31 @@ def packed(
         pixels: of a block's tile, a power of two.
         channels: of a block's tile, filters.
         depth: of a chunk, a multiple of 16: a filter's columns and channels by default.
-        stages: chunks in shared memory; with a lead, tiles.
+        stages: chunks in shared memory, 2 by default; with a lead, tiles, 3 by default.
+        warp: pixels of a warp, 32 by default, or 64 of tiles of more than 64 channels.
     """
     w = window_of(spec)
     filters, whole = spec.residual.extents[w.column], spec.residual.extents[w.depth]
     if channels is None:
-        few = 32 if w.computed and isinstance(filters, int) and filters <= 32 else 64
-        channels = few if isinstance(filters, int) and filters <= 64 else 128
+        few = 32 if w.computed and isinstance(filters, int) and filters <= 32 else TILE
+        channels = few if isinstance(filters, int) and filters <= TILE else 128
     if depth is None:
         depth = min(64, -(-whole // STEP) * STEP) if isinstance(whole, int) else 32
-    rows, columns = 64 if channels > 64 else 32, min(64, channels)
+    rows, columns = warp or (64 if channels > 64 else 32), min(64, channels)
     box = box_of(spec, w.pixels, pixels, pixels // rows)
     chain = spec.tile(**dict.fromkeys(w.batch, 1), **box, **{w.column: channels}).to(Block)
     chunk = {**dict.fromkeys(w.taps, 1), w.depth: depth}
     alone = isinstance(filters, int) and filters <= channels  # then all tiles have the same filters
     lines = [n for d in w.taps if isinstance(n := spec.residual.extents[d], int)]
-    if w.computed and alone and w.nbytes * channels * prod(lines) * (depth + 8) <= KEPT:
-        chain = chain.persistent().pipeline(stages).epilog(memory=FR, store=through_shared(pad=8))
+    if w.computed and alone and _kept(channels, prod(lines), depth):
+        chain = chain.persistent().pipeline(stages or 3).epilog(memory=FR, store=through_shared(pad=8))
         chain = chain.load(w.images, SH, cp_async() if _begin_even(spec, w) else staged())
-        chain = chain.load(w.filters, SH, staged()).pad(8).split(None, **chunk)
+        chain = chain.load(w.filters, SH, staged()).pad(PAD).split(None, **chunk)
     else:
-        chain = chain.epilog(memory=FR, store=through_shared(pad=8, reuse=True)).split(None, **chunk).pipeline(stages)
-        chain = chain.load(w.images, SH, staged()).load(w.filters, SH, staged()).pad(8)
+        chain = (
+            chain.epilog(memory=FR, store=through_shared(pad=8, reuse=True)).split(None, **chunk).pipeline(stages or 2)
+        )
+        chain = chain.load(w.images, SH, staged()).load(w.filters, SH, staged()).pad(PAD)
 
     def by_fragments(y: StepChain) -> Schedule:
         return y.split(STEP).unroll().load("B", FR, ldmatrix()).tile(16, 8).unroll().done()
@@ -592,7 +612,7 @@ def wgmma(
     spec: ProgramChain, pixels: int | None = None, channels: int | None = None, stages: int | None = None,
     cluster: int | None = None, groups: int | None = None, persistent: bool | None = None, ways: int | None = None,
     runs: bool | None = None, span: int | None = None, plan: Tiles | None = None, dependent: bool = False,
-    early: str | Sequence[str] = (),
+    early: str | Sequence[str] | None = None,
 ) -> Schedule:  # fmt: skip
     """Schedule a convolution for Hopper: boxes or runs of pixels by bulk copies, wgmma, roles, persistent blocks.
 
@@ -616,7 +636,8 @@ def wgmma(
         plan: gives what the keywords leave open: one of `plans`, by default the first that has the given keywords.
         dependent: whether the kernel begins before the previous launch in the stream has ended: worth it behind short
             kernels, as those of a gradient's residues are.
-        early: what is added or multiplied behind the products, by name, that threads load before them.
+        early: what is added or multiplied behind the products, by name, that threads load before them: by default
+            biases and scales, and where a tile has several chunks residuals too.
 
     Raises:
         FireironError: `conv-product`; `fuse-dims`; what `mma` takes: `conv-across` for arrays that lie channels first,
@@ -658,6 +679,7 @@ def wgmma(
     chain = chain.persistent() if plan.persistent else chain
     chain = chain.dependent() if dependent else chain
     chain = chain if cluster == 1 else chain.tile(**tile).to(Block)
+    early = _early(spec, w, depth) if early is None and plan.ways == 1 else early or ()
     chain = chain.epilog(memory=FR, store=_by_panels(w, plan.panel(span, w.stored), channels), early=early)
     chain = chain.split(w.depth, ways=plan.ways).parallel(Block) if plan.ways > 1 else chain
     chain = chain.split(None, **dict.fromkeys(w.taps, 1), **{w.depth: depth})
@@ -671,6 +693,21 @@ def wgmma(
         return (y if rows == 64 else y.tile(64, columns).unroll()).done("wgmma")
 
     return chain.tile(**part_of(box, groups)).to(Warpgroup).each(**{w.step: by_groups})
+
+
+def _early(spec: ProgramChain, w: Window, depth: int) -> tuple[str, ...]:
+    """Choose what is loaded before the products: vectors, and what has their pixels where these have several chunks."""
+    folded = {ref.name for step in spec.computed.steps if step.fold is not None for ref in step.reads}
+    read = [ref for step in spec.computed.steps if step.fold is None for ref in step.reads]
+    given = {t.name for t in spec.computed.inputs} - folded
+    whole = spec.residual.extents[w.depth]
+    short = isinstance(whole, int) and whole <= depth and all(spec.residual.extents[d] == 1 for d in w.taps)
+    pixels = set(w.pixels)
+    return tuple(
+        dict.fromkeys(
+            ref.name for ref in read if ref.name in given and not (short and pixels & {d.name for d in ref.dims})
+        )
+    )
 
 
 def _by_panels(w: Window, columns: int, channels: int) -> Strategy:

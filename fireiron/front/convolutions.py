@@ -94,7 +94,7 @@ class Convolution:
     def packed(self) -> bool:
         """Say whether columns and channels are one dim, since a pixel's channels fill no vector of 16 bytes."""
         few = self.channels * self.kind.nbytes % 16 != 0 and self.channels <= MOST_PACKED
-        return few and self.groups == 1 and self.rank == 2 and self.dilation[1] == 1 and self.kind.bits == 16
+        return few and self.groups == 1 and self.rank == 2 and self.dilation == (1, 1) and self.kind.bits == 16
 
     @property
     def has_packed_gradients(self) -> bool:
@@ -170,7 +170,9 @@ def specified(
         x = what.described("x", what.images, h, w * what.channels)
         f = what.described("f", what.filters, r, s * what.channels)
         program = known.conv2d_packed
-        options = {"stride": what.stride, "pad": what.pads, "channels": what.channels, **_applied(activation)}
+        lead = known.lead_of(what.filters, r, s, what.stride, what.pads, what.channels)
+        options = {"stride": what.stride, "pad": what.pads, "channels": what.channels, "lead": lead}
+        options |= _applied(activation)
     return program(x, f, **given, **options, arch=arch)
 
 

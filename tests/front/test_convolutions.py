@@ -59,6 +59,9 @@ def test_few_channels(channels: int) -> None:
     x, f = whole(2, channels, 9, 8), whole(16, channels, 3, 3)
     np.testing.assert_array_equal(conv2d(x, f, stride=2, padding=1), summed(x, f, 2, 1))
     np.testing.assert_array_equal(conv2d(x, f, dilation=2), summed(x, f, dilation=2))
+    apart = np.zeros((16, channels, 5, 3), np.float16)
+    apart[:, :, ::2] = f
+    np.testing.assert_array_equal(conv2d(x, f, dilation=(2, 1)), summed(x, apart))
 
 
 def test_results_lie_as_images_do() -> None:

@@ -353,7 +353,7 @@ def led(n: int, side: int, channels: int, k: int, taps: int, stride: int, pad: i
     """Give a convolution of few channels whose windows begin at even elements where they can."""
     return conv.conv2d_packed(
         images(n, side, side * channels), filters(k, taps, taps * channels), stride=stride, pad=pad, channels=channels,
-        lead=conv.even_lead(stride, pad, channels),
+        lead=conv.lead_of(64, 7, taps, stride, pad, channels),
     )  # fmt: skip
 
 
@@ -424,7 +424,8 @@ def test_what_is_added_is_loaded_before_the_products(form: str) -> None:
     right(schedule)
     body = schedule.cuda("sm_90a").partition("// math")[2]
     assert body.index("load bias to") < body.index("load residual to") < body.index("wgmma_fence")
-    behind = conv.wgmma(spec, **BULK[form]).cuda("sm_90a").partition("// math")[2]
+    assert schedule.cuda("sm_90a") == conv.wgmma(spec, **BULK[form]).cuda("sm_90a")
+    behind = conv.wgmma(spec, **BULK[form], early=()).cuda("sm_90a").partition("// math")[2]
     assert behind.index("wgmma_fence") < behind.index("load bias to")
 
 

@@ -68,8 +68,8 @@ packed_1x8x16x64x1_f16(
     __builtin_assume(blocks >= 0);
     extern __shared__ __align__(1024) unsigned char shared[];
     half* x_sh = reinterpret_cast<half*>(shared);
-    half* f_sh = reinterpret_cast<half*>(shared + 10368);
-    half* y_sh = reinterpret_cast<half*>(shared + 46208);
+    half* f_sh = reinterpret_cast<half*>(shared + 15488);
+    half* y_sh = reinterpret_cast<half*>(shared + 51328);
     alignas(16) float product[64];
     alignas(16) half x_a_fr[32];
     alignas(16) half f_fr[32];
@@ -100,6 +100,17 @@ packed_1x8x16x64x1_f16(
         }
     }
     cp_async_commit();
+    if ((3135 - block) / blocks > 0) {
+
+        // load x to x_sh: Move(1, 21, 122)(GL, SH)(Block)
+        #pragma unroll
+        for (int r2 = 0; r2 < 11; ++r2) {
+            if (thread + r2 * 128 < 1281) {
+                cp_async_or_zero_4B(&x_sh[r2 * 256 + thread * 2 + 2568], &x[(block + blocks) / 7 * 10752 + r2 * 1344 + (thread + r2 * 6) / 61 * 672 + (block + blocks) % 7 * 96 + (thread + r2 * 6) % 61 * 2 - 2026], (block + blocks) / 7 % 14 * 16 + r2 * 2 + (thread + r2 * 6) / 61 > 2 && (block + blocks) / 7 % 14 * 16 + r2 * 2 + (thread + r2 * 6) / 61 < 227 && (block + blocks) % 7 * 48 + (thread + r2 * 6) % 61 > 4 && (block + blocks) % 7 * 48 + (thread + r2 * 6) % 61 < 341);
+            }
+        }
+    }
+    cp_async_commit();
     #pragma unroll 1
     for (int trip = 0; trip * blocks + block < 3136; ++trip) {
 
@@ -109,14 +120,14 @@ packed_1x8x16x64x1_f16(
         const int tile_p = tile / 7 % 14;
         const int tile_q = tile % 7;
         const int tile_k = 0;
-        cp_async_wait<0>();
-        if (trip < (3135 - block) / blocks) {
+        cp_async_wait<1>();
+        if (trip + 1 < (3135 - block) / blocks) {
 
             // load x to x_sh: Move(1, 21, 122)(GL, SH)(Block)
             #pragma unroll
             for (int r2 = 0; r2 < 11; ++r2) {
                 if (thread + r2 * 128 < 1281) {
-                    cp_async_or_zero_4B(&x_sh[(trip + 1) % 2 * 2568 + r2 * 256 + thread * 2], &x[(long long)((block + trip * blocks + blocks) / 7) * 10752 + r2 * 1344 + (thread + r2 * 6) / 61 * 672 + (block + trip * blocks + blocks) % 7 * 96 + (thread + r2 * 6) % 61 * 2 - 2026], (block + trip * blocks + blocks) / 7 % 14 * 16 + r2 * 2 + (thread + r2 * 6) / 61 > 2 && (block + trip * blocks + blocks) / 7 % 14 * 16 + r2 * 2 + (thread + r2 * 6) / 61 < 227 && (block + trip * blocks + blocks) % 7 * 48 + (thread + r2 * 6) % 61 > 4 && (block + trip * blocks + blocks) % 7 * 48 + (thread + r2 * 6) % 61 < 341);
+                    cp_async_or_zero_4B(&x_sh[(trip + 2) % 3 * 2568 + r2 * 256 + thread * 2], &x[(long long)((block + trip * blocks + blocks * 2) / 7) * 10752 + r2 * 1344 + (thread + r2 * 6) / 61 * 672 + (block + trip * blocks + blocks * 2) % 7 * 96 + (thread + r2 * 6) % 61 * 2 - 2026], (block + trip * blocks + blocks * 2) / 7 % 14 * 16 + r2 * 2 + (thread + r2 * 6) / 61 > 2 && (block + trip * blocks + blocks * 2) / 7 % 14 * 16 + r2 * 2 + (thread + r2 * 6) / 61 < 227 && (block + trip * blocks + blocks * 2) % 7 * 48 + (thread + r2 * 6) % 61 > 4 && (block + trip * blocks + blocks * 2) % 7 * 48 + (thread + r2 * 6) % 61 < 341);
                 }
             }
         }
@@ -136,7 +147,7 @@ packed_1x8x16x64x1_f16(
                 for (int q = 0; q < 2; ++q) {
                     #pragma unroll
                     for (int j = 0; j < 4; ++j) {
-                        copy_4B(&x_a_fr[p * 8 + q * 2 + j % 2 * 4 + j / 2 * 16], &x_sh[trip % 2 * 2568 + warp * 488 + p * 244 + chunk * 122 + thread / 4 % 8 * 6 + q * 48 + thread % 4 * 2 + j * 8]);
+                        copy_4B(&x_a_fr[p * 8 + q * 2 + j % 2 * 4 + j / 2 * 16], &x_sh[trip % 3 * 2568 + warp * 488 + p * 244 + chunk * 122 + thread / 4 % 8 * 6 + q * 48 + thread % 4 * 2 + j * 8]);
                         #pragma unroll
                         for (int j_of_pair = 0; j_of_pair < 2; ++j_of_pair) {
                             x_a_fr[p * 8 + q * 2 + j_of_pair + j % 2 * 4 + j / 2 * 16] = (thread % 4 * 2 + j_of_pair + j * 8 > 0 && thread % 4 * 2 + j_of_pair + j * 8 < 22) != 0 ? x_a_fr[p * 8 + q * 2 + j_of_pair + j % 2 * 4 + j / 2 * 16] : half{0x0000};
