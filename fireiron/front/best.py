@@ -118,7 +118,7 @@ def _with_fallback(choice: Choice, spec: MatMulChain, arch: str | None) -> Choic
     """Let the chosen schedule give way to the next one where the installed compiler does not build it well."""
 
     def next_one(target: str, compiler: Compiler) -> Any:
-        if target != _target(spec, arch):
+        if target != target_of(spec, arch):
             return None
         from fireiron.jit.passed import pass_over
 
@@ -205,7 +205,7 @@ def _chosen(spec: MatMulChain, arch: str | None) -> Choice:
     from fireiron.tune.problem import described, meaning_of
 
     where = _machine()
-    target = _target(spec, arch)
+    target = target_of(spec, arch)
     asked_of = Question(spec, target, passed_over(_asked(spec, target)))
     meaning = meaning_of(spec)
     asked = dict.fromkeys((described(meaning), described(meaning.product)))  # its own records, and those without ops
@@ -235,7 +235,7 @@ def recorded(spec: ProgramChain, names: Sequence[str]) -> Any:
     from fireiron.tune.problem import problem
 
     where, wanted = _machine(), problem(spec)
-    for found in _index().find(wanted, where.device, _target(spec, None), where.software):
+    for found in _index().find(wanted, where.device, target_of(spec, None), where.software):
         name = found.record.preset
         if found.record.problem == wanted and name in names:
             file, function = name.split(".")
@@ -306,7 +306,7 @@ def suited(spec: MatMulChain, arch: str | None = None) -> tuple[Preset, ...]:
     Raises:
         CheckError: `nothing-legal` where no preset takes the problem.
     """
-    asked = Question(spec, _target(spec, arch))
+    asked = Question(spec, target_of(spec, arch))
     for group in by_architecture(asked.target, presets()):
         if first_choice(asked, group, 0)[0] is not None:  # the first that is legal says enough
             return tuple(group)
@@ -330,7 +330,8 @@ def _machine() -> Machine:
     return machine()
 
 
-def _target(spec: MatMulChain | ProgramChain, arch: str | None) -> str:
+def target_of(spec: MatMulChain | ProgramChain, arch: str | None = None) -> str:
+    """Name the architecture that a choice is made for: the given one, the spec's, or the GPU's."""
     from fireiron.algebra.arch import arch as find_arch
 
     wanted = arch or spec.program.arch

@@ -22,8 +22,7 @@ from fireiron.language.storage_order import FIX, letters
 if TYPE_CHECKING:
     from fireiron.algebra.dtypes import DType
     from fireiron.algebra.expr import Symbol
-    from fireiron.front.host import HostKernel
-    from fireiron.jit.kernel import CompiledKernel
+    from fireiron.front.repeat import Callee
 
 MOST_KERNELS = 1024  # that are kept by sizes
 MOST_KEPT = 4096  # calls whose kernel is found by the arrays' shapes
@@ -295,10 +294,10 @@ def _is_view(a: Any, b: Any, out: Any, dtype: object) -> bool:
     return rank > 3 or rank != len(getattr(b, "shape", ()))
 
 
-_kernels: dict[Any, CompiledKernel | HostKernel] = {}
+_kernels: dict[Any, Callee] = {}
 
 
-def _prepared(a: Any, b: Any, out: Any, layout: str, dtype: object, dynamic: str | None) -> CompiledKernel | HostKernel:
+def _prepared(a: Any, b: Any, out: Any, layout: str, dtype: object, dynamic: str | None) -> Callee:
     from fireiron.algebra.dtypes import dtype as find_dtype
     from fireiron.base.errors import CallError
     from fireiron.jit.arrays import describe
@@ -337,9 +336,9 @@ def _rows_of(m: int, dynamic: str | None) -> int | Symbol:
 
 
 @lru_cache(maxsize=MOST_KERNELS)
-def _kernel(
-    m: int | Symbol, n: int, k: int, dtype: str, out: str | None, layout: str, batch: int | None
-) -> CompiledKernel | HostKernel:
+def _kernel(m: int | Symbol, n: int, k: int, dtype: str, out: str | None, layout: str, batch: int | None) -> Callee:
+    from fireiron.front.realigned import compiled_for
     from fireiron.front.spec import matmul
 
-    return compiled(matmul(m, n, k, dtype, out=out, layout=layout, batch=batch))
+    spec = matmul(m, n, k, dtype, out=out, layout=layout, batch=batch)
+    return compiled_for(spec) or compiled(spec)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import attrs
 
@@ -16,8 +16,11 @@ from fireiron.jit.streams import stream_handle, torch_current_stream
 
 if TYPE_CHECKING:
     from fireiron.front.host import HostKernel
+    from fireiron.front.realigned import Launches as Several
     from fireiron.jit.kernel import CompiledKernel
     from fireiron.jit.launch import LaunchPlan
+
+    Callee: TypeAlias = CompiledKernel | HostKernel | Several
 
 MOST_LAUNCHES = 4096
 NUMBERS = frozenset({bool, float, int})
@@ -36,7 +39,7 @@ class Call(NamedTuple):
         shape: of each result, where an allocated one has another.
     """
 
-    kernel: CompiledKernel | HostKernel
+    kernel: Callee
     inputs: tuple[Any, ...]
     order: tuple[int, ...]
     out: Any
@@ -65,7 +68,7 @@ class Launch:
         current_stream: finds a device's.
     """
 
-    kernel: CompiledKernel | HostKernel
+    kernel: Callee
     plan: LaunchPlan
     order: tuple[int, ...]
     numbers: tuple[tuple[str, str], ...]
