@@ -8,6 +8,7 @@ block adds its keys' part of the gradient of queries to memory, in the order of 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from math import gcd
 
@@ -16,7 +17,6 @@ from fireiron import (
     RF,
     SH,
     Block,
-    Expr,
     Layout,
     ProgramChain,
     Schedule,
@@ -306,10 +306,10 @@ def mma(
 @preset
 def wgmma(
     spec: ProgramChain,
-    groups: int = 2,
+    groups: int | None = None,
     chunk: int | None = None,
     stages: int | None = None,
-    bulk_rows: bool = False,
+    bulk_rows: bool | None = None,
 ) -> Schedule:
     """Schedule a gradient of attention for Hopper: bulk copies by a role of their own, wgmma by warpgroups of 64 rows.
 
@@ -318,14 +318,19 @@ def wgmma(
 
     Args:
         spec: `of_queries` or `of_keys` of four-dimensional arrays of 16-bit floats.
-        groups: warpgroups that compute, 64 queries or keys each.
+        groups: warpgroups that compute, 64 queries or keys each; by default 3 of queries, where registers hold their
+            gradients, else 2.
         chunk: of keys or queries; 64 by default.
         stages: chunks in shared memory; 2 to 4 by default, as many as it holds.
-        bulk_rows: whether logarithms and deltas of a chunk's queries come to shared memory with them.
+        bulk_rows: whether logarithms and deltas of a chunk's queries come to shared memory with them; by default where
+            bulk copies take them.
     """
     row, other, held, moving = _sides(spec)
     depth, width = columns(spec)
     nbytes = spec.computed.inputs[0].dtype.nbytes
+    many = row == "i" and depth + width <= (2 * WIDE if draws(spec) or _slopes_vary(spec) else 4 * WIDE)
+    groups = groups or (3 if many else 2)
+    bulk_rows = _in_bulk(spec) if bulk_rows is None else bulk_rows
     chunk = chunk or (32 if row == "j" and depth + width > 2 * WIDE and draws(spec) else 64)
     taken = groups * GROUP_ROWS * (depth + width) * nbytes
     stages = stages or max(2, min(4, (HOPPER_SHARED - taken) // (chunk * (depth + width) * nbytes)))
@@ -366,6 +371,7 @@ def at_once(
     order: tuple[str, ...] = ("s", "dp", "p", "ds", "shared_ds", "dv", "dq", "dk"),
     slots: int = 1,
     span: int = 128,
+    staged: int | None = None,
 ) -> Schedule:
     """Schedule all gradients of attention in one kernel for Hopper: a block has a tile of keys and values.
 
@@ -382,16 +388,16 @@ def at_once(
         order: of the steps of a chunk.
         slots: of shared memory from which each warpgroup adds sums over keys to memory.
         span: bytes of a row that one bulk copy adds.
+        staged: columns of sums that wait in shared memory together, by default those of a span.
     """
     depth, _ = columns(spec)
-    dtype, queries = spec.computed.inputs[0].dtype, spec.residual.extents["i"]
-    assert queries is not None
-    bulk_rows = _in_bulk(queries) if bulk_rows is None else bulk_rows
+    dtype = spec.computed.inputs[0].dtype
+    bulk_rows = _in_bulk(spec) if bulk_rows is None else bulk_rows
     tile = groups * GROUP_ROWS
     part = {"d": depth // groups} if chunk == GROUP_ROWS else {"i": chunk // groups}  # of a warpgroup
     sums = spec.computed.outputs[2]
     span = min(span, part.get("d", depth) * sums.dtype.nbytes)
-    panel = part.get("i", chunk), span // sums.dtype.nbytes
+    panel = part.get("i", chunk), staged or span // sums.dtype.nbytes
     add = through_shared(conform(), tma(span), panel, at=Warpgroup, ring=slots)
     chain: ProgramChain = spec.tile(**_whole(spec, "j")).to(Block).split(j=tile).parallel(Block, reduce=by_tma())
     chain = chain.epilog(memory=FR, store={sums.name: add})
@@ -423,8 +429,15 @@ def _sides(spec: ProgramChain) -> tuple[str, str, tuple[str, str], tuple[str, st
     return "j", "i", ("k", "v"), ("q", "dy")
 
 
-def _in_bulk(queries: int | Expr) -> bool:
-    """Say whether bulk copies take numbers of f32 of so many queries: their lines start at multiples of 16 bytes."""
+def _slopes_vary(spec: ProgramChain) -> bool:
+    """Say whether the derivative of the score function depends on the score, which is then read more than once."""
+    return len(re.findall(r"\bs\[", str(spec.computed))) > 2  # where it is computed, and where its weight is
+
+
+def _in_bulk(spec: ProgramChain) -> bool:
+    """Say whether bulk copies take a number of f32 of each query: their lines start at multiples of 16 bytes."""
+    queries = spec.residual.extents["i"]
+    assert queries is not None
     elements = queries if isinstance(queries, int) else queries.divisor
     return elements * F32_NBYTES % VECTOR_NBYTES == 0
 

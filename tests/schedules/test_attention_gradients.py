@@ -151,7 +151,7 @@ def test_functions(preset: str, sizes: tuple[int, int, int, int], dtype: str) ->
         ((100, 200, 64, 64), 1, True, {}),
         ((72, 130, 64, 64), 3, False, {"bulk_rows": True}),
         ((200, 150, 64, 64), 1, True, {"chunk": 128}),
-        ((70, 70, 128, 128), 1, False, {"slots": 2}),
+        ((70, 70, 128, 128), 1, False, {"slots": 2, "staged": 64}),
         ((70, 70, 64, 64), 1, False, {"order": ("s", "p", "dp", "dv", "shared_ds", "dq", "dk")}),
     ],
 )
@@ -161,6 +161,16 @@ def test_all_gradients_at_once(
     i, j = places(*sizes[:2])
     seen = j <= i + sizes[1] - sizes[0] if causal else np.full(sizes[:2], True)
     check_at_once(sizes, group, "float16", seen, causal=causal, plan=plan)
+
+
+def test_chunks_that_masks_leave_out_add_nothing() -> None:
+    """A block of keys begins with the first queries that see any of them."""
+    heads = [fi.tensor(1, 1, 4096, 64, dtype="f16") for _ in range(4)]
+    given = *heads, *(fi.tensor(1, 1, 4096) for _ in range(2)), fi.tensor(1, 1, 4096, 64, name="sums")
+    out = "f16", "f16", fi.inplace("sums")
+    specs = [gradients.of_all(*given, causal=causal, out=out) for causal in (True, False)]
+    texts = [gradients.at_once(spec).cuda("sm_90a") for spec in specs]
+    assert ["i < 64 - block * 2" in text for text in texts] == [True, False]
 
 
 def test_all_gradients_at_once_of_functions_and_dropout() -> None:

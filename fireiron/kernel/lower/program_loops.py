@@ -194,7 +194,7 @@ def _lower_loop(link: Split, rest: Tree, state: State, context: Context, recur: 
     for step in () if link.online else mine:
         made, around = closed(opened[step.name], around, context, recur)
         last += made
-    if link.online or link.skewed:
+    if link.online or link.skewed or link.order:
         context.online |= {
             s.var: (link, state.path) for s in loop if isinstance(s, For) and s.kind == "chunks" and not s.unroll
         }

@@ -40,7 +40,7 @@ def lower_program_parallel(link: Split, rest: Tree, state: State, context: Conte
         names = {s.name for s in state.progress.active}
         program, outputs = parts_added(state.progress.program, link.dim)
         first: dict[Var, Expr] = {context.way: as_expr(0)} if isinstance(context.way, Var) else {}
-        adds = Shares(first, outputs, state.path, link.link)
+        adds = Shares(link.dim, first, outputs, state.path, link.link)
         active = tuple(s for s in program.steps if s.name in names)
         below = state.under(link.words, link.link)
         below = evolve(below, progress=evolve(state.progress, program=program, active=active, adds=adds))

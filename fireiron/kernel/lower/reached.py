@@ -44,6 +44,10 @@ def reached(dim: str, part: Cut, state: State, context: Context) -> tuple[Expr, 
     steps = [s for s in progress.active if has_dim(s, dim)]
     makers = {out.name: s for s in progress.active for out in s.outs}
     outputs = {t.name for t in progress.program.outputs}
+    adds = progress.adds
+    if adds is not None:  # where a chunk adds 0, nothing is lost if it is left out
+        outputs -= adds.outputs
+    folds = [s for s in steps if folds_dim(s, dim) or (adds is not None and folds_dim(s, adds.dim))]
     written = any(out.name in outputs for s in steps if not folds_dim(s, dim) for out in s.outs)
     if state.level not in (Block, Warp) or context.joined > 1 or written:
         return begin, trips
@@ -53,7 +57,7 @@ def reached(dim: str, part: Cut, state: State, context: Context) -> tuple[Expr, 
     if ends is None or any(_of_threads(a.offset, context) for a in axes.values() if a.dim != dim):
         return begin, trips
     size = as_expr(part.size)
-    for condition in common_conditions([s for s in steps if folds_dim(s, dim)], makers):
+    for condition in common_conditions(folds, makers):
         condition = _at_tile(condition, axes, dim)
         if condition is None:
             continue

@@ -295,26 +295,26 @@ at_once_1x1x64_per128_f16_f32(
             // load v to v_sh: Move(1, 1, 128, 64)(GL, SH)(Block)
             tma_load_4d(&v_sh[0], &v_map, &v_sh_full[0], 0, way * 128, tile, 0);
             #pragma unroll 1
-            for (int i = 0; i < 8; ++i) {
+            for (int i = 0; i < 8 - way * 2; ++i) {
                 mbarrier_wait(&empty[ring_slot], 1 - ring_parity);
                 mbarrier_expect(&full[ring_slot], 16896);
 
                 // load q to q_sh: Move(1, 1, 64, 64)(GL, SH)(Block)
-                tma_load_4d(&q_sh[ring_slot * 4096], &q_map, &full[ring_slot], 0, i * 64, tile, 0);
+                tma_load_4d(&q_sh[ring_slot * 4096], &q_map, &full[ring_slot], 0, way * 128 + i * 64, tile, 0);
 
                 // load dy to dy_sh: Move(1, 1, 64, 64)(GL, SH)(Block)
-                tma_load_4d(&dy_sh[ring_slot * 4096], &dy_map, &full[ring_slot], 0, i * 64, tile, 0);
+                tma_load_4d(&dy_sh[ring_slot * 4096], &dy_map, &full[ring_slot], 0, way * 128 + i * 64, tile, 0);
 
                 // load lse to lse_sh: Move(1, 1, 64)(GL, SH)(Block)
                 #pragma unroll
                 for (int i2 = 0; i2 < 2; ++i2) {
-                    tma_load_3d(&lse_sh[ring_slot * 256 + i2 * 32], &lse_map, &full[ring_slot], i * 64 + i2 * 32, tile, 0);
+                    tma_load_3d(&lse_sh[ring_slot * 256 + i2 * 32], &lse_map, &full[ring_slot], way * 128 + i * 64 + i2 * 32, tile, 0);
                 }
 
                 // load delta to delta_sh: Move(1, 1, 64)(GL, SH)(Block)
                 #pragma unroll
                 for (int i3 = 0; i3 < 2; ++i3) {
-                    tma_load_3d(&delta_sh[ring_slot * 256 + i3 * 32], &delta_map, &full[ring_slot], i * 64 + i3 * 32, tile, 0);
+                    tma_load_3d(&delta_sh[ring_slot * 256 + i3 * 32], &delta_map, &full[ring_slot], way * 128 + i * 64 + i3 * 32, tile, 0);
                 }
                 if (++ring_slot == 2) ring_slot = 0, ring_parity ^= 1;
             }
@@ -344,7 +344,7 @@ at_once_1x1x64_per128_f16_f32(
         mbarrier_wait(&k_sh_full[0], 0);
         mbarrier_wait(&v_sh_full[0], 0);
         #pragma unroll 1
-        for (int i = 0; i < 8; ++i) {
+        for (int i = 0; i < 8 - way * 2; ++i) {
             mbarrier_wait(&full[ring_slot], ring_parity);
             wgmma_fence();  // accumulators are registers
 
@@ -378,7 +378,7 @@ at_once_1x1x64_per128_f16_f32(
             for (int j = 0; j < 2; ++j) {
                 #pragma unroll
                 for (int i2 = 0; i2 < 16; ++i2) {
-                    p_fr[j * 2 + i2 % 2 + i2 / 2 * 4] = float_to_half((way * 128 + warpgroup * 64 + thread / 4 % 8 + thread / 32 % 4 * 16 + j * 8 < 500 && i * 32 + thread % 4 + i2 / 2 * 4 < 250) != 0 ? exp2_approx((way * 128 + warpgroup * 64 + thread / 4 % 8 + thread / 32 % 4 * 16 + j * 8 <= i * 64 + thread % 4 * 2 + i2 % 2 + i2 / 2 * 8) != 0 ? fmaf(s[j * 2 + i2 % 2 + i2 / 2 * 4], 0.18033688f, -__fmul_rn(lse_rf[i2], 1.442695f)) : __int_as_float(0xff800000)) : 0.0f);
+                    p_fr[j * 2 + i2 % 2 + i2 / 2 * 4] = float_to_half((way * 128 + warpgroup * 64 + thread / 4 % 8 + thread / 32 % 4 * 16 + j * 8 < 500 && way * 64 + i * 32 + thread % 4 + i2 / 2 * 4 < 250) != 0 ? exp2_approx((warpgroup * 64 + thread / 4 % 8 + thread / 32 % 4 * 16 + j * 8 <= i * 64 + thread % 4 * 2 + i2 % 2 + i2 / 2 * 8) != 0 ? fmaf(s[j * 2 + i2 % 2 + i2 / 2 * 4], 0.18033688f, -__fmul_rn(lse_rf[i2], 1.442695f)) : __int_as_float(0xff800000)) : 0.0f);
                 }
             }
 
@@ -402,7 +402,7 @@ at_once_1x1x64_per128_f16_f32(
             for (int j3 = 0; j3 < 2; ++j3) {
                 #pragma unroll
                 for (int i4 = 0; i4 < 16; ++i4) {
-                    shared_ds_rf[j3 * 2 + i4 % 2 + i4 / 2 * 4] = float_to_half((way * 128 + warpgroup * 64 + thread / 4 % 8 + thread / 32 % 4 * 16 + j3 * 8 < 500 && i * 32 + thread % 4 + i4 / 2 * 4 < 250) != 0 ? ds_rf[j3 * 2 + i4 % 2 + i4 / 2 * 4] : 0.0f);
+                    shared_ds_rf[j3 * 2 + i4 % 2 + i4 / 2 * 4] = float_to_half((way * 128 + warpgroup * 64 + thread / 4 % 8 + thread / 32 % 4 * 16 + j3 * 8 < 500 && way * 64 + i * 32 + thread % 4 + i4 / 2 * 4 < 250) != 0 ? ds_rf[j3 * 2 + i4 % 2 + i4 / 2 * 4] : 0.0f);
                 }
             }
 
@@ -437,7 +437,7 @@ at_once_1x1x64_per128_f16_f32(
             for (int j5 = 0; j5 < 2; ++j5) {
                 #pragma unroll
                 for (int i8 = 0; i8 < 16; ++i8) {
-                    ds_a_fr[j5 * 2 + i8 % 2 + i8 / 2 * 4] = float_to_half((way * 128 + warpgroup * 64 + thread / 4 % 8 + thread / 32 % 4 * 16 + j5 * 8 < 500 && i * 32 + thread % 4 + i8 / 2 * 4 < 250) != 0 ? ds_rf[j5 * 2 + i8 % 2 + i8 / 2 * 4] : 0.0f);
+                    ds_a_fr[j5 * 2 + i8 % 2 + i8 / 2 * 4] = float_to_half((way * 128 + warpgroup * 64 + thread / 4 % 8 + thread / 32 % 4 * 16 + j5 * 8 < 500 && way * 64 + i * 32 + thread % 4 + i8 / 2 * 4 < 250) != 0 ? ds_rf[j5 * 2 + i8 % 2 + i8 / 2 * 4] : 0.0f);
                 }
             }
             wgmma_fence();  // sums and A are registers, written before
@@ -479,7 +479,7 @@ at_once_1x1x64_per128_f16_f32(
             fence_proxy_async();  // y2_sh is written before a bulk store reads it
             sync_threads(1 + thread / 128, 128);  // y2_sh is written before it is read
             if (thread2 < 1) {
-                tma_add_4d(&sums_map, &y2_sh[thread / 128 * 2048], thread / 128 * 32, i * 64, tile, 0);
+                tma_add_4d(&sums_map, &y2_sh[thread / 128 * 2048], thread / 128 * 32, way * 128 + i * 64, tile, 0);
             }
             if (thread % 128 == 0) {
                 bulk_commit();

@@ -26,6 +26,10 @@ __device__ __forceinline__ void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(pending) : "memory");
 }
 
+__device__ __forceinline__ void fence_proxy_async() {
+    asm volatile("fence.proxy.async.shared::cta;" : : : "memory");
+}
+
 __device__ __forceinline__ void fence_barrier_init() {
     asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");
 }
@@ -92,6 +96,10 @@ __device__ __forceinline__ void hold(int (&registers)[count]) {
     for (int i = 0; i < count; ++i) asm volatile("" : "+r"(registers[i]) : : "memory");
 }
 
+__device__ __forceinline__ void sync_threads(int barrier, int threads) {
+    asm volatile("barrier.sync %0, %1;" : : "r"(barrier), "r"(threads) : "memory");
+}
+
 __device__ __forceinline__ void tma_load_4d(
     void* dst, const TensorMap* map, unsigned long long* barrier, int c0, int c1, int c2, int c3) {
     asm volatile(
@@ -99,6 +107,15 @@ __device__ __forceinline__ void tma_load_4d(
         "[%0], [%1, {%3, %4, %5, %6}], [%2];"
         : : "r"(static_cast<unsigned>(__cvta_generic_to_shared(dst))), "l"(map), "r"(static_cast<unsigned>(__cvta_generic_to_shared(barrier))),
             "r"(c0), "r"(c1), "r"(c2), "r"(c3) : "memory");
+}
+
+__device__ __forceinline__ void tma_load_3d(
+    void* dst, const TensorMap* map, unsigned long long* barrier, int c0, int c1, int c2) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%3, %4, %5}], [%2];"
+        : : "r"(static_cast<unsigned>(__cvta_generic_to_shared(dst))), "l"(map), "r"(static_cast<unsigned>(__cvta_generic_to_shared(barrier))),
+            "r"(c0), "r"(c1), "r"(c2) : "memory");
 }
 
 template <int mode, int lead, int stride>
@@ -123,10 +140,8 @@ __device__ __forceinline__ void wgmma_m64n64k16_f32_f16(
         : "l"(a), "l"(b), "r"(accumulate), "n"(a_major), "n"(b_major));
 }
 
-__device__ __forceinline__ void copy_or_zero_8B(void* dst, const void* src, bool read) {
-    uint2 value = {};
-    if (read) value = *static_cast<const uint2*>(src);
-    *static_cast<uint2*>(dst) = value;
+__device__ __forceinline__ void copy_4B(void* dst, const void* src) {
+    *static_cast<unsigned*>(dst) = *static_cast<const unsigned*>(src);
 }
 
 template <int b_major>
@@ -142,10 +157,6 @@ __device__ __forceinline__ void wgmma_m64n64k16_f32_f16_ra(
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(b_major));
 }
 
-__device__ __forceinline__ void copy_4B(void* dst, const void* src) {
-    *static_cast<unsigned*>(dst) = *static_cast<const unsigned*>(src);
-}
-
 extern "C" __global__ void __launch_bounds__(384, 1)
 wgmma_1x1x128x64_f16(
     const half* __restrict__ q,
@@ -159,7 +170,9 @@ wgmma_1x1x128x64_f16(
     const __grid_constant__ TensorMap k_map,
     const __grid_constant__ TensorMap v_map,
     const __grid_constant__ TensorMap q_map,
-    const __grid_constant__ TensorMap dy_map) {
+    const __grid_constant__ TensorMap dy_map,
+    const __grid_constant__ TensorMap lse_map,
+    const __grid_constant__ TensorMap delta_map) {
     const int block = blockIdx.x;
     __builtin_assume(block >= 0);
     extern __shared__ __align__(1024) unsigned char shared[];
@@ -167,18 +180,20 @@ wgmma_1x1x128x64_f16(
     half* v_sh = reinterpret_cast<half*>(shared + 16384);
     half* q_sh = reinterpret_cast<half*>(shared + 32768);
     half* dy_sh = reinterpret_cast<half*>(shared + 65536);
-    unsigned long long* full = reinterpret_cast<unsigned long long*>(shared + 98304);
-    unsigned long long* empty = reinterpret_cast<unsigned long long*>(shared + 98336);
-    unsigned long long* k_sh_full = reinterpret_cast<unsigned long long*>(shared + 98368);
-    unsigned long long* v_sh_full = reinterpret_cast<unsigned long long*>(shared + 98376);
+    float* lse_sh = reinterpret_cast<float*>(shared + 98304);
+    float* delta_sh = reinterpret_cast<float*>(shared + 102400);
+    unsigned long long* full = reinterpret_cast<unsigned long long*>(shared + 106496);
+    unsigned long long* empty = reinterpret_cast<unsigned long long*>(shared + 106528);
+    unsigned long long* k_sh_full = reinterpret_cast<unsigned long long*>(shared + 106560);
+    unsigned long long* v_sh_full = reinterpret_cast<unsigned long long*>(shared + 106568);
     alignas(16) float dk[32];
     alignas(16) float dv[32];
     alignas(16) float s[32];
     alignas(16) float dp[32];
     alignas(16) half ds_a_fr[32];
     alignas(16) half p_a_fr[32];
-    alignas(16) float lse_rf[16];
-    alignas(16) float delta_rf[16];
+    float lse_rf[16];
+    float delta_rf[16];
     float p_rf[32];
     float ds_rf[32];
     alignas(16) half y0_rf[32];
@@ -188,6 +203,8 @@ wgmma_1x1x128x64_f16(
         prefetch_map(&v_map);
         prefetch_map(&q_map);
         prefetch_map(&dy_map);
+        prefetch_map(&lse_map);
+        prefetch_map(&delta_map);
     }
     if (threadIdx.x == 0) {
         for (int i = 0; i < 4; ++i) {
@@ -228,13 +245,25 @@ wgmma_1x1x128x64_f16(
             #pragma unroll 1
             for (int i = 0; i < 8 - block_j * 2; ++i) {
                 mbarrier_wait(&empty[ring_slot], 1 - ring_parity);
-                mbarrier_expect(&full[ring_slot], 16384);
+                mbarrier_expect(&full[ring_slot], 16896);
 
                 // load q to q_sh: Move(1, 1, 64, 64)(GL, SH)(Block)
                 tma_load_4d(&q_sh[ring_slot * 4096], &q_map, &full[ring_slot], 0, block_j * 128 + i * 64, block_h, 0);
 
                 // load dy to dy_sh: Move(1, 1, 64, 64)(GL, SH)(Block)
                 tma_load_4d(&dy_sh[ring_slot * 4096], &dy_map, &full[ring_slot], 0, block_j * 128 + i * 64, block_h, 0);
+
+                // load lse to lse_sh: Move(1, 1, 64)(GL, SH)(Block)
+                #pragma unroll
+                for (int i2 = 0; i2 < 2; ++i2) {
+                    tma_load_3d(&lse_sh[ring_slot * 256 + i2 * 32], &lse_map, &full[ring_slot], block_j * 128 + i * 64 + i2 * 32, block_h, 0);
+                }
+
+                // load delta to delta_sh: Move(1, 1, 64)(GL, SH)(Block)
+                #pragma unroll
+                for (int i3 = 0; i3 < 2; ++i3) {
+                    tma_load_3d(&delta_sh[ring_slot * 256 + i3 * 32], &delta_map, &full[ring_slot], block_j * 128 + i * 64 + i3 * 32, block_h, 0);
+                }
                 if (++ring_slot == 4) ring_slot = 0, ring_parity ^= 1;
             }
         }
@@ -272,10 +301,10 @@ wgmma_1x1x128x64_f16(
             }
             wgmma_commit();
 
-            // load lse to lse_rf: Move(1, 1, 64)(GL, RF)(Warpgroup)
+            // load lse_sh to lse_rf: Move(1, 1, 64)(SH, RF)(Warpgroup)
             #pragma unroll
-            for (int i7 = 0; i7 < 8; ++i7) {
-                copy_or_zero_8B(&lse_rf[i7 * 2], &lse[block_h * 500 + block_j * 128 + i * 64 + thread % 4 * 2 + i7 * 8], block_j * 64 + i * 32 + thread % 4 + i7 * 4 < 250);
+            for (int i7 = 0; i7 < 16; ++i7) {
+                copy_4B(&lse_rf[i7], &lse_sh[ring_slot * 256 + i7 / 2 * 8 + i7 % 2 + (thread % 4 ^ i7 / 8 * 2) * 2]);
             }
             wgmma_wait<0>();
             hold(s);
@@ -296,10 +325,10 @@ wgmma_1x1x128x64_f16(
             }
             wgmma_commit();
 
-            // load delta to delta_rf: Move(1, 1, 64)(GL, RF)(Warpgroup)
+            // load delta_sh to delta_rf: Move(1, 1, 64)(SH, RF)(Warpgroup)
             #pragma unroll
-            for (int i6 = 0; i6 < 8; ++i6) {
-                copy_or_zero_8B(&delta_rf[i6 * 2], &delta[block_h * 500 + block_j * 128 + i * 64 + thread % 4 * 2 + i6 * 8], block_j * 64 + i * 32 + thread % 4 + i6 * 4 < 250);
+            for (int i6 = 0; i6 < 16; ++i6) {
+                copy_4B(&delta_rf[i6], &delta_sh[ring_slot * 256 + i6 / 2 * 8 + i6 % 2 + (thread % 4 ^ i6 / 8 * 2) * 2]);
             }
             wgmma_wait<0>();
             hold(dp);
@@ -346,6 +375,8 @@ wgmma_1x1x128x64_f16(
                 wgmma_m64n64k16_f32_f16_ra<1>(&dv[0], &p_a_fr[k7 * 8], wgmma_operand<1, 16, 1024>(&dy_sh[ring_slot * 4096], k7 * 2048), 1);
             }
             wgmma_commit();
+            fence_proxy_async();  // the slot is read before a bulk copy overwrites it
+            sync_threads(1 + thread / 128, 128);  // all threads have read the slot
             wgmma_wait<0>();
             if (thread % 128 == 0) {
                 mbarrier_arrive(&empty[ring_slot]);

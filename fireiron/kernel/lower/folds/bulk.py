@@ -76,12 +76,14 @@ class Shares:
     """Hold the outputs of a program to which each block of the grid adds its part of a fold.
 
     Args:
+        dim: of which each block has a chunk.
         first: makes the first block's coordinates of those of any.
         outputs: by name.
         path: of the split in the tree.
         link: the split.
     """
 
+    dim: str
     first: Mapping[Var, Expr]
     outputs: frozenset[str]
     path: str
