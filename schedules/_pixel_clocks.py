@@ -62,7 +62,7 @@ class Tiles:
     span: int = 0
 
     def panel(self, span: int, stored: int) -> int:
-        """Choose the columns that are stored at once: all of them, or as few as let a ring of chunks stand beside."""
+        """Choose how many columns are stored at once: all, or so few that shared memory also holds a ring of chunks."""
         rest = SHARED - RING * span * (self.pixels + self.channels)
         wide = [n for n in (self.channels, 64, 32) if self.channels % n == 0]
         return next((n for n in wide if self.staging(n, stored) <= rest), wide[0])

@@ -181,7 +181,7 @@ def _boxes(rank: int, pixels: int) -> tuple[tuple[int, ...], ...]:
 
 
 def whole_boxes(extents: Sequence[int], pixels: Sequence[int]) -> list[tuple[tuple[int, ...], int]]:
-    """List boxes of some numbers of pixels, of each number the best: those whose images divide the images there are.
+    """List the box with the fewest trips for each number of pixels; its images must divide the tensor's images.
 
     Args:
         extents: images first, then sides.

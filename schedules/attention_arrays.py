@@ -118,7 +118,7 @@ class _Reads:
 
 
 def _told_apart(subscript: Value | int) -> str:
-    """Give what tells subscripts apart: numbers come as they are, or as expressions."""
+    """Give a text that equal subscripts share: a number may be an int or an expression."""
     return str(subscript)
 
 

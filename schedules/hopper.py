@@ -83,7 +83,7 @@ def cooperative(spec: MatMulChain, plan: Plan = Plan()) -> Schedule:
 
 @preset
 def pingpong(spec: MatMulChain, plan: Plan = Plan(n=192)) -> Schedule:
-    """Schedule a product whose two consumers own tiles in turn: one stores under the other's math.
+    """Schedule a product whose two consumers take tiles in turn: one stores its tile while the other multiplies.
 
     Args:
         plan: the degrees of freedom.

@@ -54,7 +54,7 @@ class Array:
     dtype: str
 
     def described(self, name: str) -> Tensor:
-        """Describe it as programs take it."""
+        """Describe the array as a tensor of a program."""
         return tensor(*self.shape, dtype=self.dtype, name=name, strides=self.strides)
 
     @functools.cached_property

@@ -12,10 +12,10 @@ from fireiron.language.steps import Program
 
 
 def fuse(spec: ProgramChain, **dims: str) -> ProgramChain:
-    """See dims of a program that follow each other as one dim: a tile of it is a run of points, across their ends.
+    """Treat dims of a program that follow each other as one dim: a tile of it is a run of points across their ends.
 
-    The arrays of a call keep their shapes. What the program reads by windows is then no box: on Hopper copies in im2col
-    mode take it, elsewhere copies by threads.
+    The arrays of a call keep their shapes. What the program reads by windows is then no box: copies in im2col mode load
+    it on Hopper, and copies by threads elsewhere.
 
     Args:
         spec: a program, before the first link.

@@ -207,7 +207,7 @@ def _known(move: MoveChain, said: str) -> tuple[int, int]:
 
 
 def _box_name(move: MoveChain, load: bool, span: int, policy: Policy | None) -> str:
-    """Name the instruction that moves a box; a strategy that imports here would have no fingerprint.
+    """Name the instruction that moves a box; the import stands here, since strategies that import have no fingerprint.
 
     Raises:
         DecompositionError: `bulk-rank` where there is none of so many dimensions.

@@ -56,7 +56,7 @@ def offered(names: Iterable[str], residual: Residual, links: tuple[Decomposition
 
 
 def instead(wrong: str, methods: list[str]) -> str:
-    """Name what was perhaps meant, and the links that may come."""
+    """Write the fix of an unknown name: the closest name that there is, and the links that may come next."""
     import difflib
 
     meant = difflib.get_close_matches(wrong, methods, 1)

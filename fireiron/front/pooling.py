@@ -37,8 +37,8 @@ class Pool:
         op: "max" or "average".
         window: pixels along each side of a window.
         stride: pixels from one window to the next, along each side.
-        pads: pixels before and behind each side, which the largest value does not see. Those behind that exceed those
-            before count in no mean: windows end there by ceil_mode.
+        pads: padding before and behind each side, in pixels, which a maximum ignores. Where ceil_mode makes the padding
+            behind wider than the padding before, the difference counts in no mean.
         dilation: pixels from one value of a window to the next, along each side.
         count_pad: whether pixels around the image count in a mean.
     """

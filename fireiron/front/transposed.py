@@ -123,7 +123,7 @@ def run(what: Convolution, y: Any, f: Any, bias: Any, kind: str, host: bool, out
 
 
 def between_windows(what: Convolution, out: Any) -> Any:
-    """View images, channels last, as all images `at_once` have them: columns and channels between windows as one."""
+    """View images as the kernel of `all_images_of` writes them: columns and channels between windows are one dim."""
     (h, w), (rows, columns) = what.sides, what.stride
     return out.reshape(what.images, h // rows, rows, w // columns, columns * what.channels)
 

@@ -54,7 +54,7 @@ def scaled_sum(tree: Scalar, sums: Collection[int]) -> bool:
 
 
 def _part(step: Step, names: Collection[str], replaced: Mapping[str, str]) -> Step | None:
-    """Remove what a step adds to a sum; None unless that is the element of the input that its output replaces."""
+    """Remove a step's addend to a sum; None unless it is the element of the input that the output replaces."""
     out = step.outs[0]
     whole = step.body.x if isinstance(step.body, Cast) else step.body
     if step.fold is not None or not isinstance(whole, Binary) or whole.op != "add":

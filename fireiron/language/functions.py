@@ -266,7 +266,7 @@ def derivative(function: Callable[[Value], Value], at: Value) -> Value:
 
 @checked
 def debug(name: str, at: tuple[int, ...] | None = None) -> Op:
-    """Make the op that prints each value, with its block, thread and coordinates, and gives it on unchanged.
+    """Make the op that prints each value, with its block, thread and coordinates, and passes it on unchanged.
 
     A GPU prints by `printf`, in no order; the simulator prints the same lines. Kernels that print are slow, and no
     complaint about their stack or spills is an error.

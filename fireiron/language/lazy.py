@@ -119,7 +119,7 @@ def _held(program: Program, law: Law, lead: str, slack: float, makers: Mapping[s
 
 
 def _unseen(program: Program, law: Law, lead: str) -> None:
-    """Refuse to leave an output old."""
+    """Refuse slack for a step whose value is an output: outputs must hold the newest value."""
     step = next(s for s in program.steps if s.name == lead)
     outputs = {t.name for t in program.outputs}
     if any(out.name in outputs for out in step.outs):

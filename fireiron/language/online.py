@@ -142,7 +142,7 @@ def spelled(step: Step, makers: Mapping[str, Step]) -> tuple[Scalar, tuple[Ref, 
 
 
 def _correction(step: Step, lead: Step, number: int, tree: Scalar, reads: tuple[Ref, ...], dim: str) -> Factor:
-    """Find by what a fold's state is corrected when the value of another one moves."""
+    """Find the factor that corrects a fold's state when the value of the fold `lead` changes."""
     assert step.fold is not None and lead.fold is not None
     names = [str(ref) for ref in reads]
 

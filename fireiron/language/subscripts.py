@@ -201,7 +201,7 @@ def _index_of(tree: Scalar, tensors: Sequence[Tensor]) -> Expr | None:
 
 
 def _bounded(place: Expr, extent: Index) -> Expr:
-    """Say below what the elements in an index stay that lies in an array."""
+    """Bound the array elements in an index, so that the index stays below an extent."""
     found: dict[Expr, Expr] = {}
     for term, factor in terms_of(place)[0]:
         if isinstance(term, Element) and factor > 0:

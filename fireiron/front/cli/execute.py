@@ -133,7 +133,7 @@ def _run_simulated(command: Command, made: Run) -> Answer:
 
 
 def _simulated(command: Command, made: Run, track: bool) -> tuple[Verdict, Data, Report]:
-    """Run on whole numbers, then on random ones; those are left out where the first run shows every bit, and is long.
+    """Run on whole numbers, then on random ones; the second run is left out where runs are long and the first decides.
 
     Gives the first run's data and report: what is counted does not depend on numbers.
     """

@@ -104,7 +104,7 @@ def alike(own: list[Expr], wanted: list[Expr], loops: set[Var]) -> bool:
 
 
 def _source(own: list[Expr], wanted: list[Expr], loops: set[Var], threads: int) -> Expr | None:
-    """Give the lane that holds what each lane reads: with bits turned, so many on in a group, or one of the group."""
+    """Give the lane that holds what each lane reads: with bits flipped, rotated in a group, or one of the group."""
     found = [_lanes(own, wanted, trip, threads, sample) for sample in (0, 1) for trip in _trips(own, loops)]
     if not found or any(lanes is None for lanes in found):
         return None

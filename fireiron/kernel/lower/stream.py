@@ -137,7 +137,7 @@ def chunks_of(split: Split, extent: Index) -> Index:
 
 
 def hand_on(window: Window, stream: Stream, finish: Body, link: Link | None, context: Context) -> Body:
-    """Store the partial sum of a tile that another unit finishes; for an own tile, add the others' partial sums.
+    """Store the partial sum of a tile that another unit finishes; add the others' sums to a tile of its own.
 
     Partial sums are added from the last to the first, in the same order in every run.
 

@@ -239,7 +239,7 @@ class _Pass:
         return Commit(name)
 
     def inside(self, s: For | If | Region) -> Body:
-        """Walk a body with what is copied in it."""
+        """Walk a body; the copies in it are those of its own statements."""
         around = self.copies
         self.copies = self.facts(s).copies
         body = self.run(s.body)
@@ -303,7 +303,7 @@ class _Pass:
         return found.pop() if len(found) == 1 else None
 
     def held(self, done: tuple[Flight, ...], rest: Body) -> Buffer | None:
-        """Give the sums that statements behind a wait, in the loop of their products, take."""
+        """Give the sums of finished products that statements behind the wait read, in the products' own loop."""
         touched = frozenset[str]().union(*(self.facts(s).touched for s in rest))
         return _word([b for flight in done for b in flight.sums if b.name in touched])
 

@@ -342,7 +342,7 @@ class _Pass:
     def awaiting(self, statement: For, pending: list[Touch], uniform: bool) -> tuple[list[Statement], list[Touch]]:
         """Give a loop that begins with a wait its barrier right behind it.
 
-        There what landed becomes seen by all, and what the trip before has read may be overwritten.
+        From that barrier on all threads see what has landed, and may overwrite what the trip before has read.
         """
         wait, *rest = statement.body
         _, after = self.run(tuple(rest), pending, uniform)

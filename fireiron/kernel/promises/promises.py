@@ -168,7 +168,7 @@ def _subscripts(one: Passed, kernel: Kernel) -> Iterator[str]:
 
 
 def _allocation(one: Passed, kernel: Kernel) -> Iterator[str]:
-    """Verify that places change alone, and that nothing is written where a buffer is that will be read."""
+    """Verify that only places change, and that no write overwrites a buffer that is read later."""
     yield from moved(unplaced(one.before), unplaced(one.after), ())
     yield from outside(kernel)
     yield from overwritten(one.after, kernel.buffers)

@@ -40,7 +40,7 @@ def workspace(name: str, dtype: DType, size: Index, context: Context, zero: bool
         dtype: of its elements.
         size: elements.
         context: the kernel's.
-        zero: whether it holds zeros when a launch begins, and must when it ends.
+        zero: whether it holds zeros when a launch begins; the launch must then leave zeros too.
     """
     buffer = Buffer(context.name(name), GL, dtype, as_expr(size), unit=Kernel)
     context.workspaces.append(Workspace(buffer, zero=zero))
