@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 
 from fireiron import FR, SH, A, B, Block, Matrix, Vector, Warp, Warpgroup, add, inplace, matmul, relu, tensor, tma
+from fireiron.base.errors import FireironError
+from fireiron.front.cli.find import Target, presets
+from fireiron.front.cli.problem import Problem
 from fireiron.jit.disassemble import disassemble
 from fireiron.jit.interface import Interface
-from fireiron.kernel.ir.statements import Commit, Fence, Region, Statement, Wait, walk
+from fireiron.kernel.ir.statements import Call, Commit, Fence, Region, Statement, Wait, walk
 from fireiron.kernel.passes.edges import unordered
 from fireiron.schedules import attention, attention_gradients, conv, hopper
 from fireiron.schedules.hopper import Plan
@@ -256,3 +259,24 @@ def test_sums_of_several_products_begin_with_zeros_where_tiles_are_shared() -> N
     assert begun(hopper.stream_k(spec, Plan(256, 96)))
     assert not begun(hopper.stream_k(spec, Plan(128, 128)))
     assert not begun(hopper.gemm(spec, Plan(256, 96)))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("target", presets(), ids=lambda target: target.reference)
+def test_no_preset_touches_registers_of_products_in_flight(target: Target) -> None:
+    """Of presets that multiply by wgmma, the machine code of the kernel that the command line builds by default."""
+    schedule = built(target)
+    kernel = None if schedule is None else schedule.lowered("sm_90a")
+    if kernel is None or not any(isinstance(s, Call) and s.atom.completion == "wgmma" for s in walk(kernel.body)):
+        pytest.skip("no products by wgmma")
+    assert schedule is not None
+    code = disassemble(schedule.compile("sm_90a").cubin)
+    assert (written_in_flight(code), sums_in_flight(code)) == ([], [])
+
+
+def built(target: Target) -> Any:
+    """Build a preset as the command line does by default; None where it asks for more than its defaults."""
+    try:
+        return target.build(Problem(), {})
+    except FireironError:
+        return None
