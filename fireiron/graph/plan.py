@@ -105,10 +105,22 @@ class Plan:
         """Give the plan of another batch, or length, which has the same kernels, where the plan has symbols for them.
 
         Args:
-            sizes: a number for each symbol.
+            sizes: a number for each symbol, the batch first.
+
+        Raises:
+            UsageError: `graph-sizes`.
         """
         from fireiron.graph.sizes import sized
 
+        names = tuple(self.sizes)
+        if len(sizes) != len(names):
+            raise UsageError(
+                "graph-sizes",
+                f"the plan of {self.graph.name} has {count(len(names), 'size')} that may change"
+                f"{': ' if names else ''}{', '.join(names)}; {len(sizes)} given",
+                fix=f"write sized({', '.join(names)})" if names else "make the plan by symbolic(make, (batch, length))",
+                link=here(),
+            )
         if sizes not in self._others:
             self._others[sizes] = sized(self, sizes)
         return self._others[sizes]

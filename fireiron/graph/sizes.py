@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import attrs
 
 from fireiron.algebra.expr import Expr, Symbol
-from fireiron.base.errors import FireironError
+from fireiron.base.errors import FireironError, UsageError
+from fireiron.base.link import here
 from fireiron.front.dynamic import bucket
 from fireiron.graph.nodes import Graph, Node
 
@@ -106,14 +107,20 @@ def symbolic(
 
     Args:
         make: makes the graph at sizes.
-        sizes: one of each bucket, which schedules are chosen for.
+        sizes: one of each bucket, which schedules are chosen for: one or two.
         arch: the target.
         names: of the symbols.
         options: as `plan` takes them.
+
+    Raises:
+        UsageError: `graph-sizes`.
     """
     from fireiron.graph.plan import plan
     from fireiron.graph.views import materialised, outputs_apart, views_of
 
+    if len(sizes) not in (1, 2):
+        fix = "make a plan for each value of the others"
+        raise UsageError("graph-sizes", f"a plan takes one or two sizes, not {len(sizes)}", fix=fix, link=here())
     rules = {key: options[key] for key in ("rounding", "range") if key in options}
     symbols = tuple(attrs.evolve(bucket(n), name=name, typical=n) for n, name in zip(sizes, names, strict=False))
     alike: list[tuple[tuple[int, ...], Graph, Graph]] = []
