@@ -28,6 +28,7 @@ from fireiron.graph.views import View, dense, order_of
 
 torch: Any = import_module("torch")
 
+SPREAD = 16  # how many times a tensor's elements its span may be
 MOST_KNOWN = 1 << 20  # most bytes of a tensor that a graph holds
 
 
@@ -94,7 +95,8 @@ class Importer:
         if not isinstance(value, torch.Tensor):
             return value
         kind, order = torch_kind(value.dtype), _order_of(value)
-        return self.builder.input(node.name, tuple(value.shape), kind, place in self.fixed, order)
+        strides = _apart(value) if order is None else None
+        return self.builder.input(node.name, tuple(value.shape), kind, place in self.fixed, order, strides)
 
     def _known_tensor(self, node: Any) -> int:
         """Add a tensor that the graph itself holds."""
@@ -247,13 +249,30 @@ def _order_of(tensor: Any) -> tuple[int, ...] | None:
     return order if all(n == 1 or s == t for n, s, t in zip(shape, strides, plain, strict=True)) else None
 
 
+def _apart(tensor: Any) -> tuple[int, ...] | None:
+    """Give the strides of a tensor with gaps, as a part of a wider one has; None where elements overlap or lie afar."""
+    shape, strides = tuple(tensor.shape), tuple(tensor.stride())
+    least = 1
+    for step, extent in sorted((s, n) for n, s in zip(shape, strides, strict=True) if n != 1):
+        if step < least or (least == 1 and step != 1):
+            return None
+        least = step * extent
+    return (
+        tuple(0 if n == 1 else s for n, s in zip(shape, strides, strict=True))
+        if least <= SPREAD * tensor.numel()
+        else None
+    )
+
+
 def _base_of(node: Any) -> Any:
     """Find the node whose elements a view shows, or the node itself."""
     while node.op == "call_function" and len(node.all_input_nodes) == 1:
-        name = _name_of(node)
-        if _KNOWN.get(name) not in _VIEWS and name not in ("alias", "detach"):
+        source = node.args[0]
+        part = node.target is operator.getitem and _name_of(source).startswith("split")
+        name = _name_of(source if part else node)
+        if not part and _KNOWN.get(name) not in _VIEWS and name not in ("alias", "detach"):
             break
-        node = node.args[0]
+        node = source.args[0] if part else source
     return node
 
 

@@ -225,8 +225,9 @@ class Builder:
         self._known: dict[Node, int] | None = {} if shared else None
 
     def input(
-        self, name: str, shape: Shape, dtype: DType, fixed: bool = False, order: tuple[int, ...] | None = None
-    ) -> int:
+        self, name: str, shape: Shape, dtype: DType, fixed: bool = False, order: tuple[int, ...] | None = None,
+        strides: tuple[int, ...] | None = None,
+    ) -> int:  # fmt: skip
         """Add an input.
 
         Args:
@@ -235,10 +236,12 @@ class Builder:
             dtype: element type.
             fixed: whether operations on it and on other fixed inputs alone run once, until their elements change.
             order: its axes in the order of its memory, the last one contiguous; as in the shape where None.
+            strides: in elements, where they lie apart, as parts of a wider array do; 0 for axes of one element.
         """
         attributes = (
             ("dtype", dtype), *((("fixed", True),) if fixed else ()), ("number", len(self.inputs)),
             *(() if order is None else (("order", order),)), ("shape", shape),
+            *(() if strides is None else (("strides", strides),)),
         )  # fmt: skip
         self.inputs.append(self._push(Node("input", (), attributes, shape, dtype, name)))
         return self.inputs[-1]

@@ -27,6 +27,16 @@ from fireiron.simulate import cost
 LIKE = -1  # among the lines by node, an array that says where arrays lie
 
 
+def span(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """Count the elements from an array's first to its last.
+
+    Example:
+        >>> span((4, 8), (24, 1))
+        80
+    """
+    return 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+
+
 class Library(Protocol):
     """Hold the functions that a plan needs from the library of its arrays.
 
@@ -68,6 +78,10 @@ class Library(Protocol):
 
     def line(self, array: Any, order: Order | None = None) -> Any:
         """See an array whose elements lie without gaps, its axes in some order, as a line; others are copied."""
+        ...
+
+    def spread(self, array: Any, strides: Sequence[int]) -> Any:
+        """See an array of these strides as a line from its first element to its last; others are copied so."""
         ...
 
     def converted(self, array: Any, dtype: Any) -> Any:
@@ -130,6 +144,12 @@ class NumPy:
     def line(self, array: Any, order: Order | None = None) -> Any:
         """See an array whose elements lie without gaps, its axes in some order, as a line; others are copied."""
         return self.module.ascontiguousarray(array if order is None else array.transpose(order)).reshape(-1)
+
+    def spread(self, array: Any, strides: Sequence[int]) -> Any:
+        """Copy an array to a line where it has these strides."""
+        line = self.module.zeros(span(array.shape, strides), array.dtype)
+        self.strided(line, View(0, 0, array.shape, tuple(strides)))[...] = array
+        return line
 
     def converted(self, array: Any, dtype: Any) -> Any:
         """Convert to another element type, or give the array itself."""
@@ -256,8 +276,11 @@ class Runner:
         return made if len(made) != 1 else made[0]
 
     def _input(self, number: int, array: Any, library: Library) -> Any:
-        """Give the line of an input; its axes have the order that the graph says."""
+        """Give the line of an input; its axes have the order, or the strides, that the graph says."""
         node = self.plan.graph.nodes[number]
+        apart = dict(node.attributes).get("strides")
+        if apart is not None:
+            return library.spread(library.converted(array, node.dtype), apart)
         return library.line(library.converted(array, node.dtype), dict(node.attributes).get("order"))
 
     def _release(self, place: int, lines: dict[int, Any]) -> None:

@@ -13,11 +13,13 @@ from typing import Any
 from fireiron.algebra.dtypes import DType
 from fireiron.front.torch_ops import as_numpy, as_torch, torch_function
 from fireiron.graph.nodes import BUNDLE, Node
+from fireiron.graph.run import span
 from fireiron.graph.views import Order, View
 from fireiron.jit.streams import torch_current_stream
 
 torch: Any = import_module("torch")
 
+ALIGNMENT = 16  # bytes of the widest loads
 _CALLED = {
     "div": "true_divide", "sub": "subtract", "mul": "multiply", "lt": "lt", "le": "le", "eq": "eq",
     "matmul": "matmul", "neg": "neg", "exp2": "exp2",
@@ -91,6 +93,14 @@ class Torch:
         """See a tensor whose elements lie without gaps, its axes in some order, as a line; others are copied."""
         found = array.detach()
         return (found if order is None else found.permute(order)).contiguous().view(-1)
+
+    def spread(self, array: Any, strides: Sequence[int]) -> Any:
+        """See a tensor of these strides as a line from its first element to its last; others are copied so."""
+        found, shape = array.detach(), tuple(array.shape)
+        there = all(n == 1 or s == t for n, s, t in zip(shape, found.stride(), strides, strict=True))
+        if not there or found.data_ptr() % ALIGNMENT:
+            found = torch.empty_strided(shape, strides, dtype=found.dtype, device=found.device).copy_(found)
+        return found.as_strided((span(shape, strides),), (1,))
 
     def converted(self, array: Any, dtype: DType) -> Any:
         """Convert to another element type, or give the tensor itself."""

@@ -101,7 +101,8 @@ def views_of(graph: Graph, orders: Mapping[int, Order]) -> dict[int, View | None
     found: dict[int, View | None] = {}
     for number, node in enumerate(graph.nodes):
         if node.kind != "view":
-            found[number] = View(number, 0, node.shape, dense(node.shape, orders.get(number)))
+            apart = dict(node.attributes).get("strides") if node.op == "input" else None
+            found[number] = View(number, 0, node.shape, apart or dense(node.shape, orders.get(number)))
             continue
         base = found[node.inputs[0]]
         found[number] = None if base is None else _viewed(base, node.op, node.shape, dict(node.attributes))
@@ -139,13 +140,24 @@ def orders_of(graph: Graph) -> dict[int, Order]:
             found[number] = tuple(node["order"])
         if node.kind in ("view", "source", "foreign", "copy"):
             continue
-        users = graph.users[number]
-        turned = [graph.nodes[u] for u in users if graph.nodes[u].op == "transpose"]
-        if len(turned) != 1 or len(users) != 1:
-            continue
-        if any(graph.nodes[u].op == "reshape" for u in graph.users[users[0]]):
-            found[number] = tuple(turned[0]["axes"])
+        turned = [u for u in graph.users[number] if graph.nodes[u].op == "transpose"]
+        reads = [(u, r) for u in turned for r in graph.users[u] if graph.nodes[r].op == "reshape"]
+        if reads and len(turned) == len(graph.users[number]):
+            last = len(node.shape) - 1  # the axis whose elements are best written side by side
+            orders = [*(tuple(graph.nodes[u]["axes"]) for u, _ in reads), tuple(range(len(node.shape)))]
+            found[number] = min(orders, key=lambda o: (_lost(graph, node.shape, o, reads), o[-1] != last))
     return found
+
+
+def _lost(graph: Graph, shape: Shape, order: Order, reads: Sequence[tuple[int, int]]) -> int:
+    """Count the transposes whose reshape takes a copy where an array has an order of axes."""
+    strides = dense(shape, order)
+    lost = 0
+    for turned, read in reads:
+        axes: Order = graph.nodes[turned]["axes"]
+        steps = tuple(strides[a] for a in axes)
+        lost += reshaped(graph.nodes[turned].shape, steps, graph.nodes[read].shape) is None
+    return lost
 
 
 def materialised(graph: Graph) -> tuple[Graph, dict[int, Order]]:

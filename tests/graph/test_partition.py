@@ -263,3 +263,15 @@ def test_an_operation_of_many_arrays_is_stored() -> None:
 
     shapes = [(32, 64), (64, 48), *[(32, 48)] * 3]
     assert len(partition(trace_graph(many, *shapes).optimised())) == 2
+
+
+def test_an_array_has_the_order_in_which_most_readers_take_no_copy() -> None:
+    def function(q: Any, k: Any, v: Any) -> Any:
+        seen = nn.attention(q, k, v)
+        rows = seen.transpose(0, 2, 1, 3).reshape(32, 32)
+        return rows, seen.transpose(1, 3, 0, 2).reshape(32, 32), seen
+
+    graph = trace_graph(function, *[tensor(2, 2, 16, 16, dtype="f16")] * 3)
+    made, orders = materialised(graph.optimised())
+    assert not [node for node in made.nodes if node.op == "copy"]
+    assert (0, 2, 1, 3) in orders.values()

@@ -472,3 +472,16 @@ def test_later_launches_go_by_address(monkeypatch: pytest.MonkeyPatch) -> None:
     strict, seen[:] = True, []
     runner([x[::-1][::-1] for x in arrays])
     assert len(seen) == len(first)
+
+
+def test_an_input_with_gaps() -> None:
+    from fireiron.algebra.dtypes import f32
+    from fireiron.graph.nodes import Builder
+
+    b = Builder()
+    x = b.input("x", (8, 32), f32, strides=(96, 1))
+    graph = b.graph("doubled", [b.add("add", x, x)])
+    plan = graph.plan("sm_89")
+    assert plan.views[graph.inputs[0]].strides == (96, 1)
+    array = np.arange(8 * 32, dtype="f").reshape(8, 32)
+    np.testing.assert_array_equal(plan(array), array * 2)

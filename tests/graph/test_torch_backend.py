@@ -364,6 +364,49 @@ def test_a_training_step_holds_no_more_than_torch(monkeypatch: Any) -> None:
     assert sum(n.op == "foreign" and n["label"] == "embedding_dense_backward" for n in labels) == 1
 
 
+class Joined(nn.Module):
+    """Project queries, keys and values by one matrix, as GPT-2 does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.three, self.last = nn.Linear(32, 96), nn.Linear(32, 32)
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = (each.view(2, 16, 2, 16).transpose(1, 2) for each in self.three(x).split(32, -1))
+        return self.last(functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(2, 16, 32))
+
+
+def test_parts_of_one_array_are_kept_and_read_in_place() -> None:
+    torch.manual_seed(0)
+    model, x, before = Joined(), drawn(2, 16, 32), len(plans())
+
+    def grads(run: Any) -> list[Any]:
+        model.zero_grad()
+        run(x).square().mean().backward()
+        return [p.grad.clone() for p in model.parameters()]  # type: ignore[union-attr]
+
+    torch.testing.assert_close(grads(compiled(model)), grads(model), rtol=1e-3, atol=1e-5)
+    forward, backward = plans()[before:]
+    assert [x.part.kind for x in forward.launches] == ["product", "attention", "product"]
+    # Queries, keys and values are results by the strides of the product's, and the gradient reads them by these.
+    kept = [forward.views[i] for i in forward.graph.outputs]
+    strides = [dict(backward.graph.nodes[i].attributes).get("strides") for i in backward.graph.inputs]
+    assert sum(view.strides == (1536, 16, 96, 1) for view in kept) == strides.count((1536, 16, 96, 1)) == 3
+    assert sorted(view.offset for view in kept if view.strides == (1536, 16, 96, 1)) == [0, 32, 64]
+
+
+@pytest.mark.parametrize("start", [0, 1, 8])
+def test_inputs_with_gaps(start: int) -> None:
+    def function(x: Any) -> Any:
+        return x * 2 + 1
+
+    wide = drawn(8, 64).half()
+    run = compiled(function)
+    for x in (wide[:, start : start + 32], wide[:, start : start + 32].contiguous()):
+        torch.testing.assert_close(run(x), function(x))
+    assert dict(plans()[-2].graph.nodes[0].attributes)["strides"] == (64, 1)
+
+
 def test_what_the_forward_pass_kept_is_released_while_the_backward_pass_runs() -> None:
     seen: list[list[bool]] = []
     kept: list[Any] = []
