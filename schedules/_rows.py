@@ -281,12 +281,13 @@ def ranked(row: Row) -> Part:
     """Cut a row whose folds rank its columns: into as few warps as fill the SMs, each of which goes through chunks.
 
     A few columns of a warp's first chunk pass its bound, and of each further chunk fewer: the fewer warps share a row,
-    the fewer columns are folded, and the fewer states are combined.
+    the fewer columns are folded, and the fewer states are combined. Where rows are fewer than SMs, clusters have them.
     """
     warps, chunk = 1, AHEAD * row.lane * LANES
     while 0 < row.count * warps < SMS * WARPS and warps < WARPS and row.width > 2 * warps * chunk:
         warps *= 2
-    return Part(1, warps, 0, warps * chunk, resident=1)
+    fits = [n for n in CLUSTERS if row.arch >= 90 and row.count * n <= SMS and row.width > 2 * n * warps * chunk]
+    return Part(max(fits, default=1) if row.count else 1, warps, 0, warps * chunk, resident=1)
 
 
 def _several(row: Row, shared: int) -> int:

@@ -102,11 +102,14 @@ def test_gradients_of_what_all_rows_share(gpu: int, width: int) -> None:
         Vector(width, "bf16", name="gain"),
     )
     verified(rows.row(rows.layernorm_gradients(x, dy, gain, out=("bf16", "f32", "f32"))))
+    verified(rows.row(rows.layernorm_gradients(x, dy, gain, out=("bf16", "f32", "f32")), two_levels=True))
 
 
+@pytest.mark.parametrize(("m", "n"), [(300, 4000), (4000, 2056), (3, 100000)])
 @pytest.mark.parametrize("k", [2, 8])
-def test_the_largest_of_rows(gpu: int, k: int) -> None:
-    verified(rows.row(rows.top(Matrix(300, 4000, "bf16"), k, out=("bf16", "i32"))))
+def test_the_largest_of_rows(gpu: int, k: int, m: int, n: int) -> None:
+    """By two warps of a block, one warp, and 16, which pass by most columns."""
+    verified(rows.row(rows.top(Matrix(m, n, "bf16"), k, out=("bf16", "i32"))))
 
 
 @pytest.mark.parametrize("width", [8, 384, 1000, 8192, 70000])

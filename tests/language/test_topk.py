@@ -68,9 +68,12 @@ def _equal(m: int, n: int) -> Any:
 
 
 @pytest.mark.parametrize("values", [_rising, _below_zero, _equal])
-@pytest.mark.parametrize(("k", "width", "plan"), [(8, 2052, {}), (2, 1100, {"warps": 1, "blocks": 1})])
+@pytest.mark.parametrize(("k", "width", "plan"), [(8, 2052, {}), (2, 1100, {"warps": 1, "blocks": 1}), (2, 33000, {})])
 def test_points_below_a_bound_change_nothing(values: Any, k: int, width: int, plan: dict[str, int]) -> None:
-    """Over several chunks, of which the last lacks points: the zeros in their place are above all values of a row."""
+    """Over several chunks, of which the last lacks points: the zeros in their place are above all values of a row.
+
+    A cluster of two blocks has 33,000 columns.
+    """
     x = values(2, width).astype(np.float32)
     schedule = rows.row(rows.top(Matrix(2, width), k, out=("f32", "i32")), **plan)
     assert "bound[0]" in schedule.cuda("sm_90a")
@@ -101,6 +104,11 @@ def test_warps_pass_by_points_that_change_nothing(golden: Callable[..., None]) -
 def test_more_warps_have_a_row_where_rows_are_few(m: int, n: int, warps: int) -> None:
     schedule = rows.row(rows.top(Matrix(m, n, "bf16"), 8, out=("bf16", "i32")))
     assert f".split n {warps} ways to Warp" in str(schedule)
+
+
+def test_clusters_have_rows_where_sms_are_more() -> None:
+    schedule = rows.row(rows.top(Matrix(3, 1000000, "bf16"), 8, out=("bf16", "i32")))
+    assert ".split n 8 ways to Block .split n 16384 .split n 16 ways to Warp" in str(schedule)
 
 
 def test_comparisons_are_joined_without_branches() -> None:
