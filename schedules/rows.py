@@ -24,6 +24,7 @@ from fireiron import (
     cp_async,
     dropout,
     equal,
+    in_order,
     index,
     logsumexp,
     maximum,
@@ -228,7 +229,7 @@ def rotary_pairs(x: Value, cos: Value, sin: Value) -> Value:
 @preset
 def row(
     spec: ProgramChain, warps: int = 0, blocks: int = 0, rows: int = 0, resident: int = 0, stages: int = 0,
-    at_once: bool = False,
+    at_once: bool = False, two_levels: bool = False,
 ) -> Schedule:  # fmt: skip
     """Schedule a program that folds the columns of rows: a row stays in registers between its folds.
 
@@ -247,10 +248,11 @@ def row(
         stages: rows that a persistent block has in shared memory, the next ones on their way; 1 for blocks of one row
             each, 0 for what the bytes in flight ask for.
         at_once: whether the warps of a cluster's blocks meet at one barrier for each fold, where a cluster has a row.
+        two_levels: whether blocks combine their sums over rows in groups first: `in_order(two_levels=True)`.
     """
     given = row_of(spec)
     if given.summed:
-        return _with_sums(spec, given, warps, blocks, rows, resident, stages)
+        return _with_sums(spec, given, warps, blocks, rows, resident, stages, two_levels)
     column, single = given.column, dict.fromkeys(given.lines, 1)
     chain: ProgramChain
     if not warps and not blocks and given.nbytes <= MOST_OF_A_WARP:
@@ -318,7 +320,7 @@ def _in_chunks(chain: ProgramChain, column: str, chunk: int, kept: bool) -> Prog
 
 
 def _with_sums(
-    spec: ProgramChain, given: Row, warps: int, blocks: int, rows: int, resident: int, stages: int
+    spec: ProgramChain, given: Row, warps: int, blocks: int, rows: int, resident: int, stages: int, two_levels: bool
 ) -> Schedule:
     """Let blocks have some rows each, several at once where they are narrow, and a sum for each column.
 
@@ -340,7 +342,7 @@ def _with_sums(
     units, extent = max(1, (rows or WARPS // part.warps)), spec.residual.extents[line]
     ways = blocks or (min(SMS, -(-extent // units)) if isinstance(extent, int) else SMS)
     chain: ProgramChain = spec.tile(**{column: given.width}).to(Block, resident=resident)
-    chain = chain.split(line, ways=ways).parallel(Block)
+    chain = chain.split(line, ways=ways).parallel(Block, in_order(two_levels=two_levels))
     if units > 1:
         chain = chain.split(line, ways=units).parallel(Warp if part.warps == 1 else Group(Warp, part.warps))
     if part.warps > 1 or units == 1:

@@ -157,6 +157,12 @@ def _level(before: Residual, level: Level) -> None:
 
 def _reduce(dtype: str, level: Level, reduce: Reduction) -> None:
     if isinstance(reduce, InOrder):
+        if reduce.two_levels:
+            raise DecompositionError(
+                "parallel-levels",
+                "the last block of a tile adds the sums of a product in one level",
+                fix="drop two_levels=True",
+            )
         return
     if level != Block:
         fact, how = "where no atomics are needed", "by_atomics"

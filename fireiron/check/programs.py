@@ -376,9 +376,10 @@ def parallel(
             f"a refinement of the loop over {split.dim} stands above, and {level}s take its chunks at once",
             fix="split again below, and refine that loop",
         )
-    if not isinstance(reduce, InOrder):
+    if not isinstance(reduce, InOrder) or reduce.two_levels:
+        how = "in one level" if isinstance(reduce, InOrder) else "in order"
         raise DecompositionError(
-            "parallel-reduce", f"{level}s of a block combine folds in order, not {reduce}", fix="drop reduce="
+            "parallel-reduce", f"{level}s of a block combine folds {how}, not {reduce}", fix="drop reduce="
         )
 
 

@@ -140,12 +140,17 @@ class InOrder:
     Args:
         nbytes: bytes of shared memory through which units of a block exchange sums; None for the size of the operands'
             buffers, which are no longer used then. If all sums do not fit, they are exchanged in panels.
+        two_levels: whether blocks form groups, about as many as a group has blocks: the last block of each group
+            combines the group's parts, and the last of those blocks what the groups have. Otherwise the last block
+            combines all parts. For folds of programs whose states are large.
     """
 
     nbytes: int | None = None
+    two_levels: bool = False
 
     def __str__(self) -> str:
-        return "" if self.nbytes is None else f"through {self.nbytes} B"
+        told = [] if self.nbytes is None else [f"through {self.nbytes} B"]
+        return " ".join([*told, *(["in two levels"] if self.two_levels else [])])
 
 
 @attrs.frozen

@@ -185,6 +185,8 @@ def summed(link: Split) -> str:
         return "each block adds its sum to C itself, by bulk stores, in the order of arrival"
     if isinstance(link.reduce, ByCluster):
         return "they are a cluster, and read each other's sums out of SH; each ends with a share of the tile"
+    if link.reduce.two_levels:
+        return "their sums meet in the workspace, those of a group of blocks first; the last block finishes the tile"
     if link.level == Block:
         return "their sums meet in the workspace; the last block adds them in order, and finishes the tile"
     return "their sums meet in SH, and are added in order; each ends with a share of the tile"

@@ -5,13 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 
 from fireiron import RF, Block, FireironError, Matrix, Vector, Warp, index, program, softmax, symbol, tensor, vector
 from fireiron.algebra.expr import as_expr
+from fireiron.base.errors import SimulationError
+from fireiron.jit.interface import Interface
+from fireiron.kernel.ir.rewrite import rewrite
+from fireiron.kernel.ir.statements import CountIn
 from fireiron.schedules import pointwise, rows
 from fireiron.schedules._rows import LANES, part_of, row_of
+from fireiron.simulate import simulate
+from fireiron.verify.comparison import compare
+from fireiron.verify.random_data import random_arrays
+from fireiron.verify.reference import references
 from fireiron.verify.verification import Data, verify
 
 
@@ -78,6 +87,43 @@ def test_gradients_of_what_all_rows_share(width: int, lines: int, blocks: int) -
         schedule = rows.row(made(name, width, lines=lines), blocks=blocks)
         right(schedule)
     assert schedule.lowered().grid == as_expr(blocks or 1)
+
+
+@pytest.mark.parametrize(("width", "lines", "blocks"), [(64, 37, 10), (264, 21, 4)])
+def test_sums_over_rows_in_two_levels(width: int, lines: int, blocks: int) -> None:
+    """Groups of blocks combine their parts first: of 10 blocks, three groups of 4, 4 and 2."""
+    for name in ("layernorm_gradients", "rms_norm_gradients"):
+        right(rows.row(made(name, width, lines=lines), blocks=blocks, two_levels=True))
+
+
+@pytest.mark.parametrize(("counter", "wrong"), [("arrived", 3), ("arrived2", 2)])
+def test_each_level_waits_for_all_of_its_blocks(counter: str, wrong: int) -> None:
+    """Ten blocks: a group that counts to 3, or groups that count to 2, combine parts that are not written."""
+    schedule = rows.row(made("rms_norm_gradients", 64, lines=37), blocks=10, two_levels=True)
+    kernel = schedule.lowered()
+
+    def early(s: Any) -> Any:
+        mine = isinstance(s, CountIn) and s.counter.buffer.name == counter
+        return (attrs.evolve(s, count=as_expr(wrong)) if mine else s,)
+
+    body = rewrite(kernel.body, early)
+    assert body != kernel.body
+    arrays = random_arrays(Interface.of(kernel), {})
+    expected = references(schedule, arrays, {})
+    try:
+        simulate(attrs.evolve(kernel, body=body), arrays)
+    except SimulationError:
+        return
+    assert not all(compare(t.name, arrays[t.name], expected[t.name], t.dtype).passed for t in schedule.computed.outputs)
+
+
+def test_the_last_blocks_of_groups_read_less() -> None:
+    """At 132 blocks no block reads more than 12 parts at once; one level reads 132. Dead shared memory is reused."""
+    spec = made("layernorm_gradients", 4096, lines=16384, arch="sm_90a")
+    text = rows.row(spec, two_levels=True).cuda("sm_90a")
+    assert "count_in(&arrived[block / 12], 12)" in text
+    assert "count_in(&arrived2[0], 11)" in text
+    assert "before by_bias_sh" in text
 
 
 def test_gradients_of_any_number_of_rows() -> None:

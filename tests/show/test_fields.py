@@ -141,7 +141,7 @@ CHANGES: dict[type[Any], tuple[Callable[[], Any], dict[str, Any]]] = {
         "further": (("N", 8),), "skewed": "s", "order": ("s",),
     }),
     Specialised: (parallel, {"producers": 2, "registers": (24, 240), "prefetch": 1}),
-    InOrder: (parallel, {"nbytes": 4096}),
+    InOrder: (parallel, {"nbytes": 4096, "two_levels": True}),
     ByCluster: (parallel, {"shares": 2, "at_once": True}),
     Load: (product, {
         "role": "B", "memory": RF, "move": STORE, "pad": 4, "swizzle": Swizzle(2, 3, 3), "storage": ColMajor,

@@ -293,6 +293,7 @@ def sample(site: Site, kernel: Kernel, sizes: Mapping[str, int], wanted: tuple[E
         if any(leaf.name == BLOCKS for leaf in free(extent)) and any(leaf.name == THREAD for leaf in free(extent))
     )
     needed |= {leaf.name for turn in turns for leaf in free(turn)}
+    needed |= {leaf.name for arrival in site.arrivals if arrival.var.name in needed for leaf in free(arrival.count)}
     env: dict[str, Any] = dict(sizes)
     weights = np.ones(1)
     grid = max(1, int(evaluate(kernel.grid, sizes)))  # pyright: ignore[reportArgumentType]  # sizes may leave no block

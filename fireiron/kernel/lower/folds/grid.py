@@ -26,13 +26,13 @@ from fireiron.kernel.lower.context import Body, Context, State, buffer_of, regis
 from fireiron.kernel.lower.folds.atomics import added, adder, took
 from fireiron.kernel.lower.folds.places import LANES, seated, tabulated
 from fireiron.kernel.lower.folds.state import Open, Shared, finish, joined
-from fireiron.kernel.lower.folds.workspace import Parts, Place, asked, collected, last_of, left, workspace
+from fireiron.kernel.lower.folds.workspace import Parts, Place, asked, collected, in_levels, last_of, left, workspace
 from fireiron.kernel.lower.online_folds import copied, corrected_at, correction, factors
 from fireiron.kernel.lower.parallel import numbered
 from fireiron.kernel.lower.registers import fill, temporary, widest
 from fireiron.kernel.lower.step_points import over_points
 from fireiron.kernel.lower.window import Partial, Window
-from fireiron.language.decompositions import ByAtomics, ByCluster, ByTma, Split
+from fireiron.language.decompositions import ByAtomics, ByCluster, ByTma, InOrder, Split
 from fireiron.language.levels import Block
 from fireiron.language.steps import Step, add_of
 
@@ -73,7 +73,10 @@ def over_grid(
     seat, seats = context.tile * count + number, simplest(as_expr(context.tiles) * count)
     put: Body = ()
     taken: Body = ()
+    two_levels = isinstance(link.reduce, InOrder) and link.reduce.two_levels
     values: list[_Value] = []
+    places: list[tuple[Place, State]] = []
+    ends: Body = ()
     for one in shared:
         opened, law = one.opened, one.state.progress.law if one.state.progress is not None else None
         follows = law is not None and opened.step.name in law.corrected
@@ -81,14 +84,25 @@ def over_grid(
             raise _unfollowed(link, opened)
         place = _place(opened, seat, seats, follows, atomic, context, link.link)
         parts = _corrected_parts(place, values, one.state, context) if follows else None
-        mine, whole = _carried(place, parts, atomic, one.state, context)
-        put += mine
-        taken += (*whole, *finish(opened, one.state, context))
+        if two_levels:
+            put += left(place, context)
+            ends += finish(opened, one.state, context)
+            places.append((place, one.state))
+        else:
+            mine, whole = _carried(place, parts, atomic, one.state, context)
+            put += mine
+            taken += (*whole, *finish(opened, one.state, context))
         if law is not None and opened.step.name in law.factors:
             values.append(_Value(opened, place))
     state, names = shared[0].state, ", ".join(x.opened.step.name for x in shared)
     title = f"{names} over {context.ways} blocks"
     head = Region(title, put, state.path, link.link)
+    if two_levels:
+        ways = as_int(as_expr(context.ways))
+        if ways is None or values:
+            raise _one_level(link)
+        way = as_expr(context.way)
+        return (head, *in_levels(places, ways, way, seat, seats, lambda: (*ends, *behind()), context, link.link))
     last = Region(f"{title}: the last block combines them", taken, state.path, link.link)
     return (head, *last_of(context.ways, seat, seats, lambda: (last, *behind()), context, link.link))
 
@@ -137,6 +151,15 @@ def _inside_loops(link: Split, opened: Open) -> DecompositionError:
         f"blocks share {link.dim}, and {opened.step.name} is folded in a loop of each block: states of its "
         "trips would mix",
         fix=f"give each unit one part: no loop of tiles below the split of {link.dim}",
+        link=link.link,
+    )
+
+
+def _one_level(link: Split) -> DecompositionError:
+    return DecompositionError(
+        "parallel-levels",
+        f"blocks that share {link.dim} combine states in one level: their number is not known, or states are corrected",
+        fix="drop two_levels=True",
         link=link.link,
     )
 

@@ -25,12 +25,19 @@ MOST_AT_ONCE = 32  # most registers of a state that a thread reads from several 
 LEAST_STAGING = 16 << 10  # least bytes of shared memory for sums, where the operands' buffers are smaller
 
 
-def over_warps(opened: Open, table: Table, state: State, context: Context) -> Body:
+def over_warps(opened: Open, table: Table, state: State, context: Context, behind: bool = False) -> Body:
     """Fold over the warps of a block: each warp writes its state to shared memory and reads the states of its group.
 
     Where all lanes of a warp hold the same state, each lane reads the state of one warp of the group, and the lanes
     fold these by shuffles. Otherwise each lane reads the states of the same lane of all warps, in the order of the
     warps.
+
+    Args:
+        opened: the fold.
+        table: the places of threads' points.
+        state: the place in the tree.
+        context: the kernel's.
+        behind: whether buffers that are dead by then may hold the states.
     """
     count, ways, group, seat = seated(opened, table)
     if ways == 1:
@@ -40,7 +47,9 @@ def over_warps(opened: Open, table: Table, state: State, context: Context) -> Bo
     size, turn, each = first.size, turn_of(opened, context), 1 if table.one_a_warp else LANES
     many = each > 1 and (as_int(size) or 1) > MOST_AT_ONCE
     total = count * ways * each * size
-    shared = [staging(f"{s.name}_sh", s.dtype, total, context, opened.link, turn, many) for s in opened.storages]
+    shared = [
+        staging(f"{s.name}_sh", s.dtype, total, context, opened.link, turn, many or behind) for s in opened.storages
+    ]
     others = [View(temporary("other", s.dtype, 1, context), as_expr(0)) for s in opened.storages]
     near = 1 << (ways - 1).bit_length()  # lanes that fold among themselves
 

@@ -8,15 +8,15 @@ parts in their order, and the results are combined as in any block. No block wai
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import gcd
+from math import gcd, isqrt
 from typing import TypeAlias
 
 import attrs
 
 from fireiron.algebra.dtypes import DType, i32
-from fireiron.algebra.expr import Expr, Index, and_, as_expr, as_int, ceil_div, eq, lt, proves, simplest
+from fireiron.algebra.expr import Expr, Index, and_, as_expr, as_int, ceil_div, eq, lt, minimum, proves, simplest
 from fireiron.base.link import Link
-from fireiron.kernel.ir.statements import Buffer, Call, CountIn, If, View, Workspace
+from fireiron.kernel.ir.statements import Buffer, Call, CountIn, If, Region, View, Workspace
 from fireiron.kernel.lower.context import Body, Context, State, buffer_of
 from fireiron.kernel.lower.folds.lanes import exchanged
 from fireiron.kernel.lower.folds.places import LANES, Table
@@ -30,6 +30,7 @@ Parts: TypeAlias = Callable[[Expr], Body]  # reads the state of a way and combin
 MOST_VECTORS = 8  # vectors of a state that a thread loads at once
 MOST_HELD = 96  # registers of a thread's state and of what it has read of others'
 MOST_AT_ONCE = 64  # registers that hold one thread's states at once
+ZERO = as_expr(0)
 
 
 def workspace(name: str, dtype: DType, size: Index, context: Context, zero: bool = False) -> Buffer:
@@ -86,6 +87,9 @@ class Place:
         ways: number of blocks that share a tile; `way` is the index of this block.
         lane: number of the thread among these, or in its warp.
         table: the places of threads' points; None where each thread combines its own registers.
+        start: the first of the ways whose states are combined.
+        count: the number of them; None for all.
+        behind: whether buffers of shared memory that are dead by then may hold the states.
     """
 
     opened: Open
@@ -101,6 +105,9 @@ class Place:
     way: Expr
     lane: Expr
     table: Table | None = None
+    start: Expr = ZERO
+    count: Expr | None = None
+    behind: bool = False
 
     @property
     def size(self) -> Expr:
@@ -156,11 +163,12 @@ def collected(place: Place, parts: Parts | None, state: State, context: Context)
 
     def of(turn: Expr) -> Body:
         way = turn * units + mine
-        body = parts(way)
-        there = lt(way, place.ways)
+        body = parts(place.start + way)
+        there = lt(way, place.ways if place.count is None else place.count)
         return body if proves(there) else (If(there, body),)
 
-    turns = simplest(ceil_div(place.ways, units))
+    most_ways = place.ways if place.count is None or place.count.range[1] is None else place.count.range[1]
+    turns = simplest(ceil_div(most_ways, units))
     most = max(1, MOST_AT_ONCE // size)
     several = min(most, turns) if isinstance(turns, int) else most  # states that a thread loads before it combines any
     rounds = loop(
@@ -173,7 +181,61 @@ def collected(place: Place, parts: Parts | None, state: State, context: Context)
     if place.lanes == 1:
         for bit in reversed(range((LANES - 1).bit_length())):
             met += exchanged(opened, place.lane ^ (1 << bit), context)
-    return (*begin(opened, context), *rounds, *met, *over_warps(opened, place.table, state, context))
+    return (*begin(opened, context), *rounds, *met, *over_warps(opened, place.table, state, context, place.behind))
+
+
+def in_levels(
+    places: Sequence[tuple[Place, State]], ways: int, way: Expr, seat: Expr, seats: Index,
+    behind: Callable[[], Body], context: Context, link: Link | None,
+) -> Body:  # fmt: skip
+    """Let the last block of each group combine the group's parts, and the last of these blocks those of the groups.
+
+    One block would read the parts of all `ways`. With groups of about their square root, no block reads more than twice
+    that root. The order stays fixed: ways in a group, then groups.
+
+    Args:
+        places: of the folds' states, with the places in the tree.
+        ways: number of blocks that share each value.
+        way: the index of this block among them.
+        seat: which value, of `seats`.
+        seats: number of values.
+        behind: lowers the code that the last block runs.
+        context: the kernel's.
+        link: the split that gave blocks their parts.
+    """
+    size = isqrt(ways - 1) + 1
+    groups = -(-ways // size)
+    group = way // size
+    count = minimum(as_expr(size), ways - group * size)
+
+    def of_group() -> Body:
+        body: Body = ()
+        again: list[tuple[Place, State]] = []
+        for place, state in places:
+            first = attrs.evolve(place, start=group * size, count=count, behind=True)
+            sums = tuple(
+                workspace(f"{b.name}_of_groups", b.dtype, as_expr(b.size) // ways * groups, context) for b in place.sums
+            )
+            second = attrs.evolve(place, sums=sums, ways=groups, way=group, behind=True)
+            made = (*collected(first, None, state, context), *left(second, context))
+            body += (Region(f"{place.opened.step.name} of a group of {size} blocks", made, state.path, link),)
+            again.append((second, state))
+
+        def of_all() -> Body:
+            whole = tuple(
+                Region(
+                    f"{place.opened.step.name} of {groups} groups",
+                    collected(place, None, state, context),
+                    state.path,
+                    link,
+                )
+                for place, state in again
+            )
+            return (*whole, *behind())
+
+        return (*body, *last_of(groups, seat, seats, of_all, context, link))
+
+    return last_of(count, seat * groups + group, seats * groups, of_group, context, link)
 
 
 def _parts(place: Place, context: Context) -> Parts:
