@@ -173,6 +173,15 @@ def test_chunks_that_masks_leave_out_add_nothing() -> None:
     assert ["i < 64 - block * 2" in text for text in texts] == [True, False]
 
 
+def test_a_chunk_has_one_barrier_of_both_warpgroups() -> None:
+    """Gradients of scores lie in two slots in turn: none is overwritten before all have read it."""
+    heads = [fi.tensor(1, 1, 4096, 64, dtype="f16") for _ in range(4)]
+    given = *heads, *(fi.tensor(1, 1, 4096) for _ in range(2)), fi.tensor(1, 1, 4096, 64, name="sums")
+    spec = gradients.of_all(*given, out=("f16", "f16", fi.inplace("sums")))
+    text = gradients.at_once(spec).cuda("sm_90a")
+    assert text.count("barrier_sync<0, 256>();") == 1
+
+
 def test_all_gradients_at_once_of_functions_and_dropout() -> None:
     i, j = places(70, 140)
     check_at_once(

@@ -161,8 +161,16 @@ def lower_load(link: Load, rest: Tree, state: State, context: Context, recur: Re
     return (*copy.start, *copy.finish, *body)
 
 
-def place_result(link: Load, state: State, context: Context) -> State:
-    """Make the shared buffer of a step's result, which the step fills; registers follow from the threads."""
+def place_result(link: Load, state: State, context: Context, slots: int = 1, slot: Expr | None = None) -> State:
+    """Make the shared buffer of a step's result, which the step fills; registers follow from the threads.
+
+    Args:
+        link: the load that says so.
+        state: the place in the tree.
+        context: the kernel's.
+        slots: of the buffer.
+        slot: the number of the chunk, which they take in turn.
+    """
     assert state.progress is not None
     if link.memory == RF:
         kept = state.progress.kept | {link.role}
@@ -172,9 +180,10 @@ def place_result(link: Load, state: State, context: Context) -> State:
     axes = tuple(Axis(d.name, extents[d.name] or 0, as_expr(0)) for d in out.dims)
     held = Storage(out.name, RF, out.dtype, out.shape, (), as_expr(0), state.level)
     below = state.under(f"load {link.role} to {link.memory}", link.link)
-    storage = make_storage(link, Window(held, axes), None, below, context, 1)
+    storage = make_storage(link, Window(held, axes), None, below, context, slots)
     progress = evolve(state.progress, placed={**state.progress.placed, out.name: link})
-    return evolve(below.with_window(out.name, Window(storage, axes)), progress=progress)
+    window = Window(storage, axes) if slots == 1 else fresh_window(storage, Window(held, axes), slot)
+    return evolve(below.with_window(out.name, window), progress=progress)
 
 
 def _stores_later(done: Done | None) -> str:

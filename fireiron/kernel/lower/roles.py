@@ -46,6 +46,7 @@ from fireiron.language.levels import SH, Level, Warp, Warpgroup
 
 WARPGROUP = Warpgroup.size or 128
 WARP = Warp.size or 32
+RESULT_SLOTS = 2
 
 
 def lower_specialised(
@@ -118,8 +119,8 @@ def _empty(
             inner.windows[load.role].storage.guarded = True
         rings.append(ring)
         cursors.append(cursor)
-    for load in results:
-        inner = place_result(load, inner, context)
+    for load in results:  # threads write the next chunk's while others still read this one's
+        inner = place_result(load, inner, context, RESULT_SLOTS, k)
     chunk = open_chunk(link, inner, context)
     compute = recur(rest, chunk, context)
     promoted = close_chunk(link, k, at, chunk, context)

@@ -230,11 +230,11 @@ at_once_1x1x64_per128_f16_f32(
     float* lse_sh = reinterpret_cast<float*>(shared + 65536);
     float* delta_sh = reinterpret_cast<float*>(shared + 67584);
     half* shared_sh = reinterpret_cast<half*>(shared + 69632);
-    float* y2_sh = reinterpret_cast<float*>(shared + 86016);
-    unsigned long long* full = reinterpret_cast<unsigned long long*>(shared + 102400);
-    unsigned long long* empty = reinterpret_cast<unsigned long long*>(shared + 102416);
-    unsigned long long* k_sh_full = reinterpret_cast<unsigned long long*>(shared + 102432);
-    unsigned long long* v_sh_full = reinterpret_cast<unsigned long long*>(shared + 102440);
+    float* y2_sh = reinterpret_cast<float*>(shared + 102400);
+    unsigned long long* full = reinterpret_cast<unsigned long long*>(shared + 118784);
+    unsigned long long* empty = reinterpret_cast<unsigned long long*>(shared + 118800);
+    unsigned long long* k_sh_full = reinterpret_cast<unsigned long long*>(shared + 118816);
+    unsigned long long* v_sh_full = reinterpret_cast<unsigned long long*>(shared + 118824);
     alignas(16) float dv[32];
     alignas(16) float dk[32];
     alignas(16) float s[32];
@@ -409,7 +409,7 @@ at_once_1x1x64_per128_f16_f32(
             // load shared_ds_rf to shared_sh: Move(1, 1, 128, 64)(RF, SH)(Block)
             #pragma unroll
             for (int i5 = 0; i5 < 4; ++i5) {
-                stmatrix_x4(&shared_sh[warp * 1024 + thread % 16 * 64 + (i5 * 2 + thread / 16 % 2 ^ thread % 8) * 8], &shared_ds_rf[i5 * 8]);
+                stmatrix_x4(&shared_sh[i % 2 * 8192 + warp * 1024 + thread % 16 * 64 + (i5 * 2 + thread / 16 % 2 ^ thread % 8) * 8], &shared_ds_rf[i5 * 8]);
             }
             wgmma_fence();  // sums and A are registers, written before
 
@@ -428,7 +428,7 @@ at_once_1x1x64_per128_f16_f32(
             barrier_sync<0, 256>();  // shared_sh is written before it is read
             #pragma unroll
             for (int k7 = 0; k7 < 8; ++k7) {
-                wgmma_m64n32k16_f32_f16<1, 1>(&dq[0], wgmma_operand<1, 16, 1024>(&shared_sh[0], k7 * 2048), wgmma_operand<1, 16, 1024>(&k_sh[warpgroup * 32], k7 * 2048), k7 != 0);
+                wgmma_m64n32k16_f32_f16<1, 1>(&dq[0], wgmma_operand<1, 16, 1024>(&shared_sh[i % 2 * 8192], k7 * 2048), wgmma_operand<1, 16, 1024>(&k_sh[warpgroup * 32], k7 * 2048), k7 != 0);
             }
             wgmma_commit();
 
@@ -491,7 +491,6 @@ at_once_1x1x64_per128_f16_f32(
                 mbarrier_arrive(&empty[ring_slot]);
             }
             if (++ring_slot == 2) ring_slot = 0, ring_parity ^= 1;
-            barrier_sync<0, 256>();  // shared_sh is read before it is overwritten
         }
 
         // y0: f16 in y0_rf
