@@ -32,7 +32,7 @@ def tile_to_shared(chain: ProgramChain, name: str, columns: int, nbytes: int) ->
 
 
 def beside(spec: ProgramChain, most: int) -> int:
-    """Count heads whose tiles are taken together: a number that divides all of them, and `most` at most."""
+    """Choose how many heads one block takes together: a divisor of the number of heads, at most `most`."""
     extents = [spec.residual.extents[name] for name in heads(spec)]
     count = prod(e for e in extents if isinstance(e, int)) if all(isinstance(e, int) for e in extents) else 1
     return max(n for n in range(1, max(1, min(count, most)) + 1) if count % n == 0)

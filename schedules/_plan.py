@@ -85,7 +85,7 @@ class Plan:
 
     @keep.validator
     def _is_operand(self, attribute: object, value: object) -> None:
-        """Refuse operands that a product does not have: the others would pass without a word."""
+        """Refuse a name that is no operand: it would otherwise have no effect."""
         if not isinstance(value, str) or value not in ("", "left", "right"):
             raise FireironError(
                 "plan-keep",

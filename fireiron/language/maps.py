@@ -143,7 +143,7 @@ def box_extent(e: Expr, sizes: Mapping[str, Index | None]) -> Index | None:
 
 
 def reads_apart(e: Expr, sizes: Mapping[str, Index | None]) -> bool:
-    """Say whether a tile of known extents reads no box along an index expression, which reads no array of the call.
+    """Say whether the elements that a tile reads along an index fill no box; False where the index reads an array.
 
     Example:
         >>> m = Var("m", 784)

@@ -320,7 +320,7 @@ def _parameters(
 
 
 def _shares(spec: Spec, tensor: Tensor) -> Expr | None:
-    """Give the rows that groups share, by the tensor that holds their ends."""
+    """Give the number of rows that all groups share, where the tensor holds the groups' ends."""
     if spec.ragged is None or spec.groups is None or tensor.name != spec.groups.name:
         return None
     rows = start(spec).extents[spec.ragged]

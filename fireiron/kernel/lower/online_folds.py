@@ -128,11 +128,11 @@ def copied(opened: Open, word: str, context: Context) -> Storage:
 
 
 def factors(opened: Open, before: Storage, state: State, context: Context) -> tuple[Body, State]:
-    """Compute by what sums under one value are corrected to those under another; gives the state that has the factors.
+    """Compute the factors that correct sums when the value they were made with changes; returns the state with them.
 
     Args:
-        opened: the fold whose value it is, the common one.
-        before: the value of the sums, in registers that lie as the fold's.
+        opened: the fold whose new value all sums take. Example: the running maximum of a softmax.
+        before: the value that the sums were made with, in registers that lie as the fold's.
         state: the place in the tree.
         context: the kernel's.
     """

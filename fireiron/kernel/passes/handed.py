@@ -64,7 +64,7 @@ def raise_flags(body: Body, workspaces: Sequence[Handed]) -> Body:
 
     Args:
         body: the kernel's statements.
-        workspaces: through which units hand on sums.
+        workspaces: buffers of the launch through which a unit passes its sums to the next one.
     """
     for handed in workspaces:
         body = _raised(body, handed)
