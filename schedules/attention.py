@@ -330,7 +330,7 @@ def wgmma(
             keys = min(keys, 96)  # random bits need registers too
         if _reads_by_score(spec):
             keys = min(keys, 96)  # what a function reads for each score needs registers beside two chunks of weights
-        if (masked or draws(spec)) and (width > 192 or (groups > 2 and not speculate)):
+        if width > 192 or ((masked or draws(spec)) and groups > 2 and not speculate):
             keys = 64  # registers hold the sums, and masks or random bits beside few scores
         most = (HOPPER_SHARED - rows * depth * nbytes) // (2 * (depth + width) * nbytes)
         keys = _in_a_page(spec, min(keys, max(ROWS, most // ROWS * ROWS)))
