@@ -91,7 +91,7 @@ class Scheduled:
 
     def prepare(self, case: Case, arrays: Arrays | None, rough: Rough | None) -> Prepared:
         """Build, compile and estimate the schedule."""
-        several = import_module("fireiron.front.realigned").compiled_for if self.reference == "best" else None
+        several = import_module("fireiron.front.several").compiled_for if self.reference == "best" else None
         kernel = several(case.spec(), self.arch) if several is not None else None
         if kernel is not None:
             detail, modelled, registers = f"copies, {kernel.product.name}", None, kernel.product.resources.registers

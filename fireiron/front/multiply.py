@@ -337,7 +337,7 @@ def _rows_of(m: int, dynamic: str | None) -> int | Symbol:
 
 @lru_cache(maxsize=MOST_KERNELS)
 def _kernel(m: int | Symbol, n: int, k: int, dtype: str, out: str | None, layout: str, batch: int | None) -> Callee:
-    from fireiron.front.realigned import compiled_for
+    from fireiron.front.several import compiled_for
     from fireiron.front.spec import matmul
 
     spec = matmul(m, n, k, dtype, out=out, layout=layout, batch=batch)

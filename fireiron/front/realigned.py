@@ -89,12 +89,12 @@ class Launches:
         if stream is not None and not is_torch(a):
             return self.whole()(a, b, out=out, stream=stream)
         operands = [
-            x if copy is None else _kept(copy(x, stream=stream), stream)
+            x if copy is None else kept(copy(x, stream=stream), stream)
             for x, copy in zip((a, b), self.copies, strict=True)
         ]
         if self.back is None:
             return self.product(*operands, out=out, stream=stream)
-        made = _kept(self.product(*operands, stream=stream), stream)
+        made = kept(self.product(*operands, stream=stream), stream)
         return self.back(made, out=out, stream=stream)
 
     def planned(self, arrays: Sequence[Any]) -> None:
@@ -105,12 +105,17 @@ class Launches:
         raise AssertionError(scalars)
 
 
-def _kept(array: Any, stream: Any) -> Any:
+def kept(array: Any, stream: Any) -> Any:
     """Let torch keep a copy's memory until the stream that was given has passed its reads."""
     if stream is not None and is_torch(array):
         torch: Any = import_module("torch")
         array.record_stream(torch.cuda.ExternalStream(stream_handle(stream)))
     return array
+
+
+def may_copy(spec: MatMulChain) -> bool:
+    """Say whether lines of a matrix start between multiples of UNIT bytes, and nothing follows the product."""
+    return not all(t.starts_lines_at(UNIT) for t in (spec.matmul.A, spec.matmul.B, spec.matmul.C)) and is_plain(spec)
 
 
 def realigned(spec: MatMulChain, arch: str) -> Plan | None:
@@ -130,7 +135,7 @@ def realigned(spec: MatMulChain, arch: str) -> Plan | None:
 
     task = spec.matmul
     stored = (task.A, task.B, task.C)
-    if all(t.starts_lines_at(UNIT) for t in stored) or not _is_plain(spec) or not _by_warpgroups(spec, arch):
+    if not may_copy(spec) or not _by_warpgroups(spec, arch):
         return None
     wide = tuple(t if t.starts_lines_at(UNIT) else _wide(t) for t in stored)
     product = MatMul(*wide, arch=spec.program.arch)
@@ -159,7 +164,7 @@ def _copying_us(tensor: Tensor) -> float:
     return LAUNCH_US + 2 * prod(cast("tuple[int, ...]", tensor.shape)) * tensor.dtype.nbytes / NBYTES_PER_US
 
 
-def _is_plain(spec: MatMulChain) -> bool:
+def is_plain(spec: MatMulChain) -> bool:
     """Say whether a product is of two matrices of known sizes, and nothing follows it."""
     task = spec.matmul
     known = all(isinstance(n, int) for t in (task.A, task.B, task.C) for n in (*t.shape, *t.strides))
@@ -192,25 +197,6 @@ def _copy(src: Tensor, dst: Tensor) -> Schedule | None:
         return None
     schedule = cast("Callable[[MoveChain], Schedule]", find("pointwise.move").made)
     return schedule(Move(src, dst))
-
-
-def compiled_for(spec: MatMulChain, arch: str | None = None) -> Launches | None:
-    """Compile the launches of `realigned` for the GPU; None where a product is computed in one, or there is no GPU.
-
-    Args:
-        spec: what `matmul(...)` gives.
-        arch: the target; the spec's, else the GPU's, where None.
-
-    Raises:
-        CompileError: as `compile` does, but for what makes a kernel slower only.
-    """
-    from fireiron.front.best import compiled, target_of
-    from fireiron.front.host import without_gpu
-
-    if all(t.starts_lines_at(UNIT) for t in (spec.matmul.A, spec.matmul.B, spec.matmul.C)) or without_gpu():
-        return None
-    plan = realigned(spec, target_of(spec, arch))
-    return None if plan is None else launches_of(plan, lambda each: each.compile(arch), lambda: compiled(spec))
 
 
 def launches_of(plan: Plan, kernel_of: Callable[[Schedule], Kernel], whole: Callable[[], Kernel]) -> Launches:

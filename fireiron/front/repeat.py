@@ -16,7 +16,7 @@ from fireiron.jit.streams import stream_handle, torch_current_stream
 
 if TYPE_CHECKING:
     from fireiron.front.host import HostKernel
-    from fireiron.front.realigned import Launches as Several
+    from fireiron.front.several import Several
     from fireiron.jit.kernel import CompiledKernel
     from fireiron.jit.launch import LaunchPlan
 

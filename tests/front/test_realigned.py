@@ -10,7 +10,8 @@ import pytest
 from fireiron import Matrix, RowMajor, matmul, relu
 from fireiron.front import realigned
 from fireiron.front.host import HostKernel
-from fireiron.front.realigned import LINE, Launches, compiled_for, launches_of
+from fireiron.front.realigned import LINE, Launches, launches_of
+from fireiron.front.several import compiled_for
 from fireiron.front.spec import MatMul
 
 SIZES = (150, 133, 93)

@@ -8,6 +8,7 @@ import pytest
 
 from fireiron import gemm, matmul
 from fireiron.front import realigned
+from fireiron.front.several import compiled_for
 
 
 @pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
@@ -20,7 +21,7 @@ def test_copies_and_the_product_give_the_product(
         pytest.skip("wgmma takes copies from sm_90 on")
     monkeypatch.setattr(realigned, "LAUNCH_US", -1000.0)
     m, n, k = 701, 1003, 517
-    assert realigned.compiled_for(matmul(m, n, k, "f16", layout=layout)) is not None
+    assert compiled_for(matmul(m, n, k, "f16", layout=layout)) is not None
     a = torch.randint(-4, 5, (m, k), dtype=torch.float16, device="cuda")
     b = torch.randint(-4, 5, (k, n), dtype=torch.float16, device="cuda")
     wanted = (a.double() @ b.double()).half()
