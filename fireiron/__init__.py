@@ -31,6 +31,7 @@ from fireiron.front.verbs import Schedule
 from fireiron.language.decompositions import ByAtomics as by_atomics
 from fireiron.language.decompositions import ByCluster as by_cluster
 from fireiron.language.decompositions import ByTma as by_tma
+from fireiron.language.decompositions import Drawn as drawn
 from fireiron.language.decompositions import InOrder as in_order
 from fireiron.language.decompositions import Microkernel as microkernel
 from fireiron.language.decompositions import StreamK as stream_k
@@ -228,6 +229,7 @@ __all__ = [
     "dequantise",
     "derivative",
     "dim",
+    "drawn",
     "dropout",
     "e4m3",
     "e5m2",

@@ -24,6 +24,7 @@ from fireiron import (
     Warp,
     Warpgroup,
     dim,
+    drawn,
     einsum,
     exp2,
     extent,
@@ -268,6 +269,7 @@ def wgmma(
     keys: int | None = None,
     stages: int | None = None,
     persistent: bool | None = None,
+    draw: bool | None = None,
     bulk_store: bool | None = None,
     slack: float | None = None,
     speculate: bool | None = None,
@@ -284,8 +286,8 @@ def wgmma(
             empty.
         keys: of a chunk; 128 by default, 96 for three warpgroups, fewer where registers or shared memory hold no more.
         stages: chunks of keys and values in shared memory; 2 to 4 by default, as many as it holds.
-        persistent: whether blocks loop over tiles; by default where shared memory holds the next tile's queries, but
-            not with masks: their tiles take unequal times, and a block begins one when another ends.
+        persistent: whether blocks loop over tiles; by default where shared memory holds the next tile's queries.
+        draw: whether persistent blocks draw their tiles; by default under masks, where tiles take unequal times.
         bulk_store: whether results leave through shared memory by bulk copies; by default where shared memory holds
             them, and values have more than 64 columns or keys are few.
         slack: powers of 2 that weights may grow to before sums are rescaled, at most what their type holds; 40 by
@@ -343,7 +345,7 @@ def wgmma(
         bulk_store = wanted and tile + stored + 2 * chunk <= HOPPER_SHARED
     taken = tile + (stored if bulk_store else 0)
     if persistent is None:
-        persistent = not masked and taken + tile + 2 * chunk <= HOPPER_SHARED
+        persistent = taken + tile + 2 * chunk <= HOPPER_SHARED
     taken += tile if persistent else 0
     stages = stages or max(2, min(4, (HOPPER_SHARED - taken) // chunk))
     tiles = -(-queries // rows)
@@ -351,7 +353,7 @@ def wgmma(
     held = keyed * (depth + width) * nbytes if isinstance(keyed, int) else CACHED
     together = beside(spec, CACHED // held) if masked else 1
     chain = spec.tile(**heads(spec), i=rows).to(Block).permute(lambda t: longest_first(t, tiles, together))
-    chain = chain.persistent() if persistent else chain
+    chain = chain.persistent(share=drawn() if (masked and draw is not False) or draw else None) if persistent else chain
     result = spec.computed.outputs[0].name
     chain = chain.epilog(memory=FR, store={result: through_shared(stmatrix(), tma(spans[1]))} if bulk_store else None)
     chain = chain.load("q", SH, tma(spans[0])).split(j=keys).online(slack, speculate).pipeline(stages)

@@ -54,7 +54,7 @@ _SAID: Mapping[str, tuple[str, str]] = {
     "Strategy": ("a strategy", _STRATEGY),
     "Op": ("an op", "a function of the accumulator: relu, add(bias), lambda x: x * 2"),
     "Reduction": ("a reduction", "in_order(), by_atomics(), by_tma() or by_cluster()"),
-    "StreamK": ("a way to share", "stream_k()"),
+    "StreamK | Drawn": ("a way to share", "stream_k() or drawn()"),
     "Role | Tensor | str": ("an operand", "A or B, a tensor, or a tensor's name"),
     "Atom | Microkernel | str": ("an atom", "an instruction's name, or microkernel(source, numpy)"),
     "MatMulChain": ("a product", "what matmul(M, N, K) gives"),

@@ -11,6 +11,7 @@ from fireiron.base.errors import DecompositionError
 from fireiron.language.decompositions import (
     Chunks,
     Decomposition,
+    Drawn,
     Epilog,
     Extent,
     Load,
@@ -368,13 +369,13 @@ def pipeline(stages: int, inflight: int = 0, least: int = 2) -> None:
         )
 
 
-def persistent(residual: Residual, level: Level | None, share: StreamK | None = None) -> None:
+def persistent(residual: Residual, level: Level | None, share: StreamK | Drawn | None = None) -> None:
     """Refuse a persistent loop over tiles that do not go to the grid, and sharing among nobody.
 
     Raises:
         DecompositionError: `persistent-level`, `stream-units`.
     """
-    if share is not None and share.units is not None and share.units < 1:
+    if isinstance(share, StreamK) and share.units is not None and share.units < 1:
         raise DecompositionError(
             "stream-units",
             f"stream_k({share.units}) has no units to share the work",

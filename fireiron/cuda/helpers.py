@@ -302,6 +302,19 @@ __device__ __forceinline__ void grid_launch() {
     asm volatile("griddepcontrol.launch_dependents;" : : : "memory");
 }
 """,
+    "draw_item": """\
+__device__ __forceinline__ int draw_item(int* counter, int* place, int trip, int first, int units, int items) {
+    int item = first;
+    if (trip > 0) {
+        unsigned drawn;
+        asm volatile("atom.relaxed.gpu.global.inc.u32 %0, [%1], %2;"
+            : "=r"(drawn) : "l"(__cvta_generic_to_global(counter)), "r"(items - 1) : "memory");
+        item = units + (int)drawn;
+    }
+    *place = item;
+    return item;
+}
+""",
     "prefetch_map": """\
 __device__ __forceinline__ void prefetch_map(const TensorMap* map) {
     asm volatile("prefetch.tensormap [%0];" : : "l"(map) : "memory");

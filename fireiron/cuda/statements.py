@@ -46,12 +46,14 @@ from fireiron.kernel.ir.statements import (
     Compute,
     CountIn,
     Cursor,
+    Draw,
     Fence,
     Fetch,
     FindGroup,
     For,
     If,
     InitBarriers,
+    Leave,
     Let,
     Lower,
     Micro,
@@ -130,6 +132,16 @@ class Body:
             case Vote(var=var, flag=flag, present=present):
                 asked = f"__any_sync(0xffffffff, {Element(flag, number)})"
                 write(f"const int {var.name} = {asked if proves(present) else f'{number(present)} ? {asked} : 1'};")
+            case Draw(var=var, place=place, reads=True):
+                # Read from one lane, so that the compiler keeps it once for the warp.
+                read = f"__shfl_sync(0xffffffff, {Element(place, number)}, 0)"
+                write(f"const int {var.name} = {read};")
+            case Draw(var=var, trip=trip, counter=counter, place=place):
+                facts = ", ".join(self._int(e) for e in (trip, statement.first, statement.units, statement.items))
+                places = f"&{Element(counter, number)}, &{Element(place, number)}"
+                write(f"const int {var.name} = draw_item({places}, {facts});")
+            case Leave(condition=condition):
+                write(f"if ({number(condition)}) break;")
             case For(pairs=True):
                 pair = pair_of(statement)
                 assert pair is not None
@@ -140,7 +152,8 @@ class Body:
             case For(var=var, extent=extent, body=body, unroll=unroll, together=together):
                 # Without the number the compiler would choose: what is written is what runs.
                 write("#pragma unroll" if unroll else f"#pragma unroll {together}")
-                head = f"for ({integer_type(extent)} {var.name} = 0; {goes_on(var, extent, number)}; ++{var.name}) {{"
+                more = "" if statement.drawn else f" {goes_on(var, extent, number)}"
+                head = f"for ({integer_type(extent)} {var.name} = 0;{more}; ++{var.name}) {{"
                 if unroll:
                     self.constants.add(var.name)
                 else:

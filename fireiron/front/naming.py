@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fireiron.language.decompositions import Chunks, Decomposition, Epilog, Split, Tile, Widest
+from fireiron.language.decompositions import Chunks, Decomposition, Epilog, Split, StreamK, Tile, Widest
 from fireiron.language.levels import Block
 from fireiron.language.programs import Layers, Products
 from fireiron.language.specs import Init, MatMul, Move, Pointwise, Task
@@ -27,7 +27,7 @@ def kernel_name(program: Task, links: Sequence[Decomposition]) -> str:
     chunk = next((f"x{x.size}" for x in splits if x.level is None), "")
     # How units share K, as in k4: by a number of chunks, or as in per32: by their extent.
     chunk += "".join(f"_k{x.ways}" if x.ways else f"_per{x.size}" for x in splits if x.level is not None)
-    chunk += "_stream" if any(isinstance(x, Tile) and x.share is not None for x in links) else ""
+    chunk += "_stream" if any(isinstance(x, Tile) and isinstance(x.share, StreamK) for x in links) else ""
     match spec:
         case MatMul(A=a, C=c):
             acc = next((x.dtype for x in links if isinstance(x, Epilog)), None)

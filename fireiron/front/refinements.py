@@ -19,7 +19,7 @@ from fireiron.base.errors import DecompositionError
 from fireiron.base.later import Later
 from fireiron.base.link import here
 from fireiron.front.verbs import Schedule
-from fireiron.language.decompositions import InOrder, Load, Reduction, Specialised, Split, StreamK, Tile
+from fireiron.language.decompositions import Drawn, InOrder, Load, Reduction, Specialised, Split, StreamK, Tile
 from fireiron.language.levels import Level
 from fireiron.language.programs import Products
 from fireiron.language.specs import MatMul
@@ -96,12 +96,13 @@ class TileRefinements(Schedule):
         """
         return self._refine(permute=permutation, link=here())
 
-    def persistent(self: T_, order: TileOrder | None = None, share: StreamK | None = None) -> T_:
+    def persistent(self: T_, order: TileOrder | None = None, share: StreamK | Drawn | None = None) -> T_:
         """Launch as many units as run at once, and let each loop over tiles.
 
         Args:
             order: of the tiles, as in `layout`; None keeps the present one.
-            share: stream_k() gives each unit an equal share of the K chunks of all tiles; None gives whole tiles.
+            share: stream_k() gives each unit an equal share of the K chunks of all tiles; drawn() lets each block draw
+                its next tile when it is done, by a counter; None lets units take whole tiles in turn.
 
         Raises:
             DecompositionError: `persistent-level` where the tiles do not go to the grid's blocks or clusters;

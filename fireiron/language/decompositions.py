@@ -81,6 +81,18 @@ class StreamK:
         return "stream-K over all SMs" if self.units is None else f"stream-K over {self.units}"
 
 
+@attrs.frozen
+class Drawn:
+    """Let persistent blocks draw tiles: each takes the next one when it is done, by a counter in global memory.
+
+    Blocks end together also where tiles take unequal times, as they do under a mask. Results do not depend on which
+    block computes a tile, so that they have the same bits in every run.
+    """
+
+    def __str__(self) -> str:
+        return "draws"
+
+
 Extent: TypeAlias = int | Chunks
 
 
@@ -97,7 +109,7 @@ class Tile:
         resident: blocks of an SM that the compiler's register budget should allow, 0 where it is free.
         permute: a permutation of unit ids, applied first.
         persistent: whether as many units are launched as run at once, each looping over tiles.
-        share: how persistent units share the work, None for whole tiles.
+        share: how persistent units share the work, None for whole tiles in turn.
         staggered: how many units take the persistent loop's trips in turn, each a whole tile; 1 where all share it.
         stages: ring slots of the buffers right below the loop over tiles.
         dependent: whether the kernel begins while the launch before it ends.
@@ -110,7 +122,7 @@ class Tile:
     order: TileOrder = RowMajor
     resident: int = 0
     persistent: bool = False
-    share: StreamK | None = None
+    share: StreamK | Drawn | None = None
     staggered: int = 1
     stages: int = 1
     permute: Callable[[Expr], Expr] | None = None

@@ -10,6 +10,7 @@ from fireiron.kernel.ir.statements import For, Kernel, LoopKind
 from fireiron.language.decompositions import (
     Chunks,
     Done,
+    Drawn,
     Each,
     EachStep,
     Epilog,
@@ -174,7 +175,8 @@ def _units(step: Step, link: Tile) -> str:
     along = " x ".join(f"{n} along {dim}{_partial(step, dim)}" for dim, n in step.cuts)
     said = f"{_count(step.trips, 'tile')} ({along})"
     if link.persistent:
-        said += f" for {level}s, of which no more are launched than run at once: each loops over its share"
+        how = "draws one when it is done" if isinstance(link.share, Drawn) else "loops over its share"
+        said += f" for {level}s, of which no more are launched than run at once: each {how}"
     elif link.level is not None and link.level.name == Block.name:
         said = f"{_count(step.trips, 'block')} ({along})"
     elif link.staggered > 1:

@@ -18,6 +18,7 @@ from fireiron.kernel.ir.statements import (
     Commit,
     Compute,
     CountIn,
+    Draw,
     Fence,
     Fetch,
     FindGroup,
@@ -25,6 +26,7 @@ from fireiron.kernel.ir.statements import (
     If,
     InitBarriers,
     Kernel,
+    Leave,
     Let,
     Lower,
     Micro,
@@ -50,6 +52,7 @@ PASSES = {
     "masks": "parts the chunks that masks touch from those that no mask touches",
     "skew": "issues a product a trip ahead of what reads it",
     "roles": "parts what fills rings from what computes: each role runs its own, with the loops and names around it",
+    "draws": "lets one thread of a block draw the next tile, and hands it to the others",
     "subscripts": "reads elements of arrays that are indices, each ahead of the loops in which it stays the same",
     "exchanges": "lets blocks of a cluster tell each other that they have written, or read, what they exchange",
     "flags": "raises a flag behind sums that a unit of the grid hands on, and lowers it ahead of reading them",
@@ -180,6 +183,10 @@ def _words(s: Statement) -> str:
             return f"{var.name} = {value}"
         case Vote(var=var, flag=flag):
             return f"let {var.name} be whether {flag.buffer.name} is set in a lane of the warp"
+        case Draw(var=var, place=place, reads=reads):
+            return f"{var.name} = the item in {place.buffer.name}" if reads else f"draw {var.name}"
+        case Leave(condition=condition):
+            return f"end the loop if {condition}"
         case Fetch(var=var, view=view):
             return f"{var.name} = {view.buffer.name}[{view.offset}]"
         case Call(atom=atom, views=views):

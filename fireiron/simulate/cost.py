@@ -16,6 +16,7 @@ from fireiron.kernel.ir.statements import (
     Commit,
     Compute,
     CountIn,
+    Draw,
     Fence,
     Fetch,
     FindGroup,
@@ -23,6 +24,7 @@ from fireiron.kernel.ir.statements import (
     If,
     InitBarriers,
     Kernel,
+    Leave,
     Let,
     Lower,
     Micro,
@@ -74,7 +76,7 @@ def _body(body: tuple[Statement, ...], env: Mapping[str, int], threads: int) -> 
 
 def _statement(statement: Statement, env: Mapping[str, int], threads: int) -> float:
     match statement:
-        case Let() | FindGroup() | Fetch() | Vote():
+        case Let() | FindGroup() | Fetch() | Vote() | Draw() | Leave():
             return LET_S
         case (
             Sync() | CountIn() | Raise() | Lower()

@@ -5,7 +5,9 @@ A nest of loops around one statement runs at once, as more lanes, where its iter
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from itertools import count
 from typing import Any, assert_never, cast
 
 import attrs
@@ -28,12 +30,14 @@ from fireiron.kernel.ir.statements import (
     Commit,
     Compute,
     CountIn,
+    Draw,
     Fence,
     Fetch,
     FindGroup,
     For,
     If,
     InitBarriers,
+    Leave,
     Let,
     Lower,
     Micro,
@@ -48,7 +52,7 @@ from fireiron.kernel.ir.statements import (
     Vote,
     Wait,
 )
-from fireiron.simulate.access import Env, Value
+from fireiron.simulate.access import Array, Env, Value
 from fireiron.simulate.before import refuse_early
 from fireiron.simulate.bulk import BulkCopy
 from fireiron.simulate.deferred import DeferredMatMul
@@ -148,6 +152,8 @@ class Compiler:
                     scope = scope.bind(var.name, needs)
             if isinstance(statement, Vote):
                 scope = scope.bind(statement.var.name, frozenset([ways_of(statement)]))
+            if isinstance(statement, Draw):
+                scope = scope.bind(statement.var.name, scope.of(statement.expected))
             if isinstance(statement, Fetch):
                 scope = scope.bind(statement.var.name, scope.of(statement.view.offset, statement.present))
         if len(steps) == 1:
@@ -199,6 +205,10 @@ class Compiler:
                     fetch(state.env, act)
 
                 return Step(fetched)
+            case Draw():
+                return Step(self.draw(statement, scope))
+            case Leave(condition=condition):
+                return Step(leaving(self.value(condition)))
             case Vote():
                 return Step(voting(statement, self.operand(statement.flag), self.value(statement.present), self.team))
             case For():
@@ -273,27 +283,75 @@ class Compiler:
         name, extent = statement.var.name, self.value(statement.extent)
         scope = scope.bind(name, frozenset([name]))
         inner, check = self.body(statement.body, scope), kept(self, statement.var, scope)
+
+        def trips(state: State, act: Act) -> Iterable[int]:
+            return count() if statement.drawn else range(_trips(extent(state.env), state.team, act))
+
         if inner.walk is not None:
             walker = inner.walk
 
             def walk(state: State, act: Act) -> Iterator[Event]:
-                for at in range(_trips(extent(state.env), state.team, act)):
-                    state.env[name] = at
-                    check(state, act)
-                    yield from walker(state, act)
+                with suppress(Left):
+                    for at in trips(state, act):
+                        state.env[name] = at
+                        check(state, act)
+                        yield from walker(state, act)
 
             return Step(None, walk)
         assert inner.run is not None
         body = inner.run
 
         def run(state: State, act: Act) -> None:
-            for at in range(_trips(extent(state.env), state.team, act)):
-                state.env[name] = at
-                check(state, act)
-                body(state, act)
+            with suppress(Left):
+                for at in trips(state, act):
+                    state.env[name] = at
+                    check(state, act)
+                    body(state, act)
 
         nest = self.nest(statement, scope)
         return Step(run if nest is None or nest.leaf is None else together(nest, nest.leaf, run, self.team.threads))
+
+    def draw(self, statement: Draw, scope: Scope) -> Callable[[State, Act], None]:
+        """Compile the draw of a work item: it counts, and writes the item to shared memory, or reads it there."""
+        counter, place = self.operand(statement.counter), (self.operand(statement.place),)
+        first, units, items = (self.value(e) for e in (statement.first, statement.units, statement.items))
+        name, trip = statement.var.name, statement.trip.name
+        item: list[int] = [0]
+
+        def put(plan: Plan, values: list[Array | None]) -> tuple[Array, ...]:
+            return (np.full((1, 1, self.team.threads), item[0], np.int32),)
+
+        def take(plan: Plan, values: list[Array | None]) -> tuple[Array, ...]:
+            (held,) = values
+            assert held is not None
+            item[0] = int(held[0, 0, 0 if plan.mask is None else int(np.argmax(plan.mask[0]))])
+            return ()
+
+        leaf = Leaf(
+            self.team,
+            self.place(None, "draw", scope),
+            place if statement.reads else (),
+            () if statement.reads else place,
+            take if statement.reads else put,
+            lambda plan, env: None,
+            read=None,
+            write=None,
+            needs=(),
+            keep=False,
+        )
+
+        def drawn(state: State, act: Act) -> None:
+            env = state.env
+            if not statement.reads:
+                item[0] = _one(first(env))
+                if _one(env[trip]):
+                    held = counter.storage.data
+                    item[0] = _one(units(env)) + int(held[0])
+                    held[0] = (held[0] + 1) % _one(items(env))
+            leaf.run(leaf.plan(state, act))
+            env[name] = item[0]
+
+        return drawn
 
     def nest(self, statement: Statement, scope: Scope, found: Nest | None = None) -> Nest | None:
         """Read loops around a single Call or Compute, with the Lets, Ifs and Regions between them.
@@ -321,7 +379,7 @@ class Compiler:
             case Call() | Compute():
                 return attrs.evolve(nest, leaf=self.leaf(statement, scope, nest.varying))
             case (
-                Let() | FindGroup() | Fetch() | Vote() | Sync() | CountIn() | Raise() | Lower()
+                Let() | FindGroup() | Fetch() | Vote() | Draw() | Leave() | Sync() | CountIn() | Raise() | Lower()
                 | Micro() | Commit() | Wait() | InitBarriers() | Await() | Arrive()
                 | Advance() | Fence() | Prefetch() | Ask() | Turn() | Roles()
             ):  # fmt: skip
@@ -447,6 +505,25 @@ class Compiler:
                 found = cast("Value", eval(f"lambda e: {to_python(expr, names)}", {"np": np}))
             self.values[expr] = found
         return found
+
+
+class Left(Exception):
+    """Ends the loop around a `Leave`."""
+
+
+def leaving(condition: Value) -> Callable[[State, Act], None]:
+    """Compile the end of a loop: it has one value for all threads of a role."""
+
+    def leave(state: State, act: Act) -> None:
+        if bool(np.all(condition(state.env))):
+            raise Left
+
+    return leave
+
+
+def _one(value: Any) -> int:
+    """Give the value that all threads have."""
+    return int(np.asarray(value).reshape(-1)[0])
 
 
 def _trips(extent: Any, team: Team, act: Act) -> int:

@@ -26,9 +26,12 @@ from fireiron.kernel.ir.statements import (
     Commit,
     Compute,
     CountIn,
+    Draw,
     FindGroup,
     For,
     Kernel,
+    Leave,
+    Let,
     Lower,
     Micro,
     Number,
@@ -166,6 +169,10 @@ class Tracing(Compiler):
         """Compile a statement, with its events around it."""
         if isinstance(statement, Advance):
             return self._advance(statement, scope)
+        if isinstance(statement, Draw):  # of a few blocks, as if the others took their share
+            return super().statement(Let(statement.var, statement.expected), scope)
+        if isinstance(statement, Leave):
+            return Step(lambda state, act: None)
         step = super().statement(statement, scope)
         match statement:
             case Commit(group=group):
@@ -196,6 +203,7 @@ class Tracing(Compiler):
 
     def loop(self, statement: For, scope: Scope) -> Step:
         """Compile a loop; of a long one over chunks only the ends run."""
+        statement = attrs.evolve(statement, drawn=False)
         tiles = self.team.machine.kernel.persistent  # the outermost loop is over tiles
         outer = self.depth == int(tiles) and not statement.unroll
         self.depth += not statement.unroll

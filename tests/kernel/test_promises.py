@@ -8,16 +8,18 @@ from typing import Any
 import attrs
 import pytest
 
-from fireiron import FR, RF, SH, A, B, Block, Swizzle, Thread, Warpgroup, matmul, staged
+from fireiron import FR, RF, SH, A, B, Block, Swizzle, Thread, Warpgroup, matmul, staged, tensor
 from fireiron.algebra.expr import as_int
 from fireiron.front.verbs import _target  # pyright: ignore[reportPrivateUsage]
 from fireiron.kernel.ir.rewrite import rewrite
 from fireiron.kernel.ir.statements import (
+    Advance,
     Arrive,
     Await,
     Call,
     Commit,
     Compute,
+    Draw,
     Fence,
     Fetch,
     For,
@@ -39,7 +41,7 @@ from fireiron.kernel.lower.kernel import Passed
 from fireiron.kernel.passes.allocate import rebind
 from fireiron.kernel.promises.accesses import buffers_of
 from fireiron.kernel.promises.promises import VERIFIERS, broken
-from fireiron.schedules import ampere
+from fireiron.schedules import ampere, attention
 from fireiron.show.passes import PASSES
 from tests.mutate.cases import CASES
 
@@ -132,6 +134,13 @@ def two_trips() -> Any:
     return chain.load(A, SH).load(B, SH).tile(4, 4).to(Thread).split(1).tile(1, 1).unroll().done()
 
 
+def drawing() -> Any:
+    """Let persistent blocks draw tiles, and one role of them hand these on."""
+    arrays = (tensor(1, 2, 128, 64, dtype="f16") for _ in range(3))
+    spec = attention.attention(*arrays, causal=True)
+    return attention.wgmma(spec, groups=1, keys=64, stages=2, persistent=True)
+
+
 def packed() -> Any:
     return ampere.gemm(matmul(64, 64, 256, "i4", layout="TN"), m=32, n=32, warp=(16, 16))
 
@@ -159,6 +168,11 @@ PLANTED: dict[str, tuple[str, Callable[[], Any], dict[str, Mistake]]] = {
     "masks": ("without_masks", CASES["attention, wgmma"], {"a branch": drop(If)}),
     "skew": ("skewed", CASES["attention, wgmma"], {"a trip": first(For, shorter), "a product": lost(Call)}),
     "roles": ("part", CASES["hopper"], {"a copy": lost(Call), "a name": lost(Let)}),
+    "draws": (
+        "share_draws",
+        drawing,
+        {"a wait": drop(Await), "an arrival": drop(Arrive), "a step": drop(Advance), "an item": lost(Draw)},
+    ),
     "subscripts": (
         "fetched",
         CASES["gather"],

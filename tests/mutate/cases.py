@@ -10,9 +10,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import numpy as np
 
-from fireiron import ColMajor, Matrix, Vector, add, matmul, products, program, relu, row_sum, save, sum, symbol, tensor
+from fireiron import (
+    ColMajor,
+    Matrix,
+    Vector,
+    add,
+    drawn,
+    matmul,
+    products,
+    program,
+    relu,
+    row_sum,
+    save,
+    sum,
+    symbol,
+    tensor,
+)
 from fireiron.schedules import (
     ada,
     akg,
@@ -71,6 +87,12 @@ def _heads(queries: int, keys: int, depth: int, width: int, **options: Any) -> A
     sizes = (("q", queries, depth), ("k", keys, depth), ("v", keys, width))
     arrays = (tensor(1, 1, n, of, dtype="f16", name=name) for name, n, of in sizes)
     return attention.attention(*arrays, **options)
+
+
+def _drawn(schedule: Any) -> Any:
+    """Let blocks draw the tiles that they take in turn."""
+    first, *others = schedule.links
+    return attrs.evolve(schedule, links=(attrs.evolve(first, share=drawn()), *others))
 
 
 def _gradient(queries: int, keys: int, depth: int, width: int) -> Any:
@@ -146,11 +168,12 @@ CASES: dict[str, Callable[[], Any]] = {
     "attention, cores": lambda: attention.simt(_heads(70, 37, 8, 8, causal=True), rows=32, keys=4),
     "attention, mma": lambda: attention.mma(_heads(101, 203, 32, 32, causal=True), warps=2, keys=32),
     "attention, wgmma": lambda: attention.wgmma(
-        _heads(438, 235, 64, 64, causal=True), groups=1, keys=32, stages=3, persistent=True, bulk_store=True
+        _heads(438, 235, 64, 64, causal=True), groups=1, keys=32, stages=3, persistent=True, draw=False, bulk_store=True
     ),
     "attention, speculating": lambda: attention.wgmma(
         _heads(242, 235, 64, 64), groups=1, keys=32, stages=3, persistent=False, slack=8.0, speculate=True
     ),
+    "drawn": lambda: _drawn(hopper.gemm(matmul(150, 104, 72, "f16", layout="TN"), Plan(64, 64, 1, stages=4))),
     "attention's gradient": lambda: attention_gradients.mma(_gradient(69, 88, 16, 32), warps=1, chunk=16),
     "conv, cores": lambda: conv.simt(_images((2, 5, 7, 6), (5, 3, 2, 6), "f32", stride=2, pad=1), 8, 4, 4),
     "conv, mma": lambda: conv.mma(
@@ -183,6 +206,7 @@ LAUNCHED: dict[str, int | tuple[int, ...]] = {
     "hopper swapped": 4,
     "hopper groups": 3,
     "hopper dependent": 3,
+    "drawn": (3, 1),
     "attention, wgmma": (2, 1),  # one block reuses a slot of queries behind tiles without keys
     "conv, wgmma": 4,
 }

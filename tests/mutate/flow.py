@@ -21,6 +21,7 @@ from fireiron.kernel.ir.statements import (
     Call,
     Commit,
     Compute,
+    Draw,
     Fence,
     Fetch,
     For,
@@ -273,6 +274,8 @@ def _views(statement: Statement) -> tuple[tuple[View, ...], tuple[View, ...]]:
             return (views if updates else views[:-1]), views[-1:]
         case Fetch(view=view) | Vote(flag=view):
             return (view,), ()
+        case Draw(place=place, reads=reads):
+            return ((place,), ()) if reads else ((), (place,))
         case _:
             found: tuple[Any, ...] = tuple(getattr(statement, "views", ()))
             return found, found

@@ -26,6 +26,7 @@ from fireiron.kernel.ir.statements import (
     Commit,
     Compute,
     CountIn,
+    Draw,
     Fence,
     Fetch,
     FindGroup,
@@ -33,6 +34,7 @@ from fireiron.kernel.ir.statements import (
     If,
     InitBarriers,
     Kernel,
+    Leave,
     Let,
     Lower,
     Micro,
@@ -53,7 +55,7 @@ Place = tuple[int, ...]  # positions from the kernel's body inwards; of a Roles,
 Change = tuple[str, str, tuple[Statement, ...]]  # the field, what is changed, and what stands there instead
 
 # Between these, the order of what stands around them is the kernel's meaning.
-ORDERING = (Sync, Wait, Await, Arrive, Fence, Commit, Advance, Turn, InitBarriers, CountIn, Raise, Lower)
+ORDERING = (Sync, Wait, Await, Arrive, Fence, Commit, Advance, Turn, InitBarriers, CountIn, Draw, Leave, Raise, Lower)
 
 
 @attrs.frozen
@@ -180,6 +182,8 @@ def _counts(statement: Statement) -> bool:
             return any(view.buffer == dst.buffer for view in inputs)
         case For(body=body) | If(body=body):
             return any(_counts(inner) for inner in body)
+        case Draw(reads=reads):
+            return not reads
         case _:
             return isinstance(statement, Arrive | Advance | CountIn | Raise | Lower | Turn)
 
@@ -206,6 +210,17 @@ def changes(statement: Statement) -> Iterator[Change]:
         case Vote(flag=flag, present=present):
             yield from (evolved("flag", how, new[0]) for how, new in views((flag,)))
             yield from (evolved("present", how, new) for how, new in conditions(present))
+        case Draw(first=first, units=units, items=items, counter=counter, place=place, reads=reads):
+            yield from (evolved("place", how, new[0]) for how, new in views((place,)))
+            yield evolved("reads", str(not reads), not reads)
+            if not reads:
+                yield from (evolved("first", how, new) for how, new in indices(first))
+                yield from (evolved("units", how, new) for how, new in indices(units))
+                yield evolved("items", "+ 1", items + 1)
+                yield evolved("items", "- 1", items - 1)
+                yield from (evolved("counter", how, new[0]) for how, new in views((counter,)))
+        case Leave(condition=condition):
+            yield from (evolved("condition", how, new) for how, new in conditions(condition))
         case FindGroup(groups=groups, item=item):
             yield from (evolved("item", how, new) for how, new in indices(item))
             yield evolved("groups", "rows of a tile + 1", attrs.evolve(groups, size=groups.size + 1))
@@ -416,6 +431,6 @@ def _everywhere(kernel: Kernel, old: Buffer | Barrier, new: Buffer | Barrier) ->
 
 
 STATEMENTS = (
-    Let, Fetch, Vote, FindGroup, For, If, Call, Compute, Sync, CountIn, Raise, Lower, Commit, Wait, Micro, Region,
-    InitBarriers, Await, Arrive, Advance, Fence, Prefetch, Ask, Turn, Roles,
+    Let, Draw, Leave, Fetch, Vote, FindGroup, For, If, Call, Compute, Sync, CountIn, Raise, Lower, Commit, Wait, Micro,
+    Region, InitBarriers, Await, Arrive, Advance, Fence, Prefetch, Ask, Turn, Roles,
 )  # fmt: skip

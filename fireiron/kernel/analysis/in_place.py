@@ -30,6 +30,7 @@ from fireiron.kernel.ir.statements import (
     Commit,
     Compute,
     CountIn,
+    Draw,
     Fetch,
     FindGroup,
     For,
@@ -129,13 +130,15 @@ class _Walk:
         """Say whether a statement accesses the array, orders accesses, or sets a name."""
         if isinstance(s, Call | Compute | Micro):
             return any(view.buffer.name == self.name for view, _ in reads_and_writes(s))
-        return isinstance(s, Let | Fetch | FindGroup | Vote | CountIn | Sync | Commit | Wait)
+        return isinstance(s, Let | Draw | Fetch | FindGroup | Vote | CountIn | Sync | Commit | Wait)
 
     def body(self, body: Body, mask: Array) -> None:
         for s in body:
             match s:
                 case Let(var=var, value=value):
                     self.let(var.name, value)
+                case Draw(var=var):
+                    self.let(var.name, s.expected)
                 case Fetch(var=var) | Vote(var=var):
                     self.unknown.add(var.name)
                 case FindGroup(groups=groups):

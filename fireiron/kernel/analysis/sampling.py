@@ -25,6 +25,7 @@ from fireiron.kernel.ir.statements import (
     Commit,
     Compute,
     CountIn,
+    Draw,
     Fence,
     Fetch,
     FindGroup,
@@ -32,6 +33,7 @@ from fireiron.kernel.ir.statements import (
     If,
     InitBarriers,
     Kernel,
+    Leave,
     Let,
     Lower,
     Micro,
@@ -114,6 +116,8 @@ def _sites(body: tuple[Statement, ...], around: Site) -> Iterator[Site]:
                 around = attrs.evolve(around, lets=(*around.lets, statement))
             case FindGroup():
                 around = attrs.evolve(around, lets=(*around.lets, *_alike(statement)))
+            case Draw(var=var):  # as if units took turns
+                around = attrs.evolve(around, lets=(*around.lets, Let(var, statement.expected)))
             case Fetch(var=var, view=view):  # as if each element were its own place
                 value = view.offset if var.extent is None else view.offset % var.extent
                 around = attrs.evolve(around, lets=(*around.lets, Let(var, value)))
@@ -131,7 +135,8 @@ def _sites(body: tuple[Statement, ...], around: Site) -> Iterator[Site]:
             case CountIn():
                 around = attrs.evolve(around, arrivals=(*around.arrivals, statement))
             case (
-                Raise()
+                Leave()
+                | Raise()
                 | Lower()
                 | Commit()
                 | Wait()

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 
 from fireiron.algebra.expr import Index, Var, simplest
-from fireiron.kernel.ir.statements import CountIn, Fetch, For, If, Let, Region, Roles, Statement, Vote
+from fireiron.kernel.ir.statements import CountIn, Draw, Fetch, For, If, Let, Region, Roles, Statement, Vote
 
 Body = tuple[Statement, ...]
 _OTHER = re.compile(r"\W")  # what no identifier holds
@@ -61,7 +61,7 @@ class Names:
                 case Roles(roles=roles):
                     for role in roles:
                         self._add(role.body)
-                case Let(var=var) | Fetch(var=var) | Vote(var=var) | CountIn(var=var):
+                case Let(var=var) | Fetch(var=var) | Vote(var=var) | Draw(var=var) | CountIn(var=var):
                     self._taken.add(var.name)
                 case _:
                     pass

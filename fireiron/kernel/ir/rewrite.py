@@ -20,12 +20,14 @@ from fireiron.kernel.ir.statements import (
     Commit,
     Compute,
     CountIn,
+    Draw,
     Fence,
     Fetch,
     FindGroup,
     For,
     If,
     InitBarriers,
+    Leave,
     Let,
     Lower,
     Micro,
@@ -65,7 +67,7 @@ def rewrite(body: Body, f: Callable[[Statement], Statement | Body]) -> Body:
         if isinstance(s, For):
             inner = rewrite(s.body, f)
             if inner is not s.body:
-                now = For(s.var, s.extent, inner, s.unroll, s.together, s.pairs, s.kind)
+                now = For(s.var, s.extent, inner, s.unroll, s.together, s.pairs, s.kind, s.drawn)
         elif isinstance(s, If):
             inner = rewrite(s.body, f)
             now = s if inner is s.body else If(s.condition, inner)
@@ -146,6 +148,17 @@ def replaced(body: Body, values: Mapping[Var, Expr] | Mapping[Element, Var]) -> 
                 return attrs.evolve(s, ends=view(s.ends), item=one(s.item))
             case Fetch():
                 return attrs.evolve(s, view=view(s.view), present=one(s.present))
+            case Draw():
+                return attrs.evolve(
+                    s,
+                    first=one(s.first),
+                    units=one(s.units),
+                    items=one(s.items),
+                    counter=view(s.counter),
+                    place=view(s.place),
+                )
+            case Leave(condition=ends):
+                return attrs.evolve(s, condition=one(ends))
             case Vote():
                 return attrs.evolve(s, flag=view(s.flag), present=one(s.present))
             case Await():

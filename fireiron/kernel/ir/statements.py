@@ -111,11 +111,54 @@ RegionKind: TypeAlias = Literal[
 
 
 @attrs.frozen
+class Draw:
+    """Set a variable to a work item that no other unit takes: a counter in global memory says which are taken.
+
+    A unit's first item is its own number. One thread of the unit draws each later one and leaves it in shared memory,
+    where its other threads read it.
+
+    Args:
+        var: the item; `items` or more where none is left.
+        trip: of the loop around.
+        first: the item of the first trip.
+        units: how many units draw: the first drawn item.
+        items: how many there are. The last draw of a launch sets the counter back to 0.
+        counter: one i32 in global memory.
+        place: where shared memory holds the item.
+        reads: whether another thread has drawn it.
+    """
+
+    var: Var
+    trip: Var
+    first: Expr
+    units: Expr
+    items: Expr
+    counter: View
+    place: View
+    reads: bool = False
+    link: Link | None = attrs.field(default=None, eq=False, repr=False)
+
+    @property
+    def expected(self) -> Expr:
+        """Give the item that the unit has in a launch where units take turns."""
+        return self.first + self.trip * self.units
+
+
+@attrs.frozen
+class Leave:
+    """End the loop around where a condition holds, which is the same for all threads that run the loop."""
+
+    condition: Expr
+
+
+@attrs.frozen
 class For:
     """Repeat the body for var = 0 .. extent-1 (extent is block-uniform).
 
     Args:
         kind: what the loop counts.
+        drawn: whether a `Leave` ends the loop, after so many trips as the run brings; `extent` is how many trips there
+            are where units take turns.
         unroll: whether the loop is unrolled completely.
         together: number of trips in one trip of the compiled loop (partial unrolling).
         pairs: whether one instruction computes two trips.
@@ -128,6 +171,7 @@ class For:
     together: int = 1
     pairs: bool = False
     kind: LoopKind = "elements"
+    drawn: bool = False
 
 
 @attrs.frozen
@@ -476,8 +520,8 @@ class Region:
 
 
 Statement: TypeAlias = (
-    Let | FindGroup | Fetch | Vote | For | If | Call | Compute | Sync | CountIn | Raise | Lower | Commit | Wait | Micro
-    | Region | InitBarriers | Await | Arrive | Advance | Fence | Prefetch | Ask | Turn | Roles
+    Let | FindGroup | Fetch | Vote | Draw | Leave | For | If | Call | Compute | Sync | CountIn | Raise | Lower | Commit
+    | Wait | Micro | Region | InitBarriers | Await | Arrive | Advance | Fence | Prefetch | Ask | Turn | Roles
 )  # fmt: skip
 
 
@@ -565,6 +609,7 @@ __all__ = [
     "Compute",
     "CountIn",
     "Cursor",
+    "Draw",
     "Fence",
     "Fetch",
     "FindGroup",
@@ -573,6 +618,7 @@ __all__ = [
     "If",
     "InitBarriers",
     "Kernel",
+    "Leave",
     "Let",
     "LoopKind",
     "Lower",

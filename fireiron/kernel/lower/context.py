@@ -120,6 +120,7 @@ class Context:
         cluster: number of blocks in a cluster. `ranks` gives, by dimension, how many of them lie along it, and the
         index of this block.
         persistent: whether blocks loop over tiles.
+        draws: whether blocks draw these tiles.
         dependent: whether this kernel may begin while the launch before it still runs.
         staggered: number of units that take the trips of the persistent loop in turn, 1 for none.
         skipped: number of chunks of one tile in the loops so far; a staggered unit skips as many for each tile of
@@ -190,6 +191,7 @@ class Context:
     cluster: int = 1
     ranks: dict[str, tuple[int, Expr]] = attrs.field(factory=dict[str, tuple[int, Expr]])
     persistent: bool = False
+    draws: bool = False
     dependent: bool = False
     staggered: int = 1
     skipped: Expr = attrs.field(factory=lambda: as_expr(0))

@@ -22,6 +22,7 @@ from fireiron.kernel.ir.statements import (
     Buffer,
     Call,
     Compute,
+    Cursor,
     Fetch,
     FindGroup,
     Kernel,
@@ -49,6 +50,8 @@ from fireiron.kernel.passes import pairs
 from fireiron.kernel.passes.allocate import allocate, rebind
 from fireiron.kernel.passes.copies import await_copies
 from fireiron.kernel.passes.dependence import dependent
+from fireiron.kernel.passes.draws import SLOTS as DRAWN_SLOTS
+from fireiron.kernel.passes.draws import Handed, share_draws
 from fireiron.kernel.passes.exchanges import tell_peers
 from fireiron.kernel.passes.handed import raise_flags
 from fireiron.kernel.passes.masks import without_masks
@@ -67,7 +70,7 @@ from fireiron.kernel.passes.synchronise import synchronise
 from fireiron.kernel.passes.turns import take_turns
 from fireiron.kernel.passes.two_trips import without_two_trips
 from fireiron.language.decompositions import Decomposition, Epilog, Prolog, every
-from fireiron.language.levels import SH
+from fireiron.language.levels import SH, Warp
 from fireiron.language.residual import start
 from fireiron.language.specs import Spec, Task, tensors_of
 from fireiron.language.steps import Program
@@ -152,6 +155,8 @@ def lower(
     body = passed("masks", without_masks(body, context.online, context.expanded, taken))
     body = passed("skew", skewed(body, context.online, taken))
     body = passed("roles", _roles(body, context, taken) if context.rings else (*context.lets, *body))
+    handed = _handed(context) if context.draws else None
+    body = passed("draws", share_draws(body, handed, frozenset(context.names)) if context.draws else body)
     # Only programs read arrays at subscripts.
     body = passed("subscripts", fetched(body, tensors, taken) if state.progress is not None else body)
     body = passed("exchanges", tell_peers(body, context.exchanges))
@@ -222,6 +227,21 @@ def _roles(body: tuple[Statement, ...], context: Context, taken: frozenset[str])
     launch = Launch(context.arch, context.grid, context.cluster, context.loaders, context.threads, tensors)
     lead, split = fills((*context.lets, *body)), context.rings[0].splits[0]
     return (*first_lines(split, lead, launch, Names(taken, body)), *part(context.lets, body, crews))
+
+
+def _handed(context: Context) -> Handed | None:
+    """Make the ring through which roles hand the items on that one of them draws; None where there are no roles."""
+    if not context.rings:
+        return None
+    assert context.threads is not None and Warp.size is not None
+    alone = all(ring.full.count == 1 for ring in context.rings)
+    readers = (context.threads + (0 if alone else context.loaders)) // Warp.size
+    full, empty = (
+        Barrier(context.name("item_full"), DRAWN_SLOTS, 1),
+        Barrier(context.name("item_empty"), DRAWN_SLOTS, readers),
+    )
+    context.barriers += [full, empty]
+    return Handed(Cursor(context.name("item_ring"), DRAWN_SLOTS), full, empty, alone)
 
 
 def _placed(placed: Buffer | Barrier) -> str:

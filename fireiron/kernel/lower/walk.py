@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fireiron.algebra.arch import MAX_CLUSTER, native
+from fireiron.algebra.dtypes import i32
 from fireiron.algebra.expr import (
     Expr,
     Index,
@@ -11,6 +12,7 @@ from fireiron.algebra.expr import (
     as_expr,
     as_int,
     ceil_div,
+    ge,
     lt,
     maximum,
     minimum,
@@ -22,11 +24,13 @@ from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.base.records import evolve
 from fireiron.kernel.analysis.ownership import RegisterLoop
 from fireiron.kernel.ir.rewrite import mentions, rewrite
-from fireiron.kernel.ir.statements import BLOCK, BLOCKS, RANK, For, If, Let, Region
+from fireiron.kernel.ir.statements import BLOCK, BLOCKS, RANK, Draw, For, If, Leave, Let, Region, View
 from fireiron.kernel.lower.ahead import Ahead, lower_ahead
 from fireiron.kernel.lower.bulk_once import loads_once, lower_load_once
 from fireiron.kernel.lower.context import Body, Context, State, descend, units_of
 from fireiron.kernel.lower.epilog import lower_epilog
+from fireiron.kernel.lower.folds.shared import staging
+from fireiron.kernel.lower.folds.workspace import workspace
 from fireiron.kernel.lower.groups import OpenGroups, open_groups, reached
 from fireiron.kernel.lower.layers import lower_each
 from fireiron.kernel.lower.leaf import lower_done
@@ -46,6 +50,7 @@ from fireiron.kernel.lower.window import Cut, cut
 from fireiron.kernel.passes.roles import computes, fills
 from fireiron.language.decompositions import (
     Done,
+    Drawn,
     Each,
     EachStep,
     Epilog,
@@ -298,7 +303,7 @@ def _work_loop(
 ) -> Body:
     """Let each launched unit take every n-th work item (n units): a tile, or one way's part of a tile."""
     tiles = opened.groups.most if opened else tiles_in(parts)
-    if link.share is not None:
+    if isinstance(link.share, StreamK):
         return _stream_loop(link, link.share, parts, order, rest, state, context, unit, size)
     total = tiles * context.ways
     most = simplest(minimum(total, MAX_GRID))
@@ -314,7 +319,8 @@ def _work_loop(
         turn = context.define("warpgroup", context.thread // (context.threads // stagger), stagger)
         step, first = units * stagger, unit + turn * units
     trips = _visits(first, step, total)
-    context.trip = trip = context.variable("trip", simplest(ceil_div(total, 1)))
+    drawn = isinstance(link.share, Drawn)  # the last trip finds no item left
+    context.trip = trip = context.variable("trip", simplest(ceil_div(total, 1) + int(drawn)))
     tile = item = context.variable("tile" if context.ways == 1 else "item", most)
     lets = [Let(item, first + trip * step)]
     if context.ways != 1:
@@ -324,20 +330,57 @@ def _work_loop(
         lets += [Let(way, item % context.ways), Let(tile, item // context.ways)]
         context.way = way
     context.tile = _of_blocks(tile, size)
-    context.following = lt(first + (trip + 1) * step, total), {trip: trip + 1}
     ahead = Ahead(link.stages, trip, trips, link.link) if link.stages > 1 and state.progress is not None else None
+    head: tuple[()] | tuple[Draw, Leave] = ()
+    if drawn:
+        _refuse_draws(link, size, stagger)
+        head = _draw(link, item, trip, first, units, total, context)
+        lets[0] = Let(item, head[0].var)
+    else:
+        context.following = lt(first + (trip + 1) * step, total), {trip: trip + 1}
     if opened:
         index = permuted(link, tile, simplest(tiles))
         body = _needed(tuple(lets), _group_tile(link, opened, order, rest, context, index, "tile"))
     else:
         body = _work(link, parts, order, rest, evolve(state, ahead=ahead), context, tile, tuple(lets))
-    loop = For(trip, trips, body, kind="items")
+    loop = For(trip, trips, (*head, *body), kind="items", drawn=drawn)
     if stagger > 1:  # what fills rings fills them for all units
         lead = rewrite(
             fills(body), lambda s: Let(item, unit + trip * units) if isinstance(s, Let) and s.var == item else s
         )
         return (filled((For(trip, _visits(unit, units, total), lead, kind="items"),), link.link), *computes((loop,)))
     return (loop,) if ahead is None else ahead.around(loop)
+
+
+def _draw(
+    link: Tile, item: Var, trip: Var, first: Expr, units: Expr, total: Expr, context: Context
+) -> tuple[Draw, Leave]:
+    """Draw the trip's item, and end the loop where none is left."""
+    counter = View(workspace("drawn", i32, 1, context, zero=True), as_expr(0))
+    held = staging(f"{item.name}_sh", i32, as_expr(1), context, link.link, turn=trip)
+    context.storages[held.name].guarded = True
+    context.draws = True
+    var = context.variable(f"{item.name}_drawn", 2**31 - 1)
+    draw = Draw(var, trip, first, units, as_expr(total), counter, View(held, as_expr(0)), link=link.link)
+    return (draw, Leave(ge(var, total)))
+
+
+def _refuse_draws(link: Tile, size: int, stagger: int) -> None:
+    """Refuse to draw tiles where the next one must be known, or where several blocks or warpgroups draw one.
+
+    Raises:
+        DecompositionError: `drawn-units`.
+    """
+    wrong = (
+        (size > 1, "the blocks of a cluster share a tile, and each would draw one", "drop the cluster"),
+        (stagger > 1, "staggered units take tiles in turn", "drop staggered()"),
+        (link.stages > 1, "pipeline() loads the next tile, which is not drawn yet", "drop pipeline() below the tile"),
+    )
+    for found, why, fix in wrong:
+        if found:
+            raise DecompositionError(
+                "drawn-units", f"share=drawn(): {why}", fix=f"{fix}, or drop share=drawn()", link=link.link
+            )
 
 
 def _visits(first: Expr, step: Expr, total: Expr) -> Expr:

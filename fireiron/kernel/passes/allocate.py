@@ -14,6 +14,7 @@ from fireiron.kernel.ir.statements import (
     Call,
     Compute,
     CountIn,
+    Draw,
     Fetch,
     FindGroup,
     For,
@@ -119,6 +120,8 @@ def views_of(statement: Statement) -> tuple[View, ...]:
             return views
         case Compute(dst, _, inputs):
             return (dst, *inputs)
+        case Draw(place=place):
+            return (place,)
         case _:
             return ()
 
@@ -152,6 +155,8 @@ def rebind(body: tuple[Statement, ...], buffers: Mapping[str, Buffer]) -> tuple[
                 return evolve(s, ends=final(ends))
             case Fetch(view=view):
                 return evolve(s, view=final(view))
+            case Draw(counter=counter, place=place):
+                return evolve(s, counter=final(counter), place=final(place))
             case Vote(flag=flag):
                 return evolve(s, flag=final(flag))
             case Wait(holds=holds) if holds is not None:

@@ -21,6 +21,7 @@ from fireiron.kernel.ir.statements import (
     Call,
     Compute,
     CountIn,
+    Draw,
     Fence,
     Fetch,
     FindGroup,
@@ -111,7 +112,7 @@ def _holds(statement: Statement, wanted: Callable[[Statement], bool]) -> bool:
 def _touches(statement: Statement) -> bool:
     """Say whether a statement accesses global memory."""
     match statement:
-        case CountIn() | Raise() | Lower() | FindGroup() | Fetch():
+        case CountIn() | Raise() | Lower() | FindGroup() | Fetch() | Draw():
             return True
         case _:
             return _accesses(statement, ("read", "write"))

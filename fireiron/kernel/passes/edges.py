@@ -41,6 +41,7 @@ from fireiron.kernel.ir.statements import (
     Commit,
     Compute,
     CountIn,
+    Draw,
     Fence,
     Fetch,
     FindGroup,
@@ -186,6 +187,8 @@ class _Walk:
                     agent.env[var.name] = self.world.value(value, agent)
                 case FindGroup():
                     self.find(s, agent)
+                case Draw(var=var):
+                    agent.env[var.name] = self.world.value(s.expected, agent)
                 case Fetch(var=var):
                     agent.env[var.name] = 0
                 case Vote(var=var):  # every way is gone

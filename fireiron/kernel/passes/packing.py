@@ -29,6 +29,7 @@ from fireiron.kernel.ir.statements import (
     Commit,
     Compute,
     CountIn,
+    Draw,
     Fence,
     Fetch,
     FindGroup,
@@ -36,6 +37,7 @@ from fireiron.kernel.ir.statements import (
     If,
     InitBarriers,
     Kernel,
+    Leave,
     Let,
     Lower,
     Micro,
@@ -125,6 +127,8 @@ def _statement(statement: Statement) -> Statement:
             | FindGroup()
             | Fetch()
             | Vote()
+            | Draw()
+            | Leave()
             | Sync()
             | CountIn()
             | Raise()

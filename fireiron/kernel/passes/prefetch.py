@@ -31,6 +31,7 @@ from fireiron.kernel.ir.statements import (
     Advance,
     Ask,
     Call,
+    Draw,
     Fetch,
     FindGroup,
     For,
@@ -192,6 +193,8 @@ def _path(body: Body) -> tuple[Let | For, ...] | None:
         match s:
             case Let():
                 lets.append(s)
+            case Draw(var=var):  # a block's first item is its own
+                lets.append(Let(var, s.expected))
             case For(body=inner) if any(isinstance(x, Advance) for x in inner):
                 return (*lets, s)
             case For(body=inner) | If(body=inner) | Region(body=inner):

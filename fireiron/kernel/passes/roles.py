@@ -17,9 +17,11 @@ from fireiron.kernel.ir.statements import (
     LOADS,
     THREAD,
     Cursor,
+    Draw,
     FindGroup,
     For,
     If,
+    Leave,
     Let,
     Region,
     Role,
@@ -93,7 +95,7 @@ def fills(body: Body) -> Body:
                     kept.append(attrs.evolve(s, body=inside))
             case Let(var=var) if mentions(tuple(kept), var):
                 kept.append(s)
-            case FindGroup() if kept:
+            case FindGroup() | Draw() | Leave() if kept:
                 kept.append(s)
             case _:
                 pass

@@ -16,6 +16,7 @@ from fireiron.kernel.ir.names import Names
 from fireiron.kernel.ir.rewrite import replaced
 from fireiron.kernel.ir.statements import (
     CountIn,
+    Draw,
     Fetch,
     FindGroup,
     For,
@@ -91,7 +92,7 @@ def _bound(body: Body) -> set[Expr]:
     found: set[Expr] = set()
     for s in walk(body):
         match s:
-            case For(var=var) | Let(var=var) | CountIn(var=var) | Vote(var=var):
+            case For(var=var) | Let(var=var) | CountIn(var=var) | Vote(var=var) | Draw(var=var):
                 found.add(var)
             case FindGroup(groups=groups):
                 found |= {groups.group, groups.first, groups.begin, groups.length, groups.sought}

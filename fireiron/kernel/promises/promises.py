@@ -22,18 +22,23 @@ from fireiron.kernel.ir.statements import (
     BLOCKS,
     RANK,
     THREAD,
+    Advance,
     Arrive,
     Await,
     Call,
     Commit,
     Compute,
+    Draw,
     Fence,
     For,
+    If,
     InitBarriers,
     Kernel,
+    Leave,
     Lower,
     Prefetch,
     Raise,
+    Roles,
     Statement,
     Sync,
     Turn,
@@ -150,6 +155,42 @@ def _roles(one: Passed, kernel: Kernel) -> Iterator[str]:
             return
 
 
+# How threads come to an item, in each role and where there are none: who draws it, and who reads it when.
+DRAWS: Final = (
+    ("Await", "draw", "Arrive", "Advance"),
+    ("Await", "draw", "Arrive", "Await", "read", "Sync", "Arrive", "Advance"),
+    ("Await", "read", "Sync", "Arrive", "Advance"),
+    ("draw", "Sync", "read"),
+)
+
+
+def _draws(one: Passed, kernel: Kernel) -> Iterator[str]:
+    """Verify that an item is drawn by one thread, handed on and read, and that nothing else changes."""
+    yield from moved(_without_draws(one.before), _without_draws(one.after), (Await, Arrive, Advance, Sync))
+    bodies = [r.body for r in roles_of(one.after)] or [one.after]
+    drawing = 0
+    for loop in (s for body in bodies for s in walk(body) if isinstance(s, For) and s.drawn):
+        end = next(i for i, s in enumerate(loop.body) if isinstance(s, Leave))
+        steps = [s for s in walk(loop.body[:end]) if not isinstance(s, If)]
+        said = tuple(("read" if s.reads else "draw") if isinstance(s, Draw) else type(s).__name__ for s in steps)
+        drawing += said.count("draw")
+        if said not in DRAWS:
+            yield f"a trip begins by {', '.join(said)}"
+        waited = {s.barrier.name for s in steps if isinstance(s, Await)}
+        told = {s.barrier.name for s in steps if isinstance(s, Arrive)}
+        if waited & told and said != DRAWS[1]:
+            yield f"a trip awaits what it completes itself: {', '.join(sorted(waited & told))}"
+    if drawing != any(isinstance(s, Draw) for s in walk(one.before)):
+        yield f"{drawing} threads of a block draw"
+
+
+def _without_draws(body: Body) -> Body:
+    bare = rewrite(body, lambda s: () if isinstance(s, Draw) else s)
+    return tuple(
+        Roles(tuple(attrs.evolve(r, cursors=()) for r in s.roles)) if isinstance(s, Roles) else s for s in bare
+    )
+
+
 def _inserted(one: Passed, kernel: Kernel) -> Iterator[str]:
     """Verify that what stood there stands there still."""
     yield from moved(one.before, one.after, INSERTS[one.name])
@@ -246,6 +287,7 @@ VERIFIERS: Final[Mapping[str, Verifier]] = {
     "masks": _values,
     "skew": _values,
     "roles": _roles,
+    "draws": _draws,
     "subscripts": _subscripts,
     "exchanges": _inserted,
     "flags": _flags,

@@ -26,6 +26,7 @@ from fireiron.kernel.ir.statements import (
     Compute,
     CountIn,
     Cursor,
+    Draw,
     Fetch,
     FindGroup,
     For,
@@ -144,6 +145,8 @@ class Run:
                         self.body(inner)
                 case Let(var=var, value=value):
                     self.env[var.name] = self.of(value)
+                case Draw(var=var):
+                    self.env[var.name] = self.of(s.expected)
                 case Fetch():
                     self.fetch(s)
                 case Vote(var=var, flag=flag, present=present):
