@@ -53,9 +53,11 @@ from fireiron import (
     sum as _sum,
 )
 from fireiron.schedules._rows import (
+    IN_FLIGHT_OF_SUMS,
     LANES,
     MOST_IN_REGISTERS,
     MOST_OF_A_WARP,
+    MOST_OF_PARTS,
     MOST_WARPS,
     OTHERS,
     SMS,
@@ -248,7 +250,8 @@ def row(
         stages: rows that a persistent block has in shared memory, the next ones on their way; 1 for blocks of one row
             each, 0 for what the bytes in flight ask for.
         at_once: whether the warps of a cluster's blocks meet at one barrier for each fold, where a cluster has a row.
-        two_levels: whether blocks combine their sums over rows in groups first: `in_order(two_levels=True)`.
+        two_levels: whether blocks combine their sums over rows in groups first, as they do where one block would read
+            384 KiB: `in_order(two_levels=True)`.
     """
     given = row_of(spec)
     if given.summed:
@@ -342,6 +345,8 @@ def _with_sums(
     units, extent = max(1, (rows or WARPS // part.warps)), spec.residual.extents[line]
     ways = blocks or (min(SMS, -(-extent // units)) if isinstance(extent, int) else SMS)
     chain: ProgramChain = spec.tile(**{column: given.width}).to(Block, resident=resident)
+    added = [step for step in spec.computed.steps if any(d.name == line for d in step.over)]
+    two_levels = two_levels or ways * given.width * 4 * len(added) >= MOST_OF_PARTS
     chain = chain.split(line, ways=ways).parallel(Block, in_order(two_levels=two_levels))
     if units > 1:
         chain = chain.split(line, ways=units).parallel(Warp if part.warps == 1 else Group(Warp, part.warps))
@@ -351,7 +356,8 @@ def _with_sums(
         chain = chain.load(name, RF, vector(given.vector(name)))
     one: dict[str, Any] = {line: 1}
     chain = chain.split(**one)
-    stages = stages or (max(2, part.stages) if given.copied else 1)
+    held = units * given.width * sum(given.inputs.values())  # bytes of the rows that a block folds at once
+    stages = stages or (max(1 + -(-IN_FLIGHT_OF_SUMS // held), part.stages) if given.copied else 1)
     if stages > 1:
         chain = chain.pipeline(stages)
         for name in given.inputs:

@@ -120,10 +120,16 @@ def test_each_level_waits_for_all_of_its_blocks(counter: str, wrong: int) -> Non
 def test_the_last_blocks_of_groups_read_less() -> None:
     """At 132 blocks no block reads more than 12 parts at once; one level reads 132. Dead shared memory is reused."""
     spec = made("layernorm_gradients", 4096, lines=16384, arch="sm_90a")
-    text = rows.row(spec, two_levels=True).cuda("sm_90a")
+    text = rows.row(spec).cuda("sm_90a")
     assert "count_in(&arrived[block / 12], 12)" in text
     assert "count_in(&arrived2[0], 11)" in text
     assert "before by_bias_sh" in text
+
+
+def test_narrow_rows_of_sums_have_longer_rings() -> None:
+    """Sixteen rows of 256 columns are 16 KiB of two inputs: two of them on their way hide the latency."""
+    tree = str(rows.row(made("layernorm_gradients", 256, lines=262144, arch="sm_90a")).tree())
+    assert "pipeline 3" in tree
 
 
 def test_gradients_of_any_number_of_rows() -> None:

@@ -54,7 +54,9 @@ with_sums_4096x1_k132_k2_k8_bf16_f32(
     bf16* __restrict__ y0,
     float* __restrict__ y1,
     float* by_gain_parts,
-    int* arrived) {
+    int* arrived,
+    float* by_gain_parts_of_groups,
+    int* arrived2) {
     const int thread = threadIdx.x;
     const int block = blockIdx.x;
     const int blocks = gridDim.x;
@@ -67,7 +69,8 @@ with_sums_4096x1_k132_k2_k8_bf16_f32(
     float* mean_sum_sh = reinterpret_cast<float*>(shared + 65536);
     float* mean_sum2_sh = reinterpret_cast<float*>(shared + 65664);
     float* by_gain_sh = reinterpret_cast<float*>(shared + 65792);
-    float* by_gain_sh2 = reinterpret_cast<float*>(shared + 98560);
+    float* by_gain_sh2 = reinterpret_cast<float*>(shared);
+    float* by_gain_sh3 = reinterpret_cast<float*>(shared);
     alignas(16) bf16 gain_rf[16];
     alignas(16) float by_gain[16];
     alignas(16) bf16 x_rf[16];
@@ -100,6 +103,8 @@ with_sums_4096x1_k132_k2_k8_bf16_f32(
     float other19[1];
     alignas(16) float other20[16];
     float other21[1];
+    alignas(16) float other22[16];
+    float other23[1];
     const int group_warp__8_ = thread / 256;
     const int warp = thread / 32 % 8;
     const int lane = thread % 32;
@@ -290,22 +295,22 @@ with_sums_4096x1_k132_k2_k8_bf16_f32(
         }
     }
     __syncthreads();  // all threads have written by_gain_parts
-    const int last = count_in(&arrived[0], 132);
+    const int last = count_in(&arrived[block / 12], 12);
     if (last) {
 
-        // by_gain over 132 blocks: the last block combines them
+        // by_gain of a group of 12 blocks
         #pragma unroll
         for (int i7 = 0; i7 < 16; ++i7) {
             by_gain[i7] = 0.0f;
         }
         #pragma unroll 1
-        for (int w2 = 0; w2 < 17; ++w2) {
+        for (int w2 = 0; w2 < 2; ++w2) {
             #pragma unroll
             for (int u = 0; u < 4; ++u) {
-                if (w2 * 8 + u * 2 + thread / 256 < 132) {
+                if (w2 * 8 + u * 2 + thread / 256 < 12) {
                     #pragma unroll
                     for (int v = 0; v < 4; ++v) {
-                        copy_16B(&other20[v * 4], &by_gain_parts[w2 * 32768 + u * 8192 + thread / 32 * 512 + v * 128 + thread % 32 * 4]);
+                        copy_16B(&other20[v * 4], &by_gain_parts[block / 12 * 49152 + w2 * 32768 + u * 8192 + thread / 32 * 512 + v * 128 + thread % 32 * 4]);
                     }
                     #pragma unroll
                     for (int i6 = 0; i6 < 16; ++i6) {
@@ -333,12 +338,63 @@ with_sums_4096x1_k132_k2_k8_bf16_f32(
                 by_gain[i9] = by_gain[i9] + other21[0];
             }
         }
-
-        // store y1: Move(512)(RF, GL)(Warp)
-        if (group_warp__8_ == 0) {
+        if (thread / 256 == 0) {
             #pragma unroll
-            for (int n8 = 0; n8 < 4; ++n8) {
-                copy_16B(&y1[warp * 512 + lane * 8 + n8 % 2 * 4 + n8 / 2 * 256], &by_gain[n8 * 4]);
+            for (int i11 = 0; i11 < 4; ++i11) {
+                copy_16B(&by_gain_parts_of_groups[block / 12 * 4096 + thread / 32 % 8 * 512 + i11 * 128 + thread % 32 * 4], &by_gain[i11 * 4]);
+            }
+        }
+        __syncthreads();  // all threads have written by_gain_parts_of_groups
+        const int last2 = count_in(&arrived2[0], 11);
+        if (last2) {
+
+            // by_gain of 11 groups
+            #pragma unroll
+            for (int i13 = 0; i13 < 16; ++i13) {
+                by_gain[i13] = 0.0f;
+            }
+            #pragma unroll 1
+            for (int w4 = 0; w4 < 2; ++w4) {
+                #pragma unroll
+                for (int u2 = 0; u2 < 4; ++u2) {
+                    if (w4 * 8 + u2 * 2 + thread / 256 < 11) {
+                        #pragma unroll
+                        for (int v2 = 0; v2 < 4; ++v2) {
+                            copy_16B(&other22[v2 * 4], &by_gain_parts_of_groups[w4 * 32768 + u2 * 8192 + thread / 32 * 512 + v2 * 128 + thread % 32 * 4]);
+                        }
+                        #pragma unroll
+                        for (int i12 = 0; i12 < 16; ++i12) {
+                            by_gain[i12] = by_gain[i12] + other22[i12];
+                        }
+                    }
+                }
+            }
+
+            // by_gain over 2 warps
+            #pragma unroll
+            for (int i14 = 0; i14 < 16; ++i14) {
+                by_gain_sh3[thread / 32 % 8 * 1024 + thread / 256 * 512 + i14 * 32 + thread % 32] = by_gain[i14];
+            }
+            #pragma unroll
+            for (int i16 = 0; i16 < 16; ++i16) {
+                by_gain[i16] = 0.0f;
+            }
+            __syncthreads();  // by_gain_sh3 is written before it is read
+            #pragma unroll
+            for (int i15 = 0; i15 < 16; ++i15) {
+                #pragma unroll
+                for (int w5 = 0; w5 < 2; ++w5) {
+                    other23[0] = by_gain_sh3[thread / 32 % 8 * 1024 + w5 * 512 + i15 * 32 + thread % 32];
+                    by_gain[i15] = by_gain[i15] + other23[0];
+                }
+            }
+
+            // store y1: Move(512)(RF, GL)(Warp)
+            if (group_warp__8_ == 0) {
+                #pragma unroll
+                for (int n8 = 0; n8 < 4; ++n8) {
+                    copy_16B(&y1[warp * 512 + lane * 8 + n8 % 2 * 4 + n8 / 2 * 256], &by_gain[n8 * 4]);
+                }
             }
         }
     }
