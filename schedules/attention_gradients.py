@@ -368,8 +368,8 @@ def at_once(
     chunk: int = 64,
     stages: int = 2,
     bulk_rows: bool | None = None,
-    order: tuple[str, ...] = ("s", "dp", "p", "ds", "shared_ds", "dv", "dq", "dk"),
-    slots: int = 1,
+    order: tuple[str, ...] = ("s", "p", "dp", "ds", "shared_ds", "dv", "dq", "dk"),
+    slots: int = 2,
     span: int = 128,
     staged: int | None = None,
 ) -> Schedule:

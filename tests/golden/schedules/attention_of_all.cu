@@ -231,10 +231,10 @@ at_once_1x1x64_per128_f16_f32(
     float* delta_sh = reinterpret_cast<float*>(shared + 67584);
     half* shared_sh = reinterpret_cast<half*>(shared + 69632);
     float* y2_sh = reinterpret_cast<float*>(shared + 102400);
-    unsigned long long* full = reinterpret_cast<unsigned long long*>(shared + 118784);
-    unsigned long long* empty = reinterpret_cast<unsigned long long*>(shared + 118800);
-    unsigned long long* k_sh_full = reinterpret_cast<unsigned long long*>(shared + 118816);
-    unsigned long long* v_sh_full = reinterpret_cast<unsigned long long*>(shared + 118824);
+    unsigned long long* full = reinterpret_cast<unsigned long long*>(shared + 135168);
+    unsigned long long* empty = reinterpret_cast<unsigned long long*>(shared + 135184);
+    unsigned long long* k_sh_full = reinterpret_cast<unsigned long long*>(shared + 135200);
+    unsigned long long* v_sh_full = reinterpret_cast<unsigned long long*>(shared + 135208);
     alignas(16) float dv[32];
     alignas(16) float dk[32];
     alignas(16) float s[32];
@@ -355,14 +355,6 @@ at_once_1x1x64_per128_f16_f32(
             for (int k2 = 0; k2 < 4; ++k2) {
                 wgmma_m64n64k16_f32_f16<0, 0>(&s[0], wgmma_operand<1, 16, 1024>(&k_sh[warpgroup * 4096], k2 * 32), wgmma_operand<1, 16, 1024>(&q_sh[ring_slot * 4096], k2 * 32), k2 != 0);
             }
-
-            // dp: add by atoms
-
-            // MatMul(1, 1, 64, 64, 64)(SH, SH, RF)(Warpgroup)
-            #pragma unroll
-            for (int k3 = 0; k3 < 4; ++k3) {
-                wgmma_m64n64k16_f32_f16<0, 0>(&dp[0], wgmma_operand<1, 16, 1024>(&v_sh[warpgroup * 4096], k3 * 32), wgmma_operand<1, 16, 1024>(&dy_sh[ring_slot * 4096], k3 * 32), k3 != 0);
-            }
             wgmma_commit();
 
             // load lse_sh to lse_rf: Move(1, 1, 64)(SH, RF)(Block)
@@ -382,11 +374,22 @@ at_once_1x1x64_per128_f16_f32(
                 }
             }
 
+            // dp: add by atoms
+
+            // MatMul(1, 1, 64, 64, 64)(SH, SH, RF)(Warpgroup)
+            #pragma unroll
+            for (int k3 = 0; k3 < 4; ++k3) {
+                wgmma_m64n64k16_f32_f16<0, 0>(&dp[0], wgmma_operand<1, 16, 1024>(&v_sh[warpgroup * 4096], k3 * 32), wgmma_operand<1, 16, 1024>(&dy_sh[ring_slot * 4096], k3 * 32), k3 != 0);
+            }
+            wgmma_commit();
+
             // load delta_sh to delta_rf: Move(1, 1, 64)(SH, RF)(Block)
             #pragma unroll
             for (int i11 = 0; i11 < 16; ++i11) {
                 copy_4B(&delta_rf[i11], &delta_sh[ring_slot * 256 + i11 / 2 * 8 + i11 % 2 + (thread % 4 ^ i11 / 8 * 2) * 2]);
             }
+            wgmma_wait<0>();
+            hold(dp);
 
             // ds: f32 in ds_rf
             #pragma unroll
@@ -473,13 +476,13 @@ at_once_1x1x64_per128_f16_f32(
             for (int i10 = 0; i10 < 2; ++i10) {
                 #pragma unroll
                 for (int d2 = 0; d2 < 4; ++d2) {
-                    copy_8B(&y2_sh[thread / 32 * 512 + thread / 4 % 8 * 32 + i10 * 256 + (thread % 4 + d2 * 4 ^ thread / 4 % 8 * 2) * 2], &y2_rf[i10 * 2 + d2 * 4]);
+                    copy_8B(&y2_sh[thread / 128 * 4096 + thread / 4 % 8 * 32 + thread / 32 % 4 * 512 + i10 * 256 + (thread % 4 + d2 * 4 ^ thread / 4 % 8 * 2) * 2], &y2_rf[i10 * 2 + d2 * 4]);
                 }
             }
             fence_proxy_async();  // y2_sh is written before a bulk store reads it
             sync_threads(1 + thread / 128, 128);  // y2_sh is written before it is read
             if (thread2 < 1) {
-                tma_add_4d(&sums_map, &y2_sh[thread / 128 * 2048], thread / 128 * 32, way * 128 + i * 64, tile, 0);
+                tma_add_4d(&sums_map, &y2_sh[thread / 128 * 4096], thread / 128 * 32, way * 128 + i * 64, tile, 0);
             }
             if (thread % 128 == 0) {
                 bulk_commit();
