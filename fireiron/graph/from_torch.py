@@ -95,7 +95,7 @@ class Importer:
         if not isinstance(value, torch.Tensor):
             return value
         kind, order = torch_kind(value.dtype), _order_of(value)
-        strides = _apart(value) if order is None else None
+        strides = _apart(value) if order is None and not value.is_contiguous() else None
         return self.builder.input(node.name, tuple(value.shape), kind, place in self.fixed, order, strides)
 
     def _known_tensor(self, node: Any) -> int:

@@ -404,7 +404,7 @@ def test_inputs_with_gaps(start: int) -> None:
     run = compiled(function)
     for x in (wide[:, start : start + 32], wide[:, start : start + 32].contiguous()):
         torch.testing.assert_close(run(x), function(x))
-    assert dict(plans()[-2].graph.nodes[0].attributes)["strides"] == (64, 1)
+    assert [dict(plan.graph.nodes[0].attributes).get("strides") for plan in plans()[-2:]] == [(64, 1), None]
 
 
 def test_what_the_forward_pass_kept_is_released_while_the_backward_pass_runs() -> None:
