@@ -58,6 +58,7 @@ from fireiron.schedules._rows import (
     MOST_IN_REGISTERS,
     MOST_OF_A_WARP,
     MOST_OF_PARTS,
+    MOST_STAGES,
     MOST_WARPS,
     OTHERS,
     SMS,
@@ -357,7 +358,7 @@ def _with_sums(
     one: dict[str, Any] = {line: 1}
     chain = chain.split(**one)
     held = units * given.width * sum(given.inputs.values())  # bytes of the rows that a block folds at once
-    stages = stages or (max(1 + -(-IN_FLIGHT_OF_SUMS // held), part.stages) if given.copied else 1)
+    stages = stages or (max(min(MOST_STAGES, 1 + -(-IN_FLIGHT_OF_SUMS // held)), part.stages) if given.copied else 1)
     if stages > 1:
         chain = chain.pipeline(stages)
         for name in given.inputs:

@@ -161,7 +161,9 @@ CASES: dict[str, Callable[[], Any]] = {
     "softmax": lambda: rows.row(rows.softmax(tensor(5, 200)), warps=2),
     "softmax ahead": lambda: rows.row(rows.softmax(tensor(20, 600, dtype="f16")), blocks=3, stages=2),
     "layernorm's gradients": lambda: rows.row(
-        rows.layernorm_gradients(tensor(150, 64), tensor(150, 64, name="dy"), tensor(64, name="gain")), blocks=3
+        rows.layernorm_gradients(tensor(150, 64), tensor(150, 64, name="dy"), tensor(64, name="gain")),
+        blocks=3,
+        stages=2,
     ),
     "top": lambda: rows.row(rows.top(tensor(60, 100), k=2), warps=1),
     "sums of columns": lambda: reductions.reduction(_columns(215, 3, 40), ways=9),
