@@ -330,6 +330,8 @@ def wgmma(
         keys = 96 if groups > 2 else 112 if masked and ragged and width > WIDE else 128
         if width > WIDE and draws(spec):
             keys = min(keys, 96)  # random bits need registers too
+        if masked and width > WIDEST:
+            keys = min(keys, 80)
         if _reads_by_score(spec):
             keys = min(keys, 96)  # what a function reads for each score needs registers beside two chunks of weights
         if width > 192 or ((masked or draws(spec)) and groups > 2 and not speculate):
