@@ -117,7 +117,8 @@ def first_choice(asked: Question, group: Sequence[Preset], looks: int) -> tuple[
 
     A preset that ranks its points itself is taken at its word: its first legal point stands for it. Of one that gives
     the tiles of its points, the default and the few that a quick model finds fastest are judged, or the first of these
-    stands for it, where the preset says that the quick model knows better. Of others the model
+    stands for it, where the preset says that the quick model knows better; such a preset takes no product of which it
+    gives no tiles. Of others the model
     descends from the best of their defaults, one keyword at a time. Candidates are counted, and no clock is asked: the
     choice is the same however busy the machine is.
 
@@ -134,7 +135,12 @@ def first_choice(asked: Question, group: Sequence[Preset], looks: int) -> tuple[
     from fireiron.tune.space import default_point, point
 
     seen: dict[Candidate, Judged] = {}
-    spaces = {preset: space for preset in group if (space := asked.space(preset)) is not None}
+    orders = {preset: asked.order(preset) for preset in group}
+    spaces = {
+        preset: space
+        for preset in group
+        if (space := asked.space(preset)) is not None and (orders[preset] or judged(preset) != 1)
+    }
     settled = {preset for preset, space in spaces.items() if space.ranked}
 
     def look(preset: Preset, values: Mapping[str, Any]) -> bool:
@@ -160,7 +166,7 @@ def first_choice(asked: Question, group: Sequence[Preset], looks: int) -> tuple[
         return best
 
     for preset, space in spaces.items():
-        order = space.points(FEW_POINTS) if space.ranked else asked.order(preset)
+        order = space.points(FEW_POINTS) if space.ranked else orders[preset]
         if any(look(preset, each.keywords) for each in order):
             settled.add(preset)
         elif not space.ranked and judged(preset) > 1:

@@ -44,6 +44,7 @@ def build(
     simulator: Simulator | None = None,
     cache: bool = True,
     chosen: bool = False,
+    text: Callable[[Kernel], str] | None = None,
 ) -> CompiledKernel:
     """Give the kernel of a schedule.
 
@@ -55,6 +56,7 @@ def build(
         simulator: runs the kernel on NumPy arrays where there is no GPU.
         cache: whether the disk cache is read and written.
         chosen: whether a search chose the schedule: where NVRTC may end its process, it runs in another one.
+        text: gives a kernel's CUDA C++; None for the printer's.
 
     Raises:
         CompileError: `nvrtc`, `no-nvrtc`, `unsupported-arch`, `no-entry`; `wgmma-serialised`, `wgmma-registers`,
@@ -75,7 +77,7 @@ def build(
         def compiled(kernel: Kernel) -> Binary:
             from fireiron.cuda.printer import source as printed
 
-            source = printed(kernel, bounded=options.debug)
+            source = printed(kernel, bounded=options.debug) if text is None else text(kernel)
             path = _source_file(key, kernel.name, source) if cache and options.lineinfo else None
             return compiling(source, kernel.name, arch, used, path=path)
 

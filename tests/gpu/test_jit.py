@@ -21,7 +21,7 @@ from fireiron.jit.driver import driver
 @pytest.fixture
 def kernel(tmp_path, monkeypatch):
     monkeypatch.setenv("FIREIRON_CACHE_DIR", str(tmp_path))
-    return build("gpu", lambda: (make_kernel(), SOURCE), native(driver().compute_capability(0)))
+    return build("gpu", make_kernel, native(driver().compute_capability(0)), text=lambda _: SOURCE)
 
 
 def test_numpy_arrays_go_through_the_gpu(kernel):
@@ -32,7 +32,7 @@ def test_numpy_arrays_go_through_the_gpu(kernel):
 def test_wrong_arch():
     number = driver().compute_capability(0)
     other = native(75 if number != 75 else 80)
-    kernel = build("other", lambda: (make_kernel(), SOURCE), other, cache=False)
+    kernel = build("other", make_kernel, other, cache=False, text=lambda _: SOURCE)
     with pytest.raises(CallError) as error:
         kernel(np.ones((2, 4), np.float32))
     assert error.value.code == "wrong-arch"

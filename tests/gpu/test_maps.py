@@ -26,7 +26,7 @@ def needs_bulk_copies():
 def built(dtype=f32, swizzle=0, cluster=1):
     target = native(driver().compute_capability(0))
     kernel = make_kernel(dtype, swizzle, cluster)
-    return build(kernel.name, lambda: (kernel, source(dtype, swizzle)), target, cache=False)
+    return build(kernel.name, lambda: kernel, target, cache=False, text=lambda _: source(dtype, swizzle))
 
 
 def padded(x):

@@ -14,7 +14,6 @@ from fireiron.atoms.ldmatrix import LDMATRIX
 from fireiron.atoms.meaning import meaning_of
 from fireiron.atoms.mma import MMA
 from fireiron.atoms.table import find
-from fireiron.cuda.printer import source
 from fireiron.jit.build import build
 from fireiron.jit.driver import driver
 from fireiron.kernel.ir.statements import THREAD, Buffer, Call, Kernel, Pointer, Sync, View
@@ -46,7 +45,7 @@ def outside(name, dtype, count, output=False):
 def run(name, parameters, buffers, body, arrays, shared=0):
     kernel = Kernel("row", tuple(parameters), as_expr(1), LANES, shared, tuple(buffers), tuple(body))
     target = native(driver().compute_capability(0))
-    return np.asarray(build(name, lambda: (kernel, source(kernel)), target, cache=False)(*arrays))
+    return np.asarray(build(name, lambda: kernel, target, cache=False)(*arrays))
 
 
 def drawn(rng, dtype, count):

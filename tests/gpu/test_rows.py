@@ -13,7 +13,6 @@ from fireiron.algebra.scalar import BINARY, OF_NUMBERS, Arg, Binary, Cast, Scala
 from fireiron.algebra.unary import FUNCTIONS
 from fireiron.atoms.meaning import meaning_of
 from fireiron.atoms.table import TABLE, find
-from fireiron.cuda.printer import source
 from fireiron.jit.build import build
 from fireiron.jit.driver import driver
 from fireiron.kernel.ir.statements import BLOCK, THREAD, Buffer, Call, Compute, Kernel, Pointer, View
@@ -35,7 +34,7 @@ def pointer(name, dtype, size, output=False):
 
 def made(name, parameters, body, buffers=()):
     kernel = Kernel(name, tuple(parameters), as_expr(BLOCKS), THREADS, 0, tuple(buffers), tuple(body))
-    return build(name, lambda: (kernel, source(kernel)), native(driver().compute_capability(0)), cache=False)
+    return build(name, lambda: kernel, native(driver().compute_capability(0)), cache=False)
 
 
 def differences(got, expected, *inputs):
