@@ -25,10 +25,10 @@ from fireiron.base.link import here
 from fireiron.front.dynamic import bucket
 from fireiron.graph.captured import Captured
 from fireiron.graph.from_torch import Seen, Stays, imported
-from fireiron.graph.kept_attention import keep_attention, without_equal_masks
 from fireiron.graph.nodes import Graph
 from fireiron.graph.plan import Plan, plan
 from fireiron.graph.sizes import NAMES, symbolic
+from fireiron.graph.torch_attention import keep_attention, without_equal_masks
 
 torch: Any = import_module("torch")
 

@@ -188,7 +188,7 @@ def test_a_training_step(gpu: int) -> None:
 @pytest.mark.parametrize("way", ["", "_of_package", "_by_flash", "_by_efficient", "_by_products"])
 def test_gradients_of_attention(gpu: int, how: str, way: str, monkeypatch: Any) -> None:
     import fireiron.torch
-    from fireiron.graph import kept_attention
+    from fireiron.graph import torch_attention
     from fireiron.graph.torch_backend import plans
 
     torch._dynamo.reset()
@@ -201,12 +201,12 @@ def test_gradients_of_attention(gpu: int, how: str, way: str, monkeypatch: Any) 
         "conditions": torch.rand(2, 1, 384, 384, device="cuda") > 0.3,
         "numbers": torch.randn(2, 1, 1, 384, device="cuda").half(),
     }.get(how)
-    found = kept_attention.ways(q, k, mask is not None, lambda name: True)
+    found = torch_attention.ways(q, k, mask is not None, lambda name: True)
     if way:
         chosen = [one for one in found if one.__name__ == way]
         if not chosen:
             return  # this kernel has no such gradient
-        monkeypatch.setattr(kept_attention, "ways", lambda *_: (*chosen, kept_attention._by_products))
+        monkeypatch.setattr(torch_attention, "ways", lambda *_: (*chosen, torch_attention._by_products))
 
     def run(q: Any, k: Any, v: Any, mask: Any) -> Any:
         return attention(q, k, v, attn_mask=mask, is_causal=how == "causal", enable_gqa=how == "groups")
@@ -220,4 +220,4 @@ def test_gradients_of_attention(gpu: int, how: str, way: str, monkeypatch: Any) 
     for got, wanted in zip(made, torch.autograd.grad(exact, wide, dy.float()), strict=True):
         assert float((got.float() - wanted).norm() / wanted.norm()) < 2e-3
     assert [x.part.kind for x in plans()[-2].launches] == ["attention"]
-    assert not kept_attention._refused
+    assert not torch_attention._refused

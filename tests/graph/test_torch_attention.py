@@ -15,7 +15,7 @@ if importlib.util.find_spec("torch") is None:
 import torch
 
 import fireiron.torch
-from fireiron.graph import kept_attention
+from fireiron.graph import torch_attention
 from fireiron.graph.torch_backend import plans
 
 attention: Any = torch.nn.functional.scaled_dot_product_attention
@@ -68,7 +68,7 @@ def test_attention_whose_gradient_is_another_one_is_left_to_torch(how: str) -> N
     seen: list[Any] = []
 
     def backend(module: Any, _: Any) -> Any:
-        kept_attention.keep_attention(module, training=True)
+        torch_attention.keep_attention(module, training=True)
         seen.extend(n.target for n in module.graph.nodes if n.op == "call_function")
         return module
 
@@ -93,7 +93,7 @@ def test_masks_of_one_number_are_left_out_where_they_change_nothing() -> None:
         module = make_fx(lambda q: scores(q, fill, truth))(heads(2).detach())  # noqa: B023
         for node in module.graph.nodes:
             node.meta["val"] = node.meta.get("val", node.meta.get("tensor_meta"))
-        kept_attention.without_equal_masks(module)
+        torch_attention.without_equal_masks(module)
         found = [n for n in module.graph.nodes if n.target is torch.ops.fireiron.kept_attention.default]
         kept = [n for n in found if n.args[3] is not None]
         assert (len(found), len(kept)) == (2, left), (fill, truth)
@@ -104,7 +104,7 @@ def test_the_kernels_of_the_gradient() -> None:
         return SimpleNamespace(shape=(2, heads, 128, columns), dtype=dtype, is_cuda=True)
 
     def names(q: Any, k: Any, mask: bool, *usable: str) -> list[str]:
-        return [way.__name__ for way in kept_attention.ways(q, k, mask, lambda name: name in usable)]
+        return [way.__name__ for way in torch_attention.ways(q, k, mask, lambda name: name in usable)]
 
     q, every = tensors(), ("cudnn", "flash", "efficient")
     assert names(q, q, False, *every) == ["_by_cudnn", "_of_package", "_by_flash", "_by_efficient", "_by_products"]
@@ -123,7 +123,7 @@ def test_a_kernel_that_fails_is_not_tried_again(monkeypatch: Any) -> None:
         calls.append("broken")
         raise RuntimeError("no plan\nfor these")
 
-    monkeypatch.setattr(kept_attention, "ways", lambda *_: (broken, kept_attention._by_products))
+    monkeypatch.setattr(torch_attention, "ways", lambda *_: (broken, torch_attention._by_products))
     q = heads(2).detach()
     o, sums = torch.ops.fireiron.kept_attention(q, q, q, None, 0.0, False, None, False)
     with pytest.warns(UserWarning, match="other kernels than broken: no plan$"):
