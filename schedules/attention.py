@@ -286,7 +286,8 @@ def wgmma(
             empty.
         keys: of a chunk; 128 by default, 96 for three warpgroups, fewer where registers or shared memory hold no more.
         stages: chunks of keys and values in shared memory; 2 to 4 by default, as many as it holds.
-        persistent: whether blocks loop over tiles; by default where shared memory holds the next tile's queries.
+        persistent: whether blocks loop over tiles; by default where shared memory holds the next tile's queries, but
+            not under masks where values have more than 64 columns and chunks are not speculated on.
         draw: whether persistent blocks draw their tiles; by default under masks, where tiles take unequal times.
         bulk_store: whether results leave through shared memory by bulk copies; by default where shared memory holds
             them, and values have more than 64 columns or keys are few.
@@ -347,7 +348,8 @@ def wgmma(
         bulk_store = wanted and tile + stored + 2 * chunk <= HOPPER_SHARED
     taken = tile + (stored if bulk_store else 0)
     if persistent is None:
-        persistent = taken + tile + 2 * chunk <= HOPPER_SHARED
+        held = speculate or not masked or width <= WIDE  # else a drawn tile's numbers take registers that there are not
+        persistent = held and taken + tile + 2 * chunk <= HOPPER_SHARED
     taken += tile if persistent else 0
     stages = stages or max(2, min(4, (HOPPER_SHARED - taken) // chunk))
     tiles = -(-queries // rows)

@@ -72,7 +72,7 @@ def test_bulk_copies_and_products_are_rewritten():
 
 def test_what_stands_around_keeps_all_its_fields() -> None:
     link, call = Link(Place("a.py", 1)), Advance(Cursor("ring", 2), as_expr(1))
-    loop = For(Var("i", 4), as_expr(4), (call,), True, 2, True, "chunks")
+    loop = For(Var("i", 4), as_expr(4), (call,), True, 2, True, "chunks", True)
     region = Region("title", (loop,), "path", link, "load", "a_sh", 7)
     other = Advance(Cursor("ring", 2), as_expr(2))
     (found,) = rewrite((region,), lambda s: other if s is call else s)

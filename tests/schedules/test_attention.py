@@ -79,6 +79,7 @@ def test_wgmma_of_any_length() -> None:
         (64, 1024, "f16", True),
         (128, 4096, "bf16", False),
         (128, 4096, "bf16", True),
+        (128, 4096, "f16", True),
         (144, 1024, "bf16", True),
         (160, 1024, "f16", True),
         (192, 1024, "bf16", True),

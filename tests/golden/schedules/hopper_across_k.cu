@@ -300,7 +300,7 @@ gemm_128x256x32_tf32_f32(
                 for (int n5 = 0; n5 < 64; ++n5) {
                     #pragma unroll
                     for (int m5 = 0; m5 < 2; ++m5) {
-                        if (thread % 4 * 2 + n5 % 2 + n5 / 2 * 8 < n3 * 32 + 32 && n3 * 32 <= thread % 4 * 2 + n5 % 2 + n5 / 2 * 8) copy_4B(&acc_sh[n3 % 2 * 2048 + thread / 128 * 4096 + (long long)(thread / 32 % 2 * 16 + thread / 4 % 8 + m5 * 8 + warpgroup * 2048 - thread / 128 * 2048 + thread / 64 % 2 * 1024 + thread % 4 * 64 - n3 * 1024 + n5 % 2 * 32 + n5 / 2 * 256 ^ thread % 4 * 8 + n5 % 2 * 4)], &acc[n5 % 2 + n5 / 2 * 4 + m5 * 2]);
+                        if (thread % 4 * 2 + n5 % 2 + n5 / 2 * 8 < n3 * 32 + 32 && n3 * 32 <= thread % 4 * 2 + n5 % 2 + n5 / 2 * 8) copy_4B(&acc_sh[n3 % 2 * 2048 + thread / 128 * 4096 + (long long)(thread / 32 % 2 * 16 + thread / 4 % 8 + m5 * 8 + thread / 64 % 2 * 1024 + thread % 4 * 64 - n3 * 1024 + n5 % 2 * 32 + n5 / 2 * 256 ^ thread % 4 * 8 + n5 % 2 * 4)], &acc[n5 % 2 + n5 / 2 * 4 + m5 * 2]);
                     }
                 }
                 fence_proxy_async();  // acc_sh is written before a bulk store reads it

@@ -278,7 +278,7 @@ gemm_128x256x128_e4m3_f32(
                 for (int m3 = 0; m3 < 2; ++m3) {
                     #pragma unroll
                     for (int n5 = 0; n5 < 32; ++n5) {
-                        if (thread % 4 + n5 * 4 < n3 * 16 + 16 && n3 * 16 <= thread % 4 + n5 * 4) copy_8B(&acc_sh[n3 % 2 * 2048 + thread / 128 * 4096 + (long long)(warpgroup * 2048 + thread / 4 % 8 * 32 + thread / 32 % 4 * 512 - thread / 128 * 2048 + m3 * 256 + thread % 4 * 2 - n3 * 32 + n5 * 8 ^ (thread / 4 - n3 + n5 / 4 + 8) % 8 * 4)], &acc[m3 * 2 + n5 * 4]);
+                        if (thread % 4 + n5 * 4 < n3 * 16 + 16 && n3 * 16 <= thread % 4 + n5 * 4) copy_8B(&acc_sh[n3 % 2 * 2048 + thread / 128 * 4096 + (long long)(thread / 4 % 8 * 32 + thread / 32 % 4 * 512 + m3 * 256 + thread % 4 * 2 - n3 * 32 + n5 * 8 ^ (thread / 4 - n3 + n5 / 4 + 8) % 8 * 4)], &acc[m3 * 2 + n5 * 4]);
                     }
                 }
                 fence_proxy_async();  // acc_sh is written before a bulk store reads it
