@@ -459,7 +459,7 @@ def _reads_by_score(spec: ProgramChain) -> bool:
 def _given_values(spec: ProgramChain) -> Tensor:
     """Give the array that holds the values: that of the keys where there is no other."""
     arrays = {tensor.name: tensor for tensor in spec.computed.inputs}
-    return arrays.get("v", arrays["k"])
+    return arrays.get("v", arrays.get("k", spec.computed.inputs[0]))
 
 
 def _parts(width: int) -> dict[str, int]:

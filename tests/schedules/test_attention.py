@@ -293,3 +293,10 @@ def test_functions_of_arrays_leave_registers(reads: str) -> None:
             *heads, causal=True, score=lambda s, h, i, j, slope: s - slope[h] * (i - j), slope=fi.tensor(16)
         )
     assert schedules.wgmma(spec).compile("sm_90a").resources.spills == 0
+
+
+def test_keys_of_another_name_are_refused_where_they_are_loaded() -> None:
+    q, k, v = (fi.tensor(1, 2, 64, 64, dtype="f16", name=name) for name in ("q", "keys", "v"))
+    with pytest.raises(fi.FireironError) as caught:
+        schedules.wgmma(schedules.attention(q, k, v), groups=1, keys=64)
+    assert caught.value.code
