@@ -3,9 +3,10 @@
 `python -m bench networks [--network bert-base ...] [--batch 32] [--length 384] [--train] [-o FILE.jsonl]`. Transformers
 come from the package of that name, other networks from `models.py`. Each result is first compared with eager f32; the
 error of eager torch in the same 16 bits sets the bound. With `--train` the gradients of all parameters are compared.
-`--captured` also times each peer's launches captured in a CUDA graph, as ours are. `--replaced` compiles nothing: ours
-is the eager network with this package's attention. A line has the peak of memory beside weights and inputs: of calls
-that no graph captured, whose private memory the allocator does not count. The last line has the mean of all ratios.
+`--captured` also times each peer's launches captured in a CUDA graph, as ours are, in inference. `--replaced` compiles
+nothing: ours is the eager network with this package's attention. A line has the peak of memory beside weights and
+inputs: of calls that no graph captured, whose private memory the allocator does not count. The last line has the mean
+of all ratios.
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ def run(words: Sequence[str], command: str = "") -> int:
     parser.add_argument("--replaced", action="store_true", help="replace attention alone, and compile nothing")
     parser.add_argument("--freeze", action="store_true", help="compute what depends on parameters alone once")
     parser.add_argument("--apart", action="store_true", help="no kernel begins before the one before it has ended")
-    parser.add_argument("--captured", action="store_true", help="also time each peer captured in a CUDA graph")
+    parser.add_argument(
+        "--captured", action="store_true", help="also time each peer captured in a CUDA graph; of training, ours is"
+    )
     parser.add_argument("--dtype", default="f16", choices=["f16", "bf16"], help="(f16)")
     parser.add_argument("--vs", nargs="+", default=list(PEERS[:3]), choices=PEERS, help="peers (eager sdpa compile)")
     parser.add_argument("-o", "--output", metavar="FILE.jsonl", help="append the results to this file")
@@ -175,7 +178,7 @@ def timed(
         train: whether a forward and a backward pass is timed.
         freeze: whether what depends on parameters alone is computed once.
         apart: whether no kernel begins before the one before it has ended.
-        graphs: whether peers are also timed captured in CUDA graphs; training is not captured.
+        graphs: whether peers are also timed captured in CUDA graphs, in inference.
         replaced: whether ours is the network that runs operator by operator, with this package's attention.
         device: of the arrays; on "cpu" nothing is timed.
         gate: is called when all is compiled, ahead of the timing.

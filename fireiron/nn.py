@@ -1,6 +1,7 @@
 """Functions of networks for arrays: softmax, norms, activations, attention.
 
-They take NumPy arrays, and compute; in a function that `fireiron.trace_graph` traces they become nodes of its graph.
+Called with NumPy arrays, they compute. In a function that `fireiron.trace_graph` traces, they become nodes of the
+graph.
 """
 
 from __future__ import annotations
@@ -35,27 +36,27 @@ def relu(x: Any) -> Any:
 
 
 def sigmoid(x: Any) -> Any:
-    """Take 1 / (1 + exp(-x))."""
+    """Compute 1 / (1 + exp(-x))."""
     return _apply("sigmoid", x)
 
 
 def silu(x: Any) -> Any:
-    """Take x * sigmoid(x)."""
+    """Compute x * sigmoid(x)."""
     return _apply("silu", x)
 
 
 def erf(x: Any) -> Any:
-    """Take the error function."""
+    """Compute the error function of each element."""
     return _apply("erf", x)
 
 
 def rsqrt(x: Any) -> Any:
-    """Take the inverse square root."""
+    """Compute 1 / sqrt(x)."""
     return _apply("rsqrt", x)
 
 
 def gelu(x: Any, approximate: str = "none") -> Any:
-    """Take x times the normal distribution's integral up to x.
+    """Compute x * P(N <= x), where N has the standard normal distribution.
 
     Args:
         x: an array.
@@ -65,44 +66,46 @@ def gelu(x: Any, approximate: str = "none") -> Any:
 
 
 def softmax(x: Any, axis: int = -1) -> Any:
-    """Take exp(x) / sum(exp(x)) along an axis."""
+    """Compute exp(x) / sum(exp(x)) along an axis."""
     return _apply("softmax", x, axis=axes_of(axis, x.ndim)[0])
 
 
 def log_softmax(x: Any, axis: int = -1) -> Any:
-    """Take log(softmax(x)) along an axis."""
+    """Compute log(softmax(x)) along an axis."""
     return _apply("log_softmax", x, axis=axes_of(axis, x.ndim)[0])
 
 
 def layer_norm(x: Any, gain: Any = None, bias: Any = None, eps: float = 1e-5, dims: int = 1) -> Any:
-    """Take (x - mean) / sqrt(variance + eps) * gain + bias over the last axes.
+    """Compute (x - mean) / sqrt(variance + eps) * gain + bias over the last axes.
 
     Args:
         x: an array.
-        gain, bias: of the last axes' shape; None for none.
+        gain, bias: arrays of the shape of the last axes; None for none.
         eps: what is added to the variance.
-        dims: how many axes are normalised over.
+        dims: number of axes, the last ones, over which x is normalised.
     """
     given = [a for a in (gain, bias) if a is not None]
     return _apply("layer_norm", x, *given, dims=dims, eps=eps, gain=gain is not None, bias=bias is not None)
 
 
 def rms_norm(x: Any, gain: Any = None, eps: float = 1e-6, dims: int = 1) -> Any:
-    """Take x / sqrt(mean(x * x) + eps) * gain over the last axes."""
+    """Compute x / sqrt(mean(x * x) + eps) * gain over the last axes; arguments as in `layer_norm`."""
     return _apply("rms_norm", x, *([] if gain is None else [gain]), dims=dims, eps=eps)
 
 
 def attention(
     q: Any, k: Any, v: Any, mask: Any = None, scale: float | None = None, causal: bool = False, lse: bool = False
 ) -> Any:
-    """Take softmax(q k' * scale + mask) v.
+    """Compute softmax(q k' * scale + mask) v.
 
     Args:
         q, k, v: (..., I, D), (..., J, D), (..., J, E).
-        mask: floats are added to the scores; of integers or conditions, 0 means that a query does not see a key.
+        mask: broadcast over (..., I, J). Floats are added to the scores; of integers or booleans, 0 or False hides a
+            key from a query.
         scale: of the scores, 1 / sqrt(D) by default.
-        causal: whether query i sees keys 0 to i alone.
-        lse: whether the logarithm of each row's sum of exponentials is a second result, in f32; -inf of no key.
+        causal: whether query i sees keys 0 to i only.
+        lse: whether to return a second result in f32: for each query the logarithm of its sum of exponentials, -inf
+            where it sees no key.
     """
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     masks = [] if mask is None else [mask]
@@ -111,10 +114,10 @@ def attention(
 
 
 def embedding(ids: Any, table: Any) -> Any:
-    """Take the lines of a table that integers name."""
+    """Look up rows of a table by integers: `table[ids]`."""
     return _apply("gather", table, ids)
 
 
 def cross_entropy(x: Any, target: Any) -> Any:
-    """Take -log(softmax(x)[target]) of each row."""
+    """Compute -log(softmax(x)[target]) of each row, where target is the index of a column."""
     return _apply("cross_entropy", x, target)

@@ -1,4 +1,4 @@
-"""Operators for torch: products, convolutions, pooling, attention, softmax, the norms; all compile and have gradients.
+"""Operators for torch: products, convolutions, pooling, attention, softmax and norms, with gradients.
 
     import fireiron.torch as ft
 
@@ -38,7 +38,7 @@ from fireiron.front.torch_rows import (
 
 
 def backend(module: Any, inputs: Any, *, options: Any = None) -> Any:
-    """Compile a graph of torch.compile; see `fireiron.graph.torch_backend.backend`."""
+    """Compile a graph that torch.compile traced; see `fireiron.graph.torch_backend.backend`."""
     from fireiron.graph.torch_backend import backend
 
     return backend(module, inputs, options=options)

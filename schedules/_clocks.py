@@ -1,8 +1,9 @@
-"""A model of the clocks that a product takes on Hopper by a plan."""
+"""A model of a product's time on Hopper, in clocks, for a plan."""
 
 from __future__ import annotations
 
 import math
+import operator
 from functools import cache
 
 from fireiron import MatMulChain, ProductClocks
@@ -35,16 +36,22 @@ COPIED_BESIDE = {1: 0.92, 4: 0.77}
 EVEN = {1: 64, 4: 128}
 UNEVEN = {1: 1.3, 4: 1.16}
 DRIFT = 56  # chunks of 128 bytes after which blocks that share tiles are no longer at the same rows
+# Blocks of a deep product that all run at once, and add shares of their tile's sum: clocks in which a block is sent 128
+# bytes; bytes a clock of operands, each once, for all of them, and of partial sums, for one. Fitted to 78 timings of 8
+# products on an H200, which they and a constant meet within 7 % (root mean square).
+TOGETHER_ROW = 2.41
+TOGETHER_RATE = 2363.0
+TOGETHER_SUMS = 25.6
 FEW_WAVES = 3  # in which the order of tiles that share bytes within a GPC shows
 
 
 def clocks(plan: Plan, spec: MatMulChain, fit: ProductClocks = FIT) -> float:
-    """Estimate the clocks of a product.
+    """Estimate the time of a product, in clocks.
 
-    The time of a chunk is the largest of three: its products (m * n / 32 clocks for 128 bytes of K) plus its bytes for
-    the SMs of a GPC; its share of the latency, where few chunks are in flight; its handover between roles. A tile adds
-    the time of its store, unless the products of another tile run meanwhile. A tile's rows outside the tensors load
-    slowly and delay its block. The machine's constants were fitted to timings by `python -m fireiron.bench fit`.
+    The time of a chunk is the largest of three times: products (m * n / 32 clocks for 128 bytes of K) plus loads for
+    the SMs of a GPC; the latency of loads divided by the chunks in flight; and the handover between roles. A tile adds
+    the time of its store, unless products of another tile run at the same time. Rows of a tile outside the tensors load
+    slowly, and delay its block. The machine's constants were fitted to timings by `python -m fireiron.bench fit`.
     """
     sizes = dict(spec.matmul.sizes)
     rows, cols, depth, count = (size_of(sizes.get(dim, 1)) for dim in ("M", "N", "K", "batch"))
@@ -52,7 +59,7 @@ def clocks(plan: Plan, spec: MatMulChain, fit: ProductClocks = FIT) -> float:
     tiles, chunks = work(plan, spec)
     blocks = plan.cluster[0] * plan.cluster[1]
     items, chunks = tiles * plan.ways, -(-chunks // plan.ways)
-    at_once = SMS // blocks * blocks
+    at_once = MACHINE.sms_of_clusters(blocks)
     waves = items / at_once if plan.stream else -(-items // at_once)
     products = plan.m * max(plan.n / 32, (16 + plan.n / 4) / 16) * plan.panels
     missing = min(max(0.0, 128 * 256 / (plan.m * plan.n) - 1), fit.most_missing)
@@ -64,21 +71,33 @@ def clocks(plan: Plan, spec: MatMulChain, fit: ProductClocks = FIT) -> float:
         products = max(products, products / alone + plan.held / 2 + fit.promotion)
     elif "registers" in ways_in:  # and loads its fragments before them, with prologs applied
         products = max(products, products / alone + fit.fragments * (1 + plan.m / alone / ROWS))
-    asked = least = min(together(plan, spec, group) for group in GROUPS)
+    places = tiles_of(plan, spec)
+    asked = least = min(together(plan, places, group) for group in GROUPS)
     if waves <= FEW_WAVES:  # what a band asks for beside that is half hidden, in longer runs wholly
-        asked = (least + together(plan, spec, plan.group)) / 2
-    torn = _torn(spec)
+        asked = (least + together(plan, places, plan.group)) / 2
+    split = torn(spec)
     asked *= SPAN * plan.panels / fit.gpc_rate
     waiting = fit.latency / (plan.depth(nbytes, out, *beside(spec)) - fit.emptying)
+    if plan.ways > 1 and plan.through == "grid":
+        sent = (plan.m / plan.cluster[1] + plan.n / plan.cluster[0]) * plan.panels
+        chunk = max(products, waiting, sent * (fit.torn_row if split else TOGETHER_ROW), _copying(plan, spec, products))
+        once = (rows + cols) * depth * nbytes * (fit.torn if split else 1.0)
+        sums = (1 + plan.ways / plan.shares(out)) * plan.m * plan.n * 4
+        return chunks * chunk + once / TOGETHER_RATE + sums / TOGETHER_SUMS
     chunk = max(products + asked, waiting, fit.handling + fit.panel * plan.panels)
     # Rows of two lines of the L2 cache are sent to each block by itself, and so are those of blocks that share tiles:
     # in long loops they drift apart.
     trips = items * chunks / SMS if plan.stream else chunks
     drifting = (plan.ways > 1 or (plan.stream and items < SMS)) and trips * plan.panels >= DRIFT
-    if torn or drifting:
-        asking = (plan.m / plan.cluster[1] + plan.n / plan.cluster[0]) * plan.panels
-        asking *= 1.0 if plan.stream else min(1.0, items / SMS)  # blocks at work
-        chunk = max(chunk, asking * (fit.torn_row if torn else fit.drifting_row))
+    if split or drifting:
+        sides = plan.m / plan.cluster[1], plan.n / plan.cluster[0]
+        at_work = 1.0 if plan.stream else min(1.0, items / SMS)  # of the blocks
+        rates = (fit.drifting_row, fit.drifting_row)
+        if split:  # few blocks are hardly faster
+            at_work = max(at_work, fit.least_at_work)
+            pieces = _in_pieces(spec)[:: -1 if plan.swapped else 1]
+            rates = [fit.whole_row + (fit.torn_row - fit.whole_row) * part for part in pieces]
+        chunk = max(chunk, sum(map(operator.mul, sides, rates)) * plan.panels * at_work)
     copied = _copying(plan, spec, products)
     chunk = max(chunk, copied)
     rate = fit.vectors_rate if is_grouped(spec) else fit.store_rate
@@ -91,21 +110,21 @@ def clocks(plan: Plan, spec: MatMulChain, fit: ProductClocks = FIT) -> float:
     meeting = fit.cluster if blocks > 1 else 0.0
     if plan.stream:  # one sum is left, those of one tile are taken
         meeting += sums + -(-at_once // items) * (sums + fit.handing) + (-(-items // at_once) - waves) * store
-    once = (rows * (1 if is_grouped(spec) else count) + cols * count) * depth * nbytes * (fit.torn if torn else 1.0)
+    once = (rows * (1 if is_grouped(spec) else count) + cols * count) * depth * nbytes * (fit.torn if split else 1.0)
     sent = items * chunks * (plan.m / plan.cluster[1] + plan.n / plan.cluster[0]) * SPAN * plan.panels
-    sent *= fit.torn if torn else 1.0
+    sent *= fit.torn if split else 1.0
     arriving = once / fit.dram_rate + max(0, sent - once) / fit.repeated_rate
     meeting += fit.outside * _outside(plan, spec) * chunks * plan.ways * plan.panels / waves * min(1.0, missing)
     if plan.pingpong:
         main = waves * max(chunks * chunk, (chunks * chunk + store) / 2)
         return max(main, arriving) + store + meeting + fit.turns
     # Copies of 8-bit elements hide what a stream costs, and so do lines that two lines of the L2 cache hold.
-    slower = fit.stream if plan.stream and not torn and not (copied and nbytes == 1) else 1.0
+    slower = fit.stream if plan.stream and not split and not (copied and nbytes == 1) else 1.0
     return (max(waves * chunks * chunk, arriving) + waves * store + meeting) * slower
 
 
 def _copying(plan: Plan, spec: MatMulChain, products: float) -> float:
-    """Estimate the clocks of a chunk of operands that threads transpose on their way; 0 where there are none."""
+    """Estimate the clocks for transposing a chunk's operands by threads; 0 where no operand is transposed so."""
     turned = [rows for rows, way in zip((plan.m, plan.n), arrivals(plan, spec), strict=True) if way == "threads"]
     if not turned:
         return 0.0
@@ -115,7 +134,7 @@ def _copying(plan: Plan, spec: MatMulChain, products: float) -> float:
 
 
 def _outside(plan: Plan, spec: MatMulChain) -> int:
-    """Count the rows and columns that tiles have outside of A and B, all tiles together."""
+    """Count the rows and columns of all tiles that lie outside A and B."""
     if is_grouped(spec):
         return 0
     sizes = dict(spec.matmul.sizes)
@@ -125,17 +144,25 @@ def _outside(plan: Plan, spec: MatMulChain) -> int:
     return (below * wide + beyond * high) * size_of(sizes.get("batch", 1))
 
 
-def _torn(spec: MatMulChain) -> bool:
-    """Say whether lines of an operand start between the multiples of 128 bytes: a row of a box is then two pieces."""
-    return any(
-        isinstance(stride, int) and stride != 1 and stride * tensor.dtype.nbytes % SPAN
+def torn(spec: MatMulChain) -> bool:
+    """Say whether an operand's lines start off multiples of 128 bytes: a row of a box is then loaded as two pieces."""
+    return any(_in_pieces(spec))
+
+
+def _in_pieces(spec: MatMulChain) -> tuple[float, ...]:
+    """Return the fraction of the lines of A, and of B, that start off multiples of 128 bytes.
+
+    Example: 0.5 where lines are 64 bytes longer than a multiple of 128, since each second line starts off one.
+    """
+    steps = (
+        [stride * tensor.dtype.nbytes for stride in tensor.strides if isinstance(stride, int) and stride != 1]
         for tensor in (spec.left, spec.right)
-        for stride in tensor.strides
     )
+    return tuple(1 - math.gcd(SPAN, *found) / SPAN for found in steps)
 
 
 def work(plan: Plan, spec: MatMulChain) -> tuple[int, int]:
-    """Count the tiles of blocks and the chunks of K."""
+    """Return the number of tiles of blocks, and the number of chunks of K."""
     sizes = dict(spec.matmul.sizes)
     rows, cols, depth, count = (size_of(sizes.get(dim, 1)) for dim in ("M", "N", "K", "batch"))
     chunks = -(-depth * multiplied(spec).nbytes // (SPAN * plan.panels))
@@ -149,44 +176,50 @@ def work(plan: Plan, spec: MatMulChain) -> tuple[int, int]:
 
 
 def _ragged(rows: int, tile: int, groups: int) -> float:
-    """Count the tiles that groups of so many rows in all take on average: the last one of each is half full."""
+    """Return the average number of tiles of groups with `rows` rows in all; the last tile of each is half full."""
     return groups * max(1.0, rows / (groups * tile) + 0.5)
 
 
 def tiles_of(plan: Plan, spec: MatMulChain) -> tuple[int, int]:
-    """Count tiles of clusters along the rows and the columns of the product as it is scheduled."""
+    """Return the numbers of cluster tiles along the rows and columns of the product as scheduled (after `swapped`)."""
     sizes = dict(spec.matmul.sizes)
     rows, cols = (size_of(sizes[dim]) for dim in ("MN" if not plan.swapped else "NM"))
     return -(-rows // (plan.m * plan.cluster[0])), -(-cols // (plan.n * plan.cluster[1]))
 
 
-def together(plan: Plan, spec: MatMulChain, group: int) -> float:
-    """Count the rows and columns of A and B that the SMs of a GPC ask for with each chunk, each once."""
+def together(plan: Plan, tiles: tuple[int, int], group: int) -> float:
+    """Count the distinct rows and columns of A and B that the SMs of a GPC load for a chunk.
+
+    Args:
+        plan: the plan of the blocks that load.
+        tiles: numbers of cluster tiles along the rows and columns, as `tiles_of` returns them.
+        group: number of rows of tiles that blocks at work together cover.
+    """
     blocks = plan.cluster[0] * plan.cluster[1] * plan.ways
     each = min(plan.ways, GPC // (plan.cluster[0] * plan.cluster[1]))
-    return _distinct(plan, spec, group, max(1, round(GPC / blocks)), max(1, SMS // blocks)) * each
+    return _distinct(plan, tiles, group, max(1, round(GPC / blocks)), max(1, SMS // blocks)) * each
 
 
-def unshared(plan: Plan, spec: MatMulChain, group: int) -> float:
-    """Weigh those against the ones that all SMs ask for at once, which each wave reads anew."""
+def unshared(plan: Plan, tiles: tuple[int, int], group: int) -> float:
+    """Return the result of `together`, weighted by the rows and columns that all SMs load at once in a wave."""
     at_once = max(1, SMS // (plan.cluster[0] * plan.cluster[1] * plan.ways))
-    return together(plan, spec, group) / 2 + _distinct(plan, spec, group, at_once, MOST_WAVES * at_once)
+    return together(plan, tiles, group) / 2 + _distinct(plan, tiles, group, at_once, MOST_WAVES * at_once)
 
 
-def _distinct(plan: Plan, spec: MatMulChain, group: int, window: int, count: int) -> float:
-    high, wide = _spread(*tiles_of(plan, spec), group, window, count)
+def _distinct(plan: Plan, tiles: tuple[int, int], group: int, window: int, count: int) -> float:
+    high, wide = _spread(*tiles, group, window, count)
     return high * plan.m * plan.cluster[0] + wide * plan.n * plan.cluster[1]
 
 
 @cache
 def _spread(high: int, wide: int, group: int, window: int, count: int) -> tuple[float, float]:
-    """Count the rows and the columns of tiles among neighbours in the order of tiles, on average.
+    """Return the average numbers of rows and of columns of tiles among consecutive tiles.
 
     Args:
-        high, wide: tiles.
-        group: rows of them that are taken together.
-        window: neighbours.
-        count: tiles at work at once.
+        high, wide: numbers of tiles along rows and along columns.
+        group: rows of tiles that are visited together.
+        window: number of consecutive tiles.
+        count: number of tiles that run at once.
     """
     count = min(count, high * wide)
     rows = cols = 0

@@ -1,4 +1,4 @@
-"""What convolutions and pooling compute, for lines, images and volumes alike: their dims come as letters."""
+"""The formulas of convolutions and pooling, for lines, images and volumes; dims are given as letters."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from fireiron.schedules._windows import Pads, Sizes, applied, followed, one, pai
 
 @attrs.frozen
 class Before:
-    """Hold what is computed of images ahead of a convolution.
+    """Hold the function that is applied to images before a convolution: op(x * gain + shift).
 
     Args:
-        gain, shift: of each channel.
-        op: applied last.
+        gain, shift: arrays with a value for each channel.
+        op: function that is applied last.
     """
 
     gain: Value | None
@@ -43,13 +43,13 @@ class Before:
     op: Callable[[Value], Value] | None
 
     def of(self, windows: Value, channel: Value, places: list[Value], sides: list[Any]) -> Value:
-        """Compute it of windows; what lies outside the images is 0 behind it, not ahead of it.
+        """Apply the function to windows; pixels of padding are 0 after it.
 
         Args:
-            windows: what is read of the images.
-            channel: where along their channels.
-            places: where along their sides.
-            sides: how many pixels these have.
+            windows: the images' values that are read.
+            channel: index of their channel.
+            places: indices along the sides.
+            sides: numbers of pixels of the sides.
         """
         if self.gain is None and self.shift is None and self.op is None:
             return windows
@@ -66,7 +66,7 @@ def convolved(
     pad: Pads, dilation: Sizes, groups: int, op: Callable[[Value], Value] | None, channels_first: bool,
     scale: Value | None, ahead: Before,
 ) -> Value:  # fmt: skip
-    """Sum products of windows and filters, and add what comes behind."""
+    """Convolve, and apply scale, bias, residual and op."""
     read = places(inner, taps, outer, stride, pad, dilation)
     channels, filters, part = extent("channel"), extent("k"), extent("c")
     known = isinstance(channels, int) and isinstance(filters, int) and isinstance(part, int)
@@ -97,7 +97,7 @@ def grouped(
     inner: str, taps: str, outer: str, x: Value, f: Value, bias: Value | None, residual: Value | None, stride: Sizes,
     pad: Pads, dilation: Sizes, op: Callable[[Value], Value] | None, scale: Value | None,
 ) -> Value:  # fmt: skip
-    """Sum products of windows and filters of each group, and add what comes behind."""
+    """Convolve each group, and apply scale, bias, residual and op."""
     read = places(inner, taps, outer, stride, pad, dilation)
     kept, over = " ".join(outer), " ".join(taps)
     y = einsum(f"n {kept} {over} g c, g k {over} c -> n {kept} g k", x[(slice(None), *read)], f)
@@ -140,7 +140,7 @@ def mean_of(
 def windows(
     inner: str, taps: str, outer: str, window: Sizes, stride: Sizes, pad: Pads, dilation: Sizes
 ) -> tuple[list[Value], list[int]]:
-    """Give where windows read along each side, and how many pixels they have there."""
+    """Return, for each side, the index that windows read, and the number of pixels of a window."""
     places: list[Value] = []
     sizes: list[int] = []
     for axis, (i, t, o) in enumerate(zip(inner, taps, outer, strict=True)):

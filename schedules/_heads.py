@@ -1,4 +1,4 @@
-"""What schedules of attention and of its gradients share: tiles of one head, and how they come to shared memory."""
+"""Shared by schedules of attention and its gradients: tiles of one head, and their loads to shared memory."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ GROUP_ROWS = 64  # of a wgmma
 
 
 def heads(spec: ProgramChain) -> dict[str, int]:
-    """Give a tile of one head: one of queries too, where several share keys and values."""
+    """Return a tile of one head: extent 1 for b and h, and for g where heads of queries share keys and values."""
     return {name: 1 for name in "bhg" if name in spec.residual.extents}
 
 
 def tile_to_shared(chain: ProgramChain, name: str, columns: int, nbytes: int) -> ProgramChain:
-    """Bring a tile to shared memory by asynchronous copies; eight lines that ldmatrix reads start in as many banks."""
+    """Load a tile to shared memory by asynchronous copies, swizzled so that ldmatrix meets no bank conflicts."""
     copy: Strategy = cp_async()
     loaded = chain.load(name, SH, copy)
     pieces = columns * nbytes // VECTOR_NBYTES
@@ -32,21 +32,21 @@ def tile_to_shared(chain: ProgramChain, name: str, columns: int, nbytes: int) ->
 
 
 def beside(spec: ProgramChain, most: int) -> int:
-    """Choose how many heads one block takes together: a divisor of the number of heads, at most `most`."""
+    """Choose the number of heads whose tiles are visited together: a divisor of the number of heads, at most `most`."""
     extents = [spec.residual.extents[name] for name in heads(spec)]
     count = prod(e for e in extents if isinstance(e, int)) if all(isinstance(e, int) for e in extents) else 1
     return max(n for n in range(1, max(1, min(count, most)) + 1) if count % n == 0)
 
 
 def longest_first(t: Expr, tiles: int | Expr, together: int) -> Expr:
-    """Give the tile of a turn: of some heads, the last queries first, which causal masks leave the most keys.
+    """Return the number of the tile at a turn: the last queries first, which see the most keys under causal masks.
 
-    Blocks that take every n-th tile then have as much to do as their neighbours.
+    Persistent blocks that take every n-th tile then have equal work.
 
     Args:
-        t: the turn.
-        tiles: of a head.
-        together: heads whose tiles are taken together.
+        t: number of the turn.
+        tiles: number of tiles of a head.
+        together: number of heads whose tiles are visited together.
     """
     section, turn = t // (together * tiles), t % (together * tiles)
     return (section * together + turn % together) * tiles + (tiles - 1 - turn // together)

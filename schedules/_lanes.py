@@ -1,4 +1,4 @@
-"""How the threads of a block are dealt out along channels, sides and images, for folds over windows."""
+"""Distribute the threads of a block along channels, sides and images, for folds over windows."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ def dealt(
     spec: ProgramChain, step: str, images: str, units: Mapping[str, int | None], thread: Mapping[str, int], column: str,
     threads: int,
 ) -> dict[str, int]:  # fmt: skip
-    """Choose how many threads of a block lie along each dim: few of them idle, few pixels read by several blocks.
+    """Choose the number of threads along each dim, so that few are idle and few pixels are read by several blocks.
 
     Args:
         spec: the program.
         step: the fold.
-        images: the array that it reads by windows.
-        units: vectors of channels, runs of pixels, rows, images: as many as a thread takes each; None if not known.
-        thread: elements of a unit along each dim.
+        images: the array that the fold reads by windows.
+        units: by dim, the number of units (vectors of channels, runs of pixels, rows, images); a thread takes one. None
+            if unknown.
+        thread: by dim, the elements of a unit.
         column: the dim of channels.
-        threads: of a block, at most.
+        threads: most threads of a block.
     """
     found = walks(spec.computed, step, images) or {}
     sides = [d for d in reversed(units) if d != column]
@@ -45,7 +46,7 @@ def dealt(
 
 
 def _counts(units: Mapping[str, int | None], dims: Sequence[str], column: str, threads: int) -> list[dict[str, int]]:
-    """List the ways to deal so many threads out: along channels whole lines, or all there are."""
+    """List possible numbers of threads along each dim; along channels they fill whole lines, or all channels."""
     d, *rest = dims
     n = units[d]
     most = min(threads, threads if n is None else n)

@@ -1,16 +1,25 @@
-"""A model of the clocks that a convolution takes on Hopper by the tiles of `conv.wgmma`, which ranks them."""
+"""A model of a convolution's time on Hopper, in clocks, which ranks the tiles of `conv.wgmma`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
 from math import gcd, inf, prod
-from operator import itemgetter
 
 import attrs
 
 from fireiron import ProgramChain, machine, preset
-from fireiron.schedules._pixels import RUN, Window, box_of, by_runs, strided
+from fireiron.schedules._pixels import (
+    RUN,
+    WARPGROUP,
+    Window,
+    box_of,
+    bulk_takes,
+    by_runs,
+    copied_span,
+    least_side,
+    strided,
+)
 
 MACHINE = machine("sm_90a")
 SHARED = 226 * 1024  # bytes of a block on Hopper, less those of barriers
@@ -23,6 +32,9 @@ HANDED = 173.0  # bytes a clock that shared memory takes in and hands to instruc
 STORE = 20.5  # bytes of results a clock
 LATENCY, EMPTYING = 2350.0, 1.0  # clocks from asking for a chunk to having it; chunks that are not yet asked for
 DRAM, AGAIN = 3950.0, 8070.0  # bytes a clock of all SMs: of images and filters once, and of what is sent again
+# Of tiles of one warpgroup, whose chunks are small: the latency, and bytes that are sent again. By 7 timings of 3
+# layers, which the model meets within 9 % (root mean square).
+ALONE, AGAIN_ALONE = 1500.0, 10000.0
 LINE = 128  # bytes that the L2 cache sends at least
 SECTOR = 32  # bytes of a line that are sent together
 ROW, OFF = 0.8, 2.75  # clocks of a row of a chunk, and more where pixels begin within a sector: by 104 more timings
@@ -32,8 +44,13 @@ SHARPNESS = 3  # of the maximum of products and bytes: each delays the other whe
 MEETING, SUMS = 600.0, 33.0  # clocks of counting in at a tile; bytes of other blocks' sums a clock
 RING = 4  # chunks that hide the latency of loads under products
 PAIRS = 64  # channels of tiles that always come in pairs where there are several
-WARPGROUP, MOST_HELD = 128, {2: 128, 3: 96}  # threads, and sums that each holds at most, by the warpgroups
-PIXELS, CHANNELS, WAYS = (128, 192, 256), (64, 128, 192, 256), (1, 2, 3, 4)
+MOST_HELD = {1: 128, 2: 128, 3: 96}  # sums that a thread holds at most, by the warpgroups
+# A thread of three warpgroups has 160 registers; with a residual and a bias, 96 sums took 168.
+MOST_WITH_RESIDUAL = 80
+# Where threads copy: clocks of a chunk, and of one of its elements, as of products that threads transpose (`_clocks`;
+# not fitted to convolutions); sums that a thread holds at most, of four warpgroups.
+COPYING, COPIED, MOST_BESIDE = 320.0, 0.09, 64
+PIXELS, CHANNELS, WAYS = (64, 128, 192, 256), (64, 128, 192, 256), (1, 2, 3, 4)
 
 
 @preset
@@ -42,14 +59,14 @@ class Tiles:
     """Hold the degrees of freedom of `conv.wgmma`.
 
     Args:
-        pixels: of a block's tile.
-        channels: of a block's tile, filters.
-        groups: warpgroups that compute.
-        cluster: blocks that share their loads.
-        ways: blocks that share a tile, each with a part of the folded channels.
+        pixels: number of pixels of a block's tile.
+        channels: number of filters of a block's tile, which are channels of the result.
+        groups: number of warpgroups that compute.
+        cluster: number of blocks that share their loads.
+        ways: number of blocks that share a tile, each with a part of the folded channels.
         persistent: whether blocks loop over tiles.
-        runs: whether a tile's pixels are a run of all results', across rows and images, else a box.
-        span: bytes of a chunk's rows, at most 128: as many as the channels fill well where 0.
+        runs: whether a tile is a run of pixels across rows and images, instead of a box.
+        span: bytes of a chunk's rows, at most 128; 0 for the number that channels fill best.
     """
 
     pixels: int = 128
@@ -61,57 +78,66 @@ class Tiles:
     runs: bool = False
     span: int = 0
 
-    def panel(self, span: int, stored: int) -> int:
-        """Choose how many columns are stored at once: all, or so few that shared memory also holds a ring of chunks."""
-        rest = SHARED - RING * span * (self.pixels + self.channels)
+    def panel(self, span: int, stored: int, kept: int = 0) -> int:
+        """Choose the number of columns to store at once: all, or fewer to leave shared memory for a ring of chunks.
+
+        Args:
+            span: bytes of a chunk's rows.
+            stored: bytes of an element of the result.
+            kept: bytes of shared memory for other tiles.
+        """
+        rest = SHARED - kept - RING * span * (self.pixels + self.channels)
         wide = [n for n in (self.channels, 64, 32) if self.channels % n == 0]
-        return next((n for n in wide if self.staging(n, stored) <= rest), wide[0])
+        return next((n for n in wide if self.staging(n, stored) <= rest), wide[-1] if kept else wide[0])
 
     def staging(self, columns: int, stored: int) -> int:
-        """Count the bytes through which so many columns of results go."""
+        """Return the bytes of shared memory through which `columns` columns of results are stored."""
         return stored * self.pixels * (columns + pad_of(stored) * (not swizzled(columns, self.channels, stored)))
 
-    def stages(self, span: int, stored: int) -> int:
-        """Count the chunks that fit into shared memory, at most 8."""
-        staging = self.staging(self.panel(span, stored), stored)
-        return min(8, (SHARED - staging) // (span * (self.pixels + self.channels)))
+    def stages(self, span: int, stored: int, kept: int = 0) -> int:
+        """Return the number of chunks that fit into shared memory beside other bytes, at most 8."""
+        staging = self.staging(self.panel(span, stored, kept), stored)
+        return min(8, (SHARED - kept - staging) // (span * (self.pixels + self.channels)))
 
 
 def swizzled(columns: int, channels: int, stored: int) -> bool:
-    """Say whether rows of results in shared memory are swizzled, as those of narrow panels are; others have pads."""
+    """Say whether rows of results in shared memory are swizzled, as in narrow panels; other rows have pads."""
     return columns < channels and stored == 2
 
 
 def pad_of(stored: int) -> int:
-    """Choose the elements between rows of results in shared memory, so that lanes write to different banks."""
+    """Return the pad, in elements, between rows of results in shared memory, so that lanes write to different banks."""
     return max(8, 16 // stored)
 
 
 def span_of(spec: ProgramChain, w: Window, ways: int = 1) -> int:
-    """Choose the bytes of a chunk's rows, of a depth that so many blocks share."""
+    """Choose the bytes of a chunk's rows, where `ways` blocks share the folded channels."""
     whole = spec.residual.extents[w.depth]
     return next((n for n in (32, 64) if isinstance(whole, int) and w.nbytes * whole <= n * ways), SPAN)
 
 
 def clocks(tiles: Tiles, spec: ProgramChain, w: Window) -> float:
-    """Estimate the clocks of a convolution; infinity where the tiles do not fit.
+    """Estimate the time of a convolution, in clocks; infinity where the tiles do not fit.
 
-    The time of a chunk is the largest of four: its products; its traffic in shared memory, operands read and boxes
-    written; its share of the latency; the rows that bulk copies load. All chunks' time is held against that of the
-    bytes that are loaded: of arrays once from memory, of what tiles and taps load again from the L2 cache, in whole
+    The time of a chunk is the largest of four times: products; traffic in shared memory (operands read, boxes written);
+    the latency of loads divided by the chunks in flight; and bulk copies, by rows. The total is at least the time of
+    the loaded bytes: each array once from memory, and repeated loads by tiles and taps from the L2 cache, in whole
     lines of 128 bytes.
 
     Args:
-        tiles: for a program whose pixels are as they say: boxes, or runs.
+        tiles: the tiles; `spec` must have its pixels as `runs` says.
         spec: the program.
-        w: its product.
+        w: the program's product.
     """
     extents = spec.residual.extents
 
     def size(d: str) -> int:
         return n if isinstance(n := extents[d], int) else 4096
 
-    span, box = tiles.span or span_of(spec, w, tiles.ways), box_of(spec, w.pixels, tiles.pixels, tiles.groups)
+    span, box = (
+        tiles.span or min(span_of(spec, w, tiles.ways), copied_span(spec, w, tiles.pixels, tiles.channels)),
+        box_of(spec, w.pixels, tiles.pixels, tiles.groups, least_side(spec, w)),
+    )
     rows, columns = tiles.pixels, tiles.channels
     stages = tiles.stages(span, w.stored)
     each = -(-size(w.depth) * w.nbytes // span)  # chunks of a tap
@@ -119,6 +145,8 @@ def clocks(tiles: Tiles, spec: ProgramChain, w: Window) -> float:
     held = rows * columns // tiles.groups // WARPGROUP  # sums of a thread
     if tiles.cluster > 1 and tiles.groups == 3 and held == MOST_HELD[3]:
         return inf  # NVRTC 13.0 serialises such products
+    if tiles.groups == 3 and held > MOST_WITH_RESIDUAL and _beside(spec, w):
+        return inf
     if stages < 3 or held > MOST_HELD[tiles.groups] or rows % (ROWS * tiles.groups):
         return inf
     cut = {**box, w.column: columns, **dict.fromkeys(w.batch, 1)}
@@ -129,11 +157,17 @@ def clocks(tiles: Tiles, spec: ProgramChain, w: Window) -> float:
     loaded = rows / (tiles.cluster if shared else 1) * (STRIDED if strided(spec, w) else 1.0)
     filters = columns / (1 if shared else tiles.cluster)
     copied = (loaded + min(filters, size(w.column))) * (ROW + OFF * within_sectors(spec, w))
-    chunk = max(products, handed, LATENCY / (stages - EMPTYING), copied)
+    by_threads = [n for role, n in ((w.images, rows), (w.filters, columns)) if not bulk_takes(spec, role)]
+    if by_threads:
+        if tiles.cluster > 1 or tiles.groups != 2 or held > MOST_BESIDE:
+            return inf
+        copied = COPYING + sum(by_threads) * span / w.nbytes * COPIED
+    latency, again = (ALONE, AGAIN_ALONE) if tiles.groups == 1 else (LATENCY, AGAIN)
+    chunk = max(products, handed, latency / (stages - EMPTYING), copied)
     waves, trips = -(-items // (MACHINE.sms // tiles.cluster * tiles.cluster)), -(-chunks // tiles.ways)
     once = sum(_nbytes(spec, role) for role in (w.images, w.filters))
     sent = items * trips * (loaded + filters) * lines(size(w.depth) * w.nbytes, span) * LINE / each
-    arriving = once / DRAM + max(0.0, sent - once) / AGAIN
+    arriving = once / DRAM + max(0.0, sent - once) / again
     total = ((waves * trips * chunk) ** SHARPNESS + arriving**SHARPNESS) ** (1 / SHARPNESS)
     total += waves * rows * columns * w.stored / STORE
     if not tiles.persistent:  # the next block's first chunks wait for this one's end
@@ -146,23 +180,23 @@ def clocks(tiles: Tiles, spec: ProgramChain, w: Window) -> float:
 
 
 def share_pixels(filters: object, channels: int, cluster: int = 2) -> bool:
-    """Say whether blocks of a cluster have the same pixels and other filters; else they have the same filters."""
+    """Say whether the blocks of a cluster share pixels and have different filters; otherwise they share filters."""
     return isinstance(filters, int) and -(-filters // channels) % cluster == 0
 
 
 def within_sectors(spec: ProgramChain, w: Window) -> bool:
-    """Say whether some pixels begin within a sector, which bulk copies load slowly."""
+    """Say whether some pixels do not start at a multiple of 32 bytes (a sector), which bulk copies load slowly."""
     depth = spec.residual.extents[w.depth]
     return isinstance(depth, int) and depth * w.nbytes % SECTOR > 0
 
 
 @cache
 def lines(nbytes: int, span: int) -> float:
-    """Count the lines of the L2 cache that the chunks of one pixel touch, on average over the pixels.
+    """Return the number of lines of the L2 cache that the chunks of a pixel touch, on average.
 
     Args:
-        nbytes: of a pixel; the next one follows at once.
-        span: bytes of a chunk, less in the last.
+        nbytes: bytes of a pixel; pixels have no gaps between them.
+        span: bytes of a chunk; the last one may have fewer.
 
     Example:
         >>> lines(256, 128), lines(224, 128)  # the second pixel begins in the middle of a line
@@ -174,19 +208,19 @@ def lines(nbytes: int, span: int) -> float:
 
 
 def _nbytes(spec: ProgramChain, role: str) -> int:
-    """Count the bytes of an array."""
+    """Return the bytes of an array."""
     held = spec.residual.operand(role)
     extents = () if held is None else held.tensor.shape
     return prod(n if isinstance(n, int) else 4096 for n in extents) * (1 if held is None else held.dtype.nbytes)
 
 
 def candidates(spec: ProgramChain, w: Window, runs: bool = False) -> Iterator[Tiles]:
-    """List the tiles that a convolution may have.
+    """Yield the possible tiles of a convolution.
 
     Args:
         spec: the program.
-        w: its product.
-        runs: whether the tiles' pixels are runs.
+        w: the program's product.
+        runs: whether tiles are runs of pixels.
     """
     filters, depth = spec.residual.extents[w.column], spec.residual.extents[w.depth]
     off = within_sectors(spec, w)  # then a pair halves what takes longest
@@ -194,7 +228,7 @@ def candidates(spec: ProgramChain, w: Window, runs: bool = False) -> Iterator[Ti
         if isinstance(filters, int) and channels >= 2 * filters and channels > 64:
             continue
         for pixels in PIXELS:
-            groups = 3 if pixels == 192 else 2
+            groups = {64: 1, 192: 3}.get(pixels, 2)
             for ways in WAYS:
                 whole = not isinstance(depth, int) or depth % ways == 0
                 if ways > 1 and (not whole or (isinstance(depth, int) and depth // ways * w.nbytes % SPAN)):
@@ -207,13 +241,26 @@ def candidates(spec: ProgramChain, w: Window, runs: bool = False) -> Iterator[Ti
 
 
 def ranked(spec: ProgramChain, w: Window) -> list[Tiles]:
-    """List the tiles of a convolution, boxes and runs, the one that should be fastest first."""
+    """List the tiles of a convolution, boxes and runs, by modelled time, the fastest first."""
     timed = [(clocks(tiles, spec, w), tiles) for tiles in candidates(spec, w)]
-    flat = by_runs(spec, w)
+    copied = not all(bulk_takes(spec, role) for role in (w.images, w.filters))
+    flat = None if copied else by_runs(spec, w)
     if flat is not None:
         one = attrs.evolve(w, pixels=(RUN,))
         # Where sides divide a tile, each run of pixels is a box.
         apart = {n for n in PIXELS if None in flat.tile(**{RUN: n}).residual.extents.values()}
         found = (tiles for tiles in candidates(flat, one, runs=True) if tiles.pixels in apart)
         timed += [(clocks(tiles, flat, one), tiles) for tiles in found]
-    return [tiles for count, tiles in sorted(timed, key=itemgetter(0)) if count < inf]
+    folded = [spec.residual.extents[d] for d in (*w.taps, w.depth)]
+    few = prod(n if isinstance(n, int) else 4096 for n in folded) * w.nbytes <= 2 * SPAN and not _beside(spec, w)
+    # Where results are most of the bytes, and nothing of their pixels is read: of equal tiles that with most channels.
+    # On an H200 1x1 of 64 channels and 256 filters took 20.0 us by 128x256, 22.0 by 256x128.
+    ordered = sorted(timed, key=lambda one: (one[0], -one[1].channels if few else 0))
+    return [tiles for count, tiles in ordered if count < inf]
+
+
+def _beside(spec: ProgramChain, w: Window) -> bool:
+    """Say whether something of the results' pixels is read behind the products, as a residual is."""
+    given, pixels = {t.name for t in spec.computed.inputs}, {*w.pixels}
+    read = [ref for step in spec.computed.steps if step.fold is None for ref in step.reads]
+    return any(ref.name in given and pixels & {d.name for d in ref.dims} for ref in read)

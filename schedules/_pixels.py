@@ -1,4 +1,4 @@
-"""What schedules for convolutions on tensor cores share: which dims are pixels, and boxes that fit the images."""
+"""Shared by schedules of convolutions on tensor cores: the dims of a convolution, and boxes of pixels."""
 
 from __future__ import annotations
 
@@ -9,26 +9,37 @@ from math import gcd, prod
 
 import attrs
 
-from fireiron import SH, FireironError, ProgramChain, RowMajor, Swizzle, cp_async, fuse, staged, walks
+from fireiron import (
+    SH,
+    FireironError,
+    ProgramChain,
+    RowMajor,
+    Strategy,
+    Swizzle,
+    cp_async,
+    fuse,
+    staged,
+    walks,
+)
 
 
 @attrs.frozen
 class Window:
-    """Name the parts of a program's product: the one fold that is a matrix product of windows and filters.
+    """Name the dims and arrays of a program's product of windows and filters.
 
     Args:
-        step: its name.
-        pixels: dims of the images alone: the number of the image, and its sides.
-        column: the dim of the filters alone.
-        batch: dims that both have, of which a block takes one each.
-        taps: folded dims but the last.
-        depth: the last of them, along which arrays are contiguous.
-        images, filters: the roles of the arrays.
+        step: name of the product's step.
+        pixels: dims of the images only: the image's number and its sides.
+        column: the dim of the filters only.
+        batch: kept dims that images and filters both have (groups); a block takes one index of each.
+        taps: the folded dims except the last.
+        depth: the last folded dim, the channels, along which arrays are contiguous.
+        images, filters: roles of the arrays.
         nbytes: bytes of an element of images and filters in the product.
         stored: bytes of an element of the result.
-        across: whether the result's last dim is another than the column, as where it lies channels first.
-        computed: whether something is computed of the images' elements ahead of the product, as of a batch norm.
-        beside: the roles of arrays that it is computed with.
+        across: whether the result's last dim is not `column`, as with channels first.
+        computed: whether a function, such as a batch norm, is applied to the images before the product.
+        beside: roles of the arrays that this function reads.
     """
 
     step: str
@@ -50,7 +61,7 @@ def window_of(spec: ProgramChain) -> Window:
     """Find the product of windows and filters.
 
     Raises:
-        FireironError: `conv-product` where there is none, or where groups are not dims of their own.
+        FireironError: `conv-product` for a program without such a product, or whose groups are no dim.
     """
     step = next((s for s in spec.computed.steps if s.is_product), None)
     if step is None or {d.name for d in step.kept} <= {d.name for d in step.reads[0].dims}:
@@ -91,23 +102,24 @@ def window_of(spec: ProgramChain) -> Window:
     )
 
 
-def box_of(spec: ProgramChain, dims: tuple[str, ...], pixels: int, parts: int = 1) -> dict[str, int]:
-    """Choose a box of as many pixels: the one that reaches least beyond the ends.
+def box_of(spec: ProgramChain, dims: tuple[str, ...], pixels: int, parts: int = 1, least: int = 1) -> dict[str, int]:
+    """Choose the box of `pixels` pixels with the fewest pixels beyond the images' ends.
 
-    Of equal ones, the box with the fewest images has the most pixels in common between its windows.
+    Of equally good boxes, the one with the fewest images is chosen, whose windows overlap most.
 
     Args:
         spec: the program.
-        dims: images first, then their sides.
-        pixels: of a box.
-        parts: units that share the box, of each a box that lies together.
+        dims: the images' number first, then the sides.
+        pixels: number of pixels of a box.
+        parts: number of units that share the box; each takes a box that is contiguous in the buffer.
+        least: least number of pixels along the last side, or all of them.
 
     Raises:
         FireironError: `conv-tile` where there is no such box.
     """
     extents = spec.residual.extents
     known = tuple(n if isinstance(n := extents[d], int) else None for d in dims)
-    return dict(zip(dims, _best(known, pixels, parts), strict=True))
+    return dict(zip(dims, _best(known, pixels, parts, least), strict=True))
 
 
 RUN = "m"  # the dim of a program whose pixels are fused into one
@@ -117,19 +129,19 @@ MOST_STEP = 8
 
 
 def strided(spec: ProgramChain, w: Window) -> bool:
-    """Say whether windows take every n-th pixel."""
+    """Say whether windows have a stride of more than 1."""
     return any(walk.step > 1 for walk in (walks(spec.computed, w.step, w.images) or {}).values())
 
 
 def by_runs(spec: ProgramChain, w: Window) -> ProgramChain | None:
-    """Give the program with its pixels as one dim, of which tensor maps in im2col mode take any run.
+    """Return the program with its pixels fused to one dim, for tensor maps in im2col mode.
 
     Args:
         spec: the program.
         w: its product.
 
     Returns:
-        None where pixels do not lie together in the results, or no map takes what windows read.
+        The program; None where pixels are not contiguous in the results, or no tensor map can load the windows.
     """
     found, held = walks(spec.computed, w.step, w.images), spec.residual.operand(w.images)
     if found is None or held is None or w.batch or w.computed or w.across or len(w.pixels) != len(found) + 1:
@@ -154,8 +166,10 @@ MOST_SIDE = 64  # pixels along a side of it, where every fourth is taken
 
 
 @cache
-def _best(extents: tuple[int | None, ...], pixels: int, parts: int) -> tuple[int, ...]:
+def _best(extents: tuple[int | None, ...], pixels: int, parts: int, least: int) -> tuple[int, ...]:
     found = [sizes for sizes in _boxes(len(extents), pixels) if prod(cut_slowest(sizes, parts)) * parts == pixels]
+    least = least if extents[-1] is None else min(least, extents[-1])
+    found = [sizes for sizes in found if sizes[-1] >= least] or found
 
     def cost(sizes: tuple[int, ...]) -> tuple[float, tuple[int, ...]]:
         visited = prod(
@@ -174,21 +188,21 @@ def _best(extents: tuple[int | None, ...], pixels: int, parts: int) -> tuple[int
 
 @cache
 def _boxes(rank: int, pixels: int) -> tuple[tuple[int, ...], ...]:
-    """List the boxes of so many pixels: images first, then sides."""
+    """List the boxes with a number of pixels: extents of images first, then of sides."""
     sides = [n for n in range(1, max(MOST_IMAGES, MOST_SIDE) + 1) if pixels % n == 0]
     every = product(sides, *([n for n in sides if n <= MOST_SIDE] for _ in range(rank - 1)))
     return tuple(sizes for sizes in every if prod(sizes) == pixels)
 
 
 def whole_boxes(extents: Sequence[int], pixels: Sequence[int]) -> list[tuple[tuple[int, ...], int]]:
-    """List the box with the fewest trips for each number of pixels; its images must divide the tensor's images.
+    """Return, for each number of pixels, the box with the fewest trips; its number of images divides the tensor's.
 
     Args:
         extents: images first, then sides.
-        pixels: numbers of pixels, each of a box.
+        pixels: numbers of pixels of a box.
 
     Returns:
-        The boxes, and how many such boxes visit all pixels.
+        The boxes, each with the number of trips that visit all pixels.
     """
     found: list[tuple[tuple[int, ...], int]] = []
     for count in pixels:
@@ -201,7 +215,7 @@ def whole_boxes(extents: Sequence[int], pixels: Sequence[int]) -> list[tuple[tup
 
 
 def cut_slowest(sizes: tuple[int, ...], parts: int) -> tuple[int, ...]:
-    """Cut a box into parts along its slowest sides, as far as whole sides above leave each part together."""
+    """Cut a box into parts along its outermost sides, so that each part is contiguous."""
     made = list(sizes)
     for i, size in enumerate(sizes):
         shared = gcd(size, parts)
@@ -212,51 +226,74 @@ def cut_slowest(sizes: tuple[int, ...], parts: int) -> tuple[int, ...]:
 
 
 def part_of(box: Mapping[str, int], parts: int) -> dict[str, int]:
-    """Give one of the equal parts of a box, which lies together in the block's buffer."""
+    """Return the extents of one of the equal parts of a box, which is contiguous in the block's buffer."""
     return dict(zip(box, cut_slowest(tuple(box.values()), parts), strict=True))
 
 
 def spread_lines(depth: int, nbytes: int = 2) -> Swizzle:
-    """Let eight lines of a chunk start in as many banks.
+    """Return a swizzle by which eight consecutive lines of a chunk start in different banks.
 
     Args:
         depth: elements of a line.
-        nbytes: of an element.
+        nbytes: bytes of an element.
     """
     vectors, vector = depth * nbytes // 16, (16 // nbytes).bit_length() - 1
     return Swizzle(min(3, vectors.bit_length() - 1), vector, 3)
 
 
 def lies_across(chain: ProgramChain, role: str) -> bool:
-    """Say whether an array is contiguous along another dim than its last one."""
+    """Say whether an array's contiguous dim is not its last dim."""
     held = chain.residual.operand(role)
     return held is not None and held.tensor.strides[-1] != 1
 
 
-def refuse_across(spec: ProgramChain, w: Window) -> None:
-    """Refuse arrays whose lines of channels no bulk copy takes.
-
-    Raises:
-        FireironError: `conv-across`.
-    """
-    for role in (w.images, w.filters):
-        if lies_across(spec, role):
-            held = spec.residual.operand(role)
-            raise FireironError(
-                "conv-across",
-                f"{role} has a stride of {held and held.tensor.strides[-1]} along its last dim, and bulk copies take "
-                "lines along it",
-                fix="use conv.mma, which transposes on the way, or arrays that lie channels last",
-            )
+def bulk_takes(chain: ProgramChain, role: str) -> bool:
+    """Say whether bulk copies take an array: lines of channels, at multiples of 16 bytes, in at most five dims."""
+    held = chain.residual.operand(role)
+    few = held is None or len(held.tensor.shape) <= MOST_DIMS
+    return few and not lies_across(chain, role) and _pitch(chain, role) % 16 == 0
 
 
-def refuse_cut(spec: ProgramChain, w: Window, depth: int) -> None:
-    """Refuse chunks of channels that a bulk copy would fill with channels of another group.
+def _pitch(chain: ProgramChain, role: str) -> int:
+    """Return the largest number of bytes, at most 16, that divides all strides between an array's lines."""
+    held = chain.residual.operand(role)
+    if held is None:
+        return 16
+    return gcd(16, *(n * held.dtype.nbytes for n in held.tensor.strides[:-1] if isinstance(n, int)))
+
+
+MOST_DIMS = 5  # of a tensor map
+COPIERS = 2  # warpgroups that load, where threads copy
+HELD = 32  # vectors that each of their threads holds
+WARPGROUP = 128
+SHORTEST = 8  # pixels of a row that threads read together, and of f16 store together
+
+
+def copied_span(spec: ProgramChain, w: Window, pixels: int, channels: int) -> int:
+    """Choose the bytes of a chunk's rows so that the copying threads' registers hold them; 128 if none fit.
 
     Args:
         spec: the program.
         w: its product.
-        depth: channels of a chunk.
+        pixels, channels: numbers of pixels and filters of a block's tile.
+    """
+    copied = [(role, n) for role, n in ((w.images, pixels), (w.filters, channels)) if not bulk_takes(spec, role)]
+    vectors = sum(n / (w.nbytes if lies_across(spec, role) else _pitch(spec, role)) for role, n in copied)
+    return next((n for n in (128, 64) if vectors * n <= HELD * COPIERS * WARPGROUP), 32)
+
+
+def least_side(spec: ProgramChain, w: Window) -> int:
+    """Return the least number of pixels of a box along the last side: more than 1 where pixels are contiguous."""
+    return SHORTEST if w.across or lies_across(spec, w.images) else 1
+
+
+def refuse_cut(spec: ProgramChain, w: Window, depth: int) -> None:
+    """Refuse chunks of channels into which a bulk copy would also load channels of the next group.
+
+    Args:
+        spec: the program.
+        w: its product.
+        depth: number of channels of a chunk.
 
     Raises:
         FireironError: `conv-cut`.
@@ -273,18 +310,25 @@ def refuse_cut(spec: ProgramChain, w: Window, depth: int) -> None:
             )
 
 
-def brought(chain: ProgramChain, role: str, lines: int, nbytes: int) -> ProgramChain:
-    """Load an array to shared memory in lines along its last dim, by the copy that its strides allow.
+def by_lines(chain: ProgramChain, role: str) -> Strategy:
+    """Copy lines along an array's last dim: asynchronously, or through registers for vectors of less than 4 bytes."""
+    return staged() if _pitch(chain, role) % 4 else cp_async()
 
-    Where the last dim is contiguous in global memory, asynchronous copies take vectors of it; where another dim is, as
-    in arrays that lie channels first, threads transpose on the way.
+
+def brought(chain: ProgramChain, role: str, lines: int, nbytes: int, waits: bool = False) -> ProgramChain:
+    """Load an array to shared memory in lines along its last dim, by a copy that fits its strides.
+
+    If the last dim is contiguous in global memory, asynchronous copies move vectors of it, or threads do if vectors
+    have fewer than 4 bytes. If another dim is contiguous, as with channels first, threads transpose through registers.
 
     Args:
-        chain: whose array.
-        role: which.
-        lines: elements of a line of the buffer, along the folded dim.
-        nbytes: of an element.
+        chain: the chain.
+        role: the array's role.
+        lines: number of elements of a line of the buffer, along the folded dim.
+        nbytes: bytes of an element.
+        waits: whether the loading threads do nothing else, so that they may copy through registers.
     """
     held = chain.residual.operand(role)
-    copy = staged(along=held.dims[-1]) if held is not None and lies_across(chain, role) else cp_async()
+    copy = staged() if waits else by_lines(chain, role)
+    copy = staged(along=held.dims[-1]) if held is not None and lies_across(chain, role) else copy
     return chain.load(role, SH, copy).storage_layout(RowMajor).swizzle(spread_lines(lines, nbytes))

@@ -1,4 +1,4 @@
-"""A plan for Hopper: the degrees of freedom of a schedule, the resources of a block they take, and their limits."""
+"""A plan for Hopper: the degrees of freedom of a schedule, with their limits and the resources that a block needs."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ PAD = 16  # bytes behind each line of a padded panel
 MACHINE = machine("sm_90a")
 SMS = MACHINE.sms
 MOST_STAGES = 16
+COPIED_TILE = 40 * 1024  # bytes of a tile of C beside which copied ones leave room for two panels of a warpgroup
 EARLY = 208  # of sums and operands that come before the products
 EARLY_CUT = 176  # the same where columns end within a tile: what says which exist is held too
 EARLY_OF_THREE = 104  # the same of a thread whose budget is 160
@@ -32,32 +33,39 @@ Arrival: TypeAlias = Literal["bulk", "threads", "registers"]
 @preset
 @attrs.frozen
 class Plan:
-    """Choose the degrees of freedom of a schedule.
+    """Hold the degrees of freedom of a schedule.
 
     Args:
-        m, n: tile of a block; m is a multiple of 64, n of 8.
-        consumers: warpgroups that compute.
-        pingpong: each of two consumers owns a tile, and their main loops take turns; else they share one.
-        swapped: compute the transpose of C, so that n, the finer width, runs along M.
-        cluster: blocks along m and n that share their loads.
-        panels: 128-byte panels of K in a chunk.
-        stages: chunks in flight, 0 for as many as fit.
-        group: tile rows that blocks at work together cover.
-        ways: blocks that share each tile of C, each with a part of K.
-        through: how their sums meet: in global memory, where the last block to end adds them; or in the shared memory
-            of a cluster of at most 8 blocks, of which each finishes a part of the tile.
-        dependent: begin while the launch before in the stream ends, and let the one behind begin early.
-        stream: blocks take equal shares of all tiles' chunks of K.
-        promote: sum each chunk of K in registers of its own, multiply by the prologs' factors, and add to the total.
-        transposed: where an operand is transposed whose K is not contiguous. `registers`: one of tf32 comes from
-            registers, as A; where both are such, B is transposed as by `shared`. `shared`: the threads that load
-            transpose it on its way to shared memory, as they always do 8-bit elements. 16-bit ones need neither.
-        early: load whole operands of ops before the products, where registers hold them.
-        keep: the operand, "A" or "B" behind any swap(), whose loads have the L2 policy `evict_last`; the loads of the
-            other one have `evict_first`. "" gives no hints.
-        addends: begin the sums with what ops add to them first, loaded before the products.
-        prefetch: number of a block's first chunks that the computing threads prefetch into the L2 cache. Of 0 to 3, one
-            was fastest with cold operands; notebooks/numbers.md has the times.
+        m, n: rows and columns of a block's tile; m is a multiple of 64, n of 8.
+        consumers: number of warpgroups that compute.
+        pingpong: whether each of two consumers has a tile of its own, and their loops take turns; else consumers share
+            a tile.
+        swapped: whether to compute the transpose of C, so that n, which has finer steps than m, runs along M.
+        cluster: numbers of blocks along m and n that share their loads.
+        panels: number of 128-byte panels of K in a chunk.
+        stages: number of chunks in shared memory, 0 for as many as fit.
+        group: number of tile rows that blocks visit together.
+        ways: number of blocks that share each tile of C, each with a part of K.
+        through: where the sums of `ways` blocks are added: in global memory, by the last block of the tile; or in the
+            shared memory of a cluster of at most 8 blocks, each of which finishes a part of the tile; or, by "grid", in
+            global memory, where all blocks of the launch run at once, and the blocks of a tile wait for each other and
+            finish a part each.
+        dependent: whether the kernel begins while the launch before it in the stream ends, and lets the next one begin
+            early.
+        stream: whether blocks take equal shares of the chunks of K of all tiles (stream-K).
+        promote: whether to sum each chunk of K in separate registers, multiply the sum by the prologs' factors, and add
+            it to the total.
+        transposed: how to transpose an operand whose K is not contiguous. `shared`: the loading threads transpose it on
+            the way to shared memory; 8-bit elements always take this way. `registers`: a tf32 operand is read from
+            registers, as A; if both operands need it, B goes by `shared`. 16-bit elements need no transpose.
+        early: whether to load operands of ops with C's shape before the products, if registers hold them.
+        keep: the operand ("A" or "B", after a swap) whose loads have the L2 policy `evict_last`; loads of the other
+            operand have `evict_first`. "" for no hints.
+        addends: whether the tensor that ops add first is loaded before the products, as the first value of the sums.
+        copied: number of tiles, in shared memory, of each operand of ops with C's shape, which bulk copies load during
+            the products: 1 for a long K, 2 for a short one; 0 lets threads read the operand from global memory.
+        prefetch: number of a block's first chunks that the computing threads prefetch into the L2 cache. With cold
+            operands 1 was the fastest of 0 to 3; notebooks/numbers.md has the times.
 
     Raises:
         FireironError: `plan-keep`, `plan-sizes`.
@@ -74,18 +82,19 @@ class Plan:
     group: int = 8
     ways: int = 1
     stream: bool = False
-    through: Literal["memory", "cluster"] = "memory"
+    through: Literal["memory", "cluster", "grid"] = "memory"
     dependent: bool = False
     promote: bool = False
     keep: Literal["", "left", "right"] = attrs.field(default="")
     early: bool = False
     addends: bool = False
+    copied: int = 0
     prefetch: int = 1
     transposed: Literal["registers", "shared"] = "registers"
 
     @keep.validator
     def _is_operand(self, attribute: object, value: object) -> None:
-        """Refuse a name that is no operand: it would otherwise have no effect."""
+        """Refuse a value of `keep` that is no operand."""
         if not isinstance(value, str) or value not in ("", "left", "right"):
             raise FireironError(
                 "plan-keep",
@@ -94,7 +103,7 @@ class Plan:
             )
 
     def __attrs_post_init__(self) -> None:
-        """Refuse sizes that no preset can use; `fits` checks what a preset makes of a plan."""
+        """Refuse sizes that no preset can use; `fits` checks the sizes in a preset."""
         rows, cols = self.cluster
         wrong = {
             f"m={self.m} is no multiple of {ROWS}, the rows of one wgmma": self.m < 1 or self.m % ROWS,
@@ -105,6 +114,7 @@ class Plan:
             f"panels={self.panels} is less than 1": self.panels < 1,
             f"group={self.group} is less than 1": self.group < 1,
             f"ways={self.ways} is less than 1": self.ways < 1,
+            f"copied={self.copied} is less than 0": self.copied < 0,
         }
         broken = [rule for rule, found in wrong.items() if found]
         if broken:
@@ -127,18 +137,18 @@ class Plan:
         return self
 
     def hint(self, operand: Literal["left", "right"]) -> Literal["evict_first", "evict_last"] | None:
-        """Give the hint with which an operand is loaded."""
+        """Return the L2 hint for an operand's loads."""
         return None if not self.keep else "evict_last" if self.keep == operand else "evict_first"
 
     def shares(self, nbytes: int) -> int:
-        """Count the blocks that finish a part of each tile: columns for whole rows of 32 bytes, 8 of a transpose."""
+        """Return the number of blocks that finish a part of each tile: columns of 32 bytes, or 8 of a transpose."""
         if self.ways == 1 or self.through == "memory":
             return 1
-        unit = 8 if self.swapped else max(8, LEAST_SPAN // nbytes)
+        unit = 8 if self.swapped or self.through == "grid" else max(8, LEAST_SPAN // nbytes)
         return max(s for s in range(1, self.ways + 1) if s == 1 or self.n % (s * unit) == 0)
 
     def panel(self, nbytes: int) -> tuple[int, int]:
-        """Size the staging panels: one bulk store each."""
+        """Return rows and columns of a staging panel, which one bulk store writes."""
         n = self.n // self.shares(nbytes)
         if self.swapped:
             fits = (n // i for i in range(1, n + 1) if n % i == 0)
@@ -155,7 +165,7 @@ class Plan:
         return ROWS, next((n // i for i in (1, 3, 5, 7) if n % i == 0 and NARROW <= n // i <= WIDE), n)
 
     def staging(self, nbytes: int, padded: bool = False) -> int:
-        """Count the bytes through which the consumers store: swizzled panels, or padded ones for stores by vectors."""
+        """Return the bytes of the consumers' staging panels: swizzled ones, or padded ones for stores by vectors."""
         rows, width = self.panel(nbytes)
         if padded:
             lines, line = (width, rows) if self.swapped else (rows, width)
@@ -163,63 +173,76 @@ class Plan:
         return self.consumers * self.ring(nbytes) * rows * width * nbytes
 
     def ring(self, nbytes: int) -> int:
-        """Count the staging slots of a consumer."""
+        """Return the number of staging slots of a consumer."""
         rows = self.m // ROWS // (1 if self.pingpong else self.consumers)
         width = self.panel(nbytes)[1]
-        return 1 if width > WIDE else min(2, self.n // self.shares(nbytes) // width * rows)
+        roomy = not self.copied or self.m * self.n * nbytes <= COPIED_TILE
+        return 1 if width > WIDE or not roomy else min(2, self.n // self.shares(nbytes) // width * rows)
 
-    def depth(self, nbytes: int, out_nbytes: int, padded: bool = False, saved: int = 0, folded: int = 0) -> int:
-        """Count the chunks that fit beside what the epilogue takes, or take the given number.
+    def depth(
+        self, nbytes: int, out_nbytes: int, padded: bool = False, saved: int = 0, folded: int = 0, copied: int = 0
+    ) -> int:
+        """Return the number of chunks in shared memory: `stages`, or as many as fit beside the epilogue's buffers.
 
         Args:
-            nbytes: of an element of A.
-            out_nbytes: of one of C.
-            padded: whether rows of what is staged are padded.
-            saved: tensors that are stored beside C.
-            folded: tensors of sums or maxima of rows, four threads' values of f32 for each.
+            nbytes: bytes of an element of A.
+            out_nbytes: bytes of an element of C.
+            padded: whether rows of staging panels are padded.
+            saved: number of tensors that are stored beside C.
+            folded: number of tensors of sums or maxima of rows; for each, four threads' f32 values of a row are kept.
+            copied: bytes, per element of C, of all copied operands.
         """
         chunk = (self.m + self.n) * SPAN * self.panels
-        sums = 0 if self.ways == 1 or self.through == "memory" else self.m * self.n * 4 * (2 if self.pingpong else 1)
+        near = self.ways > 1 and self.through == "cluster"
+        sums = self.m * self.n * 4 * (2 if self.pingpong else 1) if near else 0
         taken = sums + (1 + saved) * self.staging(out_nbytes, padded) + folded * self.m * 16 * self.consumers
+        taken += self.copied * self.m * self.n * copied
         return self.stages or min(MOST_STAGES, (SHARED - RESERVED - taken) // chunk)
 
     @property
     def held(self) -> int:
-        """Count the registers of a thread that hold sums: those of a chunk too, or fragments of an A with a prolog."""
+        """Return a thread's registers for sums, also those of a promoted chunk or of fragments of A with a prolog."""
         rows = self.m // (1 if self.pingpong else self.consumers)
         return 2 * self.sums if self.promote else self.sums + rows * self.panels // 4
 
     @property
     def sums(self) -> int:
-        """Count the registers of a thread that hold a tile's sums."""
+        """Return the registers of a thread for a tile's sums."""
         return self.m * self.n // 128 // (1 if self.pingpong else self.consumers)
 
     def registers(self, copying: bool = False) -> tuple[int, int] | None:
-        """Give the budgets of a thread that loads, which may hold what it copies, and of one that computes."""
+        """Return the register limits of a loading thread, which may hold copied data, and of a computing thread."""
         if copying:
             return {1: None, 2: (104, 200), 3: (104, 136)}[self.consumers]
         return {1: None, 2: (24, 240), 3: (32, 160)}[self.consumers]
 
 
 def is_grouped(spec: MatMulChain) -> bool:
-    """Say whether products share the rows of A and C."""
+    """Say whether the products are groups, which share the rows of A and C."""
     return spec.matmul.groups is not None
 
 
 def beside(spec: MatMulChain) -> tuple[bool, int, int]:
-    """Say whether staged rows are padded, and count the tensors that are stored beside C: whole ones, those of rows."""
+    """Return whether staged rows are padded, and the numbers of tensors stored beside C: of C's shape, and of rows."""
     ops = spec.matmul.ops
     return is_grouped(spec), sum(isinstance(op, Save) for op in ops), sum(isinstance(op, Rows) for op in ops)
 
 
 def early(plan: Plan, spec: MatMulChain) -> tuple[Tensor, ...]:
-    """List the operands of ops that a thread has registers to load before the products: those that lie as its sums do.
+    """List the operands of ops that threads can load to registers before the products: those with the sums' layout.
 
-    That is for a plan to ask: a residual took 2 % less so at 2048 x 2048 x 2048, and 3 % more at 4096 x 4096 x 4096,
-    where 64 loads stand before a thread's first product. A prefetch to the L2 cache gained no more. Behind the products
-    all loads together gained nothing either, 1.00 of the time on average, where ops have no branches.
+    Plans choose this by `early`: with a residual, the time was 2 % less at 2048 x 2048 x 2048, and 3 % more at 4096 x
+    4096 x 4096, where a thread has 64 loads before its first product. A prefetch to the L2 cache gained no more, and
+    issuing all loads together after the products gained nothing.
     """
-    if not plan.early or plan.stream or "registers" in arrivals(plan, spec) or plan.promote or plan.ways > 1:
+    if (
+        not plan.early
+        or plan.copied
+        or plan.stream
+        or "registers" in arrivals(plan, spec)
+        or plan.promote
+        or plan.ways > 1
+    ):
         return ()
     order = ColMajor if plan.swapped else RowMajor
     found = tuple(t for t in spec.whole_operands if t.order is order and t.starts_lines_at(2 * t.dtype.nbytes))
@@ -227,32 +250,46 @@ def early(plan: Plan, spec: MatMulChain) -> tuple[Tensor, ...]:
     return found if taken <= room(plan, spec) else ()
 
 
+def copied(plan: Plan, spec: MatMulChain) -> tuple[Tensor, ...]:
+    """List the operands of ops whose tiles bulk copies load to shared memory: those that tensor maps can describe."""
+    if not plan.copied or plan.stream or plan.ways > 1 or is_grouped(spec):
+        return ()
+    return tuple(t for t in spec.whole_operands if t.starts_lines_at(MAP_UNIT))
+
+
+def span_beside(plan: Plan, tensor: Tensor) -> int:
+    """Choose the bytes of a copied tile's swizzled rows: they divide its contiguous dimension."""
+    along = plan.n if (tensor.order is ColMajor) == plan.swapped else plan.m
+    spans = (SPAN, SPAN // 2, LEAST_SPAN)
+    return next((span for span in spans if along * tensor.dtype.nbytes % span == 0), 0)
+
+
 def room(plan: Plan, spec: MatMulChain) -> int:
-    """Count the registers for sums and operands beside them: fewer where columns end within a tile."""
+    """Return the registers for sums and for operands beside them; fewer where columns end inside a tile."""
     cols = dict(spec.matmul.sizes)["M" if plan.swapped else "N"]
     whole = isinstance(cols, int) and cols % plan.n == 0 and not is_grouped(spec)
     return EARLY_OF_THREE if plan.consumers == 3 else EARLY if whole else EARLY_CUT
 
 
 def is_scaled(spec: MatMulChain) -> bool:
-    """Say whether prologs scale 8-bit floats by what holds for a chunk."""
+    """Say whether prologs scale 8-bit floats by factors that are constant within a chunk."""
     served = spec.served_along_k
     eight_bits = spec.matmul.A.dtype.name in EIGHT_BITS and spec.matmul.B.dtype.name in EIGHT_BITS
     return eight_bits and served is not None and served % SPAN == 0
 
 
 def multiplied(spec: MatMulChain) -> DType:
-    """Give the element type that products take: what a prolog leaves, unless sums are scaled in its place."""
+    """Return the element type of the products' operands: that after a prolog, unless sums are scaled instead."""
     return spec.matmul.A.dtype if is_scaled(spec) else spec.left.dtype
 
 
 def size_of(extent: Any) -> int:
-    """Give an extent; of one that is known at run time alone the size that plans are chosen for."""
+    """Return an extent as a number; for a symbol, the size for which plans are chosen."""
     return extent if isinstance(extent, int) else extent.planned
 
 
 def takes(spec: MatMulChain) -> bool:
-    """Say whether bulk copies and wgmma take a product as it is stored, and at most one operand with a prolog."""
+    """Say whether bulk copies and wgmma can compute a product; at most one operand may have a prolog."""
     a, b, c = spec.matmul.A, spec.matmul.B, spec.matmul.C
     kind = multiplied(spec)
     if kind.name not in TYPES or any(t.dtype.packed for t in (a, b)):
@@ -271,13 +308,13 @@ def takes(spec: MatMulChain) -> bool:
 
 
 def across(spec: MatMulChain) -> tuple[bool, bool]:
-    """Say of both operands whether their K is not contiguous, in elements that wgmma's descriptors do not transpose."""
+    """Say, for both operands, whether K is not contiguous and wgmma cannot transpose the elements."""
     others = multiplied(spec).nbytes != 2
     return others and spec.matmul.A.order is ColMajor, others and spec.matmul.B.order is RowMajor
 
 
 def oriented(plan: Plan, spec: MatMulChain) -> Plan:
-    """Swap the product where an operand must be A: one that products take from registers."""
+    """Swap the product where B must be read from registers, because only A can be."""
     scaled = plan.promote or is_scaled(spec)
     a, b = (operand.ops is not None and not scaled for operand in spec.residual.operands[:2])
     if not a and not b and plan.transposed == "registers" and multiplied(spec).nbytes == 4:
@@ -286,10 +323,10 @@ def oriented(plan: Plan, spec: MatMulChain) -> Plan:
 
 
 def arrivals(plan: Plan, spec: MatMulChain) -> tuple[Arrival, Arrival]:
-    """Say how both operands reach products, as swap() leaves them.
+    """Return how each operand reaches the products, after a swap.
 
-    `bulk`: by bulk copies. `threads`: the threads that load transpose it on its way. `registers`: by bulk copies, and
-    then as fragments, with a prolog applied; for A alone.
+    `bulk`: by bulk copies. `threads`: the loading threads transpose it. `registers`: by bulk copies, then as fragments
+    in registers, with a prolog applied; for A only.
     """
     scaled = plan.promote or is_scaled(spec)
     prologs = [operand.ops is not None and not scaled for operand in spec.residual.operands[:2]]

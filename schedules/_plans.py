@@ -1,4 +1,4 @@
-"""Plans for Hopper: which of them a product can take, the one that the model finds fastest first."""
+"""Plans for Hopper: those that fit a product, in the order of their modelled times."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from collections.abc import Iterator
 import attrs
 
 from fireiron import ColMajor, MatMulChain, RowMajor, Rows, Tensor
-from fireiron.schedules._clocks import GROUPS, clocks, tiles_of, together, unshared, work
+from fireiron.schedules._clocks import GROUPS, clocks, tiles_of, together, torn, unshared, work
 from fireiron.schedules._plan import (
+    MACHINE,
     ROWS,
     SMS,
     Plan,
     across,
     arrivals,
     beside,
+    copied,
     is_grouped,
     is_scaled,
     multiplied,
@@ -29,6 +31,8 @@ LIGHT = 80  # columns of 64 rows up to which chunks of two panels pay: 64x40 too
 HELD = 192  # registers of sums and fragments beside which 240 leave room for a prolog
 HELD_BESIDE = 168  # the same beside 200, where threads that load hold what they copy
 COPIED = 256  # rows that they copy of a chunk: 64 of their registers
+LARGE = 128 * 256  # elements of a tile whose copied operands took reads' time divided by 1.00 to 1.15
+MOST_SHORT, SHORT_TILE = 16, 128 * 128  # chunks and elements of tiles in turn where it was by 1.09 and 1.13
 STREAMED = range(16 << 20, 256 << 20)  # bytes of an operand that few tiles read; 470 MB lost 8 % by hints
 FEW = 8  # tiles that read it, where all run at once: 384x3456x3840 took 20.7 us, 18.5 with hints
 
@@ -36,21 +40,32 @@ MOST_WAYS = 16
 MOST_NEAR = 8  # blocks of a cluster
 PAIRED = 120  # blocks in clusters of two that run at once: a cluster lies within one GPC
 TOGETHER = 96  # of three and more
+PAIRS = (((1, 1), 1), ((2, 1), 1), ((1, 1), 2))  # clusters, and panels of a chunk
+# Each row of a line off 128 bytes is sent to a block in two pieces, and four blocks that share them ask for fewer rows:
+# of 25 drawn products a cluster of four was the fastest for eight, by 2 % in the mean of all. (2, 2) gains no more.
+FOURS = (*PAIRS, ((4, 1), 1))
 LEAST_CHUNKS = 4  # of a way
+# Products of a small C and a long K: blocks that add shares of their tile's sum were the fastest for each of 20 drawn
+# ones, K from 4,072 on; clusters of 2 x 2 blocks were faster than others for 7 of 12.
+DEEP = 60  # chunks of 128 bytes of K
+SIDES = range(ROWS, 673)  # rows and columns
+SQUARE = (2, 2)
+MOST_AT_ONCE = 66  # ways whose blocks all run at once
 
 
 def plans(spec: MatMulChain) -> tuple[Plan, ...]:
-    """List the plans that fit a product, the one that should be fastest first; none where wgmma does not take it."""
+    """List the plans that fit a product by modelled time, the fastest first; none where wgmma cannot compute it."""
     if not takes(spec):
         return ()
     found = tuple(_candidates(spec))
+    found = tuple(plan for plan in found if plan.through == "grid") or found
     fit = tuple(plan for plan in found if _folds(plan, spec)) or found
     ranked = sorted((clocks(plan, spec), i, plan) for i, plan in enumerate(fit))
     return tuple(plan for _, _, plan in ranked)
 
 
 def _folds(plan: Plan, spec: MatMulChain) -> bool:
-    """Say whether tensors of rows have one column for each tile along N."""
+    """Say whether tensors for folds of rows have one column for each tile along N."""
     cols = size_of(dict(spec.matmul.sizes)["N"])
     wanted = {size_of(op.tensor.shape[-1]) for op in spec.matmul.ops if isinstance(op, Rows)}
     return wanted <= {-(-cols // plan.n)}
@@ -60,8 +75,7 @@ def _candidates(spec: MatMulChain) -> Iterator[Plan]:
     nbytes, out, promote = multiplied(spec).nbytes, spec.matmul.C.dtype.nbytes, is_scaled(spec)
     prologs = [operand.ops is not None and not promote for operand in spec.residual.operands[:2]]
     turned = across(spec)
-    k_major = spec.matmul.A.order is RowMajor and spec.matmul.B.order is ColMajor
-    step = 8 if nbytes == 2 and k_major else 64 if nbytes == 2 else 32
+    fours = nbytes == 2 and torn(spec)
     # What comes from registers is A, behind swap() if need be.
     # Rows are folded cheaply where a few threads hold each: those of C, not of its transpose.
     # Scales of A's rows are few registers where a thread has few rows: those of C too.
@@ -77,27 +91,34 @@ def _candidates(spec: MatMulChain) -> Iterator[Plan]:
         swapped, ways_in = start.swapped, arrivals(start, spec)
         held, copying = "registers" in ways_in, "threads" in ways_in
         few = _few(swapped, spec)
+        # Of the operand along n bulk copies take any eight lines of K; where its K is not contiguous, whole spans.
+        lines = spec.matmul.A.order is RowMajor if swapped else spec.matmul.B.order is ColMajor
+        step = 32 if nbytes != 2 else 8 if lines else 64
         widths = set(range(step, 257, step))
-        if k_major and nbytes == 2:
+        if step == 8:
             widths.add(max(8, -(-few // 8) * 8))
         for m, consumers, turns in ((64, 1, False), (128, 2, False), (256, 2, False), (192, 3, False), (128, 2, True)):
             for n in sorted(widths):
                 # Addresses take registers that else are accumulators', those of groups more of them.
                 turn = 176 if is_grouped(spec) and swapped else 192
-                most = 128 if m == 256 else 192 if m == 192 else turn if turns else 256
+                tall = 192 if nbytes == 2 and not spec.whole_operands and not (held or promote) else 128
+                most = tall if m == 256 else 192 if m == 192 else turn if turns else 256
                 if n > most or (not swapped and n % 32 and (out != 2 or is_grouped(spec))):
                     continue
                 if (held or copying) and m == 192:
                     continue  # three warpgroups and a prolog took nearly twice what is counted: 319 us for 175
                 if sum(rows for rows, way in zip((m, n), ways_in, strict=True) if way == "threads") > COPIED:
                     continue
-                for cluster, panels in (((1, 1), 1), ((2, 1), 1), ((1, 1), 2)):
+                for cluster, panels in FOURS if fours else PAIRS:
                     # Clusters of tiles that groups cut short wait for each other: 9 % slower in 64 ragged groups.
                     if cluster != (1, 1) and (n % 16 or is_grouped(spec) or copying):
                         continue
+                    if cluster == (4, 1) and n % 32:
+                        continue  # each of the blocks loads a quarter of B's columns
                     if panels > 1 and (m != ROWS or n > LIGHT or held or copying or promote):
                         continue
                     plan = _placed(Plan(m, n, consumers, turns, swapped, cluster, panels, promote=promote), spec)
+                    yield from _copied(plan, spec)
                     if along and plan.sums * 3 // 2 > room(plan, spec):
                         continue
                     most_held = HELD_BESIDE if copying else HELD if consumers < 3 else HELD // 2
@@ -107,13 +128,32 @@ def _candidates(spec: MatMulChain) -> Iterator[Plan]:
                         yield from _shared_out(plan, spec)
 
 
+def _copied(plan: Plan, spec: MatMulChain) -> Iterator[Plan]:
+    """Yield a plan that copies ops' operands of C's shape to shared memory, where this was faster than reads.
+
+    It was faster for tiles with the most sums, whose threads have no registers for many loads at once, and for short
+    tiles that consumers take in turn. Other plans lose more, since shared memory holds fewer chunks. For C's transpose,
+    threads would read single elements.
+    """
+    nbytes, out = multiplied(spec).nbytes, spec.matmul.C.dtype.nbytes
+    whole = size_of(dict(spec.matmul.sizes)["N"]) % plan.n == 0  # else NVRTC 13.0 spills 4 B of 128 x 96 with silu
+    short = work(plan, spec)[1] <= MOST_SHORT and plan.m * plan.n <= SHORT_TILE and whole
+    slots = 2 if plan.pingpong and short else 1 if plan.m * plan.n >= LARGE and not plan.pingpong else 0
+    copying = attrs.evolve(plan, copied=slots)
+    operands = spec.whole_operands
+    if not slots or not operands or plan.swapped or out != 2 or copied(copying, spec) != operands:
+        return
+    if copying.depth(nbytes, out, *beside(spec), sum(t.dtype.nbytes for t in operands)) >= 3:
+        yield copying
+
+
 def _placed(plan: Plan, spec: MatMulChain) -> Plan:
-    """Choose the order of tiles, and what the L2 cache keeps where few tiles read an operand."""
+    """Choose a plan's order of tiles, and its L2 hints where few tiles read an operand."""
     spread = together if is_grouped(spec) else unshared  # bands of many rows would reach into other groups
-    plan = attrs.evolve(plan, group=min(GROUPS, key=lambda group: spread(plan, spec, group)))
+    high, wide = tiles = tiles_of(plan, spec)
+    plan = attrs.evolve(plan, group=min(GROUPS, key=lambda group: spread(plan, tiles, group)))
     if is_grouped(spec) or spec.batch is not None:
         return plan
-    high, wide = tiles_of(plan, spec)
     left, right = (spec.right, spec.left) if plan.swapped else (spec.left, spec.right)
     few = FEW if high * wide * plan.cluster[0] * plan.cluster[1] <= SMS else 2
     for streamed, others, kept in ((left, wide, "right"), (right, high, "left")):
@@ -127,9 +167,19 @@ def _nbytes(tensor: Tensor) -> int:
 
 
 def _shared_out(plan: Plan, spec: MatMulChain) -> Iterator[Plan]:
-    """Give a plan, and those that share out K too: by ways while all blocks run at once, by streams to fill waves."""
+    """Yield a plan, and variants that divide K: by `ways` while all blocks run at once, by `stream` to fill waves."""
     yield plan
+    if plan.cluster == (4, 1):
+        return
     tiles, chunks = work(plan, spec)
+    if _is_deep(chunks * plan.panels, spec) and not plan.pingpong:
+        for cluster in (plan.cluster, SQUARE) if plan.cluster == (2, 1) else (plan.cluster,):
+            each = attrs.evolve(plan, cluster=cluster, through="grid", keep="")
+            at_once = MACHINE.sms_of_clusters(cluster[0] * cluster[1])
+            ways = min(at_once // work(each, spec)[0], chunks // LEAST_CHUNKS, MOST_AT_ONCE)
+            if ways > 1:
+                yield attrs.evolve(each, ways=ways)
+        return
     at_once = SMS // (plan.cluster[0] * plan.cluster[1]) * plan.cluster[0] * plan.cluster[1]
     if tiles % at_once and tiles * chunks >= at_once * LEAST_CHUNKS and not plan.pingpong and not is_grouped(spec):
         yield attrs.evolve(plan, stream=True)
@@ -140,8 +190,15 @@ def _shared_out(plan: Plan, spec: MatMulChain) -> Iterator[Plan]:
                 yield attrs.evolve(plan, ways=ways, through="cluster")
 
 
+def _is_deep(chunks: int, spec: MatMulChain) -> bool:
+    """Say whether a product of known sizes has a small C and a long K, and no rows of C are folded."""
+    sizes = dict(spec.matmul.sizes)
+    small = all(isinstance(n := sizes[dim], int) and n in SIDES for dim in "MN") and isinstance(sizes["K"], int)
+    return small and chunks >= DEEP and spec.batch is None and not is_grouped(spec) and not beside(spec)[2]
+
+
 def _meet_near(plan: Plan, ways: int, chunks: int, spec: MatMulChain) -> bool:
-    """Say whether the sums of so many blocks can meet in a cluster: each has some of K, and shared memory for them."""
+    """Say whether `ways` blocks can add their sums in a cluster: each has chunks of K, and shared memory has room."""
     near = attrs.evolve(plan, ways=ways, through="cluster")
     nbytes, out = multiplied(spec).nbytes, spec.matmul.C.dtype.nbytes
     share = -(-chunks // ways)
@@ -152,7 +209,7 @@ def _meet_near(plan: Plan, ways: int, chunks: int, spec: MatMulChain) -> bool:
 
 
 def _few(swapped: bool, spec: MatMulChain) -> int:
-    """Count the rows or columns along a plan's n, of groups those of one on average."""
+    """Return the number of rows or columns along a plan's n; for groups, the average of one group."""
     sizes = dict(spec.matmul.sizes)
     if not swapped:
         return size_of(sizes["N"])

@@ -1,7 +1,7 @@
-"""What the presets of fused programs share: schedules of several products, and of layers, on each path.
+"""Shared by the presets of fused programs: schedules of several products, and of layers, for each path.
 
-Products: an accumulator each, side by side in a block's registers. Layers: activations in registers, where the
-accumulators of one layer, rounded, are the fragments of the next.
+Several products have an accumulator each in a block's registers. Layers keep activations in registers: the rounded
+accumulators of one layer are the fragments of the next.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def schedule(program: ProductsChain, path: Path = "auto") -> Schedule:
 
     Args:
         program: the products.
-        path: simt takes every type; ampere and hopper f16 and bf16. auto takes Hopper's for 16-bit operands whose lines
-            start at multiples of 16 bytes, unless the spec names another architecture.
+        path: `simt` takes all types; `ampere` and `hopper` take f16 and bf16. `auto` chooses `hopper` for 16-bit
+            operands whose lines start at multiples of 16 bytes, unless the spec names an older architecture.
     """
     if path == "auto":
         path = _newest(program.program.arch, (*_operands(program), *program.products.outs))
@@ -66,7 +66,7 @@ def schedule(program: ProductsChain, path: Path = "auto") -> Schedule:
 
 
 def _newest(arch: str | None, tensors: tuple[Tensor, ...]) -> Path:
-    """Choose the newest path that an architecture has and that takes the tensors."""
+    """Choose the newest path for an architecture that takes the tensors."""
     if any(tensor.dtype.bits != 16 for tensor in tensors[:2]):
         return "simt"
     number = 90 if arch is None else int("".join(c for c in arch if c.isdigit()))
@@ -81,7 +81,7 @@ def _operands(program: ProductsChain) -> tuple[Tensor, ...]:
 
 
 def _columns(program: ProductsChain, most: int) -> int:
-    """Give each accumulator its part of the registers, a power of two of columns."""
+    """Return the columns of each accumulator, a power of two, so that registers hold all accumulators."""
     sums = len(program.products.sums)
     return max(16, 1 << ((most // sums).bit_length() - 1))
 
@@ -107,9 +107,9 @@ def ampere(program: ProductsChain, m: int = 128, stages: int = 4, slots: int = 2
 
     Args:
         program: the products, of f16 or bf16, in all layouts.
-        m: rows of a block's tile, a power of two; a warp takes 64 of them or all.
-        stages: ring slots of the shared buffers.
-        slots: of the fragments, which are loaded under the math of the step before.
+        m: rows of a block's tile, a power of two; a warp takes 64 rows, or all.
+        stages: number of ring slots of the shared buffers.
+        slots: number of slots of fragments, which are loaded during the products of the step before.
     """
     n = _columns(program, COLUMNS)
     chain: ProductsChain = (
@@ -136,12 +136,11 @@ def _to_shared(chain: ProductsChain, tensor: Tensor, left: bool, lines: int) -> 
 
 
 def hopper(program: ProductsChain, plan: Plan | None = None) -> Schedule:
-    """Schedule several products for Hopper: one role's bulk copies, wgmma by the others, a ring over all loops.
+    """Schedule several products for Hopper: one role issues bulk copies, the others wgmma; all loops share a ring.
 
     Args:
         program: the products, of f16 or bf16, whose lines start at multiples of 16 bytes.
-        plan: the tile of each sum, its warpgroups, whether they take turns, the cluster, stages and the order of tiles;
-            None for a choice.
+        plan: tile of each sum, warpgroups, `pingpong`, cluster, stages and order of tiles; None for the best plan.
     """
     spec = program.products
     plan = (plan or _plan(program)).fits()
@@ -169,13 +168,13 @@ def hopper(program: ProductsChain, plan: Plan | None = None) -> Schedule:
 
 
 def _plan(program: ProductsChain) -> Plan:
-    """Choose as for one product of as many columns and as deep a K: what all sums hold, and all loops take."""
+    """Choose the plan for one product with the columns of all sums together, and the K of all loops together."""
     spec = program.products
     sums, kind = len(spec.sums), spec.lefts[0].dtype
     *batch, rows, columns = map(size_of, spec.outs[0].shape)
     k_major = all(t.order is RowMajor for t in spec.lefts) and all(t.order is ColMajor for t in spec.rights)
     depth = sum(size_of(left.shape[-1]) for left, _, _ in spec.pairs) // sums
-    # Of several sums each has whole sectors of 32 bytes, which two blocks of a cluster can load half of each.
+    # Of several sums each has whole sectors of 32 bytes; blocks of a cluster load equal parts, of multiples of 8 rows.
     layout, unit = ("TN", 8 if sums == 1 else 16) if k_major else ("NN", SPAN // kind.nbytes)
     whole = matmul(rows, columns * sums, depth, kind.name, layout=layout, batch=batch[0] if batch else None)
     names = {held.name for held in spec.held}
@@ -183,16 +182,18 @@ def _plan(program: ProductsChain) -> Plan:
     found = (
         plan
         for plan in plans(whole)
-        if plan.n % (sums * unit) == 0 and _serves(plan, sums, meet, bool(columns * sums % plan.n))
+        if plan.n % (sums * unit) == 0
+        and plan.n // sums % (8 * plan.cluster[0]) == 0
+        and _serves(plan, sums, meet, bool(columns * sums % plan.n))
     )
     best = next(found, Plan(128, _columns(program, COLUMNS) * sums, group=4))
     return attrs.evolve(best, n=best.n // sums)
 
 
 def _serves(plan: Plan, sums: int, meet: bool, torn: bool) -> bool:
-    """Say whether a program can follow a product's plan: whole sums, registers for what joins several.
+    """Say whether a program can use a plan for one product: whole tiles, and registers to combine sums.
 
-    Where the last tile has columns behind the end, what reads and stores is guarded, and registers hold the guards.
+    Where columns end inside the last tile, guards of reads and stores need registers too.
     """
     whole = plan.ways == 1 and not plan.stream and not plan.swapped
     most = HELD - GUARDS if torn else HELD
@@ -200,7 +201,7 @@ def _serves(plan: Plan, sums: int, meet: bool, torn: bool) -> bool:
 
 
 def _lines(tensor: Tensor, phase: tuple[tuple[Tensor, Tensor, str], ...], m: int, n: int) -> int:
-    """Count the rows or columns of an operand's tile where a loop loads it."""
+    """Return the rows or columns of an operand's tile in the loop that loads it."""
     lefts, rights = {a.name for a, _, _ in phase}, {b.name for _, b, _ in phase}
     return m * (tensor.name in lefts) + n * (tensor.name in rights)
 
@@ -210,9 +211,9 @@ def layers_schedule(program: LayersChain, path: Path = "auto", m: int = 0) -> Sc
 
     Args:
         program: the layers.
-        path: simt takes every type and width; ampere and hopper f16 and bf16, widths that are multiples of 16. auto
-            takes the newest that fits and that the architecture of the spec has.
-        m: rows of a block, 0 for as many as fit where that leaves every multiprocessor some.
+        path: `simt` takes all types and widths; `ampere` and `hopper` take f16 and bf16, and widths that are multiples
+            of 16. `auto` chooses the newest path that fits the layers and the spec's architecture.
+        m: rows of a block; 0 for the most that fit and still give each multiprocessor a block.
 
     Raises:
         FireironError: `path-width`.
@@ -235,7 +236,7 @@ def layers_schedule(program: LayersChain, path: Path = "auto", m: int = 0) -> Sc
 
 
 def _rows(program: LayersChain, m: int, most: int, least: int) -> int:
-    """Choose the rows of a block: the most that leave no multiprocessor without any."""
+    """Choose the rows of a block: the most that still give each multiprocessor a block."""
     rows = program.layers.X.shape[0]
     if m:
         return m
@@ -257,7 +258,7 @@ def simt_layers(program: LayersChain, m: int = 0) -> Schedule:
 
 
 def ampere_layers(program: LayersChain, m: int = 0, stages: int = 4) -> Schedule:
-    """Schedule layers for mma.sync: a warp owns 16 or 32 whole rows, weights arrive by asynchronous copies.
+    """Schedule layers for mma.sync: a warp has 16 or 32 whole rows, and asynchronous copies load weights.
 
     Args:
         program: the layers, of f16 or bf16, of widths that are multiples of 16.
@@ -284,7 +285,7 @@ def ampere_layers(program: LayersChain, m: int = 0, stages: int = 4) -> Schedule
 
 
 def hopper_layers(program: LayersChain, m: int = 0) -> Schedule:
-    """Schedule layers for Hopper: one role's bulk copies of weights, wgmma that takes activations from registers.
+    """Schedule layers for Hopper: one role loads weights by bulk copies; wgmma reads activations from registers.
 
     Args:
         program: the layers, of f16 or bf16, of widths that are multiples of 16.

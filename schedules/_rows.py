@@ -1,4 +1,4 @@
-"""How a row is cut: the lanes, warps and blocks that have it, by registers and shared memory of an SM."""
+"""Divide a row among lanes, warps and blocks, by the registers and shared memory of an SM."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ MOST_STAGES = 4
 WARPS = 16  # of an SM that has one block: of fewer, too many wait at once
 FEWEST_WARPS = 4  # of blocks that read a row once
 AHEAD = 4  # vectors that a lane loads at once of rows whose folds rank points
-AHEAD_OF_MANY = 2  # the same of states that are large: the code of each point is, and misses the instruction cache
+CHUNKS_AHEAD = 3  # of such rows, in shared memory: while one is folded, the next ones are on their way
+RANKING_WARPS = 24  # of an SM: 80 registers of a thread
 BUSY = 4  # warps of an SM that have rows whose folds rank points
 WIDE = 0.23  # of an SM's shared memory: rows of more bytes leave two blocks of an SM too few registers
 SMS = 132  # of an H200
@@ -41,24 +42,25 @@ IN_FLIGHT = 40 << 10  # bytes that an SM reads ahead: 2.1 us of its share of the
 
 @attrs.frozen
 class Row:
-    """Gather what a program does with its rows.
+    """Hold the facts of a program's rows.
 
     Args:
-        column: the innermost dim that is folded.
-        lines: the dims of rows: no step folds them together with columns.
-        summed: the lines that other steps fold, for each column: gradients of what all rows share.
-        width: columns of a row; `deep` values of the other folded dims belong to each.
-        lane: columns of a vector.
-        inputs, vectors: by role, bytes of an element of the arrays that have rows, and of those of a value a column.
-        dtypes: by role, their element types.
-        registers: that one column takes of its thread where most of its values are held at once.
-        live: that it takes between folds.
-        states: registers of a thread for the largest state of a fold, another one, and the one that both become.
-        arch: number of the architecture that the program is for, Hopper's where it leaves that open.
-        running: whether a step keeps running results along the columns: one block has a row, and folds it in order.
-        copied: whether both kinds of arrays can be copied to shared memory while threads compute.
-        count: number of rows, 0 where it is not known.
-        ranked: whether a fold ranks columns, and needs few of them.
+        column: the innermost folded dim.
+        lines: the dims that count rows; no step folds them together with columns.
+        summed: dims of `lines` that other steps fold for each column: for gradients of gain and bias.
+        width: number of columns of a row. A column has `deep` values, along the other folded dims.
+        lane: number of columns of a vector.
+        inputs, vectors: by role, bytes of an element: of arrays that have rows, and of arrays with one value per
+            column.
+        dtypes: by role, element types of these arrays.
+        registers: most registers that a column needs at once.
+        live: registers that a column needs between folds.
+        states: registers of a thread to combine two states of a fold, and hold the result.
+        arch: number of the program's architecture; Hopper's if the program names none.
+        running: whether a step is a running fold along the columns, so that one block has a row and folds it in order.
+        copied: whether arrays of both kinds can be copied to shared memory while threads compute.
+        count: number of rows, 0 if unknown.
+        ranked: whether a fold ranks columns (top-k), and keeps few of them.
     """
 
     column: str
@@ -80,35 +82,37 @@ class Row:
     ranked: bool = False
 
     def vector(self, role: str) -> int:
-        """Give the bytes of a lane's vector of an array."""
+        """Return the bytes of a lane's vector of an array."""
         return self.dtypes[role].nbytes_of(self.lane)
 
     def times(self, rows: int) -> Row:
-        """Give what several rows take together."""
+        """Return the facts of several rows taken together as one."""
         changed = {name: getattr(self, name) * rows for name in ("deep", "registers", "live")}
         return attrs.evolve(self, **changed)
 
     @property
     def nbytes(self) -> int:
-        """Give the bytes of a row in its widest array."""
+        """Return the bytes of a row in its widest array."""
         return self.width * self.deep * max(self.inputs.values())
 
 
 @attrs.frozen
 class Part:
-    """Say how a row is cut, and where it waits.
+    """Hold how a row is divided, and where it is kept.
 
     Args:
-        blocks: of the cluster that has the row.
-        warps: of each of them.
-        stages: rows of a block's ring; 1 for one row in shared memory at most, 0 for none there.
-        chunk: columns that a block's registers take at a time, 0 for all of its part.
-        inner: columns that a warp's registers take at a time, 0 for all of its part. The row stays in shared memory,
-            and what no fold reads is loaded behind the folds.
-        vectors: arrays of a value a column that stay in shared memory beside the ring; the others are read from L2.
-        at_once: whether the warps of a cluster's blocks meet at one barrier for each fold.
-        resident: blocks of an SM that registers are sought for, 0 where the compiler may choose: where it then
-            economises for more blocks, it may spill.
+        blocks: number of blocks in the cluster that has the row.
+        warps: number of warps of each block.
+        stages: number of rows in a block's ring; 1 for a single row in shared memory, 0 for none.
+        chunk: number of columns in a block's registers at a time, 0 for its whole part.
+        inner: number of columns in a warp's registers at a time, 0 for its whole part. The row stays in shared memory,
+            and arrays that no fold reads are loaded after the folds.
+        vectors: arrays with one value per column that stay in shared memory beside the ring; others are read from the
+            L2 cache.
+        at_once: whether all warps of a cluster meet at one barrier for each fold.
+        resident: number of blocks of an SM for which the compiler limits registers; 0 lets the compiler choose, which
+            may spill registers to fit more blocks.
+        ahead: chunks of a row in a ring of shared memory, 0 where chunks go to registers at once.
     """
 
     blocks: int
@@ -119,10 +123,11 @@ class Part:
     vectors: int = 0
     resident: int = 0
     at_once: bool = False
+    ahead: int = 0
 
 
 def row_of(spec: ProgramChain) -> Row:
-    """Find a program's rows.
+    """Return the facts of a program's rows.
 
     Raises:
         FireironError: `row-columns`.
@@ -174,15 +179,14 @@ def _states(spec: ProgramChain) -> int:
 def _registers(
     spec: ProgramChain, column: str, inputs: dict[str, int], vectors: dict[str, int], least: int
 ) -> tuple[float, ...]:
-    """Give the registers that one column takes: arrays are packed, results that several steps read are f32.
+    """Estimate the registers that one column needs: arrays are packed, and results that several steps read are f32.
 
-    The first is the count where most is held at once; the second that between folds, where a vector takes the place
-    of what it is made of.
+    The first number is the maximum; the second is the number between folds.
 
-    What is not loaded in vectors of four bytes takes `least` bytes an element.
+    Arrays that are not loaded in vectors of four bytes need `least` bytes per element.
 
-    The conditions of folds, and the indices that they compare, are counted as one register. Inputs that are read again
-    behind the folds, or that a fold of a large state reads, are held packed, and as the folds read them.
+    The conditions of folds, with the indices that they compare, count as one register. Inputs that are read again after
+    the folds, or by a fold with a large state, are held twice: packed, and as the folds read them.
     """
     steps, outputs = spec.computed.steps, {t.name for t in spec.computed.outputs}
     made = [out for step in steps for out in step.outs if any(d.name == column for d in out.dims)]
@@ -212,11 +216,11 @@ def _registers(
 
 
 def part_of(row: Row, warps: int = 0, blocks: int = 0) -> Part:
-    """Cut a row: as few blocks as keep it in registers, and warps enough to fill an SM.
+    """Divide a row: among the fewest blocks whose registers hold it, with enough warps to fill an SM.
 
     Args:
-        row: a program's.
-        warps, blocks: what the author wants, or 0.
+        row: facts of the program's rows.
+        warps, blocks: numbers that the caller gives, or 0.
     """
     shared = SHARED.get(row.arch, 100 << 10) - FOLDS
     if not warps and not blocks and (few := _several(row, shared)):
@@ -261,6 +265,8 @@ def part_of(row: Row, warps: int = 0, blocks: int = 0) -> Part:
             return Part(count, wanted, stages, vectors=vectors, resident=resident)
         lane = LANES * row.lane
         few = max(1, int(registers * IN_LOOPS / row.registers) // row.lane) * lane  # columns of a warp at a time
+        if count == CLUSTERS[-1] and not warps and not row.running and (stages > 1) == (len(row.inputs) == 1):
+            return _widest(row, count)
         if stages > 1 and not row.running:  # else chunks stand above the warps, which take them in order
             of_warp = ceil(width / wanted)
             inner = ceil(of_warp / ceil(of_warp / few) / lane) * lane  # chunks of one size, as few as there can be
@@ -271,7 +277,7 @@ def part_of(row: Row, warps: int = 0, blocks: int = 0) -> Part:
 
 
 def once(row: Row) -> Part:
-    """Cut a row that is read once, in chunks whose folds are corrected: many small blocks wait for their own chunks.
+    """Divide a row that is read once, in chunks whose folds are corrected later, by many small blocks.
 
     Measured on an H200 at 128,256 columns (cross entropy, GB/s over those of a copy): 0.96 with 4 warps, 0.92 with 8,
     0.62 with 16, and 0.69 at most in clusters that keep the row.
@@ -282,32 +288,59 @@ def once(row: Row) -> Part:
 
 
 def ranked(row: Row) -> Part:
-    """Cut a row whose folds rank its columns: into as few warps as fill the SMs, each of which goes through chunks.
+    """Divide a row for top-k: among the fewest warps that fill the SMs, each of which loops over chunks.
 
-    A few columns of a warp's first chunk pass its bound, and of each further chunk fewer: the fewer warps share a row,
-    the fewer columns are folded, and the fewer states are combined. Where rows are fewer than SMs, clusters have them.
+    Of a warp's first chunk a few columns exceed its current k-th largest value, and of each further chunk fewer. So
+    with fewer warps per row, fewer columns are folded, and fewer states are combined. If there are fewer rows than SMs,
+    a cluster has each row.
 
-    Measured on an H200 (8 of 4096x32000 and 32768x4000; of 1024x128256, in us): 136 and 368 with two vectors of a lane,
-    239 and 770 with four; 152 with one warp of a row, 168 with two, 254 with four.
+    All warps fold most of their first chunks, and none computes much of its last ones: a ring of chunks lets memory be
+    read meanwhile. Measured on an H200 (8 of 4096x32000, 32768x4000, 1024x128256 of bf16, of 4096x32000 of f32, in us):
+    96, 196, 86, 137 so; 104, 203, 123, 138 at best without a ring; 93, 215, 92, 135 with two vectors and 32 warps.
     """
-    chunk = (AHEAD if row.states <= OTHERS else AHEAD_OF_MANY) * row.lane * LANES
+    chunk = AHEAD * row.lane * LANES
     warps, wanted = 1, SMS * (WARPS if row.count < SMS else BUSY)
     while 0 < row.count * warps < wanted and warps < WARPS and row.width > 2 * warps * chunk:
         warps *= 2
     fits = [n for n in CLUSTERS if row.arch >= 90 and row.count * n <= SMS and row.width > 2 * n * warps * chunk]
-    return Part(max(fits, default=1) if row.count else 1, warps, 0, warps * chunk, resident=1)
+    blocks = max(fits, default=1) if row.count else 1
+    ahead = min(CHUNKS_AHEAD, ceil(row.width / (blocks * warps * chunk))) if row.copied else 0
+    resident = max(1, RANKING_WARPS // warps)
+    return Part(blocks, warps, 0, warps * chunk, resident=resident, ahead=ahead if ahead > 1 else 0)
+
+
+def _widest(row: Row, count: int) -> Part:
+    """Cut a row that the registers of the largest cluster do not hold, into blocks of few warps, several of an SM.
+
+    While one row's blocks wait for each other, those of others compute. Rows of one array are read again from L2, which
+    has those of all clusters; shared memory keeps the others. Measured on an H200 at 320x231712 (GB/s over a copy's):
+    layer norm 0.51, its gradient 0.36; one block an SM had 0.42 and 0.30 (a ring of rows; shared memory).
+    """
+    if len(row.inputs) > 1:
+        return attrs.evolve(part_of(row, WARPS, count), at_once=True)
+    return attrs.evolve(part_of(row, FEW_WARPS, count), stages=1, vectors=0, at_once=True)
+
+
+def ragged(row: Row, warps: int) -> bool:
+    """Say whether some lanes of so many warps have fewer vectors of a row than others, and the others many.
+
+    Each vector then has a guard of its own. Beside sums over rows, a lane of one warp has registers for one such
+    vector, and a lane of several warps for two: blocks of 16 warps spilled with more (272 to 496 columns).
+    """
+    unit = warps * LANES * row.lane
+    return row.width % unit > 0 and ceil(row.width / unit) > (1 if warps == 1 else 2)
 
 
 def _several(row: Row, shared: int) -> int:
-    """Count the blocks of a cluster that let three clusters share the SMs, each with a row in shared memory.
+    """Return the blocks of a cluster with which three clusters share the SMs, each with a row in shared memory.
 
-    A thread goes through its part in chunks. While one row's warps wait for each other, those of the others compute.
-    On an H200, softmax of 49,304, 65,536 and 204,808 columns had 0.78, 0.79 and 0.71 of a copy so, and cross entropy
-    with its gradient of 128,256 had 0.81; with one row an SM they had 0.68, 0.71, 0.54 and 0.51. Where vectors of a
-    value a column (gain, bias) are read for each row, it gained nothing.
+    A thread loops over its part in chunks. While one row's warps wait for each other, warps of other rows compute. On
+    an H200, softmax of 49,304, 65,536 and 204,808 columns reached 0.78, 0.79 and 0.71 of a copy's speed, and cross
+    entropy with gradient of 128,256 columns 0.81; with one row per SM they reached 0.68, 0.71, 0.54 and 0.51. With
+    arrays of one value per column (gain, bias) nothing was gained.
 
     Returns:
-        0 where the rows are narrower, or of several arrays, or not kept by clusters.
+        The number; 0 for narrower rows, for rows of several arrays, and where clusters do not keep rows.
     """
     if row.vectors or len(row.inputs) > 1 or row.arch < 90 or row.running or not row.copied or row.states > OTHERS:
         return 0
@@ -318,26 +351,27 @@ def _several(row: Row, shared: int) -> int:
 
 
 def _others(row: Row, warps: int, blocks: int, width: int) -> int:
-    """Count the registers of a thread that hold no columns: addresses, folds, and guards of a cluster's ragged rows."""
+    """Estimate a thread's registers that hold no columns: addresses, folds, guards of a cluster's ragged rows."""
     ragged = blocks > 1 and width % (warps * LANES * row.lane) > 0
     return max(OTHERS, row.states) + (GUARDS * (len(row.inputs) - 1) if ragged else 0)
 
 
 def _registers_of(warps: int, others: int) -> int:
-    """Give the registers of a thread that hold columns, in a block of so many warps."""
+    """Return the registers of a thread that can hold columns, in a block of `warps` warps."""
     return min(MOST_REGISTERS, REGISTERS // (warps * LANES)) - others
 
 
 def _held(row: Row, warps: int, others: int) -> int:
-    """Give the columns that the registers of a lane hold: whole vectors."""
+    """Return the number of columns that the registers of a lane hold, in whole vectors."""
     return int(_registers_of(warps, others) / row.registers) // row.lane * row.lane
 
 
 def _warps(nbytes: int) -> int:
-    """Count the warps of a block that has so many bytes of a row.
+    """Return the number of warps for a block that has `nbytes` bytes of a row.
 
-    Blocks of many warps wait at barriers together. More bytes a lane gained on an H200 at 10240 columns (softmax, layer
-    norm, RMS norm: 0.81, 0.91, 0.95 of a copy became 0.97, 0.94, 1.00) and from 65536 on (by 0.02 to 0.05).
+    All warps of a block wait at its barriers, so fewer warps with more bytes per lane can be faster. On an H200 at
+    10240 columns, softmax, layer norm and RMS norm went from 0.81, 0.91 and 0.95 of a copy's speed to 0.97, 0.94 and
+    1.00; from 65536 columns on they gained 0.02 to 0.05.
     """
     each = nbytes / (LANES * BYTES_OF_A_LANE)
     few = each <= 1.5 * FEW_WARPS
@@ -345,18 +379,19 @@ def _warps(nbytes: int) -> int:
 
 
 def _stages(shared: int, warps: int, each: int, kept: int) -> int:
-    """Count the rows of a block's ring: an SM's blocks together have as many bytes on their way as hide the latency.
+    """Return the number of rows in a block's ring, so that an SM has enough bytes in flight to hide the latency.
 
-    Where an SM has room for more than two blocks, a ring costs more than it gains: while one block folds, others load.
-    There, one row is enough (softmax of 8192 and 24,576 columns on an H200: 0.97 and 0.95 of a copy, with a ring 0.91
-    and 0.90). A ring also saves reads of what stays in shared memory, which counts from a quarter of that on (layer
-    norm of 11,600 columns: 0.93 with a ring, 0.84 without).
+    If an SM has room for more than two blocks, one row is enough: while one block folds, others load (softmax of 8192
+    and 24,576 columns on an H200: 0.97 and 0.95 of a copy's speed, with a ring 0.91 and 0.90). But a ring keeps arrays
+    such as gain in shared memory, which matters if these fill a quarter of it (layer norm of 11,600 columns: 0.93 with
+    a ring, 0.84 without).
 
     Args:
-        shared: bytes of an SM.
-        warps: of a block.
-        each: bytes of a row in its part.
-        kept: bytes there that are read for every row. Without room for two rows beside them there is no ring.
+        shared: bytes of shared memory of an SM.
+        warps: number of warps of a block.
+        each: bytes of a row's part in a block.
+        kept: bytes of shared memory for arrays that all rows read. Without room for two rows beside these there is no
+            ring.
     """
     most = MOST_THREADS // (warps * LANES)
     if most > 1 and (4 if kept else 3) * (each + kept) <= shared:
@@ -369,12 +404,12 @@ def _stages(shared: int, warps: int, each: int, kept: int) -> int:
 
 
 def power(wanted: int, most: int) -> int:
-    """Give the power of two that is at least so much, and at most so much."""
+    """Return the smallest power of two that is at least `wanted`, but at most `most`."""
     return min(most, 1 << max(0, wanted - 1).bit_length())
 
 
 def lanes_of(row: Row) -> int:
-    """Choose how many lanes share a row: as many as leave the fewest idle, each with 4 vectors at most."""
+    """Choose the number of lanes that share a row, so that the fewest are idle; a lane has at most 4 vectors."""
     vectors = row.width // row.lane
     fits = [n for n in (32, 16, 8, 4, 2) if -(-vectors // n) <= 4] or [LANES]
     return min(fits, key=lambda n: -(-vectors // n) * n)

@@ -1,4 +1,4 @@
-"""Scores of attention, shared with its gradients: the product of queries and keys, score functions, and masks.
+"""Scores of attention and its gradients: products of queries and keys, score functions, masks and dropout.
 
 The parameters of a mask or a score function name their values: `b`, `h`, `i` and `j` are the indices of batch, query's
 head, query and key, and `s` is the score. Other names are arrays, which the functions read by subscripts:
@@ -10,12 +10,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from math import e as EULER
-from math import log2, sqrt
+from math import log2, prod, sqrt
 from typing import TypeAlias
 
 import attrs
 
-from fireiron import FireironError, ProgramChain, Value, derivative, einsum, extent, index, random_bits, where
+from fireiron import FireironError, ProgramChain, Value, derivative, einsum, exp2, extent, index, random_bits, where
 
 Function: TypeAlias = Callable[..., Value]
 SINKS, SEED = "sinks", "seed"  # arrays that programs read themselves
@@ -26,16 +26,16 @@ LOG2E = log2(EULER)  # scores are in units of log2, so that their exponentials a
 
 @attrs.frozen
 class Scores:
-    """Say how scores are computed, and which of them count.
+    """Hold how scores are computed, and which of them count.
 
     Args:
-        scale: what the products of queries and keys are multiplied by; 1 / sqrt(d) where None.
-        causal: whether the last query sees the last key, and each one before it a key less.
-        mask: a condition on points, by a function.
-        score: makes another score of one.
+        scale: factor of the products of queries and keys; 1 / sqrt(d) where None.
+        causal: whether the last query sees all keys, and each query before sees one key less.
+        mask: function that returns the condition under which a query sees a key.
+        score: function from a score to another score.
         grouped: whether several heads of queries, along a dim g, share one head of keys and values.
-        arrays: what the functions read; `seed` and `sinks` beside.
-        dropout: the part of the weights that is dropped.
+        arrays: by name, arrays that the functions read, and `seed`, `sinks` and factors of 8-bit arrays.
+        dropout: fraction of the weights that are set to 0.
     """
 
     scale: float | None
@@ -53,7 +53,7 @@ class Scores:
 
     @property
     def factor(self) -> float:
-        """Give the scale.
+        """Return the scale.
 
         Raises:
             FireironError: `attention-scale`.
@@ -66,63 +66,80 @@ class Scores:
         return 1 / sqrt(depth)
 
     def products(self, q: Value, k: Value, turned: bool = False) -> Value:
-        """Multiply queries and keys: step s, a row for each query, or for each key where turned."""
+        """Multiply queries and keys: step s, with a row for each query, or for each key if `turned`."""
         rows = self.rows
         if turned:
             return einsum(f"bhjd,{rows}d->{rows[:-1]}ji", k, q, name="s")
         return einsum(f"{rows}d,bhjd->{rows}j", q, k, name="s")
 
     def logarithms(self, products: Value) -> Value:
-        """Give the scores in units of log2."""
+        """Return the scores multiplied by log2(e), for exponentials of base 2."""
         if self.score is None:
-            return self.scaled(products * (self.factor * LOG2E))
-        return self.called(self.score, self.scaled(products * self.factor)) * LOG2E
+            return products * self.worth(self.factor * LOG2E)
+        return self.called(self.score, products * self.worth(self.factor)) * LOG2E
 
-    def scaled(self, products: Value) -> Value:
-        """Multiply by what a head's 8-bit queries and keys are worth, where arrays say it."""
-        for name, head in ((Q_SCALE, self.head), (K_SCALE, index("h"))):
-            products = products * self.arrays[name][head] if name in self.arrays else products
-        return products
+    def worth(self, factor: float) -> Value | float:
+        """Multiply a factor by what a head's 8-bit queries and keys are worth, where arrays say it.
+
+        A step of its own computes it once a head, unless heads of queries are rows, each of another thread.
+        """
+        of = [self.arrays[n][head] for n, head in ((Q_SCALE, self.head), (K_SCALE, index("h"))) if n in self.arrays]
+        worth = prod(of, start=factor)
+        return worth.named("worth") if of and not self.grouped else worth
+
+    def weights(self, products: Value, lse: Value) -> Value:
+        """Compute weights again, as gradients do, from the logarithms of their sums.
+
+        Args:
+            products: products of queries and keys.
+            lse: the natural logarithm of each query's sum of exponentials, as attention stores it.
+        """
+        return exp2(self.logarithms(products) - lse * LOG2E)
 
     def slopes(self, products: Value) -> Value | float:
-        """Give the derivative of scores with respect to the scaled products of queries and keys."""
+        """Return the derivative of scores with respect to the scaled products of queries and keys."""
         score = self.score
         return 1.0 if score is None else derivative(lambda s: self.called(score, s), products * self.factor)
 
     def seen(self) -> Value | None:
-        """Give the condition under which a score counts; None where all do."""
+        """Return the condition under which a score counts; None where all scores count."""
         seen = index("j") <= index("i") + (extent("j") - extent("i")) if self.causal else None
         if self.mask is None:
             return seen
         masked = self.called(self.mask, None)
         return masked if seen is None else seen & masked
 
+    def counted(self, values: Value) -> Value:
+        """Replace the values of points whose score does not count by zeros."""
+        seen = self.seen()
+        return values if seen is None else where(seen, values, 0.0)
+
     @property
     def head(self) -> Value:
-        """Give the index of a query's head."""
+        """Return the index of a query's head."""
         return index("h") * extent("g") + index("g") if self.grouped else index("h")
 
     @property
     def indices(self) -> dict[str, Value]:
-        """Give the indices that functions may name: of batch, query's head, query and key."""
+        """Return the indices that functions may name: of batch, query's head, query and key."""
         return {"b": index("b"), "h": self.head, "i": index("i"), "j": index("j")}
 
     def sink(self) -> Value | None:
-        """Give the score of a query's head that no value belongs to, in units of log2; None without sinks."""
+        """Return the sink of a query's head (a score without a key), times log2(e); None without sinks."""
         return self.arrays[SINKS][self.head] * LOG2E if SINKS in self.arrays else None
 
     def dropped(self, weight: Value, name: str) -> Value:
-        """Replace weights by zeros at random, and scale the others by what is left of 1.
+        """Set weights to 0 at random, and divide the others by 1 - dropout.
 
-        Of Philox's counter, c0 says which keys, c1 the query, c2 batch and head, and c3 is the offset. Four keys share
-        a counter: two neighbours, and those 8 further, which threads hold together in an accumulator.
+        In Philox's counter, c0 stands for the keys, c1 for the query, c2 for batch and head, and c3 is the offset. Four
+        keys share a counter, which a thread holds together in an accumulator: j, j + 1, j + 8 and j + 9.
 
         Args:
-            weight: of each point.
-            name: of the step.
+            weight: weight of each point.
+            name: name of the step.
 
         Raises:
-            FireironError: `attention-dropout` for a part that is not below 1, or without a seed.
+            FireironError: `attention-dropout` for a fraction that is not below 1, or without a seed.
         """
         if not self.dropout:
             return weight
@@ -137,10 +154,10 @@ class Scores:
         return where(drawn >= round(self.dropout * 2**BITS), weight * (1.0 / left), 0.0).named(name)
 
     def called(self, function: Function, s: Value | None) -> Value:
-        """Call a mask or a score function with what its parameters name.
+        """Call a mask or a score function with the values that its parameters name.
 
         Raises:
-            FireironError: `attention-function` where it names what is not there.
+            FireironError: `attention-function` for a parameter with an unknown name.
         """
         known = {**self.indices, **self.arrays}
         known |= {} if s is None else {"s": s}
@@ -170,7 +187,7 @@ def draws(spec: ProgramChain) -> bool:
 
 
 def columns(spec: ProgramChain) -> tuple[int, int]:
-    """Give the columns of keys and of values.
+    """Return the numbers of columns of keys and of values.
 
     Raises:
         FireironError: `attention-program` for another program, or symbolic columns.

@@ -1,4 +1,4 @@
-"""How results leave on Hopper: through panels in shared memory, by bulk stores."""
+"""Stores of results on Hopper: through panels in shared memory, by bulk stores."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from fireiron.schedules._plan import SPAN, Plan
 
 
 def into_panel(stored: Tensor) -> Strategy:
-    """Choose how fragments go to a panel: by stmatrix where elements have its 16 bits."""
+    """Choose how fragments are written to a panel: by stmatrix for 16-bit elements."""
     return stmatrix(trans=stored.order is ColMajor) if stored.dtype.nbytes == 2 else conform()
 
 
 def bulk(plan: Plan, stored: Tensor) -> Strategy:
-    """Store a tensor's tiles by bulk stores of panels: swizzled ones of spans, others plain.
+    """Store a tensor's tiles by bulk stores of panels, which are swizzled if their rows are whole spans.
 
     Args:
-        plan: says how large panels are, and how many slots a warpgroup has for them.
-        stored: what is stored.
+        plan: the plan, which gives the size of panels and a warpgroup's slots for them.
+        stored: the tensor to store.
     """
     nbytes = stored.dtype.nbytes
     rows, width = plan.panel(nbytes)

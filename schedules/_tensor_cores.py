@@ -1,4 +1,4 @@
-"""What the schedules for mma.sync share: a block's operands in swizzled shared memory, fragments by ldmatrix."""
+"""Shared by the schedules for mma.sync: operands in swizzled shared memory, fragments by ldmatrix."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class Sizes:
     """Hold the sizes of a schedule.
 
     Args:
-        m, n, k: tile of a block, chunk of K.
-        warp: tile of a warp.
+        m, n, k: rows and columns of a block's tile, and chunk of K.
+        warp: rows and columns of a warp's tile.
         stages: ring slots of the shared buffers.
         step: K of a fragment.
-        slots: of the fragments.
-        ring: chunks in a trip of the main loop.
+        slots: number of slots of fragments.
+        ring: number of chunks in a trip of the main loop.
     """
 
     m: int
@@ -58,14 +58,14 @@ class Sizes:
     ring: int = 1
 
     def given(self, **values: int | tuple[int, int] | None) -> Sizes:
-        """Replace what is not None."""
+        """Replace the sizes that are given and not None."""
         return attrs.evolve(self, **{name: value for name, value in values.items() if value is not None})
 
     def shared_by(self, ways: int) -> Sizes:
-        """Give as many threads and hardly more shared memory to several ways as to one.
+        """Return the sizes for `ways` groups of warps, with the threads of one group and hardly more shared memory.
 
-        Ways halve the longer side of a block's tile, down to that of a warp. Their chunks together are longer than
-        one, so that fewer slots hold as much; where not even two would, chunks shrink, down to one step.
+        The longer side of a block's tile is halved, down to a warp's tile. A slot holds the chunks of all ways, so
+        there are fewer slots; if not even two fit, chunks become shorter, down to one step.
         """
         m, n, k, (rows, columns) = self.m, self.n, self.k, self.warp
         for _ in range(ways.bit_length() - 1):
@@ -83,10 +83,10 @@ SCHEDULER = 2048  # bits of products that a scheduler's tensor core adds in a cl
 def points_of(
     sizes: Callable[[MatMulChain], Sizes], asynchronous: bool = True
 ) -> Callable[[MatMulChain, Mapping[str, Any]], Tiling]:
-    """Give what the quick model asks of the points of a preset that `gemm` makes: the tiles of a spec and keywords.
+    """Return the function by which the quick model gets a preset's tiles, for a spec and keywords.
 
     Args:
-        sizes: what suits a spec, where keywords leave it open.
+        sizes: function from a spec to default sizes.
         asynchronous: whether cp.async may be used.
     """
 
@@ -128,19 +128,19 @@ def gemm(
     """Schedule a product: tiles of a block in a pipeline, tiles of a warp, fragments, the atom.
 
     Args:
-        spec: of at most 32 bits an element, or of f64.
-        sizes: of tiles, chunks and rings.
+        spec: a product with elements of at most 32 bits, or of f64.
+        sizes: sizes of tiles, chunks and rings.
         atom: (m, n, k) of the mma.
-        asynchronous: whether cp.async fills shared memory, else registers stage the copies.
-        fragments: how fragments leave shared memory, ldmatrix() where it deals them out.
-        store: how the result goes to C, whole lines by way of shared memory.
-        ops: pointwise functions of the accumulator, first to last.
-        ways: groups of warps that each take a chunk of K.
-        split_k: blocks that share a tile of C, each with a part of K.
-        family: start of the names of the instructions to choose from; None for the first that matches.
+        asynchronous: whether cp.async loads to shared memory; otherwise copies go through registers.
+        fragments: strategy that loads fragments; by default ldmatrix() where it can.
+        store: strategy that stores the result; by default whole lines through shared memory.
+        ops: pointwise functions of the accumulator, applied in order.
+        ways: number of groups of warps, each with its own chunk of K.
+        split_k: number of blocks that share a tile of C, each with a part of K.
+        family: start of the names of instructions to choose from; None for the first instruction that matches.
 
     Raises:
-        FireironError: `packed-access` where elements that share a byte do not follow one another along K.
+        FireironError: `packed-access` where elements that share a byte are not neighbours along K.
     """
     a, b = spec.left, spec.right
     m, n, k, warp, chunk = sizes.m, sizes.n, sizes.k, sizes.warp, ways * sizes.k
@@ -172,7 +172,7 @@ def gemm(
 
 
 def _fragments(tensor: Tensor, along_k: bool) -> Strategy:
-    """Choose how fragments leave shared memory: by ldmatrix where it deals them out."""
+    """Choose the strategy that loads fragments: ldmatrix() where it can."""
     bits = tensor.dtype.bits
     return conform() if bits == 64 or (bits == 32 and not along_k) else ldmatrix()
 
@@ -182,17 +182,17 @@ def _load(
 ) -> MatMulChain:
     """Load an operand to shared memory, swizzled so that copies and ldmatrix meet no bank conflicts.
 
-    Fragments want K contiguous, but those of 16-bit elements, which ldmatrix can transpose, and those of 32 bits, which
-    threads can load one by one. Asynchronous copies move 4 bytes and more; where lines do not divide so, as where
-    groups part them, or elements are transposed, or converted by a prolog, registers stage the copy.
+    Fragments need K contiguous in shared memory, except those of 16-bit elements, which ldmatrix can transpose, and of
+    32-bit elements, which threads load one by one. Asynchronous copies move at least 4 bytes. Where lines have other
+    lengths, or elements are transposed or converted by a prolog, the copy goes through registers.
 
     Args:
-        chain: whose operand.
-        role: which.
-        tensor: the operand as fragments hold it.
-        along_k: whether neighbours along K lie together.
-        lines: rows of A, or columns of B.
-        row: bytes along K of each of them.
+        chain: the chain.
+        role: the operand's role.
+        tensor: the operand as fragments read it.
+        along_k: whether K is contiguous.
+        lines: number of rows of A, or of columns of B.
+        row: bytes of such a row or column along K.
         asynchronous: whether cp.async may be used.
     """
     kind = tensor.dtype
@@ -221,9 +221,9 @@ def _load(
 
 
 def _lines(tensor: Tensor, m: int, n: int, ring_nbytes: int) -> Strategy:
-    """Store whole lines by way of the operands' ring, as many rows of the tile at once as it holds.
+    """Store whole lines through the memory of the operands' ring, as many rows of the tile at once as it holds.
 
-    The pad parts the rows that four neighbouring threads write to by as much as they write.
+    The pad is the bytes that four neighbouring threads write, so that rows start in different banks.
     """
     nbytes = tensor.dtype.nbytes
     pad, rows = max(8, 16 // nbytes), m

@@ -1,4 +1,4 @@
-"""Where the windows of a convolution read: sides, strides, padding and dilation as index maps."""
+"""Index maps of the windows of a convolution, from sides, strides, padding and dilation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Pads: TypeAlias = int | Sequence[int] | Sequence[tuple[int, int]]
 
 
 def places(inner: str, taps: str, outer: str, stride: Sizes, pad: Pads, dilation: Sizes) -> list[Value]:
-    """Give where the windows of a convolution read along each side."""
+    """Return, for each side, the index that the windows of a convolution read."""
     rank = len(inner)
     found: list[Value] = []
     for axis, (i, t, o) in enumerate(zip(inner, taps, outer, strict=True)):
@@ -24,15 +24,15 @@ def places(inner: str, taps: str, outer: str, stride: Sizes, pad: Pads, dilation
 
 
 def outputs(tap: str, inner: str, size: Any, taps: Any, step: int, apart: int, pads: tuple[int, int]) -> Any:
-    """Count the results along a side.
+    """Return the number of results along a side.
 
     Args:
         tap, inner: names of the dims of taps and of the side.
-        size: of the side.
-        taps: of a filter along it.
+        size: pixels of the side.
+        taps: number of taps of a filter along the side.
         step: pixels from one result to the next.
         apart: pixels from one tap to the next.
-        pads: zeros before and behind.
+        pads: zeros before and behind the side.
     """
     whole("stride", step, 1)
     whole("dilation", apart, 1)
@@ -48,7 +48,7 @@ def outputs(tap: str, inner: str, size: Any, taps: Any, step: int, apart: int, p
 
 
 def one(sizes: Sizes, axis: int, rank: int) -> int:
-    """Give the number for one side."""
+    """Return the number for one side."""
     if isinstance(sizes, int):
         return sizes
     if len(sizes) != rank:
@@ -61,7 +61,7 @@ def one(sizes: Sizes, axis: int, rank: int) -> int:
 
 
 def pair(sizes: Pads, axis: int, rank: int) -> tuple[int, int]:
-    """Give the padding before and behind one side."""
+    """Return the padding before and behind one side."""
     if not isinstance(sizes, int) and len(sizes) == rank and not isinstance(sizes[axis], int):
         before, behind = cast_type("tuple[int, int]", sizes[axis])
     else:
@@ -78,7 +78,7 @@ def whole(what: str, number: int, least: int) -> None:
 def followed(
     y: Value, scale: Value | None, bias: Value | None, residual: Value | None, op: Callable[[Value], Value] | None
 ) -> Value:
-    """Compute what follows a convolution.
+    """Apply scale, bias, residual and op to a convolution.
 
     Raises:
         FireironError: `bad-op` where the op fails.

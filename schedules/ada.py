@@ -35,12 +35,13 @@ def gemm(
     """Schedule a product for tensor cores as `ampere.gemm` does, of e4m3 and e5m2 too, in all layouts.
 
     Args:
-        m, n, k: tile of a block, chunk of K; powers of two, a chunk 32 bytes or more.
-        warp: tile of a warp.
-        stages: ring slots of the shared buffers; stages - 1 chunks of K are in flight.
-        store: how the result goes to C, whole lines by way of shared memory.
-        ops: pointwise functions of the accumulator, first to last.
-        ways: as many groups of warps take a chunk of K each at once, 1, 2, 4 or 8.
-        split_k: as many blocks share a tile of C, each with a part of K: for tiles too few to fill the GPU.
+        m, n, k: rows and columns of a block's tile, and chunk of K; powers of two, a chunk of 32 bytes or more.
+        warp: rows and columns of a warp's tile.
+        stages: number of ring slots of the shared buffers; stages - 1 chunks of K are in flight.
+        store: strategy that stores the result; by default whole lines through shared memory.
+        ops: pointwise functions of the accumulator, applied in order.
+        ways: number of groups of warps that each compute another chunk of K at the same time: 1, 2, 4 or 8.
+        split_k: number of blocks that share a tile of C, each with a part of K, for products with too few tiles to fill
+            the GPU.
     """
     return ampere.gemm(spec, m, n, k, warp, stages, store=store, ops=ops, ways=ways, split_k=split_k)

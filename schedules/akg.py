@@ -1,6 +1,6 @@
-"""The convolution that AKG emits for Volta's tensor cores, as a chain on `conv.conv2d`.
+"""The convolution that AKG generates for Volta's tensor cores, as a schedule of `conv.conv2d`.
 
-Source: AKG, MindSpore's kernel generator: what it emits for a V100 and 32 images of 32x32x64, 128 filters of 5x5.
+Source: the kernel of AKG, MindSpore's generator, for a V100, 32 images of 32x32x64 and 128 filters of 5x5.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ DTYPE = "f16"  # of the command line's program where it says none
 @preset
 @space("sm_70", images=(16, 32), filters=(32, 64, 128), depth=(16, 32, 64))
 def conv(spec: ProgramChain, images: int = 32, filters: int = 128, depth: int = 64) -> Schedule:
-    """Schedule a convolution for sm_70: images side by side are the rows of a tile, at two neighbouring pixels.
+    """Schedule a convolution for sm_70: the rows of a tile are images, at two neighbouring pixels.
 
-    A block has `images` images, two columns of one row of pixels, and `filters` filters; its warps take 16 images and
-    32 filters each, in fragments of 16x16x8. Loads go through registers into shared rows of `depth` channels and 8 of
-    padding; the next tap is on its way to registers while one is computed. The result leaves by way of shared memory.
+    A block has `images` images, two pixels of one row, and `filters` filters; each warp takes 16 images and 32 filters,
+    in fragments of 16x16x8. Loads go through registers to rows of `depth` channels in shared memory, with a pad of 8
+    elements; the next tap is loaded to registers while one is computed. The result is stored through shared memory.
 
     Args:
         spec: `conv.conv2d` of f16 without groups.
-        images: of a tile, a multiple of 16.
-        filters: of a tile, a multiple of 32.
-        depth: channels of a chunk, a multiple of 8.
+        images: number of images of a tile, a multiple of 16.
+        filters: number of filters of a tile, a multiple of 32.
+        depth: number of channels of a chunk, a multiple of 8.
 
     Raises:
         FireironError: `conv-product` for another program.

@@ -1,4 +1,4 @@
-"""Schedules for sm_80 and later: mma.sync, the portable path of tensor cores, and CUDA cores fed by cp.async."""
+"""Schedules for sm_80 and later: tensor cores by mma.sync, and CUDA cores, with asynchronous copies."""
 
 from __future__ import annotations
 
@@ -33,12 +33,11 @@ STEP_NBYTES = 32  # of K that ldmatrix loads at once, and that the widest mma ta
 
 @preset
 def sizes(spec: MatMulChain) -> Sizes:
-    """Choose sizes for the element type that fit the shared memory of every architecture: 99 KiB.
+    """Choose sizes for the element type that fit 99 KiB, the least shared memory of these architectures.
 
-    Beside 128 registers of sums, a thread has registers for two slots of fragments and for little else. So tiles are
-    half as wide where loads convert, where tensors are stored beside C, where ops run on tiles that the sizes cut,
-    where lines are copied in pieces, and where other instructions stand in for mma (8-bit floats, 4-bit integers and
-    bits from sm_90 on).
+    With 128 registers of sums, a thread has registers left for two slots of fragments and for little else. So tiles are
+    half as wide in these cases: loads convert, further tensors are stored, ops run on partial tiles, lines are copied
+    in pieces, or mma is emulated (8-bit floats; 4-bit integers and bits from sm_90 on).
     """
     kind = spec.left.dtype
     step = kind.count_in(STEP_NBYTES)
@@ -89,22 +88,24 @@ def gemm(
 ) -> Schedule:
     """Schedule a product for tensor cores: asynchronous copies, ldmatrix, mma.sync.
 
-    Element types f16, bf16, tf32, i8, u8 and f64, in all layouts; i4, u4 and b1 with K contiguous, layout TN. What is
-    not given suits the element type.
+    Element types f16, bf16, tf32, i8, u8 and f64, in all layouts; i4, u4 and b1 with K contiguous, layout TN. Sizes
+    that are not given depend on the element type.
 
     Args:
-        m, n, k: tile of a block, chunk of K; powers of two, a chunk 32 bytes or more.
+        m, n, k: rows and columns of a block's tile, and chunk of K; powers of two, a chunk of 32 bytes or more.
         warp: tile of a warp.
         stages: ring slots of the shared buffers; stages - 1 chunks of K are in flight.
-        step: K of a fragment, that of an mma.
-        slots: of the fragments; with 2 they are loaded under the math of the step before, over the chunks' ends too.
-        ring: chunks that stand together in a trip of the main loop.
-        fragments: how fragments are loaded, ldmatrix() where elements of its width exist.
-        store: how the result goes to C: whole lines by way of shared memory, or conform() for each thread's own.
-        ops: pointwise functions of the accumulator, first to last.
-        ways: as many groups of warps take a chunk of K each at once, 1, 2, 4 or 8; their chunks are loaded together, so
-            that fewer stages and smaller tiles suit.
-        split_k: as many blocks share a tile of C, each with a part of K: for tiles too few to fill the GPU.
+        step: K of a fragment; by default that of an mma.
+        slots: number of slots of fragments; with 2, they are loaded during the step before, also across ends of chunks.
+        ring: number of chunks in a trip of the main loop.
+        fragments: strategy that loads fragments; by default ldmatrix() where it can.
+        store: strategy that stores the result; by default whole lines through shared memory; conform() stores each
+            thread's own elements.
+        ops: pointwise functions of the accumulator, applied in order.
+        ways: number of groups of warps that each compute another chunk of K at the same time: 1, 2, 4 or 8. Their
+            chunks are loaded together, so fewer stages and smaller tiles are better.
+        split_k: number of blocks that share a tile of C, each with a part of K, for products with too few tiles to fill
+            the GPU.
     """
     usual = sizes(spec).shared_by(ways)
     chosen = usual.given(m=m, n=n, k=k, warp=warp, stages=stages, step=step, slots=slots, ring=ring)
@@ -119,11 +120,11 @@ REGISTERS = 128  # of a thread with 8x8 sums, where the compiler is asked to lea
 
 
 def _sgemm_tiling(spec: MatMulChain, keywords: Mapping[str, Any]) -> Tiling | None:
-    """Describe a point of `sgemm` to the quick model of tiles; none of types that tensor cores multiply.
+    """Describe a point of `sgemm` to the quick model of tiles; None for types that tensor cores multiply.
 
-    Of large sizes that tiles divide there is none either: copies through registers then have no guards, and the
-    compiler leaves them amid the products (`simt.sgemm` at 2048 and 4096: 0.97 of the speed of torch on an H200, 0.89
-    and 0.92 here).
+    The result is None also for large sizes that tiles divide, for which `simt.sgemm` is faster: its copies through
+    registers then have no guards, and the compiler places them between the products (at 2048 and 4096, 0.97 of torch's
+    speed on an H200; `sgemm` here 0.89 and 0.92).
     """
     sizes = [(size, WHOLE[dim]) for dim, size in spec.matmul.sizes if dim in WHOLE]
     whole = all(isinstance(size, int) and size % span == 0 for size, span in sizes)
@@ -145,13 +146,13 @@ def _sgemm_tiling(spec: MatMulChain, keywords: Mapping[str, Any]) -> Tiling | No
 
 
 def _part_of(warp: tuple[int, int]) -> tuple[int, int]:
-    """Part a warp's tile among 8x4 lanes where it is high, among 4x8 otherwise."""
+    """Divide a warp's tile among 8x4 lanes if it is higher than wide, else among 4x8."""
     rows, cols = warp
     return (rows // 8, cols // 4) if rows > cols else (rows // 4, cols // 8)
 
 
 def _resident(block: tuple[int, int], warp: tuple[int, int]) -> int:
-    """Count the blocks that an SM of 65,536 registers holds of threads with REGISTERS; 0 where sums alone take more."""
+    """Return the number of blocks, with REGISTERS for each thread, that fit an SM; 0 where sums alone need more."""
     (m, n), (rows, cols) = block, warp
     threads = 32 * -(-m // rows) * -(-n // cols)
     return 65536 // (threads * REGISTERS) if rows * cols <= 32 * 64 else 0
@@ -183,16 +184,17 @@ def sgemm(
 ) -> Schedule:
     """Schedule a product for CUDA cores as `simt.sgemm` does, by asynchronous copies, for elements of 4 bytes and more.
 
-    Operands whose K is contiguous are transposed on their way, element by element.
+    Operands whose K is contiguous are transposed by the copies, element by element.
 
     Args:
-        m, n, k: tile of a block, chunk of K.
-        warp: tile of a warp; each of its threads has 8x8 elements, or 8x4, or 16x8.
+        m, n, k: rows and columns of a block's tile, and chunk of K.
+        warp: rows and columns of a warp's tile; a thread has 8x8, 8x4 or 16x8 elements of it.
         stages: ring slots of the shared buffers; stages - 1 chunks of K are in flight.
-        pad: elements added to the shared buffers' leading strides.
-        group: rows of tiles that blocks visit together, so that they meet in the L2 cache.
-        split_k: as many blocks share a tile of C, each with a part of K: for tiles too few to fill the GPU.
-        ops: pointwise functions of the accumulator, first to last.
+        pad: elements added to the leading strides of the shared buffers.
+        group: number of rows of tiles that blocks visit together, so that operands are found in the L2 cache.
+        split_k: number of blocks that share a tile of C, each with a part of K, for products with too few tiles to fill
+            the GPU.
+        ops: pointwise functions of the accumulator, applied in order.
     """
     depth = dict(spec.matmul.sizes)["K"]
     single = isinstance(depth, int) and depth <= k * split_k  # all of whose loads move ahead of all products
@@ -212,18 +214,20 @@ def gemm_tf32x3(
     stages: int | None = None,
     split_k: int = 1,
 ) -> Schedule:
-    """Schedule a product of f32 for tensor cores: three products of tf32 stand for one of f32 (3xTF32).
+    """Schedule a product of f32 for tensor cores, by three products of tf32 for each product of f32 (3xTF32).
 
-    The result is not that of IEEE f32 arithmetic, and no other preset chooses this one. With u = 2^-24, the error of
-    each element of C is at most (20 + 6 ceil(K / 8)) u times that of |A| |B|; sums in f32 have the bound K u. The first
-    term is what the parts of each product lose (5 * 2^-22), the other the rounding of three sums for each 8 of K, which
-    tensor cores cut. Infinities, and numbers from 2^128 (1 - 2^-12) on, which tf32 rounds to infinity, give NaN.
+    The result is not that of IEEE f32 arithmetic, so neither `best` nor another preset chooses this one. With u =
+    2^-24, the error of an element of C is at most (20 + 6 ceil(K / 8)) u times the element of |A| |B|; for f32 sums the
+    bound is K u. The first term is the loss of each product's parts (5 * 2^-22); the second is the rounding of three
+    sums for each 8 of K, which tensor cores cut. Infinities, and numbers from 2^128 (1 - 2^-12) on, which tf32 rounds
+    to infinity, give NaN.
 
     Args:
-        m, n, k: tile of a block, chunk of K; powers of two, a chunk 8 or more.
+        m, n, k: rows and columns of a block's tile, and chunk of K; powers of two, a chunk of 8 or more.
         warp: tile of a warp.
         stages: ring slots of the shared buffers; stages - 1 chunks of K are in flight.
-        split_k: as many blocks share a tile of C, each with a part of K: for tiles too few to fill the GPU.
+        split_k: number of blocks that share a tile of C, each with a part of K, for products with too few tiles to fill
+            the GPU.
 
     Raises:
         FireironError: `preset-type` where A and B are not f32.

@@ -1,7 +1,7 @@
-"""Schedules for attention: scores, softmax and the product with the values in one kernel, scores on chip.
+"""Attention as programs, with schedules: scores, softmax and the product with the values in one kernel.
 
-The program is the formula. A loop over the keys with `online()` keeps the largest score so far, and what was summed
-under an older one is corrected. Scores are in units of log2, so that their exponentials are powers of 2.
+Scores stay on chip. A loop over the keys with `online()` keeps the largest score so far, and rescales sums when the
+largest score grows. Scores are multiplied by log2(e), so that exponentials are powers of 2.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from fireiron.schedules._heads import (
     longest_first,
     tile_to_shared,
 )
-from fireiron.schedules._scores import SINKS, V_SCALE, Function, Scores, columns, draws, grouped
+from fireiron.schedules._scores import K_SCALE, Q_SCALE, SINKS, V_SCALE, Function, Scores, columns, draws, grouped
 
 EXTENTS = {"paged": {"s": 64}}  # that the command line takes by default: lines of a page, whole tiles of keys
 SHORT = 1024  # queries or keys: below, what stands around the loop over keys takes a part of the time
@@ -85,13 +85,13 @@ def attention(
     dropout: float = 0.0,
     **arrays: Value,
 ) -> Value | tuple[Value, Value]:
-    """Take softmax(q k' * scale) v of each head.
+    """Compute softmax(q k' * scale) v of each head.
 
     Args:
-        q, k, v: queries, keys and values. `attention.on(q="b h g i d")` takes queries of g heads that share one of keys
-            and values.
-        scale: of the scores, 1 / sqrt(d) by default.
-        causal: whether a query sees only keys up to its own place; the last query sees the last key.
+        q, k, v: queries, keys and values. `attention.on(q="b h g i d")` takes queries of which g heads share a head of
+            keys and values.
+        scale: factor of the scores, 1 / sqrt(d) by default.
+        causal: whether the last query sees all keys, and each query before sees one key less.
         mask: says which keys a query sees: a function of indices (`b`, `h`, `i`, `j`) and of arrays by name. Example:
             `lambda i, j: j <= i`.
         score: makes another score of one, `s`, which is scaled: a function of it, of indices and of arrays by name.
@@ -123,16 +123,16 @@ def latent(
     dropout: float = 0.0,
     **arrays: Value,
 ) -> Value | tuple[Value, Value]:
-    """Take attention of one cache of keys, whose first columns are the values: of 576 columns, 512.
+    """Compute attention with a cache of keys whose first columns are the values (512 of 576 columns).
 
     Args:
-        q: queries. `latent.on(q="b h g i d")` takes queries of g heads that share one cache.
+        q: queries. `latent.on(q="b h g i d")` takes queries of which g heads share a cache.
         k: the cache.
-        width: number of its columns that are the values.
+        width: number of the cache's columns that are the values.
         scale, causal, mask, score, lse, dropout, arrays: as `attention` takes them.
 
     Raises:
-        FireironError: as `attention` does; `attention-values` where the cache has no such columns beside others.
+        FireironError: as `attention` does; `attention-values` for a width that is not below the cache's columns.
     """
     depth = extent("d")
     if isinstance(depth, int) and not 0 < width < depth:
@@ -159,14 +159,14 @@ def paged(
     dropout: float = 0.0,
     **arrays: Value,
 ) -> Value | tuple[Value, Value]:
-    """Take attention of keys and values that lie in pages: key j of batch b is line j % s of page `pages[b, j // s]`.
+    """Compute attention with keys and values in pages: key j of batch b is line j % s of page `pages[b, j // s]`.
 
     Args:
-        q: queries. `paged.on(q="b h g i d")` takes queries of g heads that share one of keys and values.
+        q: queries. `paged.on(q="b h g i d")` takes queries of which g heads share a head of keys and values.
         k, v: pages of keys and values, of s lines each.
-        pages: the pages of each batch, in i32; each entry is the number of a page, also behind the keys that a mask of
-            lengths leaves. The simulator and debug builds refuse others (`gather-range`).
-        scale, causal, mask, score, lse, dropout, arrays: as `attention` takes them. Keys that are not there are masked:
+        pages: page numbers of each batch, in i32. All entries must be numbers of pages, also those of keys that a mask
+            hides. The simulator and debug builds refuse others (`gather-range`).
+        scale, causal, mask, score, lse, dropout, arrays: as `attention` takes them. Mask keys beyond a batch's length:
             `lambda b, j, lengths: j < lengths[b]`.
 
     Raises:
@@ -182,12 +182,12 @@ def paged(
 
 
 def _attended(scores: Scores, q: Value, k: Value, v: Value, lse: bool) -> Value | tuple[Value, Value]:
-    """Weigh values by the softmax of scores."""
+    """Compute the values' sums, weighted by the softmax of scores."""
     rows, seen = scores.rows, scores.seen()
     value = scores.logarithms(scores.products(q, k))
     top = largest(value, "j", where=seen).named("top")
     lift = LIFT if v.dtype.bits == 8 else 0.0
-    part = exp2(value - top + lift if lift else value - top)
+    part = exp2(value - (top - lift) if lift else value - top)
     part = (part if seen is None else where(seen, part, 0.0)).named("part")
     total = summed(part, "j").named("total")
     sink, sums = scores.sink(), top + log2(total)
@@ -206,12 +206,12 @@ def _attended(scores: Scores, q: Value, k: Value, v: Value, lse: bool) -> Value 
 
 @preset
 def simt(spec: ProgramChain, rows: int = 64, keys: int = 8) -> Schedule:
-    """Schedule attention on CUDA cores, for every architecture: a thread has a query.
+    """Schedule attention on CUDA cores, for all architectures: each thread computes a query.
 
     Args:
         spec: `attention` of four-dimensional arrays.
-        rows: queries of a block.
-        keys: that are in shared memory at a time.
+        rows: number of queries of a block.
+        keys: number of keys in shared memory at a time.
     """
     chain = spec.tile(**heads(spec), i=rows).to(Block).epilog(memory=FR).split(j=_in_a_page(spec, keys)).online()
     chain = chain.load("k", SH, vector())
@@ -223,20 +223,20 @@ def simt(spec: ProgramChain, rows: int = 64, keys: int = 8) -> Schedule:
 def mma(
     spec: ProgramChain, warps: int | None = None, keys: int | None = None, stages: int = 2, step: int | None = None
 ) -> Schedule:
-    """Schedule attention for tensor cores by mma.sync, from sm_80 on: a warp has 16 queries.
+    """Schedule attention for tensor cores by mma.sync, from sm_80 on: each warp computes 16 queries.
 
-    Keys and values of later chunks are on their way by asynchronous copies. The scores stay in the registers where the
-    first product leaves them, and are an operand of the second one there: of 8-bit floats, from sm_89 on, by the form
-    of the instruction that counts keys as these registers do, with values that threads transpose on their way.
+    Asynchronous copies load keys and values of later chunks. The second product reads the weights in the registers
+    where the first product leaves the scores. For 8-bit floats, from sm_89 on, it uses a form of the instruction whose
+    order of keys is that of these registers, and threads transpose the values.
 
     Args:
         spec: `attention` of four-dimensional arrays of floats of 16 or 8 bits.
-        warps: of a block, 4 or 8 as shared memory allows by default; 4 of 8-bit floats, beside whose copies registers
-            are few.
-        keys: of a chunk; 64 by default; 32 of 8-bit floats, except where heads have 128 columns: others
-            spill with longer chunks.
-        stages: chunks of keys and values in shared memory.
-        step: of d and of j that an instruction takes at once: 16, or 32 of 8-bit floats.
+        warps: number of warps of a block; by default 8, or 4 where shared memory does not suffice, and for 8-bit
+            floats, whose copies need registers.
+        keys: number of keys of a chunk; by default 64, or for 8-bit floats 32 unless heads have 128 columns, since
+            registers spill with longer chunks.
+        stages: number of chunks of keys and values in shared memory.
+        step: K of an instruction, along d and along j: 16, or 32 for 8-bit floats.
     """
     depth, width = columns(spec)
     nbytes = spec.computed.inputs[0].dtype.nbytes
@@ -274,45 +274,50 @@ def wgmma(
     slack: float | None = None,
     speculate: bool | None = None,
 ) -> Schedule:
-    """Schedule attention for Hopper: bulk copies by a role of their own, wgmma in warpgroups of 64 queries each.
+    """Schedule attention for Hopper: one role issues bulk copies; warpgroups of 64 queries compute by wgmma.
 
-    The scores stay in registers, and are an operand of the second product there. The next chunk's scores are computed
-    while a warpgroup weighs this one's.
+    The second product reads the weights from registers. A warpgroup computes the next chunk's scores while it computes
+    this chunk's weights. Weights of 8 bits are exchanged between four lanes, and their values are those whose keys have
+    stride 1: `tensor(b, h, j, e, strides=(h * e * j, e * j, 1, j))`.
 
     Args:
-        spec: `attention` of four-dimensional arrays of 16-bit floats.
-        groups: warpgroups that compute, 64 queries each; by default 2. By default 3 for heads of at most 64 columns
-            and few keys, or many keys that are speculated on, but not where few queries would leave much of such tiles
+        spec: `attention` of four-dimensional arrays of floats of 16 or 8 bits.
+        groups: number of warpgroups that compute, with 64 queries each. By default 2, or 3 for heads of at most 64
+            columns with few keys, or with many keys and speculation, unless few queries would leave much of such tiles
             empty.
-        keys: of a chunk; 128 by default, 96 for three warpgroups, fewer where registers or shared memory hold no more.
-        stages: chunks of keys and values in shared memory; 2 to 4 by default, as many as it holds.
-        persistent: whether blocks loop over tiles; by default where shared memory holds the next tile's queries, but
-            not under masks where values have more than 64 columns and chunks are not speculated on.
-        draw: whether persistent blocks draw their tiles; by default under masks, where tiles take unequal times.
-        bulk_store: whether results leave through shared memory by bulk copies; by default where shared memory holds
-            them, and values have more than 64 columns or keys are few.
-        slack: powers of 2 that weights may grow to before sums are rescaled, at most what their type holds; 40 by
-            default where chunks are speculated on, else 0.
-        speculate: whether the largest score is looked for only in chunks whose weights outgrow the slack. Weights
-            of two chunks are held in turn then. Weights stand up to 60 powers of 2 below 1, so that elements of v above
-            2**75 may overflow f32, and those below 2**-42 lose precision. By default where weights are
-            bf16 and heads have 65 to 128 columns, or 33 to 64 columns for three warpgroups.
+        keys: number of keys of a chunk; by default 128, 96 for three warpgroups, and fewer where registers or shared
+            memory do not suffice.
+        stages: number of chunks of keys and values in shared memory; by default as many as fit, 2 to 4.
+        persistent: whether blocks loop over tiles; by default where shared memory holds the next tile's queries, except
+            under masks without speculation where values have more than 64 columns.
+        draw: whether persistent blocks draw their tiles from a counter; by default under masks, where tiles take
+            unequal times.
+        bulk_store: whether results are stored through shared memory by bulk copies; by default where shared memory
+            holds them, and values have more than 64 columns or keys are few.
+        slack: weights may grow to 2**slack before sums are rescaled; their type must hold this number. By default 40
+            with speculation, else 0.
+        speculate: whether to fold the largest score only in chunks whose weights exceed the slack. Registers then hold
+            the weights of two chunks in turn. Weights may be up to 60 powers of 2 below 1, so that elements of v above
+            2**75 may overflow f32, and those below 2**-42 lose precision. By default for bf16 weights and heads of 65
+            to 128 columns, or of 33 to 64 columns with three warpgroups.
 
     Raises:
-        FireironError: `attention-dtypes` for values of 8 bits.
+        FireironError: `attention-dtypes` for values of 8 bits whose keys do not have stride 1.
     """
     depth, width = columns(spec)
     values_given = _given_values(spec)
-    if values_given.dtype.bits == 8:
+    eight = values_given.dtype.bits == 8
+    if eight and values_given.strides[-2] != 1:
         raise FireironError(
             "attention-dtypes",
             f"wgmma takes 8-bit values with the keys of a column together, which {values_given.name} has not",
-            fix="attention.mma takes them, from sm_89 on",
+            fix="attention.mma takes them, from sm_89 on; or give values with stride 1 along keys",
         )
     extents = spec.residual.extents
     queries = extents["i"]
     assert queries is not None
     nbytes = spec.computed.inputs[0].dtype.nbytes
+    step = STEP_NBYTES // nbytes
     spans = [gcd(n * nbytes, SPAN_NBYTES) for n in (depth, width)]
     masked = any(step.where is not None for step in spec.computed.steps)
     grows = values_given.dtype.limits[1] >= 2.0**SLACK and slack != 0
@@ -342,13 +347,14 @@ def wgmma(
     if slack is None:
         slack = SLACK if speculate else 0.0
     chunk, tile = keys * (depth + width) * nbytes, rows * depth * nbytes
-    stored = rows * width * nbytes
+    stored = rows * width * spec.computed.outputs[0].dtype.nbytes
     if bulk_store is None:
         wanted = width > WIDE or (few and width * nbytes % SPAN_NBYTES == 0)
         bulk_store = wanted and tile + stored + 2 * chunk <= HOPPER_SHARED
     taken = tile + (stored if bulk_store else 0)
     if persistent is None:
-        held = speculate or not masked or width <= WIDE  # else a drawn tile's numbers take registers that there are not
+        # For others registers hold no drawn tile's numbers beside the sums.
+        held = speculate or not masked or width <= WIDE
         persistent = held and taken + tile + 2 * chunk <= HOPPER_SHARED
     taken += tile if persistent else 0
     stages = stages or max(2, min(4, (HOPPER_SHARED - taken) // chunk))
@@ -357,19 +363,21 @@ def wgmma(
     held = keyed * (depth + width) * nbytes if isinstance(keyed, int) else CACHED
     together = beside(spec, CACHED // held) if masked else 1
     chain = spec.tile(**heads(spec), i=rows).to(Block).permute(lambda t: longest_first(t, tiles, together))
-    chain = chain.persistent(share=drawn() if (masked and draw is not False) or draw else None) if persistent else chain
+    draw = masked if draw is None else draw
+    chain = chain.persistent(share=drawn() if draw else None) if persistent else chain
     result = spec.computed.outputs[0].name
     chain = chain.epilog(memory=FR, store={result: through_shared(stmatrix(), tma(spans[1]))} if bulk_store else None)
     chain = chain.load("q", SH, tma(spans[0])).split(j=keys).online(slack, speculate).pipeline(stages)
     chain = chain.specialize(registers=(24, 240) if groups <= 2 else (32, 160)).skew("s")
     chain = chain.load("k", SH, tma(spans[0]))
-    chain = chain.load("v", SH, tma(spans[1])) if values_given.name == "v" else chain
+    line = gcd(keys, SPAN_NBYTES) if eight else spans[1]  # of 8-bit values, the keys of a column
+    chain = chain.load("v", SH, tma(line)) if values_given.name == "v" else chain
 
     def scores(s: StepChain) -> Schedule:
-        return s.split(d=16).unroll().done("wgmma")
+        return s.split(d=step).unroll().done("wgmma")
 
     def values(o: StepChain) -> Schedule:
-        return o.split(j=16).unroll().done("wgmma")
+        return o.split(j=step).unroll().done("wgmma")
 
     return chain.tile(i=GROUP_ROWS).to(Warpgroup).each(s=scores, o=values)
 
@@ -386,20 +394,20 @@ def decode(
 ) -> Schedule:
     """Schedule attention of few queries and many keys for tensor cores by mma.sync, from sm_80 on.
 
-    Blocks have a part of the keys each, and warps a part of these, by copies and loops of their own. Each warp has a
-    largest score, sums and results; these meet once, in order: in the last block of a tile to arrive. Queries of heads
-    that share keys fill the rows of an instruction together.
+    Each block has a part of the keys, and each warp a part of these, with copies and loops of its own. Each warp has a
+    largest score, sums and results; the last block of a tile to finish combines them in order. Queries of heads that
+    share keys fill the rows of an instruction together.
 
     Args:
         spec: `attention` of floats of 16 or 8 bits.
-        ways: blocks that share the keys of a tile; by default as many as run at once on an H200, at most 32, each with
-            some chunks a warp.
-        warps: of a block; 4 by default, 2 where heads have more than 128 columns.
-        keys: of a warp's chunk; 32 by default, 16 where heads have more than 64 columns. A chunk lies
+        ways: number of blocks that share the keys of a tile; by default as many as run at once on an H200, at most 32,
+            if each warp has some chunks.
+        warps: number of warps of a block; by default 4, or 2 where heads have more than 128 columns.
+        keys: number of keys of a warp's chunk; by default 32, or 16 where heads have more than 64 columns. A chunk lies
             in one page.
-        stages: chunks of a warp's keys and values in shared memory; 2 to 4 by default, as many as it holds.
-        rows: of a tile, a multiple of 16: queries times heads that share keys.
-        step: of d and of j that an instruction takes at once: 16, or 32 of 8-bit floats.
+        stages: number of chunks of a warp's keys and values in shared memory; by default as many as fit, 2 to 4.
+        rows: number of rows of a tile, a multiple of 16: queries times heads that share keys.
+        step: K of an instruction, along d and along j: 16, or 32 for 8-bit floats.
     """
     depth, width = columns(spec)
     nbytes = spec.computed.inputs[0].dtype.nbytes
@@ -436,10 +444,10 @@ def decode(
 
 
 def _weighed(spec: ProgramChain, o: StepChain) -> Schedule:
-    """Weigh values by mma.sync.
+    """Compute the product of weights and values by mma.sync.
 
-    Weights stand where a product of scores left them. That is where 16-bit factors stand; those of 8 bits stand there
-    for the instruction's form whose keys are counted as columns of sums.
+    Weights are in the registers where the product of scores left them, which is the layout of 16-bit operands. For
+    8-bit weights, a form of the instruction is used whose order of keys is that of columns of sums.
     """
     given = _given_values(spec)
     name, kind = given.name, given.dtype
@@ -450,31 +458,34 @@ def _weighed(spec: ProgramChain, o: StepChain) -> Schedule:
 
 def _reads_by_score(spec: ProgramChain) -> bool:
     """Say whether a mask reads arrays along queries or keys, or a score function reads floats."""
-    own = {"q", "k", "v", SINKS}
+    own = {"q", "k", "v", SINKS, Q_SCALE, K_SCALE, V_SCALE}
     refs = {ref for step in spec.computed.steps for ref in step.reads}
     read = {ref for ref in refs if ref.name in {t.name for t in spec.computed.inputs if t.name not in own}}
     return any(ref.dtype.kind == "float" or {d.name for d in ref.dims} & {"i", "j"} for ref in read)
 
 
 def _given_values(spec: ProgramChain) -> Tensor:
-    """Give the array that holds the values: that of the keys where there is no other."""
+    """Return the tensor of the values: `v`, or `k` where keys hold the values too.
+
+    A program without either gives its first input: the preset then fails with a code, where it loads `k`.
+    """
     arrays = {tensor.name: tensor for tensor in spec.computed.inputs}
     return arrays.get("v", arrays.get("k", spec.computed.inputs[0]))
 
 
 def _parts(width: int) -> dict[str, int]:
-    """Tile the columns of wide values: registers hold the sums of so many. Each block computes scores for its own."""
+    """Tile the columns of wide values, whose sums registers do not hold; each block computes the scores again."""
     return {"e": MOST_COLUMNS} if width > MOST_COLUMNS else {}
 
 
 def _in_a_page(spec: ProgramChain, keys: int) -> int:
-    """Give how many keys a chunk has that lies in one page, where keys lie in pages."""
+    """Return the number of keys of a chunk, reduced so that a chunk lies in one page."""
     lines = spec.computed.inputs[1].shape[-2] if spec.computed.gathers else 0
     return gcd(keys, lines) if isinstance(lines, int) else keys
 
 
 def _packed(spec: ProgramChain, rows: int) -> dict[str, int]:
-    """Tile queries, and heads that share keys, to the rows of an instruction."""
+    """Return a tile of queries and of heads that share keys, which together fill `rows` rows of an instruction."""
     sharing = spec.residual.extents.get("g", 1)
     if "g" not in spec.residual.extents or not isinstance(sharing, int):
         return {"i": rows} | ({"g": 1} if "g" in spec.residual.extents else {})
@@ -483,7 +494,7 @@ def _packed(spec: ProgramChain, rows: int) -> dict[str, int]:
 
 
 def _ways(spec: ProgramChain, tile: Mapping[str, int], together: int) -> int:
-    """Choose how many blocks share a tile's keys: they fill a device once, with some chunks each."""
+    """Choose the number of blocks that share a tile's keys, to fill the device once, with some chunks each."""
     extents = spec.residual.extents
     sizes = [size for size in (extents[name] for name in (*tile, "j")) if isinstance(size, int)]
     if len(sizes) <= len(tile):  # some are known when the kernel runs

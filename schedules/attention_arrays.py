@@ -1,8 +1,8 @@
-"""Gradients of attention's biases: of any array of floats that a score function reads.
+"""Gradients of arrays of floats that attention's score function reads, such as biases.
 
-A score is a function of one element of such an array. The gradient of an element adds up the gradients of all scores
-that read it, in order, so that the results are the same in every run. Weights are computed again from the logarithms
-that attention stored (`lse=True`).
+A score reads one element of such an array. The gradient of an element is the sum of the gradients of all scores that
+read it, added in order, so that results are the same in every run. Weights are computed again from the logarithms that
+attention stored (`lse=True`).
 """
 
 from __future__ import annotations
@@ -28,16 +28,14 @@ from fireiron import (
     cast,
     derivative,
     einsum,
-    exp2,
     ldmatrix,
     preset,
     program,
     vector,
-    where,
 )
 from fireiron import sum as summed
 from fireiron.schedules._heads import ROWS, SHARED, VECTOR_NBYTES, WIDE, tile_to_shared
-from fireiron.schedules._scores import LOG2E, Function, Scores, columns, grouped
+from fireiron.schedules._scores import Function, Scores, columns, grouped
 
 At: TypeAlias = tuple[str | int, ...]
 ALONG = ((("q", "dy"), "bhgi"), (("k", "v"), "bhj"))  # operands, and the dims that they have of a score's
@@ -62,45 +60,46 @@ def of_array(
     dropout: float = 0.0,
     **arrays: Value,
 ) -> Value:
-    """Compute the gradient of an array that the score function reads, of one of the places that it reads.
+    """Compute the gradient of an array that the score function reads, for one place of the function that reads it.
 
-    The result has the dims among `b`, `h`, `i` and `j` that the place names, in this order. Example: of a bias that is
-    read as `bias[h, 0, j]`, `at=("h", 0, "j")` gives a gradient of dims h and j, which adds up batches and queries.
+    The result has those dims of `b`, `h`, `i` and `j`, in this order, that the place names. Example: for a read
+    `bias[h, 0, j]`, `at=("h", 0, "j")` gives a gradient with dims h and j, summed over batches and queries.
 
     Args:
         q, k, v: as attention takes them.
-        dy: the gradient of its result.
-        lse: its second output, in f32.
-        delta: what `attention_gradients.delta` computes, less the gradient of `lse` where that has one, in f32.
-        array: name of the array, one of `arrays`; None for what would be added to the scores.
+        dy: the gradient of attention's result.
+        lse: attention's second output, in f32.
+        delta: result of `attention_gradients.delta`, minus the gradient of `lse` if there is one, in f32.
+        array: name of the array, one of `arrays`; None for the gradient of a value added to each score.
         at: the subscripts of the place: names of indices, each once, and numbers.
         scale, causal, mask, score, dropout: as attention takes them.
-        arrays: what the functions read, and `seed`.
+        arrays: arrays that the functions read, and `seed`.
 
     Raises:
-        FireironError: as attention does; `attention-function` where the score function reads no such place.
+        FireironError: as attention does; `attention-function` where the score function does not read the array at the
+            place.
     """
     scores = Scores(scale, causal, mask, score, grouped(q), arrays, dropout)
-    rows, seen = scores.rows, scores.seen()
+    rows = scores.rows
     products = scores.products(q, k)
-    weight = exp2(scores.logarithms(products) - lse * LOG2E)
+    weight = scores.weights(products, lse)
     by_weight = scores.dropped(einsum(f"{rows}e,bhje->{rows}j", dy, v, name="dp"), "kept_dp")
     slope = 1.0 if array is None else _slope(scores, products, array, at)
     by_score = (weight * (by_weight - delta) * slope).named("ds")
     folded = [name for name in f"{rows}j" if (name if name != "g" else "h") not in at]
     if folded:
-        return summed(by_score, " ".join(folded), where=seen)
-    return by_score if seen is None else where(seen, by_score, 0.0)
+        return summed(by_score, " ".join(folded), where=scores.seen())
+    return scores.counted(by_score)
 
 
 @attrs.define
 class _Reads:
-    """Stand for an array: one of the places that are read has another value.
+    """Stand in for an array, with another value at one place, to derive a function by this place.
 
     Args:
         array: the array.
-        at: the subscripts of that place.
-        value: what is read there.
+        at: subscripts of the place.
+        value: the value that is read at the place.
         found: whether the place was read.
     """
 
@@ -118,15 +117,15 @@ class _Reads:
 
 
 def _told_apart(subscript: Value | int) -> str:
-    """Give a text that equal subscripts share: a number may be an int or an expression."""
+    """Return a text by which subscripts are compared; a number may be an int or an expression."""
     return str(subscript)
 
 
 def _slope(scores: Scores, products: Value, array: str, at: At) -> Value:
-    """Give the derivative of scores with respect to an array's element.
+    """Return the derivative of scores with respect to an array's element at a place.
 
     Raises:
-        FireironError: `attention-function` where the score function reads no such place.
+        FireironError: `attention-function` where the score function does not read the array at the place.
     """
     score, read = scores.score, scores.arrays.get(array)
     indices = scores.indices
@@ -164,15 +163,16 @@ def mma(
 ) -> Schedule:
     """Schedule the gradient of a bias for tensor cores by mma.sync, from sm_80 on: scores stay in registers.
 
-    A block has a tile of the dims that the bias has, and loops over the others; four warps share its queries, or its
-    keys where queries are added up.
+    A block has a tile of the bias's dims, and loops over the other dims; four warps share its queries, or its keys if
+    queries are summed.
 
     Args:
         spec: `of_array` of 16-bit floats.
-        rows: queries of a tile.
-        keys: of a tile; 64 by default, 32 where heads are wide.
-        stages: in shared memory, of what the innermost loop loads; 2 by default where it holds them, else 1.
-        ways: blocks that share the queries of a tile where these are added up; by default as many as fill an H200.
+        rows: number of queries of a tile.
+        keys: number of keys of a tile; by default 64, or 32 for wide heads.
+        stages: number of slots in shared memory for the innermost loop's loads; by default 2 if they fit, else 1.
+        ways: number of blocks that share the queries of a tile, if queries are summed; by default as many as fill an
+            H200.
     """
     depth, width = columns(spec)
     nbytes = spec.computed.inputs[0].dtype.nbytes
@@ -204,14 +204,15 @@ def mma(
 
 @preset
 def squares(spec: ProgramChain, rows: int = 32, keys: int = 32, piece: int = 4, ways: int | None = None) -> Schedule:
-    """Schedule the gradient of a bias on CUDA cores, for every architecture: a thread has squares of scores.
+    """Schedule the gradient of a bias on CUDA cores, for all architectures: each thread computes squares of scores.
 
     Args:
         spec: `of_array`.
-        rows: queries of a tile.
-        keys: of a tile.
+        rows: number of queries of a tile.
+        keys: number of keys of a tile.
         piece: rows and columns of a thread's square.
-        ways: blocks that share the queries of a tile where these are added up; by default as many as fill an H200.
+        ways: number of blocks that share the queries of a tile, if queries are summed; by default as many as fill an
+            H200.
     """
     tile, loops = _tiled(spec, {"i": rows, "j": keys})
     pad = VECTOR_NBYTES // spec.computed.inputs[0].dtype.nbytes  # rows that threads read together lie in other banks
@@ -232,7 +233,7 @@ def squares(spec: ProgramChain, rows: int = 32, keys: int = 32, piece: int = 4, 
 
 
 def _tiled(spec: ProgramChain, sizes: Mapping[str, int]) -> tuple[dict[str, int], dict[str, int]]:
-    """Give a tile of the dims that the result has, and chunks of the others, which are added up."""
+    """Return a tile of the result's dims, and chunks of the other dims, which are summed."""
     extents = spec.residual.extents
     sizes = {name: sizes.get(name, 1) for name in "bhgij" if name in extents}
     kept = {dim.name for dim in spec.computed.steps[-1].kept}
@@ -249,7 +250,7 @@ def _looped(
     stages: int,
     ways: int | None,
 ) -> ProgramChain:
-    """Tile a gradient, and loop over what is added up: batches and heads, then queries, then keys."""
+    """Tile a gradient, and loop over the summed dims: batches and heads, then queries, then keys."""
     chain: ProgramChain = spec.tile(**tile).to(Block)
     extents = spec.residual.extents
     sizes = [(extents[name], size) for name, size in tile.items()]

@@ -1,9 +1,9 @@
 """Gradients of attention: of queries by a loop over keys, of keys and values by a loop over queries, or all at once.
 
-All compute the weights again from the logarithms that attention stored (`lse=True`). `of_queries` and `of_keys` share
-no sum between blocks: the results are the same in every run. `of_all` takes five products instead of their seven: each
-block adds its keys' part of the gradient of queries to memory, in the order of arrival, so that last bits may differ.
-`delta` adds up what the loss gains by scaling a row of the result.
+All compute the weights again from the logarithms that attention stored (`lse=True`). In `of_queries` and `of_keys`
+blocks share no sums, so results are the same in every run; together they compute seven products. `of_all` computes
+five: each block adds its keys' part of the gradient of queries to memory, in the order of arrival, so that last bits
+may differ between runs. `delta` is the sum of result times gradient for each query, which the others read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from fireiron import (
     by_tma,
     conform,
     einsum,
-    exp2,
     inplace,
     ldmatrix,
     preset,
@@ -38,7 +37,6 @@ from fireiron import (
     through_shared,
     tma,
     vector,
-    where,
 )
 from fireiron import sum as summed
 from fireiron.schedules._heads import (
@@ -51,7 +49,7 @@ from fireiron.schedules._heads import (
     heads,
     tile_to_shared,
 )
-from fireiron.schedules._scores import LOG2E, Function, Scores, columns, draws, grouped
+from fireiron.schedules._scores import Function, Scores, columns, draws, grouped
 
 LINE_NBYTES = 128  # of a swizzled buffer
 # What the command line takes by default: `of_all` replaces sums, and is scheduled by wgmma alone.
@@ -63,11 +61,11 @@ F32_NBYTES = 4
 
 @program(o="b h i e", dy="b h i e")
 def delta(o: Value, dy: Value) -> Value:
-    """Add up the products of attention's result and its gradient, for each query.
+    """Sum the products of attention's result and its gradient, for each query.
 
     Args:
         o: the result of attention.
-        dy: its gradient.
+        dy: the gradient of the result.
     """
     return summed(o * dy, "e")
 
@@ -91,20 +89,19 @@ def of_queries(
 
     Args:
         q, k, v: as attention takes them.
-        dy: the gradient of its result.
-        lse: its second output, in f32.
-        delta: what `delta` computes, less the gradient of `lse` where that has one, in f32.
+        dy: the gradient of attention's result.
+        lse: attention's second output, in f32.
+        delta: result of `delta`, minus the gradient of `lse` if there is one, in f32.
         scale, causal, mask, score, dropout: as attention takes them.
-        arrays: what the functions read, and `seed`.
+        arrays: arrays that the functions read, and `seed`.
 
     Raises:
         FireironError: as attention does.
     """
     scores = Scores(scale, causal, mask, score, grouped(q), arrays, dropout)
-    rows, seen = scores.rows, scores.seen()
+    rows = scores.rows
     products = scores.products(q, k)
-    weight = exp2(scores.logarithms(products) - lse * LOG2E)
-    weight = weight if seen is None else where(seen, weight, 0.0)
+    weight = scores.counted(scores.weights(products, lse))
     by_weight = scores.dropped(einsum(f"{rows}e,bhje->{rows}j", dy, v, name="dp"), "kept_dp")
     by_product = (weight * (by_weight - delta) * scores.slopes(products)).named("ds")
     return einsum(f"{rows}j,bhjd->{rows}d", by_product.cast(k.dtype), k, name="dq") * scores.factor
@@ -125,7 +122,7 @@ def of_keys(
     dropout: float = 0.0,
     **arrays: Value,
 ) -> tuple[Value, Value]:
-    """Compute the gradients of attention's keys and of its values; heads of queries that share them are added up.
+    """Compute the gradients of attention's keys and values, summed over heads of queries that share them.
 
     Args:
         q, k, v, dy, lse, delta, scale, causal, mask, score, dropout, arrays: as `of_queries` takes them.
@@ -134,11 +131,10 @@ def of_keys(
         FireironError: as attention does.
     """
     scores = Scores(scale, causal, mask, score, grouped(q), arrays, dropout)
-    rows, seen = scores.rows, scores.seen()
+    rows = scores.rows
     columns = f"{rows[:-1]}ji"
     products = scores.products(q, k, turned=True)
-    weight = exp2(scores.logarithms(products) - lse * LOG2E)
-    weight = weight if seen is None else where(seen, weight, 0.0)
+    weight = scores.counted(scores.weights(products, lse))
     weight, left = (weight, scores.dropped(weight, "p")) if dropout else (weight.named("p"),) * 2
     by_weight = scores.dropped(einsum(f"bhje,{rows}e->{columns}", v, dy, name="dp"), "kept_dp")
     by_product = (weight * (by_weight - delta) * scores.slopes(products)).named("ds")
@@ -163,7 +159,7 @@ def of_all(
     dropout: float = 0.0,
     **arrays: Value,
 ) -> tuple[Value, Value, Value]:
-    """Compute the gradients of attention's keys and of its values, and add that of its queries to `sums`.
+    """Compute the gradients of attention's keys and values, and add the gradient of queries to `sums`.
 
     Args:
         q, k, v, dy, lse, delta, scale, causal, mask, score, dropout, arrays: as `of_queries` takes them.
@@ -174,11 +170,10 @@ def of_all(
         FireironError: as attention does.
     """
     scores = Scores(scale, causal, mask, score, grouped(q), arrays, dropout)
-    rows, seen = scores.rows, scores.seen()
+    rows = scores.rows
     columns = f"{rows[:-1]}ji"
     products = scores.products(q, k, turned=True)
-    weight = exp2(scores.logarithms(products) - lse * LOG2E)
-    weight = weight if seen is None else where(seen, weight, 0.0)
+    weight = scores.counted(scores.weights(products, lse))
     left = scores.dropped(weight, "kept_p").cast(dy.dtype)
     weight = left if not dropout else weight.cast(dy.dtype)  # half the registers
     weight = weight.named("p")
@@ -193,18 +188,18 @@ def of_all(
 
 @program(sums="b h i d")
 def scaled(sums: Value, scale: float = 1.0) -> Value:
-    """Multiply the sums that `of_all` leaves by attention's scale, and round them."""
+    """Multiply the sums of `of_all` by attention's scale, and round them."""
     return sums * scale
 
 
 @preset
 def simt(spec: ProgramChain, rows: int = 64, chunk: int = 8) -> Schedule:
-    """Schedule a gradient of attention on CUDA cores, for every architecture: a thread has a query, or a key.
+    """Schedule a gradient of attention on CUDA cores, for all architectures: each thread has a query, or a key.
 
     Args:
         spec: `of_queries` or `of_keys` of four-dimensional arrays.
-        rows: queries or keys of a block.
-        chunk: of keys or queries, that are in shared memory at a time.
+        rows: number of queries or keys of a block.
+        chunk: number of keys or queries in shared memory at a time.
     """
     row, other, _, moving = _sides(spec)
     chain = spec.tile(**_whole(spec, row), **{row: rows}).to(Block).epilog(memory=FR)
@@ -216,14 +211,14 @@ def simt(spec: ProgramChain, rows: int = 64, chunk: int = 8) -> Schedule:
 
 @preset
 def squares(spec: ProgramChain, rows: int | None = None, chunk: int = 32, piece: int = 4) -> Schedule:
-    """Schedule a gradient of attention of f32 on CUDA cores, for every architecture: a thread has squares of products.
+    """Schedule a gradient of f32 attention on CUDA cores, for all architectures: a thread has squares of products.
 
-    Weights and their gradients reach the threads of the other products through shared memory.
+    Weights and their gradients go through shared memory to the threads of the other products.
 
     Args:
         spec: `of_queries` or `of_keys` of four-dimensional arrays of f32.
-        rows: queries or keys of a block; 64 by default, 32 where heads are wide.
-        chunk: of keys or queries, that are in shared memory at a time.
+        rows: number of queries or keys of a block; by default 64, or 32 for wide heads.
+        chunk: number of keys or queries in shared memory at a time.
         piece: rows and columns of a thread's square.
     """
     row, other, held, moving = _sides(spec)
@@ -259,16 +254,16 @@ def squares(spec: ProgramChain, rows: int | None = None, chunk: int = 32, piece:
 def mma(
     spec: ProgramChain, warps: int | None = None, chunk: int | None = None, stages: int = 2, step: int = 16
 ) -> Schedule:
-    """Schedule a gradient of attention for tensor cores by mma.sync, from sm_80 on: a warp has 16 queries, or 16 keys.
+    """Schedule a gradient of attention for tensor cores by mma.sync, from sm_80 on: a warp has 16 queries or keys.
 
     Weights and their gradients stay in the registers where the first products leave them.
 
     Args:
         spec: `of_queries` or `of_keys` of four-dimensional arrays of 16-bit floats.
-        warps: of a block, 4 or 8 as shared memory allows by default.
-        chunk: of keys or queries; 64 by default, 32 where gradients of keys and values are wide.
-        stages: chunks in shared memory.
-        step: of the dims that products sum over, which an instruction takes at once.
+        warps: number of warps of a block; by default 8, or 4 where shared memory does not suffice.
+        chunk: number of keys or queries of a chunk; by default 64, or 32 where gradients of keys and values are wide.
+        stages: number of chunks in shared memory.
+        step: K of an instruction.
     """
     row, other, held, moving = _sides(spec)
     depth, width = columns(spec)
@@ -311,19 +306,19 @@ def wgmma(
     stages: int | None = None,
     bulk_rows: bool | None = None,
 ) -> Schedule:
-    """Schedule a gradient of attention for Hopper: bulk copies by a role of their own, wgmma by warpgroups of 64 rows.
+    """Schedule a gradient of attention for Hopper: one role issues bulk copies; warpgroups of 64 rows use wgmma.
 
-    Weights and their gradients stay in the registers where the first products leave them, and are operands of the
-    others there.
+    Weights and their gradients stay in the registers where the first products leave them, from which the other products
+    read them.
 
     Args:
         spec: `of_queries` or `of_keys` of four-dimensional arrays of 16-bit floats.
-        groups: warpgroups that compute, 64 queries or keys each; by default 3 of queries, where registers hold their
-            gradients, else 2.
-        chunk: of keys or queries; 64 by default.
-        stages: chunks in shared memory; 2 to 4 by default, as many as it holds.
-        bulk_rows: whether logarithms and deltas of a chunk's queries come to shared memory with them; by default where
-            bulk copies take them.
+        groups: number of warpgroups that compute, with 64 queries or keys each; by default 3 for queries if registers
+            hold their gradients, else 2.
+        chunk: number of keys or queries of a chunk; 64 by default.
+        stages: number of chunks in shared memory; by default as many as fit, 2 to 4.
+        bulk_rows: whether bulk copies load `lse` and `delta` of a chunk's queries to shared memory; by default where
+            their lines allow it.
     """
     row, other, held, moving = _sides(spec)
     depth, width = columns(spec)
@@ -375,20 +370,20 @@ def at_once(
 ) -> Schedule:
     """Schedule all gradients of attention in one kernel for Hopper: a block has a tile of keys and values.
 
-    It loops over chunks of queries. Weights and their gradients stay in registers as operands of the sums over queries;
-    through shared memory they reach the sums over keys, which bulk copies add to memory.
+    It loops over chunks of queries. The gradients of keys and values read weights and their gradients from registers.
+    For the gradient of queries these go through shared memory, and bulk copies add the block's part to memory.
 
     Args:
         spec: `of_all` of four-dimensional arrays of 16-bit floats.
-        groups: warpgroups that compute, 64 keys each.
-        chunk: of queries.
-        stages: chunks of queries in shared memory.
-        bulk_rows: whether logarithms and deltas of a chunk's queries come to shared memory with them; by default where
-            bulk copies take them.
-        order: of the steps of a chunk.
-        slots: of shared memory from which each warpgroup adds sums over keys to memory.
+        groups: number of warpgroups that compute, with 64 keys each.
+        chunk: number of queries of a chunk.
+        stages: number of chunks of queries in shared memory.
+        bulk_rows: whether bulk copies load `lse` and `delta` of a chunk's queries to shared memory; by default where
+            their lines allow it.
+        order: names of the steps of a chunk, in the order of their computation.
+        slots: number of slots of shared memory from which each warpgroup's sums are added to memory.
         span: bytes of a row that one bulk copy adds.
-        staged: columns of sums that wait in shared memory together, by default those of a span.
+        staged: number of columns of sums in a slot; by default those of a span.
     """
     depth, _ = columns(spec)
     dtype = spec.computed.inputs[0].dtype
@@ -423,19 +418,19 @@ def at_once(
 
 
 def _sides(spec: ProgramChain) -> tuple[str, str, tuple[str, str], tuple[str, str]]:
-    """Give the dim of the results, the folded dim, the arrays along the first dim, and those along the second."""
+    """Return the dim of the results, the folded dim, and the names of the arrays along each of the two."""
     if any(step.name == "dq" for step in spec.computed.steps):
         return "i", "j", ("q", "dy"), ("k", "v")
     return "j", "i", ("k", "v"), ("q", "dy")
 
 
 def _slopes_vary(spec: ProgramChain) -> bool:
-    """Say whether the derivative of the score function depends on the score, which is then read more than once."""
+    """Say whether the derivative of the score function depends on the score."""
     return len(re.findall(r"\bs\[", str(spec.computed))) > 2  # where it is computed, and where its weight is
 
 
 def _in_bulk(spec: ProgramChain) -> bool:
-    """Say whether bulk copies take a number of f32 of each query: their lines start at multiples of 16 bytes."""
+    """Say whether bulk copies can load arrays of one f32 per query: their lines start at multiples of 16 bytes."""
     queries = spec.residual.extents["i"]
     assert queries is not None
     elements = queries if isinstance(queries, int) else queries.divisor
@@ -443,7 +438,7 @@ def _in_bulk(spec: ProgramChain) -> bool:
 
 
 def _whole(spec: ProgramChain, row: str) -> dict[str, int]:
-    """Give a tile of one head: one of queries, where the gradient is theirs."""
+    """Return a tile of one head; for gradients of queries, of one head of queries."""
     return {name: size for name, size in heads(spec).items() if name != "g" or row == "i"}
 
 

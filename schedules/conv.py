@@ -1,7 +1,7 @@
 """Convolutions and pooling as programs of index maps, and schedules for CUDA cores and tensor cores.
 
-Arrays are channels last (N H W C, and K R S C for filters); channels first is said by strides of the arrays and
-`channels_first=True`, which orders the output so.
+Arrays have channels last: (N, H, W, C), and (K, R, S, C) for filters. For channels first, give arrays with such
+strides, and `channels_first=True` for the output.
 """
 
 from __future__ import annotations
@@ -50,15 +50,27 @@ from fireiron import (
 )
 from fireiron.schedules._convolved import Before, convolved, grouped, largest, mean_of
 from fireiron.schedules._lanes import dealt
-from fireiron.schedules._pixel_clocks import Tiles, pad_of, ranked, share_pixels, span_of, swizzled
+from fireiron.schedules._pixel_clocks import (
+    MOST_BESIDE,
+    Tiles,
+    pad_of,
+    ranked,
+    share_pixels,
+    span_of,
+    swizzled,
+)
 from fireiron.schedules._pixels import (
+    COPIERS,
     RUN,
+    WARPGROUP,
     Window,
     box_of,
     brought,
+    bulk_takes,
+    copied_span,
+    least_side,
     lies_across,
     part_of,
-    refuse_across,
     refuse_cut,
     spread_lines,
     window_of,
@@ -69,6 +81,7 @@ TILE, PAD = 64, 8  # filters of few channels of a tile; elements between their r
 KEPT = 64 * 1024  # bytes of filters of few channels that stay in shared memory, beside two tiles of images
 STEP = 16  # of an instruction's folded dim, of 16-bit floats
 SPANS = (32, 64, 128)  # bytes of a row that a bulk copy writes with a swizzle
+FEW_CHUNKS = 8  # of a 1x1 convolution whose residual is copied: 1.31, 1.23, 1.18, 1.00 and 1.08 with 1, 2, 4, 8 and 8
 AHEAD_NBYTES = 448  # of a thread's rows of images that are read ahead: 112 registers, beside what it folds
 
 
@@ -97,18 +110,19 @@ def conv2d(
 
     Args:
         x: images.
-        f: filters; with groups, of their groups' channels.
-        bias: added to each channel.
-        residual: added to the result, of its shape.
+        f: filters; with groups, each has its group's channels only.
+        bias: a value for each channel, which is added.
+        residual: array of the result's shape, which is added.
         stride: pixels from one output to the next, one number or one for each side.
         pad: rows and columns of zeros around: one number, one for each side, or pairs (before, behind).
         dilation: pixels from one tap of a filter to the next.
-        groups: parts of the channels that are convolved on their own; as many as channels for a depthwise one.
-        op: applied last: `relu`.
+        groups: number of parts of the channels, each convolved with its own filters; the number of channels for a
+            depthwise convolution.
+        op: function that is applied last, such as `relu`.
         channels_first: whether the output is N K P Q.
-        scale: multiplies each channel ahead of the bias, as a batch norm's does.
-        gain, shift, before: what is computed of the images ahead of the convolution, before(x * gain + shift), as a
-            batch norm and relu ahead of it are; what is padded stays 0.
+        scale: a factor for each channel, applied before the bias, as in a batch norm.
+        gain, shift, before: the images are replaced by before(x * gain + shift), for a batch norm and relu before the
+            convolution; padding stays 0.
     """
     return convolved(
         "hw", "rs", "pq", x, f, bias, residual, stride, pad, dilation, groups, op, channels_first, scale,
@@ -135,18 +149,18 @@ def conv2d_packed(
     x: Value, f: Value, bias: Value | None = None, residual: Value | None = None, stride: Sizes = 1, pad: Pads = 0,
     op: Callable[[Value], Value] | None = None, scale: Value | None = None, channels: int = 3, lead: int | None = None,
 ) -> Value:  # fmt: skip
-    """Convolve images of few channels, whose columns and channels are one dim, as those of filters are.
+    """Convolve images of few channels, with one dim for columns and channels of images, and of filters.
 
-    On views of the arrays (N, H, W C and K, R, S C) this is `conv2d`: a filter's columns and channels, which lie
-    together in both arrays, are folded as one dim, so that an instruction's K is full.
+    On views (N, H, W C) and (K, R, S C) of the arrays this is `conv2d`. A filter's columns and channels, which are
+    contiguous in both arrays, are folded as one dim, so that an instruction's K is full.
 
     Args:
         x: images.
         f: filters.
-        bias, residual, stride, pad, op, scale: as of `conv2d`.
-        channels: of a pixel.
-        lead: zeros ahead of each row of a filter, which is then folded with zeros behind it, a multiple of 16 in all;
-            `lead_of` lets windows begin at even elements, which are gathered by pairs.
+        bias, residual, stride, pad, op, scale: as in `conv2d`.
+        channels: number of channels of a pixel.
+        lead: number of zeros before each row of a filter; further zeros behind make the row a multiple of 16. `lead_of`
+            returns a lead with which windows begin at even elements, so that elements are gathered in pairs.
     """
     whole("channels", channels, 1)
     for name, lines in (("l", extent("l")), ("m", extent("m"))):
@@ -174,15 +188,15 @@ def conv2d_packed(
 
 
 def lead_of(filters: int, rows: int, columns: int, stride: Sizes, pad: Pads, channels: int) -> int | None:
-    """Choose the lead of `conv2d_packed`, or none where not all filters stay in shared memory.
+    """Choose the lead of `conv2d_packed`; None where shared memory does not hold all filters.
 
-    With 1, windows begin at even elements whose padding has an odd number of elements. Where they lie at odd distances,
-    every second one does not, whatever the lead.
+    A lead of 1 lets windows begin at even elements, if the padding has an odd number of elements. If the distance of
+    windows is odd, every second window begins at an odd element with each lead.
 
     Args:
-        filters: how many there are.
-        rows, columns: of a filter.
-        stride, pad, channels: as of `conv2d_packed`.
+        filters: number of filters.
+        rows, columns: size of a filter.
+        stride, pad, channels: as in `conv2d_packed`.
 
     Example:
         >>> lead_of(64, 7, 7, stride=2, pad=3, channels=3), lead_of(64, 3, 3, stride=1, pad=1, channels=3)
@@ -196,7 +210,7 @@ def lead_of(filters: int, rows: int, columns: int, stride: Sizes, pad: Pads, cha
 
 
 def _kept(filters: int, rows: int, depth: int) -> bool:
-    """Say whether so many filters of few channels stay in shared memory."""
+    """Say whether shared memory holds all filters of few channels."""
     return 2 * filters * rows * (depth + PAD) <= KEPT
 
 
@@ -214,7 +228,7 @@ def conv2d_grouped(
     x: Value, f: Value, bias: Value | None = None, residual: Value | None = None, stride: Sizes = 1, pad: Pads = 0,
     dilation: Sizes = 1, op: Callable[[Value], Value] | None = None, scale: Value | None = None,
 ) -> Value:  # fmt: skip
-    """Convolve groups of channels, which are a dim g of their own: on views of the arrays, conv2d's `groups=`.
+    """Convolve groups of channels, which are a dim g; on views of the arrays this is conv2d with `groups=`.
 
     A tile then has channels of one group, so that tensor cores multiply them.
 
@@ -222,7 +236,7 @@ def conv2d_grouped(
         x: images.
         f: filters of each group.
         bias, residual: added to the result.
-        stride, pad, dilation, op, scale: as of `conv2d`.
+        stride, pad, dilation, op, scale: as in `conv2d`.
     """
     return grouped("hw", "rs", "pq", x, f, bias, residual, stride, pad, dilation, op, scale)
 
@@ -234,7 +248,7 @@ def conv3d_grouped(
 ) -> Value:  # fmt: skip
     """Convolve groups of channels of volumes, as `conv2d_grouped` does those of images.
 
-    Volumes have six dims, one more than a tensor map: `mma` schedules them, `wgmma` does not.
+    With groups, volumes have six dims, one more than a tensor map, so threads copy them.
     """
     return grouped("dhw", "trs", "opq", x, f, bias, residual, stride, pad, dilation, op, scale)
 
@@ -244,14 +258,14 @@ EXTENTS = {"conv2d_packed": {"l": 24, "m": 9}}  # by default on the command line
 
 @program(y="n p q k", f="k r s c")
 def conv2d_transposed(y: Value, f: Value, stride: Sizes = 1, pad: Pads = 0, more: Sizes = 0) -> Value:
-    """Compute a transposed convolution: the gradient of the images of the `conv2d` whose result has y's shape.
+    """Compute a transposed convolution: the gradient of the images of a `conv2d` whose result has y's shape.
 
     Args:
-        y: images of K channels.
+        y: images with K channels.
         f: the convolution's filters.
-        stride: of the convolution.
-        pad: of the convolution.
-        more: rows and columns of x that the convolution would have left unread behind the last window.
+        stride: stride of the convolution.
+        pad: padding of the convolution.
+        more: rows and columns of x behind the last window, which the convolution would not read.
     """
     places: list[Value] = []
     present: Value | None = None
@@ -285,7 +299,7 @@ def max_pool1d(x: Value, window: Sizes, stride: Sizes = 0, pad: Pads = 0, dilati
 
 @program(x="n h w c")
 def max_pool2d(x: Value, window: Sizes, stride: Sizes = 0, pad: Pads = 0, dilation: Sizes = 1) -> Value:
-    """Take the largest value of each window; what lies outside the image counts for nothing.
+    """Take the largest value of each window; padding is ignored.
 
     Args:
         x: images.
@@ -319,9 +333,9 @@ def average_pool2d(
 
     Args:
         x: images.
-        window, stride, pad: as of `max_pool2d`.
-        count_pad: whether zeros around the image count.
-        beyond: pixels behind the padding that windows may reach, and that never count.
+        window, stride, pad: as in `max_pool2d`.
+        count_pad: whether padding counts in the mean, as zeros.
+        beyond: pixels behind the padding into which windows may reach; they never count.
     """
     return mean_of("hw", "rs", "pq", x, window, stride, pad, count_pad, beyond)
 
@@ -337,13 +351,13 @@ def average_pool3d(
 @preset
 @space(pixels=(16, 32, 64, 128), channels=(8, 16, 32, 64), depth=(4, 8, 16))
 def simt(spec: ProgramChain, pixels: int = 64, channels: int = 32, depth: int = 8) -> Schedule:
-    """Schedule a convolution or a pooling on CUDA cores: the pixels of a tile lie in shared memory with their halo.
+    """Schedule a convolution or a pooling on CUDA cores; the pixels of a tile, with their halo, are in shared memory.
 
     Args:
-        spec: a program of this module, or one whose fold has the same dims.
-        pixels: of one block's tile, all of one image.
-        channels: of one block's tile.
-        depth: channels of x that lie in shared memory at once, where they are folded.
+        spec: a program of this module, or another program whose fold has the same dims.
+        pixels: number of pixels of a block's tile, which lie in one image.
+        channels: number of channels of a block's tile.
+        depth: number of folded channels in shared memory at a time.
 
     Raises:
         FireironError: `conv-program` for another program.
@@ -387,18 +401,20 @@ def channelwise(
 ) -> Schedule:
     """Schedule a fold over windows that keeps the images' channels, as depthwise convolutions and pooling do.
 
-    Neighbouring lanes take neighbouring vectors of channels: 16 bytes, of at most 8. A thread has a run of pixels along
-    the last side: for each row of its windows it reads the run with its halo once, into registers, and folds from
-    there; of several rows of results it reads all rows of windows ahead. Lanes and threads are dealt out so that few of
-    them lie outside. Several filters a channel, and channels that do not lie together, are read one by one.
+    Neighbouring lanes take neighbouring vectors of channels, of at most 16 bytes and 8 channels. A thread has a run of
+    pixels along the last side. It reads each row of its windows, the run with its halo, once into registers; for
+    several rows of results it reads all rows of windows first. Threads are distributed so that few lie outside the
+    images. With several filters per channel, or channels that are not contiguous, elements are read one by one.
 
     Args:
         spec: a depthwise convolution or a pooling of this module, or a program whose fold has the same dims.
-        pixels: of a thread's run: by default 4, or 7 where windows lie at every pixel and fewer of such runs reach
-            beyond the side, and of windows whose rows are read one at a time.
-        threads: of a block, at most.
-        rows: of a thread's results, along the side before the last; of windows whose rows are all read ahead.
-        most_taps: of windows whose rows are all read ahead, if registers hold them; of others, one row at a time.
+        pixels: number of pixels of a thread's run. By default 4, or 7 for windows with stride 1 if such runs reach less
+            beyond the side, and for windows whose rows are read one at a time.
+        threads: most threads of a block.
+        rows: number of rows of a thread's results, along the side before the last, if all rows of windows are read
+            first.
+        most_taps: windows with at most so many taps are read as a whole before the fold, if registers hold them; larger
+            windows row by row.
 
     Raises:
         FireironError: `conv-program` for another program.
@@ -453,13 +469,13 @@ def channelwise(
 
 
 def _run(side: int | None, spec: ProgramChain, step: str, images: str) -> int:
-    """Choose a thread's run of pixels along a side."""
+    """Choose the number of pixels of a thread's run along a side."""
     every = all(walk.step == 1 for walk in (walks(spec.computed, step, images) or {}).values())
     return 7 if side is not None and every and -(-side // 7) * 7 < -(-side // 4) * 4 else 4
 
 
 def _row_of_windows(chain: ProgramChain, images: str, rows: Sequence[str]) -> int | None:
-    """Count the elements of a row of a thread's windows, with its halo; None where a quotient says what is read."""
+    """Return the number of elements in a row of a thread's windows, with the halo; None if indices have quotients."""
     for d in rows:
         chain = chain.split(None, **{d: 1})
     box = next(o.dims for o in chain.residual.operands if o.role == images)
@@ -468,7 +484,7 @@ def _row_of_windows(chain: ProgramChain, images: str, rows: Sequence[str]) -> in
 
 
 def _held(size: int | None, most: int) -> int:
-    """Choose a power of two of a dim, at most so many and no more than it has."""
+    """Choose a tile's extent along a dim: a power of two, at most `most`, and no larger than the dim needs."""
     return most if size is None else min(most, 1 << (size - 1).bit_length())
 
 
@@ -487,18 +503,18 @@ def mma(
 ) -> Schedule:  # fmt: skip
     """Schedule a convolution for tensor cores by mma.sync, from sm_80 on: implicit GEMM.
 
-    Rows of the product are the pixels of a box, columns the filters, and one loop visits all taps and channels. Each
-    chunk is the box moved by a tap, which asynchronous copies bring to shared memory, zeros where it lies outside.
-    Arrays that lie channels first are transposed on the way, through registers. What is computed of the images ahead of
-    the convolution threads compute in the registers of the fragments, of what lies in shared memory.
+    Rows of the product are the pixels of a box, columns are filters, and one loop visits all taps and channels.
+    Asynchronous copies load, for each chunk, the box shifted by a tap, with zeros outside the images. Arrays with
+    channels first are transposed through registers. A function before the convolution (gain, shift, before) is applied
+    to fragments in registers.
 
     Args:
-        spec: a program of this module without groups, of a type that mma.sync multiplies, or `conv2d_grouped`.
-        pixels: of a block's tile, a power of two.
-        channels: of a block's tile, filters.
-        depth: channels of a chunk, a multiple of 32 bytes.
-        warp: pixels and channels of a warp.
-        stages: chunks in shared memory.
+        spec: a program of this module without `groups=`, of a type that mma.sync multiplies, or `conv2d_grouped`.
+        pixels: number of pixels of a block's tile, a power of two.
+        channels: number of filters of a block's tile.
+        depth: number of channels of a chunk, a multiple of 32 bytes.
+        warp: numbers of pixels and of filters of a warp.
+        stages: number of chunks in shared memory.
     """
     w = window_of(spec)
     extents = spec.residual.extents
@@ -547,17 +563,17 @@ def packed(
 ) -> Schedule:  # fmt: skip
     """Schedule a convolution of few channels for tensor cores by mma.sync, from sm_80 on.
 
-    The box of pixels that a chunk's windows read lies in shared memory once; each thread gathers the fragments of its
-    windows from there, zeros beyond the last channel. Filters come as in `mma`. Where the program has a lead, blocks
-    loop over tiles: all filters stay in shared memory, and the next tile's pixels come while this one is computed.
+    The box of pixels that a chunk's windows read is in shared memory once. Each thread gathers the fragments of its
+    windows from there, with zeros behind the last channel. Filters are loaded as in `mma`. If the program has a lead,
+    blocks loop over tiles, all filters stay in shared memory, and the next tile's pixels are loaded during this tile.
 
     Args:
         spec: `conv2d_packed` of 16-bit floats.
-        pixels: of a block's tile, a power of two.
-        channels: of a block's tile, filters.
-        depth: of a chunk, a multiple of 16: a filter's columns and channels by default.
-        stages: chunks in shared memory, 2 by default; with a lead, tiles, 3 by default.
-        warp: pixels of a warp, 32 by default, or 64 of tiles of more than 64 channels.
+        pixels: number of pixels of a block's tile, a power of two.
+        channels: number of filters of a block's tile.
+        depth: folded elements of a chunk, a multiple of 16; by default all columns and channels of a filter's row.
+        stages: number of chunks in shared memory, 2 by default; with a lead, number of tiles, 3 by default.
+        warp: number of pixels of a warp; by default 32, or 64 for tiles of more than 64 filters.
     """
     w = window_of(spec)
     filters, whole = spec.residual.extents[w.column], spec.residual.extents[w.depth]
@@ -589,7 +605,7 @@ def packed(
 
 
 def _begin_even(spec: ProgramChain, w: Window) -> bool:
-    """Say whether windows begin at even elements of images, from where copies of 4 bytes take them."""
+    """Say whether windows begin at even elements of images, so that copies of 4 bytes can load them."""
     held, found = spec.residual.operand(w.images), walks(spec.computed, w.step, w.images, lines=True)
     assert held is not None
     pitches = all(isinstance(n, int) and n % 2 == 0 for n in held.tensor.strides[:-1])
@@ -598,10 +614,10 @@ def _begin_even(spec: ProgramChain, w: Window) -> bool:
 
 
 def plans(spec: ProgramChain) -> list[Tiles]:
-    """List the tiles that `wgmma` may have for a convolution, the one that should be fastest first.
+    """List the tiles of `wgmma` for a convolution by modelled time, the fastest first.
 
     Args:
-        spec: as of `wgmma`, whose `plan` is one of these.
+        spec: as in `wgmma`, whose `plan` may be one of these tiles.
     """
     return ranked(spec, window_of(spec))
 
@@ -612,39 +628,48 @@ def wgmma(
     spec: ProgramChain, pixels: int | None = None, channels: int | None = None, stages: int | None = None,
     cluster: int | None = None, groups: int | None = None, persistent: bool | None = None, ways: int | None = None,
     runs: bool | None = None, span: int | None = None, plan: Tiles | None = None, dependent: bool = False,
-    early: str | Sequence[str] | None = None,
+    early: str | Sequence[str] | None = None, copied: str | Sequence[str] | None = None,
 ) -> Schedule:  # fmt: skip
     """Schedule a convolution for Hopper: boxes or runs of pixels by bulk copies, wgmma, roles, persistent blocks.
 
-    A box is cut out of the images by a tensor map of as many dimensions as they have, which gives zeros outside and
-    takes every second pixel for a stride of 2; a run goes across rows and images, by a tensor map in im2col mode. What
-    is left open is chosen by a count of clocks: `_pixel_clocks`.
+    A tile is a box of pixels, which a tensor map of the images cuts out, with zeros outside and every second pixel for
+    a stride of 2; or a run of pixels across rows and images, by a tensor map in im2col mode. Arrays that tensor maps
+    cannot describe, such as those with channels first or an odd number of channels, are copied by the threads of two
+    warpgroups, which transpose if channels are not contiguous. Arguments that are not given are chosen by the model of
+    `_pixel_clocks`.
 
     Args:
-        spec: a program of this module without groups, of a type that wgmma multiplies, or `conv2d_grouped`; channels
-            in multiples of 16 bytes, strides up to 4.
-        pixels: of a block's tile, 64 or more for each warpgroup.
-        channels: of a block's tile, filters: up to 256.
-        stages: chunks in shared memory, as many as fit by default, at most 8.
-        cluster: blocks that share their loads: of pixels where there are several tiles of filters, else of filters.
-        groups: warpgroups that compute.
-        persistent: whether blocks loop over tiles, so that loads of the next one run under the stores of one.
-        ways: blocks that share a tile, each with a part of the channels, whose sums meet in order; such blocks are not
-            persistent.
-        runs: whether a tile's pixels are a run of all results' pixels, which are one dim then (`fireiron.fuse`).
-        span: bytes of a chunk's rows of channels, 32, 64 or 128: as many as they fill well by default.
-        plan: gives what the keywords leave open: one of `plans`, by default the first that has the given keywords.
-        dependent: whether the kernel begins before the previous launch in the stream has ended: worth it behind short
-            kernels, as those of a gradient's residues are.
-        early: what is added or multiplied behind the products, by name, that threads load before them: by default
-            biases and scales, and where a tile has several chunks residuals too.
+        spec: a program of this module without `groups=`, of a type that wgmma multiplies, or `conv2d_grouped`; with
+            bulk copies, strides of at most 4.
+        pixels: number of pixels of a block's tile, at least 64 for each warpgroup.
+        channels: number of filters of a block's tile, at most 256.
+        stages: number of chunks in shared memory; by default as many as fit, at most 8.
+        cluster: number of blocks that share their loads: of pixels if there are several tiles of filters, else of
+            filters.
+        groups: number of warpgroups that compute.
+        persistent: whether blocks loop over tiles, so that loads of the next tile overlap with stores.
+        ways: number of blocks that share a tile, each with a part of the folded channels; their sums are added in
+            order. Such blocks are not persistent.
+        runs: whether a tile is a run of pixels across rows and images, which are fused to one dim then
+            (`fireiron.fuse`).
+        span: bytes of a chunk's rows of channels: 32, 64 or 128. By default the number that channels fill best, if the
+            registers of copying threads hold it.
+        plan: one of `plans`, for arguments that are not given; by default the first plan that agrees with the given
+            ones.
+        dependent: whether the kernel may begin before the launch before it in the stream has ended; useful for several
+            short kernels, such as those of a gradient's residues.
+        early: names of arrays, read after the products, that threads load before them; by default biases and scales,
+            and residuals if a tile has several chunks.
+        copied: names of arrays with the result's dims (a residual) whose tiles bulk copies load to shared memory, two
+            for a block that loops over tiles. By default residuals of 1x1 convolutions of few channels, if there is
+            room and `early` is not given.
 
     Raises:
-        FireironError: `conv-product`; `fuse-dims`; what `mma` takes: `conv-across` for arrays that lie channels first,
-            `conv-cut` for channels of groups that no dim of their own holds.
+        FireironError: `conv-product`, `conv-tile`, `fuse-dims`; `conv-cut` for chunks that would hold channels of two
+            groups.
     """
     w = window_of(spec)
-    refuse_across(spec, w)
+    copying = not all(bulk_takes(spec, role) for role in (w.images, w.filters))
     given = {
         name: x
         for name, x in (
@@ -653,15 +678,26 @@ def wgmma(
         )
         if x is not None
     }  # fmt: skip
-    plan = attrs.evolve(plan or _plan(spec, w, given), **given)
+    wanted = _beside_few(spec, w) if copied is None and early is None else copied or ()
+    wanted = (wanted,) if isinstance(wanted, str) else tuple(wanted)
+    plan = attrs.evolve(plan or _plan(spec, w, given, wanted), **given)
     plan = attrs.evolve(plan, persistent=plan.persistent and plan.ways == 1)
+    if copied is None and not (plan.persistent and _has_room(spec, w, wanted, plan)):
+        wanted = ()
     if plan.runs:
         spec = fuse(spec, **{RUN: " ".join(w.pixels)})
         w = window_of(spec)
     pixels, channels, groups, cluster = plan.pixels, plan.channels, plan.groups, plan.cluster
     filters = spec.residual.extents[w.column]
-    box = box_of(spec, w.pixels, pixels, groups)
-    span = plan.span or span_of(spec, w, plan.ways)
+    if copying and pixels * channels > groups * MOST_BESIDE * WARPGROUP:
+        raise FireironError(
+            "conv-tile",
+            f"tiles of {pixels}x{channels} give a thread {pixels * channels // (groups * WARPGROUP)} sums, and beside "
+            f"threads that copy it has registers for {MOST_BESIDE}",
+            fix="use smaller tiles, or arrays that bulk copies take: channels last, lines at multiples of 16 bytes",
+        )
+    box = box_of(spec, w.pixels, pixels, groups, least_side(spec, w))
+    span = plan.span or min(span_of(spec, w, plan.ways), copied_span(spec, w, pixels, channels))
     if span not in SPANS:
         raise FireironError(
             "conv-tile",
@@ -680,12 +716,22 @@ def wgmma(
     chain = chain.dependent() if dependent else chain
     chain = chain if cluster == 1 else chain.tile(**tile).to(Block)
     early = _early(spec, w, depth) if early is None and plan.ways == 1 else early or ()
-    chain = chain.epilog(memory=FR, store=_by_panels(w, plan.panel(span, w.stored), channels), early=early)
+    early = (early,) if isinstance(early, str) else tuple(early)
+    kept = _kept_beside(spec, wanted, plan)
+    panel = plan.panel(span, w.stored, kept)
+    chain = chain.epilog(
+        memory=FR, store=_by_panels(w, panel, channels), early=[name for name in early if name not in wanted]
+    )
+    for name in wanted:
+        chain = chain.load(name, SH, tma(_span(spec, w, name, SPANS[-1], channels)))
     chain = chain.split(w.depth, ways=plan.ways).parallel(Block) if plan.ways > 1 else chain
     chain = chain.split(None, **dict.fromkeys(w.taps, 1), **{w.depth: depth})
-    chain = chain.pipeline(stages or max(2, plan.stages(span, w.stored)), inflight=int(not w.computed))
-    chain = chain.specialize(registers=(24, 240) if groups == 2 else (32, 160) if groups == 3 else None)
-    chain = chain.load(w.images, SH, tma(span)).load(w.filters, SH, tma(_span(spec, w, span, channels)))
+    deep = stages or max(2, plan.stages(span, w.stored, kept))
+    chain = chain.pipeline(deep, inflight=int(not (w.computed or copying)))
+    chain = chain.specialize(producers=COPIERS if copying else 1, registers=_registers(groups, copying))
+    for role, row in ((w.images, span), (w.filters, _span(spec, w, w.filters, span, channels))):
+        by_bulk = bulk_takes(spec, role)
+        chain = chain.load(role, SH, tma(row)) if by_bulk else brought(chain, role, depth, w.nbytes, waits=True)
     rows, columns = pixels // groups, channels
 
     def by_groups(y: StepChain) -> Schedule:
@@ -695,8 +741,15 @@ def wgmma(
     return chain.tile(**part_of(box, groups)).to(Warpgroup).each(**{w.step: by_groups})
 
 
+def _registers(groups: int, copying: bool) -> tuple[int, int] | None:
+    """Return the register limits of a loading thread, which may hold copied data, and of a computing thread."""
+    if copying:
+        return {1: (80, 200), 2: (88, 168)}.get(groups)
+    return {2: (24, 240), 3: (32, 160)}.get(groups)
+
+
 def _early(spec: ProgramChain, w: Window, depth: int) -> tuple[str, ...]:
-    """Choose what is loaded before the products: vectors, and what has their pixels where these have several chunks."""
+    """Choose the arrays to load before the products: vectors, and residuals if a tile has several chunks."""
     folded = {ref.name for step in spec.computed.steps if step.fold is not None for ref in step.reads}
     read = [ref for step in spec.computed.steps if step.fold is None for ref in step.reads]
     given = {t.name for t in spec.computed.inputs} - folded
@@ -711,36 +764,67 @@ def _early(spec: ProgramChain, w: Window, depth: int) -> tuple[str, ...]:
 
 
 def _by_panels(w: Window, columns: int, channels: int) -> Strategy:
-    """Store so many columns of a tile at once, whole lines by way of shared memory."""
+    """Store `columns` columns of a tile at once, as whole lines through shared memory."""
+    pad = 0 if w.across else pad_of(w.stored)  # lines of pixels are as many as a tile has channels
     if columns == channels:
-        return through_shared(pad=pad_of(w.stored))
+        return through_shared(pad=pad)
 
     def store(move: MoveChain) -> Schedule:
         staged = move.tile(**{w.column: columns}).unroll().load(SRC, SH, conform())
-        if swizzled(columns, channels, w.stored):
+        if swizzled(columns, channels, w.stored) and not w.across:
             return vector()(staged.swizzle(spread_lines(columns)))
-        return vector()(staged.pad(pad_of(w.stored)))
+        return vector()(staged.pad(pad))
 
     return store
 
 
-def _plan(spec: ProgramChain, w: Window, given: dict[str, Any]) -> Tiles:
-    """Choose the fastest tiles with the given numbers; tiles of the usual sizes if there are none."""
+def _plan(spec: ProgramChain, w: Window, given: dict[str, Any], copied: Sequence[str]) -> Tiles:
+    """Choose the fastest tiles that agree with the given numbers and leave room for copied arrays, else usual sizes."""
     found = ranked(spec, w)
     known = {name: x for name, x in given.items() if name != "span"}
     fits = (tiles for tiles in found if all(getattr(tiles, name) == x for name, x in known.items()))
-    return next(fits, Tiles())
+    fits = list(fits)
+    roomy = (tiles for tiles in fits if copied and _has_room(spec, w, copied, tiles))
+    return next(roomy, next(iter(fits), Tiles()))
 
 
-def _span(spec: ProgramChain, w: Window, span: int, channels: int) -> int:
-    """Choose the rows of the filters' buffer: along the folded channels, or along the columns where these lie so."""
-    held = spec.residual.operand(w.filters)
+def _beside_few(spec: ProgramChain, w: Window) -> tuple[str, ...]:
+    """List the residuals of a 1x1 convolution, if channels are so few that products do not hide their loads."""
+    whole = spec.residual.extents[w.depth]
+    few = isinstance(whole, int) and whole * w.nbytes <= FEW_CHUNKS * SPANS[-1]
+    if not few or w.across or any(spec.residual.extents[d] != 1 for d in w.taps):
+        return ()
+    dims = {*w.pixels, w.column}
+    read = [ref for step in spec.computed.steps if step.fold is None for ref in step.reads if ref.dims]
+    given = {t.name for t in spec.computed.inputs}
+    found = [ref.name for ref in read if ref.name in given and {d.name for d in ref.dims} >= dims]
+    return tuple(name for name in dict.fromkeys(found) if bulk_takes(spec, name))
+
+
+def _has_room(spec: ProgramChain, w: Window, copied: Sequence[str], tiles: Tiles) -> bool:
+    """Say whether shared memory of a block has room for copied tiles of arrays, beside two chunks."""
+    if tiles.runs or tiles.ways > 1:
+        return False
+    span = tiles.span or span_of(spec, w)
+    return tiles.stages(span, w.stored, _kept_beside(spec, copied, tiles)) > 1
+
+
+def _span(spec: ProgramChain, w: Window, role: str, span: int, channels: int) -> int:
+    """Return the bytes of a buffer's rows: along the folded channels, or along columns if these are contiguous."""
+    held = spec.residual.operand(role)
     assert held is not None
-    return min(128, w.nbytes * channels) if held.dims[-1] == w.column else span
+    return min(128, held.dtype.nbytes * channels) if held.dims[-1] == w.column else span
+
+
+def _kept_beside(spec: ProgramChain, names: Sequence[str], plan: Tiles) -> int:
+    """Return the bytes of shared memory for copied tiles of arrays: two of each if blocks loop over tiles."""
+    found = (spec.residual.operand(name) for name in names)
+    points = plan.pixels * plan.channels * (2 if plan.persistent else 1)
+    return sum(points * held.dtype.nbytes for held in found if held is not None)
 
 
 def _longest(spec: ProgramChain, box: dict[str, int]) -> str:
-    """Choose the dim of pixels that has most tiles."""
+    """Return the dim of pixels with the most tiles."""
     extents = spec.residual.extents
     return max(box, key=lambda d: n // box[d] if isinstance(n := extents[d], int) else 0)
 
@@ -750,7 +834,7 @@ def _times(sizes: dict[str, int], dim: str, count: int) -> dict[str, int]:
 
 
 def _channels(spec: ProgramChain, column: str, wanted: int) -> int:
-    """Choose the channels of a block: whole groups, or a part of one, so that its reads are a box."""
+    """Choose the channels of a block: whole groups, or a part of one group, so that its reads are a box."""
     size = spec.residual.extents[column]
     most = min(wanted, 1 << (size - 1).bit_length()) if isinstance(size, int) else wanted
     while most > 1 and None in spec.tile(**{column: most}).residual.extents.values():
@@ -759,7 +843,7 @@ def _channels(spec: ProgramChain, column: str, wanted: int) -> int:
 
 
 def _spread(sides: Sequence[str], sizes: dict[str, int], pixels: int) -> dict[str, int]:
-    """Give each side of the image its part of a block's pixels: the innermost gets most."""
+    """Distribute a block's pixels among the sides of the image; the innermost side gets the most."""
     found: dict[str, int] = {}
     for i, side in enumerate(reversed(sides)):
         most = pixels if i == len(sides) - 1 else min(pixels, 16 if i == 0 else 4)

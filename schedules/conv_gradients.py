@@ -1,7 +1,7 @@
 """Gradients of convolutions: of images as convolutions of stride 1, of filters as folds over pixels.
 
-The gradient of images is one program of stride 1 for each residue of a pixel's place by the stride, on views of the
-arrays, which the schedules of `conv` take: no product with a zero is computed.
+Pixels whose positions have the same remainder by the stride (a residue) are computed by one program of stride 1, on
+views of the arrays, with the schedules of `conv`. So no products with zeros are computed.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from fireiron import (
     Warp,
     Warpgroup,
     conform,
-    cp_async,
     dim,
     einsum,
+    in_order,
     index,
     ldmatrix,
     machine,
@@ -39,7 +39,7 @@ from fireiron import (
     tensor,
     tma,
 )
-from fireiron.schedules._pixels import box_of, spread_lines, whole_boxes
+from fireiron.schedules._pixels import box_of, by_lines, spread_lines, whole_boxes
 from fireiron.schedules._windows import Pads, Sizes, one, outputs, pair, places, whole
 
 
@@ -62,9 +62,9 @@ def conv2d_filter_gradient(
 
     Args:
         y: the gradient of the convolution's result.
-        x: its images.
+        x: the convolution's images.
         taps: rows and columns of a filter.
-        stride, pad, dilation: of the convolution.
+        stride, pad, dilation: those of the convolution.
     """
     return _filter_gradient("hw", "rs", "pq", y, x, taps, stride, pad, dilation)
 
@@ -130,10 +130,10 @@ def conv2d_residue(
 
     Args:
         y: the gradient of the convolution's result.
-        f: those of its filters' taps that reach these pixels.
-        bias: added to each channel, as a transposed convolution does.
+        f: the filters' taps that reach these pixels.
+        bias: a value for each channel, which is added in a transposed convolution.
         size: rows and columns of the part.
-        place: of y, what the first row and column of the part meet at the first tap.
+        place: row and column of y that the first row and column of the part meet at the first tap.
         dilation: rows and columns of y from one tap to the next.
     """
     return _residue("hw", "rs", "pq", y, f, bias, size, place, dilation)
@@ -175,7 +175,7 @@ def _residue(
     inner: str, taps: str, outer: str, y: Value, f: Value, bias: Value | None, size: Sizes, place: Sizes,
     dilation: Sizes, groups: str = "",
 ) -> Value:  # fmt: skip
-    """Sum products of y and filters, which are walked through backwards."""
+    """Sum products of y and filters, whose taps are visited backwards."""
     rank = len(inner)
     read = [
         dim(i, one(size, axis, rank)) + one(place, axis, rank) - one(dilation, axis, rank) * index(tap)
@@ -200,9 +200,10 @@ class Residue:
     """Hold the part of a gradient of images that one program computes: every stride-th row and column.
 
     Args:
-        pixels: of the images' gradient, as slices of rows and of columns.
-        taps: of the filters that reach these pixels, likewise.
-        spec: the program of y and these taps; None where no tap reaches them: there the gradient is 0, or the bias.
+        pixels: the part of the images' gradient, as slices of rows and of columns.
+        taps: the filters' taps that reach these pixels, as slices.
+        spec: the program, of y and these taps; None where no tap reaches the pixels, whose gradient is then 0, or the
+            bias.
     """
 
     pixels: tuple[slice, ...]
@@ -214,19 +215,19 @@ def data_gradients(
     y: Tensor, f: Tensor, x: Tensor, stride: Sizes = 1, pad: Pads = 0, dilation: Sizes = 1, arch: str | None = None,
     bias: Tensor | None = None, grouped: bool = False,
 ) -> tuple[Residue, ...]:  # fmt: skip
-    """Part the gradient of a convolution's images into programs of stride 1, one for each residue of a pixel's place.
+    """Divide the gradient of a convolution's images into programs of stride 1, one for each residue.
 
-    Call each schedule with y, `f[:, *taps]` (of groups `f[:, :, *taps]`), the bias if there is one, and
-    `out=dx[:, *pixels]`: views, no copies.
+    Call each schedule with y, `f[:, *taps]` (with groups `f[:, :, *taps]`), the bias if there is one, and
+    `out=dx[:, *pixels]`. These are views, not copies.
 
     Args:
         y: describes the gradient of the convolution's result.
-        f: describes its filters.
-        x: describes the gradient of its images, of one to three sides.
-        stride, pad, dilation: of the convolution.
+        f: describes the filters.
+        x: describes the gradient of the images, which have one to three sides.
+        stride, pad, dilation: those of the convolution.
         arch: as a program takes it.
-        bias: describes what is added to each channel of x, as a transposed convolution does.
-        grouped: whether y and x have a dim of groups ahead of their channels, and f and bias as their first one.
+        bias: describes the bias of a transposed convolution, which is added to each channel of x.
+        grouped: whether arrays have a dim of groups: before the channels in y and x, and first in f and bias.
 
     Raises:
         FireironError: `conv-sizes`.
@@ -272,12 +273,12 @@ class _Side:
     """Hold one residue of one side of the images.
 
     Args:
-        pixels: of the side.
-        taps: that reach them.
-        size: of these pixels.
-        count: of these taps.
-        place: of y's side, what the first pixel meets at the first of these taps.
-        apart: y's pixels from one of these taps to the next.
+        pixels: slice of the side's pixels.
+        taps: slice of the taps that reach these pixels.
+        size: number of these pixels.
+        count: number of these taps.
+        place: index in y that the first pixel meets at the first of these taps.
+        apart: pixels of y from one of these taps to the next.
     """
 
     pixels: slice
@@ -311,7 +312,7 @@ def _residues(axis: int, rank: int, taps: object, x: Tensor, stride: Sizes, pad:
 
 
 def _part(t: Tensor, sides: tuple[slice, ...], ahead: int = 1) -> Tensor:
-    """Describe a view of an array: some of its rows and columns, which stand behind so many dims."""
+    """Describe a view of an array: slices of its sides, which come after `ahead` other dims."""
     shape, strides = list(t.shape), list(t.strides)
     for axis, side in enumerate(sides, ahead):
         size = shape[axis]
@@ -329,9 +330,9 @@ def filters_simt(
 
     Args:
         spec: a gradient of filters, of any element type.
-        filters, channels: of a block's tile, at one tap.
-        pixels: of a chunk.
-        ways: as of `filters_mma`.
+        filters, channels: numbers of filters and channels of a block's tile, at one tap.
+        pixels: number of pixels of a chunk.
+        ways: as in `filters_mma`.
     """
     w = _gradient_of(spec)
     filters, channels = (_held(spec, d, n) for d, n in ((w.filter, filters), (w.channel, channels)))
@@ -355,17 +356,17 @@ def filters_mma(
 
     Args:
         spec: `conv2d_filter_gradient` of 16-bit floats.
-        filters, channels: of a block's tile, at one tap.
-        pixels: of a chunk, a multiple of 16.
-        stages: chunks in shared memory.
-        ways: blocks that share a tile, each with a part of the images, whose sums meet in order; by default as many as
-            fill an A100 twice.
+        filters, channels: numbers of filters and channels of a block's tile, at one tap.
+        pixels: number of pixels of a chunk, a multiple of 16.
+        stages: number of chunks in shared memory.
+        ways: number of blocks that share a tile, each with a part of the images; their sums are added in order. By
+            default as many as fill an A100 twice.
     """
     w = _gradient_of(spec)
     chain, box = _at_one_tap(spec, w, filters, channels, pixels, ways, 2 * machine("sm_80").sms)
     chain = chain.split(None, **box).pipeline(stages)
     for role, columns in ((w.gradient, filters), (w.images, channels)):
-        chain = chain.load(role, SH, cp_async()).swizzle(spread_lines(columns))
+        chain = chain.load(role, SH, by_lines(chain, role)).swizzle(spread_lines(columns))
 
     def by_fragments(f: StepChain) -> Schedule:
         f = f.split(16).unroll().load("A", FR, ldmatrix()).load("B", FR, ldmatrix())
@@ -379,26 +380,30 @@ def filters_mma(
 @space("sm_90", filters=(64, 128), channels=(64, 128), pixels=(32, 48, 64, 96, 128), ways=(1, 2, 3, 4, 6, 8, 16))
 def filters_wgmma(
     spec: ProgramChain, filters: int | None = None, channels: int | None = None, pixels: int | None = None,
-    stages: int | None = None, ways: int | None = None,
+    stages: int | None = None, ways: int | None = None, shared: bool | None = None,
 ) -> Schedule:  # fmt: skip
     """Schedule the gradient of a convolution's filters for Hopper: bulk copies, wgmma with both operands transposed.
 
     Args:
         spec: a gradient of filters of 16-bit floats, channels and filters in multiples of 8.
-        filters, channels: of a block's tile, at one tap: multiples of 64.
-        pixels: of a chunk, a multiple of 16.
-        stages: chunks in shared memory, as many as fit by default, at most 6.
-        ways: blocks that share a tile, each with a part of the images, whose sums meet in order. What is left open is
-            chosen by a count of clocks on an H200: of chunks of whole boxes, and of the sums' meeting.
+        filters, channels: numbers of filters and channels of a block's tile, at one tap; multiples of 64.
+        pixels: number of pixels of a chunk, a multiple of 16.
+        stages: number of chunks in shared memory; by default as many as fit, at most 6.
+        ways: number of blocks that share a tile, each with a part of the images; their sums are added in order.
+            Arguments that are not given are chosen by a model of clocks on an H200.
+        shared: whether all blocks run at once, and those of a tile wait for each other and add a share of it each;
+            otherwise the last one adds all. None: where sizes are known (1.03 over cuDNN for 0.88, of 12 layers).
     """
     w = _gradient_of(spec)
-    share = _share(spec, w, filters, channels, pixels, ways)
+    shared = all(isinstance(n, int) for n in spec.residual.extents.values()) if shared is None else shared
+    share = _share(spec, w, filters, channels, pixels, ways, shared)
     filters, channels = share.filters, share.channels
     tile = {**dict.fromkeys(w.batch, 1), w.filter: filters, **dict.fromkeys(w.taps, 1), w.channel: channels}
     box = dict(zip(w.pixels, share.box, strict=True))
     stages = stages or max(2, min(6, SHARED // (2 * prod(share.box) * (filters + channels))))
     chain = spec.tile(**tile).to(Block).epilog(memory=FR)
-    chain = chain.split(w.pixels[0], ways=share.ways).parallel(Block) if share.ways > 1 else chain
+    if share.ways > 1:
+        chain = chain.split(w.pixels[0], ways=share.ways).parallel(Block, in_order(shared=shared))
     chain = chain.split(None, **box).pipeline(stages, inflight=1).specialize()
     chain = chain.load(w.gradient, SH, tma()).load(w.images, SH, tma())
     chain = chain.tile(**{w.filter: 64}).to(Warpgroup)
@@ -407,12 +412,12 @@ def filters_wgmma(
 
 @attrs.frozen
 class _Share:
-    """Hold a gradient's tile, and how its pixels are shared out.
+    """Hold a gradient's tile, and how its pixels are divided among blocks and chunks.
 
     Args:
-        filters, channels: of a block's tile.
-        ways: blocks that share a tile.
-        box: pixels of a chunk, images first.
+        filters, channels: numbers of filters and channels of a block's tile.
+        ways: number of blocks that share a tile.
+        box: extents of a chunk's box of pixels, images first.
     """
 
     filters: int
@@ -429,26 +434,29 @@ CHUNK, TILE, MEETING = 20.0, 1500.0, 500.0  # clocks of a chunk beside its produ
 SUMS = 37.0  # bytes of other blocks' sums a clock
 
 
-def _clocks(share: _Share, tiles: int, trips: int) -> float:
+def _clocks(share: _Share, tiles: int, trips: int, shared: bool) -> float:
     """Estimate the clocks of a gradient of filters.
 
     Args:
-        share: the tile, and how pixels are shared out.
-        tiles: of filters, channels and taps.
-        trips: chunks of a block.
+        share: the tile, and the division of pixels.
+        tiles: number of tiles of filters, channels and taps.
+        trips: number of chunks of a block.
+        shared: whether each block of a tile adds a share of the sums.
     """
     rows, columns, volume = share.filters, share.channels, prod(share.box)
     moved = 2 * volume * (rows + columns)
     handed = (moved + 2 * volume * (rows // 64) * (64 + columns)) / HANDED
     chunk = CHUNK + max(rows * columns * volume / MULTIPLY_ADDS, moved / L2_RATE, handed)
-    meeting = share.ways * 4 * rows * columns / SUMS + MEETING if share.ways > 1 else 0.0
+    readers = max(n for n in range(1, share.ways + 1) if columns // 8 % n == 0) if shared else 1
+    meeting = share.ways / readers * 4 * rows * columns / SUMS + MEETING if share.ways > 1 else 0.0
     return -(-tiles * share.ways // machine("sm_90a").sms) * (trips * chunk + TILE) + meeting
 
 
 def _share(
-    spec: ProgramChain, w: _Gradient, filters: int | None, channels: int | None, pixels: int | None, ways: int | None
-) -> _Share:
-    """Choose a tile, how many blocks share one, and the box of pixels of a chunk, by a count of clocks."""
+    spec: ProgramChain, w: _Gradient, filters: int | None, channels: int | None, pixels: int | None, ways: int | None,
+    shared: bool,
+) -> _Share:  # fmt: skip
+    """Choose a tile, the number of blocks that share it, and a chunk's box of pixels, by a model of clocks."""
     extents = spec.residual.extents
     sizes = [n if isinstance(n := extents[d], int) else 64 for d in w.pixels]
     taps = prod(n for d in (*w.batch, *w.taps) if isinstance(n := extents[d], int))
@@ -457,12 +465,14 @@ def _share(
     for rows, columns in product(_widths(extents[w.filter], filters), _widths(extents[w.channel], channels)):
         held = zip((extents[w.filter], extents[w.channel]), (rows, columns), strict=True)
         tiles = taps * prod(-(-n // size) for n, size in held if isinstance(n, int))
-        for count in (ways,) if ways else range(1, max(1, min(sizes[0], 2 * machine("sm_90a").sms // tiles)) + 1):
+        waves = 1 if shared else 2
+        most = max(1, min(sizes[0], waves * machine("sm_90a").sms // tiles))
+        for count in (ways,) if ways else range(1, most + 1):
             part = -(-sizes[0] // count)
             for box, trips in whole_boxes((part, *sizes[1:]), wanted):
                 if 6 * prod(box) * (rows + columns) <= SHARED:  # three chunks
                     share = _Share(rows, columns, -(-sizes[0] // part), box)
-                    found.append((_clocks(share, tiles, trips), len(found), share))
+                    found.append((_clocks(share, tiles, trips, shared), len(found), share))
     if not found:
         raise FireironError(
             "conv-sizes",
@@ -473,7 +483,7 @@ def _share(
 
 
 def _widths(extent: object, given: int | None) -> tuple[int, ...]:
-    """List the sizes that a tile may have along a dim, no more than it has: wider ones NVRTC 13.0 serialises."""
+    """List the possible extents of a tile along a dim; for wider tiles NVRTC 13.0 serialises wgmma."""
     if given:
         return (given,)
     size = extent if isinstance(extent, int) else 128
@@ -486,12 +496,12 @@ class _Gradient:
 
     Args:
         step: the product.
-        batch: dims that both arrays and the result have, of which a block takes one each: groups.
+        batch: dims that both arrays and the result have (groups); a block takes one index of each.
         pixels: folded dims.
-        filter: the first array's own dim.
-        taps: dims of the second array's windows.
-        channel: the second array's last dim.
-        gradient, images: the arrays.
+        filter: the dim that only the first array has.
+        taps: dims of taps.
+        channel: the last dim of the second array.
+        gradient, images: the two arrays: the gradient of the result, and the images.
     """
 
     step: str
@@ -508,7 +518,7 @@ def _gradient_of(spec: ProgramChain) -> _Gradient:
     """Find the product of a gradient and windows.
 
     Raises:
-        FireironError: `conv-product` where there is none.
+        FireironError: `conv-product` for a program without such a product.
     """
     step = next((s for s in spec.computed.steps if s.is_product), None)
     dims = [] if step is None else [{d.name for d in ref.dims} for ref in step.reads[:2]]
@@ -527,7 +537,7 @@ def _gradient_of(spec: ProgramChain) -> _Gradient:
 
 
 def _held(spec: ProgramChain, dim: str, most: int) -> int:
-    """Choose a power of two of a dim for a tile, no more than it has and at most so many."""
+    """Choose a tile's extent along a dim: a power of two, at most `most`, and no larger than the dim needs."""
     size = spec.residual.extents[dim]
     return min(most, 1 << (size - 1).bit_length()) if isinstance(size, int) else most
 
@@ -536,7 +546,7 @@ def _at_one_tap(
     spec: ProgramChain, w: _Gradient, filters: int, channels: int, pixels: int, ways: int | None, sms: int,
     memory: Memory = FR,
 ) -> tuple[ProgramChain, dict[str, int]]:  # fmt: skip
-    """Tile filters and channels at one tap, share out images where tiles are few, and choose a box of pixels."""
+    """Tile filters and channels at one tap, divide images among blocks if tiles are few, and choose a box of pixels."""
     extents = spec.residual.extents
     tile = {**dict.fromkeys(w.batch, 1), w.filter: filters, **dict.fromkeys(w.taps, 1), w.channel: channels}
     tiles = prod(-(-n // size) for d, size in tile.items() if isinstance(n := extents[d], int))

@@ -1,8 +1,8 @@
-"""Gradients of convolutions whose images have few channels: columns and channels of images and filters are one dim.
+"""Gradients of convolutions of few channels, with one dim for columns and channels of images, and of filters.
 
-On views of the arrays (N, H, W C and K, R, S C) they are the gradients of `conv.conv2d_packed`. That of images computes
-all residues of a pixel's place by the stride at once, as columns of one product: y is read once for all of them, and a
-tile's windows share what lies in shared memory.
+On views (N, H, W C) and (K, R, S C) of the arrays these are the gradients of `conv.conv2d_packed`. The gradient of
+images computes the pixels of all remainders by the stride as columns of one product, so that y is read once, and a
+tile's windows share the pixels in shared memory.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ def conv2d_packed_data_gradient(
 ) -> Value:  # fmt: skip
     """Compute the gradient of `conv2d_packed`'s images, x[n, h, i, w, m]: row h * stride + i, and in it w and m.
 
-    One row of m holds the columns and channels between two windows. On a view of the images (N, H / stride, stride,
-    W / stride, stride * C), whose sides are multiples of the strides, this is the gradient of `conv2d`, but for what is
-    not finite: taps beyond a filter are 0 and are multiplied, so that NaN and infinity of y reach up to stride - 1 more
+    The dim m has the columns and channels between two windows. On a view (N, H / stride, stride, W / stride, stride *
+    C) of the images, whose sides are multiples of the strides, this is the gradient of `conv2d`, except for NaN and
+    infinity: taps beyond a filter are multiplied as zeros, so that these values of y spread to up to stride - 1 more
     rows and columns.
 
     Args:
         y: the gradient of the convolution's result.
-        f: its filters.
-        stride, pad: of the convolution, dilation 1.
-        channels: of a pixel.
+        f: the convolution's filters.
+        stride, pad: those of the convolution; its dilation is 1.
+        channels: number of channels of a pixel.
 
     Raises:
         FireironError: `conv-sizes`, `conv-window`.
@@ -101,10 +101,10 @@ def conv2d_packed_filter_gradient(
 
     Args:
         y: the gradient of the convolution's result.
-        x: its images.
+        x: the convolution's images.
         taps: rows and columns of a filter.
-        stride, pad: of the convolution, dilation 1.
-        channels: of a pixel.
+        stride, pad: those of the convolution; its dilation is 1.
+        channels: number of channels of a pixel.
 
     Raises:
         FireironError: `conv-sizes`, `conv-window`.
@@ -120,7 +120,7 @@ def conv2d_packed_filter_gradient(
 
 
 def _whole_pixels(channels: int) -> None:
-    """Refuse lines that hold no whole number of pixels."""
+    """Refuse lines that do not hold a whole number of pixels."""
     whole("channels", channels, 1)
     lines = extent("l")
     if isinstance(lines, int) and lines % channels:
@@ -139,17 +139,19 @@ def images_mma(
 ) -> Schedule:  # fmt: skip
     """Schedule the gradient of images of few channels by mma.sync, from sm_80 on.
 
-    Rows of the product are pixels of a box, columns what lies between two windows: rows, columns and channels of the
-    images. Asynchronous copies bring boxes of y with their halo, and instructions read each visit's window from there.
+    Rows of the product are the pixels of a box of y; columns are the rows, columns and channels of the images between
+    two windows. Asynchronous copies load boxes of y with their halo, from which instructions read the window of each
+    tap.
 
     Args:
         spec: `conv2d_packed_data_gradient` of 16-bit floats.
-        rows: of a block's box, a multiple of 4: each warp has a quarter of them. By default 16 where y has 64 channels
-            or more and a product has up to 32 columns, which took 0.61 of the time of 8 on an H200; else 8.
-        columns: of a block's box, a power of two.
-        depth: filters of a chunk, a multiple of 16: at most 64 that the threads' registers hold by default.
-        stages: chunks in shared memory.
-        halo: whether a chunk has all visits along a row, else one: by default all where registers hold the filters.
+        rows: number of rows of a block's box, a multiple of 4, since each of four warps has a quarter. By default 16 if
+            y has 64 channels or more and the product at most 32 columns, which took 0.61 of the time of 8 rows on an
+            H200; else 8.
+        columns: number of columns of a block's box, a power of two.
+        depth: number of filters of a chunk, a multiple of 16; by default at most 64, as registers allow.
+        stages: number of chunks in shared memory.
+        halo: whether a chunk has all taps along a row instead of one; by default if registers hold the filters.
 
     Raises:
         FireironError: `conv-product` for another program.
@@ -193,18 +195,18 @@ def filters_mma(
 ) -> Schedule:  # fmt: skip
     """Schedule the gradient of filters of few channels by mma.sync, from sm_80 on: pixels are folded.
 
-    A chunk is a part of a row of y, and what its windows read of rows of x, from which each thread gathers its
+    A chunk is a part of a row of y, with the parts of x's rows that its windows read, from which each thread gathers
     fragments.
 
     Args:
         spec: `conv2d_packed_filter_gradient` of 16-bit floats.
-        filters: of a block's tile, 64 by default, less where there are less.
-        rows: of a block's tile, of filters: a warp has one of them, or two have. 1 by default, 2 where the pixels do
-            not give enough blocks otherwise.
-        pixels: of a chunk, a multiple of 16: a row of y by default, at most 112.
-        stages: chunks in shared memory.
-        ways: blocks that share a tile, each with a part of y's rows, or of its images where there are more, whose sums
-            meet in order; by default as many as give an H200 enough warps.
+        filters: number of filters of a block's tile; by default 64, or fewer if there are fewer.
+        rows: number of filter rows of a block's tile; one or two warps compute each. By default 1, or 2 where pixels do
+            not give enough blocks.
+        pixels: number of pixels of a chunk, a multiple of 16; by default a row of y, at most 112.
+        stages: number of chunks in shared memory.
+        ways: number of blocks that share a tile, each with a part of y's rows, or of the images if there are more of
+            them; their sums are added in order. By default as many as give an H200 enough warps.
 
     Raises:
         FireironError: `conv-product` for another program.
@@ -242,7 +244,7 @@ def filters_mma(
 
 
 def _apart(rows: int, filters: int) -> int:
-    """Count the warps that share a row of filters."""
+    """Return the number of warps that share a row of filters."""
     return 2 if rows <= 2 and filters >= 32 else 1
 
 
@@ -259,5 +261,5 @@ def _tiles(extents: dict[str, object], tile: dict[str, int]) -> int:
 
 
 def _ways(lines: int, wanted: int) -> int:
-    """Choose the blocks that share a tile: at least so many if there are lines, each with as many as others."""
+    """Choose the number of blocks that share a tile: at least `wanted`, if lines suffice, with equal shares."""
     return -(-lines // max(1, lines // max(1, wanted)))

@@ -1,4 +1,4 @@
-"""Products fused with what stands around them in networks, on the schedule that suits the architecture.
+"""Products fused with the operations around them in networks, with the usual schedule of the architecture.
 
 A preset of one product adds ops behind the product (`then`) and on its operands (`prolog`), and uses the
 architecture's usual schedule: wgmma on Hopper, mma.sync from Turing on, CUDA cores elsewhere. Presets of several
@@ -52,7 +52,7 @@ AMPERE = ("f16", "bf16", "tf32", "i8", "u8", "f64", "i4", "u4", "b1")
 
 @preset
 def scheduled(spec: MatMulChain, arch: str = "") -> Schedule:
-    """Schedule a product, with all that is fused to it, by the architecture's own preset.
+    """Schedule a product with its fused operations, by the architecture's preset.
 
     Args:
         arch: the target; the spec's, else sm_90a by default.
@@ -90,7 +90,7 @@ def _bias(spec: MatMulChain) -> Tensor:
 
 @preset
 def gemm_bias(spec: MatMulChain, arch: str = "") -> Schedule:
-    """Compute A @ B + bias, one value a column.
+    """Compute A @ B + bias, with a bias for each column.
 
     Args:
         arch: the target; the spec's, else sm_90a by default.
@@ -114,7 +114,7 @@ def gemm_bias_gelu(spec: MatMulChain, arch: str = "", keep: bool = False) -> Sch
 
     Args:
         arch: the target; the spec's, else sm_90a by default.
-        keep: store what gelu is given too, as `pre`: training needs it.
+        keep: whether to store the argument of gelu too, as output `pre`, for training.
     """
     c = spec.matmul.C
     saved = (save(attrs.evolve(c, name="pre")),) if keep else ()
@@ -154,7 +154,7 @@ def relu_gemm(spec: MatMulChain, arch: str = "") -> Schedule:
 
 @preset
 def norm_gemm(spec: MatMulChain, arch: str = "") -> Schedule:
-    """Compute norm(A) @ B, a layer normalisation along K whose row statistics `mean` and `rstd` are given.
+    """Compute norm(A) @ B: a layer norm along K, whose statistics `mean` and `rstd` of each row are inputs.
 
     Args:
         arch: the target; the spec's, else sm_90a by default.
@@ -172,7 +172,7 @@ def dequant_gemm(spec: MatMulChain, arch: str = "", weights: str = "i8", group: 
     Args:
         arch: the target; the spec's, else sm_90a by default.
         weights: element type of B: i8, u8, i4, u4.
-        group: rows of B that share a scale; K is a multiple.
+        group: number of rows of B that share a scale; it divides K.
     """
     a, b, c = spec.matmul.A, spec.matmul.B, spec.matmul.C
     depth, columns = b.shape[-2:]
@@ -187,12 +187,12 @@ def dequant_gemm(spec: MatMulChain, arch: str = "", weights: str = "i8", group: 
 def gemm_block_scaled(spec: MatMulChain, arch: str = "", block: int = 128) -> Schedule:
     """Compute the sum over blocks of K of a_scales * b_scales * (A @ B): 8-bit floats with scales of their blocks.
 
-    Of A each row has a scale for every `block` of K: `a_scales`, M x K/block. Of B each block of as many rows and
-    columns has one: `b_scales`, an array N/block x K/block, as frameworks keep it.
+    `a_scales`, M x K/block, has a scale for each row of A and each `block` elements of K. `b_scales`, N/block x K/block
+    as in frameworks, has a scale for each square block of B.
 
     Args:
         arch: the target; the spec's, else sm_90a by default.
-        block: elements of K, and columns of B, that share a scale; K and N are multiples.
+        block: number of elements of K, and of columns of B, that share a scale; it divides K and N.
 
     Source: DeepSeek-V3 technical report, 3.3.2.
     """
@@ -220,7 +220,7 @@ def _gated(gate: Value, up: Value) -> Value:
 
 
 def _matrices(m: int, n: int, k: int, dtype: str, *names: str, left: str) -> tuple[Tensor, ...]:
-    """Name an operand of M x K, and weights of K x N that have K contiguous, as linear layers store them."""
+    """Make an operand M x K, and weights K x N whose K is contiguous, as linear layers store them."""
     return Matrix(m, k, dtype, name=left), *(Matrix(k, n, dtype, ColMajor, name=name) for name in names)
 
 
@@ -233,8 +233,8 @@ def add_gemm_gemm(
     Args:
         m: rows of X, H and Y.
         n: columns of W, U and Y.
-        k: depth of the first product.
-        k2: depth of the second, that of the first where 0.
+        k: K of the first product.
+        k2: K of the second product; 0 for that of the first.
         dtype: element type of all matrices.
         path: simt, ampere, hopper, or auto.
         arch: the target; sm_90a by default.
@@ -272,8 +272,8 @@ def lstm_pattern(
     Args:
         m: rows of X, H and Y.
         n: columns of W, U and Y.
-        k: depth of the first product.
-        k2: depth of the second, that of the first where 0.
+        k: K of the first product.
+        k2: K of the second product; 0 for that of the first.
         dtype: element type of all matrices; the bias is f32.
         path: simt, ampere, hopper, or auto.
         arch: the target; sm_90a by default.
@@ -295,10 +295,10 @@ def lstm_cell(
 ) -> Schedule:
     """Compute an LSTM cell: i, f, o = sigmoid and g = tanh of X W + H U + b each; c' = f c + i g, h' = o tanh(c').
 
-    Weights of each gate are matrices of their own: views of the stacked ones that frameworks keep will do.
+    Each gate has its own weight matrices, which may be views of the stacked weights of frameworks.
 
     Args:
-        m: rows, one a sequence.
+        m: number of rows, one for each sequence.
         n: width of the hidden state.
         k: width of the input.
         dtype: element type of all matrices; biases and states c are f32.
@@ -329,15 +329,15 @@ def mlp(
     rows: int = 0,
     arch: str = "",
 ) -> Schedule:  # fmt: skip
-    """Compute layers h = relu(h W[l] + b[l]) of one width in one kernel, activations on chip.
+    """Compute layers h = relu(h W[l] + b[l]) of one width in one kernel, which keeps activations on chip.
 
     Args:
         m: rows of X and Y.
         width: columns of X and Y, up to 256.
-        layers: how many.
+        layers: number of layers.
         dtype: element type of all matrices; biases are f32.
         path: simt, ampere, hopper, or auto.
-        rows: of a block, 0 for a choice.
+        rows: number of rows of a block, 0 for a good default.
         arch: the target; sm_90a by default.
     """
     x, y = Matrix(m, width, dtype, name="X"), Matrix(m, width, dtype, name="Y")
@@ -361,10 +361,10 @@ def mlp_block(
     Args:
         m: rows of X and Y.
         width: columns of X and Y, up to 256.
-        hidden: columns in between, up to 256.
+        hidden: columns of the hidden layer, up to 256.
         dtype: element type of all matrices; biases are f32.
         path: simt, ampere, hopper, or auto.
-        rows: of a block, 0 for a choice.
+        rows: number of rows of a block, 0 for a good default.
         arch: the target; sm_90a by default.
     """
     x, y = Matrix(m, width, dtype, name="X"), Matrix(m, width, dtype, name="Y")

@@ -1,7 +1,7 @@
-"""Schedules for Hopper: bulk copies by one role's warps, wgmma by the other's, tiles taken by persistent blocks.
+"""Schedules for Hopper: one role of warps issues bulk copies, the other wgmma; persistent blocks loop over tiles.
 
-The ideas are those that win on an H100 or H200: a whole chunk of K arrives by two instructions; products of 64 rows
-and up to 256 columns follow each other without a gap; stores leave through swizzled panels while the next tile loads.
+Two instructions load a whole chunk of K; products of 64 rows and up to 256 columns follow each other without a gap;
+results are stored through swizzled panels while the next tile is loaded.
 """
 
 from __future__ import annotations
@@ -51,10 +51,12 @@ from fireiron.schedules._plan import (
     Plan,
     arrivals,
     beside,
+    copied,
     early,
     is_grouped,
     is_scaled,
     oriented,
+    span_beside,
     takes,
 )
 from fireiron.schedules._plans import plans
@@ -72,8 +74,8 @@ CUDA_CORES = ("f32", "i32")  # that no tensor core does
 def cooperative(spec: MatMulChain, plan: Plan = Plan()) -> Schedule:
     """Schedule a product whose consumers share each tile.
 
-    Element types f16, bf16, tf32, e4m3, e5m2, i8 and u8 in all layouts. An operand whose K is not contiguous, of
-    elements that are not 16-bit, is transposed on its way: `Plan.transposed` says where.
+    Element types f16, bf16, tf32, e4m3, e5m2, i8 and u8 in all layouts. An operand whose K is not contiguous, and whose
+    elements are not 16-bit, is transposed: `Plan.transposed` says how.
 
     Args:
         plan: the degrees of freedom.
@@ -83,7 +85,7 @@ def cooperative(spec: MatMulChain, plan: Plan = Plan()) -> Schedule:
 
 @preset
 def pingpong(spec: MatMulChain, plan: Plan = Plan(n=192)) -> Schedule:
-    """Schedule a product whose two consumers take tiles in turn: one stores its tile while the other multiplies.
+    """Schedule a product whose two consumer warpgroups take tiles in turn: one stores while the other multiplies.
 
     Args:
         plan: the degrees of freedom.
@@ -93,9 +95,10 @@ def pingpong(spec: MatMulChain, plan: Plan = Plan(n=192)) -> Schedule:
 
 @preset
 def split_k(spec: MatMulChain, plan: Plan = Plan(ways=4)) -> Schedule:
-    """Schedule a product of few tiles and a long K: blocks share each tile, and the last one to end adds their sums.
+    """Schedule a product of few tiles and a long K: several blocks share each tile, and their sums are added.
 
-    The sums lie in a workspace, or a cluster's shared memory, and are added in one order: the same bits in every run.
+    The sums go through a workspace in global memory, or a cluster's shared memory, and are always added in the same
+    order, so that results are the same in every run.
 
     Args:
         plan: the degrees of freedom.
@@ -105,7 +108,7 @@ def split_k(spec: MatMulChain, plan: Plan = Plan(ways=4)) -> Schedule:
 
 @preset
 def stream_k(spec: MatMulChain, plan: Plan = Plan(stream=True)) -> Schedule:
-    """Schedule a product whose tiles fill no whole number of waves: blocks take equal parts of all chunks (stream-K).
+    """Schedule a product whose tiles fill waves badly: blocks take equal shares of all tiles' K chunks (stream-K).
 
     Args:
         plan: the degrees of freedom.
@@ -115,10 +118,10 @@ def stream_k(spec: MatMulChain, plan: Plan = Plan(stream=True)) -> Schedule:
 
 @preset
 def scaled_gemm(spec: MatMulChain, plan: Plan = Plan(n=128, promote=True)) -> Schedule:
-    """Schedule a product whose prologs scale blocks of its operands: chunks of K are summed apart, and then scaled.
+    """Schedule a product whose prologs scale blocks of operands: each chunk's sum is scaled, and added to the total.
 
-    Operands of 8-bit floats come as they are stored, and each chunk's sum is added in f32. Without scales that alone
-    keeps bits which tensor cores drop from long sums of 8-bit floats.
+    Operands of 8-bit floats are loaded unscaled, and each chunk's sum is added in f32. Also without scales this keeps
+    bits that tensor cores lose in long sums of 8-bit floats.
 
     Args:
         plan: the degrees of freedom; a thread holds two sets of accumulators.
@@ -130,13 +133,13 @@ def scaled_gemm(spec: MatMulChain, plan: Plan = Plan(n=128, promote=True)) -> Sc
 
 @preset
 def skinny(spec: MatMulChain, plan: Plan | None = None) -> Schedule:
-    """Schedule a product of few rows, which is bound by the bytes of its other operand, the weights.
+    """Schedule a product of few rows, whose time is that of loading the weights.
 
-    Operands are swapped: rows of weights fill the 64 of an instruction, and the few rows of A are its width. A deep
-    ring of small chunks, and K cut where tiles are too few, keep every SM asking for weights.
+    Operands are swapped: the weights give the 64 rows of an instruction, and the few rows of A its columns. A ring of
+    many small chunks, and a division of K among blocks if tiles are few, let every SM load weights all the time.
 
     Args:
-        plan: the degrees of freedom, None for the best of `plans` that are swapped.
+        plan: the degrees of freedom; None for the first of `plans` that is swapped.
     """
     if plan is None:
         plan = next((p for p in plans(spec) if p.swapped), Plan(64, 64, 1))
@@ -157,19 +160,28 @@ def _gemm(spec: MatMulChain, plan: Plan) -> Schedule:
     share = shares_of_k(SMS // (rows * cols)) if plan.stream else None
     alone = plan.cluster == (1, 1)
     tiled = chain.tile(rows * m, cols * n, batch=spec.batch).to(Block if alone else Cluster)
-    tiled = tiled.persistent(Grouped(plan.group), share)
+    at_once = plan.ways > 1 and plan.through == "grid"
+    tiled = tiled if at_once else tiled.persistent(Grouped(plan.group), share)
     tiled = tiled.dependent() if plan.dependent else tiled
     tiled = tiled if alone else tiled.tile(m, n).to(Block)
-    chain = tiled.epilog(memory=FR, store=_store(plan, chain), early=early(plan, spec), addends=plan.addends)
+    loaded = copied(plan, spec)
+    chain = tiled.epilog(
+        memory=FR,
+        store=_store(plan, chain),
+        early=early(plan, spec),
+        addends=plan.addends,
+        load={tensor: tma(span_beside(plan, tensor)) for tensor in loaded},
+        slots=plan.copied if loaded else 1,
+    )
     if plan.ways > 1:
-        reduce = by_cluster(plan.shares(c.dtype.nbytes)) if plan.through == "cluster" else in_order()
+        reduce = by_cluster(plan.shares(c.dtype.nbytes)) if plan.through == "cluster" else in_order(shared=at_once)
         chain = chain.split(ways=plan.ways, multiple_of=k).parallel(Block, reduce=reduce)
     chunks = chain.split(k).promote() if plan.promote else chain.split(k)
     waits = held or plan.promote
     prefetch = 0 if is_grouped(spec) or copying else plan.prefetch
-    chain = chunks.pipeline(
-        plan.depth(kind.nbytes, c.dtype.nbytes, *beside(spec)), inflight=0 if waits else 1
-    ).specialize(producers=1, registers=plan.registers(copying), prefetch=prefetch)
+    deep = plan.depth(kind.nbytes, c.dtype.nbytes, *beside(spec), sum(t.dtype.nbytes for t in loaded))
+    chunks = chunks.pipeline(deep, inflight=0 if waits else 1)
+    chain = chunks.specialize(producers=1, registers=plan.registers(copying), prefetch=prefetch)
     span = min(SPAN, k * left.dtype.nbytes) if held else SPAN
     chain = _turned(chain, A, kind) if first == "threads" else chain.load(A, SH, tma(span, l2=plan.hint("left")))
     chain = _turned(chain, B, kind) if second == "threads" else chain.load(B, SH, tma(SPAN, l2=plan.hint("right")))
@@ -191,7 +203,7 @@ def _gemm(spec: MatMulChain, plan: Plan) -> Schedule:
 
 
 def _turned(chain: MatMulChain, role: Role, kind: DType) -> MatMulChain:
-    """Load an operand whose K is not contiguous to where bulk copies put one whose K is; threads transpose it."""
+    """Load an operand whose K is not contiguous; threads transpose it to the layout that bulk copies give to others."""
     stored = chain.residual.operands[0 if role is A else 1].tensor
     copy = staged(along="K", across=4 if kind.nbytes == 1 and stored.aligned(4) else None)
     lines = RowMajor if role is A else ColMajor
@@ -200,10 +212,10 @@ def _turned(chain: MatMulChain, role: Role, kind: DType) -> MatMulChain:
 
 
 def _fragments(step: int) -> Strategy:
-    """Take a warpgroup's rows from shared memory by ldmatrix, 16 rows of 32 bytes of K for each warp.
+    """Load a warpgroup's rows from shared memory by ldmatrix: 16 rows of 32 bytes of K for each warp.
 
     Args:
-        step: elements of K.
+        step: number of elements of K.
     """
 
     def strategy(move: MoveChain) -> Schedule:
@@ -213,9 +225,9 @@ def _fragments(step: int) -> Strategy:
 
 
 def _store(plan: Plan, spec: MatMulChain) -> Strategy:
-    """Choose how C leaves: by bulk stores, which end where a tensor ends.
+    """Choose how C is stored: by bulk stores, which skip rows and columns outside the tensor.
 
-    Groups end before it: their rows are stored by vectors, each under a predicate.
+    With groups, a tile may hold rows of the next group; rows are then stored by vectors, under predicates.
     """
     stored = spec.matmul.C
     if not is_grouped(spec):
@@ -227,18 +239,19 @@ def _store(plan: Plan, spec: MatMulChain) -> Strategy:
 @preset
 @space("sm_90", plan=plans)
 def gemm(spec: MatMulChain, plan: Plan | None = None) -> Schedule:
-    """Schedule a product as the model finds fastest for its sizes.
+    """Schedule a product by the plan that the model finds fastest for its sizes.
 
-    Persistent blocks loop over the products of batches and groups. `ampere.gemm`, `ada.gemm` or `simt.sgemm`
-    schedules what wgmma or tensor maps do not take: lines that do not start at multiples of 16 bytes; other element
-    types; prologs of both operands, or of one of 8-bit elements whose K is not contiguous. `check()` reports
-    `slower-path` where another type or layout is faster; for f64 none is. An operand with a prolog, or of tf32
-    whose K is not contiguous, is read from registers, as A, for which the product may be swapped; threads transpose
-    other operands whose K is not contiguous, unless their elements are 16-bit. Prologs that scale 8-bit floats by
-    blocks scale sums, as in `scaled_gemm`. Where rows are folded, tiles are as wide as that tensor has columns for.
+    Persistent blocks loop over the products of batches and groups. Products that wgmma or tensor maps cannot compute
+    are scheduled by `ampere.gemm`, `ada.gemm` or `simt.sgemm`: those with lines that do not start at multiples of 16
+    bytes, with other element types, with prologs of both operands, or with a prolog of 8-bit elements whose K is not
+    contiguous. `check()` reports `slower-path` where another type or layout would be faster. An operand with a prolog,
+    or of tf32 with K not contiguous, is read from registers, as A, for which the product may be swapped. Threads
+    transpose other operands whose K is not contiguous, unless elements are 16-bit. Prologs that scale 8-bit floats by
+    blocks scale sums, as in `scaled_gemm`. For folds of rows, tiles along N are as many as the folds' tensor has
+    columns.
 
     Args:
-        plan: the degrees of freedom, None for the best of `plans`.
+        plan: the degrees of freedom; None for the first of `plans`.
     """
     if not takes(spec):
         kind = spec.left.dtype.name

@@ -1,8 +1,8 @@
-"""Products whose rows are normed on their way in: statistics and product are one kernel.
+"""Products of rows that are normed first, in the same kernel.
 
-A block keeps its rows of x in shared memory. It folds them in a first loop over chunks, and norms and multiplies them,
-chunk by chunk, in a second one: x is read once, and no normed x lies in global memory. Columns of w in one tile share
-the rows' statistics; each further tile of columns computes them again.
+A block keeps its rows of x in shared memory. A first loop over chunks computes the rows' statistics; a second loop
+norms and multiplies chunk by chunk. So x is read once, and the normed x is not stored to global memory. Each tile of
+columns of w computes the statistics again.
 """
 
 from __future__ import annotations
@@ -60,10 +60,11 @@ def mma(spec: ProgramChain, rows: int = 0, columns: int = 128, depth: int = 64, 
 
     Args:
         spec: a program of this module, or another whose product's left factor is a step named `normed`, in 16 bits.
-        rows: of a block's tile, a multiple of 16; 0 for as many of 128, 64, 32 and 16 as shared memory holds.
-        columns: of a block's tile.
-        depth: of a chunk of K, a multiple of 16.
-        stages: chunks of w in shared memory.
+        rows: number of rows of a block's tile, a multiple of 16; 0 for the largest of 128, 64, 32 and 16 that shared
+            memory holds.
+        columns: number of columns of a block's tile.
+        depth: number of elements of K in a chunk, a multiple of 16.
+        stages: number of chunks of w in shared memory.
 
     Raises:
         FireironError: `normed-rows` for another program, and for rows that shared memory does not hold.
@@ -87,7 +88,7 @@ def mma(spec: ProgramChain, rows: int = 0, columns: int = 128, depth: int = 64, 
     lane = gcd(whole, 16 // x.dtype.nbytes) if isinstance(whole, int) else 1
 
     def taken(count: int) -> int:
-        """Count the bytes of shared memory."""
+        """Return the bytes of shared memory for `count` rows."""
         assert isinstance(whole, int)
         chunks = (stages * columns + count) * (depth + PAD) * w.dtype.nbytes
         return count * (whole + PAD) * x.dtype.nbytes + chunks

@@ -1,7 +1,7 @@
 """Schedules for programs without folds, and for Moves in global memory: vectors of 16 bytes on both sides.
 
-Enough vectors are in flight to hide the latency. Where inputs and outputs are contiguous along different dims, a tile
-goes through shared memory, swizzled so that neither side has bank conflicts.
+Each lane has enough vectors in flight to hide the latency. If inputs and outputs are contiguous along different dims, a
+tile goes through swizzled shared memory, without bank conflicts on either side.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ TILE = 32 << 10  # bytes of such a tile at most
 def pointwise(spec: ProgramChain, vectors: int = 0) -> Schedule:
     """Schedule a program without folds, of any rank, with several inputs and outputs.
 
-    A warp takes vectors along the dim that lies together in the outputs, and neighbouring lines where that is short.
-    Where an array says which lines are read (a gather), lines that one warp takes go to groups of its lanes.
+    A warp takes vectors along the outputs' contiguous dim, and several neighbouring lines if this dim is short. If an
+    array holds the indices of lines to read (a gather), each line of a warp goes to a group of lanes.
 
     Args:
         spec: a program.
-        vectors: of a lane for each input, 0 for what the inputs leave room for.
+        vectors: number of vectors of a lane for each input; 0 for as many as registers allow.
 
     Raises:
         FireironError: `pointwise-dims` where a dim is folded, or no array has all dims.
@@ -91,7 +91,7 @@ def pointwise(spec: ProgramChain, vectors: int = 0) -> Schedule:
 
 @preset
 def move(spec: MoveChain) -> Schedule:
-    """Schedule a Move between matrices in global memory, or batches of them: copies, and transposes.
+    """Schedule a Move between matrices, or batches of matrices, in global memory: a copy or a transpose.
 
     Args:
         spec: what `Move(src, dst)` gives.
@@ -115,11 +115,11 @@ def move(spec: MoveChain) -> Schedule:
 
 
 def _side(dst: Tensor, nbytes: int) -> tuple[int, int]:
-    """Give the side of a square tile of a Move, and warps of its block: long lines where they fit and tiles are many.
+    """Return the side of a Move's square tile, and the number of warps: long sides if they fit and tiles are many.
 
     Args:
         dst: the array that is written.
-        nbytes: of the wider element.
+        nbytes: bytes of the wider element type.
     """
     side, elements = LONG_LINE // nbytes, prod(n if isinstance(n, int) else 1 << 20 for n in dst.shape)
     fits = side * side * nbytes <= TILE and elements >= BLOCKS * side * side
@@ -127,22 +127,22 @@ def _side(dst: Tensor, nbytes: int) -> tuple[int, int]:
 
 
 def _swizzle(nbytes: int, side: int) -> Swizzle:
-    """Spread the columns of a square over the banks: a line's number says how its vectors lie.
+    """Return a swizzle that spreads the columns of a square over the banks, by the number of the line.
 
-    Eight threads that write a line's vectors, and eight that read one column of lines a vector apart, meet in no bank.
+    Neither eight threads that write vectors of a line, nor eight threads that read a column, have bank conflicts.
 
     Args:
-        nbytes: of an element.
-        side: elements of a line.
+        nbytes: bytes of an element.
+        side: number of elements of a line.
     """
     lane = VECTOR_NBYTES // nbytes
     return Swizzle(min(3, (side // lane).bit_length() - 1), lane.bit_length() - 1, side.bit_length() - 1)
 
 
 def _dims(spec: ProgramChain) -> tuple[list[str], list[Tensor], list[tuple[Tensor, str]]]:
-    """List the dims from the widest strides of the outputs to the narrowest, and the inputs that have all of them.
+    """List the dims by the outputs' strides, largest first, and the inputs that have all dims.
 
-    Those whose lines run along another dim stand apart, with that dim.
+    Inputs that are contiguous along another dim are listed separately, with this dim.
     """
     program = spec.computed
     folded = sorted({d.name for step in program.steps for d in step.over})

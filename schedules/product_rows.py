@@ -1,7 +1,7 @@
-"""Schedules for products whose rows are folded behind them: product, bias, residual and norm in one kernel.
+"""Schedules for products with folds of their rows: product, bias, residual and norm in one kernel.
 
-A cluster of blocks has all columns of some rows, each block as many as its registers hold. A row's sums meet in shared
-memory of the cluster, so that rows are normed before they are stored, and no kernel reads them again.
+A cluster of blocks has all columns of some rows; each block has as many columns as its registers hold. Folds of a row
+are combined through the cluster's shared memory, so that rows are normed before they are stored.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ MOST_WARPS = 16
 def add_layernorm(
     x: Value, w: Value, bias: Value, residual: Value, gain: Value, shift: Value, eps: float = 1e-5
 ) -> Value:
-    """Norm the rows of a product, with its bias and the residual."""
+    """Compute the layer norm of x w' + bias + residual, by rows."""
     z = (einsum("mk,nk->mn", x, w, name="product") + bias + residual).named("z")
     mean, variance = mean_and_variance(z, over="n")
     return (z - mean) * rsqrt(variance + eps) * gain + shift
@@ -65,13 +65,13 @@ def add_layernorm(
 
 @program(x="m k", w="n k", bias="n")
 def linear_softmax(x: Value, w: Value, bias: Value | None = None, scale: float = 1.0) -> Value:
-    """Compute the softmax of a product's rows: weights of experts, attention over few keys, classes.
+    """Compute softmax(x w' * scale + bias) by rows: for weights of experts, attention over few keys, classes.
 
     Args:
         x: rows.
-        w: a row for each column of the product.
-        bias: added to each column.
-        scale: multiplies the product ahead of the bias.
+        w: weights, with a row for each column of the product.
+        bias: a value for each column, which is added.
+        scale: factor of the product, applied before the bias.
     """
     z = einsum("mk,nk->mn", x, w, name="product")
     z = z if scale == 1.0 else z * scale
@@ -80,19 +80,19 @@ def linear_softmax(x: Value, w: Value, bias: Value | None = None, scale: float =
 
 @attrs.frozen
 class Parts:
-    """Gather what schedules ask about a program of one product and folds of its rows.
+    """Hold the facts of a program of one product and folds of its rows.
 
     Args:
-        step: the name of the product's step.
+        step: name of the product's step.
         left: the operand that has rows.
         right: the operand that has columns.
         row: the innermost dim of rows.
         lines: the other dims of rows.
-        column: the dim of columns, which folds behind the product fold.
-        columns: how many there are.
+        column: the dim of columns, which folds after the product fold.
+        columns: number of columns.
         depth: the dim that the product folds.
-        along: whether each operand lies along that dim, by name.
-        nbytes: of an element of the operands.
+        along: by operand's name, whether `depth` is its contiguous dim.
+        nbytes: bytes of an element of the operands.
     """
 
     step: str
@@ -107,12 +107,12 @@ class Parts:
     nbytes: int
 
     def tile(self, rows: int) -> dict[str, int]:
-        """Give a block's tile of rows."""
+        """Return a block's tile of rows."""
         return {**dict.fromkeys(self.lines, 1), self.row: rows}
 
 
 def parts_of(spec: ProgramChain) -> Parts:
-    """Find the product of a program, and the dim of its columns.
+    """Return the facts of a program's product.
 
     Raises:
         FireironError: `product-rows` for another program, or columns whose number is a symbol.
@@ -149,10 +149,11 @@ def mma(
 
     Args:
         spec: a program of one product of 16-bit floats, whose columns other steps fold.
-        rows: of a block, a multiple of 16.
-        blocks: of a cluster that has whole rows, from sm_90 on; by default the fewest that hold them.
-        warps: that share a row of a block; by default as many as its columns ask for.
-        stages: chunks of K in shared memory.
+        rows: number of rows of a block, a multiple of 16.
+        blocks: number of blocks of the cluster that has whole rows, from sm_90 on; by default the fewest whose
+            registers hold them.
+        warps: number of warps that share a row in a block; by default as its columns need.
+        stages: number of chunks of K in shared memory.
     """
     given = parts_of(spec)
     clusters = spec.program.arch is None or int("".join(c for c in spec.program.arch if c.isdigit())) >= 90
@@ -190,15 +191,16 @@ def mma(
 def wgmma(
     spec: ProgramChain, groups: int | None = None, blocks: int | None = None, stages: int | None = None
 ) -> Schedule:
-    """Schedule a product and folds of its rows for Hopper: bulk copies by a role of their own, wgmma in warpgroups.
+    """Schedule a product and folds of its rows for Hopper: one role issues bulk copies, warpgroups use wgmma.
 
-    The blocks of a cluster load the rows of x together, each a part for all of them.
+    Each block of a cluster loads a part of the rows of x for all blocks of the cluster.
 
     Args:
         spec: a program of one product of 16-bit floats, whose columns other steps fold.
-        groups: warpgroups of a block that compute, 64 rows each, at most 3.
-        blocks: of a cluster that has whole rows; by default both are those whose waves of blocks take least.
-        stages: chunks of K in shared memory; as many as it holds by default, at most 4.
+        groups: number of warpgroups of a block that compute, at most 3, with 64 rows each.
+        blocks: number of blocks of the cluster that has whole rows. By default `groups` and `blocks` are those with the
+            least modelled time.
+        stages: number of chunks of K in shared memory; by default as many as fit, at most 4.
     """
     given = parts_of(spec)
     # What lies along columns is read in whole swizzled lines.
@@ -230,7 +232,7 @@ def _fits(given: Parts, groups: int, blocks: int) -> bool:
 
 
 def _clocks(spec: ProgramChain, given: Parts, groups: int, blocks: int) -> float:
-    """Count the clocks of all waves by what shared memory gives: a wgmma reads 64 rows and all columns."""
+    """Estimate the clocks of all waves by the reads of shared memory: a wgmma reads 64 rows and all columns."""
     extents, columns = spec.residual.extents, given.columns // blocks
     sizes = [extents[name] for name in (*given.lines, given.row)]
     *outer, inner = [n if isinstance(n, int) else MANY for n in sizes]

@@ -1,7 +1,7 @@
-"""Schedules for folds over any dims: rows, columns, all, and dims in the middle.
+"""Schedules for folds over any dims: rows, columns, all dims, and dims in the middle.
 
-Folded dims are shared out, in this order, to blocks, to the warps of a block, to a loop, and to the vectors of lanes.
-Kept dims are shared out to blocks; the innermost one goes to lanes.
+Folded dims are divided, in this order, among blocks, the warps of a block, the trips of a loop, and the vectors of
+lanes. Kept dims are divided among blocks, the innermost one among lanes.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ COLUMNS = 1  # vectors of a lane's columns that a warp reads side by side: 512 b
 
 @preset
 def reduction(spec: ProgramChain, ways: int = 0, atomics: bool = False) -> Schedule:
-    """Schedule a program that folds dims, and whose outputs have none of them.
+    """Schedule a program that folds dims and whose outputs do not have these dims.
 
     Args:
-        spec: a program; its widest input says which dims lie side by side.
-        ways: blocks that share each result, 0 for as many as fill the machine.
-        atomics: whether their parts meet by atomics, in the order of arrival, and not in the order of the blocks, which
-            gives the same bits in every run.
+        spec: a program; its largest input gives the order of dims in memory.
+        ways: number of blocks that share each result, 0 for as many as fill the GPU.
+        atomics: whether blocks combine their parts by atomics, in the order of arrival. Otherwise parts are combined in
+            the order of blocks, and results are the same in every run.
 
     Raises:
-        FireironError: `reduction-dims` where no dim is folded, an output has a folded dim, an extent is not known, or
-            windows of an input are read.
+        FireironError: `reduction-dims` where no dim is folded, an output has a folded dim, an extent is unknown, or an
+            input is read by windows.
     """
     folded, source = _dims(spec)
     extents = {dim: int(extent) for dim, extent in spec.residual.sizes if isinstance(extent, int)}
@@ -102,12 +102,12 @@ def reduction(spec: ProgramChain, ways: int = 0, atomics: bool = False) -> Sched
 
 
 def _shared(left: dict[str, int], inner: str, lane: int, ways: int) -> tuple[str, int]:
-    """Choose the dim that units share: the one of which most units have a piece, the outermost of equal ones.
+    """Choose the dim to divide among units: the one that gives most units a piece, and of equal ones the outermost.
 
-    A piece of the innermost dim is what a warp's lanes read side by side.
+    A piece of the innermost dim is the part that the lanes of a warp read at once.
 
     Returns:
-        The dim, and how many units have a piece.
+        The dim, and the number of units that have a piece.
     """
     pieces = {dim: max(1, extent // (LANES * lane) if dim == inner else extent) for dim, extent in left.items()}
     busy = {dim: ceil(n / ceil(n / ways)) for dim, n in pieces.items()}
@@ -120,19 +120,19 @@ def _part(extent: int, ways: int, unit: int) -> int:
 
 
 def _order(spec: ProgramChain, tensor: Tensor) -> list[str]:
-    """List a tensor's dims from the widest strides to the narrowest."""
+    """List a tensor's dims by their strides, largest first."""
     dims = dict(_read(spec))[tensor]
     return [dims[i] for i in tensor.storage]
 
 
 def _read(spec: ProgramChain) -> list[tuple[Tensor, tuple[str, ...]]]:
-    """List the inputs that steps read, with their dims: a function need not use all that it is given."""
+    """List the inputs that steps read, with their dims; a function may ignore some of its inputs."""
     inputs = spec.computed.inputs
     return [(o.tensor, o.dims) for o in spec.residual.operands if o.tensor in inputs]
 
 
 def _dims(spec: ProgramChain) -> tuple[set[str], Tensor]:
-    """Find the dims that are folded, and the widest input."""
+    """Return the folded dims and the largest input."""
     program = spec.computed
     folded = {d.name for step in program.steps for d in step.over}
     outputs = {t.name for t in program.outputs}

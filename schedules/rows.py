@@ -1,8 +1,9 @@
-"""Schedules for rows: softmax and the norms, read once and written once, a row kept in registers.
+"""Programs of rows (softmax, norms, top-k, ...) and their schedules, which keep a row in registers.
 
-The width of a row decides who computes it: some lanes of a warp, a warp, the warps of a block, or a cluster. Blocks of
-one row each are persistent: they load the next rows to shared memory while they fold a row, and keep arrays that all
-rows read (gain, bias) there. Wider rows go through registers in chunks, once for each fold that needs an earlier one.
+The width of a row decides which threads compute it: some lanes of a warp, a warp, the warps of a block, or a cluster.
+Blocks that compute one row at a time are persistent: they load the next rows to shared memory while they fold a row,
+and keep arrays that all rows read (gain, bias) there. Wider rows are read in chunks, once for each fold that needs an
+earlier one.
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ from fireiron.schedules._rows import (
     lanes_of,
     once,
     part_of,
+    ragged,
     ranked,
     row_of,
 )
@@ -74,19 +76,19 @@ from fireiron.schedules._rows import (
 
 @program(x="m n")
 def softmax(x: Value) -> Value:
-    """Take exp(x) / sum(exp(x)) of each row."""
+    """Compute exp(x) / sum(exp(x)) of each row."""
     return _softmax(x, "n")
 
 
 @program(x="m n")
 def log_softmax(x: Value) -> Value:
-    """Take log(softmax(x)) of each row."""
+    """Compute log(softmax(x)) of each row."""
     return _log_softmax(x, "n")
 
 
 @program(x="m n", gain="n", bias="n")
 def layernorm(x: Value, gain: Value | None = None, bias: Value | None = None, eps: float = 1e-5) -> Value:
-    """Take (x - mean) / sqrt(variance + eps) * gain + bias of each row."""
+    """Compute (x - mean) / sqrt(variance + eps) * gain + bias of each row."""
     middle, variance = mean_and_variance(x, "n")
     y = (x - middle) * rsqrt(variance + eps).named("deviation")
     y = y if gain is None else y * gain
@@ -95,21 +97,21 @@ def layernorm(x: Value, gain: Value | None = None, bias: Value | None = None, ep
 
 @program(x="m n", gain="n")
 def rms_norm(x: Value, gain: Value | None = None, eps: float = 1e-6) -> Value:
-    """Take x / sqrt(mean(x * x) + eps) * gain of each row."""
+    """Compute x / sqrt(mean(x * x) + eps) * gain of each row."""
     y = x * rsqrt(mean(x * x, "n") + eps).named("deviation")
     return y if gain is None else y * gain
 
 
 @program(x="m n", residual="m n", gain="n")
 def add_rms_norm(x: Value, residual: Value, gain: Value, eps: float = 1e-6) -> tuple[Value, Value]:
-    """Add a residual, and take the sum's RMS norm; gives the norm and the sum."""
+    """Add a residual; return the RMS norm of the sum, and the sum."""
     total = (x + residual).named("total")
     return total * rsqrt(mean(total * total, "n") + eps).named("deviation") * gain, total
 
 
 @program(x="m n", residual="m n", gain="n", bias="n")
 def add_layernorm(x: Value, residual: Value, gain: Value, bias: Value, eps: float = 1e-5) -> tuple[Value, Value]:
-    """Add a residual, and take the sum's layer norm; gives the norm and the sum."""
+    """Add a residual; return the layer norm of the sum, and the sum."""
     total = (x + residual).named("total")
     middle, variance = mean_and_variance(total, "n")
     return (total - middle) * rsqrt(variance + eps).named("deviation") * gain + bias, total
@@ -117,7 +119,7 @@ def add_layernorm(x: Value, residual: Value, gain: Value, bias: Value, eps: floa
 
 @program(x="b g c s", gain="g c", bias="g c")
 def group_norm(x: Value, gain: Value, bias: Value, eps: float = 1e-5) -> Value:
-    """Take (x - mean) / sqrt(variance + eps) * gain + bias of each group of c channels of s values each."""
+    """Compute (x - mean) / sqrt(variance + eps) * gain + bias of each group of c channels with s values each."""
     middle, variance = mean_and_variance(x, "c s")
     return (x - middle) * rsqrt(variance + eps).named("deviation") * gain + bias
 
@@ -126,7 +128,7 @@ def group_norm(x: Value, gain: Value, bias: Value, eps: float = 1e-5) -> Value:
 def dropped_add_layernorm(
     x: Value, residual: Value, gain: Value, bias: Value, mask: Value, keep: float = 0.9, eps: float = 1e-5
 ) -> tuple[Value, Value]:
-    """Drop what a mask has zeros for, add a residual, and take the sum's layer norm; gives the norm and the sum."""
+    """Drop elements where a mask is 0, add a residual; return the layer norm of the sum, and the sum."""
     total = (dropout(mask, keep)(x) + residual).named("total")
     middle, variance = mean_and_variance(total, "n")
     return (total - middle) * rsqrt(variance + eps).named("deviation") * gain + bias, total
@@ -134,7 +136,7 @@ def dropped_add_layernorm(
 
 @program(x="m n", gain="n")
 def quantised_rms_norm(x: Value, gain: Value, eps: float = 1e-6, most: float = 127.0) -> tuple[Value, Value]:
-    """Take the RMS norm in multiples of a scale a row, `most` of which are its largest value; gives both."""
+    """Compute the RMS norm as multiples of a scale for each row, the largest of which is `most`; return both."""
     y = (x * rsqrt(mean(x * x, "n") + eps).named("deviation") * gain).named("normed")
     scale = (_max(maximum(y, -y), "n") * (1 / most)).named("scale")
     return y * where(equal(scale, 0.0), 0.0, 1.0 / scale).named("inverse_scale"), scale
@@ -148,7 +150,7 @@ def softmax_backward(y: Value, dy: Value) -> Value:
 
 @program(x="m n", dy="m n", gain="n")
 def rms_norm_backward(x: Value, dy: Value, gain: Value, eps: float = 1e-6) -> Value:
-    """Take the gradient of an RMS norm's input."""
+    """Compute the gradient of an RMS norm's input."""
     deviation = rsqrt(mean(x * x, "n") + eps).named("deviation")
     g, normed = (dy * gain).named("g"), x * deviation
     return (g - normed * mean(g * normed, "n")) * deviation
@@ -156,7 +158,7 @@ def rms_norm_backward(x: Value, dy: Value, gain: Value, eps: float = 1e-6) -> Va
 
 @program(x="m n", dy="m n", gain="n")
 def layernorm_backward(x: Value, dy: Value, gain: Value, eps: float = 1e-5) -> Value:
-    """Take the gradient of a layer norm's input."""
+    """Compute the gradient of a layer norm's input."""
     middle, variance = mean_and_variance(x, "n")
     deviation = rsqrt(variance + eps).named("deviation")
     g, normed = (dy * gain).named("g"), ((x - middle) * deviation).named("normed")
@@ -165,7 +167,7 @@ def layernorm_backward(x: Value, dy: Value, gain: Value, eps: float = 1e-5) -> V
 
 @program(x="m n", dy="m n", gain="n")
 def rms_norm_gradients(x: Value, dy: Value, gain: Value, eps: float = 1e-6) -> tuple[Value, Value]:
-    """Take the gradients of an RMS norm's input and gain: the gain's adds up rows."""
+    """Compute the gradients of an RMS norm's input and gain; the gradient of the gain is a sum over rows."""
     deviation = rsqrt(mean(x * x, "n") + eps).named("deviation")
     g, normed = (dy * gain).named("g"), (x * deviation).named("normed")
     return (g - normed * mean(g * normed, "n")) * deviation, _sum(dy * normed, "m").named("by_gain")
@@ -173,7 +175,7 @@ def rms_norm_gradients(x: Value, dy: Value, gain: Value, eps: float = 1e-6) -> t
 
 @program(x="m n", dy="m n", gain="n")
 def layernorm_gradients(x: Value, dy: Value, gain: Value, eps: float = 1e-5) -> tuple[Value, Value, Value]:
-    """Take the gradients of a layer norm's input, gain and bias: those of gain and bias add up rows."""
+    """Compute the gradients of a layer norm's input, gain and bias; those of gain and bias are sums over rows."""
     middle, variance = mean_and_variance(x, "n")
     deviation = rsqrt(variance + eps).named("deviation")
     g, normed = (dy * gain).named("g"), ((x - middle) * deviation).named("normed")
@@ -183,38 +185,40 @@ def layernorm_gradients(x: Value, dy: Value, gain: Value, eps: float = 1e-5) -> 
 
 @program(x="m n", target="m")
 def cross_entropy(x: Value, target: Value) -> Value:
-    """Take -log(softmax(x)[target]) of each row; targets lie inside the row."""
+    """Compute -log(softmax(x)[target]) of each row; a target is a column's index, and must be valid."""
     return logsumexp(x, "n") - x[:, target]
 
 
 @program(x="m n", target="m")
 def cross_entropy_with_gradient(x: Value, target: Value, scale: float = 1.0) -> tuple[Value, Value]:
-    """Take -log(softmax(x)[target]) of each row, and its gradient by x, times a scale (1 / rows for a mean's)."""
+    """Compute -log(softmax(x)[target]) of each row, and its gradient by x times a scale (1 / rows for a mean)."""
     every = logsumexp(x, "n").named("every")
     return every - x[:, target], (_softmax(x, "n", lse=every) - where(equal(index("n"), target), 1.0, 0.0)) * scale
 
 
 @program(x="m n")
 def cumsum(x: Value) -> Value:
-    """Take the sum of all values of a row up to each."""
+    """Compute the running sums of each row."""
     return _cumsum(x, "n")
 
 
 @program(x="m n")
 def top(x: Value, k: int = 8) -> tuple[Value, Value]:
-    """Find the k largest values of each row and their columns, in falling order; of equal ones the first come first."""
+    """Find the k largest values of each row and their columns, largest first; equal values keep their order."""
     return topk(x, "n", k)
 
 
 @program(ids="m", table="v n")
 def embedding(ids: Value, table: Value) -> Value:
-    """Take the lines of a table that `ids` names: `pointwise.pointwise` schedules it."""
+    """Look up rows of a table: `table[ids]`; scheduled by `pointwise.pointwise`."""
     return table[ids, :]
 
 
 @program(a="b n h p", b="b n h p", cos="n p", sin="n p")
 def rotary(a: Value, b: Value, cos: Value, sin: Value) -> tuple[Value, Value]:
-    """Turn the halves of heads by angles of their place: x[..., :p] and x[..., p:]; `pointwise.pointwise` schedules it.
+    """Rotate pairs of a head's halves, x[..., :p] and x[..., p:], by angles that depend on the position.
+
+    `pointwise.pointwise` schedules it.
 
     Source: Su et al., RoFormer: Enhanced transformer with rotary position embedding, 2021, section 3.4.2.
     """
@@ -223,7 +227,7 @@ def rotary(a: Value, b: Value, cos: Value, sin: Value) -> tuple[Value, Value]:
 
 @program(x="b n h d", cos="n p", sin="n p")
 def rotary_pairs(x: Value, cos: Value, sin: Value) -> Value:
-    """Turn neighbours of heads, x[..., 2p] and x[..., 2p + 1], by angles of their place, as `rotary` turns halves."""
+    """Rotate neighbours of a head, x[..., 2p] and x[..., 2p + 1], by angles that depend on the position."""
     d = index("d")
     other, p = x[..., d + 1 - 2 * (d % 2)], d // 2
     return x * cos[:, p] + where(equal(d % 2, 0), -other, other) * sin[:, p]
@@ -236,23 +240,23 @@ def row(
 ) -> Schedule:  # fmt: skip
     """Schedule a program that folds the columns of rows: a row stays in registers between its folds.
 
-    A program may also fold the rows for each column (the gradients of gain and bias): then each block takes some rows,
-    one after another, and keeps its sums in registers; the last block adds up those of all.
+    A program may also fold the rows, for each column (gradients of gain and bias). Each block then takes some rows, one
+    after another, and keeps its sums in registers; the last block adds the sums of all blocks.
 
     Args:
-        spec: a program whose folds are over one dim, its columns.
-        warps: of a block that has a row, 0 for what the row's width asks for.
-        blocks: of a cluster that has a row, 0 for what its width asks for; of the grid that share the rows of a program
-            that folds them, 0 for as many as run at once.
-        rows: of a block whose warps have rows of their own, 0 for as many as four warps take, or 16 where rows are
-            folded; of a block or cluster whose warps share each row, which then meet at one barrier for all of them, 0
-            for one.
-        resident: blocks of an SM that the compiler's register budget should allow, 0 where it is free.
-        stages: rows that a persistent block has in shared memory, the next ones on their way; 1 for blocks of one row
-            each, 0 for what the bytes in flight ask for.
-        at_once: whether the warps of a cluster's blocks meet at one barrier for each fold, where a cluster has a row.
-        two_levels: whether blocks combine their sums over rows in groups first, as they do where one block would read
-            384 KiB: `in_order(two_levels=True)`.
+        spec: a program that folds its columns.
+        warps: number of warps of a block that has a row; 0 to choose by the row's width.
+        blocks: number of blocks of the cluster that has a row; 0 to choose by the width. For a program that folds rows,
+            number of blocks that share the rows; 0 for as many as run at once.
+        rows: number of rows of a block. If warps have rows of their own, 0 stands for the rows of four warps, or 16 if
+            rows are folded. If warps of a block or cluster share each row, 0 stands for one; several rows then share
+            barriers.
+        resident: number of blocks of an SM for which the compiler limits registers; 0 for no limit.
+        stages: number of rows in shared memory of a persistent block, which loads the next rows ahead; 1 for blocks
+            that are not persistent, 0 to choose by the bytes in flight.
+        at_once: whether all warps of a cluster that has a row meet at one barrier for each fold.
+        two_levels: whether groups of blocks combine their sums over rows first, `in_order(two_levels=True)`; by default
+            if one block would read 384 KiB or more.
     """
     given = row_of(spec)
     if given.summed:
@@ -280,6 +284,10 @@ def row(
             for name in given.inputs if part.stages else ():
                 chain = chain.load(name, SH, cp_async())
             chain = _in_chunks(chain, column, part.chunk, kept=part.stages > 0)
+        if part.ahead:
+            chain = chain.pipeline(part.ahead)
+            for name in given.inputs:
+                chain = chain.load(name, SH, cp_async())
         chain = chain.split(column, ways=part.warps, multiple_of=unit).parallel(Warp)
         for name in (*given.inputs, *list(given.vectors)[: part.vectors]) if stages > 1 and not part.chunk else ():
             chain = chain.load(name, SH, cp_async())
@@ -291,7 +299,7 @@ def row(
 
 
 def _reads_once(spec: ProgramChain, given: Row) -> bool:
-    """Say whether a program needs each column once: its outputs have none, and a law corrects folds of chunks."""
+    """Say whether a program can read each column once: outputs have no columns, and folds can be corrected later."""
     outputs = {t.name for t in spec.computed.outputs}
     made = [out for step in spec.computed.steps for out in step.outs if out.name in outputs]
     if (given.states > OTHERS and not given.ranked) or any(d.name == given.column for out in made for d in out.dims):
@@ -305,12 +313,12 @@ def _reads_once(spec: ProgramChain, given: Row) -> bool:
 
 
 def _in_chunks(chain: ProgramChain, column: str, chunk: int, kept: bool) -> ProgramChain:
-    """Let a row go through registers in chunks: its folds in one loop where a law allows it and no memory keeps it.
+    """Split a row into chunks; folds share one loop if they can be corrected and shared memory does not keep the row.
 
     Args:
-        chain: down to the units that have the row.
-        column: what is cut.
-        chunk: columns of the units together.
+        chain: the chain, down to the units that have the row.
+        column: the dim to split.
+        chunk: number of columns of all units together.
         kept: whether the row stays in shared memory.
     """
     size: dict[str, Any] = {column: chunk}
@@ -326,14 +334,16 @@ def _in_chunks(chain: ProgramChain, column: str, chunk: int, kept: bool) -> Prog
 def _with_sums(
     spec: ProgramChain, given: Row, warps: int, blocks: int, rows: int, resident: int, stages: int, two_levels: bool
 ) -> Schedule:
-    """Let blocks have some rows each, several at once where they are narrow, and a sum for each column.
+    """Give each block some rows, several at once if they are narrow, and sums for each column.
 
     Raises:
-        FireironError: `row-columns` where a block's registers do not hold a row and its sums.
+        FireironError: `row-columns` where a block's registers do not hold a row and the sums.
     """
     column, line = given.column, given.summed[0]
     part = part_of(given, warps or 1, 1)
     while (part.chunk or part.inner) and not warps and part.warps < MOST_WARPS:  # a row and its sums stay in registers
+        part = part_of(given, 2 * part.warps, 1)
+    while not warps and part.warps < MOST_WARPS and ragged(given, part.warps):
         part = part_of(given, 2 * part.warps, 1)
     if len(given.lines) > 1 or part.chunk or part.inner:
         many = f"{given.width} columns are more than a block's registers hold"

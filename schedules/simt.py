@@ -40,7 +40,7 @@ _NARROW = {"f16": "half", "bf16": "bf16", "tf32": "tf32", "e4m3": "e4m3", "e5m2"
 
 
 def _dot(dtype: DType, out: DType) -> microkernel:
-    """Write the paper's dot.cu for one element type; floats narrower than f32 are added in f32."""
+    """Return the paper's microkernel dot.cu for an element type; narrower floats are added in f32."""
     total = "double" if dtype.name == "f64" else "int" if dtype.kind == "int" else "float"
     read = f"{_NARROW[dtype.name]}_to_float({{}})" if dtype.name in _NARROW else "{}"
     write = f"{total}_to_{_NARROW[out.name]}(sum)" if out.name in _NARROW else "sum"
@@ -100,7 +100,7 @@ def listing2(spec: MatMulChain, m: int = 128, n: int = 128, k: int = 8) -> Sched
 
 
 def _lanes_of_listing4(lane: Expr) -> Expr:
-    """Permute lanes as the paper does, so that a quarter-warp's rows and columns fall into different banks."""
+    """Permute lanes as in the paper, so that rows and columns of a quarter-warp lie in different banks."""
     return ((lane >> 1) & 7) | (lane & 0x30) | ((lane & 1) << 3)
 
 
@@ -108,8 +108,7 @@ def _lanes_of_listing4(lane: Expr) -> Expr:
 def listing4(spec: MatMulChain) -> Schedule:
     """Schedule as the paper's Listing 4, its kernel tuned for Maxwell: strided tiles, permuted lanes, a padded buffer.
 
-    The paper's operands are column-major; where A is row-major its rows do not form vectors, and lanes copy
-    single elements.
+    The paper's operands are column-major; for a row-major A, lanes copy single elements instead of vectors.
     """
     a = spec.matmul.A
     pair = 2 if a.order is ColMajor and a.aligned(2) else 1
@@ -154,8 +153,8 @@ def listing4(spec: MatMulChain) -> Schedule:
 def _elements(move: MoveChain) -> Schedule:
     """Store each thread's elements one by one.
 
-    Vectors would tie accumulators to aligned quads of registers,
-    and the main loop would pay in register-bank conflicts.
+    With vectors, accumulators would have to be in aligned groups of four registers, which causes register-bank
+    conflicts in the main loop.
     """
     return move.own(Thread).tile(1, 1).unroll().done()
 
@@ -164,7 +163,7 @@ SCHEDULER_LANES = 32  # multiply-adds of f32 that a scheduler issues in a clock
 
 
 def _tiling(spec: MatMulChain, keywords: Mapping[str, Any]) -> Tiling:
-    """Describe a point of the space to the quick model of tiles."""
+    """Describe a point of the search space to the quick model of tiles."""
     known = {name: value for name, value in keywords.items() if value is not None}
     wide = spec.matmul.accumulator.nbytes == 8
     block = known.get("m", 128), known.get("n", 128)
@@ -213,21 +212,22 @@ def sgemm(
 ) -> Schedule:
     """Schedule a tuned product for CUDA cores.
 
-    Loads are staged through registers ahead of the compute; a thread holds chunks of 4x4 elements.
+    Loads go through registers, ahead of the products; a thread holds chunks of 4x4 elements.
 
     Args:
-        m, n, k: tile of a block, chunk of K.
-        warp: tile of a warp; (64, 64), or (64, 32) for accumulators of 8 bytes.
+        m, n, k: rows and columns of a block's tile, and chunk of K.
+        warp: rows and columns of a warp's tile; (64, 64), or (64, 32) for accumulators of 8 bytes.
         thread: elements of a thread, in chunks of four by four; (16, 8), or (8, 8) for accumulators of 8 bytes.
-        stages: ring slots of the shared buffers.
-        ahead: slots of the register fragments.
-        pad: elements added to the shared buffers' leading strides.
-        group: rows of tiles that blocks visit together, so that they meet in the L2 cache.
-        ways: as many groups of warps take a part of each chunk of K; chunks are longer by this.
-        split_k: as many blocks share a tile of C, each with a part of K: for tiles too few to fill the GPU.
-        ops: pointwise functions of the accumulator, first to last (`add(bias)`, `relu`).
-        copies: how operands come to shared memory; through registers where None.
-        resident: blocks of an SM that the compiler leaves registers for; 0 where it need not.
+        stages: number of ring slots of the shared buffers.
+        ahead: number of slots of register fragments.
+        pad: elements added to the leading strides of the shared buffers.
+        group: number of rows of tiles that blocks visit together, so that operands are found in the L2 cache.
+        ways: number of groups of warps that each take a part of every chunk of K; chunks are longer by this factor.
+        split_k: number of blocks that share a tile of C, each with a part of K, for products with too few tiles to fill
+            the GPU.
+        ops: pointwise functions of the accumulator, applied in order (`add(bias)`, `relu`).
+        copies: strategy that loads operands to shared memory; through registers where None.
+        resident: number of blocks of an SM for which the compiler limits registers; 0 for no limit.
     """
     wide = spec.matmul.accumulator.nbytes == 8
     rows, cols = warp or ((64, 32) if wide else (64, 64))

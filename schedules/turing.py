@@ -1,4 +1,4 @@
-"""Schedules for sm_75, whose tensor cores take smaller shapes, and which has no asynchronous copies."""
+"""Schedules for sm_75, which has smaller tensor-core instructions and no asynchronous copies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DTYPE = "f16"  # of the command line's products where it says none
 
 @preset
 def sizes(spec: MatMulChain) -> Sizes:
-    """Give what suits the element type."""
+    """Return sizes that suit the element type."""
     kind = spec.left.dtype
     return Sizes(128, 128, kind.count_in(64), (64, 32), 2, kind.count_in(32), slots=1)
 
@@ -44,13 +44,14 @@ def gemm(
     Element types f16, i8 and u8 in all layouts; i4, u4 and b1 with K contiguous, layout TN.
 
     Args:
-        m, n, k: tile of a block, chunk of K; powers of two, a chunk 32 bytes or more.
-        warp: tile of a warp.
-        stages: ring slots of the shared buffers; stages - 1 chunks of K are on their way.
-        store: how the result goes to C, whole lines by way of shared memory.
-        ops: pointwise functions of the accumulator, first to last.
-        ways: as many groups of warps take a chunk of K each at once, 1, 2, 4 or 8.
-        split_k: as many blocks share a tile of C, each with a part of K: for tiles too few to fill the GPU.
+        m, n, k: rows and columns of a block's tile, and chunk of K; powers of two, a chunk of 32 bytes or more.
+        warp: rows and columns of a warp's tile.
+        stages: number of ring slots of the shared buffers; stages - 1 chunks of K are in flight.
+        store: strategy that stores the result; by default whole lines through shared memory.
+        ops: pointwise functions of the accumulator, applied in order.
+        ways: number of groups of warps that each compute another chunk of K at the same time: 1, 2, 4 or 8.
+        split_k: number of blocks that share a tile of C, each with a part of K, for products with too few tiles to fill
+            the GPU.
     """
     kind = spec.left.dtype
     rows = 16 if kind.kind == "float" else 8

@@ -52,14 +52,15 @@ def gemm(
 ) -> Schedule:
     """Schedule a product of fp16 for the quad-pairs of Volta, in all layouts.
 
-    Each chunk goes through registers to swizzled shared memory while the one before is computed with. A warp multiplies
-    macro tiles, in which each quad-pair takes four rows and columns of every eight: so no bank conflicts.
+    Each chunk goes through registers to swizzled shared memory while the chunk before is computed. A warp multiplies
+    macro tiles, in which each quad-pair takes four of every eight rows and columns, which avoids bank conflicts.
 
     Args:
-        m, n, k: tile of a block.
-        warp: tile of a warp.
+        m, n, k: rows and columns of a block's tile, and chunk of K.
+        warp: rows and columns of a warp's tile.
         macro: rows and columns of a macro tile, 16 or 32.
-        ways: as many groups of warps take a chunk of K each, and sum up in shared memory: 1, 2 or 4.
+        ways: number of groups of warps that each compute another chunk of K, and add their sums in shared memory: 1, 2
+            or 4.
 
     Source: Bhaskaracharya, Demouth, Grover, Automatic Kernel Generation for Volta Tensor Cores, 2020.
     """
@@ -96,20 +97,20 @@ def gemm(
 
 
 def _swizzle(along_k: bool, chunk: int) -> Swizzle:
-    """Permute vectors of 16 bytes by the line that they lie in; lines along K are as long as a chunk."""
+    """Return a swizzle of vectors of 16 bytes by the number of their line; lines along K are as long as a chunk."""
     pieces = chunk.bit_length() - 4 if along_k else 3
     return Swizzle(min(3, pieces), 3, max(3, pieces))
 
 
 @preset
 def small(spec: MatMulChain) -> Schedule:
-    """Schedule a product too small for `gemm`'s tiles: 64x64x32 a block, 32x32 a warp."""
+    """Schedule a product that is too small for the tiles of `gemm`, by 64x64x32 for a block and 32x32 for a warp."""
     return gemm(spec, 64, 64, 32, (32, 32))
 
 
 @preset
 def listing3(spec: MatMulChain, m: int = 16, n: int = 16) -> Schedule:
-    """Schedule as the Fireiron paper's Listing 3: fragments straight from global memory, one tile a warp.
+    """Schedule as the Fireiron paper's Listing 3: fragments straight from global memory, one tile for each warp.
 
     C has the accumulator's type, and blocks of 64x64 divide the sizes.
 
@@ -138,7 +139,7 @@ def listing3(spec: MatMulChain, m: int = 16, n: int = 16) -> Schedule:
 
 
 def _stored_as_summed(spec: MatMulChain) -> None:
-    """Refuse a result of another type than the sums: wmma converts nothing.
+    """Refuse a result of another type than the sums, since wmma cannot convert.
 
     Raises:
         FireironError: `result-type`.
@@ -154,7 +155,7 @@ def _stored_as_summed(spec: MatMulChain) -> None:
 
 @preset
 def listing5(spec: MatMulChain) -> Schedule:
-    """Schedule as the Fireiron paper's Listing 5: padded shared memory, fragments of 16x16, a store by way of it.
+    """Schedule as the Fireiron paper's Listing 5: fragments of 16x16, loads and stores through padded shared memory.
 
     A is row-major, B column-major.
     """
@@ -194,14 +195,14 @@ def listing5(spec: MatMulChain) -> Schedule:
 
 @preset
 def tvm(spec: MatMulChain, bx: int = 8, by: int = 64, step_k: int = 2, v: int = 8) -> Schedule:
-    """Schedule as TVM's tutorial on tensor cores: 16x16 a warp, shared rows kept apart by `storage_align`.
+    """Schedule as TVM's tutorial on tensor cores: 16x16 for a warp, and padded rows in shared memory (`storage_align`).
 
     Element types f16, i8 and u8; C has the accumulator's type, and the tiles divide the sizes.
 
     Args:
-        bx, by: a block takes `by` rows and `8 * bx` columns.
-        step_k: chunks of 16 of K in shared memory at once.
-        v: elements of a vector between global and shared memory.
+        bx, by: a block has a tile of `by` rows and `8 * bx` columns.
+        step_k: number of chunks, of 16 elements of K, in shared memory at a time.
+        v: number of elements of a vector between global and shared memory.
 
     Raises:
         FireironError: `result-type`.

@@ -1,1 +1,1 @@
-"""Mathematics that knows no schedule: index and scalar expressions, layouts, swizzles, dtypes, architectures."""
+"""Mathematics without schedules: index and scalar expressions, layouts, swizzles, dtypes, architectures."""

@@ -1,4 +1,4 @@
-"""Addends of a sum: what an expression adds to its first argument before anything else is done with it."""
+"""Addends of a sum: terms that an expression adds to its first argument before any other operation."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from fireiron.algebra.scalar import Arg, Binary, Scalar, children, parts, with_c
 
 
 def without_addends(tree: Scalar) -> tuple[Scalar, Scalar | None]:
-    """Part an expression of a sum into one of the sum with its addends, and what is added: None where nothing is.
+    """Split an expression f(sum + addend) into f and the addend; the addend is None where nothing is added.
 
-    Sums are parted where every use of the first argument adds the same to it.
+    The expression is split only where every use of the first argument adds the same addend.
 
     Args:
         tree: an expression; `Arg(0)` is the sum.

@@ -1,4 +1,4 @@
-"""Architectures: what one SM holds, which features a target compiles, and a GPU that stands for it in estimates."""
+"""Architectures: the limits of an SM, the features of a target, and the GPU that represents it in estimates."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import attrs
 from fireiron.algebra.machine import MACHINES, Machine
 from fireiron.base.errors import SpecError
 
-# Clusters of blocks; barriers that count bytes; launches that begin before the one ahead has ended; roles that hand on
-# registers.
+# Clusters of blocks; barriers that count bytes; launches that begin before the previous one has ended; roles that
+# exchange registers.
 Feature: TypeAlias = Literal["clusters", "counting barriers", "dependent launches", "register budgets"]
 KIB = 1024
 
 GUIDE = "CUDA programming guide 13, section 5.1, tables 30 and 31"
 GUIDE12 = "CUDA programming guide 12.9, section 17.2, tables 27 and 28"
 # Limits that all targets share. Source: CUDA programming guide, compute capabilities and thread block clusters.
-MAX_CLUSTER = 8  # blocks of a cluster that every GPU with clusters runs
-MAX_THREADS = 1024  # of a block
+MAX_CLUSTER = 8  # cluster size that every GPU with clusters supports
+MAX_THREADS = 1024  # threads of a block
 # For it and later targets NVRTC ends its process on some loops (`kernel/passes/two_trips.py`); for none before.
 FIRST_UNSTEADY = 100
 # Registers that a role may give each of its threads. Source: PTX ISA, setmaxnreg.
@@ -31,21 +31,21 @@ class Arch:
     """Describe one compilation target and the limits of its SM.
 
     Args:
-        name: what compilers call it (`sm_90a`).
+        name: the name for compilers (`sm_90a`).
         number: compute capability as an integer (90 for 9.0).
-        features: what it can beside its instructions.
-        shared_per_block: bytes that one block may have, static and dynamic, after opting in.
-        shared_per_sm: bytes that all blocks of an SM share, what the system reserves included.
-        shared_reserved: bytes that the system takes from an SM for each block.
-        shared_unit: bytes by which shared memory is handed out.
-        threads_per_sm: threads resident on an SM.
-        blocks_per_sm: blocks resident on an SM.
+        features: features beside instructions, such as clusters.
+        shared_per_block: bytes of shared memory that one block may have, static and dynamic, after opting in.
+        shared_per_sm: bytes of shared memory of an SM, the system's reserve included.
+        shared_reserved: bytes of shared memory that the system reserves for each block.
+        shared_unit: granularity in bytes of allocations of shared memory.
+        threads_per_sm: the most threads resident on an SM.
+        blocks_per_sm: the most blocks resident on an SM.
         source: where the limits were read.
         gpu: a GPU of this architecture, for estimates.
-        registers_per_sm: 32-bit registers of an SM, and the most that one block may have.
-        registers_per_thread: the most that one thread may have.
-        register_unit: registers by which a warp's share is rounded up.
-        threads_per_block: threads of the largest block.
+        registers_per_sm: 32-bit registers of an SM, all of which one block may have.
+        registers_per_thread: the most registers of one thread.
+        register_unit: granularity in registers of a warp's allocation.
+        threads_per_block: the most threads of a block.
         shared_without_opt_in: bytes of dynamic shared memory that a launch may ask for without an attribute.
         partitions: warp schedulers of an SM; each owns an equal part of the registers.
     """
@@ -70,12 +70,12 @@ class Arch:
 
     @property
     def warps_per_sm(self) -> int:
-        """Give the warps resident on an SM."""
+        """Return the most warps resident on an SM."""
         return self.threads_per_sm // 32
 
     @property
     def target(self) -> Arch:
-        """Give what kernels for it are compiled as: sm_90a for sm_90, since no other GPU is of major capability 9.
+        """Return the target that kernels are compiled for: sm_90a for sm_90, since all GPUs of capability 9 run it.
 
         Example:
             >>> arch("sm_90").target.name, arch("sm_120").target.name
@@ -84,7 +84,7 @@ class Arch:
         return native(90) if self.number == 90 else self
 
     def has(self, feature: Feature) -> bool:
-        """Say whether the target can do something."""
+        """Say whether the target has a feature."""
         return feature in self.features
 
     def runs_on(self, number: int) -> bool:
@@ -109,7 +109,7 @@ _SINCE: dict[Feature, int] = {"clusters": 90, "counting barriers": 90, "dependen
 _BUDGETS: tuple[Feature, ...] = ("register budgets",)
 _ACCELERATED = (90, 100, 103, 110, 120, 121)
 
-# number: shared KiB a block, shared KiB an SM, threads an SM, blocks an SM, source
+# number: shared KiB per block, shared KiB per SM, threads per SM, blocks per SM, source
 _LIMITS = {
     70: (96, 96, 2048, 32, GUIDE12),
     72: (96, 96, 2048, 32, GUIDE12),
@@ -137,7 +137,7 @@ def _row(number: int, accelerated: bool) -> Arch:
         features=(*common, *_BUDGETS) if accelerated else common,
         shared_per_block=block * KIB,
         shared_per_sm=sm * KIB,
-        # From 8.0 the system keeps 1 KiB of each block, and hands out 128 bytes at a time. Source: the guide, and
+        # From 8.0 on the system reserves 1 KiB for each block, and allocates units of 128 bytes. Source: the guide, and
         # cuda_occupancy.h.
         shared_reserved=KIB if number >= 80 else 0,
         shared_unit=128 if number >= 80 else 256,
@@ -178,7 +178,7 @@ def arch(name: object) -> Arch:
 
 
 def machine(name: object) -> Machine:
-    """Give the machine that stands for an architecture in estimates and presets.
+    """Return the machine that represents an architecture in estimates and presets.
 
     Example:
         >>> machine("sm_90a").sms
@@ -188,9 +188,9 @@ def machine(name: object) -> Machine:
 
 
 def native(number: int) -> Arch:
-    """Choose the target that gets the most from a GPU of this compute capability: the `a` target where there is one.
+    """Choose the best target for a GPU of this compute capability: the `a` target where there is one.
 
-    A newer minor capability than the table knows takes the nearest older target of its major one.
+    For a newer minor capability than the table has, this is the nearest older target of the same major capability.
 
     Raises:
         SpecError: `unknown-arch`.

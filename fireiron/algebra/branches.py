@@ -1,4 +1,4 @@
-"""Choices between a function's value and 0 as choices of its argument: no branch stands around the function."""
+"""Selects between a function's value and 0 as selects of its argument, so that no branch surrounds the function."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fireiron.algebra.unary import FUNCTIONS
 
 
 def without_branches(tree: Scalar) -> Scalar:
-    """Choose arguments of functions that are 0 at -inf, and not their values.
+    """Replace `where(c, f(x), 0)` by `f(where(c, x, -inf))` for functions that are 0 at -inf.
 
     Example:
         >>> from fireiron.algebra.dtypes import f32

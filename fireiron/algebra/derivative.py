@@ -1,4 +1,4 @@
-"""Derivatives of scalar expressions, as expressions: what gradients of an epilog are computed by."""
+"""Derivatives of scalar expressions, as expressions, for gradients of epilogs."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from fireiron.base.errors import SpecError
 def derivative(tree: Scalar, index: int) -> Scalar:
     """Give the derivative of an expression with respect to one of its arguments, simplified.
 
-    Where two alternatives meet, as at relu's 0, it is the second one's. Comparisons, floors and integers have the
-    derivative 0.
+    Where two alternatives meet, as at relu's 0, the result is the second alternative's derivative. Comparisons, floors
+    and integers have the derivative 0.
 
     Args:
         tree: of floats.

@@ -1,4 +1,4 @@
-"""Element types: how many bits, which NumPy type means them, and how accurate they are."""
+"""Element types: their bits, their NumPy types, and their accuracy."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ Kind: TypeAlias = Literal["float", "int"]
 class DType:
     """Describe one element type.
 
-    Elements of fewer than 8 bits are packed: what memory, registers and arrays hold of them is bytes, the first element
-    in the lowest bits.
+    Elements of fewer than 8 bits are packed: memory, registers and arrays hold bytes of several elements, the first
+    element in the lowest bits.
 
     Args:
-        name: the short name that prints everywhere (`f16`, `i8`).
+        name: the short name (`f16`, `i8`).
         bits: storage bits of one element.
         kind: floating point or integer.
-        numpy_name: NumPy's (or ml_dtypes') name of the type that holds it exactly; of packed elements that of a byte.
+        numpy_name: NumPy's (or ml_dtypes') name of the type that holds it exactly; for packed elements the type of a
+            byte.
         mantissa: explicit mantissa bits of a float, 0 for integers.
         exponent: exponent bits of a float, 0 for integers.
         signed: whether an integer may be negative.
-        infinite: whether a float has infinities; without them its largest exponent holds numbers too.
+        infinite: whether a float has infinities; if not, values with the largest exponent are finite numbers too.
     """
 
     name: str
@@ -44,12 +45,12 @@ class DType:
 
     @property
     def nbytes(self) -> int:
-        """Give the bytes of the smallest part that can be addressed: an element, or several packed in a byte."""
+        """Return the bytes of the smallest addressable part: an element, or a byte with several packed elements."""
         return max(1, self.bits // 8)
 
     @property
     def pack(self) -> int:
-        """Count the elements of that part: 1, or how many are packed in a byte."""
+        """Return the number of elements of the smallest addressable part: 1, or the packed elements of a byte."""
         return max(1, 8 // self.bits)
 
     @property
@@ -86,10 +87,23 @@ class DType:
         if self.kind == "int":
             half = 1 << (self.bits - 1)
             return (-half, half - 1) if self.signed else (0, 2 * half - 1)
-        # Without infinities the last exponent holds numbers but one, whose mantissa is all ones: NaN.
+        # Without infinities, the largest exponent has numbers too, except for the mantissa of all ones, which is NaN.
         top, lost = (self.bias, 1) if self.infinite else (self.bias + 1, 2)
         largest = (2.0 - lost * 2.0**-self.mantissa) * 2.0**top
         return -largest, largest
+
+    def holds(self, other: DType) -> bool:
+        """Say whether the type holds every finite number of another.
+
+        Example:
+            >>> f16.holds(e4m3), bf16.holds(i8), f16.holds(i32), f16.holds(bf16)
+            (True, True, False, False)
+        """
+        if self.kind == other.kind == "float":
+            return other.mantissa <= self.mantissa and other.exponent <= self.exponent
+        if self.kind == "float":
+            return other.bits - other.signed <= self.mantissa + 1
+        return other.kind == "int" and self.limits[0] <= other.limits[0] and other.limits[1] <= self.limits[1]
 
     @property
     def bias(self) -> int:

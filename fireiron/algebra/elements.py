@@ -1,4 +1,4 @@
-"""Elements as NumPy holds them: packed ones taken out of their bytes, and the bits that tf32 reads of an f32."""
+"""Elements in NumPy arrays: packing and unpacking of bytes, and conversions to tf32."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HALF_A_UNIT = 0x1000
 
 
 def unpack(array: Array, dtype: DType) -> Array:
-    """Take elements out of their bytes, along the last axis; others stay as they are.
+    """Unpack elements from bytes, along the last axis; elements of whole bytes stay as they are.
 
     Example:
         >>> import numpy as np
@@ -36,7 +36,7 @@ def unpack(array: Array, dtype: DType) -> Array:
 
 
 def pack(values: Array, dtype: DType) -> Array:
-    """Put elements into bytes, along the last axis, whose extent must fill whole bytes; others stay as they are.
+    """Pack elements into bytes, along the last axis, whose extent must fill whole bytes; other types stay as they are.
 
     Example:
         >>> import numpy as np
@@ -54,7 +54,7 @@ def pack(values: Array, dtype: DType) -> Array:
 
 
 def read(array: Array, dtype: DType) -> Array:
-    """Give the values that an array of a dtype stands for: packed elements taken out, tf32 cut to what is read of it.
+    """Return the values of an array of a dtype: packed elements are unpacked, tf32 elements truncated.
 
     Example:
         >>> import numpy as np
@@ -65,14 +65,14 @@ def read(array: Array, dtype: DType) -> Array:
 
 
 def tf32_read(array: Array) -> Array:
-    """Cut f32 numbers to the bits that a tf32 operand is read with."""
+    """Truncate f32 numbers to the bits that the hardware reads of a tf32 operand."""
     import numpy as np
 
     return (np.ascontiguousarray(array).view(np.uint32) & np.uint32(TF32_READ)).view(np.float32).reshape(array.shape)
 
 
 def tf32_rounded(array: Array) -> Array:
-    """Round f32 numbers to tf32, ties away from zero, as the conversion instruction does; NaNs are cut.
+    """Round f32 numbers to tf32, ties away from zero, as the conversion instruction does; NaNs are truncated.
 
     Example:
         >>> import numpy as np

@@ -1,11 +1,11 @@
-"""Operands of a product that every right kernel computes to the same bits, in any order of summation.
+"""Test operands of a product for which every correct kernel gives the same bits, in any order of summation.
 
-The terms of an element of C are whole numbers that cancel in pairs, and each pair lies at two random places of K. What
-is left is one number of the row plus one of the column. So all terms may differ from 0 while C and every partial sum
-stay small enough for 8-bit floats and f16 sums. A term that is lost, added twice, or taken from another row, column or
+The terms of an element of C are whole numbers that cancel in pairs; the two terms of a pair lie at random places of K.
+The sum is one number of the row plus one of the column. So all terms may differ from 0, and yet C and every partial sum
+are small enough for 8-bit floats and f16 sums. A term that is lost, added twice, or taken from another row, column or
 place of K changes C by at least 1.
 
-A chunk of K that is lost does not cancel either: it holds both places of few pairs.
+A lost chunk of K changes C too, since few pairs have both terms in the chunk.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
     Array: TypeAlias = np.ndarray[Any, Any]
 
-SIGMAS = 10.0  # a sum of terms of random signs strays so far with a probability below 1e-21
-PLANNED = 12.0  # that plans leave room for: drawn numbers may have a few more large terms than they have on average
-ROOM = 5 / 8  # of the numbers that a result's type holds: ops that add small numbers stay exact
+SIGMAS = 10.0  # a sum of terms with random signs deviates by so many sigmas with a probability below 1e-21
+PLANNED = 12.0  # sigmas that plans leave room for: drawn numbers may have more large terms than on average
+ROOM = 5 / 8  # fraction of the result type's range that C may use, so that ops which add small numbers stay exact
 BASES = (16, 8, 4, 2)
 MOST_DIGITS = 3
-BYTE = 255  # largest integer that is drawn, of wider types too
-DISTINCT = 4093  # lines that are drawn by themselves: a prime, so that no tile brings equal ones together
-SHORT = 8  # products of fewer terms have no pairs
+BYTE = 255  # largest integer that is drawn, for wider types too
+DISTINCT = 4093  # number of different lines: a prime, so that equal lines are never in the same places of tiles
+SHORT = 8  # sums of fewer terms have no pairs
 # Sizes of terms' factors, largest first.
 SIZES = (((1, 2, 4), (1, 2, 4)), ((1, 2), (1, 2)), ((1, 2), (1,)), ((1,), (1,)))
 
 
 def whole_numbers(dtype: DType) -> float:
-    """Give the number up to which a type holds all whole ones.
+    """Return the largest n such that a type holds all whole numbers up to n.
 
     Example:
         >>> from fireiron.algebra.dtypes import bf16, e4m3, i8
@@ -47,18 +47,18 @@ def whole_numbers(dtype: DType) -> float:
 
 @attrs.frozen(eq=False)
 class Side:
-    """Say how one operand is made of numbers drawn for each of its rows (A) or columns (B).
+    """Describe how one operand is made from random numbers drawn for each of its lines: rows of A, columns of B.
 
     Element k of a line is drawn[index[k]] * factor[k].
 
     Args:
-        index: for each k, which of the line's drawn numbers it takes.
-        factor: for each k, what that is multiplied by.
-        free: numbers that the first `frees` drawn ones are chosen from.
-        frees: how many those are.
+        index: for each k, the index of the line's drawn number.
+        factor: for each k, the factor of that number.
+        free: the numbers that the first `frees` drawn ones are chosen from.
+        frees: how many numbers are drawn from `free`.
         base: the next `digits` drawn numbers are 1 to `base`.
-        digits: how many those are. One number more is 1.
-        density: share of the free numbers that are not replaced by 0.
+        digits: how many numbers are drawn from 1 to `base`. After them comes a number that is always 1.
+        density: fraction of the free numbers that are not replaced by 0.
     """
 
     index: Array
@@ -70,9 +70,9 @@ class Side:
     density: float = 1.0
 
     def draw(self, rng: np.random.Generator, *lines: int) -> tuple[Array, Array]:
-        """Draw so many lines; gives (lines, K) numbers, and for each line what it adds to all of its sums.
+        """Draw lines; return the numbers (lines, K), and for each line the number that it adds to all of its sums.
 
-        Of very many, those that are `DISTINCT` apart are equal.
+        Lines repeat after `DISTINCT` lines.
         """
         import numpy as np
 
@@ -88,7 +88,7 @@ class Side:
         return drawn[..., self.index] * self.factor, self.share(digits)
 
     def share(self, digits: Any) -> Any:
-        """Give what a line's digits add to each sum that the line takes part in (arrays of NumPy or torch)."""
+        """Return the number that a line's digits add to each of the line's sums (arrays of NumPy or torch)."""
         total = digits[..., :1].sum(-1) * 0
         for i in range(self.digits):
             total = total + digits[..., i] * self.base**i
@@ -100,12 +100,12 @@ class Product:
     """Hold how the operands of a product are drawn.
 
     Args:
-        left, right: of A's rows, and of B's columns.
-        closed: whether an element of C is the share of its row plus that of its column plus `rest`; else only the
-            product itself says what it is.
-        rest: what is added to all elements of C.
-        certain: whether partial sums are exact in any order; else in any order that does not depend on the data, with
-            a probability of more than 1 - 1e-20 each.
+        left, right: the sides of A (rows) and of B (columns).
+        closed: whether an element of C is `share` of its row plus `share` of its column plus `rest`; if not, C must be
+            computed.
+        rest: a number that is added to all elements of C.
+        certain: whether partial sums are exact in any order; if not, each is exact with a probability of more than
+            1 - 1e-20, in any order that does not depend on the data.
     """
 
     left: Side
@@ -118,15 +118,15 @@ class Product:
 def product(k: int, a: DType, b: DType, sums: float, out: float, seed: int = 0, kind: str = "mul") -> Product:
     """Plan the operands of a product of depth k.
 
-    Operands of one k and seed belong together, whatever else differs: several A may meet one B.
+    Operands of the same k and seed fit each other, whatever else differs: several A may be multiplied by one B.
 
     Args:
-        k: terms of a sum.
+        k: number of terms of a sum.
         a, b: element types of the operands.
-        sums: number up to which the type of the sums holds all whole ones.
-        out: the same of the result's type.
-        seed: of the places of pairs.
-        kind: `mul`; `xor` or `and` of bits.
+        sums: the largest n such that the type of the sums holds all whole numbers up to n.
+        out: the same for the result's type.
+        seed: of the random places of pairs.
+        kind: `mul`, or for bits `xor` or `and`.
 
     Example:
         >>> import numpy as np
@@ -165,7 +165,7 @@ def product(k: int, a: DType, b: DType, sums: float, out: float, seed: int = 0, 
 def _sizes(
     k: int, a: DType, b: DType, sums: float, out: float
 ) -> tuple[int, int, tuple[int, ...], tuple[int, ...], float, bool]:
-    """Choose digits, as many as the result's type tells apart, and the sizes of terms that the sums have room for."""
+    """Choose as many digits as the result's type distinguishes, and the sizes of terms for which the sums have room."""
     if a.kind == "int" and b.kind == "int":  # sums of integers are exact always
         most = min(a.limits[1], b.limits[1])
         base, digits, *_ = _digits(k, most, min(2.0**20, ROOM * out))[0]
@@ -185,7 +185,7 @@ def _sizes(
 
 
 def _digits(k: int, largest: float, room: float, digit: float = 16) -> list[tuple[int, int, int, int]]:
-    """List bases and numbers of digits, those with most values first: with their largest sum, and that of squares."""
+    """List bases and numbers of digits, those with the most values first, with largest sums and sums of squares."""
     found: list[tuple[int, int, int, int]] = []
     for base in BASES:
         for digits in range(1, MOST_DIGITS + 1):
@@ -211,7 +211,7 @@ def _all(dtype: DType) -> tuple[int, ...]:
 
 
 def _alone(k: int, a: DType, b: DType, sums: float, out: float) -> Product:
-    """Draw all numbers by themselves: of integers without a sign, and where K is too short for pairs."""
+    """Draw all numbers independently, for unsigned integers, and where K is too short for pairs."""
     if a.kind == b.kind == "int":
         return _independent(k, _signed(_all(a), a), _signed(_all(b), b))
     room = ROOM * min(out, sums)
@@ -220,7 +220,7 @@ def _alone(k: int, a: DType, b: DType, sums: float, out: float) -> Product:
 
 
 def _bits(k: int, kind: str) -> Product:
-    """Draw bits of which three of four make a term of 1."""
+    """Draw bits such that three of four terms are 1."""
     ones, zeros = (0, *([1] * 7)), (1, *([0] * 7))
     return _independent(k, ones, zeros if kind == "xor" else ones)
 

@@ -1,7 +1,7 @@
-"""Give the integers of GPU index arithmetic: built with operators, simplified from ranges, printed as C or Python.
+"""Index expressions: integers built with operators, simplified by their ranges, and printed as C or Python.
 
-All values are mathematical integers; `//` and `%` round down. Expressions compare with `lt`, `eq`, ...; `==` asks
-whether two are written alike, whatever the order of their terms.
+All values are mathematical integers; `//` and `%` round down. `lt`, `eq`, ... make comparisons of values; `==` compares
+the expressions themselves, whatever the order of their terms.
 
 Example:
     >>> warp, lane, M = Var("warp", 8), Var("lane", 32), symbol("M", multiple_of=8)
@@ -79,15 +79,15 @@ def symbol(
     """Make a run-time size: a kernel parameter that is known to be a multiple of `multiple_of`.
 
     Args:
-        name: of the parameter, by which calls and errors know it.
-        multiple_of: what every value is a multiple of.
+        name: of the parameter, in calls and errors.
+        multiple_of: a number that divides every value.
         minimum, maximum: the smallest and the largest value, 0 to 2**31 - 1.
-        typical: the size that presets choose tiles and plans for, and that estimates assume. Without it estimates
-            assume 1024, presets choose for 4096 (both within the range), and `check` says so (`assumed-size`).
+        typical: the size that presets choose tiles and plans for, and that estimates assume. None: estimates assume
+            1024, presets choose for 4096 (both adjusted to the range), and `check` notes it (`assumed-size`).
 
     Raises:
         SpecError: `bad-name`; `bad-symbol` where no multiple lies between the minimum and the maximum, or `typical` is
-            none of them.
+            not such a multiple.
     """
     check_name("a size", name, keyword=True)
     if multiple_of < 1 or not 0 <= minimum <= maximum < 2**31 or maximum // multiple_of * multiple_of < max(1, minimum):

@@ -1,7 +1,6 @@
-"""Multiply-adds in one rounding: a product of f32 that a sum takes is not rounded first.
+"""Fused multiply-adds: a product of f32 that is added to something is not rounded before the addition.
 
-What is rounded once lies no farther from the exact value than what is rounded twice, so every bound of the separate
-operations holds.
+One rounding gives no larger error than two, so every error bound of the separate operations holds.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from fireiron.algebra.scalar import Binary, MultiplyAdd, Scalar, Unary, children
 
 
 def fused(tree: Scalar) -> Scalar:
-    """Take products and the sums around them together.
+    """Replace sums of products by fused multiply-adds.
 
     Example:
         >>> from fireiron.algebra.scalar import Arg

@@ -22,7 +22,7 @@ IndexTree: TypeAlias = "Index | tuple[IndexTree, ...]"
 Coord: TypeAlias = "Index | npt.NDArray[np.integer[Any]] | tuple[Coord, ...]"
 Leaf: TypeAlias = "tuple[Index, Index]"
 
-LIMIT = 2**40  # of an extent or a stride: products of a few stay far below what NumPy counts to
+LIMIT = 2**40  # limit of extents and strides: products of a few stay below NumPy's 64-bit integers
 _TOKEN = re.compile(r"\s*(\d+|[(),:])")
 
 
@@ -30,12 +30,12 @@ _TOKEN = re.compile(r"\s*(\d+|[(),:])")
 class Layout:
     """Map coordinates to offsets by `sum(digit * stride)`, digits taken colexicographically.
 
-    A tuple is a mode that holds modes; an extent may be symbolic where nothing has to divide or compare it. A
-    coordinate past the end runs on along the last mode, as partial tiles need.
+    A nested tuple is a mode that contains modes. An extent may be symbolic where no operation has to divide or compare
+    it. A coordinate beyond the end continues along the last mode, as partial tiles need.
 
     Args:
         shape: positive extents, an int or a nested tuple of them.
-        stride: offsets >= 0, congruent to `shape`; 0 replicates.
+        stride: offsets >= 0, nested like `shape`; all indices of a mode with stride 0 have the same offset.
 
     Raises:
         LayoutError: `not-congruent`, `bad-extent`, `bad-stride`.
@@ -153,7 +153,7 @@ class Layout:
         return iter(self.modes)
 
     def __call__(self, *coord: Coord) -> Any:
-        """Give the offset of a coordinate; of several, those are the modes' coordinates.
+        """Return the offset of a coordinate; several arguments are the coordinates of the modes.
 
         Args:
             coord: an index, or one coordinate for each mode; ints, Exprs and integer arrays mix freely.
@@ -207,6 +207,12 @@ def from_leaves(leaves: Iterable[Leaf]) -> Layout:
     return Layout(tuple(extent for extent, _ in pairs), tuple(stride for _, stride in pairs))
 
 
+def of_leaves(leaves: Iterable[Leaf]) -> Layout:
+    """Make a layout of (extent, stride) pairs: a single extent for one pair, 1:0 for none."""
+    pairs = tuple(leaves) or ((1, 0),)
+    return Layout(*pairs[0]) if len(pairs) == 1 else from_leaves(pairs)
+
+
 def product(extents: Iterable[Index]) -> Any:
     """Multiply extents; ints stay ints."""
     result: Any = 1
@@ -235,7 +241,7 @@ def _depth(tree: IndexTree) -> int:
 
 
 def _compact(shape: IndexTree, step: Index) -> tuple[IndexTree, Index]:
-    """Give the colexicographic strides that start at `step`, and the step after them."""
+    """Return the colexicographic strides from `step` on, and the step after them."""
     if not isinstance(shape, tuple):
         return step, product((step, shape))
     strides: list[IndexTree] = []
@@ -246,7 +252,7 @@ def _compact(shape: IndexTree, step: Index) -> tuple[IndexTree, Index]:
 
 
 def _validate(shape: IndexTree, stride: IndexTree, whole: Layout) -> bool:
-    """Refuse what is no layout, and tell whether there are expressions in it."""
+    """Raise an error for an invalid layout, and tell whether it contains expressions."""
     if isinstance(shape, tuple):
         if not isinstance(stride, tuple) or len(stride) != len(shape):
             raise _not_congruent(whole)
@@ -284,7 +290,7 @@ def _is_expr(leaf: object) -> bool:
 
 
 def _simplest(tree: IndexTree) -> IndexTree:
-    """Turn the constant expressions of a tree into ints, which are what the operations look for."""
+    """Convert the constant expressions of a tree to ints, which the operations expect."""
     return tuple(map(_simplest, tree)) if isinstance(tree, tuple) else simplest(tree)
 
 
@@ -316,7 +322,7 @@ def _offset(whole: Layout, shape: IndexTree, stride: IndexTree, coord: Any) -> A
 
 
 def _linear(leaves: tuple[Leaf, ...], index: Any) -> Any:
-    """Take the digits of an index; the last needs no remainder, being in range."""
+    """Return the digits of an index; the last digit needs no remainder."""
     total: Any = None
     rest = index
     for extent, stride in leaves[:-1]:

@@ -1,11 +1,11 @@
-"""The layout algebra's base: composition, complement and inverses, and the predicates about them."""
+"""The base of the layout algebra: composition, complement and inverses, and their predicates."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from fireiron.algebra.index.nodes import Index, simplest
-from fireiron.algebra.layout import Layout, Leaf, from_leaves
+from fireiron.algebra.layout import Layout, Leaf, from_leaves, of_leaves
 from fireiron.base.errors import LayoutError
 
 if TYPE_CHECKING:
@@ -29,14 +29,14 @@ def coalesce(layout: Layout) -> Layout:
         >>> coalesce(Layout((2, (1, 6)), (1, (6, 2))))
         Layout(12:1)
     """
-    return _unwrap(_merge(layout.leaves))
+    return of_leaves(_merge(layout.leaves))
 
 
 def coalesce_modes(layout: Layout, profile: Profile) -> Layout:
-    """Coalesce each mode for itself where the profile nests, and the whole where it does not.
+    """Coalesce each mode separately where the profile is a tuple, and the whole layout where it is not.
 
     Args:
-        layout: what to coalesce.
+        layout: the layout to coalesce.
         profile: a tuple with one entry for each mode to be kept apart; later modes stay as they are.
 
     Raises:
@@ -53,7 +53,7 @@ def compose(a: Layout, b: Tiler) -> Layout:
     """Give the layout `c -> a(b(c))`, in the shape of `b`.
 
     Args:
-        a: what the offsets of `b` index.
+        a: the layout that the offsets of `b` index.
         b: a layout; an int n is n:1; a tuple composes with `a` mode by mode and leaves later modes alone.
 
     Raises:
@@ -84,10 +84,10 @@ def compose(a: Layout, b: Tiler) -> Layout:
 
 
 def complement(layout: Layout, size: Index) -> Layout:
-    """Give the offsets that repeat the layout without overlap until `size` offsets are covered.
+    """Return the layout of offsets at which copies of a layout, without overlap, cover `size` offsets.
 
     Args:
-        layout: offsets that are not to be met again.
+        layout: the layout to repeat.
         size: offsets to cover; a size that the layout does not divide is rounded up. It may be symbolic.
 
     Raises:
@@ -109,18 +109,18 @@ def complement(layout: Layout, size: Index) -> Layout:
 
 
 def repetitions(layout: Layout, size: Index) -> Layout:
-    """Give offsets at which the layout can repeat without overlap until `size` offsets are passed.
+    """Return a layout of offsets at which copies of a layout fit without overlap, up to at least `size` offsets.
 
-    A complement where there is one. Else some offsets stay free: those between strides that do not divide each other.
-    Modes of stride 0 meet no further offset, and are left out.
+    This is the complement where there is one. Otherwise some offsets are not covered: those between strides that do not
+    divide each other. Modes of stride 0 add no offsets, and are left out.
 
     Args:
-        layout: offsets that are not to be met again.
-        size: offsets to pass; rounded up to whole repetitions. It may be symbolic.
+        layout: the layout to repeat.
+        size: number of offsets, rounded up to whole repetitions. It may be symbolic.
 
     Raises:
-        LayoutError: `not-injective`; `complement-undefined` where a stride is less than what lies below it spans;
-            `symbolic-extent`.
+        LayoutError: `not-injective`; `complement-undefined` where a stride is smaller than the span of the smaller
+            strides; `symbolic-extent`.
 
     Example:
         >>> repetitions(Layout((4, 6), (1, 6)), 72), repetitions(Layout((4, 8), (0, 1)), 16)
@@ -135,13 +135,13 @@ def repetitions(layout: Layout, size: Index) -> Layout:
         gaps.append((stride // step, step))
         step = stride * extent
     gaps.append((simplest(size if step == 1 else (size + (step - 1)) // step), step))
-    return _unwrap(_merge(gaps))
+    return of_leaves(_merge(gaps))
 
 
 def right_inverse(layout: Layout) -> Layout:
     """Give r with `layout(r(i)) == i` for every i below r's size, the longest run of offsets from 0.
 
-    Of coordinates that share an offset by a stride of 0, r gives the first.
+    Of several coordinates with the same offset, by a stride of 0, r returns the first.
 
     Raises:
         LayoutError: `not-injective`, `symbolic-extent`.
@@ -150,11 +150,11 @@ def right_inverse(layout: Layout) -> Layout:
         >>> right_inverse(Layout((8, 4), (4, 1))), right_inverse(Layout((2, 4), (0, 1)))
         (Layout((4,8):(8,1)), Layout(4:2))
     """
-    return _unwrap(_merge(_run(layout, "right inverse")))
+    return of_leaves(_merge(_run(layout, "right inverse")))
 
 
 def left_inverse(layout: Layout) -> Layout:
-    """Give l with `l(layout(i)) == i`; an offset that the layout skips gives an index past its size.
+    """Return l with `l(layout(i)) == i`; for an offset that the layout skips, l returns an index beyond its size.
 
     Raises:
         LayoutError: `not-injective`, `complement-undefined`, `symbolic-extent`.
@@ -204,7 +204,7 @@ def as_layout(tiler: int | Layout) -> Layout:
 
 
 def check_rank(layout: Layout, tilers: Sequence[object]) -> None:
-    """Refuse more tilers than modes."""
+    """Raise an error for more tilers than modes."""
     if len(tilers) > layout.rank:
         raise LayoutError(
             "tiler-rank",
@@ -214,7 +214,7 @@ def check_rank(layout: Layout, tilers: Sequence[object]) -> None:
 
 
 def _merge(leaves: Iterable[Leaf]) -> list[Leaf]:
-    """Drop extents of 1 and join neighbours that run on into each other."""
+    """Drop extents of 1, and merge neighbours where one continues the other."""
     merged: list[Leaf] = []
     for extent, stride in leaves:
         if extent == 1:
@@ -226,10 +226,6 @@ def _merge(leaves: Iterable[Leaf]) -> list[Leaf]:
     return merged or [(1, 0)]
 
 
-def _unwrap(leaves: Sequence[Leaf]) -> Layout:
-    return Layout(*leaves[0]) if len(leaves) == 1 else from_leaves(leaves)
-
-
 def _scale(b: Layout, stride: Index) -> Layout:
     """Compose a single extent of the given stride with `b`."""
     if isinstance(b.shape, tuple):
@@ -238,7 +234,7 @@ def _scale(b: Layout, stride: Index) -> Layout:
 
 
 def _compose(a: Layout, leaves: list[Leaf], b: Layout, used: list[int]) -> Layout:
-    """Compose leaf by leaf, adding to `used` the largest digit that is asked of each of a's leaves."""
+    """Compose leaf by leaf, adding to `used` the largest digit that is used of each of a's leaves."""
     if isinstance(b.shape, tuple):
         return concat(*(_compose(a, leaves, mode, used) for mode in b.modes))
     (rest, step) = b.leaves[0]
@@ -266,11 +262,11 @@ def _compose(a: Layout, leaves: list[Leaf], b: Layout, used: list[int]) -> Layou
             break
     if rest != 1:
         found.append((rest, step * leaves[-1][1]))
-    return _unwrap(_merge(found))
+    return of_leaves(_merge(found))
 
 
 def symbolic(layout: Layout, what: str) -> LayoutError:
-    """Give the refusal of an operation that would have to divide or compare a symbol."""
+    """Return the error for an operation that would have to divide or compare a symbol."""
     return LayoutError(
         "symbolic-extent",
         f"the {what} would have to divide or compare the symbols of {layout}",
@@ -279,7 +275,7 @@ def symbolic(layout: Layout, what: str) -> LayoutError:
 
 
 def _static(layout: Layout, what: str) -> list[tuple[int, int]]:
-    """List the leaves longer than 1, refusing symbols."""
+    """List the leaves with extents above 1; raise an error for symbols."""
     if not layout.is_static:
         raise symbolic(layout, f"{what} of {layout}")
     return [leaf for leaf in cast("tuple[tuple[int, int], ...]", layout.leaves) if leaf[0] != 1]
@@ -290,7 +286,7 @@ def _by_stride(leaf: Any) -> Any:
 
 
 def _ascending(layout: Layout, what: str, of_image: bool = False) -> list[tuple[int, int]]:
-    """Sort the leaves by stride, refusing layouts whose offsets repeat, by a stride of 0 too unless of their image."""
+    """Sort the leaves by stride; raise an error where offsets repeat, by a stride of 0 too unless `of_image`."""
     leaves = sorted(_static(layout, what), key=_by_stride)
     if of_image:
         leaves = [leaf for leaf in leaves if leaf[1]]
@@ -307,7 +303,7 @@ def _ascending(layout: Layout, what: str, of_image: bool = False) -> list[tuple[
 
 
 def _run(layout: Layout, what: str) -> list[Leaf]:
-    """List the leaves of the inverse over the offsets that run on from 0."""
+    """List the leaves of the inverse over the offsets that continue from 0 without gaps."""
     weights: dict[int, int] = {}
     weight = 1
     for extent, stride in _static(layout, what):

@@ -1,4 +1,4 @@
-"""The layout algebra in one place: everything that makes layouts from layouts."""
+"""The layout algebra: all functions that make layouts from layouts."""
 
 from fireiron.algebra.layout_compose import (
     Profile,

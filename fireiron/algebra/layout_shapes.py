@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 def inner_product(a: IndexTree, b: IndexTree) -> Any:
-    """Add up the products of leaves that stand at equal places: a coordinate and the strides give an offset.
+    """Sum the products of corresponding leaves. Example: of a coordinate and the strides, an offset.
 
     Args:
         a: ints or expressions, nested in any way.
-        b: the same, nested alike.
+        b: ints or expressions, nested like `a`.
 
     Raises:
         LayoutError: `not-congruent`.
@@ -37,14 +37,14 @@ def inner_product(a: IndexTree, b: IndexTree) -> Any:
 
 
 def shape_div(a: IndexTree, b: IndexTree) -> IndexTree:
-    """Divide a shape: by a tuple mode by mode; by an int the first modes, as far as it reaches into them.
+    """Divide a shape: by a tuple mode by mode, by an int from the first mode on.
 
-    What is left are the extents of every b-th element. Where an extent divides the divisor, 1 is left of it, and the
-    next mode takes the rest.
+    The result has the extents of every b-th element. Where an extent divides the divisor, the result is 1, and the rest
+    of the divisor divides the next mode.
 
     Args:
         a: extents, an int or nested tuples.
-        b: the same; of a tuple that divides one extent, its product counts.
+        b: extents, an int or nested tuples; a tuple that divides a single extent counts as its product.
 
     Raises:
         LayoutError: `not-congruent` where tuples differ in length; `shape-division` where neither of two extents

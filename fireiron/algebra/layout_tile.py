@@ -19,8 +19,8 @@ def logical_divide(layout: Layout, tiler: Tiler) -> Layout:
     """Split a layout into (inside a tile, over the tiles), mode by mode for a tuple.
 
     Args:
-        layout: what to divide.
-        tiler: which indices make the first tile: a layout, an int n for n:1, or a tuple of tilers for the modes.
+        layout: the layout to divide.
+        tiler: the indices of the first tile: a layout, an int n for n:1, or a tuple of tilers for the modes.
 
     Raises:
         LayoutError: what `compose` and `complement` refuse.
@@ -37,7 +37,7 @@ def logical_divide(layout: Layout, tiler: Tiler) -> Layout:
 
 
 def zipped_divide(layout: Layout, tiler: Tiler) -> Layout:
-    """Divide, then gather all the tile modes first and all the rests second.
+    """Divide, and group the tile modes as first mode and the rests as second mode.
 
     Raises:
         LayoutError: what `compose` and `complement` refuse.
@@ -51,7 +51,7 @@ def zipped_divide(layout: Layout, tiler: Tiler) -> Layout:
 
 
 def tiled_divide(layout: Layout, tiler: Tiler) -> Layout:
-    """Divide into one mode for the tile and the rests as modes beside it.
+    """Divide into a first mode for the tile, followed by one mode for each rest.
 
     Raises:
         LayoutError: what `compose` and `complement` refuse.
@@ -61,10 +61,10 @@ def tiled_divide(layout: Layout, tiler: Tiler) -> Layout:
 
 
 def logical_product(layout: Layout, tiler: Tiler) -> Layout:
-    """Repeat a layout as (inside a tile, over the repetitions), placed by `tiler` over the offsets it leaves free.
+    """Repeat a layout as (inside a tile, over the repetitions); `tiler` places the repetitions at free offsets.
 
     Args:
-        layout: what to repeat.
+        layout: the layout to repeat.
         tiler: the repetitions' layout, an int n for n:1, or a tuple for the modes.
 
     Raises:
@@ -82,7 +82,7 @@ def logical_product(layout: Layout, tiler: Tiler) -> Layout:
 
 
 def zipped_product(layout: Layout, tiler: Tiler) -> Layout:
-    """Multiply, then gather all the tile modes first and all the repetitions second.
+    """Multiply, and group the tile modes as first mode and the repetitions as second mode.
 
     Raises:
         LayoutError: what `compose` and `repetitions` refuse.
@@ -92,7 +92,7 @@ def zipped_product(layout: Layout, tiler: Tiler) -> Layout:
 
 
 def blocked_product(block: Layout, grid: Layout) -> Layout:
-    """Repeat a block over a grid so that each dimension runs through a block first, then over the blocks.
+    """Repeat a block over a grid; in each dimension, indices count the elements of a block first, then the blocks.
 
     Raises:
         LayoutError: `tiler-rank`, and what `compose` and `repetitions` refuse.
@@ -105,7 +105,7 @@ def blocked_product(block: Layout, grid: Layout) -> Layout:
 
 
 def raked_product(block: Layout, grid: Layout) -> Layout:
-    """Repeat a block over a grid so that each dimension runs over the blocks first, then through a block.
+    """Repeat a block over a grid; in each dimension, indices count the blocks first, then the elements of a block.
 
     Raises:
         LayoutError: `tiler-rank`, and what `compose` and `repetitions` refuse.
@@ -156,11 +156,11 @@ def tile_tensor(layout: Layout, tilers: Sequence[int | Layout | None]) -> tuple[
 
 
 def reshape(layout: Layout, shape: tuple[IndexTree, ...], order: Literal["row", "col"] = "row") -> Layout:
-    """Number a tensor's elements in the given order of its dimensions, and give those numbers a new shape.
+    """Number a tensor's elements in the given order of its dimensions, and arrange the numbers in a new shape.
 
     Args:
         layout: the tensor's dimensions and strides.
-        shape: as many elements as before; inside a nested dimension the first extent is fastest.
+        shape: the new shape, of as many elements as before; inside a nested dimension the first extent is fastest.
         order: "row" counts the last dimension fastest on both sides, "col" the first.
 
     Raises:
@@ -202,7 +202,7 @@ def _zip(divided: Layout, count: int) -> Layout:
 
 
 def _product_modes(block: Layout, grid: Layout) -> list[tuple[Layout, Layout]]:
-    """Multiply and pair the modes of block and grid."""
+    """Multiply a block by a grid, and pair their modes."""
     check_rank(block, grid.modes)
     check_rank(grid, block.modes)
     inside, over = logical_product(block, grid).modes

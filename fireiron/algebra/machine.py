@@ -1,7 +1,7 @@
-"""Machines: a record for each GPU that stands for an architecture, with what was measured and fitted on it.
+"""Machines: a record for each GPU that represents an architecture, with constants that were measured or fitted on it.
 
-Rates are those of data sheets. Latencies and the time of a launch were measured on an H200, or guessed between
-measurements; other machines take the same until somebody measures them.
+Rates are from data sheets. Latencies and the time of a launch were measured on an H200, or interpolated between
+measurements; other machines have the H200's values, since they were not measured.
 """
 
 from __future__ import annotations
@@ -16,46 +16,46 @@ MIB = 1024 * KIB
 
 @attrs.frozen
 class ProductClocks:
-    """Hold the constants of `schedules/_clocks.py`, the model of products by bulk copies and asynchronous products.
+    """Hold the constants of `schedules/_clocks.py`, the model of products by bulk copies (TMA) and wgmma.
 
-    `python -m fireiron.bench fit FILE` fits them to timings, one line of JSON each.
+    `python -m fireiron.bench fit FILE` fits the constants to timings, one line of JSON each. Clocks and bytes per clock
+    are of one SM where nothing else is said.
 
     Args:
-        latency: clocks from asking for a chunk to having it.
-        emptying: of the chunks in a ring, those that are not yet asked for again.
-        store_rate: bytes of C a clock.
-        parts: what stores cost of rows that end between the multiples of 32 bytes.
-        vectors_rate: where rows of groups are stored by vectors, each under a predicate.
-        small_tile: of its products that a tile half as large as 128x256 loses, in the long run.
-        smaller: with which power of the missing part that loss grows.
-        most_missing: as of a tenth of 128x256.
-        long_run: waves after which all of it is lost: the chip's power is.
-        rows_cost: what products of so many rows are taken to cost.
-        turns: clocks of staggered warpgroups' turns.
-        cluster: clocks.
-        dram_rate: bytes of A and B a clock, all SMs together.
-        gpc_rate: bytes a clock that the SMs of a GPC are sent, what several of them ask for counted once.
-        repeated_rate: bytes a clock that blocks are sent again, from the L2 cache, beside them.
-        torn: what bytes cost in lines that start between the multiples of 128 bytes; scaled with the rate
-            above.
-        torn_row: clocks in which a block is sent 128 bytes of such lines, which are in two lines of the L2 cache, while
-            all SMs ask for them.
-        drifting_row: clocks in which a block is sent 128 bytes while others are at other chunks of K.
-        meeting: clocks in which blocks count in at a tile; set by hand, as NEAR is: few of the timings have
-            sums.
-        handing: clocks in which a block learns that another has left its sum; not fitted.
-        sums_rate: bytes of partial sums a clock.
-        near: clocks in which the blocks of a cluster wait for each other's sums, before and behind.
-        near_rate: bytes of sums a clock that a block reads of the others.
-        handling: clocks of a chunk beside those of its panels, whatever they hold.
-        panel: of a panel at least.
-        outside: clocks of a row of 128 bytes outside a tensor, where tiles are small and all edges are in one
-            wave.
-        fragments: clocks in which a unit takes 64 rows of a chunk through a prolog, and as many before: 8
-            timings.
-        promotion: clocks from a chunk's last product to the first of its sums' additions; a guess, not fitted.
-        stream: what shares of K are taken to cost beside what is counted: a caution, not fitted.
-        timings: what they were fitted to.
+        latency: clocks from starting the load of a chunk to its landing.
+        emptying: number of a ring's chunks that are not yet being loaded again.
+        store_rate: bytes of C stored per clock.
+        parts: factor of a store's clocks where rows of C's tiles end between multiples of 32 bytes.
+        vectors_rate: bytes of C stored per clock by predicated vectors, as for rows of groups.
+        small_tile: fraction by which products become slower for a tile half as large as 128x256, in the long run.
+        smaller: power with which this fraction grows with 128 * 256 / (m * n) - 1, the missing part of a tile.
+        most_missing: upper limit of the missing part.
+        long_run: number of waves after which the fraction is reached in full, since power then limits the clock.
+        rows_cost: pairs (rows m of a tile, factor of its products' clocks).
+        turns: clocks that staggered warpgroups add to a product for their turns.
+        cluster: clocks that clusters add to a product.
+        dram_rate: bytes of A and B that DRAM delivers per clock, to all SMs together.
+        gpc_rate: bytes per clock that the SMs of a GPC receive; bytes for several of these SMs count once.
+        repeated_rate: bytes per clock that all SMs receive again from the L2 cache.
+        torn: factor of the bytes of lines that start between multiples of 128 bytes.
+        torn_row: clocks for a block to receive 128 bytes that lie in two lines of the L2 cache, while all SMs load.
+        whole_row: the same for 128 bytes in one line of the L2 cache, where other rows of the product lie in two.
+        least_at_work: smallest part of these clocks that a block needs, however few other blocks load.
+        drifting_row: clocks for a block to receive 128 bytes while other blocks load other chunks of K.
+        meeting: clocks of the counter at which the blocks of a tile arrive. Set by hand, like `near`, since few of the
+            timings have partial sums.
+        handing: clocks until a block sees that another block has stored its sum; not fitted.
+        sums_rate: bytes of partial sums stored or loaded per clock.
+        near: clocks in which the blocks of a cluster wait for each other's sums, before and after reading.
+        near_rate: bytes of other blocks' sums that a block of a cluster reads per clock.
+        handling: clocks of a chunk besides those of its panels.
+        panel: minimal clocks of a panel (128 bytes of K).
+        outside: clocks of a row of 128 bytes outside a tensor, where tiles are small and all edges are in one wave.
+        fragments: clocks in which a unit applies a prolog to 64 rows of a chunk, and clocks before the first row.
+            Fitted to 8 timings.
+        promotion: clocks from a chunk's last product to the first addition of its sums; a guess, not fitted.
+        stream: factor of the time for stream-K, as a caution; not fitted.
+        timings: the timings that the constants were fitted to.
     """
 
     latency: float
@@ -75,6 +75,8 @@ class ProductClocks:
     repeated_rate: float
     torn: float
     torn_row: float
+    whole_row: float
+    least_at_work: float
     drifting_row: float
     meeting: float
     handing: float
@@ -102,15 +104,15 @@ class Machine:
         fp32_lanes: fp32 fused multiply-adds that one SM issues in one clock.
         l2_nbytes: size of the L2 cache.
         source: where the numbers were read.
-        clusters: how many clusters of so many blocks are resident at once, one block an SM, where they leave SMs idle;
-            a cluster lies within one graphics processing cluster.
-        gpc_sms: SMs of a graphics processing cluster, on which neighbours in the order of tiles run.
-        launch_us: time of an empty kernel between two events.
+        clusters: pairs (blocks of a cluster, clusters resident at once with one block on each SM), for sizes that leave
+            SMs idle, since a cluster lies within one graphics processing cluster (GPC).
+        gpc_sms: SMs of a GPC; tiles with neighbouring numbers run on one GPC.
+        launch_us: time in microseconds of an empty kernel between two events.
         l2_nbytes_per_clock: bytes that one SM gets from the L2 cache in a clock.
-        latency: clocks from a load to its data, a miss of the L2 cache on an idle machine.
-        busy_latency: the same while all SMs load.
-        round_clocks: clocks of a barrier, and the first read of shared memory after it.
-        products: what the model of products was fitted to; None where no timings are known.
+        latency: clocks from a load to its data, for a miss of the L2 cache on an idle machine.
+        busy_latency: clocks from a load to its data while all SMs load.
+        round_clocks: clocks of a barrier and the first read of shared memory after it.
+        products: fitted constants of the model of products; None where no timings are known.
     """
 
     name: str
@@ -130,7 +132,7 @@ class Machine:
     products: ProductClocks | None = None
 
     def sms_of_clusters(self, blocks: int) -> int:
-        """Count the SMs that clusters of so many blocks occupy at once.
+        """Return how many SMs clusters of so many blocks occupy at once.
 
         Example:
             >>> [MACHINES[90].sms_of_clusters(n) for n in (1, 2, 4, 8)]
@@ -140,7 +142,7 @@ class Machine:
 
     @property
     def fp32_tflops(self) -> float:
-        """Give the peak rate of fp32 multiply-adds, two operations each, in 1e12 a second."""
+        """Return the peak rate of fp32 multiply-adds in 1e12 operations a second (two operations each)."""
         return self.sms * self.fp32_lanes * 2 * self.clock_mhz * 1e-6
 
 
@@ -161,7 +163,9 @@ H200_PRODUCTS = ProductClocks(
     gpc_rate=1295.0,
     repeated_rate=11900.0,
     torn=2.2,
-    torn_row=4.2,
+    torn_row=5.0,
+    whole_row=3.0,
+    least_at_work=0.85,
     drifting_row=3.7,
     meeting=1600.0,
     handing=1000.0,
@@ -175,7 +179,7 @@ H200_PRODUCTS = ProductClocks(
     promotion=200.0,
     stream=1.2,
     timings="36504 timings of 747 sizes on an H200; panels, edges, sums and orders of tiles by 15695 of 571 others; "
-    "torn lines by 88 of 11",
+    "torn lines by 386 of 25, held against 254 of 65 others",
 )
 
 # By compute capability.

@@ -1,4 +1,4 @@
-"""Occupancy: how many blocks one SM holds at a time, and what stops the next one."""
+"""Occupancy: the number of blocks resident on an SM, and the resource that limits it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Limit = Literal["registers", "shared memory", "threads", "blocks"]
 
 @attrs.frozen
 class Occupancy:
-    """Hold what fits on one SM.
+    """Hold the occupancy of one SM.
 
     Args:
-        blocks: resident blocks; 0 where not even one fits.
-        warps: resident warps.
-        limit: the resource that leaves no room for one more block.
-        fraction: warps over the most that the SM holds.
+        blocks: number of resident blocks; 0 where none fits.
+        warps: number of resident warps.
+        limit: the resource that is exhausted.
+        fraction: resident warps divided by the SM's maximum.
     """
 
     blocks: int
@@ -32,10 +32,10 @@ def occupancy(arch: Arch, threads: int, registers: int = 0, shared_nbytes: int =
     """Count the blocks that fit on one SM.
 
     Args:
-        arch: whose SM.
-        threads: of one block.
-        registers: of one thread, 0 where not known.
-        shared_nbytes: static and dynamic bytes of one block.
+        arch: the architecture.
+        threads: number of threads of a block.
+        registers: registers of a thread, 0 where not known.
+        shared_nbytes: bytes of shared memory of a block, static and dynamic.
 
     Source: cuda_occupancy.h of the CUDA toolkit (the rules of its occupancy calculator).
 
@@ -64,7 +64,7 @@ def _blocks_by_registers(arch: Arch, warps: int, registers: int) -> int:
     each = -(-registers * 32 // arch.register_unit) * arch.register_unit
     # A warp lives in one partition of the SM, and takes its registers there.
     fit = arch.registers_per_sm // arch.partitions // each * arch.partitions
-    # A block is granted registers as if its warps filled every partition.
+    # A block gets registers as if its warps were spread evenly over the partitions.
     granted = -(-warps // arch.partitions) * arch.partitions * each
     return fit // warps if granted <= arch.registers_per_sm else 0
 

@@ -11,7 +11,7 @@ from typing import Any
 ROUNDS = 10
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 WEYL = (0x9E3779B9, 0xBB67AE85)  # what each round adds to the key
-BITS = 24  # of a word that kernels take
+BITS = 24  # bits of a word that kernels use
 PARAMETERS = ("c0", "c1", "c2", "c3", "k0", "k1", "word")
 
 SOURCE = f"""\
@@ -34,8 +34,8 @@ def philox(counter: Sequence[Any], key: Sequence[Any]) -> tuple[Any, ...]:
     """Compute four words of 32 bits by NumPy.
 
     Args:
-        counter: four arrays or numbers, of which the low 32 bits count.
-        key: two.
+        counter: four arrays or numbers; only their low 32 bits count.
+        key: two arrays or numbers.
 
     Example:
         >>> [hex(int(word)) for word in philox((0, 0, 0, 0), (0, 0))]
@@ -59,7 +59,7 @@ def philox(counter: Sequence[Any], key: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def word_bits(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any, word: Any) -> Any:
-    """Choose a word, element by element, and give its highest bits."""
+    """Select a word, element by element, and return its highest bits."""
     import numpy as np
 
     found = philox((c0, c1, c2, c3), (k0, k1))

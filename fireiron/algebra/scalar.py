@@ -1,7 +1,7 @@
-"""Scalar expressions: what is computed on one element, apart from where the element lives.
+"""Scalar expressions: computations on one element, independent of the element's place.
 
-One tree serves the pointwise language of epilogues, the CUDA printer and the simulator. Leaves are numbered arguments
-(`Arg`), so a tree never mentions a buffer; the statement that owns it says which view each argument reads.
+The pointwise language of epilogs, the CUDA printer and the simulator share these trees. Leaves are numbered arguments
+(`Arg`), so a tree never refers to a buffer; the statement with the tree says which view each argument reads.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Arg:
 
 
 def exactly(value: float) -> str:
-    """Tell numbers apart as bits do: 0 from -0, and a NaN from none."""
+    """Return a number's key for comparisons by bits: 0 differs from -0, and a NaN equals itself."""
     return repr(value) if isinstance(value, int) and abs(value) >= 2**53 else float(value).hex()
 
 
@@ -52,7 +52,7 @@ def number(value: float, dtype: DType) -> Constant:
 
 @attrs.frozen
 class Coordinate:
-    """Give an index expression as an i32: of a program's dims, or of a kernel's variables. Conditions are 1 or 0."""
+    """Convert an index expression, of a program's dims or a kernel's variables, to an i32. Conditions are 1 or 0."""
 
     value: Expr
     dtype: DType = i32
@@ -60,7 +60,7 @@ class Coordinate:
 
 @attrs.frozen
 class Parameter:
-    """Read a scalar kernel parameter (`alpha`), given by keyword at the call."""
+    """Read a scalar kernel parameter (`alpha`), which calls pass by keyword."""
 
     name: str = attrs.field(validator=named("a scalar", keyword=True))
     dtype: DType
@@ -95,7 +95,7 @@ class Binary:
 
 @attrs.frozen
 class MultiplyAdd:
-    """Give x * y + z of f32, rounded once. Lowering makes it of products in sums (`algebra/fused.py`)."""
+    """Compute x * y + z of f32, rounded once. Lowering makes it from sums of products (`algebra/fused.py`)."""
 
     x: Scalar
     y: Scalar
@@ -131,13 +131,13 @@ class Cast:
 
 @attrs.frozen
 class Custom:
-    """Apply a function that its author wrote in CUDA C++, and in NumPy.
+    """Apply a user's function, which is written in CUDA C++ and in NumPy.
 
     Args:
         name: an identifier.
-        source: an expression of the parameters, or statements that return.
-        parameters: what the source calls its arguments.
-        args: one for each of them; floats that C lacks arrive as `float`.
+        source: an expression of the parameters, or statements with `return`.
+        parameters: the names of the arguments in the source.
+        args: one expression for each parameter; floats that C does not have are passed as `float`.
         dtype: of the result.
         numpy: the same function on arrays.
     """
@@ -150,20 +150,20 @@ class Custom:
     numpy: Callable[..., Any] = attrs.field(eq=id, repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle without a NumPy function that no other process finds: kernels need the source alone."""
+        """Pickle without a NumPy function that other processes cannot import; kernels need only the source."""
         found = self.numpy if _importable(self.numpy) else Elsewhere(self.name)
         return Custom, (self.name, self.source, self.parameters, self.args, self.dtype, found)
 
 
 @attrs.frozen
 class Debug:
-    """Print a value where it is computed, and give it on unchanged.
+    """Print a value where it is computed, and return it unchanged.
 
     Args:
-        name: what the line begins with.
+        name: the start of the printed line.
         x: the value.
-        at: the element's coordinates, which lowering fills in.
-        only: the coordinates of the one element that is printed; all where None.
+        at: the element's coordinates, set by lowering.
+        only: coordinates of the one element to print; None prints all.
     """
 
     name: str
@@ -187,12 +187,12 @@ def _importable(function: Callable[..., Any]) -> bool:
 
 @attrs.frozen
 class Elsewhere:
-    """Stand for a NumPy function that was left in the process which wrote it."""
+    """Stand for a NumPy function of another process, which was not pickled."""
 
     name: str
 
     def __call__(self, *arrays: Any) -> Any:
-        """Refuse: what it computes is not known here."""
+        """Raise an error: the function is not known in this process."""
         raise SpecError(
             "bad-custom",
             f"the NumPy function of {self.name} stayed in another process: a lambda, or a function of __main__",
@@ -227,7 +227,7 @@ def children(tree: Scalar) -> tuple[Scalar, ...]:
 
 
 def with_children(tree: Scalar, operands: tuple[Scalar, ...]) -> Scalar:
-    """Give the same operation other operands.
+    """Return the same operation with other operands.
 
     Example:
         >>> from fireiron.algebra.dtypes import f32
@@ -258,14 +258,14 @@ def with_children(tree: Scalar, operands: tuple[Scalar, ...]) -> Scalar:
 
 
 def parts(tree: Scalar) -> Iterator[Scalar]:
-    """Visit an expression and everything in it, operands first, each as often as it stands there."""
+    """Visit an expression and all its parts, operands first, each as often as it occurs."""
     for operand in children(tree):
         yield from parts(operand)
     yield tree
 
 
 def renumbered(tree: Scalar, numbers: dict[int, int]) -> Scalar:
-    """Let each argument read another number; those that are not named keep theirs.
+    """Change the numbers of arguments; arguments that are not in the mapping keep theirs.
 
     Example:
         >>> from fireiron.algebra.dtypes import f32
@@ -278,7 +278,7 @@ def renumbered(tree: Scalar, numbers: dict[int, int]) -> Scalar:
 
 
 def tells(tree: Scalar) -> bool:
-    """Say whether a value is 1 or 0 by comparisons, joined or turned round.
+    """Say whether an expression is a condition (1 or 0): comparisons, joined or negated.
 
     Example:
         >>> from fireiron.algebra.dtypes import f32
@@ -298,7 +298,7 @@ def tells(tree: Scalar) -> bool:
 
 
 def substituted(tree: Scalar, arguments: Sequence[Scalar]) -> Scalar:
-    """Put an expression in place of each argument.
+    """Replace each argument by an expression.
 
     Example:
         >>> from fireiron.algebra.dtypes import f32
@@ -327,7 +327,7 @@ def coordinates(tree: Scalar) -> tuple[Expr, ...]:
 
 
 def placed(tree: Scalar, values: Mapping[Expr, Expr]) -> Scalar:
-    """Put values in place of the variables of index expressions; what is then a number becomes a constant.
+    """Replace variables in index expressions by values; index expressions that become numbers become constants.
 
     Example:
         >>> from fireiron.algebra.expr import Var, as_expr
@@ -346,10 +346,10 @@ def placed(tree: Scalar, values: Mapping[Expr, Expr]) -> Scalar:
 
 
 def located(tree: Scalar, at: Sequence[Expr]) -> Scalar:
-    """Tell what prints the coordinates of the element that is computed, unless they are known.
+    """Set the coordinates of the current element in each `Debug`, unless they are set already.
 
     Raises:
-        SpecError: `bad-debug` where it looks for an element of other dims.
+        SpecError: `bad-debug` where `only` has another number of coordinates.
     """
     if isinstance(tree, Debug) and not tree.at:
         if tree.only is not None and len(tree.only) != len(at):
@@ -364,7 +364,7 @@ def located(tree: Scalar, at: Sequence[Expr]) -> Scalar:
 
 
 def debug_line(tree: Debug, block: int, thread: int, at: Sequence[int], value: Any) -> str:
-    """Write the line that a `Debug` prints; its CUDA prints the same.
+    """Return the line that a `Debug` prints; the CUDA prints the same.
 
     Example:
         >>> from fireiron.algebra.dtypes import f32
@@ -380,12 +380,12 @@ def _shown(tree: Debug, value: Any) -> str:
 
 
 def prints(tree: Scalar) -> bool:
-    """Say whether an expression prints anything."""
+    """Say whether an expression contains a `Debug`."""
     return any(isinstance(part, Debug) for part in parts(tree))
 
 
 def without_coordinates(tree: Scalar, first: int) -> tuple[Scalar, tuple[Expr, ...]]:
-    """Let arguments `first`, `first + 1`, ... stand for the index expressions of an expression, which come with it."""
+    """Replace an expression's index expressions by arguments `first`, `first + 1`, ...; return them too."""
     found = coordinates(tree)
     numbers = {value: first + i for i, value in enumerate(found)}
 

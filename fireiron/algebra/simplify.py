@@ -1,4 +1,4 @@
-"""Simplification of scalar expressions: only what changes no bit of any result, and nothing computed twice."""
+"""Simplification of scalar expressions without changing a bit of any result, and sharing of common subexpressions."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from fireiron.algebra.scalar import (
 
 
 def simplify(tree: Scalar) -> Scalar:
-    """Fold constants, and drop operations that give what they are given.
+    """Fold constants, and remove operations that return their operand, such as x * 1.
 
-    `x + 0` stays where x is a float: it makes 0 of -0.
+    `x + 0` stays for floats, since -0 + 0 is 0.
 
     Example:
         >>> from fireiron.algebra.dtypes import f32
@@ -86,13 +86,13 @@ def _negative(zero: Constant) -> bool:
 
 
 def _inverts(value: float, dtype: DType) -> bool:
-    """Say whether multiplying by the inverse rounds as dividing does: both are powers of two that the type holds."""
+    """Say whether multiplying by the inverse gives the bits of dividing: both are powers of two that the type holds."""
     fraction, exponent = math.frexp(abs(value)) if math.isfinite(value) else (0.0, 0)
     return fraction == 0.5 and abs(exponent - 1) < dtype.bias
 
 
 def _folded(tree: Binary, x: Constant, y: Constant) -> Scalar:
-    """Compute with two constants as the hardware would; what depends on its choices stays."""
+    """Compute an operation of two constants as the hardware does; operations with unspecified results stay."""
     import numpy as np
 
     dtype = tree.dtype
@@ -123,48 +123,34 @@ def _cast(tree: Cast) -> Scalar:
     x, dtype = tree.x, tree.dtype
     if x.dtype == dtype:
         return x
-    if isinstance(x, Cast) and x.x.dtype == dtype and widens(dtype, x.dtype):
+    if isinstance(x, Cast) and x.x.dtype == dtype and x.dtype.holds(dtype):
         return x.x
     return tree
 
 
-def widens(source: DType, target: DType) -> bool:
-    """Say whether a type holds every number of another.
-
-    Example:
-        >>> from fireiron.algebra.dtypes import bf16, f16, f32, i8
-        >>> widens(f16, f32), widens(i8, f16), widens(bf16, f16)
-        (True, True, False)
-    """
-    if target.kind == "int":
-        return source.kind == "int" and source.limits[0] >= target.limits[0] and source.limits[1] <= target.limits[1]
-    if source.kind == "int":
-        return source.bits <= target.mantissa + 1
-    return source.mantissa <= target.mantissa and source.exponent <= target.exponent
-
-
 def peeled(tree: Scalar) -> Scalar:
-    """Take off conversions that lose nothing.
+    """Remove outer conversions that lose nothing.
 
     Example:
         >>> from fireiron.algebra.dtypes import f16, f32
         >>> peeled(Cast(Arg(0, f16), f32)) == Arg(0, f16), peeled(Cast(Arg(0, f32), f16)).dtype == f16
         (True, True)
     """
-    while isinstance(tree, Cast) and widens(tree.x.dtype, tree.dtype):
+    while isinstance(tree, Cast) and tree.dtype.holds(tree.x.dtype):
         tree = tree.x
     return tree
 
 
 def share(tree: Scalar, first: int) -> tuple[tuple[Scalar, ...], Scalar]:
-    """Take out what an expression computes several times.
+    """Replace subexpressions that occur several times by arguments.
 
     Args:
         tree: the expression.
-        first: a number above those of its arguments.
+        first: a number above those of the expression's arguments.
 
     Returns:
-        Definitions, each of which may read those before it as arguments `first`, `first + 1`, ..., and what remains.
+        Definitions of arguments `first`, `first + 1`, ..., each of which may read the arguments before it, and the
+        remaining expression.
 
     Example:
         >>> from fireiron.algebra.dtypes import f32
@@ -180,7 +166,7 @@ def share(tree: Scalar, first: int) -> tuple[tuple[Scalar, ...], Scalar]:
             visited.add(part)
             uses.update(children(part))
     several = (part for part in dict.fromkeys(parts(tree)) if uses[part] > 1 and children(part))
-    # Comparisons of what is at hand are conditions: a register would make numbers of them.
+    # Comparisons of available values stay conditions; a register would convert them to numbers.
     again = [part for part in several if not (tells(part) and all(_at_hand(x) for x in children(part)))]
     names: dict[Scalar, Arg] = {part: Arg(first + i, part.dtype) for i, part in enumerate(again)}
 

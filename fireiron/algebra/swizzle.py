@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 Offset = TypeVar("Offset", int, "Expr", "npt.NDArray[np.integer[Any]]")
 
 
-MOST_BITS = 31  # of an offset
+MOST_BITS = 31  # bits of an offset
 
 
 @attrs.frozen(field_transformer=checked_fields)
 class Swizzle:
     """Exclusive-or `bits` bits of an offset, from bit `base + shift` on, into the bits from `base` on.
 
-    The offsets' unit is the caller's: TMA's 128-byte mode is `Swizzle(3, 4, 3)` on bytes. Applied twice, it gives
-    the offset back; a multiple of `period` can be added before or after.
+    Offsets have the caller's unit: TMA's 128-byte mode is `Swizzle(3, 4, 3)` on bytes. Applied twice, it returns the
+    original offset. A multiple of `period` may be added before or after.
 
     Args:
-        bits: how many bits are mixed; 0 changes nothing.
-        base: the low bits kept, so that `2**base` offsets stay together.
-        shift: how far above the mixed bits their masks stand; at least `bits`, so that they do not overlap.
+        bits: number of bits that are changed; 0 changes nothing.
+        base: number of low bits that are kept, so that `2**base` offsets stay together.
+        shift: distance from the changed bits up to the bits that are combined with them; at least `bits`.
 
     Raises:
         LayoutError: `bad-swizzle` for negative, huge or overlapping parameters.
@@ -81,10 +81,10 @@ class Swizzle:
 
     @property
     def period(self) -> int:
-        """Count the offsets after which the pattern repeats."""
+        """Return the number of offsets after which the pattern repeats."""
         return 1 << (self.base + self.shift + self.bits) if self.bits else 1
 
     @property
     def contiguous(self) -> int:
-        """Count the neighbouring offsets that stay together."""
+        """Return the number of neighbouring offsets that stay together."""
         return 1 << self.base

@@ -1,6 +1,6 @@
-"""Functions of one value: a record each, which says its CUDA, its NumPy, its error and its derivative.
+"""Functions of one value: for each a record with its CUDA, its NumPy function, its error bounds and its derivative.
 
-A function is added here and nowhere else; `fireiron.language.functions` gives it a Python name.
+To add a function, add a record here; `fireiron.language.functions` gives it a Python name.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ class Function:
     """Describe a function of one value; the result has the operand's type.
 
     Args:
-        name: its operation in a `Unary`.
-        cuda: the C function of a double; that of a float has an f behind its name. Of neg, the operator.
-        numpy: the same on arrays.
-        derivative: the derivative's expression, given the argument's.
-        single: the C function of a float, where it is another one.
-        flushes: whether results of floats below the smallest normal number become 0.
-        integers: the C function of an int, or the operator; "" where integers are refused.
-        exact: whether the result is a number of the operand's type, so that nothing is rounded.
-        start: where the domain begins.
-        monotone: whether the ends of an interval bound the results in it; else results lie no farther apart than
-            arguments do.
-        ones: arguments of which the result is exactly 1.
-        vanishes: whether results are exactly 0 where they are far below the smallest number of their type.
-        slots: instructions of a call on a float that CUDA 13 compiles for sm_90, on the way that most arguments take.
-        roundings: how many roundings of its type CUDA's result may lie off; 0 where it is exact.
-        stray: how far a float's result may lie off beside its roundings.
+        name: the operation's name in a `Unary`.
+        cuda: the C function of a double; the function of a float has the suffix f. For neg, the operator.
+        numpy: the function on arrays.
+        derivative: returns the derivative's expression, given the argument.
+        single: the C function of a float, if it has another name.
+        flushes: whether float results below the smallest normal number become 0.
+        integers: the C function of an int, or the operator; "" where integers are an error.
+        exact: whether the result is always a number of the operand's type, so that it is not rounded.
+        start: the start of the domain.
+        monotone: whether the results at the ends of an interval bound the results inside; if not, the function's slope
+            is at most 1.
+        ones: arguments for which the result is exactly 1.
+        vanishes: whether results far below the smallest number of their type are exactly 0.
+        slots: number of instructions of a call on a float, compiled by CUDA 13 for sm_90, for most arguments.
+        roundings: error bound of CUDA's result, in roundings of its type; 0 where it is exact.
+        stray: additional absolute error bound of a float's result.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Function:
     stray: float = 0.0
 
     def moved(self, value: Array, error: Array) -> Array:
-        """Give how far the result may lie from that of `value` where the argument lies within `error` of it."""
+        """Return a bound of the change of the result where the argument differs from `value` by at most `error`."""
         import numpy as np
 
         if not self.monotone:
@@ -90,7 +90,7 @@ def _square(x: Scalar) -> Scalar:
 
 
 def _lazily(name: str) -> Callable[[Any], Any]:
-    """Name a NumPy function, which is imported when it is first called."""
+    """Return a function that imports a NumPy function when it is first called."""
 
     def call(x: Any) -> Any:
         import numpy as np
@@ -113,10 +113,10 @@ def _erf(x: Any) -> Any:
 
 
 def _normcdf(x: Any) -> Any:
-    """Give erfc(-x / sqrt(2)) / 2; in the tail the rounding of x / sqrt(2) counts x * x times, and is made good."""
+    """Return erfc(-x / sqrt(2)) / 2, corrected for the rounding of x / sqrt(2), which the tail amplifies by x * x."""
     import numpy as np
 
-    root, rest = math.sqrt(0.5), -4.833646656726457e-17  # of 1 / sqrt(2), beside the number next to it
+    root, rest = math.sqrt(0.5), -4.833646656726457e-17  # 1 / sqrt(2) as the sum of an f64 and a remainder
     x = np.asarray(x, np.float64)
     with np.errstate(all="ignore"):
         t = -root * x
@@ -127,7 +127,7 @@ def _normcdf(x: Any) -> Any:
 
 
 def _halves(x: Any) -> tuple[Any, Any]:
-    """Part f64 numbers into two of 26 bits, whose products are exact (Dekker)."""
+    """Split f64 numbers into two of 26 bits, whose products are exact (Dekker)."""
     upper = x * 134217729.0  # 2**27 + 1
     upper = upper - (upper - x)
     return upper, x - upper
@@ -178,10 +178,10 @@ FUNCTIONS: dict[str, Function] = {
 
 
 def is_quick(tree: Binary) -> bool:
-    """Say whether a quotient of floats is computed by the quick division: where a function rounds its divisor.
+    """Say whether a quotient of floats uses the quick division (div.full): its divisor contains an inexact function.
 
-    The divisor is then off by more than a rounding already. An exact division branches, and keeps the compiler from
-    computing several at once.
+    Such a divisor already has an error above one rounding. An exact division has branches, which keep the compiler from
+    computing several quotients at once.
 
     Example:
         >>> from fireiron.algebra.scalar import Arg

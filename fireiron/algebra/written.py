@@ -1,4 +1,4 @@
-"""Scalar expressions as text, for places that keep text alone, such as the graphs of torch.compile."""
+"""Scalar expressions as text, for places that can only keep text, such as the graphs of torch.compile."""
 
 from __future__ import annotations
 
@@ -70,7 +70,8 @@ def write(trees: tuple[Scalar, ...]) -> str:
     """Write expressions.
 
     Raises:
-        SpecError: `bad-op` for index expressions over dims, which belong to a program; those over symbols are written.
+        SpecError: `bad-op` for index expressions over dims, which belong to a program; index expressions over symbols
+            are written.
 
     Example:
         >>> from fireiron.algebra.dtypes import f32
@@ -84,7 +85,7 @@ def write(trees: tuple[Scalar, ...]) -> str:
 
 
 def read(text: str) -> tuple[Scalar, ...]:
-    """Read what `write` wrote."""
+    """Read expressions from the text of `write`."""
     return tuple(_tree(cast("list[Any]", x)) for x in json.loads(text))
 
 
@@ -153,7 +154,7 @@ def written_index(e: Expr) -> list[Any] | int | str:
 
 
 def index_of(record: list[Any] | int | str, names: Mapping[str, Expr]) -> Expr:
-    """Read what `written_index` wrote, with other expressions in the place of names."""
+    """Read an index expression from the lists of `written_index`, with expressions for the names."""
     if isinstance(record, int):
         return as_expr(record)
     if isinstance(record, str):

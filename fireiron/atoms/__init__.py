@@ -1,1 +1,1 @@
-"""Instructions as rows of tables, one file a family."""
+"""Instructions as rows of tables, one file for each family."""

@@ -1,4 +1,4 @@
-"""Atomic additions: registers are added to global memory, each element indivisibly, in no order."""
+"""Atomic additions: registers are added to global memory, each element atomically, in no fixed order."""
 
 from __future__ import annotations
 

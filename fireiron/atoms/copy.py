@@ -1,4 +1,4 @@
-"""Moves of one thread: 1 to 16 aligned bytes at once, between any two memories that a thread can address."""
+"""Moves of one thread: 1 to 16 aligned bytes at once, between any two memories that a thread can access."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __device__ __forceinline__ void copy_or_zero_{n}B(void* dst, const void* src, bo
 
 
 def _operand(role: str, memory: Memory, nbytes: int, access: Literal["read", "write"]) -> Operand:
-    """Describe one side; its elements are bytes, since the row takes any type."""
+    """Describe one side; its elements are bytes, since the instruction copies any element type."""
     return Operand(
         role=role,
         memory=memory,

@@ -1,7 +1,7 @@
-"""cp.async: one thread starts a copy from global to shared memory, and goes on; a group of them is awaited later.
+"""cp.async: one thread starts a copy from global to shared memory and continues; it waits later for a group of copies.
 
-The copy may land at any time until its group is waited for, and is then seen by the issuing thread alone: others need a
-barrier after the wait.
+The copy may land at any time until its group is waited for. After the wait, only the issuing thread sees it: other
+threads need a barrier after the wait.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FLIGHT = Flight("cp.async", "copies", _HELPERS)
 
 
 def _row(nbytes: int) -> Atom:
-    # Only 16 bytes can go past the L1 cache, which nothing here reads twice.
+    # Only copies of 16 bytes can bypass the L1 cache, which is useless here, since no line is read twice.
     cache = "cg" if nbytes == 16 else "ca"
     address = "static_cast<unsigned>(__cvta_generic_to_shared(dst))"
     wrapper = f"""\

@@ -1,4 +1,4 @@
-"""What may be in flight, by the names of groups; and the CUDA that commits to a group, awaits it, or fences it."""
+"""Groups of asynchronous instructions by name, and the CUDA functions that commit, await and fence them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ FLIGHTS: Final[dict[str, Flight]] = {
     flight.name: flight for flight in (cp_async.FLIGHT, wgmma.FLIGHT, tma.STORES, tma.LOADS)
 }
 HELPERS_OF_FLIGHTS: Final[dict[str, str]] = {name: text for x in FLIGHTS.values() for name, text in x.helpers}
-# Which function fences what an atom's `before` names.
+# The fence function for each kind in an atom's `before`.
 FENCES: Final[dict[str, str]] = dict((wgmma.FENCE,))
 
 
 def flying(group: str) -> Flying | None:
-    """Say what a group holds; None for "", where nothing is in flight.
+    """Return the kind of instructions in a group; None for "", the name of no group.
 
     Example:
         >>> from fireiron.atoms.table import find

@@ -1,8 +1,8 @@
 """Thread-value layouts of mma's operands: ((thread), (register)) -> row + rows * column.
 
-With g = lane / 4 and t = lane % 4, a thread holds rows g (and g + 8) of A and of C, and column g of B. Along K its
-registers of 32 bits follow its neighbours': each holds as many elements as fit, and the next one lies four registers
-on. So one rule gives the fragments of every element type.
+With g = lane / 4 and t = lane % 4, a thread holds rows g (and g + 8) of A and of C, and column g of B. A register of 32
+bits holds as many neighbours along K as fit. Along K, the registers of threads t = 0 to 3 follow each other, then each
+thread's next register. So one rule gives the fragments of every element type.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ GROUP = 4  # threads that share a row
 
 
 def together(bits: int) -> int:
-    """Count the neighbours along K that one register holds.
+    """Return how many neighbours along K one register holds.
 
     Example:
         >>> together(16), together(32), together(1)
@@ -29,9 +29,9 @@ def fragment_a(m: int, k: int, bits: int, of_sums: bool = False) -> Layout:
     Args:
         m, k: rows and columns.
         bits: of an element.
-        of_sums: whether a register's elements are those that its thread holds of C, two of every eight columns. A sum
-            of products has no order of its own, so A and B may count K by any permutation; by this one, what an
-            instruction has summed is A of the next one where it is.
+        of_sums: whether a thread's columns of A are the columns that it holds of C, two of every eight. A and B may
+            number K in any common order; with this order, the sums of one instruction are A of the next one without
+            moving between threads.
 
     Example:
         >>> print(fragment_a(16, 16, 16))
@@ -51,7 +51,7 @@ def fragment_b(k: int, n: int, bits: int, of_sums: bool = False) -> Layout:
     Args:
         k, n: rows and columns.
         bits: of an element.
-        of_sums: as `fragment_a` takes it.
+        of_sums: see `fragment_a`.
 
     Example:
         >>> print(fragment_b(32, 8, 8))
@@ -64,8 +64,28 @@ def fragment_b(k: int, n: int, bits: int, of_sums: bool = False) -> Layout:
     return _layout((pair, k), [(pair, 1), (groups, 8), (k // (GROUP * word), GROUP * word), (n // 8, 8 * k)])
 
 
+def of_sums(layout: Layout, m: int) -> Layout | None:
+    """Lay out a factor so that each thread holds the columns that it holds of a sum; None where it has no 8-bit words.
+
+    Args:
+        layout: of the factor, two words of four neighbours along K together.
+        m: its rows.
+
+    Example:
+        >>> print(of_sums(fragment_a(16, 32, 8), 16))
+        ((4,8),(2,2,2,2)):((32,1),(16,128,8,256))
+    """
+    threads, registers = layout.modes
+    lanes, words = (list(mode.leaves) for mode in (threads, registers))
+    if lanes[:1] != [(GROUP, 4 * m)] or words[:2] != [(4, m), (2, 8)]:
+        return None
+    modes = [(GROUP, 2 * m), *lanes[1:]], [(2, m), (2, 8 * m), *words[1:]]
+    shape, stride = (tuple(tuple(x[i] for x in part) for part in modes) for i in range(2))
+    return Layout(shape, stride)
+
+
 def _neighbours(word: int, of_sums: bool) -> tuple[int, int]:
-    """Give how many elements of a register lie beside each other along K, and how often such a run comes, 8 on."""
+    """Return how many elements of a register are neighbours along K, and the number of such runs, 8 columns apart."""
     return (2, word // 2) if of_sums else (word, 1)
 
 

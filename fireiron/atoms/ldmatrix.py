@@ -1,12 +1,12 @@
 """ldmatrix: a warp loads 8x8 matrices of 16-bit elements from shared memory.
 
-Each lane gives the address of one row of 16 bytes. A row's source layout says which coordinates lane l's address
-covers, its destination layout which a thread receives: the same tile, dealt out again. The destination is the fragment
-of A or of B of an mma, so that no register moves afterwards. With `.trans` the rows in memory run along the dimension
-that is not contracted.
+Each lane gives the address of one row of 16 bytes. The atom's source layout says which elements a lane's address
+covers, the destination layout which elements a thread receives; both cover the same tile. The destination is the
+fragment of A or of B of an mma, so registers need not move afterwards. With `.trans` the rows in memory run along M or
+N instead of K.
 
-The instruction deals out 32 bits at a time: whatever shares them along K, be it one tf32 or 32 bits, comes along. Only
-a transposed matrix is one of 16-bit elements.
+The instruction distributes 32 bits at a time, so elements may have any size that divides 32 bits along K: one tf32, two
+f16 or 32 single bits. A transposed matrix always has 16-bit elements.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def _row(
     """Describe one form.
 
     Args:
-        role: the operand of an mma that it loads (A8: A, of one of 8 rows).
-        count: matrices.
+        role: the operand of an mma that it loads (A8: A of an mma with 8 rows).
+        count: number of matrices.
         bits: of an element.
         shape: rows and columns of the tile.
         rows: ((lane), (elements of its row)) -> row + rows * column.
@@ -51,7 +51,7 @@ def _row(
     """
     suffix = ".trans" if trans else ""
     line = ROW_BITS // bits
-    half = f".k{line}" if (role, count, shape) == ("B", 2, (line, 16)) else ""  # else one of 8 columns
+    half = f".k{line}" if (role, count, shape) == ("B", 2, (line, 16)) else ""  # else 8 columns
     function = f"ldmatrix_x{count}{'_trans' if trans else ''}"
     return Atom(
         name=f"ldmatrix.x{count}{suffix}.{role}.b{bits}{half}",
@@ -72,8 +72,8 @@ def _along_k(bits: int) -> tuple[Atom, ...]:
     """List the forms for operands whose rows in memory run along K: any element size of at most 32 bits."""
     row = ROW_BITS // bits
     k = 2 * row
-    # Of two matrices and of one the first lanes' addresses count; the others repeat them, since sm_75 wants every one
-    # valid.
+    # For one or two matrices only the first lanes' addresses count. The other lanes repeat them, since sm_75 needs
+    # valid addresses in all lanes.
     down = Layout(((8, 2, 2), row), ((1, 8, 16 * row), 16))  # lanes down the rows of A, then along K
     across = Layout(((8, 2, 2), row), ((k, row, 8 * k), 1))  # lanes along the columns of B, K between
     down_half = Layout(((8, 2, 2), row), ((1, 8, 0), 16))

@@ -1,7 +1,7 @@
-"""What an instruction computes, on NumPy arrays: its step, and where the hardware rounds.
+"""The computation of an instruction on NumPy arrays, from its step and the hardware's rounding.
 
-The step says what a row sums or folds (`Atom.step`); the row's layouts say which element each register holds, and its
-`rounding` where the sum is rounded. A row needs a meaning of its own only where no rounding here describes it.
+`Atom.step` is the sum or fold of an instruction; its layouts say which element each register holds, and its `rounding`
+where the sum is rounded. Only an instruction that no rounding here describes needs its own `numpy` function.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _FOLDS = {
 
 
 def meaning_of(atom: Atom) -> Meaning | None:
-    """Give what a product or a reduction computes; None where its row does not say how it rounds.
+    """Return the NumPy function of a product or a reduction; None where its row does not state a rounding.
 
-    Operands are arrays (units, threads, registers), those in shared memory tiles (units, rows, columns).
+    Operands in registers are arrays (units, threads, registers), operands in shared memory (units, rows, columns).
 
     Example:
         >>> import numpy as np
@@ -54,7 +54,7 @@ def meaning_of(atom: Atom) -> Meaning | None:
 
 
 def _summed_once(atom: Atom, acc: DType) -> Meaning:
-    """Sum exact products in f64, which holds every sum of integers, and round once to C's type; integers wrap."""
+    """Sum exact products in f64, which is exact for sums of integers, and round once to C's type; integers wrap."""
     tiles = [_Tile(operand) for operand in atom.operands]
 
     def numpy(a: Array, b: Array, c: Array) -> Array:
@@ -71,7 +71,7 @@ def _summed_once(atom: Atom, acc: DType) -> Meaning:
 
 
 def _summed_of_parts(atom: Atom) -> Meaning:
-    """Sum products of the parts of f32 elements in tf32, the small ones first; each of the three sums is rounded."""
+    """Sum the products of f32 elements' tf32 parts, the smaller products first; each of the three sums is rounded."""
     tiles = [_Tile(operand) for operand in atom.operands]
 
     def numpy(a: Array, b: Array, c: Array) -> Array:
@@ -91,7 +91,7 @@ _TF32_ROUND, _TF32_MASK = 0x1000, 0xFFFFE000
 
 
 def _parts(x: Array) -> tuple[Array, Array]:
-    """Part f32 into a value rounded to tf32 and what that leaves, cut to tf32."""
+    """Split f32 into the value rounded to tf32, and the remainder, truncated to tf32."""
     import numpy as np
 
     bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
@@ -129,7 +129,7 @@ def _reduction(name: str) -> Meaning:
 
 
 class _Tile:
-    """View an operand of many units as matrices."""
+    """Convert an operand between registers of many units and matrices."""
 
     def __init__(self, operand: Operand) -> None:
         self.operand = operand
@@ -137,7 +137,7 @@ class _Tile:
         self._found: tuple[Array, Array] | None = None
 
     def places(self) -> tuple[Array, Array]:
-        """Give the row and the column of each thread's registers."""
+        """Return the row and the column of each thread's registers."""
         import numpy as np
 
         if self._found is None:
@@ -149,7 +149,7 @@ class _Tile:
         return self._found
 
     def of(self, x: Array, kind: Any = None) -> Array:
-        """Give (units, rows, columns) in a NumPy type, the operand's own where None."""
+        """Return an operand as an array (units, rows, columns) of a NumPy type; None: the operand's own type."""
         import numpy as np
 
         dtype = self.operand.dtype
@@ -165,7 +165,7 @@ class _Tile:
         return matrix
 
     def registers(self, matrix: Array) -> Array:
-        """Give what each thread's registers hold of (units, rows, columns)."""
+        """Return the registers of each thread, from an array (units, rows, columns)."""
         if self._alone:
             return matrix.transpose(0, 2, 1).reshape(len(matrix), 1, -1)
         row, column = self.places()

@@ -15,7 +15,7 @@ _CONSTRAINTS = {f32: "f", f64: "d", i32: "r"}
 
 
 def _wrapper(name: str, instruction: str, nbytes: tuple[int, int, int], inputs: DType, acc: DType) -> str:
-    """Write the inline function: elements narrower than 32 bits travel packed in registers of 32."""
+    """Write the inline function; elements narrower than 32 bits are packed in 32-bit registers."""
     width = 8 if inputs == f64 else 4
     a, b, c = (size // width for size in nbytes)
     order = iter(range(c + a + b))
@@ -38,9 +38,9 @@ __device__ __forceinline__ void {name}(void* c_registers, const void* a_register
 
 
 def _wide(shape: tuple[int, int, int]) -> Atom:
-    """Describe an f64 mma of sixteen rows: one instruction on sm_90, before it those of eight that it is made of.
+    """Describe an f64 mma of sixteen rows: one instruction on sm_90; on earlier architectures several of eight rows.
 
-    The eight-row form takes one of A's registers, one of B's and two of C's, and the fragments fit each other. An SM of
+    An instruction of eight rows takes one of A's registers, one of B's and two of C's, so the fragments agree. An SM of
     an H200 adds 128 products a clock.
     """
     atom = _row(shape, f64, f64, 80, 4 * shape[2])
@@ -72,12 +72,12 @@ def _row(
 
     Args:
         shape: (m, n, k).
-        inputs: of A and B, one type or one each.
-        acc: of C and D.
+        inputs: element types of A and B: one for both, or one each.
+        acc: element type of C and D.
         arch: smallest architecture.
-        clocks: None where eight rows take half a clock for each 16 bits of K.
-        product: what stands for multiplying bits.
-        of_sums: whether a thread's registers of A are the columns that it holds of C.
+        clocks: issue clocks; None: half a clock for eight rows and 16 bits of K.
+        product: the term that is summed, for bits `xor` or `and`.
+        of_sums: whether a thread's columns of A are the columns that it holds of C (see `fragment_a`).
     """
     m, n, k = shape
     kinds = inputs if isinstance(inputs, tuple) else (inputs, inputs)
@@ -124,7 +124,7 @@ _FP8 = ((e4m3, e4m3), (e5m2, e5m2), (e4m3, e5m2), (e5m2, e4m3))
 
 
 def _words(bits: int, count: int) -> int:
-    """Give K where each thread holds so many registers of A's row."""
+    """Return the extent of K for a number of registers that each thread holds of a row of A."""
     return 4 * together(bits) * count
 
 
@@ -144,5 +144,5 @@ MMA: tuple[Atom, ...] = (
     _row((8, 8, 4), f64, f64, 80, 16),
 )
 
-# Rows that are taken where they are named: `done("mma.m16n8k32.f32.e4m3.of_sums")`.
+# Rows that a schedule must name: `done("mma.m16n8k32.f32.e4m3.of_sums")`.
 OF_SUMS: tuple[Atom, ...] = tuple(_row((16, 8, k), kinds, f32, 89, of_sums=True) for k in (32, 16) for kinds in _FP8)

@@ -1,7 +1,7 @@
 """movmatrix: a warp transposes an 8x8 matrix of 16-bit elements between registers.
 
-A thread that held two neighbours down a column of the tile holds two neighbours along a row afterwards, or the other
-way round: the fragments of A and of B.
+Before, a thread holds two neighbours of a column of the tile; afterwards, two neighbours of a row (or the other way
+round). These are fragments of A and of B.
 """
 
 from __future__ import annotations

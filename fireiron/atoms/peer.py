@@ -1,6 +1,6 @@
-"""Loads from the shared memory of another block of the cluster, by the place that the same buffer has in one's own.
+"""Loads from the shared memory of another block of the cluster, at the offset of the same buffer in this block.
 
-They stand beside the table: no Move asks for them, since memory SH is a block's own everywhere else.
+These rows are not in the table, since no Move needs them: elsewhere, memory SH is the block's own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __device__ __forceinline__ void load_peer_{n}B(void* dst, const void* src, int r
 
 
 def _operand(role: str, memory: Memory, nbytes: int) -> Operand:
-    """Describe one side; its elements are bytes, since the row takes any type."""
+    """Describe one side; its elements are bytes, since the instruction copies any element type."""
     layout = Layout((1, nbytes), (0, 1))
     return Operand(role, memory, None, (1, nbytes), layout, "read" if role == "src" else "write")
 
@@ -49,7 +49,7 @@ def _row(nbytes: int) -> Atom:
         call=f"load_peer_{nbytes}B(&{{dst}}, &{{src}}, {{peer}});",
         nbytes=nbytes,
         peer=True,
-        # As from one's own shared memory: what it takes longer to arrive is hidden by asking early.
+        # As from the block's own shared memory: the longer latency is hidden by early loads.
         clocks=4 * words,
     )
 

@@ -1,7 +1,8 @@
 """mma.m8n8k4: the tensor core of sm_70, where eight threads of a warp, a quad-pair, multiply fragments of fp16.
 
-One instruction serves the four quad-pairs of a warp at once, so all its threads must arrive. A thread holds four
-neighbours of A and of B: along K (`row` of A, `col` of B) or across it (`col` of A, `row` of B), four forms in all.
+One instruction computes the products of a warp's four quad-pairs, so all threads of the warp must execute it. A thread
+holds four neighbours of A and of B: along K (`row` of A, `col` of B), or along M or N (`col` of A, `row` of B). That
+makes four forms.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reductions inside a warp: every lane gets the sum, the bound or the bits of what all 32 lanes hold (sm_80)."""
+"""Reductions inside a warp (redux.sync, sm_80): every lane gets the sum, min, max, and, or, xor of all lanes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from fireiron.algebra.layout import Layout
 from fireiron.language.atom import Atom, Fold, Operand
 from fireiron.language.levels import RF, Warp
 
-# What each folds, and PTX's type for it.
+# The folds, with PTX's element type of each.
 _FOLDS: dict[Fold, str] = {"add": "s32", "min": "s32", "max": "s32", "and": "b32", "or": "b32", "xor": "b32"}
 _REDUCE = """\
 __device__ __forceinline__ int reduce_{fold}(int x) {{

@@ -1,9 +1,9 @@
 """Multiply and add with the single rounding of the hardware, on NumPy arrays.
 
-NumPy has no fused multiply-add. Products of narrower types are exact in f64, so one addition there decides; what it
-loses is found by error-free transformations and kept as a sticky last bit (rounding to odd), after which a second
-rounding to a type at least two bits narrower is right. The f64 product itself is split by Dekker's method; where its
-exponents leave the range that the method needs, the few elements concerned are computed with rational numbers.
+NumPy has no fused multiply-add. Products of narrower types are exact in f64, so only the addition there rounds. An
+error-free transformation finds the addition's error, which is kept as a sticky last bit (rounding to odd); a second
+rounding to a type at least two bits narrower is then right. A product of f64 elements is split by Dekker's method; the
+few elements whose exponents are outside of that method's range are computed with rational numbers.
 
 Source: Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums: proved algorithms using rounding to
 odd", 2008.
@@ -34,7 +34,7 @@ def fma_f64(a: Array, b: Array, c: Array) -> Array:
     with np.errstate(all="ignore"):
         product = a * b
         size = np.abs(product)
-        # Written so that NaN counts as easy: it goes through any sum unchanged.
+        # Written so that NaN counts as easy: every sum with NaN is NaN.
         hard = (size > _LARGEST_FACTOR) | ((size < _SMALLEST_PRODUCT) & (a != 0) & (b != 0))
         hard |= (np.abs(a) > _LARGEST_FACTOR) | (np.abs(b) > _LARGEST_FACTOR) | (np.abs(c) > _LARGEST_SUM)
         error = _product_error(a, b, product)
@@ -68,7 +68,7 @@ def fma_f32(a: Array, b: Array, c: Array) -> Array:
 def fma_f16(a: Array, b: Array, c: Array) -> Array:
     """Give a * b + c of f16 arrays, rounded once.
 
-    The f64 sum is exact wherever a tie of f16 is near: 22 bits of product and 11 of addend overlap or touch there.
+    The f64 sum is exact near ties of f16: the product's 22 bits and the addend's 11 bits overlap or touch there.
     """
     import numpy as np
 
@@ -120,7 +120,7 @@ def _odd(total: Array, error: Array) -> Array:
     import numpy as np
 
     bits = total.view(np.int64 if total.dtype.itemsize == 8 else np.int32)
-    lost = (error > 0) | (error < 0)  # NaN, from infinite totals, counts as nothing lost
+    lost = (error > 0) | (error < 0)  # NaN errors, of infinite totals, count as 0
     away = lost & ((error < 0) != (bits < 0))
     return ((bits - away) | lost).view(total.dtype)
 

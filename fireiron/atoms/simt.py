@@ -52,7 +52,7 @@ def _row(
     arch: int = 70,
     rounding: Rounding = "each",
 ) -> Atom:
-    """Describe C += A * B in one thread: every operand's registers are consecutive, in colexicographic order."""
+    """Describe C += A * B in one thread; every operand's registers are consecutive, in colexicographic order."""
     m, n, k = shape
     places = (("A", m, k, inputs), ("B", k, n, inputs), ("C", m, n, accumulator))
     return Atom(

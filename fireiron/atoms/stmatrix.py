@@ -1,7 +1,7 @@
-"""stmatrix: a warp stores 8x8 matrices of 16-bit elements to shared memory, the way back of ldmatrix.
+"""stmatrix: a warp stores 8x8 matrices of 16-bit elements to shared memory, the inverse of ldmatrix.
 
-Each lane gives the address of one row of 16 bytes. The source is the accumulator's fragment, rounded to 16 bits; with
-`.trans` the rows in memory run down its columns.
+Each lane gives the address of one row of 16 bytes. The source is the accumulator's fragment, converted to 16 bits; with
+`.trans` the rows in memory are its columns.
 """
 
 from __future__ import annotations

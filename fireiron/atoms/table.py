@@ -1,4 +1,4 @@
-"""Every instruction that the compiler knows, in order of preference, and look-ups in that table."""
+"""The table of all instructions of the compiler, in order of preference, and look-ups in that table."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from functools import lru_cache
 import attrs
 
 from fireiron.algebra.dtypes import DType
+from fireiron.algebra.layout import Layout
 from fireiron.atoms.atomics import ATOMICS
 from fireiron.atoms.copy import COPIES
 from fireiron.atoms.cp_async import CP_ASYNC
+from fireiron.atoms.fragments import of_sums
 from fireiron.atoms.ldmatrix import LDMATRIX
 from fireiron.atoms.mma import MMA, OF_SUMS
 from fireiron.atoms.movmatrix import MOVMATRIX
 from fireiron.atoms.peer import LOADS as PEER_LOADS
 from fireiron.atoms.quadpair import QUADPAIR
 from fireiron.atoms.redux import REDUX
+from fireiron.atoms.regroup import REGROUP
 from fireiron.atoms.shuffle import SHUFFLES
 from fireiron.atoms.simt import SIMT
 from fireiron.atoms.stmatrix import STMATRIX
@@ -29,12 +32,13 @@ from fireiron.atoms.wmma import WMMA, WMMA_MOVES
 from fireiron.base.contract import shown
 from fireiron.base.errors import DecompositionError
 from fireiron.base.text import count
-from fireiron.language.atom import POLICIES, Atom, Fold, Product
+from fireiron.language.atom import POLICIES, Atom, Fold, Operand, Product
 from fireiron.language.levels import GL, RF, SH, Level, Memory, Thread
 
 __all__ = [
-    "PEER_LOADS", "SIMT", "TABLE", "Near", "Rows", "box_move", "chosen_from", "content", "every", "exchange", "find",
-    "like", "load_of_peer", "matching", "nearest", "reducing", "rows", "warp_products", "wide_products",
+    "PEER_LOADS", "REGROUP", "SIMT", "TABLE", "Near", "Rows", "as_summed", "box_move", "chosen_from", "content",
+    "every", "exchange", "find", "like", "load_of_peer", "matching", "nearest", "reducing", "rows", "warp_products",
+    "wide_products",
 ]  # fmt: skip
 
 TABLE: tuple[Atom, ...] = (
@@ -48,7 +52,7 @@ _LOADED = TABLE
 
 @attrs.frozen(eq=False)
 class Rows:
-    """Stand for the table as it is now: equal to itself alone, so that what is kept by it ends with a corrected row.
+    """Hold one version of the table, as a key of caches; it equals only itself, so a changed table has new keys.
 
     Args:
         table: the rows.
@@ -64,7 +68,7 @@ class Rows:
 
 
 def rows() -> Rows:
-    """Give the key of all that is kept in memory by what the table says: another one once `TABLE` is replaced."""
+    """Return the key of caches that depend on the table: a new one whenever `TABLE` was replaced."""
     return _ROWS if _ROWS.table is TABLE else Rows(TABLE)
 
 
@@ -72,7 +76,7 @@ _ROWS = Rows(TABLE)
 
 
 def content() -> str:
-    """Digest rows that were corrected in this process, for what is kept on disk; nothing where the library's own stand.
+    """Return a digest of rows that this process changed, for keys of caches on disk; "" for the library's own table.
 
     Example:
         >>> content()
@@ -93,11 +97,11 @@ _SUMS: dict[Product, str] = {"mul": "products", "xor": "bits of a ^ b", "and": "
 
 @attrs.frozen
 class Near:
-    """Name an atom that does not execute a spec, and every fact that differs.
+    """Hold an atom that does not match a spec, and every fact that differs.
 
     Args:
         atom: the candidate.
-        differs: one phrase a fact, as in `B is f32, not f16`: first what the atom takes, then what was asked.
+        differs: one phrase for each fact: the atom's, then the spec's. Example: `B is f32, not f16`.
     """
 
     atom: Atom
@@ -118,15 +122,15 @@ def find(name: str) -> Atom | None:
 
 
 def every() -> tuple[Atom, ...]:
-    """List all rows, those of families included that are made when they are asked for."""
-    return (*TABLE, *OF_SUMS, *SPLIT, *hinted(), *(atom for n in WIDTHS for atom in wgmma(n)))
+    """List all rows, including families whose rows are otherwise made only when they are needed."""
+    return (*TABLE, *OF_SUMS, REGROUP, *SPLIT, *hinted(), *(atom for n in WIDTHS for atom in wgmma(n)))
 
 
 def box_move(
     load: bool, rank: int, span: int, hint: str = "", multicast: bool = False, adding: bool = False,
     windows: bool = False,
 ) -> Atom | None:  # fmt: skip
-    """Find the instruction that moves a box of so many dimensions, to rows of `span` bytes or from them.
+    """Find the bulk copy of a box with so many dimensions, to or from swizzled rows of `span` bytes.
 
     Example:
         >>> box_move(True, 2, 128).name, box_move(False, 3, 0, adding=True).name
@@ -142,13 +146,13 @@ def box_move(
 
 
 def like(atom: Atom, multicast: bool = False, adding: bool = False) -> Atom | None:
-    """Find the instruction that moves a box as another one does, to several blocks, or adding it."""
+    """Find the variant of a bulk copy that writes to several blocks, or that adds."""
     span = max(o.span for o in atom.operands)
     return box_move(atom.operands[0].memory == GL, atom.rank, span, atom.hint, multicast, adding)
 
 
 def reducing(fold: Fold, dtype: DType, arch: int) -> Atom | None:
-    """Find the instruction that folds a value of each lane of a warp; None where shuffles must.
+    """Find the instruction that folds a value of each lane of a warp; None where only shuffles can.
 
     Example:
         >>> from fireiron.algebra.dtypes import f32, i32
@@ -160,17 +164,17 @@ def reducing(fold: Fold, dtype: DType, arch: int) -> Atom | None:
 
 
 def wide_products() -> tuple[Atom, ...]:
-    """List the products whose results come later than they are issued: the fastest ones, one width of each."""
+    """List the asynchronous products, which are the fastest ones; one width of each type."""
     return wgmma(64)
 
 
 def warp_products() -> tuple[Atom, ...]:
-    """List the products that a warp's tensor cores compute at once."""
+    """List the products of a whole warp on tensor cores."""
     return MMA
 
 
 def _rows(name: str) -> tuple[Atom, ...]:
-    """List the rows among which a name is looked for: of the families that are named to be taken only its own."""
+    """List the rows to search for a name; families that must be chosen by name are included only for such a name."""
     if name.startswith(SPLIT_FAMILY):
         return SPLIT
     if name.endswith(".of_sums"):
@@ -179,11 +183,11 @@ def _rows(name: str) -> tuple[Atom, ...]:
 
 
 def chosen_from(chosen: Atom | str | None, shape: tuple[int, ...] = ()) -> tuple[Atom, ...]:
-    """Give the rows to choose from: one atom, those of a family by the start of their names, or the whole table.
+    """Return the rows to choose from: one atom, a family given by the start of its names, or the whole table.
 
     Args:
-        chosen: what the schedule says.
-        shape: (m, n, k) of a MatMul: of families with a row for each width, those near it are looked at.
+        chosen: the schedule's choice: an atom, a name, the start of names, or None.
+        shape: (m, n, k) of a MatMul; of families with a row for each width, only widths near n are returned.
 
     Raises:
         DecompositionError: `unknown-atom`.
@@ -209,25 +213,25 @@ def chosen_from(chosen: Atom | str | None, shape: tuple[int, ...] = ()) -> tuple
         raise DecompositionError(
             "unknown-atom",
             f"no atom's name starts with {chosen!r}",
-            fix="bulk copies alone take hints to the L2: tma(l2=...)" if hints else "families: " + ", ".join(near),
+            fix="only bulk copies take hints to the L2 cache: tma(l2=...)" if hints else "families: " + ", ".join(near),
         )
     return found
 
 
 @lru_cache
 def load_of_peer(dtype: DType) -> Atom:
-    """Find the instruction by which a thread reads an element out of the shared memory of a block of its cluster."""
+    """Find the instruction that reads an element from the shared memory of another block of the cluster."""
     return matching("Move", (1,), (dtype, dtype), (SH, RF), Thread, table=PEER_LOADS)[0]
 
 
 def exchange(nbytes: int) -> Atom:
-    """Find the instruction by which the lanes of a warp read registers of each other.
+    """Find the instruction by which lanes of a warp read each other's registers.
 
     Args:
         nbytes: of an element.
 
     Raises:
-        DecompositionError: `no-atom` where none moves so many bytes.
+        DecompositionError: `no-atom` where none exchanges so many bytes.
     """
     found = next((atom for atom in TABLE if atom.kind == "Shuffle" and atom.nbytes == nbytes), None)
     if found is None:
@@ -235,6 +239,17 @@ def exchange(nbytes: int) -> Atom:
             "no-atom", f"lanes exchange no elements of {nbytes} bytes", fix="compute in a type of 2, 4 or 8 bytes"
         )
     return found
+
+
+def as_summed(operand: Operand) -> Layout | None:
+    """Lay out a factor as its threads hold sums, which `REGROUP` exchanges into the factor; None where it cannot.
+
+    Example:
+        >>> print(as_summed(find("mma.m16n8k32.f32.e4m3").operand("A")))
+        ((4,8),(2,2,2,2)):((32,1),(16,128,8,256))
+        >>> as_summed(find("mma.m16n8k16.f32.f16").operand("A"))
+    """
+    return of_sums(operand.layout, operand.shape[0])
 
 
 def matching(
@@ -254,10 +269,10 @@ def matching(
         shape: (m, n, k) of a MatMul; (elements,) that one thread moves or adds.
         dtypes: element types in the atom's operand order.
         memories: memories in the same order.
-        level: whose unit executes it.
-        arch: the architecture, None where any will do.
-        table: where to look; everywhere where None.
-        product: what a MatMul sums.
+        level: the level whose unit executes it.
+        arch: the architecture, None for any.
+        table: the rows to search, None for all.
+        product: the term that a MatMul sums.
 
     Example:
         >>> from fireiron.algebra.dtypes import f32
@@ -290,7 +305,7 @@ def _known(
     product: Product,
     key: Rows,
 ) -> tuple[Atom, ...]:
-    """Look everywhere; schedules ask for the same few rows over and over."""
+    """Search all rows, with a cache, since schedules need the same few rows again and again."""
     table = chosen_from(None, shape if kind == "MatMul" else ())
     return matching(kind, shape, dtypes, memories, level, arch, table, product)
 
@@ -309,15 +324,15 @@ def nearest(
     """List the atoms of a kind that differ from a spec in the fewest facts, with those facts.
 
     Args:
-        kind: as in `matching`, and so on.
+        kind: `MatMul`, `Move`, `Shuffle`, `Add` or `Reduce`; see `matching`.
         shape: of the spec.
         dtypes: of the operands.
         memories: of the operands.
         level: of the spec.
-        arch: the architecture, None where any will do.
-        table: where to look.
-        product: what a MatMul sums.
-        most: how many to list.
+        arch: the architecture, None for any.
+        table: the rows to search, None for all.
+        product: the term that a MatMul sums.
+        most: number of atoms to list.
 
     Example:
         >>> from fireiron.algebra.dtypes import f32
@@ -344,7 +359,7 @@ def _differences(
     arch: int | None,
     product: Product,
 ) -> Iterator[str]:
-    """Say in which facts an atom differs from a spec of its kind."""
+    """List the facts in which an atom differs from a spec of its kind."""
     if atom.nbytes:
         yield from _width_differs(atom, shape, dtypes)
     elif atom.shape != shape:
@@ -363,7 +378,7 @@ def _differences(
 
 
 def _width_differs(atom: Atom, shape: tuple[int, ...], dtypes: tuple[DType, ...]) -> list[str]:
-    """Say how the bytes that an atom moves differ from those of a spec, and that it converts nothing."""
+    """List how an atom's number of bytes differs from a spec's, and conversions, which it does not do."""
     src, dst = dtypes
     if src != dst:
         return [f"it converts nothing, not {src} to {dst}"]

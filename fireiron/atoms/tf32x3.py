@@ -1,15 +1,15 @@
 """tf32x3: a warp multiplies fragments of f32 by three products of tf32 (3xTF32), nearly as precisely as f32 does.
 
-Each element x is parted in two: h is x rounded to tf32, to nearest, l = x - h is exact in f32, and tensor cores cut it
-to tf32. Of the four products of parts the smallest is left out:
+Each element x is split in two: h is x rounded to the nearest tf32; l = x - h is exact in f32, and tensor cores truncate
+it to tf32. Of the four products of parts, the smallest is omitted:
 
     a b ~ h(a) h(b) + h(a) l(b) + l(a) h(b)
 
-|l| is at most 2^-11 |x|, and cutting it loses at most 2^-21 |x|. So the products of two elements have a relative error
-below 2^-22 + 2 * 2^-21 = 5 * 2^-22 (of f32: 2^-24). The sum of each instruction is rounded three times.
+|l| is at most 2^-11 |x|, and truncating it loses at most 2^-21 |x|. So the product of two elements has a relative error
+below 2^-22 + 2 * 2^-21 = 5 * 2^-22 (a product in f32: 2^-24). The sum of each instruction is rounded three times.
 
-These rows execute a product of f32 where a schedule names them, and never else: f32 is IEEE f32 unless one asks.
-Infinities, and numbers that round to infinity in tf32 (from 2^128 (1 - 2^-12) on), give NaN.
+A schedule must name these rows; by default products of f32 are computed in IEEE f32. Infinities, and numbers that round
+to infinity in tf32 (from 2^128 (1 - 2^-12) on), give NaN.
 
 Source: Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores while surpassing the FP32 theoretical
 peak performance", 2022.
@@ -24,9 +24,9 @@ from fireiron.atoms.mma import MMA
 from fireiron.language.atom import Atom
 
 FAMILY = "tf32x3"
-PRODUCTS = 3  # of tf32, for one of f32
+PRODUCTS = 3  # products of tf32 for one product of f32
 KEPT = 19  # bits of a product: its relative error is below 2^-19
-_ROUND = "0x1000u"  # half of the last place that tf32 keeps
+_ROUND = "0x1000u"  # half a unit in the last place of tf32, as bits of an f32
 _HIGH = "0xffffe000u"
 
 _PARTS = f"""\
@@ -40,7 +40,7 @@ __device__ __forceinline__ unsigned tf32_low(unsigned x) {{
 
 
 def _row(plain: Atom) -> Atom:
-    """Describe the product of f32 that three of a row of tf32 make."""
+    """Describe the product of f32 that is made of three products of a tf32 row."""
     a, b, c = plain.operands
     size = "m{}n{}k{}".format(*plain.shape)
     inner = plain.call.split("(")[0]

@@ -1,9 +1,9 @@
-"""TMA: one thread starts the copy of a whole box between global and shared memory, as a tensor map describes it.
+"""TMA: one thread starts the copy of a whole box between global and shared memory; a tensor map describes the tensor.
 
-What lies outside the tensor reads as zero, and is not written. A load's bytes are counted by an mbarrier as they land,
-in every block of the cluster that it is sent to; a store belongs to the thread's bulk group.
+Elements outside the tensor are loaded as zero, and not stored. An mbarrier counts a load's bytes as they land, in every
+block of the cluster that the load writes to. A store belongs to the thread's bulk group.
 
-Any of them may carry a hint: how long the L2 cache should keep the lines that it touches. What it copies is the same.
+Each instruction may have a hint: how long the L2 cache should keep the accessed lines. The copied data are the same.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _SHARED = "static_cast<unsigned>(__cvta_generic_to_shared({}))"
 
 
 def _coordinates(rank: int) -> tuple[str, str]:
-    """Give the parameters of a wrapper, and their constraints."""
+    """Return the coordinate parameters of a wrapper, and their asm constraints."""
     return ", ".join(f"int c{i}" for i in range(rank)), ", ".join(f'"r"(c{i})' for i in range(rank))
 
 
@@ -65,7 +65,7 @@ def _places(rank: int, first: int) -> str:
 
 
 def _policy(word: Policy) -> str:
-    """Print the function that makes a policy, of all lines touched: ptxas folds it into a constant."""
+    """Write the function that makes an L2 policy for all accessed lines; ptxas folds it into a constant."""
     return f"""\
 __device__ __forceinline__ unsigned long long l2_{word}() {{
     unsigned long long policy;
@@ -76,7 +76,7 @@ __device__ __forceinline__ unsigned long long l2_{word}() {{
 
 
 def _hint(hinted: bool, place: int) -> tuple[str, str, str, str, str]:
-    """Give what a hint adds to a wrapper's name, parameters, instruction, places and constraints."""
+    """Return a hint's additions to a wrapper's name, parameters, instruction, asm operands and constraints."""
     if not hinted:
         return "", "", "", "", ""
     return "_hinted", ", unsigned long long policy", ".L2::cache_hint", f", %{place}", ', "l"(policy)'
@@ -102,7 +102,7 @@ __device__ __forceinline__ void tma_load_{rank}d{"_multicast" if peers else ""}{
 
 
 def _load_windows(rank: int, peers: bool, hinted: bool) -> str:
-    """Print the load of a run of pixels, whose last parameters are the offsets of a tap."""
+    """Write the wrapper of the load of a run of pixels; its last parameters are the offsets of a tap."""
     offsets = rank - 2
     parameters, values = _coordinates(rank)
     parameters += "".join(f", unsigned short o{i}" for i in range(offsets))
@@ -182,7 +182,7 @@ def _row(
 
 
 def _rows(policy: Policy | None) -> tuple[Atom, ...]:
-    """List the rows of one policy, each load without its peers first."""
+    """List the rows of one L2 policy; each load to one block stands before its multicast variant."""
     return (
         *(_row("load", rank, span, peers, policy) for rank in RANKS for span in SPANS for peers in (False, True)),
         *(
@@ -200,5 +200,5 @@ TMA: tuple[Atom, ...] = _rows(None)
 
 @cache
 def hinted() -> tuple[Atom, ...]:
-    """List the rows with a hint, made when they are asked for: the name says the policy behind the span."""
+    """List the rows with an L2 hint, which are made when they are needed; names end with the policy."""
     return tuple(row for policy in POLICIES for row in _rows(policy))

@@ -1,6 +1,6 @@
-"""wgmma: a warpgroup multiplies a tile in shared memory by another, asynchronously, into registers (sm_90a).
+"""wgmma: a warpgroup multiplies two tiles in shared memory asynchronously, with sums in registers (sm_90a).
 
-Operands in shared memory are named by descriptors: the tile's first address, and how its rows are swizzled. K-major
+Operands in shared memory are given by descriptors: the tile's first address, and the swizzle of its rows. K-major
 operands lie in rows of `span` bytes of K; 16-bit ones may also be MN-major, in panels of `span` bytes of M or N.
 """
 
@@ -67,7 +67,7 @@ __device__ __forceinline__ unsigned long long wgmma_operand(const void* panel, u
 
 
 def _wrapper(name: str, n: int, inputs: DType, acc: DType, held: bool) -> str:
-    """Write the inline function of one width; `held`: A comes from registers."""
+    """Write the inline function of one width; `held`: A is in registers."""
     k = 32 // inputs.nbytes
     registers = n // 4 if acc == f16 else n // 2
     letter, c_type = ("f", "float") if acc == f32 else ("r", "unsigned")
@@ -104,7 +104,7 @@ def _wrapper(name: str, n: int, inputs: DType, acc: DType, held: bool) -> str:
 
 
 def _whole(rows: int, columns: int) -> Layout:
-    """Lay out a tile that no thread holds: its elements in shared memory, the row fastest."""
+    """Return the layout of a whole tile in shared memory, the row fastest."""
     return Layout((1, rows * columns), (0, 1))
 
 
@@ -159,7 +159,7 @@ _KINDS = ((f16, f32), (f16, f16), (bf16, f32), (tf32, f32), (e4m3, f32), (e5m2, 
 
 @cache
 def wgmma(n: int) -> tuple[Atom, ...]:
-    """Make the rows of one width; all widths of all types would be hundreds.
+    """Make the rows of one width, when they are needed: all widths of all types would be hundreds of rows.
 
     Example:
         >>> [atom.name for atom in wgmma(256)][:2]
@@ -173,7 +173,7 @@ WIDTHS = tuple(range(8, 257, 8))
 
 @cache
 def wgmma_near(n: int) -> tuple[Atom, ...]:
-    """List the rows whose widths are nearest to one that a schedule asks for: of each type the nearest that it has.
+    """List, for each element type, the row with the width nearest to a given one.
 
     Example:
         >>> [atom.name for atom in wgmma_near(40) if atom.name.endswith((".f16", "i8"))]

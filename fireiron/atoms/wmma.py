@@ -1,8 +1,8 @@
-"""wmma: a warp loads, multiplies and stores fragments whose layout the PTX ISA leaves to each architecture.
+"""wmma: a warp loads, multiplies and stores fragments whose layout the PTX ISA does not state.
 
-Such a fragment is opaque: it agrees with a fragment of the same name and with nothing else, may be filled, and changed
-element by element in one way for all. The layouts written here stand in for the hardware's: they say how many elements
-a thread holds and let the simulator run, and no code may be derived from them.
+Such a fragment is opaque: it matches only fragments of the same name. It may be filled with a value, and all its
+elements may be changed by the same operation. The layouts in this file are stand-ins for the hardware's: they say how
+many elements a thread holds, and let the simulator run; generated code must not depend on them.
 
 A load or store takes the tile's first element and the distance of its rows or columns in memory.
 """
@@ -31,12 +31,12 @@ _PITCH_NBYTES = 16
 
 
 def _held(role: str, shape: tuple[int, int], dtype: DType) -> int:
-    """Count the elements of a fragment in one thread; those of fp16 factors are held several times over."""
+    """Return the number of a fragment's elements in one thread; for fp16 factors several threads hold each element."""
     return 16 if dtype == f16 and role != "C" else shape[0] * shape[1] // WARP
 
 
 def _stand_in(shape: tuple[int, int], order: str, held: int) -> Layout:
-    """Deal a tile out: `held` neighbours a thread, threads line after line, as many as that takes."""
+    """Make a stand-in layout: each thread holds `held` neighbours, and threads cover the tile line by line."""
     rows, cols = shape
     inner, step, outer = (cols, rows, 1) if order == "row" else (rows, 1, rows)
     threads = rows * cols // held
@@ -53,7 +53,7 @@ def _layout(threads: tuple[tuple[int, int], ...], registers: tuple[tuple[int, in
 
 
 def _fragment(role: str, size: tuple[int, int, int], order: str, dtype: DType, access: str = "read") -> Operand:
-    """Describe an opaque fragment; accumulators have no order."""
+    """Describe an opaque fragment; accumulators have no row or column order."""
     m, n, k = size
     shape = {"A": (m, k), "B": (k, n), "C": (m, n)}[role]
     name = f"wmma.{role}.{_size(size)}{'' if role == 'C' else '.' + order}.{dtype}"
@@ -66,7 +66,7 @@ def _size(size: tuple[int, int, int]) -> str:
 
 
 def _word(dtype: DType) -> tuple[str, str, int]:
-    """Give the C type of a register, its constraint, and the elements in it."""
+    """Return the C type of a register, its asm constraint, and the number of elements in it."""
     if dtype == f32:
         return "float", "f", 1
     return ("int", "r", 1) if dtype == i32 else ("unsigned", "r", 4 // dtype.nbytes)
@@ -168,7 +168,7 @@ __device__ __forceinline__ void {function}(void* c_registers, const void* a_regi
 """,
         call=f"{function}(&{{C}}, &{{A}}, &{{B}});",
         rounding="once",
-        # As two mma of half the width, which is what it becomes; on sm_70 it takes twice as long.
+        # The clocks of two mma of half the width, which the compiler makes of it; on sm_70 it takes twice as long.
         clocks=32 if inputs in (f16, bf16) else 16,
     )
 

@@ -1,4 +1,4 @@
-"""Which instruction moves what a user wrote thread by thread: rows that threads name, to registers of all threads."""
+"""Finding the instruction for a Move that a user wrote thread by thread: rows in memory to registers of all threads."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ def written_move(
     """Find the instruction that moves rows of a tile from memory to registers of a unit's threads, or back.
 
     Args:
-        rows: what each thread gives the address of, in a tile of this shape.
-        registers: for each group of threads, the registers of every thread to which the rows of the group's threads go.
-        groups: of the unit's threads.
+        rows: for each thread, the tile's elements in the row whose address the thread gives.
+        registers: for each group of threads, the tile's elements that every thread's registers receive from the rows of
+            that group.
+        groups: the groups of the unit's threads.
         shape: rows and columns of the tile.
-        dtype: of an element.
-        memory: where the tile lies.
-        load: whether it goes to registers.
+        dtype: element type.
+        memory: the memory of the tile.
+        load: whether the Move goes to registers.
 
     Raises:
-        DecompositionError: `no-atom`, with the instruction whose first threads agree.
+        DecompositionError: `no-atom`, with the instruction that agrees for the most threads.
     """
     unit = groups.level
     assert unit is not None and unit.size is not None
@@ -76,7 +77,7 @@ def _moves(
 
 
 def _places(rows: Nested, threads: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-    """Give the numbers of each thread's elements in the tile, down its columns."""
+    """Return the numbers of each thread's elements in the tile, counted down its columns."""
     (row,) = rows.tensors
     every = np.arange(threads)
     first = np.broadcast_to(np.asarray(evaluate(rows.offset, {THREAD: every})), (threads,))
@@ -84,7 +85,7 @@ def _places(rows: Nested, threads: int) -> np.ndarray[tuple[int, int], np.dtype[
 
 
 def _registers(registers: Nested, groups: Nested, threads: int) -> list[tuple[list[int], list[int]]]:
-    """List each group's threads, and the registers to which their rows go; groups behind them repeat others."""
+    """List each group's threads, and the registers that receive their rows; later groups repeat earlier ones."""
     one = Layout(1, 0)
     outer, inner = (one, *groups.tensors)[-2:]
     tiles, held = (one, *registers.tensors)[-2:]
@@ -98,7 +99,7 @@ def _registers(registers: Nested, groups: Nested, threads: int) -> list[tuple[li
 
 
 def _lands(rows: np.ndarray[tuple[int, int], np.dtype[np.int64]], layout: Layout, registers: list[int]) -> bool:
-    """Say whether rows are what all threads then hold in these registers."""
+    """Say whether the elements of these rows are those that all threads hold in these registers."""
     held = {layout(t, r) for t in range(_int(layout.modes[0].size)) for r in registers}
     return held == set(rows.ravel().tolist())
 

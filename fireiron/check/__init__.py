@@ -1,1 +1,1 @@
-"""Checks at a link: one rule, one function."""
+"""Checks of a link when it is written: one function for each rule."""

@@ -1,4 +1,4 @@
-"""Arguments of links: orders of tiles that count something, units that exist."""
+"""Checks of links' arguments: orders of tiles, and numbers of units."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fireiron.language.tensor import Grouped, Hilbert, TileOrder
 
 
 def units(most: int | None, resident: int) -> None:
-    """Refuse to give tiles to no units.
+    """Raise an error for a number of units below 1.
 
     Raises:
         DecompositionError: `level-units`.
@@ -17,16 +17,16 @@ def units(most: int | None, resident: int) -> None:
         raise DecompositionError(
             "level-units",
             f"units={most} leaves no unit to take the tiles",
-            fix="use 1 or more, or leave units to the tiles",
+            fix="use units=1 or more, or drop units=",
         )
     if resident < 0:
         raise DecompositionError(
-            "level-units", f"resident={resident} is no number of blocks", fix="use 1 or more, or 0 to leave it free"
+            "level-units", f"resident={resident} is no number of blocks", fix="use 1 or more, or 0 for no limit"
         )
 
 
 def order(value: TileOrder, residual: Residual) -> None:
-    """Refuse groups of no rows, squares that no Hilbert curve fills, and either where tiles have no columns.
+    """Raise an error for orders with groups of no rows, squares that no Hilbert curve fills, or tiles without columns.
 
     Raises:
         DecompositionError: `tile-order`.
@@ -43,5 +43,5 @@ def order(value: TileOrder, residual: Residual) -> None:
         raise DecompositionError(
             "tile-order",
             f"{value} orders tiles by rows and columns, and tiles of {residual.short} are rows alone",
-            fix="drop it: rows are counted in turn",
+            fix="drop layout(...): tiles of rows alone are taken in order",
         )

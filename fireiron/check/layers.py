@@ -12,11 +12,11 @@ from fireiron.language.levels import Memory
 from fireiron.language.residual import Residual
 from fireiron.language.specs import Spec
 
-LARGEST = "sm_90"  # of all architectures none has more shared memory a block, or more registers
+LARGEST = "sm_90"  # no architecture has more shared memory per block, or more registers
 
 
 def wide(spec: Spec, residual: Residual, memory: Memory, arch: str | None) -> None:
-    """Refuse activations, or accumulators, that no block holds.
+    """Raise an error for activations or accumulators that are too wide for a block.
 
     Raises:
         DecompositionError: `layers-too-wide`.
@@ -44,7 +44,7 @@ def wide(spec: Spec, residual: Residual, memory: Memory, arch: str | None) -> No
 
 
 def on_chip(residual: Residual) -> None:
-    """Refuse layers whose activations lie in global memory.
+    """Raise an error for layers whose activations lie in global memory.
 
     Raises:
         DecompositionError: `layers-on-chip`.
@@ -60,7 +60,7 @@ def on_chip(residual: Residual) -> None:
 
 
 def has_next(links: Sequence[Decomposition], prefetch: bool) -> None:
-    """Refuse a prefetch of the next tile where each block computes one tile.
+    """Raise an error for a prefetch of the next tile where each block computes a single tile.
 
     Raises:
         DecompositionError: `layers-prefetch`.
@@ -74,7 +74,7 @@ def has_next(links: Sequence[Decomposition], prefetch: bool) -> None:
 
 
 def one_epilog(residual: Residual, links: Sequence[Decomposition]) -> None:
-    """Refuse a second epilog.
+    """Raise an error for a second epilog.
 
     Raises:
         DecompositionError: `second-epilog`.
@@ -86,7 +86,7 @@ def one_epilog(residual: Residual, links: Sequence[Decomposition]) -> None:
 
 
 def has_epilog(residual: Residual, links: Sequence[Decomposition]) -> None:
-    """Refuse a layer whose sums no link places.
+    """Raise an error for a layer without an epilog, whose sums then have no place.
 
     Raises:
         DecompositionError: `no-epilog`.

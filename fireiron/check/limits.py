@@ -18,7 +18,7 @@ WITHOUT_CLUSTER = "drop reduce=by_cluster(): the sums then meet in a workspace"
 
 
 def features_fit(link: Decomposition, arch: str) -> None:
-    """Refuse links that need what an architecture does not compile.
+    """Raise an error for links that need a feature which an architecture does not have.
 
     Raises:
         DecompositionError: `arch`.
@@ -49,13 +49,13 @@ def features_fit(link: Decomposition, arch: str) -> None:
 
 
 def first_with(feature: Feature, arch: Arch) -> str:
-    """Name the target that can do something: the same number's where there is one, else the first."""
+    """Return the name of the target with a feature: of the same number where there is one, else the first."""
     found = [row for row in ARCHS if row.has(feature)]
     return next((row.name for row in found if row.number == arch.number), found[0].name)
 
 
 def without(feature: Feature) -> str:
-    """Say what to do where a target cannot do something."""
+    """Return the fix of an error for a feature that a target does not have."""
     return {
         "clusters": "drop the tile to Cluster: tile to Block first",
         "dependent launches": "drop dependent()",
@@ -64,7 +64,7 @@ def without(feature: Feature) -> str:
 
 
 def threads_fit(link: Tile, before: Residual, after: Residual) -> None:
-    """Refuse tiles that would take more threads than a block has.
+    """Raise an error for tiles that need more threads than a block may have.
 
     Raises:
         DecompositionError: `too-many-threads`.
@@ -88,14 +88,14 @@ def threads_fit(link: Tile, before: Residual, after: Residual) -> None:
 
 
 def shared_fits(spec: Spec, links: Sequence[Decomposition], before: Sequence[Residual], arch: str) -> None:
-    """Refuse loads whose buffers cannot lie in shared memory together.
+    """Raise an error for loads whose buffers do not fit into shared memory together.
 
-    The loops of several products lie over each other: each is held to the limit alone.
+    The loops of several products use the same memory in turn, so each loop is compared with the limit separately.
 
     Args:
-        spec: of the schedule.
-        links: so far.
-        before: the residual spec before each of them.
+        spec: the schedule's spec.
+        links: the links so far.
+        before: the residual spec before each link.
         arch: the architecture.
 
     Raises:
@@ -117,13 +117,13 @@ def _loaded(link: Load, before: Residual) -> str:
 
 
 def _buffers_fit(links: Sequence[Decomposition], specs: Sequence[Residual], arch: str) -> None:
-    """Refuse loads whose buffers cannot lie in shared memory together.
+    """Raise an error for loads whose buffers do not fit into shared memory together.
 
-    Pads and overlays are left to the whole schedule's check.
+    Pads and overlays are checked later, for the whole schedule.
 
     Args:
-        links: so far.
-        specs: the residual spec before each of them.
+        links: the links so far.
+        specs: the residual spec before each link.
         arch: the architecture.
 
     Raises:

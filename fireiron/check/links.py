@@ -1,4 +1,4 @@
-"""Rules that a link must obey as soon as it is written; each raises a coded error with numbers and a fix."""
+"""Rules that are checked as soon as a link is written; each raises a coded error with numbers and a fix."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from fireiron.language.residual import Operand, Residual
 from fireiron.language.tensor import RowMajor, Tensor
 
 MOST_PREFETCHED = 16  # chunks of K
-MOST_STAGES = 64  # ring slots of 3.5 KiB fill an SM's shared memory; lowering walks pairs of slots
+MOST_STAGES = 64  # so many slots of 3.5 KiB fill an SM's shared memory; lowering checks pairs of slots
 
 
 def tile_sizes(residual: Residual, sizes: tuple[tuple[str, Extent], ...] | Widest) -> None:
-    """Refuse tiles of extents that are no extents, of dimensions that are not there, and of gaps."""
+    """Raise an error for tiles of invalid extents, of unknown dimensions, and with gaps."""
     if isinstance(sizes, Widest):
         return
     extents = residual.extents
@@ -73,7 +73,7 @@ def _chunks(size: Chunks, dim: str, extent: object) -> None:
 
 
 def level_nests(residual: Residual, level: Level) -> None:
-    """Refuse a level that does not lie inside the present one."""
+    """Raise an error for a level that does not nest inside the current one."""
     if level.name == residual.level.name and level.name != Kernel.name:
         return
     if not level.is_inside(residual.level):
@@ -97,7 +97,7 @@ def level_nests(residual: Residual, level: Level) -> None:
 
 
 def operand(residual: Residual, wanted: str, given: Tensor | None = None) -> Operand:
-    """Find an operand by its role, else by its tensor's name; of a tensor that is given, by its name alone."""
+    """Find an operand by its role, else by its tensor's name; a tensor is found only by its name."""
     roles = {o.role: o for o in residual.operands}
     tensors = {o.tensor.name: o for o in residual.operands}
     for known in (tensors, roles) if given is not None else (roles, tensors):
@@ -117,7 +117,7 @@ def operand(residual: Residual, wanted: str, given: Tensor | None = None) -> Ope
 
 
 def _same_tensor(residual: Residual, mine: Tensor, given: Tensor | None) -> None:
-    """Refuse a tensor that is not the operand's own, or its transpose: a swapped product has transposes."""
+    """Raise an error for a tensor that is neither the operand's nor its transpose, which swapped products have."""
     if given is None:
         return
     facts = [(t.shape, t.strides, t.dtype) for t in (mine, mine.transposed if len(mine.shape) > 1 else mine)]
@@ -131,7 +131,7 @@ def _same_tensor(residual: Residual, mine: Tensor, given: Tensor | None) -> None
 
 
 def storage(residual: Residual, role: str, layout: Layout, pad: int) -> None:
-    """Refuse a layout of another shape than the tile's, one that puts two elements in one place, and one with a pad."""
+    """Raise an error for a layout of another shape than the tile, with two elements in one place, or beside a pad."""
     found = residual.operand(role)
     if found is None:  # a step's result, which has rows where its points are held
         return
@@ -162,7 +162,7 @@ def storage(residual: Residual, role: str, layout: Layout, pad: int) -> None:
 
 
 def swizzle(residual: Residual, link: Load) -> None:
-    """Refuse a swizzle that would take elements out of their row of the buffer."""
+    """Raise an error for a swizzle that moves elements out of their row of the buffer."""
     found = residual.operand(link.role)
     if found is None:  # a step's result, which has rows where its points are held
         return
@@ -187,7 +187,7 @@ def _by(extents: Iterable[object]) -> str:
 
 
 def load(residual: Residual, wanted: Operand, memory: Memory) -> None:
-    """Refuse loads of what is there already, of results, and to memories that no load fills."""
+    """Raise an error for loads to the memory where an operand already is, of results, or to unsuitable memories."""
     if memory not in MEMORIES or memory.name == "GL":
         raise DecompositionError("load-memory", f"cannot load {wanted.role} to {memory}", fix="load to SH, FR or RF")
     if wanted.memory == memory and memory != SH:
@@ -230,7 +230,7 @@ def load(residual: Residual, wanted: Operand, memory: Memory) -> None:
 
 
 def readable(wanted: Operand) -> None:
-    """Refuse loads, and what loads apply, of results."""
+    """Raise an error for loads or ops on operands that are results."""
     if wanted.role.rstrip("0123456789") in ("C", "dst", "out"):
         raise DecompositionError(
             "load-output",
@@ -240,7 +240,7 @@ def readable(wanted: Operand) -> None:
 
 
 def prolog(residual: Residual, wanted: Operand, dtype: DType) -> None:
-    """Refuse ops on what was loaded already, and products of another kind than their sum."""
+    """Raise an error for ops on an operand that was loaded before, or of another kind (float, int) than the sums."""
     if wanted.memory.name != "GL":
         raise DecompositionError(
             "already-there",
@@ -258,7 +258,7 @@ def prolog(residual: Residual, wanted: Operand, dtype: DType) -> None:
 
 
 def prologs_applied(residual: Residual) -> None:
-    """Refuse to close a chain no load of which applied an operand's ops."""
+    """Raise an error for closing a chain while an operand's ops are pending, since no load has applied them."""
     for found in residual.operands:
         if found.ops is not None:
             raise DecompositionError(
@@ -269,7 +269,7 @@ def prologs_applied(residual: Residual) -> None:
 
 
 def epilog(residual: Residual, memory: Memory, dtype: DType) -> None:
-    """Refuse a second epilog, and accumulators outside registers or of fewer bits than the products."""
+    """Raise an error for a second epilog, and accumulators outside registers or of fewer bits than the products."""
     (c, *_) = residual.playing("C")
     if c.memory.name != "GL":
         raise DecompositionError(
@@ -291,7 +291,7 @@ def epilog(residual: Residual, memory: Memory, dtype: DType) -> None:
 
 
 def first_value(init: float, dtype: DType) -> None:
-    """Refuse a first value that an accumulator cannot hold.
+    """Raise an error for an initial value that an accumulator cannot hold.
 
     Raises:
         DecompositionError: `accumulator-init`.
@@ -307,9 +307,9 @@ def first_value(init: float, dtype: DType) -> None:
 
 
 def split_size(residual: Residual, size: int, links: Sequence[Decomposition]) -> None:
-    """Refuse chunks that hold nothing, or more than a split above left, or than was loaded to registers.
+    """Raise an error for chunks below 1, larger than the chunk of a split above, or larger than a tile in registers.
 
-    Else a chunk may be longer than K: what lies beyond counts as 0.
+    Otherwise a chunk may be longer than K; elements beyond K count as 0.
 
     Raises:
         DecompositionError: `split-extent`.
@@ -332,7 +332,7 @@ def split_size(residual: Residual, size: int, links: Sequence[Decomposition]) ->
 
 
 def split_of_sums(residual: Residual) -> None:
-    """Refuse to split the K of several products at once: each has a loop of its own, below epilog.
+    """Raise an error for a split of several products' K above the epilog: below it, each product has a separate loop.
 
     Raises:
         DecompositionError: `split-above-epilog`.
@@ -346,7 +346,7 @@ def split_of_sums(residual: Residual) -> None:
 
 
 def pipeline(stages: int, inflight: int = 0, least: int = 2) -> None:
-    """Refuse rings without slots, of more slots than shared memory has use for, and without one to load into.
+    """Raise an error for rings without slots, with too many slots, or without a free slot to load into.
 
     Raises:
         DecompositionError: `pipeline-stages`.
@@ -370,7 +370,7 @@ def pipeline(stages: int, inflight: int = 0, least: int = 2) -> None:
 
 
 def persistent(residual: Residual, level: Level | None, share: StreamK | Drawn | None = None) -> None:
-    """Refuse a persistent loop over tiles that do not go to the grid, and sharing among nobody.
+    """Raise an error for a persistent loop over tiles of a level inside the block, and stream-K without units.
 
     Raises:
         DecompositionError: `persistent-level`, `stream-units`.
@@ -385,7 +385,7 @@ def persistent(residual: Residual, level: Level | None, share: StreamK | Drawn |
 
 
 def dependent(residual: Residual, level: Level) -> None:
-    """Refuse to make anything but the kernel a dependent launch.
+    """Raise an error for `dependent` on tiles of another level than blocks.
 
     Raises:
         DecompositionError: `dependent-level`.
@@ -406,14 +406,14 @@ def _of_grid(name: str, residual: Residual, level: Level | None) -> None:
 def staggered(
     links: Sequence[Decomposition], before: Residual, after: Residual, level: Level | None, units: int
 ) -> None:
-    """Refuse units in turn unless each unit computes whole tiles, and stores them to C by itself.
+    """Raise an error for staggered units unless each unit computes whole tiles and stores them to C itself.
 
     Args:
-        links: above the tile.
-        before: the residual spec above it.
-        after: the one below it.
+        links: the links above the tile.
+        before: the residual spec above the tile.
+        after: the residual spec below the tile.
         level: the units' level.
-        units: how many take turns.
+        units: number of units that take turns.
 
     Raises:
         DecompositionError: `staggered-units`, `staggered-store`.
@@ -459,7 +459,7 @@ def staggered(
 
 
 def specialised(residual: Residual, producers: int, registers: tuple[int, int] | None, prefetch: int) -> None:
-    """Refuse roles that the hardware cannot form, and requests for chunks that are no number of them.
+    """Raise an error for roles that the hardware does not support, and for invalid numbers of prefetched chunks.
 
     Raises:
         DecompositionError: `role-registers`, `role-prefetch`.

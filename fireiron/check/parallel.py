@@ -21,11 +21,11 @@ from fireiron.language.decompositions import (
 from fireiron.language.levels import Block, Cluster, Level, Warp
 from fireiron.language.residual import Residual
 
-ATOMIC = ("f32", "f64", "i32")  # accumulators that memory adds
+ATOMIC = ("f32", "f64", "i32")  # accumulator types for which atomics exist
 
 
 def chunk_of(residual: Residual, k: int | None, ways: int | None, multiple_of: int) -> Index:
-    """Give the extent of a chunk, from itself or from the number of chunks.
+    """Return the extent of a chunk: as given, or from the number of chunks.
 
     Raises:
         DecompositionError: `split-arguments`.
@@ -53,7 +53,7 @@ def chunk_of(residual: Residual, k: int | None, ways: int | None, multiple_of: i
 def of_products(
     links: Sequence[Decomposition], before: Residual, split: Split, level: Level, reduce: Reduction
 ) -> None:
-    """Refuse to share out K of several products: the units of each product would hold sums of their own.
+    """Raise an error for a parallel split of several products' K: each product's units would have separate sums.
 
     Raises:
         DecompositionError: `parallel-products`.
@@ -67,19 +67,19 @@ def of_products(
 
 
 def parallel(links: Sequence[Decomposition], before: Residual, split: Split, level: Level, reduce: Reduction) -> None:
-    """Refuse a parallel split that no units can take, or whose sums have no registers to stay in.
+    """Raise an error for a parallel split that no units can take, or whose sums have no registers.
 
     Args:
-        links: above the split.
-        before: the residual spec that it cuts.
+        links: the links above the split.
+        before: the residual spec above the split.
         split: the link.
-        level: whose units are to take the chunks.
-        reduce: how their sums become one.
+        level: the level whose units take the chunks.
+        reduce: how the units' sums are added.
 
     Raises:
         DecompositionError: `parallel-level`, `parallel-accumulator`, `parallel-order`, `second-parallel`,
-            `parallel-ways`, `parallel-reduce`, `parallel-promote`, `parallel-cluster`, `parallel-pipeline`,
-            `staggered-units`, `too-many-threads`.
+            `parallel-ways`, `parallel-reduce`, `parallel-shares`, `parallel-promote`, `parallel-cluster`,
+            `parallel-pipeline`, `staggered-units`, `too-many-threads`.
     """
     _level(before, level)
     c = before.operand("C")
@@ -163,6 +163,12 @@ def _reduce(dtype: str, level: Level, reduce: Reduction) -> None:
                 "the last block of a tile adds the sums of a product in one level",
                 fix="drop two_levels=True",
             )
+        if reduce.shared and level != Block:
+            raise DecompositionError(
+                "parallel-shares",
+                f"{level}s of a block add a share of the tile each, with or without shared=True",
+                fix="drop shared=True, or split over Block",
+            )
         return
     if level != Block:
         fact, how = "where no atomics are needed", "by_atomics"
@@ -184,7 +190,7 @@ def _reduce(dtype: str, level: Level, reduce: Reduction) -> None:
 
 
 def _cluster(links: Sequence[Decomposition], before: Residual, split: Split, reduce: ByCluster) -> None:
-    """Refuse by_cluster() where the blocks that share a tile are not a whole cluster."""
+    """Raise an error for by_cluster() where the blocks that share a tile are not a whole cluster."""
     other = next((x for x in links if isinstance(x, Tile) and x.level is not None and x.level == Cluster), None)
     if other is not None:
         raise DecompositionError(

@@ -1,4 +1,4 @@
-"""Rules of chains on programs: which dims may be cut, by whom, and which tensors may be loaded."""
+"""Rules of chains on programs: dims that may be cut, units that may take them, and tensors that may be loaded."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from fireiron.language.tensor import Tensor
 
 
 def tile(program: Program, sizes: Mapping[str, int]) -> None:
-    """Refuse tiles of dims that a step folds, and tiles of nothing.
+    """Raise an error for tiles of dims that a step folds, and for tiles without sizes.
 
     Raises:
         DecompositionError: `tile-arguments`, `tile-folded`.
@@ -36,7 +36,7 @@ def tile(program: Program, sizes: Mapping[str, int]) -> None:
         raise DecompositionError("tile-arguments", "tile() names no dim", fix="tile(i=128)")
     for dim, size in sizes.items():
         folders = [step.name for step in program.steps if any(d.name == dim for d in step.over)]
-        whole = any(d.name == dim and d.extent == as_expr(size) for d in program.dims)  # it cuts nothing
+        whole = any(d.name == dim and d.extent == as_expr(size) for d in program.dims)  # the tile covers the whole dim
         if folders and not whole:
             raise DecompositionError(
                 "tile-folded",
@@ -54,7 +54,7 @@ def split(
     sizes: Mapping[str, int],
     multiple_of: int = 1,
 ) -> tuple[str, Index, int | None]:
-    """Give the first dim that a split cuts, the extent of a chunk, and the number of chunks where that was given.
+    """Return the first dim that a split cuts, the extent of a chunk, and the number of chunks if it was given.
 
     Raises:
         DecompositionError: `split-arguments`, `no-such-dimension`, `split-extent`, `split-together`.
@@ -88,7 +88,7 @@ def split(
 
 
 def _folded_alike(program: Program, dims: Sequence[str]) -> None:
-    """Refuse one loop over dims that some step does not fold together.
+    """Raise an error for one loop over several dims unless every step that folds one of them folds all.
 
     Raises:
         DecompositionError: `split-together`.
@@ -106,7 +106,7 @@ def _folded_alike(program: Program, dims: Sequence[str]) -> None:
 
 
 def stored(outputs: Sequence[str], named: Sequence[str]) -> None:
-    """Refuse strategies for outputs that are not there.
+    """Raise an error for store strategies of unknown outputs.
 
     Raises:
         DecompositionError: `epilog-store`.
@@ -119,7 +119,7 @@ def stored(outputs: Sequence[str], named: Sequence[str]) -> None:
 
 
 def pipeline(link: Tile, stages: int) -> None:
-    """Refuse rings without a second slot, and tiles that no loop visits.
+    """Raise an error for rings of fewer than two slots, and for stages of tiles without a loop.
 
     Raises:
         DecompositionError: `pipeline-stages`, `pipeline-loop`.
@@ -137,7 +137,7 @@ def pipeline(link: Tile, stages: int) -> None:
 
 
 def online(program: Program, split: Split, slack: float, speculate: bool, above: Sequence[Decomposition] = ()) -> None:
-    """Refuse folds that no factor makes one loop, chunks that units take at once, and slack that nothing allows.
+    """Raise an error for online folds without correction factors, for chunks that units share, and for invalid slack.
 
     Raises:
         DecompositionError: `online-law`, `online-parallel`, `online-above`, `split-together`, `online-slack`,
@@ -167,7 +167,7 @@ def online(program: Program, split: Split, slack: float, speculate: bool, above:
 
 
 def skew(program: Program, split: Split, name: str) -> None:
-    """Refuse to skew a name that no step has, and a loop without roles.
+    """Raise an error for a skew of an unknown step, or of a loop without roles.
 
     Raises:
         DecompositionError: `each-step`, `skew-roles`, `split-together`.
@@ -183,7 +183,7 @@ def skew(program: Program, split: Split, name: str) -> None:
 
 
 def order(program: Program, split: Split, names: Sequence[str]) -> None:
-    """Refuse an order of steps that are not there or named twice, and of chunks that units take at once.
+    """Raise an error for an order with unknown or repeated steps, or for chunks that units take in parallel.
 
     Raises:
         DecompositionError: `each-step`, `order-steps`.
@@ -191,25 +191,20 @@ def order(program: Program, split: Split, names: Sequence[str]) -> None:
     for name in names:
         step(program, name)
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
-    if twice is None and names and split.level is None:
+    if not names:
+        what, fix = "order() names no step", 'name the steps that stand first: order("s", "dp")'
+    elif twice is not None:
+        what, fix = f"order() names step {twice} twice", "name each step once"
+    elif split.level is not None:
+        what = f"order() is about a loop over {split.dim}, and units of {split.level} take its chunks at once"
+        fix = "order the steps of the loop below"
+    else:
         return
-    raise DecompositionError(
-        "order-steps",
-        f"order() names step {twice} twice"
-        if twice is not None
-        else "order() names no step"
-        if not names
-        else f"order() is about a loop over {split.dim}, and units of {split.level} take its chunks at once",
-        fix="name each step once"
-        if twice is not None
-        else 'name the steps that stand first: order("s", "dp")'
-        if not names
-        else "order the steps of the loop below",
-    )
+    raise DecompositionError("order-steps", what, fix=fix)
 
 
 def _one_dim(split: Split, what: str) -> None:
-    """Refuse refinements that are about the chunks of one dim.
+    """Raise an error for a refinement that is only defined for chunks of a single dim.
 
     Raises:
         DecompositionError: `split-together`.
@@ -224,7 +219,7 @@ def _one_dim(split: Split, what: str) -> None:
 
 
 def step(program: Program, name: str) -> Step:
-    """Find the step that a chain is given for.
+    """Find the step of a chain in `each`.
 
     Raises:
         DecompositionError: `each-step`.
@@ -240,7 +235,7 @@ def step(program: Program, name: str) -> Step:
 
 
 def placed(residual: Residual, links: Sequence[Decomposition], step: Step, memory: Memory) -> None:
-    """Refuse to place a step's result in a memory that cannot hold it, and to place the result of a fold.
+    """Raise an error for placing a step's result in a memory that cannot hold it, and for placing a fold's result.
 
     Raises:
         DecompositionError: `load-memory`, `already-there`, `load-step`, `load-level`.
@@ -267,7 +262,7 @@ def placed(residual: Residual, links: Sequence[Decomposition], step: Step, memor
 
 
 def temporary(program: Program, links: Sequence[Decomposition], name: str, step: Step | None, memory: Memory) -> None:
-    """Refuse a memory for a tensor that is no temporary, and for one that stays in registers anyway.
+    """Raise an error for allocating a tensor that is no temporary, or a temporary that stays in registers anyway.
 
     Raises:
         DecompositionError: `allocate-step`, `already-there`.
@@ -290,7 +285,7 @@ def temporary(program: Program, links: Sequence[Decomposition], name: str, step:
 
 
 def readable(program: Program, residual: Residual, operand: Tensor | str, memory: Memory = SH) -> None:
-    """Refuse a load of a tensor that the program writes, and one to registers of elements that form no box.
+    """Raise an error for a load of a tensor that the program writes, or a load to registers of elements in no box.
 
     Raises:
         DecompositionError: `load-output`, `map-box`.
@@ -308,7 +303,7 @@ def readable(program: Program, residual: Residual, operand: Tensor | str, memory
 
 
 def epilog(residual: Residual, links: Sequence[Decomposition], memory: Memory) -> None:
-    """Refuse a second epilog, results outside registers, and registers of a whole grid.
+    """Raise an error for a second epilog, results outside registers, or an epilog above the tile to blocks.
 
     Raises:
         DecompositionError: `second-epilog`, `epilog-memory`, `load-level`.
@@ -324,7 +319,7 @@ def epilog(residual: Residual, links: Sequence[Decomposition], memory: Memory) -
 
 
 def read_early(program: Program, names: Sequence[str]) -> None:
-    """Refuse to load early what no step reads behind the folds, and what folds read: it has a load of its own.
+    """Raise an error for an early load of a tensor that no step reads after the folds, or that folds read.
 
     Raises:
         DecompositionError: `epilog-early`.
@@ -349,7 +344,7 @@ def parallel(
     level: Level,
     reduce: Reduction,
 ) -> None:
-    """Refuse units that cannot take chunks, and refinements of loops that are none.
+    """Raise an error for units that cannot take chunks, and for loop refinements of a split without a loop.
 
     Raises:
         DecompositionError: `parallel-level`, `parallel-pipeline`, `parallel-reduce`, `parallel-cluster`,
@@ -376,8 +371,8 @@ def parallel(
             f"a refinement of the loop over {split.dim} stands above, and {level}s take its chunks at once",
             fix="split again below, and refine that loop",
         )
-    if not isinstance(reduce, InOrder) or reduce.two_levels:
-        how = "in one level" if isinstance(reduce, InOrder) else "in order"
+    if not isinstance(reduce, InOrder) or reduce.two_levels or reduce.shared:
+        how = "in order" if not isinstance(reduce, InOrder) else "in one level" if reduce.two_levels else "whole"
         raise DecompositionError(
             "parallel-reduce", f"{level}s of a block combine folds {how}, not {reduce}", fix="drop reduce="
         )
@@ -386,7 +381,7 @@ def parallel(
 def _blocks(
     program: Program, before: Residual, split: Split, reduce: Reduction, above: Sequence[Decomposition]
 ) -> None:
-    """Refuse blocks that cannot share a dim, as a cluster or by the grid's memory."""
+    """Raise an error for blocks that cannot share a dim, as a cluster or through global memory."""
     if before.level != Block or any(isinstance(link, Split) for link in above):
         raise DecompositionError(
             "parallel-order",

@@ -7,18 +7,18 @@ import math
 from fireiron.algebra.dtypes import DType
 from fireiron.base.errors import DecompositionError
 from fireiron.language.decompositions import Split
-from fireiron.language.factors import factor, holds
+from fireiron.language.factors import factor
 from fireiron.language.residual import Operand, Residual
 from fireiron.language.tensor import Tensor
 
 
 def promotable(before: Residual, split: Split, dtype: DType, swapped: bool) -> None:
-    """Refuse promote() where the chunks' sums, each times its factor, do not add up to the sum of all products.
+    """Raise an error where the chunks' sums, each times its factor, do not add up to the sum of all products.
 
     Args:
-        before: above the split.
-        split: whose chunks they are.
-        dtype: of a chunk's sums.
+        before: the residual spec above the split.
+        split: the split.
+        dtype: element type of a chunk's sums.
         swapped: whether the product's operands were exchanged.
 
     Raises:
@@ -32,7 +32,7 @@ def promotable(before: Residual, split: Split, dtype: DType, swapped: bool) -> N
             f"promote() adds to accumulators in registers, and C lies in {c.memory}",
             fix="write epilog(...) above the split",
         )
-    if (dtype.kind, c.dtype.kind) == ("float", "int") or (dtype.kind == c.dtype.kind and not holds(c.dtype, dtype)):
+    if (dtype.kind, c.dtype.kind) == ("float", "int") or (dtype.kind == c.dtype.kind and not c.dtype.holds(dtype)):
         raise DecompositionError(
             "accumulator-dtype",
             f"sums of {dtype} are not added to accumulators of {c.dtype}, which hold less",
@@ -53,12 +53,12 @@ def promotable(before: Residual, split: Split, dtype: DType, swapped: bool) -> N
 
 
 def served_along_k(residual: Residual, swapped: bool) -> int | None:
-    """Count the neighbours along K that prologs multiply by one value.
+    """Return how many neighbours along K prologs multiply by one value.
 
-    0 where that holds for all of K, None where there is no prolog, or one does anything else.
+    0 means all of K; None means that there is no prolog, or that a prolog does anything else.
 
     Args:
-        residual: with the prologs still to be applied.
+        residual: the residual spec with pending prologs.
         swapped: whether the product's operands were exchanged.
     """
     found = [o for o in residual.operands if o.ops is not None]
@@ -68,7 +68,7 @@ def served_along_k(residual: Residual, swapped: bool) -> int | None:
 
 
 def _constant(tensor: Tensor, operand: Operand, split: Split, swapped: bool) -> None:
-    """Refuse scales that change inside a chunk."""
+    """Raise an error for scales that change inside a chunk."""
     number = served(tensor, operand, swapped)
     if number and (not isinstance(split.size, int) or number % split.size):
         raise DecompositionError(
@@ -79,11 +79,11 @@ def _constant(tensor: Tensor, operand: Operand, split: Split, swapped: bool) -> 
 
 
 def served(tensor: Tensor, operand: Operand, swapped: bool) -> int:
-    """Count the neighbours along K that share one of a tensor's values, 0 where all do.
+    """Return how many neighbours along K share one of a tensor's values; 0 where all do.
 
     Args:
-        tensor: of the prolog of `operand`, as its author knows it.
-        operand: before the prolog is applied.
+        tensor: a tensor of the prolog of `operand`, as the author wrote it (before swap()).
+        operand: the operand before the prolog.
         swapped: whether the product's operands were exchanged.
     """
     whole = operand.tensor.transposed if swapped else operand.tensor

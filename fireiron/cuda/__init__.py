@@ -1,1 +1,1 @@
-"""Layer 6: kernel IR printed as header-free CUDA C++ that a person can read; decides nothing."""
+"""Layer 6: print kernel IR as readable CUDA C++ without includes; no decision is made here."""

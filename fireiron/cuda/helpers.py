@@ -40,6 +40,14 @@ __device__ __forceinline__ {kind} float_to_{kind}(float x) {{
 }}
 """
 
+_NARROW_PAIR: Final = """\
+__device__ __forceinline__ unsigned short floats_to_{kind}_pair(float low, float high) {{
+    unsigned short pair;
+    asm("cvt.rn.satfinite.{kind}x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
+    return pair;
+}}
+"""
+
 # Two 16-bit floats in a register, the one that comes first in memory in its lower half.
 _BOUND_PAIR: Final = """\
 __device__ __forceinline__ unsigned {op}_{kind}_pair(unsigned x, unsigned y) {{
@@ -155,6 +163,13 @@ __device__ __forceinline__ unsigned floats_to_bf16_pair(float low, float high) {
     unsigned pair;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
     return pair;
+}
+""",
+    **{f"floats_to_{kind}_pair": _NARROW_PAIR.format(kind=kind) for kind in ("e4m3", "e5m2")},
+    "put_bytes": """\
+template <typename T>
+__device__ __forceinline__ void put_bytes(T* place, unsigned short pair) {
+    *reinterpret_cast<unsigned short*>(place) = pair;
 }
 """,
     "float_to_bf16": """\
@@ -451,6 +466,24 @@ __device__ __forceinline__ void lower_flag(int* flag, bool first, int barrier, i
     asm volatile("barrier.sync %0, %1;" : : "r"(barrier), "r"(threads) : "memory");
 }
 """,
+    # Each unit counts in, and counts out once all are there: the counter wraps to 0 with the last one.
+    "meet": """\
+__device__ __forceinline__ void meet(int* counter, unsigned count, bool first, int barrier, int threads) {
+    if (first) {
+        const unsigned wrap = 2 * count - 1;
+        unsigned there;
+        asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
+            : "=r"(there) : "l"(__cvta_generic_to_global(counter)), "r"(wrap) : "memory");
+        do {
+            asm volatile("ld.acquire.gpu.global.u32 %0, [%1];"
+                : "=r"(there) : "l"(__cvta_generic_to_global(counter)) : "memory");
+        } while (there < count);
+        asm volatile("red.relaxed.gpu.global.inc.u32 [%0], %1;"
+            : : "l"(__cvta_generic_to_global(counter)), "r"(wrap) : "memory");
+    }
+    asm volatile("barrier.sync %0, %1;" : : "r"(barrier), "r"(threads) : "memory");
+}
+""",
     "sync_threads": """\
 __device__ __forceinline__ void sync_threads(int barrier, int threads) {
     asm volatile("barrier.sync %0, %1;" : : "r"(barrier), "r"(threads) : "memory");
@@ -487,20 +520,23 @@ __device__ __forceinline__ int count_in(int* counter, int count, bool first, int
 }}
 """
 
+_COMMENT = re.compile(r"//[^\n]*")  # may hold a helper's name as a word
 _CALL = re.compile(r"\b(" + "|".join(HELPERS) + r")\b")
 
 
 def called(texts: Iterable[str]) -> list[str]:
-    """List the helpers that texts call, and those that these call, in the order in which to print them.
+    """List the helpers that texts call, with the helpers that those call in turn, in the order of printing.
 
     Example:
         >>> called(["y = double_to_bf16(x);"])
         ['float_to_bf16', 'double_to_bf16']
+        >>> called(["x = y;  // where blocks meet"])
+        []
     """
     found: set[str] = set()
     rest = list(texts)
     while rest:
-        new = set(_CALL.findall(rest.pop())) - found
+        new = set(_CALL.findall(_COMMENT.sub("", rest.pop()))) - found
         found |= new
         rest += [HELPERS[name] for name in new]
     return [name for name in HELPERS if name in found]

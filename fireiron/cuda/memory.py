@@ -1,4 +1,4 @@
-"""Declarations of what a kernel reads and writes, and the text of one element of it."""
+"""Declarations of a kernel's parameters and buffers, and the text of one element."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ VECTOR_NBYTES = 16
 
 
 class Numbers:
-    """Print index expressions, each once for a kernel, in `long long` where they might not fit an int."""
+    """Print index expressions, in `long long` where they might not fit an int; each text is made once for a kernel."""
 
     def __init__(self) -> None:
         self._printed: dict[Expr, str] = {}
@@ -52,14 +52,14 @@ def integer_type(value: Expr) -> str:
 
 @attrs.frozen
 class Element:
-    """Print as an lvalue of a view's first element; indexing gives the others in the view's order.
+    """Print a view's first element as an lvalue; indexing prints its other elements, in the view's order.
 
     Args:
-        view: what.
+        view: the elements.
         number: prints index expressions.
-        k_first: whether the contracted dimension is a tile's first (B) and not its last (A).
+        k_first: whether K is the first dimension of a tile (B[k, n]) instead of its last (A[m, k]).
         constants: variables whose values the compiler knows.
-        encode: the function that makes a descriptor of a tile's place.
+        encode: name of the CUDA function that makes a descriptor of a tile.
     """
 
     view: View
@@ -81,14 +81,15 @@ class Element:
 
     @property
     def major(self) -> int:
-        """Give 0 for a tile whose contracted dimension is contiguous, else 1."""
+        """Return 0 for a tile whose K is contiguous, else 1."""
         return 0 if self._lines()[0 if self.k_first else 1][0][1] == 1 else 1
 
     @property
     def descriptor(self) -> str:
-        """Print a tile in swizzled spans as the operand of an instruction that addresses it as a whole.
+        """Print the descriptor of a swizzled tile in shared memory, an operand of wgmma.
 
-        The part of its place that the compiler knows is kept apart, since it can be added once the rest is encoded.
+        The part of the tile's offset that the compiler knows is an argument of its own: it can be added to a
+        descriptor.
         """
         nbytes = self.view.buffer.dtype.nbytes
         swizzle = self.view.swizzle
@@ -112,7 +113,7 @@ class Element:
         )
 
     def _lines(self) -> list[list[tuple[int, int]]]:
-        """List extents and steps along a tile's rows and along its columns."""
+        """List pairs of extent and stride, along a tile's rows and along its columns."""
         return [[(int(n), int(s)) for n, s in mode.leaves] for mode in self.view.layout.modes]  # pyright: ignore[reportArgumentType]
 
 
@@ -120,8 +121,9 @@ def parameter(p: Parameter, alone: bool = True) -> str:
     """Declare a kernel parameter; what the kernel only reads may go through the read-only cache.
 
     Args:
-        p: which.
-        alone: whether nobody else writes its memory while the kernel runs: else no load may move ahead of a wait.
+        p: the parameter.
+        alone: whether no other kernel writes the memory while this one runs. If one may, no load may move ahead of the
+            wait for that kernel, so the memory is not declared read-only.
     """
     match p:
         case Pointer(buffer=buffer):
@@ -193,7 +195,7 @@ def views(kernel: Kernel) -> Iterator[tuple[View, int]]:
 
 
 def _vector_names(kernel: Kernel) -> set[str]:
-    """Name the buffers that some access touches more than one element of at once: their arrays must be aligned."""
+    """Name the buffers with vector accesses, whose arrays must be aligned."""
     return {view.buffer.name for view, nbytes in views(kernel) if nbytes > view.buffer.dtype.nbytes}
 
 

@@ -1,4 +1,4 @@
-"""Microkernels: a user's statements as a device function, so that its names meet no others."""
+"""Microkernels: a user's statements as a device function, so that their names collide with no others."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ def call(micro: Micro, number: Numbers) -> str:
 
 
 def name(micro: Micro) -> str:
-    """Make an identifier of a microkernel's name."""
+    """Make a microkernel's name an identifier of C."""
     found = re.sub(r"\W+", "_", micro.name).strip("_") or "micro"
     return f"micro_{found}" if found[0].isdigit() else found
 
 
 def _strides(micro: Micro, role: str) -> tuple[Expr, Expr]:
-    """Give the steps from row to row and from column to column."""
+    """Return the strides from row to row and from column to column, in elements."""
     layout = micro.views[micro.roles.index(role)].layout
     rows, columns = (*layout.modes, Layout(1, 0))[:2]
     return _stride(micro, role, "rows", rows), _stride(micro, role, "columns", columns)
 
 
 def _stride(micro: Micro, role: str, axis: str, mode: Layout) -> Expr:
-    """Give the one step of a mode.
+    """Return the stride of a mode of the layout.
 
     Raises:
-        CheckError: `microkernel-stride` where it has several.
+        CheckError: `microkernel-stride` where the mode has several strides.
     """
     leaves = [leaf for leaf in mode.leaves if leaf[0] != 1] or list(mode.leaves[:1])
     if any(after[1] != before[0] * before[1] for before, after in pairwise(leaves)):

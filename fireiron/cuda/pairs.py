@@ -1,4 +1,4 @@
-"""Two elements of 16-bit floats in one register: the text that computes both."""
+"""Pairs of 16-bit floats in one register: the text that computes both at once."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from fireiron.cuda.memory import Element, Numbers
 from fireiron.cuda.scalars import scalar
 from fireiron.cuda.types import bits_of, c_type
 from fireiron.kernel.ir.statements import View
-from fireiron.kernel.passes.pairs import Pair, beside, converts, packs
+from fireiron.kernel.passes.pairs import Pair, beside, converts, of_bytes, packs
 
 
 def pair_text(pair: Pair, number: Numbers) -> str:
-    """Print what computes two elements.
+    """Print the statement that computes and stores a pair.
 
     Args:
         pair: the elements.
         number: prints index expressions.
     """
-    return f"put_pair(&{Element(pair.dst[0], number)}, {_value(pair.tree, pair.inputs, number)});"
+    put = "put_bytes" if of_bytes(pair.tree) else "put_pair"
+    return f"{put}(&{Element(pair.dst[0], number)}, {_value(pair.tree, pair.inputs, number)});"
 
 
 def _value(tree: Scalar, inputs: tuple[tuple[View, View], ...], number: Numbers) -> str:
@@ -40,5 +41,5 @@ def _value(tree: Scalar, inputs: tuple[tuple[View, View], ...], number: Numbers)
 
 
 def _name(op: str, dtype: DType) -> str:
-    """Name the function: signs are one bit of either type."""
+    """Name the function of an operation on pairs; `neg` and `abs` change the sign bit, so one serves both types."""
     return f"{op}_pair" if op in ("neg", "abs") else f"{op}_{c_type(dtype)}_pair"

@@ -1,4 +1,4 @@
-"""A kernel as one self-contained CUDA C++ source, without includes."""
+"""Print a kernel as one CUDA C++ source without includes."""
 
 from __future__ import annotations
 
@@ -26,11 +26,13 @@ def source(kernel: Kernel, bounded: bool = False) -> str:
 
     Args:
         kernel: what to print.
-        bounded: whether waits on mbarriers end after some seconds, by an assertion that names barrier and link.
+        bounded: whether waits on mbarriers fail after some seconds, by an assertion that names the barrier and the
+            link.
 
     Raises:
-        CheckError: `register-size`, `float-operation`, `masked-atom`, `no-barrier`, `microkernel-stride`, of kernels
-            that no lowering should make; `name-taken` for a parameter called as a function that the kernel calls.
+        CheckError: `name-taken` for a parameter with the name of a function that the kernel calls; `register-size`,
+            `float-operation`, `masked-atom`, `no-barrier` and `microkernel-stride` for kernels that lowering does not
+            make.
     """
     writer = Writer(INDENT)
     with writer.indent():
@@ -77,7 +79,7 @@ def _check_names(kernel: Kernel, statements: str) -> None:
 
 
 def _each_once(texts: Iterable[str]) -> list[str]:
-    """Cut the texts of atoms into functions: those that several atoms share stand once."""
+    """Cut the texts of atoms into functions, and list each function once, where several atoms share it."""
     return list(dict.fromkeys(part for text in texts for part in re.split(r"(?<=\n}\n)(?=\S)", text)))
 
 
@@ -102,7 +104,7 @@ def _entry(kernel: Kernel, body: str) -> str:
 
 
 def _used(kernel: Kernel, body: str) -> list[str]:
-    """List the special variables that a body names; roles declare a `thread` of their own."""
+    """List the special variables that a body names, such as `thread`, unless each role declares its own `thread`."""
     common = tuple(s for s in kernel.body if not isinstance(s, Roles))
     own = common != kernel.body and not mentions(common, Var(THREAD, kernel.threads))
     return [name for name in _SPECIAL if _mentions(body, name) and not (own and name == THREAD)]

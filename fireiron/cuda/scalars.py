@@ -1,8 +1,8 @@
 """Scalar expressions as C, each operation rounded once.
 
-Floats that C lacks are computed in float and rounded after each operation that needs it: f32 has enough bits more that
-the two roundings of + - * / and sqrt are as good as one. Products are `__fmul_rn`, which the compiler may not contract
-with a sum into an fma: a `MultiplyAdd` says where they are one.
+Floats that C lacks (f16, bf16, ...) are computed in float and rounded after each operation. For + - * / and sqrt,
+rounding twice then gives the same as rounding once, since f32 has enough more bits. Products are `__fmul_rn`, which the
+compiler may not contract with a sum into an fma; `MultiplyAdd` is an fma.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ _INFIX: Final = {"add": ("+", PLUS), "sub": ("-", PLUS), "mul": ("*", TIMES), "d
 
 
 class _Value(NamedTuple):
-    """Hold an expression twice: to compute with (floats that C lacks as float), and to store.
+    """Hold two texts of an expression: `text` to compute with, and `stored` to store.
 
-    The second is not rounded or wrapped where storing does that.
+    In `text` floats that C lacks are `float`. `stored` leaves out a rounding or wrapping that the store does itself.
     """
 
     text: Text
@@ -65,7 +65,7 @@ def scalar(tree: Scalar, args: tuple[str, ...]) -> str:
 
     Args:
         tree: what to compute.
-        args: an lvalue for each `Arg`.
+        args: an lvalue in C for each `Arg`.
 
     Raises:
         CheckError: `float-operation` for exp, sqrt, ... of integers.
@@ -96,7 +96,7 @@ def custom(tree: Custom) -> str:
 
 
 def printing(tree: Debug) -> str:
-    r"""Print the device function that prints a value and gives it on.
+    r"""Print the device function that shows a value by `printf`, and returns it.
 
     Example:
         >>> print(printing(Debug("acc", Arg(0, f32), (Arg(1, i32),))), end="")
@@ -122,7 +122,7 @@ def printing(tree: Debug) -> str:
 
 
 def _debug(tree: Debug, args: tuple[str, ...]) -> _Value:
-    """Call it, for the one element that is looked for where there is one."""
+    """Call the function of `printing`, with the condition under which it shows the value."""
     places = [_value(place, args).text for place in tree.at]
     tests = [f"{place.within(EQUAL + 1)} == {only}" for place, only in zip(places, tree.only or (), strict=False)]
     name, shown = Text(json.dumps(tree.name), ATOM), Text(" && ".join(tests) or "true", EITHER)
@@ -166,17 +166,17 @@ def _value(tree: Scalar, args: tuple[str, ...]) -> _Value:
 
 
 def _loaded(text: Text, dtype: DType) -> _Value:
-    """Take a stored element: a float that C lacks is converted to be computed with."""
+    """Take an element that was loaded; floats that C lacks are converted to float."""
     return _Value(_call(f"{c_type(dtype)}_to_float", text), text) if is_narrow(dtype) else _Value(text, text)
 
 
 def _exact(text: Text, dtype: DType) -> _Value:
-    """Take a result that its dtype holds as it is."""
+    """Take a result that needs no rounding and no wrapping."""
     return _Value(text, _call(f"float_to_{c_type(dtype)}", text)) if is_narrow(dtype) else _Value(text, text)
 
 
 def _inexact(text: Text, dtype: DType) -> _Value:
-    """Take a result that its dtype may have to round (floats that C lacks) or wrap (8-bit integers)."""
+    """Take a result that must be rounded (floats that C lacks) or wrapped (8-bit integers) to its dtype."""
     if is_narrow(dtype):
         return _loaded(_call(f"float_to_{c_type(dtype)}", text), dtype)
     if dtype.bits == 8:
@@ -238,7 +238,7 @@ def _comparison(tree: Binary, args: tuple[str, ...]) -> Text:
 
 
 def _condition(tree: Scalar, args: tuple[str, ...]) -> Text:
-    """Print what is true or false; comparisons are joined by `&` and `|`, which no compiler makes branches of."""
+    """Print a condition; comparisons are joined by `&` and `|`, which become no branches."""
     match tree:
         case Binary("eq", x, Constant(value=0)) if tells(x):
             return Text(f"!{_condition(x, args).within(UNARY)}", UNARY)

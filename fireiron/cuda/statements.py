@@ -56,6 +56,7 @@ from fireiron.kernel.ir.statements import (
     Leave,
     Let,
     Lower,
+    Meet,
     Micro,
     Prefetch,
     Raise,
@@ -86,9 +87,9 @@ class Body:
         writer: takes the statements.
         functions: texts of wrappers and microkernels, in the order of first use.
         number: prints index expressions.
-        constants: variables of unrolled loops: the compiler knows their values.
-        roles: how many run beside each other here.
-        bounded: whether waits on mbarriers end after some seconds.
+        constants: variables of unrolled loops, whose values the compiler knows.
+        roles: number of roles that run at the same time here.
+        bounded: whether waits on mbarriers fail after some seconds.
     """
 
     threads: int
@@ -175,6 +176,8 @@ class Body:
                 write(f"{_sync(statement, self.threads, self.roles)}  // {statement.reason}")
             case CountIn():
                 self._count_in(statement)
+            case Meet(counter=counter, count=count, level=level):
+                write(f"meet(&{Element(counter, number)}, {number(count)}, {', '.join(self._unit(level))});")
             case Raise(flag=flag, level=level):
                 first, _, _ = self._unit(level)
                 write(f"raise_flag(&{Element(flag, number)}, {first});")
@@ -232,7 +235,7 @@ class Body:
                 assert_never(never)
 
     def searches(self, body: tuple[Statement, ...]) -> None:
-        """Declare what a search goes on from: no group yet."""
+        """Declare the variables of the searches for groups in a body; the first search begins at group -1."""
         for statement in walk(body):
             if isinstance(statement, FindGroup):
                 groups = statement.groups
@@ -258,7 +261,7 @@ class Body:
         return text if isinstance(value, Var | Symbol) else f"({text})"
 
     def _unit(self, level: Level) -> tuple[str, str, str]:
-        """Say which thread is a unit's first, which barrier its threads meet at, and how many they are."""
+        """Return, as C: the condition of a unit's first thread, the unit's barrier, and its number of threads."""
         size = level.size
         if size is None or size == self.threads:
             return "thread == 0", "0", str(self.threads)
@@ -274,7 +277,7 @@ class Body:
         self.writer.line(f"{slot} %= {n};")
 
     def _roles(self, roles: tuple[Role, ...]) -> None:
-        """Print roles as branches of whole warps; each counts its threads from its own first."""
+        """Print roles as branches of whole warps; `thread` counts from the role's first thread."""
         write = self.writer.line
         everyone, self.roles = self.threads, len(roles)
         # Read from one lane, so that the compiler sees the branch to be uniform.
@@ -347,18 +350,18 @@ class Body:
         return where + text.format_map(fields)
 
     def _where(self, condition: Expr | None) -> str:
-        """Print the guard of a statement that some threads skip."""
+        """Print the condition around a statement that some threads skip."""
         return "" if condition is None or as_int(condition) == 1 else f"if ({self.number(condition)}) "
 
 
 def _what(array: str, link: Link | None) -> str:
-    """Give what an assertion says of a gather: the array, and the file, line and text of the link behind it."""
+    """Write the text of a gather's assertion: the array, and the file, line and text of its link."""
     file, line, text = _origin(link)
     return f"{quoted(f'{array}: its elements are indices')}, {quoted(file)}, {line}, {quoted(text)}"
 
 
 def _whose(wait: Await) -> str:
-    """Give what an assertion says of a wait: the barrier, and the file, line and text of the link behind it."""
+    """Write the text of a wait's assertion: the barrier, and the file, line and text of its link."""
     barrier = wait.barrier
     arrivals = f"{barrier.count} arrival{'' if barrier.count == 1 else 's'} a phase"
     what = f"mbarrier {barrier.name}, {barrier.slots} slots, {arrivals}: its phase completes"
@@ -367,7 +370,7 @@ def _whose(wait: Await) -> str:
 
 
 def _origin(link: Link | None) -> tuple[str, int, str]:
-    """Give the file, the line and the text of a link, with who called it."""
+    """Return the file, line and text of a link, with the caller of the preset where a preset made it."""
     place = link.place if link is not None else None
     caller = link.called_from if link is not None else None
     file, line, text = (place.filename, place.line, place.underlined) if place is not None else ("", 0, "")
@@ -390,7 +393,7 @@ def _name(group: str) -> str:
 
 
 def _same_in_warps(value: Expr, threads: int) -> bool:
-    """Say whether a value differs between threads, but not between those of a warp."""
+    """Say whether a value differs between threads, but is the same within each warp."""
     if {leaf.name for leaf in free(value)} != {THREAD}:
         return False
     table = np.broadcast_to(np.asarray(evaluate(value, {THREAD: np.arange(threads)})), (threads,))
@@ -408,7 +411,7 @@ _FENCES = {
 
 
 def goes_on(var: Var, extent: Expr, number: Numbers) -> str:
-    """Say that trips are left: where a variable divides the extent, by a product: a quotient takes 30 instructions."""
+    """Print the condition that a loop goes on, without a division by a variable, which takes 30 instructions."""
     quotient, *others = terms(extent)
     more = as_int(sum(others, as_expr(0)))
     if more is None or not isinstance(quotient, FloorDiv) or isinstance(quotient.denominator, Const):
@@ -420,7 +423,7 @@ def goes_on(var: Var, extent: Expr, number: Numbers) -> str:
 
 
 def _sync(sync: Sync, threads: int, roles: int = 1) -> str:
-    """Choose the barrier of a level's units: the block's, the warp's, or one of the 16 numbered ones for each unit.
+    """Print the barrier of a level: `__syncthreads`, `__syncwarp`, or for each unit one of the 16 named barriers.
 
     Raises:
         CheckError: `no-barrier` where neither fits.

@@ -40,14 +40,14 @@ def c_type(dtype: DType) -> str:
 
 
 def is_narrow(dtype: DType) -> bool:
-    """Tell whether values of a type are computed in float, being floats that C lacks."""
+    """Say whether a type is a float that C lacks, whose values are computed in float."""
     return dtype.name in DECLARED
 
 
 def rounded(value: float, dtype: DType) -> float:
     """Round a number to a floating-point type as its conversion instruction does.
 
-    Ties go to even, of tf32 away from zero; what an 8-bit float cannot hold becomes its largest number.
+    Ties go to even, in tf32 away from zero. A number beyond an 8-bit float's largest becomes the largest.
 
     Example:
         >>> rounded(0.1, f16), rounded(1e6, f16), rounded(1e6, e4m3), rounded(1 + 2**-11, tf32)
@@ -96,7 +96,7 @@ def _bits_without_infinities(value: float, dtype: DType) -> int:
 
 
 def literal(value: float, dtype: DType) -> str:
-    """Write a number as C; one of a type that C lacks as the float that has its value.
+    """Write a number as a literal of C; for a type that C lacks, the float of the same value.
 
     Example:
         >>> literal(0.1, f32), literal(1, f64), literal(float("inf"), f32), literal(-3, i32)

@@ -1,1 +1,1 @@
-"""Layer 6: what a schedule needs and costs, from its index expressions and an architecture's numbers; nothing runs."""
+"""Layer 6: a schedule's resources and time, from index expressions and an architecture's numbers; nothing runs."""

@@ -1,4 +1,4 @@
-"""Facts: what is known of a schedule after any of its links, on any architecture."""
+"""Facts: threads, memory, registers and findings of a schedule, finished or not, on an architecture."""
 # pyright: reportPrivateUsage=false
 # What a chain holds for fireiron alone is private, so that completion leaves it out.
 
@@ -35,7 +35,7 @@ class Schedule(Protocol):
 
     @property
     def program(self) -> Task:
-        """Give what is computed."""
+        """Return the task."""
         ...
 
     @property
@@ -58,8 +58,8 @@ class BufferFact:
         memory: SH, FR or RF.
         dtype: element type.
         nbytes: its bytes, ring slots and copies included.
-        scope: whether `nbytes` counts a block's or a thread's.
-        slots: of its ring.
+        scope: whether `nbytes` are the bytes of a block or of a thread.
+        slots: number of ring slots.
         link: the load or epilog that made it.
     """
 
@@ -74,20 +74,21 @@ class BufferFact:
 
 @attrs.frozen
 class Facts:
-    """Hold what is known of a schedule.
+    """Hold facts about a schedule.
 
     Args:
-        spec: what remains to be decomposed, in words.
+        spec: the residual spec, in words.
         arch: the architecture's name.
         complete: whether the chain is closed.
-        threads: of a block; None where a later link sets them.
-        shared_nbytes: shared memory of a block, as far as buffers are loaded.
-        registers: of a thread, at least: those of its tensors where the most are alive; None like `threads`.
-        occupancy: of an SM, at most: with that many registers; None like `threads`.
-        buffers: in shared memory and registers.
-        rows: GL and SH accesses of the Moves that are written.
+        threads: number of threads of a block; None where a later link determines it.
+        shared_nbytes: bytes of shared memory of a block, for the loads written so far.
+        registers: lower bound of a thread's registers: those of its tensors where the most are in use; None if
+            `threads` is None.
+        occupancy: upper bound of an SM's occupancy, with so many registers; None if `threads` is None.
+        buffers: buffers in shared memory and registers.
+        rows: GL and SH accesses of the Moves written so far.
         findings: errors, warnings and notes, located at links.
-        unknown: what stays open, in words.
+        unknown: facts that are not determined yet, in words.
     """
 
     spec: str
@@ -104,7 +105,7 @@ class Facts:
 
     @property
     def errors(self) -> tuple[Finding, ...]:
-        """List what keeps the schedule from running."""
+        """List the errors, which keep the schedule from running."""
         return tuple(f for f in self.findings if f.severity == "error")
 
     def __repr__(self) -> str:
@@ -133,12 +134,12 @@ class Facts:
 def facts(schedule: Schedule, arch: Arch, kernel: Kernel | None = None) -> Facts:
     """Measure a schedule, finished or not.
 
-    An unfinished one is closed by plain links below what is written; their own accesses and registers are left out.
-    Where no thread count is set yet, the Moves that are written are measured with 256 threads, which `unknown` says.
+    An unfinished schedule is closed by plain links; the accesses and registers of these links are left out. Where the
+    number of threads is not determined yet, Moves are measured with 256 threads, and `unknown` says so.
 
     Args:
         schedule: a chain of a whole program.
-        arch: where it would run.
+        arch: the architecture.
         kernel: a finished schedule's kernel, where it is lowered already.
 
     Raises:
@@ -230,7 +231,7 @@ def _measure(
 
 
 def _hole_registers(everything: tuple[Site, ...]) -> frozenset[str]:
-    """List the register tensors that the added links decide the owners of."""
+    """List the register tensors whose ownership is determined by links that were added to close the chain."""
     return frozenset(
         view.buffer.name
         for site in everything
@@ -241,7 +242,7 @@ def _hole_registers(everything: tuple[Site, ...]) -> frozenset[str]:
 
 
 def _too_many_registers(kernel: Kernel, arch: Arch, least: int, held: Mapping[str, int]) -> Finding:
-    """Say which register tensors a block cannot hold, however many threads it gets."""
+    """Find register tensors that a block cannot hold, however many threads it has."""
     block = REGISTER_NBYTES * kernel.threads
     names = sorted(held, key=lambda name: -held[name])
     listed = ", ".join(f"{name} {nbytes(held[name] * block)}" for name in names)
@@ -260,7 +261,7 @@ def _too_many_registers(kernel: Kernel, arch: Arch, least: int, held: Mapping[st
 def _buffers(
     kernel: Kernel, held: Mapping[str, int] | None, made: Mapping[str, resources.Origin], threads_known: bool
 ) -> tuple[BufferFact, ...]:
-    """List the author's buffers; `held` gives registers a thread by name, None where the kernel's own are final."""
+    """List the author's buffers; `held` gives registers of a thread by name, None where the kernel's are final."""
     found: list[BufferFact] = []
     for buffer in kernel.buffers:
         registers = buffer.memory.registers

@@ -1,4 +1,4 @@
-"""Findings: everything static that is wrong with a kernel on an architecture, slow about it, or worth a note."""
+"""Findings: errors, warnings and notes about a kernel on an architecture, found without running it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from fireiron.kernel.ir.statements import Call, Kernel, Pointer
 from fireiron.language.atom import Atom
 from fireiron.language.levels import Thread, Warp
 
-CONFLICT = 1.05  # a degree below is a partial tile's ragged edge
+CONFLICT = 1.05  # smaller degrees come from the edges of partial tiles
 OVERFETCH = 1.25
 WIDEST = 16
-MAP_UNIT = 16  # bytes by which tensor maps count strides
+MAP_UNIT = 16  # unit in bytes of a tensor map's strides
 
 
 def findings(
@@ -29,10 +29,10 @@ def findings(
     """Check a kernel against an architecture.
 
     Args:
-        kernel: what would run.
-        arch: where.
-        rows: what `accesses` found.
-        sizes: values of the symbols, where they are known.
+        kernel: the kernel.
+        arch: the architecture.
+        rows: the result of `accesses`.
+        sizes: values of the symbols, if they are known.
 
     Returns:
         Errors (`shared-memory`, `registers`, `too-many-threads`, `grid`, `arch`), then warnings (`bank-conflicts`,
@@ -55,7 +55,7 @@ def findings(
 
 
 def assumed(kernel: Kernel, sizes: Mapping[str, int] | None) -> Iterator[Finding]:
-    """Note the sizes that estimates, checks and presets had to assume."""
+    """Note the sizes that estimates, checks and presets assume."""
     left = [s for s in symbols(kernel) if s.typical is None and s.name not in (sizes or {})]
     if left:
         values = typical_sizes(kernel, sizes)
@@ -71,7 +71,7 @@ def assumed(kernel: Kernel, sizes: Mapping[str, int] | None) -> Iterator[Finding
 
 
 def slower_path(kernel: Kernel, arch: Arch) -> Iterator[Finding]:
-    """Note a product that other instructions multiply faster on the architecture, and what stops them."""
+    """Note a product for which the architecture has faster instructions, and why the schedule cannot use them."""
     for site in sites(kernel.body):
         call = site.statement
         if isinstance(call, Call) and call.atom.kind == "MatMul":
@@ -83,7 +83,7 @@ def slower_path(kernel: Kernel, arch: Arch) -> Iterator[Finding]:
 
 
 def _emulated(atom: Atom, arch: Arch) -> tuple[str, str] | None:
-    """Find an instruction that others stand in for."""
+    """Find an instruction that the architecture emulates by others."""
     if atom.clocks_on(arch.number) <= atom.clocks:
         return None
     times = atom.clocks_on(arch.number) / atom.clocks
@@ -94,7 +94,7 @@ def _emulated(atom: Atom, arch: Arch) -> tuple[str, str] | None:
 
 
 def _wider(atom: Atom, kernel: Kernel, arch: Arch) -> tuple[str, str] | None:
-    """Find a warp's product of types that warpgroups multiply at twice the rate."""
+    """Find a warp's product of types for which warpgroup instructions are twice as fast."""
     rows = [row for row in wide_products() if not row.missing_on(arch.number)]
     faster = {tuple(o.dtype for o in row.operands): row.family for row in rows}
     family = faster.get(tuple(operand.dtype for operand in atom.operands))
@@ -113,7 +113,7 @@ def _wider(atom: Atom, kernel: Kernel, arch: Arch) -> tuple[str, str] | None:
 
 
 def _tensor_cores(atom: Atom, arch: Arch) -> tuple[str, str] | None:
-    """Find a thread's product of arrays that tensor cores multiply too, as the same type or a shorter one."""
+    """Find a thread's product of types that tensor cores multiply too, in the same type or a shorter one."""
     if atom.unit != Thread:
         return None
     kind = atom.operands[0].dtype
@@ -141,7 +141,7 @@ def ranked(found: list[Finding]) -> tuple[Finding, ...]:
 
 
 def traffic(kernel: Kernel, rows: tuple[AccessRow, ...]) -> Iterator[Finding]:
-    """Find bank conflicts and sectors fetched in vain."""
+    """Find bank conflicts, and sectors of which few bytes are used."""
     pointers = {p.buffer.name: p for p in kernel.parameters if isinstance(p, Pointer)}
     for row in rows:
         if row.memory == "SH" and row.degree > CONFLICT:

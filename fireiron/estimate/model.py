@@ -1,20 +1,20 @@
-"""The cost model: a lower bound of a kernel's time, from what it must issue and move. The only one of the project.
+"""The cost model: a lower bound of a kernel's time, from the instructions it issues and the bytes it moves.
 
-Clocks of one block on one SM, each resource alone:
+Clocks of one block on one SM, for each resource alone:
 
 - issue: every warp instruction takes a slot of one of the schedulers, a MatMul atom `atom.clocks` of them, a function
   (`erf`) as many as it has instructions;
 - shared memory: one wavefront a clock;
 - L2: 64 bytes of sectors a clock, the width of an SM's port.
 
-The slowest of them is the block's throughput. Its critical path adds, for each round of an outer loop, what a load
-from global memory takes longer than the stages ahead of it cover, and a barrier. A wave of b blocks an SM takes b times
-the throughput, or the critical path where that is longer; the last wave has as many blocks as are left. DRAM must
-deliver every tensor once, or what the blocks of a wave have distinct in each wave where the tensors do not fit in L2.
-The larger of both, after the launch, is the time. Persistent blocks take one tile after another, and wait for the
-first chunk alone; a role that loads runs ahead by its ring, without barriers between. Addresses, instruction latencies
-and power limits are left out. Clocks of atoms are those of compute capability 9.0, but for fp32, which follows the
-GPU's lanes.
+The slowest of them gives the block's throughput. The critical path adds, for each iteration of an outer loop, a
+barrier, and the part of a load's latency that loads ahead do not hide. A wave of b blocks for each SM takes b times the
+block's clocks, or the critical path where that is longer; the last wave has the remaining blocks. DRAM must deliver
+every tensor once, or, where the tensors do not fit in L2, the distinct parts that the blocks of each wave read. The
+time is the larger of both, plus the launch. Persistent blocks compute one tile after another, and wait only for the
+first chunk; a loading role runs ahead by its ring, without barriers between. Address computations, instruction
+latencies and power limits are left out. Clocks of atoms are those of compute capability 9.0, except for fp32, which
+follows the number of lanes of the GPU.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from fireiron.kernel.analysis.sampling import Sample, Site, reads_and_writes, sa
 from fireiron.kernel.analysis.traffic import SECTOR, WARP
 from fireiron.kernel.ir.statements import BLOCK, BLOCKS, RANK, THREAD, Call, Compute, Kernel, Micro, Pointer, Workspace
 
-OVERLAP = 4.0  # exponent of the norm in which resources add up
-MOST_BASES = 4096  # blocks of a wave that are looked at
+OVERLAP = 4.0  # exponent of the norm that combines the times of resources
+MOST_BASES = 4096  # most blocks of a wave that are evaluated
 
 
 @attrs.frozen
 class Term:
-    """Say how long one resource alone would take."""
+    """Hold the time of one resource alone."""
 
     name: str
     us: float
@@ -53,21 +53,21 @@ class Term:
 
 @attrs.frozen
 class Estimate:
-    """Hold a modelled time; nothing here was measured.
+    """Hold a modelled time; nothing in it is measured.
 
     Args:
         arch: the architecture's name.
-        gpu: the product whose rates were taken.
-        time_us: a lower bound of the time, launch included.
-        bound: the resource that takes most of it: an atom's issue, `shared memory`, `l2`, `latency`, `dram`, `launch`.
-        flops: operations issued; those on the padding of partial tiles count.
+        gpu: the GPU whose rates are used.
+        time_us: a lower bound of the time in microseconds, launch included.
+        bound: the resource with the longest time: an atom's issue, `shared memory`, `l2`, `latency`, `dram`, `launch`.
+        flops: number of operations issued, those on the padding of partial tiles included.
         dram_nbytes: bytes that DRAM moves.
-        gl_nbytes: bytes of the sectors that SMs ask for.
-        grid: blocks.
-        blocks_per_sm: resident at a time.
-        waves: of blocks, the last one counted in full.
-        terms: each resource alone, slowest first.
-        flight_us: time that loads under way take at the latency of a busy memory; no bound, for that latency varies.
+        gl_nbytes: bytes of the sectors that SMs load from and store to L2.
+        grid: number of blocks.
+        blocks_per_sm: number of blocks resident on an SM at a time.
+        waves: number of waves of blocks; a partial last wave counts as one.
+        terms: the time of each resource alone, slowest first.
+        flight_us: time of loads at the latency of a busy memory. It is no bound, since that latency varies.
         sizes: values of the symbols.
         assumed: symbols that were given typical values.
     """
@@ -89,11 +89,11 @@ class Estimate:
 
     @property
     def likely_us(self) -> float:
-        """Guess the time itself, to rank schedules by: resources overlap, but not wholly; it is no bound.
+        """Estimate the time itself, for ranking schedules; unlike `time_us` it is no bound.
 
-        Where one resource takes most of the time the others add little; where two take as long, the time is 1.2 of
-        either. Schedules that `time_us` cannot tell apart, since one resource bounds them all, differ here by what they
-        ask of the others.
+        Resources overlap, but not completely. Where one resource takes most of the time, the others add little; where
+        two take equal times, the result is 1.2 of either. Schedules with equal `time_us`, bounded by one resource,
+        differ here by their use of the other resources.
         """
         named = {term.name: term.us for term in self.terms}
         apart = {name: us for name, us in named.items() if name not in ("latency", "launch")}
@@ -102,12 +102,12 @@ class Estimate:
 
     @property
     def tflops(self) -> float:
-        """Give 1e12 operations a second, modelled."""
+        """Return the modelled rate in 1e12 operations a second."""
         return self.flops / self.time_us * 1e-6
 
     @property
     def gbps(self) -> float:
-        """Give 1e9 DRAM bytes a second, modelled."""
+        """Return the modelled rate in 1e9 DRAM bytes a second."""
         return self.dram_nbytes / self.time_us * 1e-3
 
     def __repr__(self) -> str:
@@ -130,7 +130,7 @@ class Estimate:
 
 
 def _plain(value: float, digits: int = 4) -> str:
-    """Print a number with so many digits, and a large one with all that stand before its point.
+    """Print a number with so many significant digits, but always all digits before its point.
 
     Example:
         >>> _plain(148.93), _plain(10860.4), _plain(1034.0, 3)
@@ -141,12 +141,12 @@ def _plain(value: float, digits: int = 4) -> str:
 
 @attrs.frozen
 class _Work:
-    """Count what an average block issues.
+    """Count the instructions of an average block.
 
     Args:
-        math: clocks of MatMul atoms, by name, of all warps.
-        slots: warp instructions of any kind.
-        flops: operations.
+        math: issue clocks of MatMul atoms, by name, of all warps.
+        slots: number of warp instructions of any kind.
+        flops: number of operations.
     """
 
     math: Mapping[str, float]
@@ -164,11 +164,11 @@ def estimate(
     """Model a kernel's time.
 
     Args:
-        kernel: what would run.
-        arch: where; its `gpu` gives the rates.
-        sizes: values of the symbols; a typical one stands for what is missing.
-        registers: of a thread, as compiled; guessed from the register tensors where None.
-        rows: what `accesses(kernel, sizes)` found, where it is known already.
+        kernel: the kernel.
+        arch: the architecture; its `gpu` gives the rates.
+        sizes: values of the symbols; a symbol without one has its typical value.
+        registers: registers of a thread, as compiled; None: estimated from the register tensors.
+        rows: the result of `accesses(kernel, sizes)`, if it is known already.
 
     Raises:
         CheckError: `does-not-fit` where an SM cannot hold one block.
@@ -180,7 +180,7 @@ def estimate(
     found = occupancy(arch, kernel.threads, guess if registers is None else registers, kernel.shared_nbytes)
     if not found.blocks:
         raise CheckError(
-            "does-not-fit", f"an SM of {arch} cannot hold one block: {found.limit}", fix="check() says what is too much"
+            "does-not-fit", f"an SM of {arch} cannot hold one block: {found.limit}", fix="check() names the resource"
         )
     grid = max(1, int(evaluate(kernel.grid, values)))  # pyright: ignore[reportArgumentType]
     sms = gpu.sms_of_clusters(kernel.cluster)
@@ -196,12 +196,12 @@ def estimate(
     sectors = sum(row.units for row in rows if row.memory == "GL") * SECTOR
     clocks = {f"{mostly} issue": issue, "shared memory": shared, "l2": sectors / gpu.l2_nbytes_per_clock}
     slowest = max(clocks, key=lambda name: clocks[name])
-    even = bool(roles_of(kernel))  # those that compute are taken to be dealt out evenly
+    even = bool(roles_of(kernel))  # computing warps are assumed to be spread evenly over schedulers
 
     def alone(blocks: int) -> float:
-        """Count the clocks of an SM that holds so many blocks, and gets no others.
+        """Return the clocks of an SM that executes so many blocks at once, and no others.
 
-        One scheduler has more warps than another, where their number is no multiple of that of schedulers.
+        If the number of warps is no multiple of the number of schedulers, some schedulers have more warps.
         """
         most = 0.0 if even else -(-blocks * warps // arch.partitions) * issued / warps
         return max(blocks * clocks[slowest], most)
@@ -211,7 +211,7 @@ def estimate(
     slots = resident * sms
     waves, rest = divmod(grid, slots)
     last = -(-rest // sms)
-    if kernel.persistent:  # blocks go from tile to tile, and fill their rings meanwhile: what the first one waits for
+    if kernel.persistent:  # persistent blocks fill their rings across tiles, so only the first chunk's wait counts
         total = each * clocks[slowest] + max(0.0, critical - clocks[slowest])
     else:
         total = waves * max(alone(resident), critical)
@@ -260,7 +260,7 @@ def _work(kernel: Kernel, everything: tuple[Site, ...], values: Mapping[str, int
                 flops += 2.0 * float(np.prod(atom.shape)) * warps * WARP / (atom.unit.size or 1)
                 slots += warps
             case Micro(name=name, level=level):
-                # A microkernel is taken to issue one multiply-add for each product of its residual spec.
+                # A microkernel is assumed to issue one multiply-add for each product of its residual spec.
                 products = warps * WARP / (level.size or kernel.threads) * _volume(known, bindings)
                 math[name] = math.get(name, 0.0) + products / WARP
                 flops += 2.0 * products
@@ -285,10 +285,10 @@ class _Round:
     """Describe the iterations of an outer loop that load from global memory.
 
     Args:
-        rolled: whether there is a loop; what stands outside of any counts as one iteration.
-        trips: iterations.
-        ahead: how many of them are loaded before they are needed.
-        free: whether a role of its own loads them, which nobody holds up but a full ring.
+        rolled: whether there is a loop; loads outside of loops count as one iteration.
+        trips: number of iterations.
+        ahead: how many iterations ahead loads run.
+        free: whether a separate role loads, which waits only for a full ring.
     """
 
     rolled: bool
@@ -317,13 +317,13 @@ def _rounds(everything: tuple[Site, ...], kernel: Kernel, values: Mapping[str, i
                     free.add(outer)
             if view.buffer.memory.name == "SH":
                 ahead[outer] = max(ahead.get(outer, 0), view.buffer.slots - 1)
-    # What waits in registers for its store to shared memory is under way for one trip.
+    # Elements that wait in registers for their store to shared memory are in flight for one trip.
     ahead |= {outer: min(1, ahead[outer]) for outer in staged if outer in ahead}
     return [_Round(bool(outer), trips, ahead.get(outer, 0), outer in free) for outer, trips in rounds.items() if trips]
 
 
 def _critical(rounds: list[_Round], throughput: float, gpu: Machine) -> float:
-    """Count the clocks of one block alone on its SM."""
+    """Return the clocks of one block alone on its SM."""
     total = throughput
     for each in rounds:
         if each.free:
@@ -336,12 +336,12 @@ def _critical(rounds: list[_Round], throughput: float, gpu: Machine) -> float:
 
 
 def _flight(rounds: list[_Round], gpu: Machine) -> float:
-    """Count the clocks that a block's loads take one after another, as many in flight as its stages allow."""
+    """Return the clocks of a block's loads in sequence, with as many in flight as its stages allow."""
     return sum(each.trips * gpu.busy_latency / max(1, each.ahead + each.free) for each in rounds if each.rolled)
 
 
 def _zeros(site: Site, kernel: Kernel, values: Mapping[str, int]) -> dict[str, Any]:
-    """Stand at the first trip of all loops, in the first block of a grid that takes one tile a block."""
+    """Return values of variables: 0 for all loops, and for the blocks of a grid with one tile for each block."""
     zeros: dict[str, Any] = {THREAD: 0, BLOCK: 0, RANK: 0, **{loop.var.name: 0 for loop in site.loops}, **values}
     for cursor in site.role.cursors if site.role else ():
         zeros |= {cursor.slot.name: 0, cursor.parity.name: 0}
@@ -349,7 +349,7 @@ def _zeros(site: Site, kernel: Kernel, values: Mapping[str, int]) -> dict[str, A
     for let in site.lets:
         try:
             zeros[let.var.name] = int(evaluate(let.value, zeros))  # pyright: ignore[reportArgumentType]
-        except (ZeroDivisionError, KeyError):  # of a group without rows, or of what only the kernel knows
+        except (ZeroDivisionError, KeyError):  # for a group without rows, or for values that only the kernel computes
             zeros[let.var.name] = 0
     return zeros
 
@@ -363,7 +363,7 @@ def _dram(
     grid: int,
     l2_nbytes: int,
 ) -> float:
-    """Count the bytes that DRAM moves: each tensor once, or once for each wave that needs it again."""
+    """Return the bytes that DRAM moves: each tensor once, or once for each wave that needs it again."""
     pointers = {p.buffer.name: p for p in kernel.parameters if isinstance(p, Pointer)}
     whole = {name: _tensor_nbytes(p, values) for name, p in pointers.items()}
     for p in kernel.parameters:
@@ -398,7 +398,7 @@ def _tensor_nbytes(pointer: Pointer, values: Mapping[str, int]) -> float:
 def _distinct(
     kernel: Kernel, everything: tuple[Site, ...], values: Mapping[str, int], wave: int, grid: int
 ) -> dict[str, float]:
-    """Count how many different parts of each tensor the blocks of one wave read, in the first iteration of loops."""
+    """Return how many different parts of each tensor the blocks of one wave read, in the first iteration of loops."""
     looked = min(wave, MOST_BASES)
     found: dict[str, float] = {}
     for site in everything:

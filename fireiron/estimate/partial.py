@@ -1,4 +1,4 @@
-"""Unfinished chains: closed by the plainest links that make a kernel, so that what is written can be measured."""
+"""Closing unfinished chains by plain links, so that the links written so far can be measured."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from fireiron.language.specs import Spec
 # The link of everything that a completion adds; it compares by identity.
 HOLE: Final = Link(Place("<later links>", 0))
 ASSUMED_THREADS = 256
-# What later links may still put right.
+# Findings that later links may still resolve.
 OPEN: Final = frozenset(
     ("unfinished", "ownership-conflict", "ownership-unknown", "register-loop", "fragment-order", "no-atom",
      "pipeline-empty", "no-sync-needed", "barrier-in-guard")
@@ -35,13 +35,13 @@ OPEN: Final = frozenset(
 
 @attrs.frozen
 class Completion:
-    """Hold a chain that was closed for the author.
+    """Hold an unfinished chain that was closed.
 
     Args:
-        links: the author's, then those that were added.
-        residual: what the author left to do.
-        threads_known: whether the author has mapped a level inside the block.
-        owners_known: whether the author has come down to single threads, so that it is known who holds which registers.
+        links: the author's links, then the added ones.
+        residual: the residual spec after the author's links.
+        threads_known: whether the author has mapped tiles to a level inside the block.
+        owners_known: whether the author has mapped tiles to single threads, so that ownership of registers is known.
     """
 
     links: tuple[Decomposition, ...]
@@ -51,7 +51,7 @@ class Completion:
 
 
 def complete(spec: Spec, links: tuple[Decomposition, ...]) -> Completion | None:
-    """Close a chain; None where nothing is mapped to blocks yet."""
+    """Close a chain; None where no tile is mapped to blocks yet."""
     residual = after(spec, links)
     if residual.closed:
         return Completion(links, residual, True, True)
@@ -95,7 +95,7 @@ def _plain_epilog(spec: Spec, dtype: DType) -> Epilog:
 
 
 def _stand_in(spec: Spec, residual: Residual) -> Atom:
-    """Describe what one thread would multiply of types that only tensor cores do: whole bytes along K."""
+    """Describe a thread's part of a product for types that only tensor cores multiply: whole bytes along K."""
     (a, *_), (b, *_), (last, *_) = (residual.playing(letter) for letter in "ABC")
     a, b, c = a.dtype, b.dtype, last.dtype
     kind = c if last.memory.registers else default_accumulator(a)
@@ -112,12 +112,12 @@ def _stand_in(spec: Spec, residual: Residual) -> Atom:
 
 
 def shares(spec: Spec, links: tuple[Decomposition, ...], threads: int) -> dict[Link, int]:
-    """Count the elements that each thread holds of a register tensor at least: an even share of its tile, by link.
+    """Return for each link with a register tensor the fewest elements a thread must hold: a share of the tile.
 
     Args:
-        spec: what the chain decomposes.
-        links: the author's.
-        threads: of a block.
+        spec: the chain's spec.
+        links: the author's links.
+        threads: number of threads of a block.
     """
     found: dict[Link, int] = {}
     residual = start(spec)
@@ -136,7 +136,7 @@ def shares(spec: Spec, links: tuple[Decomposition, ...], threads: int) -> dict[L
 
 
 def idle_ways(spec: Spec, links: tuple[Decomposition, ...]) -> Iterator[Finding]:
-    """Find units of parallel splits that K has no chunk for."""
+    """Find units of parallel splits that get no chunk of K."""
     residual = start(spec)
     for link in links:
         extent = residual.extents.get("K")
@@ -149,7 +149,7 @@ def idle_ways(spec: Spec, links: tuple[Decomposition, ...]) -> Iterator[Finding]
                     f"{link.ways - busy} of {link.ways} units of {link.level} have no part of K: chunks of {link.size} "
                     f"leave {busy} of {extent}",
                     "note",
-                    fix="split into fewer ways, or in multiples of less",
+                    fix="use fewer ways, or a smaller multiple_of",
                     link=link.link,
                 )
         residual = apply(link, residual)
@@ -160,5 +160,5 @@ _OWN: tuple[Decomposition, ...] = (Own(Thread, HOLE), Tile(Widest(), unrolled=Tr
 
 
 def added(site: Site) -> bool:
-    """Say whether a statement comes from what a completion added."""
+    """Say whether a statement comes from an added link."""
     return site.statement.link is HOLE or (site.region is not None and site.region.link is HOLE)

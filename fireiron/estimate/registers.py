@@ -1,4 +1,4 @@
-"""Registers: the fewest that a thread's register tensors take at once."""
+"""Registers: the fewest registers that a thread's register tensors need at once."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ ADDRESSING = 24  # registers for indices, addresses and loops, beside the tensor
 
 
 def registers_of(buffer: Buffer) -> int:
-    """Count the 32-bit registers that one register tensor takes in each thread."""
+    """Return the number of 32-bit registers that a register tensor takes in each thread."""
     size = evaluate(buffer.size, {})
     assert isinstance(size, int)
     return -(-size * buffer.slots * buffer.dtype.nbytes // REGISTER_NBYTES)
 
 
 def least_registers(kernel: Kernel, sizes: Mapping[str, int] | None = None, role: Role | None = None) -> int:
-    """Count the registers of a thread that hold tensors where the most are alive.
+    """Return the registers of a thread that hold tensors, at the place where the most are in use.
 
-    The compiler adds addresses and loop counters, and may keep less of a tensor alive by reordering what is unrolled.
+    The compiler adds addresses and loop counters. It may also need fewer registers, by reordering unrolled code.
 
     Args:
-        kernel: whose.
-        sizes: registers of each buffer that counts, by name; None counts all, as the kernel has them.
-        role: whose threads; None takes those that need most.
+        kernel: the kernel.
+        sizes: registers of each buffer to count, by name; None for all buffers of the kernel.
+        role: the role of the threads; None for the role that needs the most.
     """
     everything = tuple(
         s for s in sites(kernel.body) if role is None or (s.role is not None and s.role.name == role.name)
@@ -47,13 +47,16 @@ def least_registers(kernel: Kernel, sizes: Mapping[str, int] | None = None, role
         sources = [b for b in kernel.buffers if b.name == buffer.follows and b.name in lives]
         taken = sum(registers_of(b) if sizes is None else sizes.get(b.name, 0) for b in sources)
         shared = range(lives[buffer.follows][0], lives[buffer.follows][1] + 1) if sources else range(0)
-        for index in range(first, last + 1):  # what is made element by element takes its source's registers
+        for index in range(first, last + 1):  # an element takes its source's registers
             alive[index] += max(0, size - taken) if index in shared else size
     return max(alive, default=0)
 
 
 def _lives(everything: tuple[Site, ...]) -> Mapping[str, tuple[int, int]]:
-    """Give the first and last site where each buffer is needed; what enters a loop is needed until the loop ends."""
+    """Return the first and last site where each buffer is needed.
+
+    A buffer with values from before a loop that a statement of the loop reads is needed until the loop ends.
+    """
     ends: dict[str, int] = {}
     starts: dict[str, int] = {}
     for site in everything:
@@ -71,12 +74,12 @@ def _lives(everything: tuple[Site, ...]) -> Mapping[str, tuple[int, int]]:
 
 
 def roles_of(kernel: Kernel) -> tuple[Role, ...]:
-    """List the roles that a block's warps have; none where all run the same."""
+    """List the roles of a block's warps; () without roles."""
     return next((s.roles for s in kernel.body if isinstance(s, Roles)), ())
 
 
 def register_cap(arch: Arch, threads: int, minimum_blocks: int = 1) -> int:
-    """Give the most registers a thread may have for so many blocks to fit on an SM, in steps of 8.
+    """Return the most registers of a thread (a multiple of 8, or 255) with which so many blocks fit on an SM.
 
     Example:
         >>> from fireiron.algebra.arch import arch

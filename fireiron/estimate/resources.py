@@ -1,4 +1,4 @@
-"""Findings about what a block takes from its SM: shared memory, registers, threads, and what is left idle."""
+"""Findings about a block's resources: shared memory, registers, threads, and idle parts of an SM."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ from fireiron.kernel.ir.statements import (
 )
 from fireiron.language.levels import GL
 
-FEW_WARPS = 8  # two for each scheduler: fewer leave every stall exposed
-FULL = 0.9  # of the machine's block slots, above which a last wave is not worth a word
-MOST_BLOCKS = 2**31 - 1  # of a grid's first dimension
+FEW_WARPS = 8  # two warps for each scheduler: with fewer, every stall shows
+FULL = 0.9  # fraction of the machine's block slots in a last wave from which on no note is made
+MOST_BLOCKS = 2**31 - 1  # limit of a grid's first dimension
 
 
 @attrs.frozen
 class Origin:
-    """Say which link made a buffer.
+    """Hold the origin of a buffer.
 
     Args:
-        link: the chain method.
-        path: where in the tree.
-        title: the region that fills it.
+        link: the link that made it.
+        path: the link's place in the tree.
+        title: title of the region that fills the buffer.
     """
 
     link: Link | None = None
@@ -53,7 +53,7 @@ class Origin:
 
 
 def origins(kernel: Kernel, role: Role | None = None) -> dict[str, Origin]:
-    """Map each SH and RF buffer, of one role or of all, to the link whose Move, or Init, fills it first."""
+    """Map each SH and RF buffer, of one role or of all, to the link whose Move or Init fills it first."""
     found: dict[str, Origin] = {}
     for site in sites(kernel.body):
         if role is not None and (site.role is None or site.role.name != role.name):
@@ -65,13 +65,13 @@ def origins(kernel: Kernel, role: Role | None = None) -> dict[str, Origin]:
 
 
 def top(kernel: Kernel) -> Origin:
-    """Give the link of the grid's tile, which decides blocks and clusters."""
+    """Return the link of the grid's tile, which determines blocks and clusters."""
     region = next((s for s in walk(kernel.body) if isinstance(s, Region)), None)
     return Origin() if region is None else Origin(region.link, region.path, region.title)
 
 
 def shared_memory(kernel: Kernel, arch: Arch) -> Iterator[Finding]:
-    """Find a block that wants more shared memory than the architecture has, at the load that passes the limit."""
+    """Find a block that needs more shared memory than the architecture has, at the load that exceeds the limit."""
     limit = arch.shared_per_block
     if kernel.shared_nbytes <= limit:
         return
@@ -104,13 +104,13 @@ def _less_shared(buffers: Iterable[Buffer], excess: int) -> str:
 
 
 def registers(kernel: Kernel, arch: Arch, least: int, held: Mapping[str, int] | None = None) -> Iterator[Finding]:
-    """Find register tensors that no thread can hold, or that leave too little beside them; each role has its budget.
+    """Find register tensors that no thread can hold, or that leave too few other registers; roles have own limits.
 
     Args:
-        kernel: whose.
-        arch: where.
-        least: registers that tensors take at once.
-        held: registers of each tensor, by name; the kernel's own where None.
+        kernel: the kernel.
+        arch: the architecture.
+        least: number of registers that tensors need at once.
+        held: registers of each tensor, by name; None for the kernel's own.
     """
     cap = register_cap(arch, kernel.threads, kernel.minimum_blocks)
     parts = roles_of(kernel)
@@ -149,7 +149,7 @@ def _registers(
 
 
 def limits(kernel: Kernel, arch: Arch, sizes: Mapping[str, int] | None) -> Iterator[Finding]:
-    """Find blocks, grids and atoms that the architecture does not have."""
+    """Find blocks and grids beyond the architecture's limits, and atoms that it does not have."""
     everything = sites(kernel.body)
     link, path = top(kernel).link, top(kernel).path
     if kernel.threads > arch.threads_per_block:
@@ -173,7 +173,7 @@ def limits(kernel: Kernel, arch: Arch, sizes: Mapping[str, int] | None) -> Itera
 
 
 def features(kernel: Kernel, arch: Arch, everything: tuple[Site, ...]) -> Iterator[Finding]:
-    """Find what the architecture does not compile: clusters, roles and their budgets, atoms."""
+    """Find features that the architecture does not have: clusters, roles with register counts, atoms."""
     ring = next((s for s in walk(kernel.body) if isinstance(s, Await) and not s.wide), None)
     wanted: list[tuple[Feature, str, Link | None, str]] = []
     if kernel.cluster > 1:
@@ -203,24 +203,24 @@ def features(kernel: Kernel, arch: Arch, everything: tuple[Site, ...]) -> Iterat
 
 
 def grid_of(kernel: Kernel, sizes: Mapping[str, int] | None) -> int | None:
-    """Count the blocks, None where sizes are missing."""
+    """Return the number of blocks; None where sizes are missing."""
     if any(s.name not in (sizes or {}) for s in symbols(kernel)):
         return None
     return int(evaluate(kernel.grid, dict(sizes or {})))  # pyright: ignore[reportArgumentType]
 
 
 def idle(kernel: Kernel, sizes: Mapping[str, int] | None) -> Iterator[Finding]:
-    """Find threads that a mapping leaves without a tile."""
+    """Find threads without a tile."""
     values = typical_sizes(kernel, sizes)
     seen: set[tuple[str, str, str]] = set()
     for site in sites(kernel.body):
         if not site.guards or not isinstance(site.statement, Call) or site.place in seen:
             continue
         if site.statement.map is not None:
-            continue  # one thread starts a bulk copy: the others have nothing to do with it
+            continue  # one thread starts a bulk copy: the others need no part of it
         known = sample(site, kernel, values, site.guards)
         busy, here = known.mask(*site.guards), known.mask()
-        # Units that take turns may have none in the trips that were looked at.
+        # Units that take turns may have no tile in the sampled trips.
         present = np.ones(known.threads, bool) if here is None else here.any(axis=0)
         count = 0 if busy is None else int((present & ~busy.any(axis=0)).sum())
         if count:
@@ -236,9 +236,9 @@ def idle(kernel: Kernel, sizes: Mapping[str, int] | None) -> Iterator[Finding]:
 
 
 def low_occupancy(kernel: Kernel, arch: Arch, least: int) -> Iterator[Finding]:
-    """Find an SM that holds too few warps to hide what they wait for."""
+    """Find an SM that holds too few warps to hide their latencies."""
     if roles_of(kernel):
-        return  # roles hide what they wait for by running ahead, not by their number
+        return  # roles hide latencies by running ahead, not by the number of warps
     found = resident(kernel, arch, least)
     if 0 < found.warps < FEW_WARPS:
         yield Finding(
@@ -251,7 +251,7 @@ def low_occupancy(kernel: Kernel, arch: Arch, least: int) -> Iterator[Finding]:
 
 
 def resident(kernel: Kernel, arch: Arch, least: int) -> Occupancy:
-    """Give the occupancy that is likely: with addresses beside the tensors, capped as launch bounds cap them."""
+    """Return the likely occupancy: with registers for tensors and addresses, limited as launch bounds limit them."""
     likely = min(least + ADDRESSING, register_cap(arch, kernel.threads, kernel.minimum_blocks))
     return occupancy(arch, kernel.threads, likely, kernel.shared_nbytes)
 
@@ -314,11 +314,11 @@ def notes(kernel: Kernel, arch: Arch, least: int, sizes: Mapping[str, int] | Non
 
 
 def _cuts(condition: Expr, site: Site, reaches_gl: bool) -> bool:
-    """Tell whether a condition is there because tiles do not divide a size.
+    """Say whether a condition exists because tiles do not divide a size.
 
-    Such a condition reads the block's place, or a size, or both a loop's variable and a thread's place along a tensor
-    in GL. One that reads loops alone ends the loads ahead of a pipeline; one of threads and loops that does not reach
-    GL says which thread holds what.
+    Such a condition reads the block's index, or a size, or both a loop's variable and a thread's place along a tensor
+    in GL. A condition that reads only loop variables ends a pipeline's loads; one of threads and loops that does not
+    concern GL describes ownership.
     """
     values = {let.var.name: let.value for let in site.lets}
     loops = {loop.var.name for loop in site.loops}

@@ -1,8 +1,7 @@
-"""A quick model of products: what decides most of a time, from the sizes of tiles alone, before anything is lowered.
+"""A quick model of products: an estimate of the time from tile sizes only, before anything is lowered.
 
-It ranks thousands of candidates in milliseconds, so that the cost model of `estimate/model.py`, which reads a lowered
-kernel, is asked about the few that may be the fastest. Its terms are the same: issue, shared memory, the L2 cache,
-latency and DRAM.
+It ranks thousands of candidates in milliseconds. The cost model of `estimate/model.py`, which needs a lowered kernel,
+is then computed only for the few best ones. The terms are the same: issue, shared memory, L2 cache, latency and DRAM.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from fireiron.estimate.model import OVERLAP
 from fireiron.estimate.registers import ADDRESSING, register_cap
 from fireiron.language.specs import MatMul
 
-LINE = 128  # bytes of shared memory a clock
+LINE = 128  # bytes of shared memory per clock
 WARP = 32
 REGISTER_NBYTES = 4
 VECTOR = 16  # bytes that a lane copies or loads at once
-REACH = 8  # rows of tiles that blocks at work together cover
+REACH = 8  # rows of tiles that concurrent blocks cover
 
 
 @attrs.frozen
@@ -30,19 +29,19 @@ class Tiling:
 
     Args:
         block: rows and columns of a block's tile.
-        chunk: elements of K that a block takes in a trip of its main loop, all ways together.
+        chunk: elements of K that a block computes in a trip of its main loop, all ways together.
         warp: rows and columns of a warp's tile.
         step: elements of K that a warp loads at once.
         rate: multiply-adds that one scheduler of an SM issues in a clock.
-        stages: chunks in shared memory.
-        slots: steps in registers.
-        ways: groups of warps that each take a part of a chunk.
-        split_k: blocks that share a tile.
-        staged: registers that an element of the next chunk takes while it waits for its store to shared memory; 0 where
+        stages: number of chunks in shared memory.
+        slots: number of steps in registers.
+        ways: number of groups of warps that each compute a part of a chunk.
+        split_k: number of blocks that share a tile.
+        staged: registers for each element of the next chunk while it waits for its store to shared memory; 0 where
             copies are asynchronous.
-        thread: rows and columns of a thread's part of the warp's tile where each thread loads its own operands; None
-            where lanes share them, as the fragments of tensor cores are.
-        resident: blocks of an SM that the compiler is asked to leave registers for; 0 where it is not asked.
+        thread: rows and columns of a thread's part of the warp's tile, where each thread loads its own operands; None
+            for tensor cores, whose fragments lanes hold together.
+        resident: number of blocks that an SM should hold at once, which limits registers; 0: no limit.
     """
 
     block: tuple[int, int]
@@ -66,13 +65,13 @@ class Tiling:
 
 
 def quick_us(tiling: Tiling, matmul: MatMul, bits: int, arch: Arch) -> float:
-    """Guess a product's time in microseconds; infinity where an SM cannot hold a block.
+    """Estimate a product's time in microseconds; infinity where an SM cannot hold a block.
 
     Args:
         tiling: the schedule's sizes.
-        matmul: the spec; of a symbol the size that plans are chosen for is taken.
-        bits: of an element of the operands as they are multiplied.
-        arch: where it runs.
+        matmul: the spec; a symbolic size counts as the size that plans are chosen for (`Expr.planned`).
+        bits: bits of an element of the operands as they are multiplied.
+        arch: the architecture.
     """
     sums, out = matmul.accumulator.bits, matmul.C.dtype.bits
     gpu, (m, n), (rows, columns), chunk = arch.gpu, tiling.block, tiling.warp, tiling.chunk
@@ -98,8 +97,8 @@ def quick_us(tiling: Tiling, matmul: MatMul, bits: int, arch: Arch) -> float:
     each = -(-grid // gpu.sms)
     resident = min(resident, each)
     warps = tiling.threads // WARP
-    # Of a warp's trip: multiply-adds; vectors copied in and fragments loaded, of which shared memory moves a line a
-    # clock.
+    # For a warp's trip: multiply-adds; vectors that are copied in, and fragments that are loaded; shared memory moves a
+    # line per clock.
     multiplied = turns * lanes * chunk / tiling.ways / tiling.rate
     copied = (m + n) * chunk * bits / 8
     loaded = warps / tiling.ways * (rows + columns) * chunk * bits / 8
@@ -116,10 +115,10 @@ def quick_us(tiling: Tiling, matmul: MatMul, bits: int, arch: Arch) -> float:
     slowest = max(rates.values())
 
     def clocks(blocks: int) -> float:
-        """Count those in which an SM that holds so many blocks, and no others, finishes them."""
+        """Return the clocks in which an SM finishes so many blocks that it executes at once."""
         return max(blocks * slowest, -(-blocks * warps // arch.partitions) * issue)
 
-    # What waits in registers for its store to shared memory is under way for one trip.
+    # Elements that wait in registers for their store to shared memory are in flight for one trip.
     ahead = min(tiling.stages - 1, 1) if tiling.staged else tiling.stages - 1
     alone = clocks(1)
     critical = alone + trips * (max(0.0, gpu.latency - ahead * alone / max(1, trips)) + gpu.round_clocks)
@@ -129,7 +128,7 @@ def quick_us(tiling: Tiling, matmul: MatMul, bits: int, arch: Arch) -> float:
     summed = 2 * m * n * sums / 8 if meeting else 0.0
 
     def wave(blocks: int) -> float:
-        """Count the clocks of blocks that begin together: all wait for their first chunk, and all store at the end."""
+        """Return the clocks of blocks that begin together: all wait for their first chunk, and all store at the end."""
         ends = blocks * ((stored + summed) / gpu.l2_nbytes_per_clock + store)
         return max(clocks(blocks) + gpu.latency + ends, critical)
 
@@ -143,7 +142,7 @@ def quick_us(tiling: Tiling, matmul: MatMul, bits: int, arch: Arch) -> float:
 
 
 def _dram(tiling: Tiling, sizes: dict[str, int], bits: int, out: int, wave: int, cache: int, left: float) -> float:
-    """Count the bytes that DRAM moves: each tensor and `left` once, or what a wave has of an operand in each wave."""
+    """Return the bytes that DRAM moves: each tensor and `left` once, or in each wave the wave's part of an operand."""
     m, n = tiling.block
     count = sizes.get("batch", 1)
     a, b = (count * sizes[dim] * sizes["K"] * bits / 8 for dim in "MN")

@@ -1,1 +1,1 @@
-"""What users meet: schedules with every chain method and verb, strategies, presets' helpers, the command line."""
+"""The user interface: chains and their methods, verbs of schedules, strategies, calls with arrays, the command line."""

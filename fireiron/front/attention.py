@@ -1,7 +1,7 @@
-"""Attention of arrays, for those who have arrays and no wish to schedule: forward, and gradients for torch.
+"""Attention of arrays, without writing a schedule: forward, and gradients for torch.
 
-Arrays have torch's dims: batch, heads, sequence, elements of a head, in any order in memory whose elements of a head
-lie together. Programs and schedules are those of `fireiron.schedules.attention` and `attention_gradients`.
+Arrays have torch's dims: batch, heads, sequence, elements of a head. Their order in memory is free, but the elements of
+a head are contiguous. Programs and schedules stand in `fireiron.schedules.attention` and `attention_gradients`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ GROUPED = {"q": "b h g i d", "o": "b h g i e", "dy": "b h g i e", "lse": "b h g 
 
 @attrs.frozen(cache_hash=True)
 class Array:
-    """Describe an array: shape, elements from one to the next along each dim, element type."""
+    """Describe an array: shape, strides in elements, element type."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -59,7 +59,7 @@ class Array:
 
     @functools.cached_property
     def taken(self) -> bool:
-        """Say whether kernels take the array as it lies: elements of a line together, lines at whole vectors."""
+        """Say whether kernels read the array without a copy: dense lines that start at multiples of 16 bytes."""
         nbytes = find_dtype(self.dtype).nbytes
         steps = [s for s, n in zip(self.strides[:-1], self.shape[:-1], strict=True) if n > 1]
         together = self.strides[-1] == 1 or self.shape[-1] == 1
@@ -71,11 +71,12 @@ class Attention:
     """Describe a call of attention.
 
     Args:
-        q, k, v: queries, keys and values. Queries have five dims where several of their heads share one of keys.
+        q, k, v: queries, keys and values. Queries have five dims (B, H, G, I, D) where G heads of queries share a head
+            of keys.
         functions: mask and score function as text; "" for neither.
-        arrays: what they read, and what else programs take, by name.
+        arrays: by name, the arrays that the functions read, and other inputs of the programs (pages, sinks, seed).
         scale: of the scores.
-        causal: whether query i sees keys 0 to i alone.
+        causal: whether query i sees keys 0 to i only.
     """
 
     q: Array
@@ -88,7 +89,7 @@ class Attention:
 
     @property
     def grouped(self) -> bool:
-        """Say whether several heads of queries share one of keys."""
+        """Say whether several heads of queries share one head of keys."""
         return len(self.q.shape) == 5
 
     def options(self, role: Role) -> dict[str, Any]:
@@ -106,7 +107,7 @@ class Attention:
         return options | arrays | ({"dropout": found.dropout} if found.dropout else {})
 
     def taken(self, role: Role) -> tuple[int, ...]:
-        """Number the arrays that a program takes; pages come first."""
+        """Return the positions of the arrays that a program takes; pages come first."""
         beside = OF_PROGRAMS if role == "forward" else (SEED,)
         read = {*functions_of(self.functions).read(role != "of_keys"), *beside}
         found = (n for n, (name, _) in enumerate(self.arrays) if name in read)
@@ -114,7 +115,7 @@ class Attention:
 
     @property
     def pages(self) -> Array | None:
-        """Give the table of pages, where keys and values lie in pages."""
+        """Return the table of pages where keys and values lie in pages, else None."""
         return dict(self.arrays).get(PAGES)
 
     @property
@@ -127,7 +128,7 @@ def extents_at(at: Place, q: Sequence[int], k: Sequence[int]) -> tuple[int, ...]
     """Give the shape of an array's gradient at one place: the extents of the place's indices in the order b h i j.
 
     Args:
-        at: the place.
+        at: the place: its subscripts. Example: ("h", 0, "j").
         q, k: shapes of queries and keys.
 
     Example:
@@ -141,14 +142,15 @@ def extents_at(at: Place, q: Sequence[int], k: Sequence[int]) -> tuple[int, ...]
 def region(
     at: Place, q: Sequence[int], k: Sequence[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int | slice, ...]]:
-    """Say where the gradient of a place lies in that of its array.
+    """Say which part of an array's gradient the gradient of one place is.
 
     Args:
-        at: the place.
+        at: the place: its subscripts. Example: ("h", 0, "j").
         q, k: shapes of queries and keys.
 
     Returns:
-        The gradient's shape with all heads of queries in one dim, its dims in the place's order, and subscripts.
+        The shape of the place's gradient with all heads of queries in one dim, the order of its dims in the place, and
+        the subscripts of the part.
 
     Example:
         >>> region(("j", 0, "h"), (1, 2, 3, 10, 64), (1, 2, 20, 64))
@@ -161,7 +163,7 @@ def region(
 
 
 def strides_like(array: Array, shape: Sequence[int]) -> tuple[int, ...]:
-    """Give the strides of a whole array of a shape whose dims lie in the order of another's.
+    """Return the strides of a dense array of a shape, whose dims have the order in memory of another array's.
 
     Example:
         >>> strides_like(Array((2, 4, 10, 64), (2560, 64, 256, 1), "f16"), (2, 4, 10, 32))
@@ -176,7 +178,7 @@ def strides_like(array: Array, shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _masked(mask: Function | None, causal: bool) -> Function | None:
-    """Join a mask and torch's causal one, in which query i sees keys 0 to i."""
+    """Combine a mask with torch's causal mask, in which query i sees keys 0 to i."""
     if not causal:
         return mask
 
@@ -189,7 +191,7 @@ def _masked(mask: Function | None, causal: bool) -> Function | None:
 
 @lru_cache(MOST_KERNELS)
 def forward(what: Attention, y: Array, host: bool) -> Any:
-    """Give the kernel of attention, whose outputs are the result y and the logarithm of each row's sum, in f32."""
+    """Return the kernel of attention, with two outputs: the result y, and in f32 the logarithm of each row's sum."""
     programs = _programs("attention")
     program = programs.attention if what.pages is None else programs.paged
     program = program.on(q=GROUPED["q"]) if what.grouped else program
@@ -204,12 +206,12 @@ def forward(what: Attention, y: Array, host: bool) -> Any:
 
 @lru_cache(MOST_KERNELS)
 def gradient(what: Attention, dy: Array, made: tuple[Array, ...], host: bool) -> Any:
-    """Give the kernel of one gradient, that of queries, or of two, those of keys and values.
+    """Return the kernel of the gradient of queries, or of those of keys and values.
 
     Args:
         what: attention.
         dy: the gradient of its result.
-        made: describes the gradients.
+        made: descriptions of the gradients: one for queries, two for keys and values.
         host: whether arrays lie in host memory.
     """
     programs = _programs("attention_gradients")
@@ -227,13 +229,13 @@ def gradient(what: Attention, dy: Array, made: tuple[Array, ...], host: bool) ->
 
 @lru_cache(MOST_KERNELS)
 def array_gradient(what: Attention, dy: Array, name: str, at: Place, host: bool) -> Any:
-    """Give the kernel of the gradient of an array that the score function reads, at one place, in f32.
+    """Return the kernel of one gradient in f32: of an array at one place where the score function reads it.
 
     Args:
         what: attention.
         dy: the gradient of its result.
         name: of the array.
-        at: the place.
+        at: the place: its subscripts. Example: ("h", 0, "j").
         host: whether arrays lie in host memory.
     """
     programs = _programs("attention_arrays")
@@ -259,14 +261,14 @@ def delta(o: Array, dy: Array, host: bool) -> Any:
 
 
 def role_of(gradients: Sequence[Any]) -> Role:
-    """Name the program of one gradient, that of queries, or of two."""
+    """Name the program of some gradients: one is that of queries, two are those of keys and values."""
     return "of_queries" if len(gradients) == 1 else "of_keys"
 
 
 def places_of(functions: str, name: str) -> tuple[Place, ...] | None:
-    """Give the places at which a call's score function reads an array; None where it has no gradient.
+    """Return the places at which a score function reads an array; None where the array has no gradient.
 
-    It has one where the score function alone reads it, by indices and numbers.
+    An array has a gradient where only the score function reads it, by subscripts that are indices and numbers.
 
     Args:
         functions: mask and score function as text.
@@ -278,12 +280,12 @@ def places_of(functions: str, name: str) -> tuple[Place, ...] | None:
 
 
 def check_learns(functions: str, names: Sequence[str], stopped: str = "{}.detach()") -> None:
-    """Refuse gradients of arrays that have none.
+    """Refuse to compute gradients of arrays that have none.
 
     Args:
         functions: mask and score function as text.
         names: of the arrays whose gradients are asked for.
-        stopped: the words by which a library's user says that an array has no gradient.
+        stopped: for the fix: how users of the library exclude an array from gradients. Example: `x.detach()`.
 
     Raises:
         CallError: `requires-grad`.
@@ -307,7 +309,7 @@ def _arch(host: bool) -> str | None:
 
 
 def _kernel(presets: Any, spec: Any, host: bool, names: Sequence[str], plans: Mapping[str, Mapping[str, int]]) -> Any:
-    """Build the first preset that takes a program.
+    """Return the kernel of the first preset that takes a program.
 
     Raises:
         CheckError: `nothing-legal`.
@@ -326,16 +328,16 @@ def _kernel(presets: Any, spec: Any, host: bool, names: Sequence[str], plans: Ma
 
 
 def single(results: Sequence[Any]) -> Any:
-    """Give a lone result, or several as they are."""
+    """Return a single result without its tuple, and several results as they are."""
     return results if len(results) > 1 else results[0]
 
 
 def entry(attend: Callable[[Any, Any, Any, Options], Any], words: str = ""):
-    """Make the function `attention` of a library: its arguments are the same for all, and its options come as a record.
+    """Make a library's function `attention`: arguments are the same for all libraries; `attend` gets them as a record.
 
     Args:
         attend: computes attention of queries, keys and values.
-        words: the function's docstring, where it says more than that of `fireiron.attention`.
+        words: the function's docstring; that of `fireiron.attention` by default.
     """
 
     def attention(
@@ -368,34 +370,36 @@ def entry(attend: Callable[[Any, Any, Any, Options], Any], words: str = ""):
         queries and many keys, blocks share the keys.
 
         Args:
-            q: queries (B, H, I, D) of torch, CuPy or NumPy, in any order in memory.
+            q: queries (B, H, I, D) of torch, CuPy or NumPy, with dims in any order in memory.
             k, v: keys (B, H, J, D) and values (B, H, J, E).
-            mask: says which keys a query sees: a function of indices (`b`, `h`, `i`, `j`) and of `arrays` by name,
-                which gives a condition: `lambda i, j: (j <= i) & (i - j < 128)`. Blocks of keys that a mask of indices
-                leaves out are not visited.
-            score: makes another score of one: a function of it (`s`, scaled), of indices and of `arrays`:
+            mask: says which keys a query sees: a function from indices (`b`, `h`, `i`, `j`) and `arrays`, by name, to a
+                condition: `lambda i, j: (j <= i) & (i - j < 128)`. Where the mask reads indices only, blocks of hidden
+                keys are not visited.
+            score: changes scores: a function from a scaled score `s`, indices and `arrays` to another score:
                 `lambda s, h, i, j, slope: s - slope[h] * (i - j)`.
             scale: of the products of queries and keys, 1 / sqrt(D) by default.
-            is_causal: whether query i sees keys 0 to i alone, as in torch; of sequences, whether the last query sees
-                the last key, and each one before it a key less.
-            enable_gqa: whether several heads of queries may share one of keys and values.
-            lengths: integers (B): how many keys of each batch are there. The others are loaded, and must be finite.
-            offsets: integers (N + 1): N sequences lie behind each other in q (I, H, D), k (J, H, D) and v (J, H, E),
-                and sequence n has queries offsets[n] to offsets[n + 1]. `i` and `j` count all rows, and `b` is 0.
-            key_offsets: the same of keys and values; `offsets` by default.
-            pages: integers (B, N): key j of batch b is line j % S of page pages[b, j // S]; k (P, H, S, D) and
-                v (P, H, S, E) hold pages, and `lengths` says how many keys there are. With `offsets`, sequence n of q
-                has row n of both. There are no gradients.
-            sinks: a score of each head of queries, in f32, that no value belongs to: it joins the sum of exponentials.
-            dropout_p: the part of the weights that is dropped at random; the others are divided by 1 - dropout_p.
-            seed: of dropout: a whole number below 2^64, or a pair of it and an offset below 2^32, or an array of three
-                i32 (the two halves of the number, and the offset). Equal seeds drop the same weights. None draws one.
-            scales: of q, k and v of 8-bit floats: three arrays of f32, what a number of each head of queries, of keys
-                and of values is worth. Results are bfloat16, weights have v's type, and there are no gradients.
-            lse: whether the logarithm of each row's sum of exponentials is a second result, in f32; -inf of no key.
-            debug: whether offsets and pages on a GPU are looked at first, which waits for it; in host memory they
-                always are.
-            arrays: what the functions read, by subscripts.
+            is_causal: whether query i sees keys 0 to i only, as in torch. With `offsets`, the last query of a sequence
+                sees all its keys, and each query before sees one key less.
+            enable_gqa: whether several heads of queries may share one head of keys and values.
+            lengths: integers (B): the number of valid keys of each batch. Others are loaded too, and must be finite.
+            offsets: integers (N + 1): N sequences are concatenated in q (I, H, D), k (J, H, D) and v (J, H, E), and
+                sequence n has rows offsets[n] to offsets[n + 1] of q. `i` and `j` count all rows, and `b` is 0.
+            key_offsets: likewise for the rows of k and v; `offsets` by default.
+            pages: integers (B, N): k (P, H, S, D) and v (P, H, S, E) hold pages of S keys, and key j of batch b is line
+                j % S of page pages[b, j // S]; `lengths` (B) is needed. With `offsets`, row n of `pages` and of
+                `lengths` belongs to sequence n. There are no gradients.
+            sinks: for each head of queries a score in f32 without a key: it adds to the sum of exponentials alone.
+            dropout_p: the fraction of weights that are set to 0 at random; the others are divided by 1 - dropout_p.
+            seed: of dropout: a whole number below 2^64, or a pair of such a number and an offset below 2^32, or an
+                array of three i32 (the two halves of the number, and the offset). Equal seeds drop the same weights.
+                None draws a seed.
+            scales: for q, k and v of 8-bit floats: three arrays of f32, with a factor for each head of q, of k and of
+                v. Results are bfloat16, weights have v's type, and there are no gradients.
+            lse: whether to return a second result in f32: the logarithm of each query's sum of exponentials, -inf where
+                it sees no key.
+            debug: whether to check the contents of offsets and pages on a GPU, which waits for the GPU. In host memory
+                they are always checked.
+            arrays: arrays that the functions read by subscripts.
 
         Raises:
             CallError: `wrong-shape`, `attention-heads`, `attention-dtypes`, `attention-lengths`, `attention-offsets`,
@@ -422,7 +426,7 @@ def entry(attend: Callable[[Any, Any, Any, Options], Any], words: str = ""):
 
 
 def _attend(q: Any, k: Any, v: Any, options: Options) -> Any:
-    """Compute attention by the library of the arrays."""
+    """Compute attention with the functions of the arrays' library."""
     if is_torch(q) or is_torch(k):
         from fireiron.front.torch_attention import attend
 
@@ -442,7 +446,7 @@ def _listed(array: Any, debug: bool) -> Any:
 
 
 def _of_library(array: Any) -> Library:
-    """Give the functions of NumPy, or those of CuPy, which has its names."""
+    """Return the functions for NumPy arrays, or those for CuPy arrays, which have the same names."""
     root = type(array).__module__.partition(".")[0]
     np = import_module(root if root == "cupy" else "numpy")
 
@@ -469,7 +473,7 @@ def _name(array: Any) -> str:
 
 
 def _of_arrays(q: Any, k: Any, v: Any, options: Options) -> tuple[Any, Any]:
-    """Attend with arrays of NumPy, CuPy and others that are like them."""
+    """Compute attention of arrays of NumPy, CuPy and similar libraries."""
     how, noise, mask, score, scale, causal, gqa, _, read, scales = options
     arrays = {name: x.view("uint8") if str(getattr(x, "dtype", "")) == "bool" else x for name, x in read.items()}
     for name, x in (("q", q), ("k", k), ("v", v), *arrays.items()):
@@ -501,7 +505,7 @@ def _of_arrays(q: Any, k: Any, v: Any, options: Options) -> tuple[Any, Any]:
 
 
 def facts_of(array: Any) -> Array:
-    """Describe an array of NumPy's kind, or a tensor."""
+    """Describe an array like NumPy's, or a tensor of torch."""
     facts = describe(array, "")
     shape = tuple(facts.shape)
     strides = tuple(facts.strides)

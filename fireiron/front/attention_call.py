@@ -1,4 +1,4 @@
-"""A call of attention: what it gives is checked, and lengths become masks. The same for every library of arrays."""
+"""Check a call of attention, and turn lengths into masks; all array libraries share this."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def check_shapes(
     form: str = WHOLE,
     said: Sequence[Any] | None = None,
 ) -> int:
-    """Give how many heads of queries share one of keys.
+    """Return the number of heads of queries that share one head of keys.
 
     Args:
         q, k, v: shapes, of four dims.
-        gqa: whether they may share them.
-        form: the shapes that the caller takes.
-        said: the shapes that the caller gave, where they are others.
+        gqa: whether heads of queries may share heads of keys.
+        form: for the error: the shapes that the call takes, in words.
+        said: for the error: the shapes as the user gave them, where they differ from q, k and v here.
 
     Raises:
         CallError: `wrong-shape`; `attention-heads`.
@@ -68,12 +68,13 @@ def check_shapes(
 
 
 class Lengths(NamedTuple):  # torch.compile traces named tuples, and no classes of attrs
-    """Hold what a call says of lengths, as `attention` takes it.
+    """Hold the arguments about lengths of a call of `attention`.
 
     Args:
         offsets, key_offsets, lengths, pages: arrays of integers, or None.
-        debug: whether arrays on a GPU are looked at too.
-        window: what queries of sequences see; None for what the call's `is_causal` says.
+        debug: whether contents of arrays on a GPU are checked too.
+        window: for sequences, a pair: how many keys before and behind its place a query sees; None to follow
+            `is_causal`.
     """
 
     offsets: Any = None
@@ -85,7 +86,7 @@ class Lengths(NamedTuple):  # torch.compile traces named tuples, and no classes 
 
 
 class Noise(NamedTuple):
-    """Hold what a call says of sinks and dropout, as `attention` takes it."""
+    """Hold the arguments about sinks and dropout of a call of `attention`."""
 
     sinks: Any = None
     dropout: float = 0.0
@@ -93,7 +94,7 @@ class Noise(NamedTuple):
 
 
 class Options(NamedTuple):
-    """Hold what a call of `attention` says beside queries, keys and values, as `attention` takes it."""
+    """Hold the arguments of a call of `attention` other than queries, keys and values."""
 
     how: Lengths = Lengths()
     noise: Noise = Noise()
@@ -108,16 +109,16 @@ class Options(NamedTuple):
 
 
 class Library(NamedTuple):
-    """Hold what arrays of a library need functions for.
+    """Hold the functions of an array library that a call of attention needs.
 
     Args:
-        listed: gives an array's contents as lists; None where they are on a GPU and nobody waits for them.
-        places: makes 0, 1, ... up to a number, beside an array.
-        find: counts the elements of a sorted array up to each of some values.
+        listed: converts an array to lists; gives None for an array on a GPU without `debug`.
+        places: makes 0, 1, ..., n - 1 on an array's device.
+        find: for each of some values, counts the elements of a sorted array that are at most this value.
         integers: converts to i32.
         kind: names an array's element type.
-        drawn: draws a seed, beside an array.
-        seed: makes the array of a seed from three whole numbers, beside an array.
+        drawn: draws a seed on an array's device.
+        seed: makes a seed's array of three whole numbers, on an array's device.
     """
 
     listed: Callable[[Any, bool], Any]
@@ -133,11 +134,11 @@ class Prepared(NamedTuple):
     """Hold a call of attention on batches of heads.
 
     Args:
-        q, k, v: of four dims.
+        q, k, v: queries, keys and values, of four dims.
         masks, by_keys: as `text_of` takes them.
         causal: whether query i sees keys 0 to i alone.
-        arrays: what programs read, by name.
-        group: heads of queries that share one of keys.
+        arrays: by name, inputs of the programs beside q, k and v.
+        group: number of heads of queries that share one head of keys.
     """
 
     q: Any
@@ -211,7 +212,7 @@ def prepared(
 
 
 def _noise(noise: Noise, heads: int, q: Any, library: Library) -> dict[str, Any]:
-    """Give the arrays of sinks and of a seed.
+    """Return the arrays of sinks and of a seed, by name.
 
     Raises:
         CallError: `attention-sinks`; `attention-dropout`.
@@ -230,7 +231,7 @@ def _noise(noise: Noise, heads: int, q: Any, library: Library) -> dict[str, Any]
 
 
 def _scales(scales: Any, heads: Sequence[int], library: Library) -> dict[str, Any]:
-    """Give the arrays of what heads of 8-bit floats are worth.
+    """Return the factors of 8-bit q, k and v for each head, by name.
 
     Raises:
         CallError: `attention-scales`.
@@ -253,7 +254,7 @@ def _scales(scales: Any, heads: Sequence[int], library: Library) -> dict[str, An
 
 
 def result_kind(kind: str) -> str:
-    """Name the type of results: that of queries, bfloat16 where they have 8 bits.
+    """Name the type of results: that of queries, but bfloat16 for queries of 8 bits.
 
     Args:
         kind: element type of queries.
@@ -267,7 +268,7 @@ def result_kind(kind: str) -> str:
 
 
 def _seed(seed: Any, q: Any, library: Library) -> Any:
-    """Give the array of a seed.
+    """Return a seed as an array.
 
     Raises:
         CallError: `attention-dropout`.

@@ -1,8 +1,8 @@
-"""Lengths of attention: padded keys, sequences that lie behind each other, pages of keys and values.
+"""Lengths in attention: padded keys, concatenated sequences, pages of keys and values.
 
-All become masks that compare indices with arrays of integers, which end loops where an array says. Sequences are bounds
-of each query: its first key, and the one behind its last. A tile has many queries, and a loop's ends need few elements,
-so bounds of 64 queries stand beside.
+Lengths become masks that compare indices with arrays of integers, and loops over keys end where the arrays say. For
+sequences, arrays hold each query's first key, and the key behind its last. A second pair of arrays holds such bounds
+for each 64 queries, so that a tile reads few elements to find the ends of its loop.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OF_KEYS = ("first_query", "last_query")  # of 64 keys
 
 
 def within_length(b: Value, j: Value, lengths: Value) -> Value:
-    """Leave the keys before a batch's length."""
+    """Mask: the keys below a batch's length."""
     return j < lengths[b]
 
 
@@ -34,7 +34,7 @@ def _within_keys(i: Value, j: Value, first_key: Value, last_key: Value) -> Value
 def within_sequences(
     i: Value, j: Value, first_key: Value, last_key: Value, first_of_64: Value, last_of_64: Value
 ) -> Value:
-    """Leave the keys of a query's sequence; loops over keys end where 64 queries say."""
+    """Mask: the keys of a query's sequence; loops over keys use the bounds of 64 queries."""
     together = i // TOGETHER
     return _within_keys(i, j, first_key, last_key) & (j >= first_of_64[together]) & (j < last_of_64[together])
 
@@ -42,7 +42,7 @@ def within_sequences(
 def within_sequences_of_keys(
     i: Value, j: Value, first_key: Value, last_key: Value, first_query: Value, last_query: Value
 ) -> Value:
-    """Leave the queries of a key's sequence; loops over queries end where 64 keys say."""
+    """Mask: the queries of a key's sequence; loops over queries use the bounds of 64 keys."""
     together = j // TOGETHER
     return _within_keys(i, j, first_key, last_key) & (i >= first_query[together]) & (i < last_query[together])
 
@@ -51,20 +51,21 @@ def bounds(
     offsets: Any, begins: Any, ends: Any, queries: int, keys: int, window: Window, places: Callable[[int], Any],
     find: Any,
 ) -> dict[str, Any]:  # fmt: skip
-    """Give what the masks of sequences read: arrays of NumPy's kind, or tensors, in i32.
+    """Return the arrays that masks of sequences read, by name, in i32.
 
-    Queries and keys behind the last sequence see, and are seen by, none.
+    Queries behind the last sequence see no key, and keys behind it are seen by no query.
 
     Args:
-        offsets: where each sequence's queries begin, and where the last one's end.
-        begins: where each sequence's keys begin.
-        ends: where they end; rows between them and the next sequence's are seen by none.
-        queries: in all.
-        keys: in all.
-        window: how many keys before its place, and behind it, a query sees; None for all. The place of a sequence's
-            last query is its last key.
-        places: makes 0, 1, ... up to a number.
-        find: counts the elements of a sorted array up to each of some values: `find(sorted, values)`.
+        offsets: first query of each sequence, and the end of the last sequence.
+        begins: first key of each sequence.
+        ends: end of each sequence's keys; keys between this end and the next sequence are seen by no query.
+        queries: number of all queries.
+        keys: number of all keys.
+        window: numbers of keys that a query sees before and behind its place among the keys; None for all. The place of
+            a sequence's last query is its last key.
+        places: makes 0, 1, ..., n - 1.
+        find: for each of some values, counts the elements of a sorted array that are at most this value:
+            `find(sorted, values)`.
     """
     i, j = places(queries), places(keys)
     mine, theirs = (find(edges, at).clip(0, len(edges) - 1) for edges, at in ((offsets[1:], i), (ends, j)))
@@ -81,7 +82,7 @@ def bounds(
 
 
 def _seen(place: Any, window: Window, begin: Any, end: Any) -> tuple[Any, Any]:
-    """Give the first place that a window leaves of a sequence, and the one behind the last."""
+    """Return the first key of a sequence inside a window, and the key behind the last."""
     before, behind = window
     first = begin if before is None else (place - before).clip(min=begin)
     last = end if behind is None else (place + (behind + 1)).clip(max=end)
@@ -89,7 +90,7 @@ def _seen(place: Any, window: Window, begin: Any, end: Any) -> tuple[Any, Any]:
 
 
 def check_offsets(name: str, offsets: Sequence[int], rows: int) -> None:
-    """Refuse offsets that do not begin at 0, fall, or exceed the rows.
+    """Refuse offsets that do not begin at 0, that decrease, or that exceed the rows.
 
     Raises:
         CallError: `attention-offsets`.
@@ -107,7 +108,7 @@ def check_offsets(name: str, offsets: Sequence[int], rows: int) -> None:
 
 
 def check_pages(pages: Sequence[Sequence[int]], count: int) -> None:
-    """Refuse numbers of pages that are not there.
+    """Refuse page numbers that are no page.
 
     Raises:
         CallError: `attention-pages`.
@@ -123,7 +124,7 @@ def check_pages(pages: Sequence[Sequence[int]], count: int) -> None:
 
 
 def check_integers(name: str, kind: str) -> None:
-    """Refuse lengths of other types than int32 and int64.
+    """Refuse arrays of lengths whose type is not int32 or int64.
 
     Raises:
         CallError: `attention-dtypes`.
@@ -133,7 +134,7 @@ def check_integers(name: str, kind: str) -> None:
 
 
 def check_kinds(named: Sequence[tuple[str, str]]) -> None:
-    """Refuse queries, keys and values of several element types.
+    """Refuse queries, keys and values of different element types.
 
     Args:
         named: name and element type of each.
@@ -150,7 +151,7 @@ def check_lengths(
     offsets: Sequence[int] | None, key_offsets: Sequence[int] | None, lengths: Sequence[int] | None,
     pages: Sequence[int] | None, batch: int,
 ) -> None:  # fmt: skip
-    """Refuse arrays of lengths that do not go together, by their shapes. With offsets, each sequence is a batch.
+    """Refuse arrays of lengths whose shapes do not fit each other. With `offsets`, each sequence counts as a batch.
 
     Raises:
         CallError: `attention-lengths`.

@@ -1,4 +1,4 @@
-"""The best schedule known for a product: recorded, near one that is, or the model's choice."""
+"""The best schedule known for a product: a measured one, that of a similar product, or the cost model's choice."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class Choice:
     """Hold what was chosen for a product, and why.
 
     Args:
-        schedule: finished.
+        schedule: the finished schedule.
         candidate: the preset and its keywords.
-        why: in words.
-        record: what was measured, None for the model's choice.
-        modelled_us: what the model says, None where it was not asked.
+        why: the reason, in words.
+        record: the measurement, None for the model's choice.
+        modelled_us: time by the cost model, None where it was not asked.
     """
 
     schedule: Any
@@ -57,7 +57,7 @@ class Choice:
 
     @property
     def point(self) -> str:
-        """Write the call as Python."""
+        """Write the call of the preset as Python."""
         return str(self.candidate)
 
 
@@ -66,11 +66,12 @@ _made_with: list[Any] = []  # the instructions' rows of all that is kept here
 
 
 def best(spec: MatMulChain | ProgramChain, arch: str | None = None) -> Any:
-    """Give the best schedule known for a product, or the one for a program's form.
+    """Return the best schedule known for a product, or a program's schedule by the preset for its form.
 
-    A schedule that was recorded for the problem on this device, else the first choice of the preset for the newest
-    architecture that takes the problem: its own, or, where it ranks none, a record's of the nearest problem, or the
-    cost model's. The answer is kept: the next one for an equal spec takes microseconds.
+    A schedule measured for this problem on this device comes first. Else the preset for the newest architecture that
+    takes the problem is asked: for the first schedule of its own ranking, if it has one; else for the one measured for
+    the nearest problem; else for the cost model's choice. The answer is kept: the next call for an equal spec takes
+    microseconds.
 
     Args:
         spec: what `matmul(...)` gives, or a function under `@program`: pointwise programs, rows and reductions.
@@ -98,7 +99,7 @@ def best(spec: MatMulChain | ProgramChain, arch: str | None = None) -> Any:
 
 
 def choose(spec: MatMulChain, arch: str | None = None) -> Choice:
-    """Give the best schedule known, and say why it was chosen; see `best`."""
+    """Return the best schedule known, with the reason for the choice; see `best`."""
     try:
         up_to_date()
         key = choice_key(spec, arch)
@@ -115,7 +116,7 @@ def choose(spec: MatMulChain, arch: str | None = None) -> Choice:
 
 
 def _with_fallback(choice: Choice, spec: MatMulChain, arch: str | None) -> Choice:
-    """Let the chosen schedule give way to the next one where the installed compiler does not build it well."""
+    """Replace the chosen schedule by the next one where the installed compiler does not build it well."""
 
     def next_one(target: str, compiler: Compiler) -> Any:
         if target != target_of(spec, arch):
@@ -133,31 +134,32 @@ def _with_fallback(choice: Choice, spec: MatMulChain, arch: str | None) -> Choic
 
 
 def _asked(spec: MatMulChain, target: str) -> str:
-    """Name what is computed, and for which target."""
+    """Write the problem and the target as a text."""
     from fireiron.tune.problem import meaning_of
 
     return f"{target} {meaning_of(spec).digest}"
 
 
 def choice_key(spec: MatMulChain, arch: str | None) -> object:
-    """Tell a choice from all others: by what is computed, and for which target."""
+    """Return a key of a choice: equal for equal problems and targets."""
     from fireiron.tune.problem import meaning_of
 
     return arch, spec.program.arch, meaning_of(spec)
 
 
 def remember(spec: MatMulChain, arch: str | None, choice: Choice) -> None:
-    """Keep a choice that was made elsewhere, as by another process, as what `best` gives."""
+    """Keep a choice, so that `best` returns it; another process may have made it."""
     _choices[choice_key(spec, arch)] = choice
 
 
 def compiled(spec: MatMulChain, schedule: Any = None) -> CompiledKernel | HostKernel:
-    """Compile a schedule, the best one known by default; where NVRTC spills in every candidate, warn.
+    """Compile a schedule, the best one known by default; warn where NVRTC spills registers in every candidate.
 
-    Where there is no GPU nothing is compiled: its call is simulated.
+    Without a GPU nothing is compiled, and calls are simulated.
 
     Raises:
-        CheckError: `nothing-legal`. CompileError: as `compile` does, but for what makes a kernel slower only.
+        CheckError: `nothing-legal`. CompileError: as `compile` does, except for findings that only make a kernel
+            slower.
     """
     from fireiron.front.host import HostKernel, without_gpu
 
@@ -176,7 +178,7 @@ def compiled(spec: MatMulChain, schedule: Any = None) -> CompiledKernel | HostKe
 
 
 def forget() -> None:
-    """Forget all choices: records that were added since are read again."""
+    """Forget all choices, so that new records are read."""
     from fireiron.front import fused, multiply
     from fireiron.jit import passed
 
@@ -189,7 +191,7 @@ def forget() -> None:
 
 
 def up_to_date() -> None:
-    """Forget what was made before a row of the instructions' table was corrected in this process."""
+    """Forget all choices and kernels where this process has changed a row of the table of instructions since."""
     from fireiron.atoms import table
 
     if not _made_with:
@@ -225,11 +227,11 @@ def _chosen(spec: MatMulChain, arch: str | None) -> Choice:
 
 
 def recorded(spec: ProgramChain, names: Sequence[str]) -> Any:
-    """Give a program's schedule that was the fastest in a record of it; None where no record holds here.
+    """Return a program's fastest measured schedule; None where no record is valid for this device and library.
 
     Args:
         spec: what a function under `@program` gives.
-        names: the presets that take its form.
+        names: the presets for the program's form.
     """
     from fireiron.tune.candidates import preset
     from fireiron.tune.problem import problem
@@ -248,7 +250,7 @@ def recorded(spec: ProgramChain, names: Sequence[str]) -> Any:
 
 
 def _kept(asked: Question, named: Mapping[str, Preset]) -> Choice | None:
-    """Give the choice that the model made in another process; None where there is none, or it does not hold here."""
+    """Return the model's choice that another process kept on disk; None where there is none that is valid here."""
     from fireiron.jit.choices import kept_choice
     from fireiron.tune.candidates import Candidate
     from fireiron.tune.space import point
@@ -265,7 +267,10 @@ def _kept(asked: Question, named: Mapping[str, Preset]) -> Choice | None:
 
 
 def _serves_near(preset: Preset, asked: Question) -> bool:
-    """Say whether a record of another problem is a guide: a preset's own ranking, or a newer preset, knows more."""
+    """Say whether a measurement of a similar problem may decide for a preset.
+
+    It may not if the preset has a ranking of its own, or a preset for a newer architecture takes the problem.
+    """
     newer = takewhile(lambda group: preset not in group, by_architecture(asked.target, presets()))
     return not _ranks(preset) and all(first_choice(asked, group, 0)[0] is None for group in newer)
 
@@ -278,7 +283,7 @@ def _ranks(preset: Preset) -> bool:
 
 
 def _modelled(asked: Question) -> Choice:
-    """Choose without records: of the presets for the newest architecture that take the problem, the first choice."""
+    """Choose without measurements: take the first choice of the presets for the newest architecture that fits."""
     from fireiron.jit.choices import keep_choice
 
     for group in by_architecture(asked.target, presets()):
@@ -301,7 +306,7 @@ def _nothing_legal(asked: Question) -> CheckError:
 
 
 def suited(spec: MatMulChain, arch: str | None = None) -> tuple[Preset, ...]:
-    """List the presets that are worth a search for a product: those of the architecture that `best` chooses from.
+    """List the presets to search for a product: those of the architecture from which `best` chooses.
 
     Raises:
         CheckError: `nothing-legal` where no preset takes the problem.
@@ -331,7 +336,7 @@ def _machine() -> Machine:
 
 
 def target_of(spec: MatMulChain | ProgramChain, arch: str | None = None) -> str:
-    """Name the architecture that a choice is made for: the given one, the spec's, or the GPU's."""
+    """Return the architecture for a choice: the given one, else the spec's, else the GPU's."""
     from fireiron.algebra.arch import arch as find_arch
 
     wanted = arch or spec.program.arch

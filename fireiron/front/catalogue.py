@@ -1,8 +1,7 @@
-"""The catalogue of errors: what each code means, read off the sources that raise it and the tests of mistakes.
+"""The catalogue of error codes, read from the sources that raise them and from the tests of mistakes.
 
-Nothing here is written by hand. `fireiron/front/mistakes` is a link to `tests/errors`, which a wheel holds as files;
-each of them makes one mistake and says what is printed. Codes without such a file are described by where they are
-raised.
+`fireiron/front/mistakes` is a link to `tests/errors`; a wheel holds copies of these files. Each file makes one mistake
+and has the text that is printed. A code without such a file is described by the calls that raise it.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ CODE = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)+")
 
 @attrs.frozen
 class Mistake:
-    """Show one mistake.
+    """Hold one mistake, as an example of an error.
 
     Args:
-        title: what is wrong, in words.
-        source: the code that makes it.
-        printed: the whole error.
+        title: the mistake in words.
+        source: the code that makes the mistake.
+        printed: the whole text of the error.
     """
 
     title: str
@@ -41,13 +40,13 @@ class Mistake:
 
 @attrs.frozen
 class Raised:
-    """Say where a code is raised, and with which words.
+    """Hold one place that raises a code, and its words.
 
     Args:
         family: the error's class, or `Finding`.
-        message: what it says; names of values stand in braces, … for other values.
-        fix: what it advises.
-        where: the file.
+        message: the message; a value stands as its name in braces, or as … if it has none.
+        fix: the advice.
+        where: path of the file.
     """
 
     family: str
@@ -61,9 +60,9 @@ class Entry:
     """Describe one code.
 
     Args:
-        code: as it stands in brackets.
+        code: the code. Example: `tile-extent`.
         raised: the places that raise it.
-        mistakes: examples.
+        mistakes: examples of mistakes.
     """
 
     code: str
@@ -72,7 +71,7 @@ class Entry:
 
     @property
     def title(self) -> str:
-        """Say in a line what it is about."""
+        """Describe the code in a line."""
         if self.mistakes:
             return self.mistakes[0].title
         return min((each.message for each in self.raised), key=lambda said: re.match(r"(\{\w+\}|…)$", said) is not None)
@@ -90,14 +89,14 @@ class Entry:
 
 
 def mistakes_folder(package: Path = PACKAGE) -> Path:
-    """Find the tests of mistakes; where git could not make a link, a file holds its target."""
+    """Return the folder of mistakes; where git could not make a link, a file holds the link's target."""
     link = package / "front/mistakes"
     return (link.parent / link.read_text(encoding="utf-8").strip()).resolve() if link.is_file() else link
 
 
 @cache
 def catalogue() -> tuple[Entry, ...]:
-    """List every code of the package, in order of the alphabet."""
+    """List all codes of the package in alphabetical order."""
     entries: dict[str, Entry] = {}
     for code, raised in _raised():
         entry = entries.setdefault(code, Entry(code))
@@ -111,7 +110,7 @@ def catalogue() -> tuple[Entry, ...]:
 
 
 def why(code: str) -> Entry:
-    """Find the entry of a code; the whole first line of an error will do.
+    """Return the entry of a code, given the code or the first line of an error.
 
     Raises:
         UsageError: `unknown-code`.
@@ -132,7 +131,7 @@ def why(code: str) -> Entry:
 
 
 def mistakes(text: str) -> Iterator[tuple[str, Mistake]]:
-    """Read one test of mistakes: its title, the function that is wrong, and what is printed."""
+    """Read one file of mistakes; yield for each mistake its code, title, source and printed text."""
     tree = ast.parse(text)
     title = ast.get_docstring(tree) or ""
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
@@ -162,7 +161,7 @@ def mistakes(text: str) -> Iterator[tuple[str, Mistake]]:
 
 
 def _asserted(function: ast.FunctionDef) -> Iterator[tuple[str, str]]:
-    """List the fields of an error that a test compares with a text."""
+    """Yield the fields of an error that a test compares with a text, with these texts."""
     for node in ast.walk(function):
         match node:
             case ast.Compare(left=ast.Attribute(attr=field), ops=[ast.Eq()], comparators=[ast.Constant(str(text))]):
@@ -177,7 +176,7 @@ def _body(text: str, function: ast.FunctionDef) -> str:
 
 
 def _raised() -> Iterator[tuple[str, Raised]]:
-    """Find every call that makes an error or a finding with a code."""
+    """Yield each call that makes an error or a finding, with the code."""
     # In a checkout fireiron/bench is a link, which a search of the package does not follow.
     for file in sorted({*PACKAGE.rglob("*.py"), *(PACKAGE / "bench").rglob("*.py")}):
         where = file.relative_to(PACKAGE.parent).as_posix()
@@ -195,7 +194,7 @@ def _raised() -> Iterator[tuple[str, Raised]]:
 
 
 def _texts(function: ast.FunctionDef | None) -> Texts:
-    """List the texts that a function gives names to."""
+    """Return the texts that a function assigns to names."""
     found: dict[str, list[ast.expr]] = {}
     for node in ast.walk(function) if function else ():
         match node:
@@ -209,7 +208,7 @@ def _texts(function: ast.FunctionDef | None) -> Texts:
 
 
 def _call(node: ast.Call, where: str, texts: Texts) -> Iterator[tuple[str, Raised]]:
-    """Read a call that makes an error: of its class, or by the simulator, which adds thread and place."""
+    """Read a call that makes an error: a call of the error's class, or of the simulator's function for errors."""
     match node.func:
         case ast.Name("Fault") | ast.Attribute(attr="error" | "_refuse"):
             family = "SimulationError"
@@ -234,7 +233,7 @@ def _call(node: ast.Call, where: str, texts: Texts) -> Iterator[tuple[str, Raise
 
 
 def _words(node: ast.expr, texts: Texts) -> str:
-    """Read a message; what it fills in stands as a name in braces, or as an ellipsis."""
+    """Read the expression of a message; a value that it fills in becomes a name in braces, or an ellipsis."""
     match node:
         case ast.Constant(str(text)):
             return text

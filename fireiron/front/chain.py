@@ -1,8 +1,8 @@
-"""Chains: immutable schedules that grow by one decomposition a call, and refine the last one.
+"""Chains: immutable schedules; each method call appends one decomposition, or refines the last one.
 
-A chain is (program, links). Each method checks its link against the links before it, and returns a new chain; the new
-chain's type has the methods that may follow. `Chain` has the links of all specs, `FoldChain` also those of specs that
-sum or fold. A type parameter names the spec; methods for few specs restrict the type of `self`.
+A chain is (program, links). Each method checks its link against the links before it, and returns a new chain, whose
+type has the methods that may come next. `Chain` has the methods for all specs, `FoldChain` also those for specs that
+sum or fold. The type parameter names the spec; methods for a few specs restrict the type of `self`.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ D = TypeVar("D", bound=MatMul | Move | Products | Layer | Step | Program | Init 
 
 @cache
 def _function(module: str, name: str) -> Callable[..., Any]:
-    """Find a function of a module of `front`, which is loaded where it is needed first."""
+    """Return a function of a module of `front`; the module is imported at its first use."""
     return getattr(import_module(f"fireiron.front.{module}"), name)
 
 
 class Chain(Schedule, Generic[S]):
-    """Decompose a spec by the links that all kinds of specs have."""
+    """Hold the methods that all kinds of specs have."""
 
     def _own(self, link: str) -> Callable[..., Any]:
-        """Find the function of this kind of chain that makes a link, or checks it.
+        """Return the function with which this kind of chain makes a link, or checks it.
 
         Raises:
             DecompositionError: `wrong-spec`.
@@ -71,12 +71,12 @@ class Chain(Schedule, Generic[S]):
         return _function(self._kind.own.get(link, "links"), link)
 
     def tile(self, *sizes: int | Strided, batch: int | None = None, **named: int) -> Tiled[S]:
-        """Cut what is written into tiles, and with it the operands; dims that a step folds stay whole.
+        """Cut the results, and with them the operands, into tiles; dims that a step folds stay whole.
 
         Args:
-            sizes: rows and columns of a tile, or one `Strided((chunk, stride), (chunk, stride))`; rows alone of layers,
-                whose columns stay together. Programs name their dims.
-            batch: matrices of a tile, where there is a batch, or groups; of groups it is 1.
+            sizes: rows and columns of a tile, or one `Strided((chunk, stride), (chunk, stride))`. For layers rows only:
+                their columns stay together. Programs take `named` instead.
+            batch: number of matrices in a tile, for a batch; 1 for groups.
             named: extents by dim instead: `tile(m=128, n=64)`; the other dims stay whole.
 
         Shapes:
@@ -104,12 +104,13 @@ class Chain(Schedule, Generic[S]):
         """Move an operand to another memory by a chain of its own.
 
         Args:
-            operand: `A` or `B` of a product, `SRC` of a Move, which then goes by way of the other memory; a tensor, or
-                its name; in a program also the name of a step that threads compute below, whose result then lies in SH
-                where it is read.
+            operand: `A` or `B` of a product; `SRC` of a Move, which then passes through `memory`; a tensor or its name.
+                In a program also the name of a step that threads compute below: its result then lies in SH, where other
+                steps read it.
             memory: SH, FR or RF.
-            strategy: how, a function from a Move to a finished Move; vector() or conform() by default.
-            dtype: element type there, the source's by default; converting takes a register hop.
+            strategy: a function from a Move to a finished Move, which says how data moves; vector() or conform() by
+                default.
+            dtype: element type in `memory`, the source's by default. A conversion moves data through registers.
 
         Raises:
             DecompositionError: `unknown-operand`, `ambiguous-operand`, `already-there`, `load-memory`, `load-output`,
@@ -119,7 +120,7 @@ class Chain(Schedule, Generic[S]):
         return self._as(Loaded, self._own("load")(self, operand, memory, strategy, dtype))
 
     def vectors(self: MoveChain, nbytes: int | None = None) -> Tiled[Move]:
-        """Cut both sides of a Move into vectors along the dimension that is contiguous on both.
+        """Cut both sides of a Move into vectors, along the dimension that is contiguous on both sides.
 
         Args:
             nbytes: bytes of a vector; None takes the widest that both sides' layouts, bounds and alignments allow, up
@@ -134,7 +135,7 @@ class Chain(Schedule, Generic[S]):
         return self._as(Tiled, Tile(Widest(nbytes or 16, exact=nbytes is not None), link=here()))
 
     def own(self: MoveChain, level: Level) -> MoveChain:
-        """Descend to the elements that each unit of `level` holds of the register side of a Move.
+        """Divide a Move among the units of `level`: each moves the elements that it holds on the register side.
 
         Raises:
             DecompositionError: `ownership-unknown` when the chain is finished.
@@ -149,22 +150,22 @@ class Chain(Schedule, Generic[S]):
     @overload
     def each(self: ProgramChain, **chains: StepStrategy) -> Schedule: ...
     def each(self, *layer: Any, **chains: Any) -> Schedule:
-        """Schedule each layer, or steps that sum products, by a chain of its own, and close the schedule.
+        """Schedule each layer, or each step that sums products, by a chain of its own, and close the schedule.
 
-        A step that is not named is computed by the threads that hold its operands. Where one atom writes registers
-        that another atom reads, both atoms must have the same layout of them.
+        A step that is not named is computed by the threads that hold its operands. Where one atom writes registers and
+        another atom reads them, both must lay them out alike.
 
         Args:
-            layer: for layers, a function from a layer to its finished chain, called once for a stack of equal layers;
-                then `store`, the strategy that stores the last result to Y (vector() or conform() by default), and
-                `prefetch`, whether persistent blocks prefetch their next rows of X into the L2 cache before they store
-                the rows of Y.
-            chains: for a program, by a step's name, a function from the step's MatMul to its finished chain.
+            layer: for layers, up to three arguments: a function from a layer to its finished chain, called once for a
+                stack of equal layers; `store`, the strategy that stores the last result to Y (vector() or conform() by
+                default); and `prefetch`, whether persistent blocks prefetch their next rows of X into the L2 cache
+                before they store rows of Y.
+            chains: for a program, by names of steps: functions from a step's MatMul to its finished chain.
 
         Raises:
-            FireironError: located at the link that is wrong; `layers-on-chip` where X was not loaded,
-                `layers-prefetch` where blocks take one tile each, `unfinished-layer`; `each-step` for a step that is
-                not there, `each-product`, `each-dims`, `unfinished-step`.
+            FireironError: located at the wrong link; `layers-on-chip` where X was not loaded, `layers-prefetch` where
+                blocks take one tile each, `unfinished-layer`; `each-step` for an unknown step, `each-product`,
+                `each-dims`, `unfinished-step`.
 
         Example:
             >>> import fireiron as fi
@@ -181,10 +182,10 @@ class Chain(Schedule, Generic[S]):
         return self._closed_by(self._own("each")(self, *layer, **chains))
 
     def done(self: Chain[D], atom: Atom | Microkernel | str | None = None) -> Schedule:
-        """Close the chain: the first atom of the table that executes the residual spec, a chosen one, or a microkernel.
+        """Close the chain with an atom: the first of the table that executes the rest, a chosen one, or a microkernel.
 
-        The whole schedule is elaborated here: ownership, thread counts, vector widths, barriers. Programs and
-        elementwise specs take no atom: threads compute the points that they own, step by step.
+        This checks the whole schedule: ownership, thread counts, vector widths, barriers. Programs and elementwise
+        specs take no atom: threads compute the points that they own, step by step.
 
         Raises:
             FireironError: located at the link that is wrong; `no-atom` where no instruction executes the residual spec;
@@ -201,7 +202,7 @@ class Chain(Schedule, Generic[S]):
         return self._closed_by(Done(atom, link=here()))
 
     def _closed_by(self, link: Done | Each | EachStep) -> Schedule:
-        """Close the chain; what is nested is elaborated with the schedule that it belongs to."""
+        """Close the chain with a link. A nested chain is checked as a part of the schedule that it belongs to."""
         closed = self._as(Schedule, link)
         if self._around is None:
             closed.lowered()
@@ -209,31 +210,31 @@ class Chain(Schedule, Generic[S]):
 
 
 class FoldChain(Chain[S]):
-    """Decompose a spec that sums or folds: products, layers, programs and their steps."""
+    """Hold the methods for specs that sum or fold: products, layers, programs and their steps."""
 
     @overload
     def tile(self: ProgramChain, **named: int) -> TiledProgram: ...
     @overload
     def tile(self, *sizes: int | Strided, batch: int | None = None, **named: int) -> TiledFold[S]: ...
     def tile(self, *sizes: Any, batch: int | None = None, **named: int) -> Any:
-        """Cut what is written into tiles, as `Chain.tile` does."""
+        """Cut the results into tiles, as `Chain.tile` does."""
         cls = TiledProgram if self._kind.spec is Program else TiledFold
         return self._as(cls, self._tile_link(sizes, batch, named))
 
     def split(
         self, dim: int | str | None = None, /, *, ways: int | None = None, multiple_of: int = 1, **size: int
     ) -> SplitFold[S]:
-        """Cut a dim that is folded into chunks: one loop visits them, or units take them by `parallel`.
+        """Cut a folded dim into chunks, which one loop visits, or which units share after `parallel`.
 
-        Products that share an operand go through one loop, the others' loops follow each other. Steps of a program that
-        need a finished fold over the dim run in a further loop behind the first. Several dims of a program have one
-        loop, in which the chunks of the last dim follow each other first: a convolution's `split(r=1, s=1, c=64)`.
+        Products that share an operand share a loop; loops of other products come one after another. Steps of a program
+        that need a finished fold over the dim run in a second loop behind the first. Several dims, as in a
+        convolution's `split(r=1, s=1, c=64)`, become one loop, in which the last dim varies fastest.
 
         Args:
             dim: extent of a chunk of K: `split(16)`; or the dim's name, with `ways`: `split("j", ways=8)`.
-            ways: the number of chunks instead, for an extent that is not known or that they need not divide.
-            multiple_of: with ways, what a chunk's extent is a multiple of: the chunk of the split below, or the
-                elements of a vector.
+            ways: the number of chunks instead of their extent; it need not divide K, which may be a symbol.
+            multiple_of: with `ways`, a divisor of each chunk's extent: the chunk of the split below, or the elements of
+                a vector.
             size: dims and the extents of their chunks instead: `split(j=128)`.
 
         Shapes:
@@ -260,15 +261,15 @@ class FoldChain(Chain[S]):
         return self._as(LoadedFold, self._own("load")(self, operand, memory, strategy, dtype))
 
     def allocate(self: FoldChain[P], temporary: str, memory: Memory, strategy: Strategy | None = None) -> LoadedFold[P]:
-        """Give a temporary of a program, the result of a step between others, memory of its own.
+        """Give a program's temporary (a step's result that other steps read) memory of its own.
 
-        Without it a result that one step reads is computed where it is read, and others stay in registers.
+        Without this link, a temporary that one step reads is computed inside that step, and others stay in registers.
 
         Args:
             temporary: name of the step: `p = (...).named("p")`.
             memory: RF keeps the result in the registers of the threads that compute it; SH also stores it to shared
                 memory, where atoms read it.
-            strategy: how it gets to SH, as for `load`.
+            strategy: how the result moves to SH, as for `load`.
 
         Raises:
             DecompositionError: `allocate-step`, `already-there`, `load-memory`, `load-step`, `load-level`.
@@ -289,14 +290,15 @@ class FoldChain(Chain[S]):
     def prolog(self: MatMulChain, operand: Role | Tensor | str, *ops: Op) -> MatMulChain:
         """Compute pointwise with the elements of an operand where a load moves them through registers.
 
-        The next load that does so applies the ops: vector(), conform() and staged() do, ldmatrix() where they keep the
-        element type; cp_async() and tma() hand the elements on as they are. Ops that change the element type stand
-        before epilog.
+        The next load that passes through registers applies the ops: by vector(), conform() or staged(), and by
+        ldmatrix() if the ops keep the element type. cp_async() and tma() leave the ops to a later load. Ops that change
+        the element type must come before `epilog`.
 
         Args:
             operand: `A` or `B`, a tensor, or a name.
-            ops: functions of an element's expression, first to last (`relu`, `scale(s)`, `dequantise("f16", s)`). Their
-                tensors repeat over the operand; one value may serve a group of neighbours, along K or across.
+            ops: functions of an element's expression, applied in order (`relu`, `scale(s)`, `dequantise("f16", s)`).
+                Tensors that they read are broadcast over the operand; one value may also serve a group of neighbours,
+                along K or across.
 
         Raises:
             DecompositionError: `unknown-operand`, `load-output`, `prolog-shape`, `accumulator-dtype`. SpecError: `bad-
@@ -314,6 +316,8 @@ class FoldChain(Chain[S]):
         store: Strategy | None = None,
         early: Tensor | Sequence[Tensor] = (),
         addends: bool = False,
+        load: Mapping[Tensor, Strategy] = ...,
+        slots: int = 1,
     ) -> MatMulChain: ...
     @overload
     def epilog(
@@ -326,33 +330,38 @@ class FoldChain(Chain[S]):
     @overload
     def epilog(self: LayerChain, *, store: Strategy | None = None) -> LayerChain: ...
     def epilog(self, *ops: Any, **options: Any) -> Any:
-        """Accumulate in registers; behind the sums, apply pointwise ops to them and store the results.
+        """Accumulate in registers; after the sums are complete, apply pointwise ops to them and store the results.
 
         Args:
-            ops: for a MatMul: functions from the accumulator's expression to a new one, first to last (`relu`,
-                `add(bias)`), and `save(tensor)` where the value so far is stored too.
+            ops: for a MatMul: functions from the accumulator's expression to a new one, applied in order (`relu`,
+                `add(bias)`). `save(tensor)` between them stores the value so far to another tensor.
             memory: FR or RF.
             dtype: for a MatMul: the accumulator's element type; f32 for 16-bit floats, i32 for integers by default.
             init: for a MatMul: the accumulator's first value.
-            store: the strategy that stores each result, conform() by default; a layer's result goes where A lies. For a
-                program also strategies by the outputs' names.
-            early: for a MatMul: tensors of C's shape, read by ops, that each thread loads to registers before the
-                products, so that the loads run while the products do; `whole_operands` lists such tensors. For a
-                program: names of inputs that only steps behind the folds read.
-            addends: for a MatMul: whether the sums begin with what the ops add to them first (`add(bias)`), which is
-                loaded before the products then and takes no registers beside the sums.
+            store: the strategy that stores results, conform() by default; for a program also a mapping from outputs'
+                names to strategies. A layer's result is stored where A lies.
+            early: tensors that threads begin to load to registers before the products, so that loads and products
+                overlap. For a MatMul: tensors of C's shape that ops read (`whole_operands` lists them). For a program:
+                names of inputs that only steps after the folds read.
+            addends: for a MatMul: whether the tensor that the first op adds (`add(bias)`) becomes the first value of
+                the sums. It is then loaded before the products, and takes no registers beside the sums.
+            load: for a MatMul: tensors of C's shape, read by ops, with strategies of bulk copies, `{residual: tma()}`:
+                the role that loads (`specialize`) brings a tile of each to shared memory while the products run, and
+                ops read it there.
+            slots: for a MatMul: tiles of each such tensor in shared memory, where a block loops over tiles. With one,
+                a tile is copied behind its last chunk; with more, tiles behind short loops come further ahead.
 
         Raises:
             DecompositionError: `second-epilog`, `epilog-memory`, `epilog-store`, `accumulator-dtype`, `load-level`,
-                `accumulator-init`, `epilog-early`. SpecError: `bad-op`, `shape-mismatch`, `same-name`,
+                `accumulator-init`, `epilog-early`, `epilog-load`. SpecError: `bad-op`, `shape-mismatch`, `same-name`,
                 `epilog-overlap`, `dtype-mismatch`.
         """
         return self._as(FoldChain, self._own("epilog")(self, *ops, **options))
 
     def then(self: MatMulChain, *ops: Op | Beside) -> MatMulChain:
-        """Let the product be followed by pointwise ops: every schedule's epilog applies them, before its own.
+        """Append pointwise ops to the product: the epilog of every schedule applies them, before its own ops.
 
-        So any preset becomes one of the fused product: `ampere.gemm(spec.then(add(bias), relu))`.
+        So each preset of a product schedules the product with the ops too: `ampere.gemm(spec.then(add(bias), relu))`.
 
         Args:
             ops: as `epilog` takes them.
@@ -369,9 +378,9 @@ class FoldChain(Chain[S]):
         return self._own("then")(self, *ops)
 
     def swap(self: MatMulChain) -> MatMulChain:
-        """Compute the transpose of C as the product of the transposes of B and A: nothing moves, roles change names.
+        """Compute the transpose of C as the product of the transposes of B and A; no data moves.
 
-        Widths of tiles that one dimension takes in finer steps than the other then run along M.
+        Use: an instruction whose N has finer steps than its M then tiles the original M in fine steps.
 
         Shapes:
             (M, N, K) -> (N, M, K)
@@ -385,12 +394,12 @@ class FoldChain(Chain[S]):
 
     @property
     def left(self: MatMulChain) -> Tensor:
-        """Describe A as the atoms meet it: of the element type that its prolog leaves."""
+        """Describe A as atoms read it: with the element type after its prolog."""
         return self._met("A")
 
     @property
     def right(self: MatMulChain) -> Tensor:
-        """Describe B as the atoms meet it."""
+        """Describe B as atoms read it: with the element type after its prolog."""
         return self._met("B")
 
     def _met(self, role: str) -> Tensor:
@@ -401,7 +410,7 @@ class FoldChain(Chain[S]):
 
     @property
     def whole_operands(self: MatMulChain) -> tuple[Tensor, ...]:
-        """List the tensors of C's shape that `then`'s ops read, and C where it is accumulated: `epilog(early=...)`.
+        """List tensors for `epilog(early=...)`: those of C's shape that ops of `then` read, and C if beta is not 0.
 
         Example:
             >>> from fireiron import Matrix, Vector, add, matmul
@@ -415,9 +424,12 @@ class FoldChain(Chain[S]):
 
     @property
     def served_along_k(self: MatMulChain) -> int | None:
-        """Count the neighbours along K that prologs multiply by one value: `split` by a divisor takes `promote`.
+        """Return the number of neighbours along K that a prolog multiplies by one value.
 
-        0 where values hold for all of K, None where there is no prolog, or one does more than to multiply.
+        `promote` needs a `split` by a divisor of this number.
+
+        The number is 0 where one value serves all of K. The result is None without a prolog, or for a prolog that does
+        more than multiply.
 
         Example:
             >>> from fireiron import A, Matrix, dequantise, matmul
@@ -431,7 +443,7 @@ class FoldChain(Chain[S]):
 
     @property
     def meaning(self: MatMulChain) -> Meaning:
-        """Give what the chain computes: its ops are called, since functions may do something else each time.
+        """Return what the chain computes; this calls its ops, since a function may do something else each time.
 
         Example:
             >>> from fireiron import A, matmul, relu
@@ -445,53 +457,59 @@ class FoldChain(Chain[S]):
 
     @property
     def portable(self: MatMulChain) -> tuple[MatMulChain, ...]:
-        """List chains to send to another process instead: one whose ops are what they make, and the bare product."""
+        """List chains that can be sent to another process in place of this one.
+
+        The first has expressions instead of functions as ops; the second is the product without ops.
+        """
         from fireiron.front.matmul import portable
 
         return portable(self)
 
     @property
     def batch(self: FoldChain[B]) -> int | None:
-        """Size a tile of one matrix, for `tile(m, n, batch=spec.batch)`: 1 with a batch or groups, None without."""
+        """Return the `batch` of a tile of one matrix: 1 with a batch or groups, else None.
+
+        Example: `spec.tile(m, n, batch=spec.batch)`.
+        """
         return 1 if BATCH in self.residual.extents else None
 
     @property
     def function(self: LayerChain) -> Value:
-        """Give a layer's function of its accumulator."""
+        """Return a layer's op, from the accumulator to the result."""
         return next(layer.value for layer in self.layers.layers if layer.weights == self.weights)
 
     @property
     def weights(self: LayerChain) -> Tensor:
-        """Give a layer's weights: K x N, or a batch of them."""
+        """Return a layer's weights: K x N, or a batch of such matrices."""
         b = self._origin.operand("B")
         assert b is not None
         return b.tensor
 
     @property
     def sizes(self: LayerChain) -> tuple[int, int, int]:
-        """Give rows of a block, width of the result, and width of A."""
+        """Return a layer's M, N and K: rows of a block, columns of the result, columns of A."""
         found = tuple(size for dim, size in self._origin.sizes if dim != BATCH)
         return cast("tuple[int, int, int]", found)
 
 
 class Loaded(LoadRefinements, Chain[S]):
-    """A chain whose last link is a load: its refinements, or another link, come next."""
+    """A chain whose last link is a load: a refinement of the load or another link comes next."""
 
 
 class SplitFold(SplitRefinements[S], FoldChain[S]):
-    """A chain whose last link is a split: refinements of the loop over chunks, or of the units that take them."""
+    """A chain whose last link is a split: a refinement of the loop or of its units, or another link comes next."""
 
 
 class Tiled(TileRefinements, Chain[S]):
     """A chain whose last link is a tile."""
 
     def pipeline(self: Tiled[Move], stages: int) -> Tiled[Move]:
-        """Give the buffers right below a ring of slots, which the tiles of a Move take in turn.
+        """Give the buffers of the loads below the tile a ring of slots, which the tiles of a Move use in turn.
 
-        A slot that a bulk store reads is waited for when its turn comes again.
+        Before a slot is written again, threads wait for the bulk store that reads the slot.
 
         Args:
-            stages: slots.
+            stages: number of slots.
 
         Raises:
             DecompositionError: `pipeline-stages`.
@@ -509,12 +527,12 @@ class TiledProgram(TiledFold[Program]):
     """A program whose last link is a tile."""
 
     def pipeline(self, stages: int) -> TiledProgram:
-        """Load the inputs that go to SH below `stages - 1` tiles ahead, in as many ring slots.
+        """Load inputs to SH for the next `stages - 1` tiles ahead of their use, into a ring of `stages` slots.
 
-        The tile is a loop: persistent, or a tile without a level. What does not move with the tiles is loaded once.
+        The tile must be a loop: persistent, or without a level. Inputs that are the same for all tiles are loaded once.
 
         Args:
-            stages: slots, 2 or more.
+            stages: number of slots, at least 2.
 
         Raises:
             DecompositionError: `pipeline-stages`, `pipeline-loop`; `pipeline-empty` when the schedule is finished.

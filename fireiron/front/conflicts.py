@@ -1,4 +1,4 @@
-"""What removes a bank conflict: swizzles, pads and orders of the buffer's load are tried, and the best is named."""
+"""Advice against bank conflicts: tries swizzles, pads and orders of a buffer's load, and names the best."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ WORTH = 0.8  # of the wavefronts: what leaves more is no advice
 
 
 def advised(schedule: Schedule, found: tuple[Finding, ...], arch: str | int | None) -> tuple[Finding, ...]:
-    """Put into the fixes of bank conflicts what was tried and removes them.
+    """Add to the fixes of bank conflicts a refinement that was tried and removes them.
 
     Args:
-        schedule: finished.
-        found: of `facts`.
+        schedule: the finished schedule.
+        found: findings of `facts`.
         arch: the target.
 
     Example:
@@ -70,7 +70,7 @@ def _buffer(finding: Finding, kernel: Kernel) -> str | None:
 
 
 def _clean(schedule: Schedule, place: int, buffer: str, kernel: Kernel, arch: str | int | None) -> str | None:
-    """Say which refinement of a load leaves no conflict of its buffer, None where none does."""
+    """Write the refinement of a load that leaves its buffer no conflict; None where no refinement does."""
     load = schedule.links[place]
     if not isinstance(load, Load) or load.memory != SH:
         return None
@@ -97,7 +97,7 @@ def _clean(schedule: Schedule, place: int, buffer: str, kernel: Kernel, arch: st
 
 
 def _candidates(load: Load, element: int) -> Iterator[tuple[str, dict[str, object]]]:
-    """List what a load may be refined by: swizzles, which take no memory, before pads; then the other orders."""
+    """Yield refinements of a load to try: swizzles first, which take no memory, then pads, then other orders."""
     swizzles: list[tuple[str, dict[str, object]]] = [
         (f".swizzle(Swizzle({bits}, {base}, {shift}))", {"swizzle": Swizzle(bits, base, shift), "pad": 0})
         for base in dict.fromkeys(max(n // element, 1).bit_length() - 1 for n in (VECTOR_NBYTES, WORD_NBYTES))
@@ -118,7 +118,7 @@ def _candidates(load: Load, element: int) -> Iterator[tuple[str, dict[str, objec
 
 
 def _replayed(schedule: Schedule, place: int, load: Decomposition) -> Schedule:
-    """Write the schedule with one link replaced."""
+    """Return the schedule with one link replaced."""
     links = (*schedule.links[:place], load, *schedule.links[place + 1 :])
     trail: list[Residual] = []
     for link in links:

@@ -1,7 +1,7 @@
-"""Convolutions of arrays, for those who have arrays and no wish to schedule: forward, and gradients for torch.
+"""Convolutions of arrays, without writing a schedule: forward, and gradients for torch.
 
-Arrays have torch's dims: images N C and their sides, filters K C/groups and their taps. Kernels take channels last:
-arrays that lie so in memory (torch's channels_last) are taken as they are, others are copied. Results lie as images do.
+Arrays have torch's dims: images (N, C, sides...), filters (K, C / groups, taps...). Kernels read arrays whose channels
+come last in memory (torch's channels_last); other arrays are copied. Results have the memory order of the images.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh")
 
 @attrs.frozen
 class Convolution:
-    """Describe a convolution: element type, sizes, and how windows lie.
+    """Describe a convolution: element type, sizes, and the places of windows.
 
     Args:
-        dtype: of images and filters, as it is multiplied.
-        images: how many.
+        dtype: element type in which images and filters are multiplied.
+        images: number of images.
         sides: of an image.
         channels: of an image.
-        filters: how many.
+        filters: number of filters.
         taps: of a filter along each side.
         stride: pixels from one window to the next, along each side.
         pads: zeros before and behind each side.
         dilation: pixels from one tap to the next, along each side.
-        groups: parts of the channels that are convolved on their own.
+        groups: number of parts of the channels, each of which is convolved with its own filters.
     """
 
     dtype: str
@@ -66,39 +66,39 @@ class Convolution:
 
     @property
     def rank(self) -> int:
-        """Count the sides."""
+        """Return the number of sides of an image."""
         return len(self.sides)
 
     @property
     def outer(self) -> tuple[int, ...]:
-        """Give the sides of the result."""
+        """Return the sides of the result."""
         return outer_of(self.sides, self.taps, self.stride, self.pads, self.dilation)
 
     @property
     def kind(self) -> DType:
-        """Give the element type."""
+        """Return the element type."""
         return find_dtype(self.dtype)
 
     @property
     def parted(self) -> bool:
-        """Say whether groups are a dim of their own, so that tensor cores multiply their channels."""
+        """Say whether programs have a dim for groups, so that tensor cores multiply a group's channels."""
         whole = self.channels // self.groups * self.kind.nbytes % 16 == 0 and self.filters // self.groups >= 8
         return self.groups > 1 and whole and self.kind.bits <= 16
 
     @property
     def has_gradients(self) -> bool:
-        """Say whether kernels of this package compute its gradients; torch computes those of narrow groups."""
+        """Say whether kernels of this package compute the gradients; those of narrow groups torch computes."""
         return self.groups == 1 or self.parted
 
     @property
     def packed(self) -> bool:
-        """Say whether columns and channels are one dim, since a pixel's channels fill no vector of 16 bytes."""
+        """Say whether programs have one dim for columns and channels: a pixel's channels fill no vector of 16 bytes."""
         few = self.channels * self.kind.nbytes % 16 != 0 and self.channels <= MOST_PACKED
         return few and self.groups == 1 and self.rank == 2 and self.dilation == (1, 1) and self.kind.bits == 16
 
     @property
     def has_packed_gradients(self) -> bool:
-        """Say whether its gradients have columns and channels as one dim: where y's channels fill vectors."""
+        """Say whether gradients too have one dim for columns and channels: where y's channels fill vectors."""
         return self.packed and self.dilation == (1, 1) and self.filters * self.kind.nbytes % 16 == 0
 
     def described(self, name: str, *shape: int, dtype: str | None = None) -> Tensor:
@@ -106,11 +106,11 @@ class Convolution:
         return tensor(*shape, dtype=dtype or self.dtype, name=name)
 
     def channel_parts(self) -> tuple[int, ...]:
-        """Give the dims of the images' channels."""
+        """Return the extents of the images' channel dims: (groups, channels of a group), or (channels,)."""
         return (self.groups, self.channels // self.groups) if self.parted else (self.channels,)
 
     def filter_parts(self) -> tuple[int, ...]:
-        """Give the dims of the filters."""
+        """Return the extents of the filters' outer dims: (groups, filters of a group), or (filters,)."""
         return (self.groups, self.filters // self.groups) if self.parted else (self.filters,)
 
 
@@ -118,7 +118,7 @@ def outer_of(
     sides: Sequence[Any], taps: Sequence[Any], stride: Sequence[int], pads: Sequence[tuple[int, int]],
     dilation: Sequence[int],
 ) -> tuple[Any, ...]:  # fmt: skip
-    """Give the sides of a convolution's result.
+    """Return the sides of a convolution's result.
 
     Example:
         >>> outer_of((28, 28), (3, 3), (2, 2), ((1, 1), (1, 1)), (1, 1))
@@ -132,12 +132,12 @@ def outer_of(
 def forward(
     what: Convolution, beside: tuple[tuple[str, str], ...] = (), activation: str = "", host: bool = False
 ) -> Any:
-    """Give the kernel of a convolution and what follows it.
+    """Return the kernel of a convolution with the operations behind it.
 
     Args:
         what: the convolution.
         beside: names and element types of the arrays beside images and filters: bias, residual, scale.
-        activation: the function that is applied last; "" for none.
+        activation: name of the function that is applied last; "" for none.
         host: whether arrays lie in host memory.
     """
     return kernel_of(specified(what, beside, activation, arch_of(host)), host)
@@ -146,12 +146,12 @@ def forward(
 def specified(
     what: Convolution, beside: tuple[tuple[str, str], ...] = (), activation: str = "", arch: str | None = None
 ) -> Any:
-    """Give the program of a convolution and what follows it.
+    """Return the program of a convolution with the operations behind it.
 
     Args:
         what: the convolution.
-        beside: as of `forward`.
-        activation: as of `forward`.
+        beside: as in `forward`.
+        activation: as in `forward`.
         arch: the target; the GPU's where None.
     """
     known, channels, filters = programs("conv"), what.channel_parts(), what.filter_parts()
@@ -191,7 +191,7 @@ def filter_gradient_specified(what: Convolution, arch: str | None = None) -> Any
     """Give the program of the gradient of a convolution's filters.
 
     Args:
-        what: as of `filter_gradient`.
+        what: as in `filter_gradient`.
         arch: the target; the GPU's where None.
     """
     y = what.described("y", what.images, *what.outer, *what.filter_parts())
@@ -207,10 +207,10 @@ def filter_gradient_specified(what: Convolution, arch: str | None = None) -> Any
 
 
 def run_filter_gradient(what: Convolution, y: Any, x: Any, host: bool) -> Any:
-    """Compute the gradient of filters, of arrays whose channels come last and lie together.
+    """Compute the gradient of filters from dense arrays whose channels come last in memory.
 
     Args:
-        what: as of `filter_gradient`.
+        what: as in `filter_gradient`.
         y, x: the gradient of the result, and images.
         host: whether arrays lie in host memory.
     """
@@ -221,29 +221,30 @@ def run_filter_gradient(what: Convolution, y: Any, x: Any, host: bool) -> Any:
 
 
 def _applied(activation: str) -> dict[str, Any]:
-    """Give the argument of a program that applies an activation."""
+    """Return the keyword of a program for an activation; none for ""."""
     return {"op": getattr(functions, activation)} if activation else {}
 
 
 def programs(name: str) -> ModuleType:
-    """Give a file of schedules, whose programs are computed."""
+    """Import a file of `fireiron.schedules`."""
     return import_module(f"{PRESETS}.{name}")
 
 
 def arch_of(host: bool) -> str | None:
-    """Give the target of arrays that are simulated; None for the GPU's."""
+    """Return the target for simulated arrays; None for the GPU's."""
     return SIMULATED if host and without_gpu() else None
 
 
 def kernel_of(spec: Any, host: bool, dependent: bool = False) -> Any:
-    """Give a program's kernel by its best schedule; on the simulator, for arrays in host memory without a GPU.
+    """Return a program's kernel by its best schedule; it is simulated for arrays in host memory without a GPU.
 
     Where NVRTC spills registers, it warns.
 
     Args:
         spec: the program.
         host: whether arrays lie in host memory.
-        dependent: whether the kernel begins before the previous launch has ended, as one of several short ones.
+        dependent: whether the kernel may begin before the launch ahead of it has ended; useful for several short
+            kernels.
     """
     schedule = best_program(spec, dependent=dependent)
     if host and without_gpu():
@@ -260,15 +261,15 @@ def kernel_of(spec: Any, host: bool, dependent: bool = False) -> Any:
 def run(
     what: Convolution, x: Any, f: Any, beside: Mapping[str, Any], activation: str, host: bool, kinds: Mapping[str, str]
 ) -> Any:
-    """Convolve arrays whose channels come last and lie together.
+    """Convolve dense arrays whose channels come last in memory.
 
     Args:
         what: the convolution.
         x, f: images and filters.
-        beside: bias, residual and scale, those that there are.
-        activation: the function that is applied last; "" for none.
+        beside: those of bias, residual and scale that are given, by name.
+        activation: name of the function that is applied last; "" for none.
         host: whether arrays lie in host memory.
-        kinds: element types of what stands beside.
+        kinds: element types of the arrays of `beside`.
     """
     channels, filters = what.channel_parts(), what.filter_parts()
     kernel = forward(what, tuple((name, kinds[name]) for name in ("bias", "residual", "scale") if name in beside),
@@ -286,11 +287,11 @@ def run(
 def described(
     name: str, input: Any, weight: Any, stride: Sizes, padding: Padding, dilation: Sizes, groups: int
 ) -> Windows:
-    """Read how windows lie: strides, padding and dilation of each side.
+    """Read the places of windows: stride, padding and dilation of each side.
 
     Args:
-        name: of the function that is called.
-        input, weight: images and filters, of which shapes are read.
+        name: the called function's, for errors.
+        input, weight: images and filters, whose shapes are read.
         stride, padding, dilation, groups: as the caller gives them.
 
     Raises:
@@ -330,10 +331,10 @@ def shapes_of(name: str, rank: int, input: Any, weight: Any, filters: str) -> tu
     """Read the shapes of images and filters.
 
     Args:
-        name: of the function that is called.
+        name: the called function's, for errors.
         rank: sides of an image.
-        input, weight: what is given.
-        filters: the dims of filters in words, with a place for {taps}.
+        input, weight: images and filters.
+        filters: the dims of filters in words, for errors; {taps} is filled in.
 
     Raises:
         CallError: `wrong-shape`.
@@ -356,7 +357,7 @@ def _sides(rank: int, prefix: str = "") -> str:
 
 
 def each_side(what: str, sizes: Sizes, rank: int) -> tuple[int, ...]:
-    """Give a number for each side.
+    """Return a number for each side: an argument may be one number or one for each.
 
     Raises:
         CallError: `conv-sizes`.
@@ -375,7 +376,7 @@ def each_side(what: str, sizes: Sizes, rank: int) -> tuple[int, ...]:
 
 
 def check_activation(activation: str | None) -> str:
-    """Give the name of an activation, "" for none.
+    """Return the name of an activation, "" for none.
 
     Raises:
         CallError: `bad-activation`.
@@ -411,7 +412,7 @@ def _of_arrays(
     name: str, input: Any, weight: Any, beside: Mapping[str, Any], windows: Windows, groups: int,
     activation: str, dtype: str | None,
 ) -> Any:  # fmt: skip
-    """Convolve arrays of NumPy, CuPy and others that can be transposed."""
+    """Convolve arrays of NumPy, CuPy and similar libraries."""
     from fireiron.jit.arrays import describe
 
     facts = describe(input, "input"), describe(weight, "weight")
@@ -428,17 +429,17 @@ def _of_arrays(
 
 
 def last(array: Any) -> Any:
-    """Give a view of an array of NumPy's kind with its channels last, or a copy where they do not lie so."""
+    """Return an array like NumPy's with channels last: a view, or a copy where memory has another order."""
     return copied(array.transpose(0, *range(2, array.ndim), 1))
 
 
 def copied(array: Any) -> Any:
-    """Give an array of NumPy's kind whose elements lie one after another."""
+    """Return a dense copy of an array like NumPy's."""
     return array if array.flags.c_contiguous else array.copy(order="C")
 
 
 def lies_last(array: Any) -> bool:
-    """Say whether an array's channels lie together in memory."""
+    """Say whether an array's channels are contiguous in memory."""
     return not array.flags.c_contiguous and array.transpose(0, *range(2, array.ndim), 1).flags.c_contiguous
 
 
@@ -458,24 +459,24 @@ def conv2d(
     groups: int = 1, *, scale: Any = None, residual: Any = None, activation: str | None = None,
     dtype: str | None = None,
 ) -> Any:  # fmt: skip
-    """Convolve images, with torch's arguments, and compute what follows in the same kernel.
+    """Convolve images, with torch's arguments; one kernel also adds bias and residual and applies an activation.
 
     The result is activation(convolution * scale + bias + residual). Tensors of torch go through an operator that
     torch.compile and torch.export trace, and that has gradients; arrays of NumPy are simulated where there is no GPU.
 
     Args:
-        input: images (N, C, H, W) of torch, CuPy or NumPy. Those that lie channels last in memory are not copied, and
-            their results lie so too.
+        input: images (N, C, H, W) of torch, CuPy or NumPy. Images with channels last in memory are not copied, and
+            their results have channels last too.
         weight: filters (K, C / groups, taps, taps).
         bias: added to each channel of the result.
         stride: pixels from one window to the next, one number or one for each side.
         padding: zeros around: a number, one for each side, pairs (before, behind), "same" or "valid".
         dilation: pixels from one tap of a filter to the next.
-        groups: parts of the channels that are convolved on their own.
-        scale: multiplies each channel of the result, as a batch norm's does.
-        residual: added to the result, of its shape.
-        activation: applied last: "relu", "gelu", "gelu_tanh", "silu", "sigmoid" or "tanh".
-        dtype: the element type in which f32 is multiplied: "tf32".
+        groups: number of parts of the channels, each of which is convolved with its own filters.
+        scale: a factor for each channel of the result, as in a batch norm.
+        residual: array of the result's shape, which is added.
+        activation: function that is applied last: "relu", "gelu", "gelu_tanh", "silu", "sigmoid" or "tanh".
+        dtype: "tf32" multiplies f32 arrays as tf32.
 
     Raises:
         CallError: `wrong-shape`, `conv-groups`, `conv-sizes`, `bad-activation`, and as a kernel's call does.

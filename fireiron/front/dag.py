@@ -1,7 +1,8 @@
-"""Programs of products and pointwise steps, read as chains of products: the DAGs that the Volta generator takes.
+"""Read programs of products and pointwise steps as chains of products: the DAGs that the Volta generator takes.
 
-Four forms: a product; pointwise steps on operands; pointwise steps behind; several products of one output shape, whose
-depths may differ, that meet pointwise. Values that come to a product are rounded to its operand's type.
+A program may have one product, pointwise steps on its operands, and pointwise steps after it; or several products of
+one output shape, whose K may differ, and pointwise steps that combine them. Operands that steps compute are rounded to
+the operand's type.
 
 Source: the Volta generator's idioms.
 """
@@ -24,17 +25,17 @@ from fireiron.language.tensor import Tensor
 
 
 class Misfit(Exception):
-    """Say why a program is no product with pointwise steps around it."""
+    """Say why a program cannot be read as a chain of products."""
 
 
 @attrs.frozen
 class Operand:
-    """Hold what a product multiplies.
+    """Hold one operand of a product.
 
     Args:
-        tensor: rows by depth, or depth by columns.
+        tensor: the operand as A[M, K] or B[K, N].
         stored: the caller's tensor.
-        op: what is computed of its elements ahead of the product; None for the elements themselves.
+        op: function that is applied to elements before they are multiplied, None without one.
         beside: the other tensors that the op reads.
     """
 
@@ -45,13 +46,13 @@ class Operand:
 
 
 def chain_of(spec: ProgramChain) -> MatMulChain | ProductsChain:
-    """Read a program as a chain of one product, or of several of one shape.
+    """Read a program as a chain of one product, or of several products of one shape.
 
     Args:
         spec: what a function under `@program` gives, without links.
 
     Raises:
-        Misfit: for another program, or one whose arrays come in another order than a chain takes them.
+        Misfit: for other programs, and for those whose arrays have another order than a chain's.
     """
     program = spec.computed
     made = {out.name: step for step in program.steps for out in step.outs}
@@ -110,7 +111,7 @@ def _one(
 
 
 def _value(tree: Scalar, reads: list[Ref], held: Mapping[int, Value]) -> Value:
-    """Put the sums' expressions and the tensors into an expression of reads."""
+    """Replace the reads in an expression by the expressions of sums and by tensors."""
     tensors = tuple(dict.fromkeys(t for value in held.values() for t in value.tensors))
     tensors += tuple(ref.tensor for i, ref in enumerate(reads) if i not in held)
 
@@ -127,7 +128,7 @@ def _value(tree: Scalar, reads: list[Ref], held: Mapping[int, Value]) -> Value:
 
 
 def _composed(step: Step, made: Mapping[str, Step], sums: Mapping[str, Ref]) -> tuple[Scalar, list[Ref]]:
-    """Compose a step with the pointwise steps that it reads: one expression, and what it reads."""
+    """Merge a step with the pointwise steps that it reads; return one expression and its reads."""
     reads: list[Ref] = []
 
     def number(ref: Ref) -> int:
@@ -161,7 +162,7 @@ def _composed(step: Step, made: Mapping[str, Step], sums: Mapping[str, Ref]) -> 
 
 
 def _operands(step: Step, dims: tuple[Dim, ...], made: Mapping[str, Step]) -> tuple[Operand, Operand]:
-    """Find what a product multiplies: of rows and depth, and of depth and columns."""
+    """Return the two operands of a product, A[M, K] and B[K, N]."""
     (row, column), body = dims, step.body
     if step.outs[0].dims != dims or len(step.over) != 1 or step.where is not None or not isinstance(body, Binary):
         raise Misfit("each product has the output's rows and columns, and one depth")

@@ -1,4 +1,4 @@
-"""Links in a few words, for paths and errors."""
+"""Describe links in a few words, for paths in errors and trees."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fireiron.language.decompositions import (
 
 
 def describe(link: Decomposition) -> str:
-    """Give a link in a few words, as trees and errors name it."""
+    """Describe a link in a few words. Example: `tile 64x64 to Block`."""
     match link:
         case Tile():
             sizes = (

@@ -1,4 +1,4 @@
-"""The structural digest of a schedule: equal for schedules that lower to one kernel, computed without lowering."""
+"""The digest of a schedule, computed without lowering: schedules of one digest lower to one kernel."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from fireiron.language.specs import Task
 
 
 def digest(program: Task, links: Sequence[Decomposition], name: str) -> str:
-    """Digest what lowering depends on.
+    """Digest all that lowering depends on.
 
-    Functions take part by what they mean to the kernel: a permutation by its expression, a microkernel by its source; a
-    strategy has left only the links that it made. So do the instructions' rows, which a process may correct.
+    Functions count by their effect on the kernel: a permutation by its expression, a microkernel by its source, a
+    strategy by the links that it made. The table of instructions is part of the digest, since a process may correct its
+    rows.
     """
     from fireiron.atoms.table import content
     from fireiron.language.meaning import hashed, text

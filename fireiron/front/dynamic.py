@@ -1,4 +1,4 @@
-"""Products whose number of rows changes from call to call: buckets of numbers that one kernel serves."""
+"""Products whose number of rows M changes from call to call: one kernel serves a bucket of values of M."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ LEAST_BUCKET = 16  # the fewest rows that a bucket ends with
 
 
 def bucket(rows: int) -> Symbol:
-    """Give the size that stands for all numbers of rows of a bucket: those up to a power of two, above half of it.
+    """Return the symbol of a bucket: it stands for all values up to a power of two and above half of it (33 to 64).
 
     Args:
-        rows: one of them.
+        rows: one value of the bucket.
 
     Example:
         >>> [(s.minimum, s.maximum) for s in map(bucket, (1, 16, 17, 700))]
@@ -25,12 +25,12 @@ def bucket(rows: int) -> Symbol:
 
 
 def check_dynamic(dynamic: object, plain: bool) -> None:
-    """Refuse another dim than M, and calls that one kernel does not serve.
+    """Refuse dims other than M, and calls that one kernel cannot serve.
 
     Raises:
         CallError: `dynamic-call`.
     """
-    if dynamic != "M":
+    if not isinstance(dynamic, str) or dynamic != "M":
         raise CallError("dynamic-call", f'dynamic= takes "M", not {dynamic!r}', fix='write dynamic="M"', link=here())
     if not plain:
         raise CallError(

@@ -1,4 +1,4 @@
-"""The end of chains of elementwise specs and programs: threads compute the points that they own."""
+"""`done` of elementwise specs and programs: threads compute the points that they own, without an atom."""
 # pyright: reportPrivateUsage=false
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from fireiron.front.state import State
 
 
 def done(chain: State, atom: object) -> None:
-    """Refuse an atom.
+    """Refuse an atom as argument of `done`.
 
     Raises:
         DecompositionError: `wrong-spec`.

@@ -1,4 +1,4 @@
-"""Gradients of epilogs: expressions that are derived, and computed by the functions of torch or JAX."""
+"""Gradients of epilogs: derivatives of their expressions, computed by functions of torch or JAX."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from fireiron.algebra.written import read, write
 
 
 class Library(Protocol):
-    """Compute on the arrays of a library."""
+    """The functions of an array library that gradients need."""
 
     def function(self, op: str) -> Callable[..., Any]:
-        """Give a function of one or two arrays by its name in a `Unary` or a `Binary`."""
+        """Return the function of one or two arrays for the name of an operation (`exp`, `mul`)."""
         ...
 
     def constant(self, value: float, dtype: DType, like: Any) -> Any:
-        """Give a number as an array without dims, where `like` lies."""
+        """Make a number an array without dims, on the device of `like`."""
         ...
 
     def where(self, condition: Any, x: Any, y: Any) -> Any:
-        """Choose between two arrays element by element."""
+        """Choose elements of x where a condition holds, else of y."""
         ...
 
     def cast(self, x: Any, dtype: DType) -> Any:
@@ -45,12 +45,12 @@ class Library(Protocol):
         ...
 
     def summed(self, x: Any, shape: Sequence[int]) -> Any:
-        """Sum over the dims along which an array of this shape was broadcast."""
+        """Sum x over the dims along which an array of this shape was broadcast to x's shape."""
         ...
 
 
 def reads_product(text: str, operands: int) -> bool:
-    """Say whether gradients of an epilog are computed from the accumulator.
+    """Say whether an epilog's gradients read the product before the epilog.
 
     Args:
         text: the epilog, as `text_of` writes it.
@@ -61,14 +61,14 @@ def reads_product(text: str, operands: int) -> bool:
 
 
 def keeping(text: str) -> str:
-    """Add one more output to an epilog: the accumulator."""
+    """Add the product before the epilog to an epilog's outputs."""
     trees = read(text)
     acc = next(part.dtype for tree in trees for part in parts(tree) if isinstance(part, Arg) and part.index == 0)
     return write((*trees, Arg(0, acc)))
 
 
 def keeps(text: str) -> bool:
-    """Say whether the last output of an epilog is the accumulator."""
+    """Say whether the last output of an epilog is the product before it."""
     last = read(text)[-1] if text else None
     return isinstance(last, Arg) and last.index == 0
 
@@ -95,13 +95,13 @@ def gradients(
     cotangents: Sequence[Any],
     wanted: Sequence[bool],
 ) -> tuple[Any, list[Any]]:
-    """Give an epilog's gradients, of the product and of each operand, in the accumulator's type. None stands for 0.
+    """Return the gradients of the product and of each operand, in the accumulator's type; None stands for 0.
 
     Args:
         text: the epilog; empty where there is none.
         kind: the element type of the product's operands.
-        library: computes on arrays.
-        product: before the epilog; None where `reads_product` says that it is not read.
+        library: functions for its arrays.
+        product: the product before the epilog; None where `reads_product` is False.
         operands: the epilog's arrays.
         numbers: the epilog's numbers by name.
         cotangents: the gradient of each output; None where it is 0.
@@ -129,7 +129,7 @@ def gradients(
 
 
 def _computed(tree: Scalar, library: Library, arguments: Sequence[Any], numbers: Mapping[str, float], like: Any) -> Any:
-    """Compute an expression of arrays."""
+    """Compute an expression by the library's functions."""
 
     def value(x: Scalar) -> Any:
         return _computed(x, library, arguments, numbers, like)

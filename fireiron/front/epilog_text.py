@@ -1,6 +1,6 @@
-"""Epilogs as text: how operators of torch and XLA carry a Python function from where it is traced to where it runs.
+"""Epilogs as text: operators of torch and XLA take an epilog as text when they are traced, and run it later.
 
-The text counts operands: tensors are `x0`, `x1`, ..., and numbers `n0`, `n1`, ... in their order.
+In the text, operands are numbered: tensors are `x0`, `x1`, ..., and numbers `n0`, `n1`, ...
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ OPERAND, NUMBER = "x", "n"  # begin the names of an operator's operands
 def text_of(
     epilog: Callable[..., Any], tensors: tuple[tuple[str, str], ...], numbers: tuple[tuple[str, type], ...], kind: str
 ) -> str:
-    """Write an epilog: argument 0 is the accumulator, the others are its tensors in their order.
+    """Write an epilog as text: argument 0 is the accumulator, the others are tensors in their order.
 
     Args:
         epilog: the function.
-        tensors: names of the operands that are tensors, each with its element type's.
-        numbers: names of those that are numbers, each with its Python type.
+        tensors: names of operands that are tensors, each with the name of its element type.
+        numbers: names of operands that are numbers, each with its Python type.
         kind: the element type of the product's operands.
 
     Raises:
@@ -55,7 +55,7 @@ def text_of(
 
 @functools.lru_cache(maxsize=1024)
 def function_of(text: str) -> Callable[..., Any]:
-    """Make the function of an epilog's text."""
+    """Make a function of an epilog's text."""
 
     def epilog(acc: Value, **given: Value) -> tuple[Value, ...]:
         return values_of(text, acc, given)
@@ -64,7 +64,7 @@ def function_of(text: str) -> Callable[..., Any]:
 
 
 def values_of(text: str, acc: Value, given: Mapping[str, Value]) -> tuple[Value, ...]:
-    """Compute an epilog's expressions of the accumulator's and its operands'."""
+    """Return an epilog's output expressions, from expressions of the accumulator and the operands."""
     tensors = [given[name] for name in given if name.startswith(OPERAND)]
     arguments, read_ = merged((acc, *tensors))
     scalars = {name: value.tree for name, value in given.items() if name.startswith(NUMBER)}
@@ -78,7 +78,7 @@ def _named(tree: Scalar, scalars: Mapping[str, Scalar]) -> Scalar:
 
 
 def operands_of(text: str, operands: Sequence[Any], numbers: Sequence[float]) -> dict[str, Any]:
-    """Name operands as an epilog's text does; numbers that it reads as integers are integers again."""
+    """Name operands as an epilog's text does, and convert numbers that it reads as integers to int."""
     trees = read(text) if text else ()
     whole = {p.name for tree in trees for p in parts(tree) if isinstance(p, Parameter) and p.dtype.kind == "int"}
     named: dict[str, Any] = {f"{OPERAND}{i}": x for i, x in enumerate(operands)}

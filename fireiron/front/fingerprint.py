@@ -1,4 +1,4 @@
-"""What a function's answer follows from: its code, and every value that the code reads from outside."""
+"""Keys of functions: a key holds a function's code and all values that the code reads from outside."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _MISSING = object()
 
 
 class _UnknownError(Exception):
-    """Stop at a value that may change unseen."""
+    """Say that a value may change without notice, so that there is no key."""
 
 
 def fingerprint(value: object) -> object:
-    """Give a key of a function or value: equal keys mean equal behaviour; None where no such key exists.
+    """Return a key of a function or value: equal keys mean equal behaviour. None where no such key exists.
 
-    The key of a function holds its code object, its defaults, and the present values of its closure and of the globals
-    that it reads, functions and attributes of modules included. Functions of this library are constants. The key is
-    None for values that can change without notice (lists, most objects) and for code that reads such values.
+    The key of a function holds its code object, its defaults, and the current values of its closure and of the globals
+    that it reads, including functions and attributes of modules. Functions of this library count as constants. The key
+    is None for values that can change without notice (lists, most objects) and for code that reads such values.
 
     Example:
         >>> make = lambda factor: lambda acc: acc * factor
@@ -53,12 +53,12 @@ def fingerprint(value: object) -> object:
 
 @attrs.frozen(eq=False)
 class _Reads:
-    """Hold what code reads by name; its identity stands for the code's.
+    """Hold the names that a piece of code reads. Its identity is a key of the code.
 
     Args:
-        code: kept, so that nothing else takes its address.
-        paths: each a global or builtin, and the attributes that are read of it at once.
-        opaque: whether it may read more.
+        code: the code object, kept so that its address is not used again.
+        paths: each a global or builtin name with the attributes that are read from it. Example: ("np", "float32").
+        opaque: whether the code may read values that `paths` does not have.
     """
 
     code: CodeType
@@ -182,7 +182,7 @@ def _function(value: Any, depth: int) -> object:
 
 
 def _followed(held: Any, rest: tuple[str, ...]) -> object:
-    """Follow attributes through modules; those of other values are the values' own."""
+    """Read attributes one after another while the value is a module; the key of another value covers its attributes."""
     for name in rest:
         if type(held) is not ModuleType:
             break

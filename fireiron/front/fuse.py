@@ -1,4 +1,4 @@
-"""Start a schedule of a program with several dims as one."""
+"""Start a schedule of a program in which several dims count as one."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from fireiron.language.steps import Program
 
 
 def fuse(spec: ProgramChain, **dims: str) -> ProgramChain:
-    """Treat dims of a program that follow each other as one dim: a tile of it is a run of points across their ends.
+    """Treat neighbouring dims of a program as one dim, whose tiles may run across the ends of the single dims.
 
-    The arrays of a call keep their shapes. What the program reads by windows is then no box: copies in im2col mode load
-    it on Hopper, and copies by threads elsewhere.
+    The arrays of a call keep their shapes. A tile's part of an array that is read by windows is then no box: on Hopper
+    bulk copies in im2col mode load it, elsewhere threads do.
 
     Args:
         spec: a program, before the first link.
-        dims: the fused dim's name, and the names of the dims parted by spaces: `m="n p q"`.
+        dims: the new dim's name, and the names of the dims that it replaces: `m="n p q"`.
 
     Raises:
-        SpecError: `fuse-dims` where they are no dims that all results keep next to each other, or where links stand
-            ahead.
+        SpecError: `fuse-dims` where a result does not have these dims next to each other, or the chain has links
+            already.
 
     Example:
         >>> from fireiron import tensor

@@ -1,4 +1,4 @@
-"""Products of arrays with what follows them in one kernel, for those who have arrays and no wish to schedule."""
+"""Products of arrays with an epilog in one kernel, without writing a schedule."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def prepared(
     schedule: Scheduler | None,
     operands: Mapping[str, Any],
 ) -> Call:
-    """Prepare the product of any views of arrays, and what is computed pointwise with it; see `fireiron.gemm`."""
+    """Prepare a product of arrays or views with its epilog, and find its kernel; see `fireiron.gemm`."""
     try:
         return _prepared(a, b, epilog, out, layout, dtype, schedule, operands)
     except FireironError as error:
@@ -66,7 +66,7 @@ def prepared(
 
 
 class _Matrices(NamedTuple):
-    """Hold an array as a matrix or one batch of them, as a kernel takes it, and how it lies."""
+    """Hold an array as a kernel takes it: a matrix or one batch of matrices, with its shape and strides."""
 
     array: Any
     tensor: Tensor
@@ -159,17 +159,17 @@ def _prepared(
 
 
 def _out(number: int) -> str:
-    """Name an output in a kernel and in messages."""
+    """Name an output of the epilog, for the kernel and for messages."""
     return "out" if not number else f"out{number}"
 
 
 def result_type(value: Value | None, acc: DType, kind: DType) -> DType:
-    """Choose an output's type: the one that the epilog converts it to; a's (i32 for integers) where it does not."""
+    """Choose an output's type: the type that the epilog converts to, else a's type (i32 for integers)."""
     return default_result(kind) if value is None or value.dtype == acc else value.dtype
 
 
 def _names(operands: Mapping[str, Any]) -> dict[str, str]:
-    """Give each operand a name that the kernel can call it by: its own, unless that means something else there."""
+    """Give each operand a name in the kernel: its own, unless the kernel uses that name for something else."""
     found: dict[str, str] = {}
     taken = {"a", "b", *map(_out, range(MOST_OUTPUTS)), *operands}
     for name in operands:
@@ -188,7 +188,7 @@ def _kernel(
     schedule: Scheduler | None,
     numbers: Sequence[str],
 ) -> CompiledKernel | HostKernel:
-    """Find or compile the kernel of a product; a schedule of which nothing is certain is made again."""
+    """Find or compile the kernel of a product. A schedule function without a fingerprint is called again each time."""
     from fireiron.atoms.table import rows
 
     does = None if schedule is None else fingerprint(schedule)
@@ -221,7 +221,7 @@ def _scheduled(schedule: Scheduler, spec: MatMulChain) -> Schedule:
 
 
 def _followed(spec: MatMulChain, values: tuple[Value, ...], beside: tuple[Tensor, ...]) -> MatMulChain:
-    """Let a product be followed by what its epilog gives: the first value goes to C, the others beside it."""
+    """Append an epilog's expressions to a product: the first is stored to C, the others to further outputs."""
     if not values:
         return spec
     acc = default_accumulator(spec.matmul.A.dtype)
@@ -250,7 +250,7 @@ def described(x: Any, name: str) -> ArrayFacts:
 
 
 def _shape(a: ArrayFacts, b: ArrayFacts) -> tuple[int, ...]:
-    """Give the product's shape.
+    """Return the product's shape.
 
     Raises:
         CallError: `wrong-shape`.
@@ -267,7 +267,7 @@ def _shape(a: ArrayFacts, b: ArrayFacts) -> tuple[int, ...]:
 
 
 def _folds(x: ArrayFacts, lead: tuple[int, ...]) -> bool:
-    """Say whether the rows of all batches follow each other at one distance."""
+    """Say whether one stride leads from each row to the next, through all batches."""
     extents, strides = x.shape[: len(lead) + 1], x.strides[: len(lead) + 1]
     return x.strides[-1] == 1 and all(
         n == 1 or outer == inner * extent
@@ -276,10 +276,10 @@ def _folds(x: ArrayFacts, lead: tuple[int, ...]) -> bool:
 
 
 def _matrices(x: Any, facts: ArrayFacts, name: str, shape: tuple[int, ...], dtype: DType | None = None) -> _Matrices:
-    """View an array as a matrix, or as one batch of them.
+    """View an array as a matrix, or as one batch of matrices.
 
     Raises:
-        CallError: `wrong-stride` where that takes a copy.
+        CallError: `wrong-stride` where this would need a copy.
     """
     strides, kind = facts.strides, dtype or find_dtype(facts.dtype)
     if len(facts.shape) != len(shape) or facts.shape != shape:
@@ -299,7 +299,7 @@ def _matrices(x: Any, facts: ArrayFacts, name: str, shape: tuple[int, ...], dtyp
 
 
 def _step(facts: ArrayFacts, count: int) -> int | None:
-    """Give the one distance between matrices whose leading dimensions follow each other, None where there is none."""
+    """Return the stride between the matrices of an array with several batch dimensions, None without a single one."""
     extents, strides = facts.shape[:count], facts.strides[:count]
     for n, outer, inner, extent in zip(extents, strides, strides[1:], extents[1:], strict=False):
         if n != 1 and outer != inner * extent:
@@ -308,7 +308,7 @@ def _step(facts: ArrayFacts, count: int) -> int | None:
 
 
 def _repeated(x: Any, shape: tuple[int, ...]) -> Any:
-    """View one matrix as a batch of it."""
+    """View one matrix as a batch that repeats it."""
     from fireiron.jit.arrays import is_torch
 
     if is_torch(x):
@@ -321,7 +321,7 @@ def _repeated(x: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _lying(x: Any, name: str, shape: tuple[int, ...], strides: tuple[int, ...], dtype: DType) -> _Matrices:
-    """Name a matrix by how it lies; a kernel takes one whose columns are contiguous as its transpose."""
+    """Describe a matrix with its strides; if its columns are contiguous, the kernel takes its transpose."""
     lines = tuple(s if n != 1 else 0 for n, s in zip(shape[-2:], strides[-2:], strict=True))
     if lines[1] not in (0, 1) and lines[0] not in (0, 1):
         raise CallError(
@@ -336,7 +336,7 @@ def _lying(x: Any, name: str, shape: tuple[int, ...], strides: tuple[int, ...], 
 
 
 def _operand(x: Any, facts: ArrayFacts, name: str, lead: tuple[int, ...], flat: bool) -> _Matrices:
-    """View what an epilog reads; it broadcasts over the product as NumPy's arrays do."""
+    """View an array that an epilog reads; it is broadcast over the product as in NumPy."""
     if len(facts.shape) > 2 and not flat and facts.shape[:-2] == lead:
         batch = 1
         for extent in lead:
@@ -355,9 +355,10 @@ def expressions_of(
     numbers: Mapping[str, type],
     known: Mapping[str, str],
 ) -> tuple[Value, ...]:
-    """Call the epilog on expressions; gives one for each output, none where there is no epilog.
+    """Call the epilog on expressions; return one expression for each output, none without an epilog.
 
-    Operands are converted to the accumulator's type. Beside an accumulator of integers floats stay floats: f64, or f32.
+    Operands are converted to the accumulator's type, except floats with an accumulator of integers: these stay f64 or
+    become f32.
 
     Raises:
         CallError: `bad-epilog`. SpecError: as the language does.
@@ -390,12 +391,12 @@ def expressions_of(
 
 
 def beside(acc: DType, kind: DType) -> DType:
-    """Choose the type that an operand of the epilog is converted to."""
+    """Return the type to which an operand of the epilog is converted."""
     return acc if acc.kind == "float" or kind.kind != "float" else f64 if kind == f64 else f32
 
 
 def check_options(epilog: object, options: Sequence[str]) -> None:
-    """Refuse an epilog with a parameter that the call takes for an option of its own.
+    """Refuse an epilog with a parameter that has the name of one of the call's options.
 
     Raises:
         CallError: `bad-epilog`.

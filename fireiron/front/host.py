@@ -1,6 +1,6 @@
-"""Calls with arrays in host memory where there is no GPU: a simulation, which says so once, and ends or is refused.
+"""Calls with arrays in host memory where there is no GPU: a notice, a limit of time, and the simulation.
 
-Nothing is compiled for such a call, so that neither NVRTC nor its findings matter.
+Such calls compile nothing, so they need no NVRTC.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _said = False
 
 
 def duration(seconds: float) -> str:
-    """Say a time as a person would.
+    """Write a time with its unit, rounded.
 
     Example:
         >>> duration(48.2), duration(3000), duration(90000)
@@ -39,10 +39,10 @@ def duration(seconds: float) -> str:
 
 
 class HostKernel:
-    """Hold a lowered kernel that NumPy arrays run on the simulator.
+    """Hold a lowered kernel that runs on the simulator when it is called with NumPy arrays.
 
     Args:
-        kernel: lowered.
+        kernel: the lowered kernel.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -56,7 +56,8 @@ class HostKernel:
         """Simulate, with arguments as a compiled kernel takes them.
 
         Raises:
-            CallError: as a compiled kernel does. UsageError: `long-simulation`. SimulationError: what was found.
+            CallError: as a compiled kernel does. UsageError: `long-simulation`. SimulationError: a race or another
+                fault.
         """
         try:
             return self._simulated(inputs, out, scalars)
@@ -79,7 +80,7 @@ class HostKernel:
         return made if out is None else out
 
     def planned(self, arrays: Sequence[Any]) -> None:
-        """Find no plan of a launch: nothing is launched."""
+        """Return None: there is no plan of a launch, since nothing is launched."""
 
     def encoded(self, scalars: Mapping[str, Any]) -> Sequence[float | int]:
         """Refuse to encode numbers: nothing is launched."""
@@ -87,7 +88,7 @@ class HostKernel:
 
 
 def without_gpu() -> bool:
-    """Say whether NumPy arrays are simulated, since no GPU can run them."""
+    """Say whether calls with NumPy arrays are simulated, since there is no GPU."""
     from fireiron.jit import kernel
 
     return bool(kernel.probe().problem)
@@ -96,7 +97,7 @@ def without_gpu() -> bool:
 def simulated(
     kernel: Kernel, arrays: Mapping[str, Any], sizes: Mapping[str, int], numbers: Mapping[str, float | int]
 ) -> None:
-    """Run a kernel on NumPy arrays, which it writes in place, as `watched` does.
+    """Simulate a kernel on NumPy arrays, which it writes in place, under the limit and the notice of `watched`.
 
     Raises:
         UsageError: `long-simulation`.
@@ -109,10 +110,10 @@ def simulated(
 
 @contextmanager
 def watched(kernel: Kernel, sizes: Mapping[str, int]) -> Generator[Callable[[int, int], None] | None]:
-    """Refuse a simulation that takes too long; say once that there is one, and show how far a long one is.
+    """Refuse a simulation that would take too long, print one notice in a process, and show the progress.
 
     Gives:
-        What is to be called with the number of blocks that ran, and of those that will; None for a short simulation.
+        A function to call with the numbers of simulated and of all blocks; None for a short simulation.
 
     Raises:
         UsageError: `long-simulation`.
@@ -142,10 +143,10 @@ def watched(kernel: Kernel, sizes: Mapping[str, int]) -> Generator[Callable[[int
 
 @contextmanager
 def bar(kernel: Kernel, seconds: float) -> Generator[Callable[[int, int], None] | None]:
-    """Show how far a simulation is, where it takes long and somebody looks at a terminal.
+    """Show a bar of progress for a long simulation at a terminal.
 
     Gives:
-        What is to be called with the number of blocks that ran, and of those that will; None where nothing is shown.
+        A function to call with the numbers of simulated and of all blocks; None where no bar is shown.
     """
     if seconds < PATIENCE_S or not sys.stderr.isatty():
         yield None
@@ -159,7 +160,7 @@ def bar(kernel: Kernel, seconds: float) -> Generator[Callable[[int, int], None] 
 
 
 def _limit() -> float:
-    """Read the limit.
+    """Read the limit of a simulation in seconds.
 
     Raises:
         UsageError: `bad-limit`.

@@ -33,7 +33,7 @@ jnp: Any = import_module("jax.numpy")
 
 
 def _attend(q: Any, k: Any, v: Any, options: Options) -> Any:
-    """Attend with arrays of JAX, traced or not."""
+    """Compute attention of JAX arrays, traced or not."""
     said, noise, mask, score, scale, is_causal, enable_gqa, lse, arrays, scales = options
     edges, of_keys, counts, table = (
         None if x is None else jnp.asarray(x) for x in (said.offsets, said.key_offsets, said.lengths, said.pages)
@@ -108,7 +108,7 @@ def _kind(x: Any) -> str:
 
 
 def _drawn(_: Any) -> Any:
-    """Refuse to draw a seed.
+    """Refuse to draw a seed: JAX users give one.
 
     Raises:
         CallError: `attention-dropout`.
@@ -129,7 +129,7 @@ LIBRARY = Library(_listed, _places, _find, _integers, _kind, _drawn, _seed)
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _attention(told: Told, q: Any, k: Any, v: Any, beside: tuple[Any, ...]) -> tuple[Any, Any]:
-    """Give the result, and the logarithm of each row's sum."""
+    """Return attention's result, and the logarithm of each row's sum."""
     results = ((*q.shape[:-1], v.shape[-1]), jnp.dtype(result_kind(q.dtype.name))), (q.shape[:-1], jnp.float32)
     if 0 in (*q.shape, *k.shape, *v.shape):
         empty = -jnp.inf if k.shape[2] == 0 else 0.0
@@ -139,7 +139,7 @@ def _attention(told: Told, q: Any, k: Any, v: Any, beside: tuple[Any, ...]) -> t
 
 
 def _keep(told: Told, q: Any, k: Any, v: Any, beside: tuple[Any, ...]) -> Any:
-    """Attend where gradients are asked for.
+    """Compute attention and keep what its gradients read.
 
     Raises:
         CallError: `requires-grad`.
@@ -162,7 +162,7 @@ def _keep(told: Told, q: Any, k: Any, v: Any, beside: tuple[Any, ...]) -> Any:
 
 
 def _gradients(told: Told, kept: tuple[Any, ...], cotangents: tuple[Any, Any]) -> tuple[Any, ...]:
-    """Give the gradients of queries, keys and values, of sinks, and of what the score function reads."""
+    """Return the gradients of queries, keys, values, sinks, and of arrays that the score function reads."""
     q, k, v, beside, made, sums, learns = kept
     dy, by_sums = (None if isinstance(x, jax.custom_derivatives.SymbolicZero) else x for x in cotangents)
     dy = jnp.zeros_like(made) if dy is None else dy.astype(q.dtype)
@@ -186,7 +186,7 @@ def _gradients(told: Told, kept: tuple[Any, ...], cotangents: tuple[Any, Any]) -
 
 
 def _by_array(name: str, x: Any, told: Told, given: Sequence[Any]) -> Any:
-    """Give the gradient of an array that the score function reads: the sum of those of its places."""
+    """Return the gradient of an array that the score function reads: the sum over the places of its reads."""
     total = jnp.zeros(x.shape, jnp.float32)
     for n, at in enumerate(places_of(told.functions, name) or ()):
         shape, order, where = region(at, given[0].shape, given[1].shape)
@@ -197,7 +197,7 @@ def _by_array(name: str, x: Any, told: Told, given: Sequence[Any]) -> Any:
 
 
 def _by_sinks(sinks: Any, sums: Any, gains: Any) -> Any:
-    """Give the gradients of sinks: what their weight in each row gains."""
+    """Return the gradients of sinks, from the weight that a sink has in each row."""
     each = jnp.exp(sinks[:, None] - sums) * gains
     return -jnp.where(jnp.isnan(each), 0, each).sum((0, 2))
 

@@ -1,4 +1,4 @@
-"""Calls of JAX arrays by foreign functions of XLA, which `jax.jit` traces and which run on XLA's buffers and stream."""
+"""Calls with JAX arrays as foreign functions of XLA: `jax.jit` traces them; they run on XLA's buffers and stream."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ def foreign(
     target: str, handlers: Mapping[str, Any], results: Sequence[tuple[Sequence[int], Any]], *arrays: Any,
     told: Mapping[str, str],
 ) -> tuple[Any, ...]:  # fmt: skip
-    """Call a foreign function. Under `jax.vmap` its calls run one after another.
+    """Call a foreign function; under `jax.vmap`, calls run one after another.
 
     Args:
         target: the name under which XLA knows the function.
-        handlers: what `xla.handler` made, by XLA's name of the platform.
+        handlers: results of `xla.handler`, by XLA's name of the platform.
         results: the shape and the element type of each result.
         arrays: of JAX.
-        told: what the function takes beside arrays.
+        told: the function's arguments that are no arrays.
     """
     if target not in _registered:
         for platform, one in handlers.items():

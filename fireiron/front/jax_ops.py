@@ -39,12 +39,12 @@ def gemm(
         a, b: arrays.
         epilog: as `fireiron.gemm` takes it.
         layout: as `fireiron.gemm` takes it.
-        dtype: the name of an element type, where the arrays do not say it: `"tf32"`.
-        operands: what the epilog reads: arrays, and numbers.
+        dtype: name of the element type, where the arrays' type does not tell it: `"tf32"`.
+        operands: arrays and numbers that the epilog reads.
 
     Raises:
-        CallError: `wrong-shape`, `bad-epilog`; `requires-grad` for integers. SpecError: `no-derivative`. What a kernel
-            refuses is an error of JAX, whose text has the code.
+        CallError: `wrong-shape`, `bad-epilog`; `requires-grad` for integers. SpecError: `no-derivative`. Errors of a
+            kernel's call become errors of JAX, with the code in their text.
     """
     try:
         stored = letters(layout)
@@ -70,13 +70,13 @@ def gemm(
 
 @attrs.frozen
 class _Told:
-    """Hold what a call takes beside arrays.
+    """Hold a call's arguments that are no arrays.
 
     Args:
         epilog: as `text_of` writes it; empty where there is none.
         layout: two letters, of b and of a.
-        dtype: the name of an element type, where the arrays do not say it.
-        numbers: the epilog's.
+        dtype: name of the element type, where the arrays' type does not tell it.
+        numbers: numbers that the epilog reads.
         kind: the element type of a and b.
     """
 
@@ -89,7 +89,7 @@ class _Told:
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _gemm(told: _Told, a: Any, b: Any, operands: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Give all outputs of the epilog."""
+    """Multiply, and return all outputs of the epilog."""
     left, right = _turned(a, told.layout[1] == "T"), _turned(b, told.layout[0] == "T")
     kinds = results(told.epilog, told.kind)
     given = attributes(told.epilog, told.layout, told.dtype, told.numbers)
@@ -98,7 +98,7 @@ def _gemm(told: _Told, a: Any, b: Any, operands: tuple[Any, ...]) -> tuple[Any, 
 
 
 def _keep(told: _Told, a: Any, b: Any, operands: tuple[Any, ...]) -> Any:
-    """Multiply where gradients are needed; the product is one more output where they are computed from it.
+    """Multiply and keep what gradients read: if they read the product, it becomes one more output.
 
     Raises:
         CallError: `requires-grad`. SpecError: `no-derivative`.
@@ -115,7 +115,7 @@ def _keep(told: _Told, a: Any, b: Any, operands: tuple[Any, ...]) -> Any:
 
 
 def _gradients(told: _Told, kept: tuple[Any, ...], cotangents: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Give the gradients of a, b and the epilog's arrays: of a and b by two more products."""
+    """Return the gradients of a, b and the epilog's arrays; those of a and b are two more products."""
     a, b, operands, product, needed = kept
     of_a, of_b, *wanted = (one is not None for one in needed)
     given = [None if isinstance(x, jax.custom_derivatives.SymbolicZero) else x for x in cotangents]
@@ -129,7 +129,7 @@ def _gradients(told: _Told, kept: tuple[Any, ...], cotangents: tuple[Any, ...]) 
 
 
 def _of_a(told: _Told, g: Any, a: Any, b: Any) -> Any:
-    """Multiply the product's gradient by b transposed; where a is stored transposed, give the transposed product."""
+    """Return a's gradient, as a is stored: the product's gradient times b transposed."""
     turned_a, turned_b = told.layout[1] == "T", told.layout[0] == "T"
     if turned_a and b.ndim == a.ndim:
         return _product(told, b, turned_b, g, True)
@@ -138,7 +138,7 @@ def _of_a(told: _Told, g: Any, a: Any, b: Any) -> Any:
 
 
 def _of_b(told: _Told, g: Any, a: Any, b: Any) -> Any:
-    """Multiply a transposed by the product's gradient; where b is stored transposed, give the transposed product."""
+    """Return b's gradient, as b is stored: a transposed times the product's gradient."""
     turned_a, turned_b = told.layout[1] == "T", told.layout[0] == "T"
     if b.ndim < a.ndim:  # b serves all batches, so that its gradient is one product of the rows of all batches
         a = a.swapaxes(-1, -2) if turned_a else a
@@ -153,15 +153,15 @@ def _product(told: _Told, x: Any, turn_x: bool, y: Any, turn_y: bool) -> Any:
 
 
 def _turned(x: Any, turn: bool) -> tuple[int, ...]:
-    """Give a shape, with the last two dims exchanged or not."""
+    """Return a shape, with its last two dims exchanged if `turn`."""
     return (*x.shape[:-2], x.shape[-1], x.shape[-2]) if turn and x.ndim >= 2 else tuple(x.shape)
 
 
 class _Jax:
-    """Compute on arrays of JAX."""
+    """The functions of JAX that gradients of epilogs need."""
 
     def function(self, op: str) -> Callable[..., Any]:
-        """Give JAX's function by the name of an operation."""
+        """Return JAX's function for the name of an operation."""
         names = {
             "add": "add", "sub": "subtract", "mul": "multiply", "div": "divide", "max": "maximum", "min": "minimum",
             "lt": "less", "le": "less_equal", "eq": "equal", "pow": "power", "neg": "negative",
@@ -170,11 +170,11 @@ class _Jax:
         return others[op] if op in others else getattr(jnp, names.get(op, op))
 
     def constant(self, value: float, dtype: DType, like: Any) -> Any:
-        """Give a number as an array."""
+        """Make a number an array."""
         return jnp.asarray(value, dtype.numpy)
 
     def where(self, condition: Any, x: Any, y: Any) -> Any:
-        """Choose between two arrays."""
+        """Choose elements of x where a condition holds, else of y."""
         return jnp.where(condition, x, y)
 
     def cast(self, x: Any, dtype: DType) -> Any:

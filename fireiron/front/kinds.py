@@ -1,4 +1,4 @@
-"""Kinds of chains: which links each may have, and where the functions are that make its own ones."""
+"""Kinds of chains: the links that each kind may have, and the modules whose functions make them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Kind:
-    """Say what a chain decomposes.
+    """Describe one kind of chain.
 
     Args:
-        spec: the type that a chain's annotation names: `FoldChain[MatMul]`.
-        word: its name in errors.
-        links: names of the decompositions that it has.
-        refinements: names of the refinements that not every kind has.
-        own: by link, the module of `front` with the function that makes or checks it, where that is not `links`.
+        spec: the spec that the chain decomposes. Example: MatMul, for `FoldChain[MatMul]`.
+        word: the spec's name in errors.
+        links: names of the decompositions that this kind may have.
+        refinements: names of the refinements that this kind has and others lack.
+        own: for links that `front/links.py` does not make: the module of `front` that makes or checks the link.
             Example: {"epilog": "matmul"}.
     """
 
@@ -62,10 +62,10 @@ ALL = (MOVE, *KINDS.values())
 
 
 def kind_of(spec: Spec, origin: Residual) -> Kind:
-    """Give the kind of a chain.
+    """Return the kind of a chain.
 
     Args:
-        spec: of the whole schedule.
-        origin: the residual spec that the chain starts with.
+        spec: the spec of the whole schedule.
+        origin: the spec that this chain starts with: another one for nested chains.
     """
     return MOVE if origin.kind == "Move" else KINDS[type(spec), origin.kind]

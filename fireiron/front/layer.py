@@ -1,4 +1,4 @@
-"""Links of one layer inside a block: a MatMul whose A lies on chip, and whose result goes there."""
+"""Links of one layer inside a block: a MatMul whose A lies on chip, where its result is stored too."""
 # pyright: reportPrivateUsage=false
 # Functions of links are methods of chains, in a file of their own.
 
@@ -18,7 +18,7 @@ from fireiron.language.residual import move_of
 
 @link_of
 def epilog(chain: LayerChain, *, store: Strategy | None = None) -> Epilog:
-    """Accumulate in registers; at the end compute the layer's function, and put the result where A lies.
+    """Accumulate in registers; then apply the layer's op, and store the result where A lies.
 
     Raises:
         DecompositionError: `second-epilog`.
@@ -34,7 +34,7 @@ def epilog(chain: LayerChain, *, store: Strategy | None = None) -> Epilog:
 
 
 def done(chain: LayerChain, atom: object) -> None:
-    """Refuse to close a layer whose sums no link places.
+    """Refuse to close a layer without an epilog.
 
     Raises:
         DecompositionError: `no-epilog`.

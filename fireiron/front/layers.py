@@ -1,4 +1,4 @@
-"""Layers: MatMuls in a row in one kernel, whose activations stay on chip while their weights stream by."""
+"""Layers: several MatMuls one after another in one kernel; activations stay on chip, and weights are loaded."""
 # pyright: reportPrivateUsage=false
 # Functions of links are methods of chains, in a file of their own.
 
@@ -39,7 +39,7 @@ def tile(chain: LayersChain, m: int) -> tuple[tuple[str, int], ...]:
 def load(
     chain: LayersChain, operand: Role | Tensor | str, memory: Memory, strategy: Strategy | None, dtype: object
 ) -> Load:
-    """Load X to on-chip memory, from which every layer reads its A and to which it writes its result.
+    """Load X to on-chip memory, where each layer reads its A and stores its result.
 
     Raises:
         DecompositionError: `layers-too-wide`, and those of other loads.
@@ -54,7 +54,7 @@ def each(chain: LayersChain, layer: LayerStrategy, store: Strategy | None = None
     """Schedule every layer by a chain of its own.
 
     Raises:
-        FireironError: located at the link that is wrong; `layers-on-chip`, `layers-prefetch`, `unfinished-layer`.
+        FireironError: located at the wrong link; `layers-on-chip`, `layers-prefetch`, `unfinished-layer`.
     """
     chain._check(layer_rules.on_chip, chain.residual)
     chain._check(layer_rules.has_next, chain.links, prefetch)
@@ -80,9 +80,9 @@ def layers(
 
     Args:
         out: the last layer's result.
-        x: the first one's input, a row each sample.
-        stack: weights K x N, each with an op (or several) from the accumulator's expression to the layer's result, or
-            alone. A batch of square weights is a stack of as many layers; tensors that its op reads may have the same
+        x: the first layer's input, with a row for each sample.
+        stack: weights K x N, or pairs of weights and an op (or several) from the accumulator's expression to the
+            layer's result. A batch of L square weights counts as L layers; tensors that its op reads may have the same
             batch (`Matrix(1, N, batch=L)` for biases).
         acc: the accumulators' element type; f32 for floats of 16 and fewer bits by default.
         arch: the architecture whose rules links must obey at once.

@@ -1,4 +1,4 @@
-"""Links that most specs share: tiles of rows and columns, splits of K, loads, and the Moves inside them."""
+"""Links that most specs share: tiles of rows and columns, splits of K, loads and their Moves."""
 # pyright: reportPrivateUsage=false
 # These functions are methods of chains, in a file of their own.
 
@@ -27,7 +27,7 @@ Sizes = tuple[tuple[str, Extent], ...]
 
 @link_of
 def tile(chain: State, *sizes: int | Strided, batch: int | None = None, **named: int) -> Sizes:
-    """Give the extents of a tile of rows and columns, or of dims by name.
+    """Return the extents of a tile, given by rows and columns or by names of dims.
 
     Raises:
         DecompositionError: `tile-arguments`.
@@ -133,12 +133,12 @@ def load(chain: State, operand: Role | Tensor | str, memory: Memory, strategy: S
 
 
 def stored(chain: State, move: Residual, strategy: Strategy | None, words: str = "store") -> tuple[Decomposition, ...]:
-    """Run the strategy of a store, conform() by default, and give its links."""
+    """Run a store's strategy, conform() by default, and return the links that it makes."""
     return moved(chain, move, strategy or conform(), words)
 
 
 def moved(chain: State, move: Residual, strategy: Strategy, words: str = "") -> tuple[Decomposition, ...]:
-    """Run a strategy on a Move inside a chain, see that it closes it, and give its links.
+    """Run a strategy on a Move inside a chain, and return the links that it makes; it must close the Move.
 
     Raises:
         DecompositionError: `unfinished-move`.

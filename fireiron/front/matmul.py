@@ -1,10 +1,11 @@
-"""Links of MatMuls: prologs, epilogs, what follows a product, exchanged operands."""
+"""Links of MatMuls: prolog, epilog, then, swap."""
 # pyright: reportPrivateUsage=false
 # Functions of links are methods of chains, in a file of their own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import attrs
@@ -17,14 +18,14 @@ from fireiron.check.promote import promotable
 from fireiron.front import links
 from fireiron.front.chain import FoldChain, MatMulChain, SplitFold, Strategy
 from fireiron.front.describe import describe
-from fireiron.front.outputs import ahead, begins_with, check_operands, check_rows, given, prologue, whole
+from fireiron.front.outputs import ahead, begins_with, check_operands, check_rows, copied, given, prologue, whole
 from fireiron.front.roles import Role
 from fireiron.front.state import State, link_of
-from fireiron.language.decompositions import Decomposition, Epilog, Output, Prolog, Split
-from fireiron.language.levels import RF, Memory
+from fireiron.language.decompositions import Decomposition, Epilog, Load, Output, Prolog, Split
+from fireiron.language.levels import RF, SH, Memory
 from fireiron.language.ops import Beside, Rows, Save, apart, scaled, settled, stages
 from fireiron.language.pointwise import Op, Value
-from fireiron.language.residual import start, store_of
+from fireiron.language.residual import beside, move_of, start, store_of
 from fireiron.language.specs import MatMul
 from fireiron.language.tensor import Tensor
 
@@ -52,8 +53,10 @@ def epilog(
     store: Strategy | None = None,
     early: Tensor | Sequence[Tensor] = (),
     addends: bool = False,
+    load: Mapping[Tensor, Strategy] = MappingProxyType({}),
+    slots: int = 1,
 ) -> Epilog:
-    """Accumulate C in registers; at the end run pointwise ops, and store."""
+    """Accumulate C in registers; then apply pointwise ops, and store."""
     spec = chain.matmul
     usual = accumulated(chain)
     kind = usual if dtype is None else chain._check(find_dtype, dtype)
@@ -66,7 +69,16 @@ def epilog(
     first = chain._check(ahead, early, whole(spec, saved, value))
     if addends:
         chain._check(begins_with, value, outputs, init)
-    return Epilog(value, memory, kind, init, stored, outputs, first, addends, link=here())
+    chain._check(copied, load, slots, first, whole(spec, saved, value))
+    loads = tuple(_loaded(chain, tensor, strategy) for tensor, strategy in load.items())
+    return Epilog(value, memory, kind, init, stored, outputs, first, addends, loads, slots, link=here())
+
+
+def _loaded(chain: MatMulChain, tensor: Tensor, strategy: Strategy) -> Load:
+    """Run the strategy of a load of a tensor that ops read."""
+    around = beside(chain.residual, given(tensor, chain.matmul), tensor.name)
+    move = move_of(around, tensor.name, SH, tensor.dtype)
+    return Load(tensor.name, SH, links.moved(chain, move, strategy, f"load {tensor.name}"), link=here())
 
 
 def _beside(chain: MatMulChain, value: Value, op: Beside, memory: Memory, store: Strategy | None) -> Output:
@@ -80,7 +92,7 @@ def _beside(chain: MatMulChain, value: Value, op: Beside, memory: Memory, store:
 def _stored(
     chain: MatMulChain, memory: Memory, value: Value, store: Strategy | None, save: Save | None
 ) -> tuple[Decomposition, ...]:
-    """Run the strategy of one of an epilog's stores."""
+    """Run the strategy of one store of an epilog."""
     c = chain.matmul.C
     to = c if save is None else given(save.tensor, chain.matmul)
     strategy = store
@@ -91,7 +103,7 @@ def _stored(
 
 
 def then(chain: MatMulChain, *ops: Op | Beside) -> MatMulChain:
-    """Let the product be followed by pointwise ops."""
+    """Append pointwise ops to the product."""
     if any(isinstance(link, Epilog) for link in chain.links):
         raise chain._wrong(
             "then-first",
@@ -125,7 +137,7 @@ def swap(chain: MatMulChain) -> MatMulChain:
 
 
 def done(chain: MatMulChain, atom: object) -> None:
-    """Refuse to close a product whose alpha, beta, ops or prologs nothing applies.
+    """Refuse to close a product whose alpha, beta, ops or prologs no link applies.
 
     Raises:
         DecompositionError: `scale-without-epilog`, `prolog-left`.
@@ -142,7 +154,7 @@ def done(chain: MatMulChain, atom: object) -> None:
 
 
 def promoted(chain: SplitFold[MatMul], split: Split) -> DType:
-    """Give the type in which a chunk's products are summed apart.
+    """Return the type of the partial sums of a promoted split.
 
     Raises:
         DecompositionError: `promote-accumulator`, `promote-prolog`, `promote-scales`, `accumulator-dtype`,
@@ -156,25 +168,25 @@ def promoted(chain: SplitFold[MatMul], split: Split) -> DType:
 
 
 def accumulated(chain: State) -> DType:
-    """Give the type in which the products are summed."""
+    """Return the type of the sums."""
     spec, a = chain.matmul, chain.residual.operand("A")
     assert a is not None
     return spec.acc or default_accumulator(a.computed)
 
 
 def applied(chain: State, spec: MatMul) -> tuple[tuple[tuple[Value, Beside], ...], Value]:
-    """Apply a spec's ops, which `then` gave, to the scaled accumulator."""
+    """Apply the ops of `then` to the scaled accumulator."""
     return stages(spec.ops, scaled(spec, accumulated(chain)))
 
 
 def whole_operands(chain: State) -> tuple[Tensor, ...]:
-    """List the tensors of C's shape that `then`'s ops read, and C where it is accumulated."""
+    """List the tensors of C's shape that ops of `then` read, and C itself if beta is not 0."""
     saved, value = applied(chain, chain.matmul)
     return whole(chain.matmul, saved, value)
 
 
 def meaning(chain: State) -> Meaning:
-    """Give what a product's chain computes."""
+    """Return what a product's chain computes."""
     from fireiron.language.meaning import Meaning
 
     spec = chain.matmul
@@ -196,7 +208,7 @@ def _kept(value: Value, op: Beside) -> Stored:
 
 
 def portable(chain: FoldChain[MatMul]) -> tuple[MatMulChain, ...]:
-    """List chains to send to another process instead."""
+    """List chains that can be sent to another process in place of this one."""
     spec = chain.matmul
     ops = settled(spec.ops, accumulated(chain)) if spec.ops else ()
     bare = attrs.evolve(spec, ops=())

@@ -1,4 +1,4 @@
-"""The cost model's choice of a schedule for a product: which candidates it judges, and in which order."""
+"""The cost model's choice of a schedule for a product: the candidates that it judges, and their order."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ MOST_SHORT = 12  # of them that are built, where some are not legal
 
 @attrs.frozen(eq=False)
 class Question:
-    """Hold a product for a target, and what was found out about candidates so far: nothing is asked twice.
+    """Hold a product, a target, and the answers about candidates so far, so that none is computed twice.
 
     Args:
         spec: the product.
         target: the architecture.
         passed: texts of candidates that the installed compiler does not build well.
-        spaces: of presets that list candidates for it.
-        judged: candidates.
-        refused: why a preset takes no candidate.
+        spaces: by preset, its candidates for the product.
+        judged: by candidate, its schedule, time and errors.
+        refused: by preset, why it has no legal candidate.
     """
 
     spec: MatMulChain
@@ -41,7 +41,7 @@ class Question:
     refused: dict[Preset, str] = attrs.field(factory=lambda: dict[Any, str]())
 
     def space(self, preset: Preset) -> Space | None:
-        """List a preset's candidates; None where it has none for this product."""
+        """Return a preset's candidates for the product, None without any."""
         from fireiron.tune.space import space_of
 
         if preset not in self.spaces and preset not in self.refused:
@@ -54,10 +54,10 @@ class Question:
         return self.spaces.get(preset)
 
     def shortlist(self, preset: Preset) -> tuple[Point, ...] | None:
-        """List the points that a quick model of their tiles finds fastest, each with two keywords of its own.
+        """List the points that a quick model of tiles finds fastest; any two differ in at least two keywords.
 
-        Points that differ in one keyword are often equal to the quick model. None where the preset gives no tiles of
-        any point; nothing where it gives none for this product.
+        To the quick model, points that differ in one keyword are often equal. The result is None where the preset gives
+        no tiles at all, and () where it gives none for this product.
         """
         from fireiron.algebra.arch import arch
         from fireiron.estimate.tiling import quick_us
@@ -78,11 +78,11 @@ class Question:
         return tuple(chosen)
 
     def order(self, preset: Preset) -> tuple[Point, ...]:
-        """Give the shortlist of a preset whose points the quick model alone ranks; nothing for others."""
+        """Return the shortlist of a preset that only the quick model ranks, () for other presets."""
         return self.shortlist(preset) or () if judged(preset) == 1 else ()
 
     def judge(self, candidate: Candidate) -> Judged:
-        """Build, check and model a candidate."""
+        """Build and check a candidate, and estimate its time."""
         from fireiron.tune.candidates import judge
 
         if candidate not in self.judged:
@@ -91,7 +91,7 @@ class Question:
 
 
 def judged(preset: Preset) -> int:
-    """Give the number of points of the quick model's order that the cost model judges."""
+    """Return the number of points, first in the quick model's order, that the cost model judges."""
     from fireiron.tune.space import space_of
 
     declared = space_of(preset.function)
@@ -99,7 +99,7 @@ def judged(preset: Preset) -> int:
 
 
 def by_architecture(target: str, presets: Iterable[Preset]) -> list[list[Preset]]:
-    """Group the presets that a target may run by what they are for, the newest architecture first."""
+    """Group the presets that a target can run by their architecture, the newest first."""
     from fireiron.algebra.arch import arch as find_arch
     from fireiron.tune.space import space_of
 
@@ -113,23 +113,24 @@ def by_architecture(target: str, presets: Iterable[Preset]) -> list[list[Preset]
 
 
 def first_choice(asked: Question, group: Sequence[Preset], looks: int) -> tuple[Judged | None, int]:
-    """Find the best of some presets by the model.
+    """Find the best candidate of some presets by the cost model.
 
-    A preset that ranks its points itself is taken at its word: its first legal point stands for it. Of one that gives
-    the tiles of its points, the default and the few that a quick model finds fastest are judged, or the first of these
-    stands for it, where the preset says that the quick model knows better; such a preset takes no product of which it
-    gives no tiles. Of others the model
-    descends from the best of their defaults, one keyword at a time. Candidates are counted, and no clock is asked: the
-    choice is the same however busy the machine is.
+    There are three kinds of presets. A preset that ranks its points itself is represented by its first legal point. For
+    a preset that gives the tiles of its points, the cost model judges the default and the few points that a quick model
+    finds fastest; if the preset trusts the quick model more, the first of these represents it, and without tiles the
+    preset is left out. For other presets the cost model starts at the best of their defaults, and changes one keyword
+    at a time.
+
+    The search is limited by a number of candidates, not by time: the choice does not depend on how busy the machine is.
 
     Args:
         asked: the product.
         group: the presets.
-        looks: how many candidates are judged at most, once one is legal.
+        looks: most candidates that are judged, once one is legal.
 
     Returns:
-        The best, None where nothing is legal; and from how many points the model chose it, 0 where it is first in a
-        preset's own ranking.
+        The best candidate, None where none is legal; and the number of points among which the model chose, 0 for the
+        first of a preset's own ranking.
     """
     from fireiron.tune.candidates import Candidate
     from fireiron.tune.space import default_point, point
@@ -159,7 +160,7 @@ def first_choice(asked: Question, group: Sequence[Preset], looks: int) -> tuple[
         return min(legal, key=lambda j: j.modelled_us or 0.0, default=None)
 
     def better(best: Judged | None) -> Judged | None:
-        """Give the leader where it saves enough."""
+        """Return the fastest candidate where it is faster than `best` by enough, else None."""
         found = leader()
         if best is None or (found is not None and (found.modelled_us or 0.0) < SURE * (best.modelled_us or 0.0)):
             return found
@@ -196,7 +197,7 @@ def first_choice(asked: Question, group: Sequence[Preset], looks: int) -> tuple[
 
 
 def _multiplied_by_warps(asked: Question) -> bool:
-    """Say whether an instruction of a warp, or of several, multiplies elements of the product's type on the target."""
+    """Say whether the target has an instruction of a warp or a warpgroup that multiplies the product's element type."""
     from fireiron.algebra.arch import arch
     from fireiron.atoms.table import TABLE
     from fireiron.language.levels import Thread

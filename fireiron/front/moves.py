@@ -25,7 +25,7 @@ UNKNOWN = 1 << 62  # a stride that is known at run time alone
 
 
 def require_move(name: str, move: object) -> None:
-    """Refuse a strategy in the place of another function: of an op, or of a permutation.
+    """Refuse a strategy that is used as another function, such as an op or a permutation.
 
     Args:
         name: the call that made the strategy.
@@ -43,7 +43,7 @@ def vector(nbytes: int | None = None) -> Strategy:
     """Move by vectors, dealt out to all threads in turn.
 
     Args:
-        nbytes: bytes of a vector, None for the widest that fits.
+        nbytes: bytes of a vector; None for the widest that fits.
     """
 
     def strategy(move: MoveChain) -> Schedule:
@@ -55,10 +55,10 @@ def vector(nbytes: int | None = None) -> Strategy:
 
 @checks("nbytes")
 def conform(nbytes: int | None = None) -> Strategy:
-    """Move each thread's own elements of the register side, by the widest vectors that they form.
+    """Let each thread move the elements that it holds on the register side, by the widest vectors that they form.
 
     Args:
-        nbytes: bytes of a vector, None for the widest that fits.
+        nbytes: bytes of a vector; None for the widest that fits.
     """
 
     def strategy(move: MoveChain) -> Schedule:
@@ -69,9 +69,9 @@ def conform(nbytes: int | None = None) -> Strategy:
 
 
 def ldmatrix() -> Strategy:
-    """Load fragments from shared memory by the instruction that deals them out.
+    """Load fragments from shared memory by ldmatrix, which deals elements out to the lanes of a warp.
 
-    Tiles are of 16 by 32 bytes of K, or what there is of these, a whole warp at once.
+    A warp loads 16 rows of 32 bytes along K at once, or fewer where the operand is smaller.
     """
 
     def strategy(move: MoveChain) -> Schedule:
@@ -86,13 +86,13 @@ def ldmatrix() -> Strategy:
 
 @checked
 def movmatrix(load: Strategy | None = None) -> Strategy:
-    """Load fragments across the direction in which an instruction takes them, and transpose them between registers.
+    """Load fragments that lie transposed in memory, and transpose them between the registers of a warp.
 
-    For 16-bit elements whose neighbours in memory lie apart in the fragment, where ldmatrix cannot transpose them on
-    the way: straight from global memory.
+    Use it for 16-bit elements that are loaded straight from global memory: from shared memory, ldmatrix transposes
+    them.
 
     Args:
-        load: brings the transposed fragment into registers, conform() by default.
+        load: strategy that loads the transposed fragment to registers, conform() by default.
     """
 
     def strategy(move: MoveChain) -> Schedule:
@@ -104,10 +104,10 @@ def movmatrix(load: Strategy | None = None) -> Strategy:
 
 @checked
 def wmma(rows: int = 16, cols: int = 16) -> Strategy:
-    """Move between memory and fragments of wmma, whose layout is the hardware's own, a whole warp at once.
+    """Move between memory and fragments of wmma, a whole warp at once; the hardware chooses the fragment's layout.
 
     Args:
-        rows, cols: of the fragment.
+        rows, cols: size of the fragment.
     """
 
     def strategy(move: MoveChain) -> Schedule:
@@ -121,10 +121,10 @@ def wmma(rows: int = 16, cols: int = 16) -> Strategy:
 def cp_async(nbytes: int | None = None) -> Strategy:
     """Move from global to shared memory by asynchronous copies, dealt out to all threads in turn.
 
-    In a pipeline they are in flight while earlier chunks are computed with.
+    In a pipeline, copies run while earlier chunks are computed.
 
     Args:
-        nbytes: 4, 8 or 16 bytes of a copy, None for the widest that fits.
+        nbytes: bytes of a copy: 4, 8 or 16; None for the widest that fits.
     """
 
     def strategy(move: MoveChain) -> Schedule:
@@ -138,13 +138,13 @@ def cp_async(nbytes: int | None = None) -> Strategy:
 def tma(span: int = 128, *, l2: Policy | None = None) -> Strategy:
     """Move whole boxes between global and shared memory by bulk copies, which one thread starts.
 
-    The buffer is laid out as they demand: rows of `span` bytes of the contiguous dimension, swizzled.
+    The buffer gets the layout that bulk copies need: swizzled rows of `span` bytes of the contiguous dimension.
 
     Args:
-        span: 128, 64 or 32 bytes, or 0 for plain rows.
-        l2: what the L2 cache should do with the lines that are touched, None to leave it to the cache: `evict_first`,
-            drop them before others (data used once); `evict_last`, keep them longest (data that all blocks read again);
-            `evict_normal`; `evict_unchanged`, leave their turn as it is. A hint: the result is the same.
+        span: 128, 64 or 32 bytes; 0 for rows without a swizzle.
+        l2: hint to the L2 cache for the lines that are touched, None for no hint. `evict_first` drops them before
+            others (data used once), `evict_last` keeps them longest (data that all blocks read again), `evict_normal`
+            is the default of the hardware, and `evict_unchanged` keeps the lines' old priority.
 
     Raises:
         DecompositionError: `bulk-span`, `bulk-policy`; `move-extents` and `bulk-rank` from the strategy.
@@ -187,7 +187,7 @@ def tma(span: int = 128, *, l2: Policy | None = None) -> Strategy:
 
 
 def _known(move: MoveChain, said: str) -> tuple[int, int]:
-    """Give the rows and columns of a Move, which a strategy cuts to instructions.
+    """Return the rows and columns of a Move, which the strategy must know.
 
     Raises:
         DecompositionError: `move-extents` where one is not known yet.
@@ -207,10 +207,12 @@ def _known(move: MoveChain, said: str) -> tuple[int, int]:
 
 
 def _box_name(move: MoveChain, load: bool, span: int, policy: Policy | None) -> str:
-    """Name the instruction that moves a box; the import stands here, since strategies that import have no fingerprint.
+    """Name the instruction that moves a box.
+
+    Its import stands here, because a strategy that imports has no fingerprint.
 
     Raises:
-        DecompositionError: `bulk-rank` where there is none of so many dimensions.
+        DecompositionError: `bulk-rank` where no instruction has so many dimensions.
     """
     from fireiron.atoms.table import box_move
 
@@ -230,16 +232,16 @@ def _box_name(move: MoveChain, load: bool, span: int, policy: Policy | None) -> 
 
 
 def _part(extent: int) -> int:
-    """Give the largest equal part of an extent that a box takes."""
+    """Return the largest divisor of an extent that a box can have."""
     return next(size for size in range(min(extent, MOST_BOX), 0, -1) if extent % size == 0)
 
 
 @checked
 def stmatrix(trans: bool = False) -> Strategy:
-    """Store fragments to shared memory by the instruction that collects them, rounded to 16 bits.
+    """Store fragments to shared memory by stmatrix, rounded to 16 bits.
 
     Args:
-        trans: rows in memory run down the fragment's columns.
+        trans: whether the columns of the fragment become rows in memory.
 
     Raises:
         DecompositionError: `move-extents` from the strategy.
@@ -258,21 +260,22 @@ def stmatrix(trans: bool = False) -> Strategy:
 
 @checks("nbytes", "across")
 def staged(nbytes: int | None = None, along: str | None = None, across: int | None = None) -> Strategy:
-    """Move by way of registers: vectors from the source, then what forms on the other side.
+    """Move in two hops: vectors from the source to registers, then from there to the destination.
 
-    In a pipeline the first hop starts a chunk, and the second finishes it after the compute. Below `specialize` the
-    threads of the role that loads start a chunk while they wait for its slot.
+    In a pipeline, the first hop loads a chunk before an earlier chunk is computed, and the second hop stores it after.
+    Below `specialize`, the loading role starts the first hop while it waits for a free slot.
 
-    With `along`, the move transposes: the source is contiguous along another dim than the buffer. Neighbouring threads
-    read neighbouring elements of the source, each thread a vector of elements along `along`, one by one, and writes
-    the vector at once. With `across` it reads so many bytes at once along the source's contiguous dim, and writes a
-    vector for each of their elements: elements of one byte are exchanged within the thread's registers. Then threads
-    that write together take several vectors along `along`, so that those to swizzled rows meet no bank conflict.
+    With `along`, the move transposes: the buffer is contiguous along `along`, and the source along another dim.
+    Neighbouring threads read neighbouring elements of the source. A thread reads the elements of a vector along `along`
+    one by one, and writes the vector at once. With `across` it instead reads that many bytes at once along the source's
+    contiguous dim, and writes one vector for each element read; elements of one byte are exchanged within the thread's
+    registers. Threads that write together then take several vectors along `along`, to avoid bank conflicts in swizzled
+    rows.
 
     Args:
-        nbytes: bytes of a vector of the first hop, None for the widest that fits; with `along`, bytes that a thread
+        nbytes: bytes of a vector of the first hop; None for the widest that fits. With `along`, bytes that a thread
             writes at once, 16 by default.
-        along: the dim along which the buffer is contiguous, where that of the source is another: "c".
+        along: the dim along which the buffer is contiguous, where the source is contiguous along another. Example: "c".
         across: with `along`, bytes that a thread reads at once, None for one element.
     """
 
@@ -288,7 +291,7 @@ PHASE = 8  # threads whose vectors of 16 bytes are written together, to as many 
 
 
 def _columns(along: str, nbytes: int, across: int | None) -> Strategy:
-    """Read vectors along a dim element by element, neighbouring threads along the dim that is contiguous."""
+    """Read vectors along `along` element by element; neighbouring threads read along the source's contiguous dim."""
 
     def strategy(move: MoveChain) -> Schedule:
         kind, extents = move.residual.operands[0].dtype, dict(move.residual.sizes)
@@ -309,15 +312,15 @@ def _columns(along: str, nbytes: int, across: int | None) -> Strategy:
 
 
 def _dividing(extent: object, most: int) -> int:
-    """Give the largest number of elements, at most so many, that an extent divides by."""
+    """Return the largest divisor of an extent that is at most `most`."""
     most = max(1, most)
     return next(n for n in range(min(most, extent), 0, -1) if extent % n == 0) if isinstance(extent, int) else most
 
 
 def _nearest(move: MoveChain) -> list[str] | None:
-    """List the dims of a Move, those of the source's smallest strides first; None where extents are unknown.
+    """List the dims of a Move by the source's strides, smallest first; None where extents are unknown.
 
-    A stride that is known at run time alone counts as larger than any other: a tensor's contiguous dim has stride 1.
+    A stride that is known only at run time counts as the largest: the contiguous dim has stride 1.
     """
     names = [name for name, extent in move.residual.sizes if isinstance(extent, int)]
     strides = [as_int(stride) for stride in move.residual.operands[0].tensor.strides]
@@ -327,13 +330,15 @@ def _nearest(move: MoveChain) -> list[str] | None:
 
 
 def _order(counts: dict[str, int], nearest: list[str], along: str, wide: int) -> Layout:
-    """Count tiles along the nearest dim first; of tiles that are several elements wide, as many along another dim.
+    """Order the tiles of a transposing Move among threads: first along the source's contiguous dim.
+
+    Of tiles that are `wide` elements wide, threads take the same number along another dim next.
 
     Args:
         counts: tiles along each dim, in the Move's order.
-        nearest: the dims, that of the source's smallest stride first.
+        nearest: the dims by the source's strides, smallest first.
         along: the dim along which vectors are written.
-        wide: elements of a tile along the nearest dim.
+        wide: elements of a tile along the first of `nearest`.
     """
     names = list(counts)
     steps = {name: prod([counts[x] for x in names[:i]]) for i, name in enumerate(names)}
@@ -359,18 +364,19 @@ def through_shared(
     ring: int = 1,
     dtype: object = None,
 ) -> Strategy:
-    """Move by way of shared memory, so that threads exchange elements and store whole lines.
+    """Move through shared memory, where threads exchange elements so that they can store whole lines.
 
     Args:
-        put: into shared memory, conform() by default.
-        take: out of it, vector() by default.
-        panel: rows and columns that are staged at once; None stages the whole tile.
-        pad: elements added to the staging buffer's leading stride.
-        order: the staging buffer's order, None for the destination's.
-        reuse: overlay the operands' buffers, which are dead by then.
-        at: the level whose units each stage what they hold, in buffers of their own; None stages for the whole block.
-        ring: slots of the staging buffer, which panels take in turn.
-        dtype: what is staged, the destination's element type by default.
+        put: strategy for the move into shared memory, conform() by default.
+        take: strategy for the move out of shared memory, vector() by default.
+        panel: rows and columns that are in shared memory at once; None for the whole tile.
+        pad: elements added to the leading stride of the buffer in shared memory.
+        order: storage order of the buffer, None for the destination's.
+        reuse: whether the buffer uses the memory of the operands' buffers, which are no longer read then.
+        at: the level whose units each have a buffer of their own for the elements that they hold; None for one buffer
+            of the block.
+        ring: number of slots of the buffer, which panels use in turn.
+        dtype: element type in the buffer, the destination's by default.
     """
 
     def strategy(move: MoveChain) -> Schedule:

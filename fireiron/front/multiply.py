@@ -1,4 +1,4 @@
-"""Multiply arrays by the best schedule known: what a call gives is checked, and its kernel is kept."""
+"""Multiply arrays by the best schedule known: check the call, and find its kernel among those of earlier calls."""
 
 from __future__ import annotations
 
@@ -50,28 +50,30 @@ def gemm(
     dynamic: Literal["M"] | None = None,
     **operands: Any,
 ) -> Any:
-    """Multiply two arrays with the best schedule known, and compute with the product before it is stored.
+    """Multiply two arrays with the best schedule known, and apply an epilog to the product before it is stored.
 
-    The next call with torch tensors that lie alike, and functions that do the same, takes microseconds: a function
-    counts by its code and the values that it reads from outside. One that reads what may change unseen, as lists and
-    most objects, is called again each time.
+    The next call with torch tensors of the same shapes and strides, and functions that do the same, takes microseconds.
+    Functions are compared by their code and the values that the code reads from outside. A function that reads values
+    which can change without notice (lists, most objects) is called again each time.
 
     Args:
         a, b: arrays as the layout stores them, of torch, CuPy or NumPy, or views of them whose rows or columns are
             contiguous. Leading dimensions are batches; `b` may have none, and then serves all of them.
-        epilog: a function of the accumulator's expression and of `operands` by name, in the pointwise language. A tuple
-            of expressions gives as many outputs, which one kernel writes.
-        out: array to write, or a tuple of them; allocated where None, of the type that the epilog converts it to, or of
-            a's element type (i32 for integers) where it does not.
+        epilog: a function from the accumulator's expression and `operands`, by name, to an expression, or to a tuple of
+            expressions for as many outputs of the same kernel.
+        out: array to write, or a tuple of arrays; allocated where None. An allocated array has the type that the epilog
+            converts to, else a's type (i32 for integers).
         layout: how a and b are stored, as `matmul` takes it: "row,col" or "TN" for a[M, K] and b[N, K].
-        dtype: element type of both, where the arrays do not say it: `tf32` in f32; `i4`, `u4` and `b1` in bytes.
+        dtype: element type of a and b, where the arrays' type does not tell it: `tf32` in f32; `i4`, `u4` and `b1` in
+            bytes.
         stream: as a kernel takes it.
-        schedule: makes a schedule of the spec; the best one known where None.
-        dynamic: "M" lets one kernel serve all numbers of rows of a bucket (1 to 16, 17 to 32, 33 to 64, ...), chosen
-            for its largest: the first call of a new number compiles nothing. Of two dense matrices without epilog.
-        operands: what the epilog reads: arrays that broadcast over the product, or numbers, in the accumulator's type;
-            beside sums of integers floats stay floats. Only the names of this function's own options (out, layout, ...)
-            are taken.
+        schedule: a function from the spec to a schedule; the best schedule known where None.
+        dynamic: "M" lets one kernel serve a bucket of numbers of rows (1 to 16, 17 to 32, 33 to 64, ...), so that
+            another number of the bucket compiles nothing. The kernel is chosen for the largest. For two dense matrices
+            without epilog.
+        operands: what the epilog reads, by name: arrays that broadcast over the product, and numbers. They are
+            converted to the accumulator's type, except floats with sums of integers. Names of this function's options
+            (out, layout, ...) cannot be used.
 
     Raises:
         CallError: `requires-grad`, `wrong-shape`, `wrong-stride`, `bad-epilog`, `dynamic-call`, and as a kernel's call
@@ -132,13 +134,13 @@ def gemm(
 
 
 def _traced() -> bool:
-    """Say whether torch.compile or torch.export reads the call, and no arrays are there."""
+    """Say whether torch.compile or torch.export is tracing the call, so that arrays have no contents."""
     compiler = getattr(sys.modules.get("torch"), "compiler", None)
     return compiler is not None and compiler.is_compiling()
 
 
 def _for_torch(array: Any) -> bool:
-    """Say whether a tensor takes torch's dispatcher: for its gradient, on the CPU, or without contents."""
+    """Say whether a tensor needs torch's dispatcher: it needs a gradient, lies on the CPU, or has no contents."""
     if not is_torch(array):
         return False
     torch = sys.modules["torch"]
@@ -146,7 +148,7 @@ def _for_torch(array: Any) -> bool:
 
 
 def _by_torch(a: Any, b: Any, out: Any, stream: Any, schedule: Any, dynamic: Any) -> Callable[..., Any]:
-    """Give the operator of torch that multiplies.
+    """Return the operator of torch that multiplies; refuse options that it does not have.
 
     Raises:
         CallError: `traced-option`.
@@ -176,7 +178,7 @@ OPTIONS = (
 
 
 def _letters(layout: object) -> str:
-    """Read a layout.
+    """Read a layout as two letters, of b and of a.
 
     Raises:
         CallError: `argument-kind`, `bad-layout`.
@@ -190,7 +192,7 @@ def _letters(layout: object) -> str:
 
 
 def _check_call(a: Any, b: Any, out: Any, dtype: object, *functions: object) -> None:
-    """Refuse what is no array, no element type or no function.
+    """Refuse arguments that should be arrays, element types or functions, and are not.
 
     Raises:
         CallError: `requires-grad`, `not-an-array`, `argument-kind`. SpecError: `unknown-dtype`.
@@ -272,7 +274,7 @@ def _empty(
 
 
 def _zeros(like: Any, shape: tuple[int, ...], dtype: DType | None = None) -> Any:
-    """Make an array of zeros beside another one."""
+    """Make an array of zeros with the library and on the device of another array."""
     if is_torch(like):
         kind = like.dtype if dtype is None else getattr(import_module("torch"), dtype.numpy_name)
         return like.new_zeros(shape, dtype=kind)
@@ -281,7 +283,7 @@ def _zeros(like: Any, shape: tuple[int, ...], dtype: DType | None = None) -> Any
 
 
 def _is_view(a: Any, b: Any, out: Any, dtype: object) -> bool:
-    """Say whether arrays are more than matrices, or batches of them, that lie densely one line after another."""
+    """Say whether an array is no dense row-major matrix or batch of matrices, so that views must be described."""
     if dtype is not None:
         return False
     for x in (a, b) if out is None else (a, b, out):

@@ -12,9 +12,9 @@ from fireiron.language.steps import Program
 
 
 def kernel_name(program: Task, links: Sequence[Decomposition]) -> str:
-    """Name a schedule's kernel.
+    """Name a schedule's kernel. Example: `gemm_128x128x64_f16_f32`.
 
-    The preset is the function that wrote the first link; then come the block's tile with the chunk of K, and the
+    The name has the preset (the function that wrote the first link), the block's tile with the chunk of K, and the
     element types.
     """
     spec = program.spec

@@ -1,4 +1,4 @@
-"""Offers: which methods may come next in a chain, for tab completion and for the fix of one that does not exist."""
+"""The methods that may come next in a chain, for tab completion and for the fix of an unknown method."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _FINISHED = {"compile", "cuda", "estimate", "simulate", "time"}
 
 
 def offered(names: Iterable[str], residual: Residual, links: tuple[Decomposition, ...]) -> list[str]:
-    """Keep the names of what can come next: no decompositions of a closed chain, no running of an unfinished one."""
+    """Keep the methods that can come next: a closed chain has no decompositions, an unfinished one cannot run."""
     kept = set(names) - _DATA
     kept -= {*DECOMPOSE, *REFINES} if residual.closed else _FINISHED
     if links:
@@ -56,7 +56,7 @@ def offered(names: Iterable[str], residual: Residual, links: tuple[Decomposition
 
 
 def instead(wrong: str, methods: list[str]) -> str:
-    """Write the fix of an unknown name: the closest name that there is, and the links that may come next."""
+    """Write the fix for an unknown method: the method with the closest name, and the links that may come next."""
     import difflib
 
     meant = difflib.get_close_matches(wrong, methods, 1)

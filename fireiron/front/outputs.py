@@ -1,8 +1,8 @@
-"""What is checked of a MatMul's ops, and of the tensors that they read and store to."""
+"""Checks of a MatMul's ops, and of the tensors that they read and write."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fireiron.algebra.addends import without_addends
 from fireiron.algebra.dtypes import DType, i8, u8
@@ -20,12 +20,12 @@ _FOLDS = {"add": "sum", "max": "max"}
 
 
 def given(tensor: Tensor, spec: MatMul) -> Tensor:
-    """Transpose a tensor of a swapped product to the orientation that the caller passes, or back."""
+    """Transpose a tensor of a swapped product to the caller's orientation, or back."""
     return tensor.transposed if spec.swapped else tensor
 
 
 def check_operands(spec: MatMul, saved: Sequence[tuple[Value, Beside]], last: Value) -> None:
-    """Refuse operands of an epilog that do not repeat over C, and results that overlap others.
+    """Refuse operands of an epilog that do not broadcast over C, and results that overlap other arrays.
 
     Raises:
         SpecError: `shape-mismatch`, `same-name`, `epilog-overlap`, `packed-result`.
@@ -65,18 +65,18 @@ def check_operands(spec: MatMul, saved: Sequence[tuple[Value, Beside]], last: Va
 
 
 def whole(spec: MatMul, saved: Sequence[tuple[Value, Beside]], last: Value) -> tuple[Tensor, ...]:
-    """List the tensors that ops read of which every element of C has one of its own."""
+    """List the tensors that ops read with one element for each element of C."""
     shape = given(spec.C, spec).shape[-2:]
     found = (t for value in (*(value for value, _ in saved), last) for t in value.tensors)
     return tuple(dict.fromkeys(t for t in found if t.shape[-2:] == shape))
 
 
 def ahead(wanted: Tensor | Sequence[Tensor], found: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Refuse to load early what ops do not read, and what serves many elements: a thread would hold it many times.
+    """Refuse to load tensors early that ops do not read, or that are broadcast, which a thread would hold many times.
 
     Args:
-        wanted: the tensors that are to be loaded.
-        found: those that ops read.
+        wanted: the tensors to load early.
+        found: the tensors that ops read.
 
     Raises:
         DecompositionError: `epilog-early`.
@@ -93,8 +93,46 @@ def ahead(wanted: Tensor | Sequence[Tensor], found: tuple[Tensor, ...]) -> tuple
     return tuple(dict.fromkeys(tensors))
 
 
+def copied(wanted: Mapping[Tensor, object], slots: int, early: Sequence[Tensor], found: Sequence[Tensor]) -> None:
+    """Refuse to copy what ops do not read for each element of C, what is loaded early too, and rings without a slot.
+
+    Args:
+        wanted: the tensors to copy, each with the strategy that loads it.
+        slots: number of tiles of each tensor in shared memory.
+        early: tensors that threads load to registers.
+        found: the tensors of C's shape that ops read.
+
+    Raises:
+        DecompositionError: `epilog-load`.
+    """
+    for tensor in wanted:
+        if tensor not in found:
+            names = ", ".join(f"{t.name}: tma()" for t in found)
+            raise DecompositionError(
+                "epilog-load",
+                f"{tensor} is no operand of C's shape that an op of this epilog reads",
+                fix=f"load={{{names}}}" if names else "drop load=: vectors and scalars are read where ops use them",
+            )
+        if tensor in early:
+            raise DecompositionError(
+                "epilog-load",
+                f"{tensor.name} is loaded twice: to registers by early=, to shared memory by load=",
+                fix="drop one of them",
+            )
+    if slots < 1 or (slots > 1 and not wanted):
+        raise DecompositionError(
+            "epilog-load",
+            f"slots={slots} is no number of tiles: a copied tile takes one slot or more"
+            if wanted
+            else f"slots={slots} counts copied tiles in shared memory, and load= names no tensor",
+            fix="slots=1, or more for short loops over K" if wanted else "drop slots=, or give load={tensor: tma()}",
+        )
+
+
 def begins_with(value: Value, outputs: Sequence[object], init: float) -> None:
-    """Refuse to begin sums with addends where ops add nothing first, or where the sums alone are stored or are begun.
+    """Refuse addends as first values of sums.
+
+    They need an addition as first op; the sums alone must not be stored, and `init` must be 0.
 
     Raises:
         DecompositionError: `epilog-addends`.
@@ -120,7 +158,7 @@ def _rows(tensor: Tensor, c: Tensor) -> None:
 
 
 def check_rows(stored: Rows, residual: Residual, spec: MatMul) -> None:
-    """Refuse to fold rows of which other blocks hold parts.
+    """Refuse to fold rows whose parts lie in several blocks.
 
     Raises:
         DecompositionError: `epilog-rows`.
@@ -152,9 +190,9 @@ def _same_name(tensor: Tensor, other: Tensor) -> SpecError:
 
 
 def prologue(ops: Sequence[Op], operand: Operand, spec: MatMul) -> Value:
-    """Make the expression of a prolog: of each element of an operand, behind those that it has already.
+    """Make the expression of a prolog, applied to each element of an operand after earlier prologs.
 
-    Elements that share a byte arrive as i8 or u8.
+    Elements that share a byte are given to the ops as i8 or u8.
 
     Raises:
         SpecError: as the ops do; `same-name`, `packed-result`. DecompositionError: `prolog-shape`.
@@ -184,7 +222,7 @@ def _whole(dtype: DType) -> DType:
 
 
 def _repeats(tensor: Tensor, whole: Tensor) -> None:
-    """Refuse a tensor that does not repeat over an operand; of a matrix a value may serve a group of neighbours."""
+    """Refuse a tensor that does not broadcast over an operand; a value of a matrix may serve a group of neighbours."""
     skipped = len(whole.shape) - len(tensor.shape)
     for i, extent in enumerate(tensor.shape):
         full = whole.shape[i + skipped] if i + skipped >= 0 else 0

@@ -1,6 +1,6 @@
-"""Pooling of arrays, for those who have arrays and no wish to schedule: the largest value or the mean of each window.
+"""Pooling of arrays, without writing a schedule: the largest value or the mean of each window.
 
-Arrays have torch's dims: images N C and their sides. Kernels take channels last, as those of `convolutions` do.
+Arrays have torch's dims: (N, C, sides...). Kernels read arrays with channels last, as those of `convolutions` do.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from fireiron.language.tensor import tensor
 
 @attrs.frozen
 class Pool:
-    """Describe a pooling of images: what is taken of each window, and how windows lie.
+    """Describe a pooling of images: its operation, and the places of windows.
 
     Args:
         op: "max" or "average".
         window: pixels along each side of a window.
         stride: pixels from one window to the next, along each side.
-        pads: padding before and behind each side, in pixels, which a maximum ignores. Where ceil_mode makes the padding
-            behind wider than the padding before, the difference counts in no mean.
+        pads: pixels of padding before and behind each side. A maximum ignores them. Where ceil_mode makes the padding
+            behind wider than that before, means never count the difference.
         dilation: pixels from one value of a window to the next, along each side.
-        count_pad: whether pixels around the image count in a mean.
+        count_pad: whether means count pixels of padding.
     """
 
     op: str
@@ -51,13 +51,13 @@ class Pool:
     count_pad: bool = True
 
     def outer(self, sides: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Give the sides of the result for those of the images."""
+        """Return the sides of the result from those of the images."""
         return outer_of(sides, self.window, self.stride, self.pads, self.dilation)
 
 
 @lru_cache(MOST_KERNELS)
 def kernel(what: Pool, dtype: str, shape: tuple[int, ...], host: bool = False) -> Any:
-    """Give the kernel of a pooling.
+    """Return the kernel of a pooling.
 
     Args:
         what: the pooling.
@@ -79,11 +79,11 @@ def described(
     name: str, input: Any, kernel_size: Sizes, stride: Sizes | None, padding: Sizes, dilation: Sizes = 1,
     ceil_mode: bool = False,
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[tuple[int, int], ...], tuple[int, ...]]:  # fmt: skip
-    """Read how windows lie: their sizes, strides, padding and dilation along each side.
+    """Read the windows of a call: size, stride, padding and dilation along each side.
 
     Args:
         name: of the function that is called.
-        input: images, of which the shape is read.
+        input: images, whose shape is read.
         kernel_size, stride, padding, dilation, ceil_mode: as the caller gives them.
 
     Raises:
@@ -123,7 +123,7 @@ def described(
 
 
 def op_of(name: str) -> str:
-    """Give what a function of torch's name takes of each window."""
+    """Return the operation, "max" or "average", of a function of torch (`max_pool2d`)."""
     return "max" if name.startswith("max") else "average"
 
 
@@ -165,13 +165,13 @@ def max_pool2d(
     own kernels); arrays of NumPy are simulated where there is no GPU.
 
     Args:
-        input: images (N, C, H, W) of torch, CuPy or NumPy. Those that lie channels last in memory are not copied, and
-            their results lie so too.
+        input: images (N, C, H, W) of torch, CuPy or NumPy. Images with channels last in memory are not copied, and
+            their results have channels last too.
         kernel_size: rows and columns of a window, one number or one for each side.
         stride: pixels from one window to the next; None for windows side by side.
-        padding: pixels around, which count for nothing: at most half a window.
+        padding: pixels around the images, which are ignored; at most half a window.
         dilation: pixels from one value of a window to the next.
-        ceil_mode: whether windows may end beyond the padding behind.
+        ceil_mode: whether windows may end beyond the padding.
 
     Raises:
         CallError: `wrong-shape`, `conv-sizes`, `conv-window`, and as a kernel's call does.
@@ -207,9 +207,9 @@ def avg_pool2d(
     """Take the mean of each window, with torch's arguments.
 
     Args:
-        input, kernel_size, stride, padding: as of `max_pool2d`; what is padded is 0.
-        ceil_mode: whether windows may end beyond the padding behind; what lies there never counts.
-        count_include_pad: whether padded pixels count.
+        input, kernel_size, stride, padding: as in `max_pool2d`; padded pixels are 0.
+        ceil_mode: whether windows may end beyond the padding; pixels there never count.
+        count_include_pad: whether padded pixels count in the mean.
 
     Raises:
         CallError: as `max_pool2d`.

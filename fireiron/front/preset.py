@@ -1,4 +1,4 @@
-"""Mark functions as presets: schedules for others, whose arguments are held to their annotations."""
+"""Mark functions as presets: schedules for users, whose arguments are checked against their annotations."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ R = TypeVar("R")
 
 
 def preset(function: Callable[P, R]) -> Callable[P, R]:
-    """Mark a function as a preset: calls with other values than its annotations name are refused with a code.
+    """Mark a function as a preset, whose calls are refused with a code if an argument breaks its annotation.
 
-    Whole numbers, of NumPy too, count things: from 1 on, or from 0 where 0 is a parameter's default and for
-    `pad`. A record of a preset's sizes is marked likewise: its fields are held to their annotations alone, except those
-    with a validator of their own.
+    Integers, also NumPy's, must be at least 1, or at least 0 for `pad` and where a parameter's default is 0. A class
+    with a preset's sizes is marked likewise; its fields are only checked against their annotations, except fields with
+    a validator of their own.
 
     Raises:
         SpecError: `argument-kind`, when it is called.

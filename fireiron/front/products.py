@@ -1,4 +1,4 @@
-"""Several products in one kernel: sums of MatMuls of one shape, and pointwise functions of them."""
+"""Several products in one kernel: sums of MatMuls of one shape, and pointwise functions of these sums."""
 # pyright: reportPrivateUsage=false
 # Functions of links are methods of chains, in a file of their own.
 
@@ -33,7 +33,7 @@ Pair: TypeAlias = tuple[Tensor, Tensor]
 
 @link_of
 def epilog(chain: ProductsChain, *, memory: Memory = RF, store: Strategy | None = None) -> Epilog:
-    """Accumulate every sum in registers; at the end compute the outputs from them, and store.
+    """Accumulate all sums in registers; then compute the outputs from the sums, and store.
 
     Raises:
         DecompositionError: `second-epilog`, `epilog-memory`, `load-level`.
@@ -49,7 +49,7 @@ def epilog(chain: ProductsChain, *, memory: Memory = RF, store: Strategy | None 
 
 
 def done(chain: ProductsChain, atom: object) -> None:
-    """Refuse to close products whose sums no link places.
+    """Refuse to close products without an epilog.
 
     Raises:
         DecompositionError: `no-epilog`.
@@ -73,10 +73,10 @@ def products(
     """Start a schedule of several products of one shape: outputs are pointwise functions of their sums.
 
     Args:
-        out: the output, or several.
-        sums: accumulators, each a pair (A, B) or a list of pairs whose products it adds; their depths may differ.
-        op: a function of the sums' expressions that gives each output's; the sum itself where there is one. What it
-            calls its parameters is what the kernel calls the sums.
+        out: the output, or a tuple of outputs.
+        sums: for each accumulator a pair (A, B), or a list of pairs whose products are added; their K may differ.
+        op: a function from the sums' expressions to those of the outputs; the identity by default for one sum. The
+            names of its parameters become the names of the sums in the kernel.
         acc: the accumulators' element type; f32 for floats of 16 and fewer bits, i32 for integers by default.
         arch: the architecture (`"sm_80"`) whose rules links must obey at once.
 
@@ -123,7 +123,7 @@ def _pairs(one: Pair | Sequence[Pair]) -> tuple[Pair, ...]:
 
 
 def _names(op: Callable[..., Any] | None, count: int) -> tuple[str, ...]:
-    """Name the accumulators as the op's parameters are."""
+    """Name the accumulators after the op's parameters."""
     plain = ("acc",) if count == 1 else tuple(f"acc{i}" for i in range(count))
     if op is None:
         return plain
@@ -146,7 +146,7 @@ def _values(op: Callable[..., Value | tuple[Value, ...]] | None, spec: programs.
 
 
 def _returned(values: tuple[object, ...]) -> str:
-    """Say what an op returned."""
+    """Describe, for an error, what an op returned."""
     wrong = [v for v in values if not isinstance(v, Value)]
     return repr(wrong[0]) if wrong else count(len(values), "expression")
 

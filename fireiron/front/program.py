@@ -1,4 +1,4 @@
-"""Programs as users write them, and the links of their chains, which name dims and tensors."""
+"""Programs as users write them (`@program`), and the links of their chains."""
 # pyright: reportPrivateUsage=false
 # Functions of links are methods of chains, in a file of their own.
 
@@ -33,7 +33,7 @@ from fireiron.language.traced import traced
 
 @link_of
 def tile(chain: ProgramChain, **sizes: int) -> tuple[tuple[str, int], ...]:
-    """Cut dims into tiles; the other dims stay whole.
+    """Cut dims into tiles; dims that are not named stay whole.
 
     Raises:
         DecompositionError: `tile-arguments`, `tile-folded` for a dim that a step folds.
@@ -46,7 +46,7 @@ def tile(chain: ProgramChain, **sizes: int) -> tuple[tuple[str, int], ...]:
 def split(
     chain: ProgramChain, dim: str | None = None, /, *, ways: int | None = None, multiple_of: int = 1, **size: int
 ) -> Split:
-    """Cut dims into chunks, which one loop visits.
+    """Cut dims into chunks, which one loop visits, or which units share.
 
     Raises:
         DecompositionError: `split-arguments`, `no-such-dimension`, `split-extent`, `split-together`.
@@ -60,7 +60,7 @@ def split(
 def load(
     chain: ProgramChain, operand: Role | Tensor | str, memory: Memory, strategy: Strategy | None, dtype: object
 ) -> Load:
-    """Move an input to another memory, or let a step's result lie in shared memory.
+    """Move an input to another memory, or store a step's result to shared memory.
 
     Raises:
         DecompositionError: see `Chain.load`.
@@ -88,7 +88,7 @@ def allocate(chain: ProgramChain, temporary: str, memory: Memory, strategy: Stra
 
 
 def _maker(chain: ProgramChain, name: str) -> steps.Step | None:
-    """Find the step that makes a tensor between steps, None for an input."""
+    """Return the step that computes a tensor, None for an input."""
     if any(t.name == name for t in chain.computed.inputs):
         return None
     found = as_lowered(chain.computed, chain.links).steps
@@ -96,7 +96,7 @@ def _maker(chain: ProgramChain, name: str) -> steps.Step | None:
 
 
 def _placed(chain: ProgramChain, step: steps.Step, memory: Memory, strategy: Strategy | None) -> Load:
-    """Let a step's result lie in shared memory: what brings it there from the registers of its threads."""
+    """Make the link that stores a step's result from its threads' registers to shared memory."""
     chain._check(program_rules.placed, chain.residual, chain.links, step, memory)
     (out,) = step.outs
     given = Operand(out.name, out.tensor, RF, out.dtype, tuple(d.name for d in out.dims))
@@ -113,7 +113,7 @@ def epilog(
     store: Strategy | Mapping[str, Strategy] | None = None,
     early: str | Sequence[str] = (),
 ) -> Results:
-    """Keep folds and results in registers, and store the outputs from there.
+    """Keep folds and results in registers, and store the outputs from registers.
 
     Raises:
         DecompositionError: `epilog-memory`, `epilog-store`, `load-level`, `second-epilog`, `epilog-early`.
@@ -139,7 +139,7 @@ def each(chain: ProgramChain, **chains: StepStrategy) -> EachStep:
     """Give steps that sum products chains of their own.
 
     Raises:
-        FireironError: `each-step` for a step that is not there, `each-product`, `each-dims`, `unfinished-step`.
+        FireironError: `each-step` for an unknown step, `each-product`, `each-dims`, `unfinished-step`.
     """
     spec = as_lowered(chain.computed, chain.links)
     made: list[StepLinks] = []
@@ -155,7 +155,7 @@ def each(chain: ProgramChain, **chains: StepStrategy) -> EachStep:
 
 
 def _step_residual(chain: ProgramChain, found: Contraction, spec: steps.Program) -> Residual:
-    """Give the MatMul that a step is at this place."""
+    """Return a step as a MatMul of the sizes that it has at this place of the chain."""
     memories: dict[str, Memory] = {"A": RF, "B": RF, "C": RF}
     types = {"A": found.left.dtype, "B": found.right.dtype, "C": found.step.outs[0].dtype}
     names = named_reads(spec, found.step)
@@ -171,11 +171,11 @@ def _step_residual(chain: ProgramChain, found: Contraction, spec: steps.Program)
 
 @attrs.frozen
 class Function:
-    """Hold a function under `@program`: called with tensors, it gives the chain of the program that it traces.
+    """Hold a function under `@program`: a call with tensors traces it, and returns the chain of its program.
 
     Args:
-        function: of arrays' expressions.
-        dims: the dims of each array, by parameter.
+        function: the decorated function, of arrays' expressions.
+        dims: by parameter, the dims of an array.
     """
 
     function: Callable[..., Any]
@@ -185,11 +185,11 @@ class Function:
         """Trace the function, and start a schedule of its steps.
 
         Args:
-            arrays: tensors, in the order of the function's parameters, and further arguments that are no arrays.
-            out: the outputs' element type, or a tuple of them, the first array's by default; the description of an
-                output with strides of its own; or `inplace("x")`, which writes over the input x.
+            arrays: tensors and other arguments, in the order of the function's parameters.
+            out: the outputs' element type, the first array's by default; or a tensor that describes an output with its
+                strides; or `inplace("x")`, which writes over the input x. A tuple for several outputs.
             arch: the architecture (`"sm_80"`) whose rules links must obey at once.
-            others: arguments by name; what is no array is baked into the program.
+            others: arguments by name. Values that are no arrays become constants of the program.
 
         Raises:
             SpecError: `program-arguments`, `argument-kind`, `program-rank`, `program-outputs`, `inplace-input`,
@@ -204,10 +204,10 @@ class Function:
         return FoldChain(task, (), residual)
 
     def on(self, **dims: str) -> Function:
-        """Give arrays other dims: a function of rows then works on rows of any number of dims.
+        """Replace the dims of arrays: a function written for x[m, n] then works on arrays of more dims.
 
         Args:
-            dims: by parameter, names of dims parted by spaces; parameters that are not named keep theirs.
+            dims: by parameter, names of dims with spaces between them; other parameters keep their dims.
 
         Raises:
             SpecError: `program-arguments` where the function has no such parameter.
@@ -261,7 +261,7 @@ class Function:
 
     @property
     def further(self) -> str:
-        """Name the parameter (`**arrays`) that takes arrays without dims of their own; empty where there is none."""
+        """Name the parameter (`**arrays`) for further arrays, whose dims are not declared; empty without one."""
         known = inspect.signature(self.function).parameters.values()
         return next((p.name for p in known if p.kind is p.VAR_KEYWORD), "")
 
@@ -280,11 +280,11 @@ class Function:
 
 
 def program(**dims: str) -> Callable[[Callable[..., Any]], Function]:
-    """Make a program of a Python function: decorate it with the dims of each array.
+    """Decorate a Python function with the dims of its arrays, to make it a program.
 
     Args:
-        dims: by parameter, the names of the array's dims, parted by spaces; other parameters are no arrays. Those that
-            a call gives to `**arrays` have no dims of the program: the function reads them by subscripts.
+        dims: by parameter, the names of the array's dims with spaces between them; parameters that are not named take
+            no arrays. Arrays that a call gives to `**arrays` need no dims: the function reads them by subscripts.
 
     Raises:
         SpecError: `program-arguments` where the function has no such parameter.

@@ -1,32 +1,26 @@
-"""Products of matrices whose lines start between multiples of 16 bytes: by copies whose lines do not.
+"""Products of matrices whose lines do not start at multiples of 16 bytes: the matrices are copied first.
 
-Bulk copies and wgmma take lines at multiples of 16 bytes. A product of other matrices runs in several launches: each
-such operand is copied to an array with lines at multiples of 128 bytes, the product is computed from these, and C is
-copied back where its lines start between them too.
+Bulk copies need lines at multiples of 16 bytes. For other matrices there are several launches: each such operand is
+copied to an array with lines at multiples of 128 bytes, then the copies are multiplied. If C has such lines too, the
+product is written to an array with aligned lines, and copied to C.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from importlib import import_module
+from collections.abc import Callable
 from math import prod
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
 from fireiron.front.chain import MatMulChain, MoveChain
+from fireiron.front.several import Several, is_plain, kept
 from fireiron.front.verbs import Schedule
-from fireiron.jit.arrays import is_torch
-from fireiron.jit.streams import stream_handle
 from fireiron.language.tensor import Tensor
 
 if TYPE_CHECKING:
     from fireiron.front.best import Choice
-    from fireiron.front.host import HostKernel
-    from fireiron.jit.interface import Interface
-    from fireiron.jit.kernel import CompiledKernel
-
-    Kernel: TypeAlias = CompiledKernel | HostKernel
+    from fireiron.front.several import Kernel
 
 UNIT = 16  # bytes at whose multiples lines start that bulk copies take
 LINE = 128  # bytes at whose multiples copies' lines start
@@ -42,10 +36,10 @@ class Plan:
     """Hold the schedules of a product's launches.
 
     Args:
-        product: of the matrices, or of the copies that stand for them.
-        copies: of A and of B; None where an operand is multiplied as it lies.
-        back: copies C from its copy; None where the product writes C.
-        modelled_us: of all launches.
+        product: multiplies the matrices, or their copies.
+        copies: schedules that copy A and B; None for an operand that is multiplied as it lies.
+        back: copies the result to C; None where the product writes C itself.
+        modelled_us: modelled time of all launches.
     """
 
     product: Schedule
@@ -55,39 +49,19 @@ class Plan:
 
 
 @attrs.frozen(eq=False)
-class Launches:
-    """Multiply two matrices by several launches, one after another on a stream; called as a compiled kernel is.
+class Copies(Several):
+    """Copy matrices to aligned arrays, multiply these, and copy the result back.
 
     Args:
-        product: the kernel that multiplies.
-        copies: kernels of A's and B's copies.
-        back: the kernel that copies C.
-        whole: compiles the kernel that multiplies in one launch, for calls whose copies no stream would keep.
+        copies: kernels that copy A and B; None for an operand that is multiplied as it lies.
+        back: the kernel that copies the result to C; None where the product writes C itself.
     """
 
-    product: Kernel
     copies: tuple[Kernel | None, Kernel | None]
     back: Kernel | None
-    whole: Callable[[], Kernel]
 
-    @property
-    def interface(self) -> Interface:
-        """Give the interface of the kernel that multiplies."""
-        return self.product.interface
-
-    def __call__(self, a: Any, b: Any, out: Any = None, stream: Any = None) -> Any:
-        """Copy, multiply, and copy back.
-
-        Args:
-            a, b: as the layout stores them.
-            out: array to write; allocated where None.
-            stream: as a kernel takes it.
-
-        Raises:
-            CallError: as a kernel's call does.
-        """
-        if stream is not None and not is_torch(a):
-            return self.whole()(a, b, out=out, stream=stream)
+    def launched(self, a: Any, b: Any, out: Any, stream: Any) -> Any:
+        """Copy, multiply, and copy back."""
         operands = [
             x if copy is None else kept(copy(x, stream=stream), stream)
             for x, copy in zip((a, b), self.copies, strict=True)
@@ -97,37 +71,22 @@ class Launches:
         made = kept(self.product(*operands, stream=stream), stream)
         return self.back(made, out=out, stream=stream)
 
-    def planned(self, arrays: Sequence[Any]) -> None:
-        """Find no plan of a single launch: there are several."""
-
-    def encoded(self, scalars: Any) -> Sequence[float | int]:
-        """Refuse to encode numbers: no launch takes any."""
-        raise AssertionError(scalars)
-
-
-def kept(array: Any, stream: Any) -> Any:
-    """Let torch keep a copy's memory until the stream that was given has passed its reads."""
-    if stream is not None and is_torch(array):
-        torch: Any = import_module("torch")
-        array.record_stream(torch.cuda.ExternalStream(stream_handle(stream)))
-    return array
-
 
 def may_copy(spec: MatMulChain) -> bool:
-    """Say whether lines of a matrix start between multiples of UNIT bytes, and nothing follows the product."""
+    """Say whether lines of a matrix do not start at multiples of UNIT bytes, and the product has no epilog."""
     return not all(t.starts_lines_at(UNIT) for t in (spec.matmul.A, spec.matmul.B, spec.matmul.C)) and is_plain(spec)
 
 
 def realigned(spec: MatMulChain, arch: str) -> Plan | None:
-    """Plan a product by copies with whole lines, where a preset of a newer architecture takes it so, and faster.
+    """Plan a product of aligned copies, where they allow a preset of a newer architecture that is faster.
 
     Args:
         spec: what `matmul(...)` gives.
         arch: the target.
 
     Returns:
-        None where the product in one launch should be as fast: where its lines start at multiples of 16 bytes, no
-        newer preset takes the copies, or copying takes longer than it saves.
+        The plan; None where lines start at multiples of 16 bytes, no newer preset takes the copies, or copying takes
+        longer than it saves.
     """
     from fireiron.front.best import choose
     from fireiron.front.spec import MatMul
@@ -155,25 +114,17 @@ def realigned(spec: MatMulChain, arch: str) -> Plan | None:
 
 
 def _modelled_us(choice: Choice, arch: str) -> float:
-    """Give what the cost model says of a choice; it is asked where a record was chosen."""
+    """Return a choice's time by the cost model, which runs here if the choice came from a measurement."""
     return choice.schedule.estimate(arch).time_us if choice.modelled_us is None else choice.modelled_us
 
 
 def _copying_us(tensor: Tensor) -> float:
-    """Estimate a copy of a matrix by its bytes, read and written."""
+    """Estimate the time of a copy in microseconds, from the bytes read and written."""
     return LAUNCH_US + 2 * prod(cast("tuple[int, ...]", tensor.shape)) * tensor.dtype.nbytes / NBYTES_PER_US
 
 
-def is_plain(spec: MatMulChain) -> bool:
-    """Say whether a product is of two matrices of known sizes, and nothing follows it."""
-    task = spec.matmul
-    known = all(isinstance(n, int) for t in (task.A, task.B, task.C) for n in (*t.shape, *t.strides))
-    plain = task.alpha.is_one and task.beta.is_zero and not task.ops and not spec.links
-    return known and plain and spec.batch is None and task.groups is None and not task.A.dtype.packed
-
-
 def _by_warpgroups(spec: MatMulChain, arch: str) -> bool:
-    """Say whether an instruction of a warpgroup, which reads what bulk copies write, multiplies such elements."""
+    """Say whether wgmma, which reads the layouts of bulk copies, multiplies the product's element type."""
     from fireiron.algebra.arch import arch as find_arch
     from fireiron.atoms.table import wide_products
 
@@ -199,13 +150,13 @@ def _copy(src: Tensor, dst: Tensor) -> Schedule | None:
     return schedule(Move(src, dst))
 
 
-def launches_of(plan: Plan, kernel_of: Callable[[Schedule], Kernel], whole: Callable[[], Kernel]) -> Launches:
+def copies_from(plan: Plan, kernel_of: Callable[[Schedule], Kernel], whole: Callable[[], Kernel]) -> Copies:
     """Make a plan's kernels.
 
     Args:
         plan: what `realigned` gives.
         kernel_of: gives the kernel of a schedule.
-        whole: see `Launches`.
+        whole: see `Several`.
     """
     a, b = (None if copy is None else kernel_of(copy) for copy in plan.copies)
-    return Launches(kernel_of(plan.product), (a, b), None if plan.back is None else kernel_of(plan.back), whole)
+    return Copies(kernel_of(plan.product), whole, (a, b), None if plan.back is None else kernel_of(plan.back))

@@ -1,4 +1,4 @@
-"""The spec of a fold, as Graphene writes it: a program of one step."""
+"""Graphene's spec of a fold, as a program of one step."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ LETTERS = "bcdemn"  # of a tensor's dims, the last ones first: a matrix has m an
 def Reduction(
     op: Named | Callable[[Value, str], Value], src: Tensor, dst: Tensor, over: int | Sequence[int] = -1
 ) -> ProgramChain:
-    """Start a schedule that folds dims of a tensor: y = op over the dims of x, which are gone in y.
+    """Start a schedule that folds dims of a tensor x: the result y has the other dims.
 
-    The dims are called m and n, and e, d, c and b before them, in the order of the tensor's.
+    The last two dims of x are called m and n, the dims before them b, c, d and e.
 
     Args:
-        op: `add`, `max`, `min` or `mul`; `and` or `or`, which are 1 where all elements, or any, are not 0; or a
-            function of the elements and the folded dims (`fireiron.argmax`).
-        src: what is folded.
-        dst: the result; unnamed tensors are called x and y.
-        over: numbers of the dims that are folded; a fold of all of them gives an array of one element.
+        op: `add`, `max`, `min` or `mul`; `and`, which is 1 where all elements are not 0; `or`, which is 1 where any is
+            not 0; or a function of the elements and the folded dims (`fireiron.argmax`).
+        src: the tensor x.
+        dst: the tensor y. Tensors without a name are called x and y.
+        over: positions of the folded dims in x, from 0; a fold over all dims gives an array of one element.
 
     Raises:
-        SpecError: `reduction-op`; `fold-over` for a dim that is not there; `program-outputs`.
+        SpecError: `reduction-op`; `fold-over` for a position that x does not have; `program-outputs`.
 
     Example:
         >>> from fireiron import RF, Block, Matrix, Vector, Warp, vector
@@ -92,5 +92,5 @@ def _any(x: Value, over: str) -> Value:
 
 
 def _set(x: Value) -> Value:
-    """Give 1 where an element is not 0, else 0."""
+    """Return 1 where an element is not 0, else 0."""
     return equal(equal(x, 0), 0)

@@ -1,7 +1,7 @@
-"""Refinements: methods that change the link written last, of a tile, a load or a split.
+"""Refinements: methods that change the last link of a chain: a tile, a load or a split.
 
-Each checks its refinement against the links before, and returns a chain of the same type, so that refinements follow
-one another in any order and other links come behind them.
+Each method checks its refinement against the links before, and returns a chain of the same type, so refinements of a
+link come in any order.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ P_ = TypeVar("P_", bound="SplitRefinements[Program]")
 
 
 class TileRefinements(Schedule):
-    """Refine the tile written last."""
+    """Refine the last link, a tile."""
 
     def to(self: T_, level: Level | Nested, units: int | None = None, resident: int = 0) -> T_:
-        """Give the tiles to the units of a level.
+        """Distribute the tiles among the units of a level.
 
         Args:
-            level: inside the present one; the outermost level inside a block decides how many units the block has. Of
-                `threads(Warp).tile(8).reshape(0, (2, 2))` each innermost tensor is a unit, and the unit at (i, j) takes
-                the tile at (i, j).
-            units: at most this many take part; they loop over the rest.
-            resident: with Block, how many blocks an SM should hold at once: the compiler keeps registers below what
-                that allows.
+            level: a level inside the current one. The outermost level inside a block decides the number of units in the
+                block. For a tensor of threads, such as `threads(Warp).tile(8).reshape(0, (2, 2))`, each innermost
+                tensor is a unit, and the unit at (i, j) takes the tile at (i, j).
+            units: most units that take tiles; they loop over further tiles.
+            resident: for Block, the number of blocks that an SM should hold at once; the compiler limits registers
+                accordingly.
 
         Shapes:
             (m, n, k)(L) -> (m, n, k)(level)
@@ -79,33 +79,34 @@ class TileRefinements(Schedule):
         return self._refine(unrolled=True)
 
     def layout(self: T_, order: TileOrder) -> T_:
-        """Choose the order in which unit ids count tiles.
+        """Choose the order in which units, by their number, take tiles.
 
         Args:
             order: along rows first (RowMajor), along columns first (ColMajor), in groups of rows (`Grouped(n)`), along
-                Hilbert curves (`Hilbert(n)`), or by a layout of ids.
+                Hilbert curves (`Hilbert(n)`), or by a layout of units' numbers.
         """
         self._check(arguments.order, order, self.residual)
         return self._refine(order=order, link=here())
 
     def permute(self: T_, permutation: Callable[[Expr], Expr]) -> T_:
-        """Permute unit ids before they count tiles (the paper's thread swizzle).
+        """Permute the numbers of units before they choose tiles (the paper's thread swizzle).
 
         Args:
-            permutation: a function of an index expression, for example `lambda i: (i >> 1) | ((i & 1) << 3)`.
+            permutation: a function from a unit's number to another. Example: `lambda i: (i >> 1) | ((i & 1) << 3)`.
         """
         return self._refine(permute=permutation, link=here())
 
     def persistent(self: T_, order: TileOrder | None = None, share: StreamK | Drawn | None = None) -> T_:
-        """Launch as many units as run at once, and let each loop over tiles.
+        """Launch only as many units as run at once, and let each loop over tiles.
 
         Args:
-            order: of the tiles, as in `layout`; None keeps the present one.
-            share: stream_k() gives each unit an equal share of the K chunks of all tiles; drawn() lets each block draw
-                its next tile when it is done, by a counter; None lets units take whole tiles in turn.
+            order: order of the tiles, as in `layout`; None keeps the current order.
+            share: None lets unit i of n take tiles i, i + n, ...; drawn() lets a block that has finished a tile draw
+                the next number from a counter in global memory; stream_k() gives each unit an equal share of the K
+                chunks of all tiles.
 
         Raises:
-            DecompositionError: `persistent-level` where the tiles do not go to the grid's blocks or clusters;
+            DecompositionError: `persistent-level` for tiles of other units than the grid's blocks or clusters;
                 `tile-order`; `stream-units`; `stream-split` when the schedule is finished.
         """
         (*_, link) = self.links
@@ -119,18 +120,18 @@ class TileRefinements(Schedule):
         """Let the kernel begin before the previous launch in the stream has ended (programmatic dependent launch).
 
         Raises:
-            DecompositionError: `dependent-level` where the tiles do not go to the grid's blocks or clusters; `arch`.
+            DecompositionError: `dependent-level` for tiles of other units than the grid's blocks or clusters; `arch`.
         """
         self._check(rules.dependent, self._before, self.residual.level)
         return self._refine(dependent=True, link=here())
 
     def staggered(self: T_, units: int) -> T_:
-        """Let units take whole tiles of the persistent loop in turn (ping-pong).
+        """Let the units of a block take whole tiles of the persistent loop in turn (ping-pong).
 
-        The main loop of one unit runs during the epilogue of another.
+        One unit's loop over K then runs during the epilogue of another unit.
 
         Args:
-            units: of the level that the tile goes to; each takes one trip in so many.
+            units: number of units of the tile's level; each takes every `units`-th trip of the loop.
 
         Raises:
             DecompositionError: `staggered-units`, `staggered-store`.
@@ -142,10 +143,10 @@ class TileRefinements(Schedule):
 
 
 class LoadRefinements(Schedule):
-    """Refine the load written last."""
+    """Refine the last link, a load."""
 
     def pad(self: L_, elements: int) -> L_:
-        """Add elements to the buffer's leading stride, so that its rows start in other banks."""
+        """Add elements to the buffer's leading stride, so that rows start in different banks."""
         if elements < 0:
             raise DecompositionError(
                 "pad", f"a pad of {elements} elements", fix="pad by 0 or more", link=here(), path=self.where
@@ -156,17 +157,17 @@ class LoadRefinements(Schedule):
         return self._refine(pad=elements)
 
     def swizzle(self: L_, swizzle: Swizzle) -> L_:
-        """Permute the buffer's elements by XOR, so that columns spread over the banks.
+        """Permute the buffer's elements by XOR, so that the elements of a column lie in different banks.
 
         Raises:
-            DecompositionError: `swizzle-row` where it is wider than a row.
+            DecompositionError: `swizzle-row` where the swizzle is wider than a row.
         """
         link = self._addressed("swizzle")
         self._check(rules.swizzle, self._before, attrs.evolve(link, swizzle=swizzle))
         return self._refine(swizzle=swizzle)
 
     def storage_layout(self: L_, layout: Order | Layout) -> L_:
-        """Store the buffer in this order, or by this layout, instead of in its source's order."""
+        """Store the buffer in an order (RowMajor, ColMajor) or by a layout, instead of in its source's order."""
         link = self._addressed("storage_layout")
         if isinstance(layout, Layout):
             self._check(rules.storage, self._before, link.role, layout, link.pad)
@@ -174,16 +175,16 @@ class LoadRefinements(Schedule):
         return self._refine(storage=layout)
 
     def reuse_buffer(self: L_) -> L_:
-        """Let the buffer overlay others that are dead by then."""
+        """Let the buffer use memory of other buffers that are no longer read."""
         self._addressed("reuse_buffer")
         return self._refine(reuse=True)
 
     def no_sync(self: L_) -> L_:
-        """Claim that no barrier is needed for this load alone; lowering proves it, or refuses."""
+        """Claim that this load needs no barrier; lowering proves the claim, or refuses."""
         return self._refine(no_sync=True, claimed=here())
 
     def _addressed(self, method: str) -> Load:
-        """Give the load that a refinement places, or refuse one to registers."""
+        """Return the last link for a refinement of its buffer's addresses; refuse a load to registers."""
         (*_, link) = self.links
         assert isinstance(link, Load)
         if link.memory.registers:
@@ -198,17 +199,18 @@ class LoadRefinements(Schedule):
 
 
 class SplitRefinements(Schedule, Generic[S]):
-    """Refine the split written last: the loop over chunks, or the units that take the chunks."""
+    """Refine the last link, a split: its loop over chunks, or the units that share the chunks."""
 
     def unroll(self: S_, chunks: int | None = None) -> S_:
         """Unroll the loop over chunks.
 
         Args:
-            chunks: number of chunks in one trip of the loop, None for all. With as many chunks as the pipeline has
+            chunks: number of chunks in one trip of the loop, None for all. If the number is that of the pipeline's
                 stages, ring slots are constants.
 
         Raises:
-            DecompositionError: `unroll-chunks`; `parallel-pipeline` where units take the chunks, and no loop does.
+            DecompositionError: `unroll-chunks`; `parallel-pipeline` where units share the chunks, so that there is no
+                loop.
         """
         if chunks is None:
             return self._loops(unrolled=True)
@@ -223,14 +225,14 @@ class SplitRefinements(Schedule, Generic[S]):
         return self._loops(together=chunks)
 
     def parallel(self: S_, level: Level, reduce: Reduction | None = None) -> S_:
-        """Give the chunks to units of a level at once; what follows the fold is computed of the units' combined states.
+        """Share the chunks among units of a level, which fold them at the same time; then their states are combined.
 
         Args:
-            level: Block: as many blocks share each tile (split-K); inside the block Warpgroup, Warp or
-                `Group(Warp, n)`, whose units share the buffers of the loads above this split; Thread in a program.
-            reduce: in_order() by default: the same bits in every run; by_atomics(), of blocks, in the order of arrival;
-                by_tma(), of blocks, which add to C (beta=1), or to what a program's output replaces, by bulk stores;
-                by_cluster(), of up to 8, through their SH.
+            level: Block lets several blocks share each tile (split-K). Inside a block, units of Warpgroup, Warp or
+                `Group(Warp, n)` share the buffers of the loads above this split. Thread in a program.
+            reduce: how states are combined. in_order(), the default, gives the same bits in every run. For blocks there
+                are by_atomics(), in the order of arrival; by_tma(), by bulk stores that add to C (beta=1), or to the
+                array that a program's output replaces; and by_cluster(), through the SH of a cluster of up to 8 blocks.
 
         Shapes:
             (M, N, k)(L) -> (M, N, k)(level)
@@ -238,8 +240,9 @@ class SplitRefinements(Schedule, Generic[S]):
         Raises:
             DecompositionError: `parallel-level`, `parallel-accumulator`, `parallel-order`, `second-parallel`,
                 `parallel-ways`, `parallel-units`, `parallel-reduce`, `parallel-promote`, `parallel-cluster`,
-                `parallel-pipeline`, `too-many-threads`; `parallel-products` where several products differ in their
-                chunks; of programs `grid-fold-read`, `parallel-loop`, `parallel-atomics` when the schedule is finished.
+                `parallel-pipeline`, `too-many-threads`; `parallel-products` where several products have different
+                chunks; for programs `grid-fold-read`, `parallel-loop`, `parallel-atomics` when the schedule is
+                finished.
         """
         (*above, link) = self.links
         assert isinstance(link, Split)
@@ -249,13 +252,13 @@ class SplitRefinements(Schedule, Generic[S]):
 
     @property
     def _shares(self) -> Callable[..., None]:
-        """Give the rules of chunks that units take at once."""
+        """Return the check of a kind of chain for chunks that units share."""
         if self._kind.spec is Program:
             return partial(program_rules.parallel, self.computed)
         return parallel_rules.of_products if self._kind.spec is Products else parallel_rules.parallel
 
     def _loops(self: S_, **changes: Any) -> S_:
-        """Refine the loop over chunks, where there is one."""
+        """Refine the loop over chunks; refuse where units share the chunks."""
         (*above, link) = self.links
         assert isinstance(link, Split)
         if link.level is not None:
@@ -270,14 +273,17 @@ class SplitRefinements(Schedule, Generic[S]):
         return self._refine(**changes)
 
     def pipeline(self: S_, stages: int, inflight: int = 0, drain: bool = False) -> S_:
-        """Let the loads below run `stages - 1` chunks ahead, in as many ring slots.
+        """Let the loads below run up to `stages - 1` chunks ahead of their use, into a ring of `stages` slots.
 
-        A pipeline of registers inside one of shared memory loads a chunk's first fragments during the chunk before.
+        A pipeline of registers inside a pipeline of shared memory loads a chunk's first fragments during the chunk
+        before.
 
         Args:
-            stages: ring slots, 64 at most.
-            inflight: 1 lets instructions (wgmma) still read a chunk's slot while the next chunk's begin; 0 waits.
-            drain: whether it ends with each chunk of the pipeline around it instead.
+            stages: number of ring slots, at most 64.
+            inflight: 1 lets the next chunk's wgmma instructions begin while those of this chunk still run; 0 waits for
+                them.
+            drain: whether this pipeline ends with each chunk of the outer pipeline, instead of loading ahead for the
+                next.
 
         Raises:
             DecompositionError: `pipeline-stages`.
@@ -286,11 +292,11 @@ class SplitRefinements(Schedule, Generic[S]):
         return self._loops(stages=stages, inflight=inflight, drain=drain, link=here())
 
     def specialize(self: S_, producers: int = 1, registers: tuple[int, int] | None = None, prefetch: int = 0) -> S_:
-        """Give the loads below to warps of their own, which run ahead as slots fall free.
+        """Give the loads below to separate warps (producers), which load ahead into free slots.
 
         Args:
-            producers: warpgroups that load.
-            registers: budgets of a thread that loads, and of one that computes; multiples of 8 from 24 to 256.
+            producers: number of warpgroups that load.
+            registers: registers of a loading thread and of a computing thread; multiples of 8 from 24 to 256.
             prefetch: number of a block's first chunks that the computing threads prefetch into the L2 cache on entry.
 
         Raises:
@@ -302,15 +308,15 @@ class SplitRefinements(Schedule, Generic[S]):
     def promote(self: M_) -> M_:
         """Sum the products of each chunk in registers of their own, and add each sum to the accumulators.
 
-        So 8-bit floats, whose sums tensor cores keep to fewer bits than f32 has, lose bits only within a chunk. What
-        prologs above multiply A and B by is multiplied with the sums: nothing is computed with the operands, and any
-        load takes them as they are. What both are multiplied by is multiplied first, in the accumulators' type. Threads
-        hold two sets of accumulators, and wait for the products of each chunk.
+        Tensor cores keep sums of 8-bit floats to fewer bits than f32 has; with this refinement, bits are lost only
+        within a chunk. Factors of prologs above are multiplied with the chunks' sums instead of with A and B, so that
+        every kind of load can bring the operands. Factors of A and of B are multiplied with each other first, in the
+        accumulators' type. Threads hold two sets of accumulators, and wait for the products of each chunk.
 
         Raises:
-            DecompositionError: `promote-accumulator` where C does not accumulate in registers; `promote-prolog` where a
-                prolog does more than to multiply; `promote-scales` where it multiplies by what changes inside a chunk;
-                `accumulator-dtype`; `parallel-promote` where units take the chunks.
+            DecompositionError: `promote-accumulator` where C does not accumulate in registers; `promote-prolog` for a
+                prolog that does not only multiply; `promote-scales` for a factor that changes inside a chunk;
+                `accumulator-dtype`; `parallel-promote` where units share the chunks.
 
         Example:
             >>> from fireiron import A, ColMajor, Matrix, dequantise, matmul
@@ -328,27 +334,27 @@ class SplitRefinements(Schedule, Generic[S]):
         return self._loops(promoted=promoted(cast("SplitFold[MatMul]", self), link), link=here())
 
     def online(self: P_, slack: float = 0.0, speculate: bool = False) -> P_:
-        """Fold everything in one loop, also what needs the result of another fold over the dim.
+        """Compute all folds over the dim in one loop, also a fold that reads the result of another (online softmax).
 
-        When the value of a fold moves, what later folds have summed is multiplied by a factor that is found on their
-        expressions: of exp(x - m), exp(m - m'). What a sum is multiplied or divided by, and needs the finished fold,
-        leaves the loop.
+        When the first fold's value m becomes m', sums so far are multiplied by a factor, which is derived from the
+        summands: exp(m - m') for summands exp(x - m). Factors and divisors of summands that need the finished fold are
+        applied to the sums after the loop.
 
-        With a slack, the value that others follow stays as it is until summands outgrow it: the results are the same,
-        and sums are rescaled rarely. With `speculate`, chunks behind the first are computed with the old value at once,
-        and not folded: their own sums tell whether a summand outgrew it, and by how many powers of 2 the value rises
-        then. The warp computes a chunk again, with its value folded, only where summands may not be finite.
+        With a slack, m changes only when a summand becomes larger than 2**slack: results are the same, and sums are
+        rescaled rarely. With `speculate`, chunks after the first are summed with the old m, without folding the chunk's
+        own m. The chunk's sums then show whether a summand exceeded the slack, and by how many powers of 2 m must rise.
+        Only where summands may not be finite, the warp folds m and computes the chunk again.
 
         Args:
-            slack: powers of 2 by which summands may outgrow what they are scaled by, 0 to 64; types that summands are
-                rounded to must hold 2**slack. 0 rescales whenever the value moves.
-            speculate: whether to fold only chunks that outgrow the slack.
+            slack: 0 to 64: summands may grow to 2**slack before sums are rescaled; types that summands are rounded to
+                must hold this number. 0 rescales whenever m changes.
+            speculate: whether to fold m only for chunks whose summands exceed the slack.
 
         Shapes:
             (i, j) -> (i, chunk of j)
 
         Raises:
-            DecompositionError: `online-law` where an expression has no such factor; `online-parallel`; `online-above`;
+            DecompositionError: `online-law` where summands give no such factor; `online-parallel`; `online-above`;
                 `online-slack`; `online-speculate`; when the schedule is finished `online-vote`.
 
         Source: Milakov and Gimelshein, Online normalizer calculation for softmax, 2018.
@@ -360,13 +366,13 @@ class SplitRefinements(Schedule, Generic[S]):
         return self._refine(online=True, slack=slack, speculative=speculate, link=here())
 
     def skew(self: P_, step: str) -> P_:
-        """Issue a step's product of chunk j + 1 ahead of the later products of chunk j.
+        """Issue a step's product for chunk j + 1 before the later products of chunk j.
 
-        The pointwise steps of a chunk then run at the same time as products of its neighbours. Each array has its own
-        mbarriers, so a slot of an array is refilled as soon as the product that reads this array has finished.
+        A chunk's pointwise steps then overlap with products of other chunks. Each array has its own mbarriers, so that
+        its slot is refilled as soon as the product that reads it has finished.
 
         Args:
-            step: the first of the loop's products.
+            step: name of the loop's first product.
 
         Raises:
             DecompositionError: `each-step`, `skew-roles`, `split-together`; when the schedule is finished `skew-step`,
@@ -379,12 +385,12 @@ class SplitRefinements(Schedule, Generic[S]):
         return self._refine(skewed=step, link=here())
 
     def order(self: P_, *steps: str) -> P_:
-        """Let some steps stand first in a chunk, in this order; each stands behind the steps that it reads.
+        """Compute some steps first in each chunk, in this order; a step still comes after the steps that it reads.
 
-        A product that an asynchronous instruction computes then runs while threads compute the steps behind it.
+        Use: an asynchronous product that comes early runs while threads compute the next steps.
 
         Args:
-            steps: by name. Without this link, steps stand in the program's order.
+            steps: names of steps. Other steps follow in the program's order.
 
         Raises:
             DecompositionError: `each-step`, `order-steps`.

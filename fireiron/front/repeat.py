@@ -1,4 +1,4 @@
-"""Products that were made before: calls with torch tensors that lie as earlier ones did go straight to the launch."""
+"""Repeated products: a call with torch tensors of known shapes and strides goes straight to the launch."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Call(NamedTuple):
 
     Args:
         kernel: the compiled kernel.
-        inputs: arrays as the kernel takes them: the product's and its operands', or views of them.
-        order: which of the product's arrays, and then of its operands, each input is.
-        out: what it writes, as it takes it; allocated where None.
-        numbers: by the names that the kernel has for them.
-        names: of the operands that they are.
-        shape: of each result, where an allocated one has another.
+        inputs: arrays of the product and its operands, or views, as the kernel takes them.
+        order: for each input, its position among the product's arrays and then its operands.
+        out: array to write, as the kernel takes it; allocated where None.
+        numbers: numbers by the kernel's names.
+        names: for each number, the operand's name in the call.
+        shape: of each result, where the kernel's own result has another shape.
     """
 
     kernel: Callee
@@ -48,7 +48,7 @@ class Call(NamedTuple):
     shape: tuple[int, ...] | None = None
 
     def shaped(self, made: Any) -> Any:
-        """Give allocated results their leading dimensions back."""
+        """Reshape allocated results to have the call's leading dimensions."""
         if isinstance(made, tuple):
             return tuple(self.shaped(one) for one in cast("tuple[Any, ...]", made))
         return made if self.shape is None or tuple(made.shape) == self.shape else made.reshape(self.shape)
@@ -56,16 +56,16 @@ class Call(NamedTuple):
 
 @attrs.frozen(eq=False)
 class Launch:
-    """Hold what a call has left to do: find addresses, a stream, and the numbers that its epilogue takes.
+    """Hold a prepared launch; a call only finds addresses, the stream, and the epilog's numbers.
 
     Args:
-        kernel: compiled.
-        plan: of its launches with tensors that lie so.
-        order: which of the call's arrays each input of the kernel is.
-        numbers: names that the kernel has for numbers, and those of the operands that they are.
+        kernel: the compiled kernel.
+        plan: launch plan for tensors of these shapes and strides.
+        order: for each input of the kernel, its position among the call's arrays.
+        numbers: pairs of the kernel's name for a number and the operand's name in the call.
         device: the GPU's ordinal.
-        fresh: makes each result, where the call gives none.
-        current_stream: finds a device's.
+        fresh: functions that allocate the results, where the call gives no `out`.
+        current_stream: returns a device's current stream.
     """
 
     kernel: Callee
@@ -77,7 +77,7 @@ class Launch:
     current_stream: Callable[[int], int]
 
     def __call__(self, arrays: Sequence[Any], out: Any, stream: Any, operands: Mapping[str, Any]) -> Any:
-        """Launch, and give the result; None where the addresses need a closer look."""
+        """Launch, and return the result; without a launch None, where addresses may be misaligned or overlap."""
         addresses = [arrays[i].data_ptr() for i in self.order]
         if len(self.fresh) == 1:
             result = self.fresh[0]() if out is None else out
@@ -94,7 +94,7 @@ class Launch:
 
 
 class Launches:
-    """Remember launches by all that decides them: how arrays lie, options, and what the caller's functions do."""
+    """Remember launches by their keys: shapes and strides of arrays, options, and fingerprints of functions."""
 
     def __init__(self) -> None:
         self._known: dict[Any, Launch] = {}
@@ -107,7 +107,7 @@ class Launches:
         self._known.clear()
 
     def find(self, key: object) -> Launch | None:
-        """Find the launch of a key."""
+        """Return the launch of a key, None where there is none."""
         return self._known.get(key)
 
     def key(
@@ -119,15 +119,15 @@ class Launches:
         functions: Sequence[Callable[..., Any] | None],
         operands: Mapping[str, Any],
     ) -> object:
-        """Tell a call from all others that need another launch; None where this is not certain.
+        """Return the key of a call: calls of equal keys need the same launch. None where there is no safe key.
 
         Args:
-            arrays: the product's, then those of the operands.
+            arrays: arrays of the product, then those of the operands.
             out: as the call has it.
             layout: as the call has it.
             dtype: as the call has it.
-            functions: the caller's.
-            operands: by name: arrays and numbers.
+            functions: the caller's functions: epilog and schedule.
+            operands: arrays and numbers by name.
         """
         if dtype is not None and not isinstance(dtype, str | DType):
             return None
@@ -155,7 +155,7 @@ class Launches:
         return tuple(found)
 
     def _meet(self, array: Any) -> bool:
-        """Say whether an array is a tensor on a GPU, and know its class from now on."""
+        """Say whether an array is a tensor on a GPU, and remember its class."""
         if not is_torch(array) or not getattr(array, "is_cuda", False):
             return False
         self._grad_enabled = sys.modules["torch"].is_grad_enabled
@@ -163,14 +163,14 @@ class Launches:
         return True
 
     def keep(self, key: object, arrays: Sequence[Any], call: Call, made: Any, result: Any) -> None:
-        """Remember the launch that a call has just made, where it was one of torch tensors.
+        """Remember the launch of a call that has just returned, if its arrays are torch tensors.
 
         Args:
-            key: the call's.
-            arrays: the product's, then those of the operands.
-            call: what was called.
-            made: what it gave.
-            result: what it gave, as the product gives it.
+            key: the call's key.
+            arrays: arrays of the product, then those of the operands.
+            call: the kernel's call.
+            made: the result of the kernel.
+            result: the result in the product's shape.
         """
         plan = call.kernel.planned((*call.inputs, *as_tuple(made if call.out is None else call.out)))
         views = zip(call.inputs, call.order, strict=True)

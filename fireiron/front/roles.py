@@ -1,4 +1,4 @@
-"""Roles: names for the operands of whatever spec a chain has left."""
+"""Roles: names for the operands of the spec that a chain has left (A, B, SRC)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fireiron.language.tensor import Tensor
 
 @attrs.frozen(repr=False, field_transformer=checked_fields)
 class Role:
-    """Name an operand of the residual spec."""
+    """Name an operand of the spec that a chain has left."""
 
     name: str
 
@@ -31,12 +31,12 @@ DST = Role("dst")
 
 
 def role_name(operand: Role | Tensor | str) -> str:
-    """Give the name by which a residual knows an operand."""
+    """Return the name of an operand, given as a role, a tensor or a name."""
     return operand if isinstance(operand, str) else operand.name
 
 
 def in_registers(links: tuple[Decomposition, ...]) -> bool:
-    """Say whether a Move ends in instructions of threads, through whose registers its elements go."""
+    """Say whether a Move passes through registers: its last instruction is one of threads."""
     from fireiron.atoms.table import chosen_from
 
     last = links[-1]

@@ -1,7 +1,7 @@
-"""Masks and score functions of attention as text: how operators carry them to where they run.
+"""Masks and score functions of attention as text: operators take them as text when they are traced, and run them later.
 
-The text holds expressions of indices, of the score, and of what arrays hold at subscripts. Two functions that compute
-the same give the same text, so that it also finds kernels that are there already.
+The text holds expressions of indices, of the score, and of array elements at subscripts. Two functions that compute the
+same have the same text, so the text is also a key of kernels.
 """
 
 from __future__ import annotations
@@ -32,16 +32,17 @@ Place: TypeAlias = tuple[str | int, ...]
 
 @attrs.frozen
 class Functions:
-    """Hold what a text says, as functions that a program calls by keywords while it is traced.
+    """Hold the functions of a text, which a program calls by keywords when it is traced.
 
     Args:
-        mask: a condition on indices; None where all keys are seen.
-        score: another score of each; None where scores stay.
-        by_keys: the condition as programs take it that loop over queries; None where it is `mask`.
+        mask: condition under which a query sees a key; None where it sees all keys.
+        score: function from a score to another; None where scores stay the same.
+        by_keys: the same condition for programs that loop over queries; None where it is `mask`.
         reads: names of the arrays that each function reads.
-        dropout: the part of the weights that is dropped.
-        places: the places at which the score function reads each array, by names of indices and numbers; None where a
-            subscript is another expression, or names an index twice.
+        dropout: fraction of the weights that are set to 0.
+        places: by array, the places where the score function reads it, each a tuple of index names and numbers; None
+            where a subscript is another expression, or a place names an index twice. Example: {"bias": (("h", 0,
+            "j"),)}.
     """
 
     mask: Function | None = None
@@ -52,7 +53,7 @@ class Functions:
     places: Mapping[str, tuple[Place, ...] | None] = {}
 
     def read(self, over_keys: bool) -> frozenset[str]:
-        """Name the arrays that a program reads which loops over keys, or over queries."""
+        """Name the arrays that the functions of a program read: a program that loops over keys, or over queries."""
         mask = "mask" if over_keys or self.by_keys is None else "by_keys"
         return frozenset(name for what in (mask, "score") for name in self.reads.get(what, ()))
 
@@ -64,21 +65,22 @@ def text_of(
     by_keys: Masks = None,
     dropout: float = 0.0,
 ) -> str:
-    """Write a mask and a score function.
+    """Write a mask and a score function as text.
 
     Args:
-        mask: a function of indices (`b`, `h`, `i`, `j`) and arrays by name; several, all of which must hold; None.
-        score: a function of the score `s` too.
+        mask: a function of indices (`b`, `h`, `i`, `j`) and of arrays by name; or several functions, whose conditions
+            must all hold; or None.
+        score: likewise, and also of the score `s`.
         arrays: name, number of dims and element type of each.
-        by_keys: the mask as programs take it that loop over queries, where that is another one.
-        dropout: the part of the weights that is dropped.
+        by_keys: the mask for programs that loop over queries, where it is a different function.
+        dropout: fraction of the weights that are set to 0.
 
     Returns:
-        The text; empty where there is nothing to say.
+        The text; empty without mask, score function and dropout.
 
     Raises:
-        CallError: `attention-function` where a function names what is not there, fails, or gives no expression; where
-            no function reads an array.
+        CallError: `attention-function` where a function has a parameter of an unknown name, fails, or returns no
+            expression, and where no function reads a given array.
     """
     if not mask and score is None and not arrays and not dropout:
         return ""
@@ -100,7 +102,7 @@ def text_of(
 
 
 def _array(name: str, rank: int, kind: str) -> Value:
-    """Make the expression that stands for an array, which functions read by subscripts."""
+    """Make an array's expression, which functions read by subscripts."""
     dtype = find_dtype(kind)
     extents = tuple(symbol(f"{name}_{n}") for n in range(rank))
     ref = Ref(name, extents, dtype, (1,) * rank, GL, extents)
@@ -108,7 +110,7 @@ def _array(name: str, rank: int, kind: str) -> Value:
 
 
 def _written(what: str, functions: Masks, known: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Call functions with expressions, and write what they give: that all conditions hold, where they are several."""
+    """Call functions with expressions, and write the result; several conditions are combined by `and`."""
     found = [_called(what, function, known) for function in _each(functions)]
     if not found:
         return None
@@ -157,7 +159,7 @@ def _subscript(e: Expr) -> Any:
     """Write a subscript.
 
     Raises:
-        SpecError: `bad-op` where a dimension of an array has none.
+        SpecError: `bad-op` where a dimension of the array has no subscript.
     """
     if isinstance(e, Symbol) and e.name not in INDICES:
         raise SpecError("bad-op", "a dimension of an array has no subscript", fix="give one for each: bias[b, h, i, j]")
@@ -165,7 +167,7 @@ def _subscript(e: Expr) -> Any:
 
 
 def array_name(name: str) -> str:
-    """Name an array in the program, whose own arguments have other names."""
+    """Return an array's name in the program, which differs from the names of the program's arguments."""
     return f"{name}_given"
 
 
@@ -182,7 +184,7 @@ def functions_of(text: str) -> Functions:
 
 
 def _places(score: dict[str, Any] | None) -> dict[str, tuple[Place, ...] | None]:
-    """Give the places at which a written score function reads each array."""
+    """Return the places where a written score function reads each array."""
     found: dict[str, tuple[Place, ...] | None] = {}
     for name, subscripts in score["reads"] if score else ():
         named = [x for x in subscripts if isinstance(x, str)]
@@ -193,7 +195,7 @@ def _places(score: dict[str, Any] | None) -> dict[str, tuple[Place, ...] | None]
 
 
 def _function(tree: Scalar, reads: list[Any]) -> Function:
-    """Make the function of an expression: of indices and arrays by keywords, and of the score."""
+    """Make a function of an expression; its keywords are indices, arrays, and the score."""
 
     def function(**known: Value) -> Value:
         places: dict[str, Expr] = {}

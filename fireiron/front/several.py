@@ -1,16 +1,91 @@
-"""Products that several launches compute faster than one."""
+"""Products that several launches compute faster than one launch."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import attrs
 
 from fireiron.front.chain import MatMulChain
+from fireiron.jit.arrays import is_torch
+from fireiron.jit.streams import stream_handle
 
 if TYPE_CHECKING:
-    from fireiron.front.parts_of_k import Parts
-    from fireiron.front.realigned import Launches
+    from fireiron.front.host import HostKernel
+    from fireiron.jit.interface import Interface
+    from fireiron.jit.kernel import CompiledKernel
 
-    Several: TypeAlias = Launches | Parts
+    Kernel: TypeAlias = CompiledKernel | HostKernel
+
+
+@attrs.frozen(eq=False)
+class Several(ABC):
+    """Multiply two matrices by several launches, one after another on a stream; a call is that of a compiled kernel.
+
+    Args:
+        product: the kernel that multiplies.
+        whole: compiles the kernel that multiplies in one launch. A call takes it where the caller gives a stream and
+            arrays of a library other than torch: their memory may be reused before that stream has read it.
+    """
+
+    product: Kernel
+    whole: Callable[[], Kernel]
+
+    @property
+    def interface(self) -> Interface:
+        """Give the interface of the kernel that multiplies."""
+        return self.product.interface
+
+    def __call__(self, a: Any, b: Any, out: Any = None, stream: Any = None) -> Any:
+        """Multiply.
+
+        Args:
+            a, b: as the layout stores them.
+            out: array to write; allocated where None.
+            stream: as a kernel takes it.
+
+        Raises:
+            CallError: as a kernel's call does.
+        """
+        if stream is not None and not is_torch(a):
+            return self.whole()(a, b, out=out, stream=stream)
+        return self.launched(a, b, out, stream)
+
+    @abstractmethod
+    def launched(self, a: Any, b: Any, out: Any, stream: Any) -> Any:
+        """Launch the kernels one after another, and give the result; the arguments are those of a call."""
+
+    def planned(self, arrays: Sequence[Any]) -> None:
+        """Return None: there is no plan of a single launch."""
+        return
+
+    def encoded(self, scalars: Any) -> Sequence[float | int]:
+        """Refuse to encode numbers: no launch takes any."""
+        raise AssertionError(scalars)
+
+
+def kept(array: Any, stream: Any) -> Any:
+    """Let torch keep an array's memory until the kernels launched so far on a given stream have read it.
+
+    Args:
+        array: what one launch writes for the next; given back.
+        stream: the caller's; None for the current stream, on which torch keeps it already.
+    """
+    if stream is not None and is_torch(array):
+        torch: Any = import_module("torch")
+        array.record_stream(torch.cuda.ExternalStream(stream_handle(stream)))
+    return array
+
+
+def is_plain(spec: MatMulChain) -> bool:
+    """Say whether a product is a plain one: of two matrices of known sizes, without ops or scalars."""
+    task = spec.matmul
+    known = all(isinstance(n, int) for t in (task.A, task.B, task.C) for n in (*t.shape, *t.strides))
+    plain = task.alpha.is_one and task.beta.is_zero and not task.ops and not spec.links
+    return known and plain and spec.batch is None and task.groups is None and not task.A.dtype.packed
 
 
 def compiled_for(spec: MatMulChain, arch: str | None = None) -> Several | None:
@@ -24,19 +99,12 @@ def compiled_for(spec: MatMulChain, arch: str | None = None) -> Several | None:
         CompileError: as `compile` does.
     """
     from fireiron.front.host import without_gpu
-    from fireiron.front.parts_of_k import may_part
     from fireiron.front.realigned import may_copy
 
-    copies, parts = may_copy(spec), may_part(spec)
-    if not (copies or parts) or without_gpu():
+    if not may_copy(spec) or without_gpu():
         return None
     from fireiron.front.best import compiled, target_of
-    from fireiron.front.parts_of_k import in_parts, parts_from
-    from fireiron.front.realigned import launches_of, realigned
+    from fireiron.front.realigned import copies_from, realigned
 
-    target = target_of(spec, arch)
-    if copies and (plan := realigned(spec, target)) is not None:
-        return launches_of(plan, lambda each: each.compile(arch), lambda: compiled(spec))
-    if parts and (plan := in_parts(spec, target)) is not None:
-        return parts_from(plan, spec, lambda each: each.compile(arch), lambda: compiled(spec))
-    return None
+    plan = realigned(spec, target_of(spec, arch))
+    return None if plan is None else copies_from(plan, lambda each: each.compile(arch), lambda: compiled(spec))

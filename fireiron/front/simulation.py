@@ -1,4 +1,4 @@
-"""Simulation of a schedule: arrays in and out, the report, and the comparison with a reference in higher precision."""
+"""Simulate a schedule: bind arrays, run, and compare the results with a reference in higher precision."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 @attrs.frozen(eq=False, repr=False, slots=False)
 class Simulation:
-    """Hold what a simulation gave.
+    """Hold the results of a simulation.
 
     Args:
-        out: the array written, a tuple of them where there are several.
+        out: the written array, or a tuple of several.
         report: traffic, conflicts, barriers, findings.
         arrays: all arrays by name.
-        verify: compares the outputs with a reference in higher precision; None where there is no reference, and where
-            the simulation stopped before its end.
-        kept: tiles that `keep=` copied, by name.
-        moment: the moment at which they were copied; None without `keep=`.
-        stopped: whether the simulation ended at this moment.
+        verify: function that compares the outputs with a reference in higher precision; None without a reference, and
+            where the simulation stopped before its end.
+        kept: by name, the tiles that `keep=` copied.
+        moment: the moment at which tiles were copied; None without `keep=`.
+        stopped: whether the simulation ended at `moment`.
     """
 
     out: Any
@@ -51,7 +51,7 @@ class Simulation:
 
     @cached_property
     def comparison(self) -> Comparison | None:
-        """Compare what was written with NumPy in f64, from the arrays as they are when this is first asked for."""
+        """Compare the outputs with NumPy in f64; the first access computes this, from the arrays as they are then."""
         return None if self.verify is None else self.verify()
 
     def __str__(self) -> str:
@@ -87,24 +87,24 @@ def simulate_schedule(
     watch: Watch | None = None,
     shows: bool = False,
 ) -> Simulation:
-    """Bind arguments as a call does, and run on the simulator.
+    """Bind arguments as a kernel's call does, and run on the simulator.
 
     Args:
-        kernel: what runs.
+        kernel: the lowered kernel.
         inputs: arrays; random ones where there are none.
         out: arrays to write.
-        blocks: how many, or which.
+        blocks: number of blocks to run, or their numbers; None for all.
         track: whether to look for races.
         scalars: sizes and numbers by name.
-        launched: blocks of a persistent kernel.
+        launched: number of blocks that a persistent kernel is launched with.
         each: as the simulator takes it.
-        schedule: what the kernel was lowered from, for the comparison.
+        schedule: the schedule of the kernel, for the comparison.
         overflow: as the simulator takes it.
         watch: as the simulator takes it.
-        shows: whether a terminal shows how far a long simulation is.
+        shows: whether a terminal shows the progress of a long simulation.
 
     Raises:
-        CallError: as a call does. SimulationError: what was found. UsageError: `no-such-moment`.
+        CallError: as a call does. SimulationError: a race or another fault. UsageError: `no-such-moment`.
     """
     interface = Interface.of(kernel)
     outs: tuple[Any, ...] = as_tuple(out)
@@ -154,7 +154,7 @@ def simulate_schedule(
 def _progress(
     kernel: Kernel, sizes: Mapping[str, int], each: Callable[[int, int], None] | None, shows: bool
 ) -> Generator[Callable[[int, int], None] | None]:
-    """Show a bar where nothing else does."""
+    """Show a bar of progress, unless the caller has a function for it."""
     from fireiron.front.host import bar
 
     if each is not None or not shows:
@@ -167,7 +167,7 @@ def _progress(
 def watched(
     kernel: Kernel, keep: Sequence[str] | str, at: At | str | None, break_at: At | str | None
 ) -> tuple[Watch | None, tuple[int, ...] | None]:
-    """Make the watch that `simulate` is asked for, and choose the blocks that run where it stops.
+    """Make the watch for `keep`, `at` and `break_at` of `simulate`, and choose the blocks to run if it stops early.
 
     Raises:
         UsageError: `no-such-tile`, `no-such-moment`, `no-such-loop`, `two-moments`.

@@ -1,4 +1,4 @@
-"""Where chains start: specs as users write them, each an empty schedule."""
+"""The starts of chains: functions that make a spec, and return a schedule without links."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def MatMul(
     """Start a schedule of C = alpha * A @ B + beta * C.
 
     Args:
-        A, B, C: matrices, or batches of them; unnamed ones are called A, B, C.
-        alpha, beta: numbers baked in, or names of scalars given at the call.
-        acc: the accumulator's element type; f32 for 16- and 8-bit floats and tf32, i32 for integers by default.
-            Sums of i32 wrap (`simulate(overflow="error")` finds those that do); stores to fewer bits saturate.
-        product: of bits (b1): "xor" counts those that differ, the default, and "and" those set in both.
-        groups: a vector of i32 that says before which row of A and C the rows of each matrix of the batch B end; A and
-            C hold those of all of them, one after another. None where all have a batch, or none.
+        A, B, C: matrices, or batches of matrices; those without a name are called A, B and C.
+        alpha, beta: numbers, which become constants of the kernel, or names of scalars, which the call takes.
+        acc: the accumulator's element type; by default f32 for 16- and 8-bit floats and tf32, i32 for integers. Sums of
+            i32 wrap (`simulate(overflow="error")` finds such sums); stores to fewer bits saturate.
+        product: for bits (b1): "xor", the default, counts bits that differ, and "and" counts bits that are set in both.
+        groups: for a batch B and concatenated rows in A and C: a vector of i32 with, for each matrix of B, the row of A
+            and C before which its rows end. None for a product without groups.
         arch: the architecture (`"sm_80"`) whose rules links must obey at once.
 
     Raises:
@@ -105,17 +105,16 @@ def matmul(
     Args:
         M, N, K: extents, ints or symbols.
         dtype: element type of A and B.
-        acc: the accumulator's; f32 for 16- and 8-bit floats and tf32, i32 for integers by default.
-            Sums of i32 wrap (`simulate(overflow="error")` finds those that do); stores to fewer bits saturate.
-        out: C's; `dtype` by default, i32 for integers, f32 for fp8 and tf32.
-        layout: how A and B are stored, as "row,row", "row,col", "col,row" or "col,col" for A,B, or in letters: the
-            second letter is A's, T meaning A[K, M]; the first is B's, T meaning B[N, K].
+        acc: the accumulator's element type; by default f32 for 16- and 8-bit floats and tf32, i32 for integers. Sums of
+            i32 wrap (`simulate(overflow="error")` finds such sums); stores to fewer bits saturate.
+        out: element type of C; by default `dtype`, but i32 for integers, and f32 for fp8 and tf32.
+        layout: how A and B are stored: "row,row", "row,col", "col,row" or "col,col" for A,B; or two letters, of which
+            the second is A's (T for A[K, M]) and the first is B's (T for B[N, K]).
         batch: number of products.
-        groups: number of products that share the M rows of A and C, one after another; each has its own B[K, N]. The
-            call takes `offsets` behind A and B: int32, for each group the row before which it ends
-            (`torch.cumsum(counts, 0)`).
-        alpha, beta: numbers baked in, or names of scalars given at the call.
-        product: of bits (b1): "xor" counts those that differ, the default, and "and" those set in both.
+        groups: number of products that divide the M rows of A and C among themselves, each with its own B[K, N]. A call
+            takes A, B and `offsets`: int32, for each group the row before which it ends (`torch.cumsum(counts, 0)`).
+        alpha, beta: numbers, which become constants of the kernel, or names of scalars, which the call takes.
+        product: for bits (b1): "xor", the default, counts bits that differ, and "and" counts bits that are set in both.
         arch: the architecture whose rules links must obey at once.
 
     Raises:
@@ -178,7 +177,7 @@ def Move(src: Tensor, dst: Tensor, *, arch: str | None = None) -> MoveChain:
 
 @checked
 def Init(dst: Tensor, value: float = 0.0, *, arch: str | None = None) -> ElementwiseChain:
-    """Start a schedule that sets every element.
+    """Start a schedule that sets every element of a tensor to a value.
 
     Example:
         >>> print(Init(Matrix(64, 32), 1.0))

@@ -1,4 +1,4 @@
-"""What every schedule holds, finished or not: a program, the links so far, and the residual specs between them."""
+"""The data of every schedule, finished or not: a program, the links so far, and the specs that remain after each."""
 
 from __future__ import annotations
 
@@ -44,23 +44,23 @@ SOME = frozenset({"promote", "online", "skew", "order"})  # refinements of split
 
 
 class RefinementError(DecompositionError, AttributeError):
-    """Report a method that what was written last does not have."""
+    """Report a method that the last link, or this kind of chain, does not have."""
 
 
 @attrs.frozen(eq=False, repr=False, slots=False)
 class State:
-    """Hold a program, the links so far, and what they leave to do.
+    """Hold a program, the links so far, and the spec that remains.
 
     Args:
-        program: what is computed.
+        program: what the schedule computes.
         links: the decompositions, outermost first.
         origin: the residual spec before the first link.
         trail: the residual specs after each link.
-        around: of a nested chain, the chain that it is a part of, and what errors call the part ("" for its last link).
-        fallback: of a schedule that `best` chose: gives the next one where the compiler does not build this one well,
-            and None where there is none. A chain that goes on has none.
-        letters: dims of the residual by the names that users give them, where these differ. Example: {"i": "M"} in the
-            chain of a step.
+        around: for a nested chain: the outer chain, and the part's name in errors ("" for the outer chain's last link).
+        fallback: for a schedule that `best` chose: a function that returns the next best schedule, or None, for when
+            the compiler does not build this one well. Chains that get another link have none.
+        letters: names of dims in the spec that remains, by the users' names, where these differ. Example: {"i": "M"} in
+            the chain of a step.
     """
 
     program: Task
@@ -77,34 +77,34 @@ class State:
 
     @classmethod
     def __fits__(cls, value: object, kinds: tuple[Any, ...]) -> bool:
-        """Tell whether a value is a schedule of what `FoldChain[MatMul]` and its kin name, finished or not."""
+        """Say whether a value is a schedule, finished or not, for an annotation like `FoldChain[MatMul]`."""
         return isinstance(value, State) and value._kind.spec in {
             one for kind in kinds for one in get_args(kind) or (kind,)
         }
 
     @property
     def _kind(self) -> Kind:
-        """Give the kind of what the chain decomposes: it says which links there are."""
+        """Return the chain's kind, which says what links it may have."""
         return kind_of(self.program.spec, self._origin)
 
     @property
     def matmul(self) -> MatMul:
-        """Give the spec of a product."""
+        """Return the spec of a product's chain."""
         return self._spec("matmul", MatMul)
 
     @property
     def products(self) -> Products:
-        """Give the spec of several products."""
+        """Return the spec of a chain of several products."""
         return self._spec("products", Products)
 
     @property
     def layers(self) -> Layers:
-        """Give the spec of layers."""
+        """Return the spec of a chain of layers."""
         return self._spec("layers", Layers)
 
     @property
     def computed(self) -> Program:
-        """Give the program of a chain that decomposes one."""
+        """Return the program of a program's chain."""
         return self._spec("computed", Program)
 
     def _spec(self, name: str, kind: type[R]) -> R:
@@ -114,12 +114,12 @@ class State:
 
     @property
     def residual(self) -> Residual:
-        """Give the spec that remains."""
+        """Return the spec that remains after the last link."""
         return self._trail[-1] if self._trail else self._origin
 
     @property
     def steps(self) -> Program:
-        """Give what the chain computes as a program of steps: prologs, an epilog's ops and conversions are part of it.
+        """Return a program of steps for what the chain computes, with its links' prologs, epilog ops and conversions.
 
         Example:
             >>> from fireiron import Matrix, Move
@@ -133,37 +133,37 @@ class State:
 
     @property
     def where(self) -> str:
-        """Give the path in the tree, for errors."""
+        """Return the path in the tree, for errors."""
         root = self._path or f"{self._origin.short} @ {self._origin.level}"
         return " > ".join((root, *(describe(link) for link in self.links)))
 
     @property
     def _path(self) -> str:
-        """Give the path of a part: the links that led to it; "" for a whole schedule."""
+        """Return the path of a nested chain: the links that lead to it; "" for a whole schedule."""
         if self._around is None:
             return ""
         around, name = self._around
         return f"{around.where} > {name}" if name else around.where
 
     def _check(self, rule: Callable[..., Any], *args: Any) -> Any:
-        """Apply a rule, locating what it raises at the method that the user called."""
+        """Apply a rule; locate its error at the method that the user called."""
         try:
             return rule(*args)
         except FireironError as error:
             raise error.located(here(), self.where) from None
 
     def _wrong(self, code: str, message: str, fix: str) -> DecompositionError:
-        """Make the error of a link that is wrong here."""
+        """Make an error of this chain, with link and path."""
         return DecompositionError(code, message, fix=fix, link=here(), path=self.where)
 
     def _as(self, cls: type[State], link: Decomposition) -> Any:
-        """Add a link; the chain's class says what may come next."""
+        """Append a link; the class of the new chain says what may come next."""
         trail = (*self._trail, residuals.apply(link, self.residual))
         links = (*self.links, link)
         return cls(self.program, links, self._origin, trail, self._around, letters=self._letters)._within_limits()
 
     def _within_limits(self) -> Self:
-        """Apply the rules of blocks and of the spec's architecture to what the last link asks for."""
+        """Check the last link against the limits of blocks and of the spec's architecture."""
         link, arch = self.links[-1], self.program.arch
         if arch is not None:
             self._check(limits.features_fit, link, arch)
@@ -174,7 +174,7 @@ class State:
         return self
 
     def _refine(self, **changes: Any) -> Self:
-        """Replace the last link by one with these changes."""
+        """Replace the last link by a copy with changed fields."""
         link = evolve(self.links[-1], **changes)
         before = self._trail[-2] if len(self._trail) > 1 else self._origin
         trail = (*self._trail[:-1], residuals.apply(link, before))
@@ -185,18 +185,18 @@ class State:
         return self._trail[-2] if len(self._trail) > 1 else self._origin
 
     def _has(self, name: str) -> bool:
-        """Tell whether chains of this kind have a link, or a refinement of the last one."""
+        """Say whether chains of this kind have a method: a link, or a refinement of the last link."""
         if name in LINKS:
             return name in self._kind.links
         of_some = name in SOME or (name == "pipeline" and isinstance(self.links[-1], Tile))
         return not of_some or name in self._kind.refinements
 
     def _next_may_come(self, name: str = "") -> str:
-        """Write the fix of a link that is not there: one of a name like this one, and all."""
+        """Write the fix for an unknown method: the one with the closest name, and all that may come next."""
         return instead(name, sorted(m for m in dir(type(self)) if not m.startswith("_") and self._has(m)))
 
     def _only(self, name: str) -> None:
-        """Refuse a link, or a refinement, that chains of this kind do not have.
+        """Refuse a method that chains of this kind do not have.
 
         Raises:
             DecompositionError: `wrong-spec`.
@@ -210,7 +210,7 @@ class State:
             )
 
     def _no_such(self, name: str) -> RefinementError:
-        """Make the error of a method that what was written last does not have."""
+        """Make the error for a method that the last link, or this kind of chain, does not have."""
         last = describe(self.links[-1]) if self.links else self.residual.short
         owner = REFINES.get(name)
         why = f"{name} refines {owner}, and the last link is {last}" if owner else f"nothing here is called {name}"
@@ -236,7 +236,7 @@ class State:
         )
 
     def __dir__(self) -> list[str]:
-        """Offer what can come next."""
+        """List the methods that can come next."""
         return offered(filter(self._has, super().__dir__()), self.residual, self.links)
 
     def __eq__(self, other: object) -> bool:
@@ -264,12 +264,12 @@ class State:
         return " ".join((str(self._origin), *(f".{describe(link)}" for link in self.links)))
 
     def _operand(self, operand: Role | Tensor | str) -> Operand:
-        """Find the operand that a link names."""
+        """Return the operand that a link names."""
         given = operand if isinstance(operand, Tensor) else None
         return self._check(rules.operand, self.residual, role_name(operand), given)
 
     def _nested(self, origin: Residual, name: str, cls: type[State], letters: Mapping[str, str] = NO_LETTERS) -> Any:
-        """Start the chain of a part: a Move, a layer, a step; `name` is what errors call the part."""
+        """Start a nested chain of a Move, a layer or a step; `name` is its name in errors."""
         return cls(self.program, (), origin, (), (self, name), letters=letters)
 
     def _ended(
@@ -281,15 +281,15 @@ class State:
         fix: str,
         uncalled: tuple[str, str] | None = None,
     ) -> tuple[Decomposition, ...]:
-        """Run a strategy on a part, see that it closes it, and give its links.
+        """Run a strategy on a nested chain, and return the links that it makes; it must close the chain.
 
         Args:
-            strategy: of the user.
-            part: a Move, a layer or a step.
-            called: what errors call the strategy, and the code of one that leaves something.
-            message: of that error; what is left replaces its braces.
-            fix: of that error.
-            uncalled: message and fix where the strategy gives a function: cp_async instead of cp_async().
+            strategy: the user's function.
+            part: the chain of a Move, a layer or a step.
+            called: the strategy's name in errors, and the code of the error for an unfinished chain.
+            message: message of that error; {} is replaced by what remains.
+            fix: fix of that error.
+            uncalled: message and fix for a strategy that returns a function: `cp_async` instead of `cp_async()`.
 
         Raises:
             DecompositionError: the code of `called`. SpecError: `function-arguments`.
@@ -306,15 +306,15 @@ class State:
 
 
 def kind_in(chain: State) -> Kind:
-    """Give the kind of what a chain decomposes."""
+    """Return a chain's kind."""
     return chain._kind  # pyright: ignore[reportPrivateUsage]
 
 
 def where_of(chain: State) -> str:
-    """Give the path of a chain in the tree, for errors."""
+    """Return the path of a chain in the tree, for errors."""
     return chain.where
 
 
 def link_of(function: Callable[P, R]) -> Callable[P, R]:
-    """Hold a kind's own function for a link, whose first argument is the chain, to its annotations."""
+    """Check the arguments of a function that makes a link against its annotations; the first argument is the chain."""
     return checked(function, family=DecompositionError, where=where_of, leave={"chain", *rest_of(function)})

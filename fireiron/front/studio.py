@@ -1,4 +1,4 @@
-"""Collecting a schedule's studio: links with their CUDA, findings, pictures, and the steps of one block."""
+"""Collect the contents of a schedule's studio: links with CUDA, findings, pictures, and the steps of one block."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def studio(
     sizes: Mapping[str, int] | None = None,
     block: int = 0,
 ) -> Studio:
-    """Collect what the studio shows of a schedule, finished or not.
+    """Collect the contents of the studio of a schedule, finished or not.
 
     Args:
-        schedule: of any program.
+        schedule: the schedule.
         arch: architecture of the CUDA and the findings.
-        sizes: values of the symbols; a typical one stands for what is missing.
-        block: whose steps are shown.
+        sizes: values of the symbols; missing symbols get typical values.
+        block: number of the block whose steps are shown.
 
     Raises:
         FireironError: as lowering does. UsageError: `no-such-block`.
@@ -95,13 +95,13 @@ def _about(change: str, sentences: str) -> str:
 
 
 def _remark(found: Finding, paths: Sequence[str]) -> Remark:
-    """Find the link that a finding is about: the last whose path the finding's begins with."""
+    """Find a finding's link: the last link whose path is a prefix of the finding's path."""
     mine = [i for i, path in enumerate(paths) if found.path == path or found.path.startswith(f"{path} > ")]
     return Remark(found.severity, found.code, found.message, found.fix, max(mine, default=-1))
 
 
 def _pictures(schedule: Schedule, kernel: Kernel | None) -> tuple[tuple[str, Picture], ...]:
-    """Draw what can be drawn of the schedule; a picture that does not apply is left out."""
+    """Draw all pictures that apply to the schedule."""
     wanted: list[tuple[str, Callable[[], Picture]]] = [
         ("Decomposition", lambda: pictures.decomposition(schedule)),
         ("Tiles", lambda: pictures.cuts(schedule)),
@@ -135,7 +135,7 @@ class _Run:
         self.left_out = 0
 
     def frames(self) -> tuple[tuple[Frame, ...], tuple[Tiles, ...], str]:
-        """Give the steps, what the tiles hold at their ends, and a word on what is missing."""
+        """Return the steps, the contents of tiles at their ends, and a note about what is missing."""
         grid = int(evaluate(self.kernel.grid, self.sizes))
         if self.block >= grid:
             raise UsageError(
@@ -194,7 +194,7 @@ class _Tile:
         self.example: Kept | None = None
 
     def add(self, found: Kept | None) -> int:
-        """Give the number of a content, -1 where nothing is written."""
+        """Return the number of a content, -1 where no element is written."""
         if found is None or not found.written.any():
             return -1
         self.example = self.example or found
@@ -206,7 +206,7 @@ class _Tile:
         return self.known[key]
 
     def made(self) -> Tiles:
-        """Give the record."""
+        """Return the record of the tile."""
         found = self.example
         assert found is not None
         shape, outer = found.values.shape, len(found.outer)
@@ -229,14 +229,14 @@ def _cuts(inner: Sequence[int], copies: int) -> tuple[tuple[str, int, int], ...]
 
 
 def _copies(values: Any, found: Kept) -> Any:
-    """Give an array as copies of rows and columns, cut to what is shown."""
+    """View an array as (copies, rows, columns), cut to the part that is shown."""
     inner = values.shape[len(found.outer) :]
     flat = values.reshape(-1, int(np.prod(inner[:-1], dtype=int)), inner[-1])
     return np.ascontiguousarray(flat[:COPIES, :ROWS, :COLUMNS])
 
 
 def _cells(values: Any, written: Any) -> Cells:
-    """Give numbers of four digits, None where nothing is written or no number is."""
+    """Round numbers to four digits; None for elements that are not written or are NaN."""
     wide = values.astype(np.float64)
     return [
         [float(f"{v:.4g}") if w and np.isfinite(v) else None for v, w in zip(row, there, strict=True)]

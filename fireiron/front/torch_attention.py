@@ -108,10 +108,10 @@ def scaled_dot_product_attention(
 
     Args:
         query, key, value: tensors of 3 dims or more; all but the last three are batches.
-        attn_mask: booleans that say which keys a query sees, or numbers that are added to the scores, which have
+        attn_mask: booleans that say which keys a query sees, or floats that are added to the scores; such floats have
             gradients.
-        dropout_p: the part of the weights that is dropped at random, by a seed of torch's generator.
-        is_causal: whether query i sees keys 0 to i alone.
+        dropout_p: fraction of the weights that are set to 0 at random, by a seed of torch's generator.
+        is_causal: whether query i sees keys 0 to i only.
         scale: factor of the products of queries and keys, 1 / sqrt(D) by default.
         enable_gqa: whether several heads of queries may share one head of keys and values.
 
@@ -153,12 +153,12 @@ def varlen_attn(
         key, value: (U, H, D) and (U, H, E).
         cu_seq_q: the first query of each sequence, and the end of the last sequence, in i32.
         cu_seq_k: the same for keys.
-        max_q, max_k: the most queries and keys of a sequence. They change nothing.
+        max_q, max_k: most queries and keys of a sequence; ignored.
         scale: factor of the products of queries and keys, 1 / sqrt(D) by default.
         window_size: number of keys before and after its own position that a query sees; -1 for all. (-1, 0) is
             causal. The position of a sequence's last query is that of its last key.
         enable_gqa: whether several heads of queries may share one head of keys and values.
-        lse: whether a second result is the logarithm of each row's sum of exponentials (T, H).
+        lse: whether to return a second result (T, H): the logarithm of each row's sum of exponentials.
 
     Raises:
         CallError: as `fireiron.attention` does.
@@ -190,7 +190,7 @@ _check_learns = torch.compiler.assume_constant_result(programs.check_learns)
 
 @torch.compiler.assume_constant_result
 def refuse_gradient(name: str) -> None:
-    """Refuse gradients.
+    """Refuse the gradient of an input.
 
     Raises:
         CallError: `requires-grad`.

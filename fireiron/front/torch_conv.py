@@ -1,9 +1,9 @@
 """Convolutions as operators of torch, with gradients: torch.compile and torch.export trace them.
 
 The gradients of images and filters are programs of `schedules.conv_gradients`; torch computes those of groups that are
-too narrow for vectors, as depthwise ones. A transposed convolution is a gradient of images; its own gradients are a
-convolution and a gradient of filters. Where a gradient needs the convolution before the epilog (any activation but
-relu, a scale that is trained), the kernel computes the convolution alone, and torch computes the epilog.
+too narrow for vectors, such as depthwise convolutions. A transposed convolution is a gradient of images; its own
+gradients are a convolution and a gradient of filters. Where a gradient needs the convolution before the epilog (any
+activation except relu, a trained scale), the kernel computes the convolution alone, and torch computes the epilog.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def _keep_transposed(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 
 def _gradient_of_transposed(ctx: Any, gradient: Any) -> tuple[Any, ...]:
-    """Give the gradients of a transposed convolution: a convolution, and the gradient of its filters."""
+    """Return the gradients of a transposed convolution: a convolution, and a gradient of filters."""
     input, weight = ctx.saved_tensors
     *sizes, dtype = ctx.sizes
     ops, (by_input, by_weight, by_bias, *_) = torch.ops.fireiron, ctx.needs_input_grad

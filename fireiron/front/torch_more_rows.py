@@ -29,11 +29,11 @@ def _kernel(name: str, sizes: tuple[int, ...], kinds: tuple[str, ...], numbers: 
     """Make the kernel of a program for any number of rows.
 
     Args:
-        name: of the program among the presets.
-        sizes: the extents of one row. Its width; for a group norm the groups, the channels of a group and the other
+        name: the program's name in `fireiron.schedules.rows`.
+        sizes: the extents of one row: its width; for a group norm the groups, the channels of a group and the other
             extents; for a rotary embedding the heads and their width.
         kinds: element types of the arrays.
-        numbers: eps, k, or the share of elements that dropout keeps.
+        numbers: eps, k, or the fraction of elements that dropout keeps.
         host: whether the kernel is simulated.
     """
     rows, pointwise = (import_module(f"{PRESETS}.{word}") for word in ("rows", "pointwise"))
@@ -81,7 +81,7 @@ def _angles(lines: Any, sizes: Sequence[int], kind: str) -> tuple[Tensor, Tensor
 def _run(
     name: str, sizes: Sequence[int], arrays: Sequence[Any], numbers: Sequence[float] = (), out: Sequence[Any] = ()
 ) -> tuple[Any, ...]:
-    """Run a program on tensors; return its results, which are `out` where that is given."""
+    """Run a program on tensors; return its results, written to `out` where given."""
     host = arrays[0].device.type != "cuda"
     kinds = tuple(str(x.dtype).removeprefix("torch.") for x in arrays)
     kernel = _kernel(name, tuple(sizes), kinds, tuple(numbers), host)
@@ -103,7 +103,7 @@ def cumsum(input: Any, dim: int = -1) -> Any:
 
     Args:
         input: a tensor of floats.
-        dim: any dim; the tensor is copied unless it is the last.
+        dim: any dim; the tensor is copied unless this is its last dim.
     """
     last = dim in (-1, input.dim() - 1)
     if last:

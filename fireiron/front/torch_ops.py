@@ -70,7 +70,7 @@ _text = torch.compiler.assume_constant_result(text_of)
 
 @torch.compiler.assume_constant_result
 def refuse(option: str) -> None:
-    """Refuse an option while torch.compile traces; it runs this function instead of tracing how an error is made.
+    """Refuse an option while torch.compile traces; torch runs this function instead of tracing it.
 
     Raises:
         CallError: `traced-option`.
@@ -118,7 +118,7 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: Sequence[Any]) -> None:
 
 
 def _backward(context: Any, gradients: Sequence[Any]) -> tuple[Any, ...]:
-    """Give the gradients of a product: of its epilog by derived expressions, of a and b by two more products."""
+    """Return the gradients of a product: of the epilog by derivatives of its expression, of a and b by two products."""
     a, b, *rest = context.saved_tensors
     operands = rest[: context.count]
     kind = find_dtype(context.dtype)
@@ -149,18 +149,18 @@ def _product(a: Any, b: Any, dtype: str) -> Any:
 
 
 class _Torch:
-    """Compute on tensors."""
+    """The functions of torch that gradients of epilogs need."""
 
     def function(self, op: str) -> Callable[..., Any]:
-        """Give torch's function by the name of an operation."""
+        """Return torch's function for the name of an operation."""
         return torch_function({"max": "maximum", "min": "minimum"}.get(op, op))
 
     def constant(self, value: float, dtype: DType, like: Any) -> Any:
-        """Give a number as a tensor."""
+        """Make a number a tensor."""
         return torch.full((), value, dtype=_torch_type(dtype), device=like.device)
 
     def where(self, condition: Any, x: Any, y: Any) -> Any:
-        """Choose between two tensors."""
+        """Choose elements of x where a condition holds, else of y."""
         return torch.where(condition, x, y)
 
     def cast(self, x: Any, dtype: DType) -> Any:
@@ -173,7 +173,7 @@ class _Torch:
 
 
 def torch_function(op: str) -> Any:
-    """Give torch's function of one value."""
+    """Return torch's function of one value for the name of an operation."""
     return torch.special.ndtr if op == "normcdf" else getattr(torch, op)
 
 

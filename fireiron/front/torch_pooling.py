@@ -1,6 +1,6 @@
 """Pooling as an operator of torch, with gradients: torch.compile and torch.export trace it.
 
-Gradients are torch's own kernels: they find the largest values again.
+Gradients are torch's own kernels, which find the largest values again.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 
 def _gradient(ctx: Any, gradient: Any) -> tuple[Any, ...]:
-    """Give the gradient of images by torch's kernels; lines are images of one row."""
+    """Return the gradient of images by torch's kernels; lines count as images of one row."""
     (input,) = ctx.saved_tensors
     op, window, stride, padding, dilation, count = ctx.given
     if len(window) == 1:
@@ -83,7 +83,7 @@ def _gradient(ctx: Any, gradient: Any) -> tuple[Any, ...]:
 
 
 def _of_largest(gradient: Any, input: Any, window: Any, stride: Any, padding: list[int], dilation: Any) -> Any:
-    """Give each gradient to the first of its window's largest values; unequal padding is cut off behind."""
+    """Add each window's gradient to the first of its largest values; unequal padding is cut off afterwards."""
     rank, aten, none = len(window), torch.ops.aten, [0] * len(window)
     around = [n for i in reversed(range(rank)) for n in padding[2 * i : 2 * i + 2]]
     wide = torch.nn.functional.pad(input, around, value=float("-inf")).contiguous()

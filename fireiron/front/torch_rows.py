@@ -1,8 +1,8 @@
 """Operators of torch on rows: softmax and the norms, with torch's names and arguments, and their gradients.
 
 Each operator and each gradient is a program of `fireiron.schedules.rows`. The gradients of gain and bias are sums over
-rows: where a block's registers hold a row, the kernel of the input's gradient also computes them, else torch does.
-torch also computes the gradient of an embedding's table. Tensors on the CPU are simulated.
+rows: where a block's registers hold a row, the kernel of the input's gradient computes these sums too, else torch does.
+The gradient of an embedding's table is torch's. Tensors on the CPU are simulated.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def cross_entropy_backward(x: Value, target: Value, scale: Value) -> Value:
 
 @functools.lru_cache(maxsize=512)
 def _of_targets(name: str, width: int, kind: str, host: bool) -> Any:
-    """Make the kernel of a program of rows that each have a target: `cross_entropy`, its gradient, `embedding`.
+    """Make the kernel of a program with an index for each row: `cross_entropy`, its gradient, `embedding`.
 
     Args:
-        name: of the program, here or among the presets.
+        name: the program's name, in this file or in `fireiron.schedules.rows`.
         width: columns of a row, or of the table.
         kind: element type of the rows or of the table.
         host: whether the kernel is simulated.
@@ -82,7 +82,7 @@ def _kernel(name: str, shapes: tuple[tuple[int, str] | None, ...], eps: float | 
     """Make the kernel of a program for arrays of one width, of any number of rows.
 
     Args:
-        name: of the program, here or among the presets.
+        name: the program's name, in this file or in `fireiron.schedules.rows`.
         shapes: the width, then for each array its rank and element type, or None for an array that is left out.
         eps: the number that norms add to the variance.
         host: whether the kernel is simulated.
@@ -129,7 +129,7 @@ def softmax(input: Any, dim: int = -1) -> Any:
 
     Args:
         input: a tensor of floats.
-        dim: any dim; the tensor is copied unless it is the last.
+        dim: any dim; the tensor is copied unless this is its last dim.
     """
     return _along(torch.ops.fireiron.softmax, input, dim)
 
@@ -176,8 +176,8 @@ def cross_entropy(input: Any, target: Any, reduction: str = "mean", ignore_index
 
     Args:
         input: rows of logits; the classes lie along the last dim. (torch has them along dim 1.)
-        target: the class of each row, in any type of integers. A row of class `ignore_index` has the
-            loss 0, and means leave it out.
+        target: the class of each row, in any type of integers. A row of class `ignore_index` has the loss 0, and does
+            not count in a mean.
         reduction: "mean", "sum", or "none" for one loss per row.
 
     Raises:
@@ -222,7 +222,7 @@ def _eps(input: Any, eps: float | None) -> float:
 
 
 def _normalized(input: Any, normalized_shape: Sequence[int], *weights: Any) -> tuple[Any, list[Any]]:
-    """Join the last dims of the input and of the weights to one.
+    """Flatten the last dims of the input and of the weights to one dim.
 
     Raises:
         CallError: `wrong-shape`.

@@ -1,7 +1,8 @@
-"""Transposed convolutions of arrays: gradients of images, by a program of stride 1 for each residue of the stride.
+"""Transposed convolutions of arrays, which are gradients of images: one program for each residue of the stride.
 
-Arrays have torch's dims: images N K and their sides, filters K C and their taps. Kernels take channels last, as those
-of `convolutions` do.
+Pixels whose positions have one remainder by the stride are computed by one program, a convolution of stride 1. Arrays
+have torch's dims: images (N, K, sides...), filters (K, C / groups, taps...). Kernels read arrays with channels last, as
+those of `convolutions` do.
 """
 
 from __future__ import annotations
@@ -35,11 +36,13 @@ MOST_BETWEEN = 64  # rows, columns and channels between two windows, which one p
 
 @lru_cache(MOST_KERNELS)
 def images_of(what: Convolution, bias: str = "", host: bool = False) -> tuple[tuple[Any, Any], ...]:
-    """Give the kernels of a convolution's images from its result: a part of the images, and its kernel or None.
+    """Return the kernels that compute a convolution's images from its result, each with its part of the images.
+
+    The kernel is None for a part that is zero.
 
     Args:
         what: the convolution whose gradient of images, or transposed convolution, is computed.
-        bias: the element type of what is added to each channel of the images; "" for nothing.
+        bias: element type of the bias for each channel of the images; "" without a bias.
         host: whether arrays lie in host memory.
     """
     parts = images_specified(what, bias, arch_of(host))
@@ -48,7 +51,10 @@ def images_of(what: Convolution, bias: str = "", host: bool = False) -> tuple[tu
 
 
 def at_once(what: Convolution, bias: bool) -> bool:
-    """Say whether one program computes all images of a convolution: of few channels between windows, without a bias."""
+    """Say whether one program computes all pixels of the images.
+
+    That is where strides divide the sides, few values lie between neighbouring windows, and there is no bias.
+    """
     if bias or not what.has_packed_gradients or any(n % s for n, s in zip(what.sides, what.stride, strict=True)):
         return False
     rows, columns = what.stride
@@ -57,12 +63,12 @@ def at_once(what: Convolution, bias: bool) -> bool:
 
 @lru_cache(MOST_KERNELS)
 def all_images_of(what: Convolution, host: bool = False) -> Any:
-    """Give the kernel that computes all images of a convolution `at_once`."""
+    """Return the kernel that computes all pixels of the images, for a convolution `at_once`."""
     return kernel_of(all_specified(what, arch_of(host)), host)
 
 
 def all_specified(what: Convolution, arch: str | None = None) -> Any:
-    """Give the program of all images of a convolution `at_once`."""
+    """Return the program of all pixels of the images, for a convolution `at_once`."""
     y = what.described("y", what.images, *what.outer, what.filters)
     f = what.described("f", what.filters, what.taps[0], what.taps[1] * what.channels)
     program = programs("conv_packed_gradients").conv2d_packed_data_gradient
@@ -70,11 +76,11 @@ def all_specified(what: Convolution, arch: str | None = None) -> Any:
 
 
 def images_specified(what: Convolution, bias: str = "", arch: str | None = None) -> tuple[Any, ...]:
-    """Give the programs of a convolution's images from its result, each with its part of the images.
+    """Return the programs that compute a convolution's images from its result, each with its part of the images.
 
     Args:
         what: the convolution.
-        bias: as of `images_of`.
+        bias: as in `images_of`.
         arch: the target; the GPU's where None.
     """
     images, filters, channels = _shapes(what)
@@ -88,7 +94,7 @@ def images_specified(what: Convolution, bias: str = "", arch: str | None = None)
 
 
 def _shapes(what: Convolution) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Give the shapes of a convolution's result and filters, and the dims of its channels, groups ahead."""
+    """Return the shapes of a convolution's result and filters, and the extents of its channels, with groups first."""
     groups, part = what.groups, what.channels // what.groups
     split = (groups, what.filters // groups) if groups > 1 else (what.filters,)
     channels = (groups, part) if groups > 1 else (part,)
@@ -96,15 +102,15 @@ def _shapes(what: Convolution) -> tuple[tuple[int, ...], tuple[int, ...], tuple[
 
 
 def run(what: Convolution, y: Any, f: Any, bias: Any, kind: str, host: bool, out: Any) -> None:
-    """Compute the images of a convolution from its result, part by part.
+    """Compute a convolution's images from its result, part by part.
 
     Args:
         what: the convolution.
-        y, f: its result and filters, channels last.
+        y, f: the convolution's result and filters, channels last.
         bias: added to each channel, or None.
-        kind: the bias's element type.
+        kind: element type of the bias.
         host: whether arrays lie in host memory.
-        out: the images, channels last, which are written.
+        out: array to write: the images, channels last.
     """
     if at_once(what, bias is not None):
         all_images_of(what, host)(y, f.reshape(*f.shape[:2], -1), out=between_windows(what, out))
@@ -123,7 +129,7 @@ def run(what: Convolution, y: Any, f: Any, bias: Any, kind: str, host: bool, out
 
 
 def between_windows(what: Convolution, out: Any) -> Any:
-    """View images as the kernel of `all_images_of` writes them: columns and channels between windows are one dim."""
+    """View images as the kernel of `all_images_of` writes them: with one dim for columns and channels of a window."""
     (h, w), (rows, columns) = what.sides, what.stride
     return out.reshape(what.images, h // rows, rows, w // columns, columns * what.channels)
 
@@ -132,11 +138,11 @@ def described(
     name: str, input: Any, weight: Any, stride: Sizes, padding: Sizes, output_padding: Sizes, groups: int,
     dilation: Sizes,
 ) -> tuple[tuple[int, ...], Windows]:  # fmt: skip
-    """Read the convolution whose images a transposed one computes: their sides, and how its windows lie.
+    """Read the arguments of a transposed convolution: the sides of the images, and the windows of the convolution.
 
     Args:
-        name: of the function that is called.
-        input, weight: the convolution's result and its filters, of which shapes are read.
+        name: the called function's, for errors.
+        input, weight: the convolution's result and its filters, whose shapes are read.
         stride, padding, output_padding, groups, dilation: as the caller gives them.
 
     Raises:
@@ -191,7 +197,7 @@ def _transposed(
 
 
 def _of_arrays(name: str, input: Any, weight: Any, bias: Any, given: tuple[Any, ...], dtype: str | None) -> Any:
-    """Compute a transposed convolution of arrays of NumPy, CuPy and others of their kind."""
+    """Compute a transposed convolution of arrays of NumPy, CuPy and similar libraries."""
     sides, windows = described(name, input, weight, *given)
     facts, (k, c, *taps) = describe(input, "input"), weight.shape
     multiplied = find_dtype(dtype or facts.dtype).name
@@ -220,21 +226,21 @@ def conv_transpose2d(
     input: Any, weight: Any, bias: Any = None, stride: Sizes = 1, padding: Sizes = 0, output_padding: Sizes = 0,
     groups: int = 1, dilation: Sizes = 1, *, dtype: str | None = None,
 ) -> Any:  # fmt: skip
-    """Compute a transposed convolution, with torch's arguments: what a convolution's gradient of images is.
+    """Compute a transposed convolution, which is a convolution's gradient of images, with torch's arguments.
 
     Tensors of torch go through an operator that torch.compile and torch.export trace, and that has gradients; arrays of
-    NumPy are simulated where there is no GPU. There is one kernel for each residue of the stride: no product with a 0.
+    NumPy are simulated where there is no GPU. One kernel for each residue of the stride avoids products with zeros.
 
     Args:
-        input: images (N, K, H, W) of torch, CuPy or NumPy. Those that lie channels last in memory are not copied.
+        input: images (N, K, H, W) of torch, CuPy or NumPy. Images with channels last in memory are not copied.
         weight: filters (K, C / groups, taps, taps).
         bias: added to each of the C channels of the result, in the same kernels.
         stride: pixels of the result from one window to the next, one number or one for each side.
         padding: pixels that are cut off around the result.
-        output_padding: pixels that are added behind, less than the stride.
-        groups: parts of the channels, each with filters of its own.
+        output_padding: pixels that are added behind the last row and column, fewer than the stride.
+        groups: number of parts of the channels, each with filters of its own.
         dilation: pixels of the result from one tap of a filter to the next.
-        dtype: the element type in which f32 is multiplied: "tf32".
+        dtype: "tf32" multiplies f32 arrays as tf32.
 
     Raises:
         CallError: `wrong-shape`, `conv-groups`, `conv-sizes`, `conv-window`, and as a kernel's call does.

@@ -1,4 +1,4 @@
-"""Schedule of a schedule: lower it, print it, check it, simulate it, compile it, run it, time it."""
+"""Verbs of a schedule: lower, print, check, estimate, simulate, compile, export, run, time, explain."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ POORLY_BUILT = ("compiler-crash", "spills", "stack", "wgmma-serialised", "wgmma-
 
 
 class Schedule(State):
-    """Hold a schedule, and what one can do with it: a finished one has these verbs, and no more links."""
+    """Hold a schedule and its verbs; a finished schedule takes no more links."""
 
     @property
     def name(self) -> str:
-        """Name the kernel: preset, tile, dtypes."""
+        """Name the kernel by preset, tile and element types."""
         from fireiron.front.naming import kernel_name
 
         return kernel_name(self.program, self.links)
@@ -53,10 +53,10 @@ class Schedule(State):
             )
 
     def lowered(self, arch: str | int | None = None) -> Kernel:
-        """Lower the schedule to kernel IR; the result is kept.
+        """Lower the schedule to kernel IR; the kernel is kept for later calls.
 
         Args:
-            arch: whose atoms may match; the spec's, or any, where None.
+            arch: architecture whose atoms may be chosen; where None, the spec's, or any.
 
         Raises:
             FireironError: located at the link that cannot be lowered.
@@ -76,9 +76,9 @@ class Schedule(State):
         return source(self.lowered(arch))
 
     def check(self, arch: str | int | None = None) -> tuple[Finding, ...]:
-        """Check the schedule against an architecture's limits; unfinished ones as far as they go.
+        """Check the schedule against an architecture's limits; of an unfinished schedule, the links so far are checked.
 
-        Where pads or swizzles of a load remove a bank conflict, its fix names one that was tried.
+        The fix of a bank conflict names a pad or a swizzle that was tried and removes it, if there is one.
 
         Returns:
             Warnings and notes: bank conflicts, uncoalesced access, idle threads, low occupancy, partial tiles.
@@ -95,14 +95,14 @@ class Schedule(State):
         return advised(self, found, arch)
 
     def facts(self, arch: str | int | None = None) -> Facts:
-        """Give threads, shared memory, registers, occupancy, conflicts and coalescing, of unfinished schedules too."""
+        """Return threads, shared memory, registers, occupancy, conflicts and coalescing, finished or not."""
         from fireiron.estimate.facts import facts
 
         target = _target(self, arch, gpu=True)
         return facts(self, target, self._kernel(target.name))
 
     def estimate(self, arch: str | int | None = None, **sizes: int) -> Estimate:
-        """Estimate the time by a model of bytes, instruction issue and waves; names what bounds it.
+        """Estimate the time by a model of bytes, instruction issue and waves, and name the bound (memory, issue, ...).
 
         Args:
             arch: the architecture.
@@ -127,27 +127,28 @@ class Schedule(State):
         break_at: At | str | None = None,
         **scalars: Any,
     ) -> Simulation:
-        """Run the schedule on the NumPy simulator, with races, bad addresses and missing values found.
+        """Run the schedule on the NumPy simulator, which finds races, bad addresses and missing values.
 
-        Printed, the result says how it compares with NumPy in f64; `.comparison` has that as data.
+        Printed, the result shows the comparison with NumPy in f64; `.comparison` has it as data.
 
         Args:
             inputs: NumPy arrays in the spec's order, then epilogue operands; random ones where none are given.
             out: array to write.
-            blocks: how many blocks, or which; None runs all.
+            blocks: number of blocks to run, or their numbers; None runs all.
             track: whether to look for races.
-            launched: how many blocks of a persistent kernel share its work; two clusters where None, or one block a
-                tile where blocks are chosen.
-            overflow: what sums of integers do that 32 bits do not hold: `wrap`, as on every GPU, or `error`, with
-                the place and the number. Of a microkernel its NumPy function is called in 64 bits too.
-            keep: names of tiles in shared memory and registers, as in the CUDA; `.kept` of the result holds them as
-                they were at a moment, with the thread that holds each element of registers.
-            at: the moment: a word of a statement, or `At(...)` with a block, trips and a step; block 0's end if None.
-            break_at: likewise, and the simulation ends there; all tiles are kept where `keep` names none.
+            launched: number of blocks that a persistent kernel is launched with; where None, two clusters, or one block
+                per tile if `blocks` is given.
+            overflow: what happens when a sum of integers exceeds 32 bits: `wrap`, as on every GPU, or `error`, with the
+                place and the number. For a microkernel, `error` also calls its NumPy function in 64 bits.
+            keep: names of tiles in shared memory and registers, as in the CUDA; the result's `.kept` holds copies of
+                them at one moment, and for registers the thread that holds each element.
+            at: the moment of `keep`: a word of a statement, or `At(...)` with a block, trips and a step; where None,
+                the end of block 0.
+            break_at: likewise, but the simulation ends at this moment; without `keep` all tiles are copied.
             scalars: numbers by name, and sizes by name where no inputs are given.
 
         Raises:
-            SimulationError: what was found, with the link that made the access.
+            SimulationError: a race or another fault, with the link that made the access.
             UsageError: `no-such-tile`, `no-such-moment`, `no-such-loop`, `two-moments`.
 
         Example:
@@ -185,16 +186,16 @@ class Schedule(State):
 
         Args:
             arch: `"sm_80"`; the spec's, else the GPU's, else sm_90a where None.
-            lineinfo: keep the source lines for profilers.
-            debug: bound every wait on an mbarrier: a hang becomes an assertion that names the barrier and its link;
-                such a kernel is slower, keeps registers spread evenly over its roles, and is not cached.
-            max_registers: cap of registers a thread, 24 to 255, where launch bounds allow more.
-            allow_spills: whether spills, stack frames and serialised matrix products are `findings` of the kernel, and
-                not errors; such a kernel is not cached.
-            cache: whether the disk cache is used; a warm one lowers nothing.
+            lineinfo: whether to keep source lines for profilers.
+            debug: whether to bound each wait on an mbarrier, so that a hang becomes an assertion that names the barrier
+                and its link. Such a kernel is slower, gives all roles the same number of registers, and is not cached.
+            max_registers: most registers of a thread, 24 to 255, where the launch bounds allow more.
+            allow_spills: whether spills, stack frames and serialised matrix products become `findings` of the kernel
+                instead of errors. Such a kernel is not cached.
+            cache: whether to use the disk cache; a kernel in the cache is not lowered again.
 
-        A schedule that `best` chose and that the installed NVRTC does not build well gives way to the next one, which
-        later calls of `best` give at once; the kernel names the schedule that it was made of.
+        Where the installed NVRTC does not build a schedule of `best` well, the next best schedule is compiled, and
+        later calls of `best` return that one. The kernel's name tells which schedule was compiled.
 
         Raises:
             CheckError: as `check` does. CompileError: `nvrtc`, `no-nvrtc`, `unsupported-arch`, `register-cap`;
@@ -240,13 +241,13 @@ class Schedule(State):
         )
 
     def export(self, folder: str, archs: Sequence[str] = ()) -> Export:
-        """Write the kernel for programs without Python: CUDA, machine code, a C launcher, an example, a record.
+        """Write the kernel for programs without Python: CUDA, machine code, a C launcher, an example, and JSON.
 
-        `fireiron.jit.export.load(folder)` gives the kernel back, without a compiler.
+        `fireiron.jit.export.load(folder)` loads the kernel, without a compiler.
 
         Args:
-            folder: made where it is missing.
-            archs: architectures, `("sm_80", "sm_90a")`; the spec's, else the GPU's, else sm_90a where none is given.
+            folder: path of a folder, which is created if it does not exist.
+            archs: architectures: `("sm_80", "sm_90a")`; where empty, the spec's, else the GPU's, else sm_90a.
 
         Raises:
             CompileError: as `compile` does. UsageError: `export-interface` where architectures launch differently,
@@ -272,7 +273,7 @@ class Schedule(State):
         return _compiled(self, _rows()).time(*inputs, out=out, flops=self.flops(**scalars), **scalars)
 
     def flops(self, **sizes: float) -> float:
-        """Count the floating-point (or integer) operations of products, 0 for other specs."""
+        """Return the number of floating-point or integer operations of products, 0 for other specs."""
         from fireiron.algebra.expr import as_expr, evaluate
         from fireiron.language.as_steps import products_of
 
@@ -309,7 +310,7 @@ class Schedule(State):
         return explain(self, kernel, source, self._passed(arch) if passes and kernel is not None else ())
 
     def _passed(self, arch: str | int | None) -> tuple[Passed, ...]:
-        """Lower once more, and give what each pass makes."""
+        """Lower again, and return the kernel after each pass."""
         from fireiron.kernel.lower.kernel import lower
 
         made: list[Passed] = []
@@ -317,14 +318,14 @@ class Schedule(State):
         return tuple(made)
 
     def studio(self, arch: str | int | None = None, *, block: int = 0, **sizes: int) -> Studio:
-        """Make a page of HTML with the links, the CUDA of each, findings, pictures, and a slider over a block's steps.
+        """Make a page of HTML with each link and its CUDA, findings, pictures, and a slider over a block's steps.
 
-        `.save("schedule.html")` writes it; it needs no network. `fireiron studio` opens it.
+        `.save("schedule.html")` writes the page, which needs no network. `fireiron studio` opens it in a browser.
 
         Args:
             arch: the architecture.
-            block: whose steps are shown.
-            sizes: values of symbols; typical ones stand for what is missing.
+            block: number of the block whose steps are shown.
+            sizes: values of symbols; missing symbols get typical values.
 
         Raises:
             UsageError: `no-such-block`.
@@ -334,7 +335,7 @@ class Schedule(State):
         return studio(self, None if arch is None else _target(self, arch).name, sizes, block)
 
     def diff(self, other: Schedule) -> Diff:
-        """Say in words how another schedule differs: stages, pads, tiles, threads, bytes, conflicts."""
+        """Describe how another schedule differs: in stages, pads, tiles, threads, bytes, conflicts."""
         from fireiron.kernel.analysis.access import accesses
         from fireiron.show.diff import diff
 
@@ -344,7 +345,7 @@ class Schedule(State):
         return diff(self, other, kernels=(mine, others), rows=(accesses(mine), accesses(others)))
 
     def _kernel(self, arch: str | int | None = None) -> Kernel | None:
-        """Give the lowered kernel of a finished schedule."""
+        """Return the lowered kernel of a finished schedule, None for an unfinished one."""
         return self.lowered(arch) if self.residual.closed and self._around is None else None
 
     def tree(self, width: int = 80) -> str:
@@ -365,13 +366,13 @@ class Schedule(State):
 
 
 def _target(chain: State, wanted: str | int | None, gpu: bool = False) -> Arch:
-    """Choose the architecture: the one asked for, the spec's, the GPU's, else Hopper.
+    """Choose an architecture: the wanted one, else the spec's, else the GPU's, else Hopper.
 
     Args:
         chain: a schedule.
-        wanted: what the caller asked for.
-        gpu: whether to ask the driver for the GPU at hand. Writing a schedule does not: that starts no driver in a
-            process which may fork.
+        wanted: the caller's choice, or None.
+        gpu: whether to ask the driver for the GPU of this machine. Writing a schedule does not ask, because a process
+            that has started the driver cannot fork.
     """
     from fireiron.algebra.arch import arch, native
 
@@ -386,20 +387,20 @@ def _target(chain: State, wanted: str | int | None, gpu: bool = False) -> Arch:
 
 
 def target(chain: State) -> Arch:
-    """Choose the architecture to compile for: the spec's, the GPU's, else Hopper."""
+    """Choose the architecture to compile for: the spec's, else the GPU's, else Hopper."""
     return _target(chain, None, gpu=True)
 
 
 @functools.cache
 def _gpu() -> int:
-    """Give the compute capability of the GPU at hand as a number, 0 where there is none."""
+    """Return the compute capability of this machine's GPU as a number (90), 0 without a GPU."""
     from fireiron.jit.driver import driver, probe
 
     return 0 if probe().problem else driver().compute_capability(0)
 
 
 def _rows() -> Rows:
-    """Give the key of what is kept: another one once a row of the instructions' table was corrected."""
+    """Return a key of the table of instructions: it changes when this process corrects a row."""
     from fireiron.atoms.table import rows
 
     return rows()
@@ -407,14 +408,14 @@ def _rows() -> Rows:
 
 @functools.lru_cache(maxsize=256)
 def _lowered(chain: Schedule, arch: int, name: str, table: Rows) -> Kernel:
-    """Lower a chain once. Equal chains of other functions have other names, and kernels of their own."""
+    """Lower a chain once. Equal chains that different presets wrote have kernels of different names."""
     from fireiron.kernel.lower.kernel import lower
 
     return lower(chain.program, chain.links, name, arch)
 
 
 def _callable(chain: Schedule) -> CompiledKernel | HostKernel:
-    """Give what runs a schedule: compiled, or simulated where there is no GPU."""
+    """Return a callable kernel: a compiled one, or one that is simulated where there is no GPU."""
     from fireiron.front.host import HostKernel, without_gpu
 
     return HostKernel(chain.lowered()) if without_gpu() else _compiled(chain, _rows())

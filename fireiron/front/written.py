@@ -1,4 +1,4 @@
-"""Moves written by hand: which row each thread of a unit names, and the registers that the unit's threads hold then."""
+"""Moves written by hand: the row that each thread names, and the registers that each thread gets."""
 
 # pyright: reportPrivateUsage=false
 
@@ -21,18 +21,18 @@ Body: TypeAlias = Callable[[Nested, Nested, Nested], tuple[Nested, Nested, Neste
 
 @checked
 def by_hand(body: Body, tile: tuple[int, int] = (16, 16), held: tuple[int, ...] = ()) -> Strategy:
-    """Move tiles by the instruction that does what a body says of one tile, as Graphene writes its Moves.
+    """Move tiles by the instruction whose effect on one tile a function describes, as in Graphene's Moves.
 
     Args:
-        body: a function of the tile's source, its destination and the unit's threads, as tensors: elements of a side in
-            memory, registers of a thread of the other. It gives what each thread names of the side in memory, the
-            registers of each group of threads, and the groups.
-        tile: its rows and columns.
-        held: the shape of a thread's registers; in one dimension by default.
+        body: a function of three tensors: the tile's source, its destination and the unit's threads. The side in memory
+            is a tensor of elements; the other side is a tensor of one thread's registers. The function returns the part
+            of the memory side that each thread names, the registers of each group of threads, and the groups.
+        tile: rows and columns of a tile.
+        held: shape of a thread's registers; one dimension by default.
 
     Raises:
-        DecompositionError: from the strategy `move-by-hand` where a body gives no such tensors, and `no-atom` where no
-            instruction moves so.
+        DecompositionError: from the strategy, `move-by-hand` where the body returns no such tensors, and `no-atom`
+            where no instruction has this effect.
 
     Source:
         Graphene (ASPLOS 2023), figure 1d.
@@ -81,7 +81,7 @@ def by_hand(body: Body, tile: tuple[int, int] = (16, 16), held: tuple[int, ...] 
 
 
 def _grouped(groups: Nested, to: Nested) -> bool:
-    """Say whether each tile of registers has its group of threads; further groups repeat what others name."""
+    """Say whether each tile of registers has a group of threads; further groups may repeat these."""
     several, depths = groups.shape == to.shape, (len(groups.tensors), len(to.tensors))
     if groups.level is None or depths not in ((1, 1), (2, 1), (2, 2)):
         return False

@@ -1,9 +1,9 @@
-"""Foreign functions of XLA: Python functions as handlers of its C interface, by ctypes.
+"""Foreign functions of XLA: Python functions as handlers of XLA's C interface, by ctypes.
 
-A handler gets a call frame with the buffers of a call. Those of the CPU are read and written as NumPy arrays, those of
-a GPU as views of device memory, on the stream of XLA. Nothing is compiled for it.
+A handler gets a call frame with the buffers of a call: NumPy arrays on the CPU, views of device memory on a GPU, where
+kernels run on XLA's stream. No C code is compiled.
 
-Source: xla/ffi/api/c_api.h, which jaxlib ships; version 0 of the interface, whose structs grow at their ends alone.
+Source: xla/ffi/api/c_api.h, which jaxlib ships; version 0 of the interface, whose structs only grow at their ends.
 """
 
 from __future__ import annotations
@@ -36,38 +36,38 @@ Function: TypeAlias = Callable[[Sequence[Array], Sequence[Array], Mapping[str, s
 
 
 class Extension(Structure):
-    """Begin an extension of a struct."""
+    """XLA_FFI_Extension_Base: the head of an extension of a struct."""
 
 
 Extension._fields_ = [("struct_size", c_size_t), ("type", c_int), ("next", POINTER(Extension))]
 
 
 class Version(Structure):
-    """Number the interface."""
+    """XLA_FFI_Api_Version: the version of the interface."""
 
     _fields_ = [("struct_size", c_size_t), ("extension", c_void_p), ("major", c_int), ("minor", c_int)]
 
 
 class Metadata(Structure):
-    """Say which interface a handler was written for."""
+    """XLA_FFI_Metadata: the version for which a handler was written."""
 
     _fields_ = [("struct_size", c_size_t), ("version", Version), ("traits", c_uint32)]
 
 
 class MetadataExtension(Structure):
-    """Ask for metadata."""
+    """XLA_FFI_Metadata_Extension: XLA's request for metadata."""
 
     _fields_ = [("base", Extension), ("metadata", POINTER(Metadata))]
 
 
 class Span(Structure):
-    """Hold a text."""
+    """XLA_FFI_ByteSpan: a text."""
 
     _fields_ = [("pointer", c_void_p), ("size", c_size_t)]
 
 
 class Buffer(Structure):
-    """Describe an array."""
+    """XLA_FFI_Buffer: an array."""
 
     _fields_ = [
         ("struct_size", c_size_t), ("extension", c_void_p), ("dtype", c_int), ("data", c_void_p), ("rank", c_int64),
@@ -76,7 +76,7 @@ class Buffer(Structure):
 
 
 class Arguments(Structure):
-    """List buffers: a call's arguments, or its results."""
+    """XLA_FFI_Args and XLA_FFI_Rets: the buffers of a call's arguments, or of its results."""
 
     _fields_ = [
         ("struct_size", c_size_t), ("extension", c_void_p), ("size", c_int64), ("types", POINTER(c_int)),
@@ -85,7 +85,7 @@ class Arguments(Structure):
 
 
 class Attributes(Structure):
-    """List a call's attributes."""
+    """XLA_FFI_Attrs: a call's attributes."""
 
     _fields_ = [
         ("struct_size", c_size_t), ("extension", c_void_p), ("size", c_int64), ("types", POINTER(c_int)),
@@ -94,25 +94,25 @@ class Attributes(Structure):
 
 
 class Failure(Structure):
-    """Describe an error."""
+    """XLA_FFI_Error_Create_Args: an error."""
 
     _fields_ = [("struct_size", c_size_t), ("extension", c_void_p), ("message", c_char_p), ("code", c_int)]
 
 
 class StreamRequest(Structure):
-    """Ask for the stream of a call."""
+    """XLA_FFI_Stream_Get_Args: a request for a call's stream."""
 
     _fields_ = [("struct_size", c_size_t), ("extension", c_void_p), ("context", c_void_p), ("stream", c_void_p)]
 
 
 class DeviceRequest(Structure):
-    """Ask for the number of a call's device."""
+    """XLA_FFI_DeviceOrdinal_Get_Args: a request for the ordinal of a call's device."""
 
     _fields_ = [("struct_size", c_size_t), ("extension", c_void_p), ("context", c_void_p), ("ordinal", c_int32)]
 
 
 class Api(Structure):
-    """List what XLA does for handlers; functions that none here calls are plain addresses."""
+    """XLA_FFI_Api: the functions of XLA for handlers; those that are not called here are plain addresses."""
 
     _fields_ = [
         ("struct_size", c_size_t), ("extension", c_void_p), ("version", Version), ("internal", c_void_p),
@@ -127,7 +127,7 @@ class Api(Structure):
 
 
 class Frame(Structure):
-    """Hold a call."""
+    """XLA_FFI_CallFrame: a call."""
 
     _fields_ = [
         ("struct_size", c_size_t), ("extension", POINTER(Extension)), ("api", POINTER(Api)), ("context", c_void_p),
@@ -140,13 +140,13 @@ Handler = CFUNCTYPE(c_void_p, POINTER(Frame))
 
 @attrs.frozen(eq=False)
 class Lent:
-    """View device memory that XLA lends to a call, as other libraries' arrays are viewed.
+    """View device memory that XLA lends to a call; the view has the interfaces of a GPU array.
 
     Args:
         address: of the first element.
         shape: extents.
         dtype: element type.
-        steps: in elements.
+        steps: strides in elements.
         device: the GPU's ordinal.
     """
 
@@ -158,19 +158,19 @@ class Lent:
 
     @property
     def ndim(self) -> int:
-        """Count the dimensions."""
+        """Return the number of dimensions."""
         return len(self.shape)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """Describe the memory as CuPy's protocol does; types that NumPy lacks are opaque bytes there."""
+        """Describe the memory by CuPy's protocol; types that NumPy lacks become opaque bytes."""
         size = self.dtype.itemsize
         plain = self.dtype.str if self.dtype.kind in "biufc" else f"<V{size}"
         strides = tuple(step * size for step in self.steps)
         return {"data": (self.address, False), "shape": self.shape, "typestr": plain, "strides": strides, "version": 3}
 
     def swapaxes(self, first: int, second: int) -> Lent:
-        """View it with two dimensions exchanged."""
+        """View the memory with two dimensions exchanged."""
         order = list(range(self.ndim))
         order[first], order[second] = order[second], order[first]
         shape, steps = (tuple(values[i] for i in order) for values in (self.shape, self.steps))
@@ -183,10 +183,10 @@ class Lent:
 
 
 def handler(function: Function, device: bool) -> Any:
-    """Make a handler that calls a Python function; whoever registers it must keep it.
+    """Make a handler that calls a Python function; the caller must keep the handler alive.
 
     Args:
-        function: gets inputs, outputs to write, attributes that are texts, and the stream's handle, None on a CPU.
+        function: takes inputs, outputs to write, attributes (texts by name), and the stream's handle, None on the CPU.
         device: whether buffers lie on a GPU.
     """
 
@@ -216,10 +216,10 @@ def _failed(frame: Frame, message: str) -> int:
 
 
 def _stream(frame: Frame) -> int:
-    """Ask for the stream.
+    """Return the handle of a call's stream.
 
     Raises:
-        RuntimeError: where XLA has none.
+        RuntimeError: where XLA returns no stream.
     """
     request = StreamRequest(ctypes.sizeof(StreamRequest), None, frame.context, None)
     error = frame.api.contents.stream_get(ctypes.byref(request))
@@ -230,7 +230,7 @@ def _stream(frame: Frame) -> int:
 
 
 def _device(frame: Frame) -> int:
-    """Ask for the GPU's ordinal; versions of XLA that do not tell have the first."""
+    """Return the ordinal of a call's GPU; 0 for versions of XLA that do not tell it."""
     api = frame.api.contents
     if api.struct_size < ctypes.sizeof(Api) or not api.device_get:
         return 0

@@ -1,6 +1,6 @@
-"""Attention and its gradients as foreign functions of XLA: what handlers do with the buffers of a call.
+"""Attention and its gradients as foreign functions of XLA: the Python functions of the handlers.
 
-XLA's buffers are dense, and begin at whole vectors.
+XLA's buffers are dense, and begin at multiples of 16 bytes.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ FORWARD, BACKWARD, ARRAY = "fireiron_attention", "fireiron_attention_backward", 
 
 @attrs.frozen
 class Told:
-    """Hold what a call takes beside arrays.
+    """Hold a call's arguments that are no arrays.
 
     Args:
         functions: mask and score function as text; "" for neither.
-        names: of the arrays that they read.
-        scale: of the scores.
-        causal: whether query i sees keys 0 to i alone.
+        names: names of the arrays that these functions read.
+        scale: factor of the scores.
+        causal: whether query i sees keys 0 to i only.
     """
 
     functions: str
@@ -36,7 +36,7 @@ class Told:
     causal: bool
 
     def attributes(self) -> dict[str, str]:
-        """Write it as XLA carries it."""
+        """Write the record as attributes of XLA, which are texts."""
         causal = "causal" if self.causal else ""
         return {"functions": self.functions, "names": ",".join(self.names), "scale": repr(self.scale), "causal": causal}
 
@@ -52,7 +52,7 @@ def _described(q: Array, k: Array, v: Array, beside: Sequence[Array], told: Told
 
 
 def _parted(x: Array, heads: int) -> Array:
-    """Give heads of queries that share one of keys a dim of their own."""
+    """Give the heads of queries that share a head of keys a dim of their own."""
     batch, mine, *rest = x.shape
     return x if mine == heads else x.reshape((batch, heads, mine // heads, *rest))
 
@@ -66,13 +66,14 @@ def _called(kernel: Any, inputs: Sequence[Array], outputs: Sequence[Array], stre
 
 
 def forward(inputs: Sequence[Array], outputs: Sequence[Array], told: Mapping[str, str], stream: int | None) -> None:
-    """Attend.
+    """Compute attention.
 
     Args:
-        inputs: queries, keys, values, and what mask and score function read; of the CPU, or views of a GPU's memory.
-        outputs: the result, and the logarithm of each row's sum, likewise.
-        told: what `Told.attributes` wrote.
-        stream: on which the GPU computes; None on a CPU, where attention is simulated.
+        inputs: queries, keys, values, and the arrays that mask and score function read; NumPy arrays, or views of a
+            GPU's memory.
+        outputs: arrays to write: the result, and the logarithm of each row's sum.
+        told: result of `Told.attributes`.
+        stream: the GPU's stream; None on the CPU, where attention is simulated.
     """
     q, k, v, *beside = inputs
     heads = k.shape[1]
@@ -83,11 +84,11 @@ def forward(inputs: Sequence[Array], outputs: Sequence[Array], told: Mapping[str
 
 
 def backward(inputs: Sequence[Array], outputs: Sequence[Array], told: Mapping[str, str], stream: int | None) -> None:
-    """Compute gradients.
+    """Compute the gradients of queries, keys and values.
 
     Args:
-        inputs: queries, keys, values, the gradient of the result, the logarithm of each row's sum, what each row's
-            gradients of scores are lessened by, and what mask and score function read.
+        inputs: queries, keys, values, the gradient of the result, the logarithm of each row's sum, each row's `delta`
+            (what is subtracted from the gradients of its weights), and the arrays that mask and score function read.
         outputs: the gradients of queries, keys and values.
         told: as `forward` takes it.
         stream: as `forward` takes it.
@@ -108,7 +109,7 @@ def of_array(inputs: Sequence[Array], outputs: Sequence[Array], told: Mapping[st
     Args:
         inputs: as `backward` takes them.
         outputs: the gradient, whose dims are the place's indices in the order b h i j.
-        told: as `forward` takes it; the array's name, and which of its places.
+        told: as `forward` takes it, with the array's name and the number of the place.
         stream: as `forward` takes it.
     """
     q, k, v, dy, sums, gains, *beside = inputs

@@ -1,4 +1,4 @@
-"""The product as a foreign function of XLA: what its handler does with the buffers of a call."""
+"""The product as a foreign function of XLA: the Python function of its handler."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TARGET = "fireiron_gemm"
 
 
 def attributes(epilog: str, layout: str, dtype: str | None, numbers: Sequence[float]) -> dict[str, str]:
-    """Write what a call takes beside arrays."""
+    """Write a call's arguments that are no arrays as attributes of XLA, which are texts."""
     return {"epilog": epilog, "layout": layout, "dtype": dtype or "", "numbers": json.dumps(list(map(float, numbers)))}
 
 
@@ -25,10 +25,10 @@ def gemm(inputs: Sequence[Array], outputs: Sequence[Array], told: Mapping[str, s
     """Multiply the first two inputs, with the others as the epilog's operands, and write the outputs.
 
     Args:
-        inputs: arrays of the CPU, or views of a GPU's memory.
-        outputs: likewise.
-        told: what `attributes` wrote.
-        stream: on which the GPU computes; None on a CPU, where the product is simulated.
+        inputs: NumPy arrays, or views of a GPU's memory.
+        outputs: arrays to write, likewise.
+        told: result of `attributes`.
+        stream: the GPU's stream; None on the CPU, where the product is simulated.
     """
     a, b, *rest = inputs
     epilog = function_of(told["epilog"]) if told["epilog"] else None

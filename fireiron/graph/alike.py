@@ -1,4 +1,4 @@
-"""Parts that are alike: those of equal layers get their kernels once, and other layers the same with other arrays."""
+"""Equal parts of a graph: kernels are made for one of equal layers, and the others reuse them with their own arrays."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from fireiron.graph.areas import Part
 from fireiron.graph.nodes import Graph
-from fireiron.graph.partition import Part
 from fireiron.graph.views import View
 
 if TYPE_CHECKING:
-    from fireiron.graph.lower import Operand
+    from fireiron.graph.lowered import Operand
     from fireiron.graph.plan import Launch
 
 
 @attrs.frozen
 class Form:
-    """Hold what a part's kernels depend on, apart from the numbers of its nodes.
+    """Hold all that a part's kernels depend on, except the numbers of its nodes.
 
     Args:
-        key: equal for parts that are alike.
-        numbers: of the nodes that the key speaks of, in its order.
+        key: equal for parts that can share kernels.
+        numbers: numbers of the part's nodes, in the order in which the key describes them.
     """
 
     key: tuple[object, ...]
@@ -30,13 +30,13 @@ class Form:
 
 
 def form_of(graph: Graph, part: Part, views: Mapping[int, View], free: frozenset[int]) -> Form:
-    """Describe a part: its operations, the places of what it reads and writes, and who else reads its results.
+    """Describe a part: its operations, where its inputs and outputs lie, and the other readers of its results.
 
     Args:
         graph: the graph of the part.
-        part: any.
-        views: the places of the elements of all nodes.
-        free: the nodes that are computed again wherever they are read.
+        part: the part.
+        views: for each node, where its elements lie in memory.
+        free: nodes that each reader computes for itself.
     """
     inside, places, key = set(part.nodes), dict[int, int](), list[object]()
 
@@ -63,7 +63,7 @@ def form_of(graph: Graph, part: Part, views: Mapping[int, View], free: frozenset
 
 
 def moved(launches: Sequence[Launch], form: Form, to: Form) -> list[Launch]:
-    """Give the launches of a part to another one that is alike."""
+    """Translate the launches of a part to an equal part's nodes."""
     number = dict(zip(form.numbers, to.numbers, strict=True))
 
     def there(operand: Operand) -> Operand:

@@ -1,6 +1,7 @@
-"""A plan whose launches are captured in a CUDA graph: one launch a call.
+"""A plan whose launches are captured in a CUDA graph, so that a call is one launch.
 
-Tensors with the same address as at the capture (parameters) are read in place; others are copied to that address.
+An input with the address that it had at the capture (a parameter) is read in place; others are copied to the address of
+the capture.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # torch has no types that a strict checker knows.
@@ -8,6 +9,7 @@ Tensors with the same address as at the capture (parameters) are read in place; 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +21,7 @@ class Captured:
     """Run a plan by a CUDA graph.
 
     Args:
-        plan: whose launches are captured, after one call that compiles its kernels.
+        plan: the plan; its first call compiles the kernels, then the launches are captured.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -45,10 +47,9 @@ class Captured:
             self.moving |= moved
             self.pointers = pointers
             try:
-                self._capture(torch, arrays)
+                self._capture(arrays)
             except RuntimeError as error:  # an operator of torch that waits for the GPU
-                said = str(error).splitlines()[0]
-                warnings.warn(f"fireiron launches {self.plan.graph.name} without a CUDA graph: {said}", stacklevel=2)
+                said_once(self.plan, error)
                 self.refused = True
         if self.refused:
             return self.plan(*arrays)
@@ -60,14 +61,43 @@ class Captured:
         made = tuple(x.clone() for x in self.outputs)
         return made if len(made) != 1 else made[0]
 
-    def _capture(self, torch: Any, arrays: tuple[Any, ...]) -> None:
+    def _capture(self, arrays: tuple[Any, ...]) -> None:
         self.inputs = [x.detach().clone() if n in self.moving else x for n, x in enumerate(arrays)]
-        stream = torch.cuda.Stream(arrays[0].device)
-        stream.wait_stream(torch.cuda.current_stream(arrays[0].device))
-        with torch.cuda.stream(stream):
-            self.plan(*self.inputs)
-        torch.cuda.current_stream(arrays[0].device).wait_stream(stream)
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, stream=stream):
-            made = self.plan(*self.inputs)
-        self.outputs = made if isinstance(made, tuple) else (made,)
+        self.graph, self.outputs = recorded(lambda given: self.plan(*given), self.inputs, arrays[0].device)
+
+
+def recorded(
+    call: Callable[[list[Any]], Any], given: Sequence[Any], device: Any, stream: Any = None, pool: Any = None
+) -> tuple[Any, tuple[Any, ...]]:
+    """Capture what a call launches in a CUDA graph, after one call on the stream that is captured.
+
+    Args:
+        call: takes a list of tensors and gives a tensor, or several.
+        given: the tensors, which each replay reads.
+        device: of the tensors.
+        stream: that is captured, a new one where None.
+        pool: of the memory that the graph keeps, its own where None.
+
+    Returns:
+        The graph; the tensors that each replay writes.
+
+    Raises:
+        RuntimeError: where something in the call cannot be captured.
+    """
+    torch: Any = import_module("torch")
+    stream = torch.cuda.Stream(device) if stream is None else stream
+    stream.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(stream):
+        call(list(given))
+    torch.cuda.current_stream(device).wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    # Threads of the caller may do meanwhile what a capture forbids.
+    with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
+        made = call(list(given))
+    return graph, made if isinstance(made, tuple) else (made,)
+
+
+def said_once(plan: Plan, error: RuntimeError) -> None:
+    """Warn that a plan's launches were not captured."""
+    said = str(error).partition("\n")[0]
+    warnings.warn(f"fireiron launches {plan.graph.name} without a CUDA graph: {said}", stacklevel=3)

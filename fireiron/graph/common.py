@@ -1,4 +1,4 @@
-"""The pass that keeps equal nodes once."""
+"""The pass that merges equal nodes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from fireiron.graph.operations import COMMUTATIVE
 
 
 def share(graph: Graph) -> Graph:
-    """Compute common subexpressions once; the operands of commutative operations are ordered first.
+    """Merge equal nodes; the operands of commutative operations are sorted first, so that a + b equals b + a.
 
     Example:
         >>> from fireiron.graph.trace import trace_graph

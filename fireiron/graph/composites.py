@@ -1,4 +1,4 @@
-"""Composite operations: the operations that each expands to, and an independent meaning in NumPy for a test.
+"""Composite operations: their expansions, and for tests an independent definition in NumPy.
 
 Sums, exponentials and quotients of 16-bit floats are computed in f32, and the result is converted back.
 """
@@ -26,14 +26,14 @@ class Ops:
     """Add operations to a graph by calling them: `ops.exp(x)`. Inputs of type `int` are nodes, floats become constants.
 
     Args:
-        builder: what they are added to.
+        builder: the graph to which operations are added.
     """
 
     def __init__(self, builder: Builder) -> None:
         self.builder = builder
 
     def __getattr__(self, op: str) -> Callable[..., int]:
-        """Give the function that adds an operation."""
+        """Return the function that adds an operation."""
 
         def add(*inputs: int | float, **attributes: Any) -> int:
             kinds = [self.builder.nodes[i].dtype for i in inputs if isinstance(i, int)]
@@ -44,11 +44,11 @@ class Ops:
         return add
 
     def shape(self, x: int) -> Shape:
-        """Give a node's shape."""
+        """Return a node's shape."""
         return self.builder.nodes[x].shape
 
     def dtype(self, x: int) -> DType:
-        """Give a node's element type."""
+        """Return a node's element type."""
         return self.builder.nodes[x].dtype
 
     def wide(self, x: int) -> int:
@@ -57,7 +57,7 @@ class Ops:
         return self.cast(x, dtype=f32) if kind.kind == "float" and kind.bits < 32 else x
 
     def like(self, x: int, dtype: DType) -> int:
-        """Convert to a type, if it is another one."""
+        """Convert to a type, unless the node has it."""
         return x if self.dtype(x) == dtype else self.cast(x, dtype=dtype)
 
 
@@ -107,7 +107,7 @@ def _variance(o: Ops, node: Node, x: tuple[int, ...]) -> int:
 
 
 def _weights(o: Ops, x: int, axis: int) -> tuple[int, int]:
-    """Give exp(x - max) along an axis, and its sum."""
+    """Return exp(x - max) along an axis, and its sum."""
     part = o.exp(o.sub(x, o.max(x, axes=(axis,), keepdims=True)))
     return part, o.sum(part, axes=(axis,), keepdims=True)
 
@@ -149,7 +149,7 @@ def _attention(o: Ops, node: Node, x: tuple[int, ...]) -> int:
 
 
 def _attention_sums(o: Ops, node: Node, x: tuple[int, ...]) -> int:
-    """Write the logarithm of each row's sum by the folds that attention has too."""
+    """Expand the second result of attention, the logarithm of each row's sum, by the folds of the first."""
     q, k, *mask = x
     score = _scores(o, node, q, k, mask)
     axis = len(o.shape(score)) - 1
@@ -159,7 +159,7 @@ def _attention_sums(o: Ops, node: Node, x: tuple[int, ...]) -> int:
 
 
 def _scores(o: Ops, node: Node, q: int, k: int, mask: Sequence[int]) -> int:
-    """Give the scores of queries and keys, -inf where a query does not see a key."""
+    """Return the scores of queries and keys, -inf where a query does not see a key."""
     rank = len(o.shape(k))
     turned = o.transpose(k, axes=(*range(rank - 2), rank - 1, rank - 2))
     score = o.mul(o.wide(o.matmul(q, turned)), node["scale"])
@@ -187,7 +187,7 @@ def _cross_entropy(o: Ops, node: Node, x: tuple[int, ...]) -> int:
 
 
 def column(o: Ops, node: Node, x: tuple[int, ...]) -> int | None:
-    """Write a product with one column as sums of rows: no tile of a product is that narrow."""
+    """Write a product with one column as sums of rows, since tiles of products are wider."""
     if node.op != "matmul" or node.shape[-1] != 1 or node.dtype.kind != "float":
         return None
     left, right = x

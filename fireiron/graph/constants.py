@@ -10,10 +10,10 @@ MOST_BYTES = 1 << 20  # largest folded array: a larger one costs more to keep th
 
 
 def fold_constants(graph: Graph) -> Graph:
-    """Replace nodes whose inputs are all numbers or known arrays by their values.
+    """Replace nodes by their values where all their inputs are numbers or known arrays.
 
-    Coordinates (`iota`) stay: kernels know them without reading memory. A repeated number that a product multiplies
-    becomes an array: products read matrices.
+    Coordinates (`iota`) stay, because kernels compute them without reading memory. A number that is repeated over the
+    shape of a product's operand becomes an array, because products read matrices.
 
     Example:
         >>> from fireiron.graph.composites import Ops
@@ -50,7 +50,7 @@ def _repeated(b: Builder, node: Node) -> bool:
 
 
 def _spread(b: Builder, number: int) -> int:
-    """Write a number that is repeated as an array."""
+    """Replace a repeated number by an array."""
     node = b.nodes[number]
     if not _repeated(b, node) or node.nbytes > MOST_BYTES:
         return number

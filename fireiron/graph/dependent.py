@@ -1,4 +1,4 @@
-"""Dependent launches of a plan: a kernel begins while the one before it ends, and waits before it reads its results."""
+"""Dependent launches of a plan: a kernel begins while the kernel before it ends, and waits for its results."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from fireiron.language.decompositions import Tile
 
 
 def begun_early(launches: Sequence[Launch], arch: str) -> tuple[Launch, ...]:
-    """Make launches dependent that follow a kernel; those behind operations of the library stay as they are.
+    """Make each launch dependent whose predecessor is a kernel; launches after a library's operations do not change.
 
     Args:
-        launches: in order.
-        arch: the target; before sm_90 no launch changes.
+        launches: the launches, in order.
+        arch: the target; before sm_90, launches do not change.
     """
     if not target(arch).has("dependent launches"):
         return tuple(launches)
@@ -36,7 +36,7 @@ def begun_early(launches: Sequence[Launch], arch: str) -> tuple[Launch, ...]:
 
 
 def dependent(schedule: Schedule) -> Schedule:
-    """Give a schedule whose kernel begins while the launch before it ends; the schedule itself where none can."""
+    """Return the schedule with a dependent launch, or the schedule itself where it cannot have one."""
     for place, link in enumerate(schedule.links):
         if isinstance(link, Tile) and link.level is not None:
             links = (*schedule.links[:place], evolve(link, dependent=True), *schedule.links[place + 1 :])

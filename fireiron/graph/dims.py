@@ -1,4 +1,4 @@
-"""Dims of a part: axes that a program loops over together get one name, and are one dim of the program."""
+"""Dims of a part: axes that a program loops over together become one dim of the program, with one name."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Axis = tuple[int, int]  # a node and one of its axes
 
 @attrs.frozen
 class Dims:
-    """Hold the dims of a set of nodes.
+    """Hold the dims of a set of nodes, which one program computes.
 
     Args:
-        names: the dim of each axis of each node, None for an axis of one element.
-        folded: the dims that folds of the set fold.
-        extents: by dim.
+        names: by node, the dim of each axis; None for an axis of extent 1.
+        folded: the dims that some node of the set folds.
+        extents: extent of each dim.
     """
 
     names: dict[int, tuple[str | None, ...]]
@@ -28,7 +28,7 @@ class Dims:
 
 
 def transparent(graph: Graph, number: int) -> bool:
-    """Say whether a node is a view that keeps the order of axes: it repeats values, or adds or drops axes of one."""
+    """Say whether a node is a view that keeps the order of axes: a repeat, or axes of extent 1 added or dropped."""
     node = graph.nodes[number]
     if node.op == "broadcast":
         return True
@@ -39,7 +39,7 @@ def transparent(graph: Graph, number: int) -> bool:
 
 
 def pairs(graph: Graph, number: int) -> Iterable[tuple[Axis, Axis]]:
-    """List the axes of a node's inputs that are axes of its result."""
+    """Yield pairs of an axis of a node's input and the same axis of its result."""
     node = graph.nodes[number]
     out = len(node.shape)
     if node.op == "reshape":
@@ -74,13 +74,13 @@ def pairs(graph: Graph, number: int) -> Iterable[tuple[Axis, Axis]]:
 
 
 def dims_of(graph: Graph, members: Iterable[int], free: frozenset[int]) -> Dims | None:
-    """Name the dims of nodes that one program computes, None where two axes of a node would be one dim.
+    """Name the dims of nodes that one program computes; None where two axes of a node would become one dim.
 
-    Coordinates and numbers are left out: they are computed again wherever they are read.
+    Nodes of `free` are left out.
 
     Args:
         graph: the graph of the nodes.
-        members: the nodes, and the transparent views between them.
+        members: the nodes, with the views between them that keep the order of axes.
         free: the nodes that are computed again wherever they are read.
     """
     inside = list(members)
@@ -135,7 +135,7 @@ def dims_of(graph: Graph, members: Iterable[int], free: frozenset[int]) -> Dims 
 
 
 def apart(graph: Graph, members: Iterable[int]) -> list[int]:
-    """Give the last node of each set of members that reads nothing of the other sets.
+    """Divide the members into sets that do not read each other's results, and return the last node of each set.
 
     Example:
         >>> from fireiron.graph.trace import trace_graph
@@ -151,16 +151,16 @@ def apart(graph: Graph, members: Iterable[int]) -> list[int]:
 
 
 def folded_by(graph: Graph, number: int, names: Mapping[int, tuple[str | None, ...]]) -> list[str]:
-    """List the dims that a fold folds; an axis of one element is not counted."""
+    """List the dims that a fold folds, without axes of extent 1."""
     node = graph.nodes[number]
     source, axes = names.get(node.inputs[0], ()), tuple[int, ...](node["axes"])
     return [name for a, name in enumerate(source) if a in axes and name is not None]
 
 
 def free_nodes(graph: Graph) -> frozenset[int]:
-    """List the nodes that are computed again wherever they are read: numbers, coordinates, expressions of these.
+    """List the nodes that each reader computes for itself: numbers, coordinates, and expressions of these.
 
-    A node that is an output, or is read by other operations than pointwise ones and folds, is not among them.
+    Outputs are not in the list, nor nodes with a reader that is neither pointwise nor a fold.
     """
     found: set[int] = set()
     for number, node in enumerate(graph.nodes):

@@ -1,4 +1,4 @@
-"""The meaning of a graph in NumPy: floats in f64, or each result rounded to its type, as operators run one by one."""
+"""Compute a graph in NumPy: in f64, or with each result rounded to its type, as separate operators do."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from fireiron.graph.nodes import Graph, Node
 
 
 def evaluate(graph: Graph, arrays: Sequence[Any], rounded: bool = False) -> Any:
-    """Compute a graph's outputs: one array, or a tuple of them.
+    """Compute a graph's outputs: one array, or a tuple of arrays.
 
     Raises:
-        CallError: `graph-inputs` where the arrays are not those of the graph.
+        CallError: `graph-inputs` where the number, shapes or types of arrays differ from the graph's inputs.
     """
     check_inputs(graph, arrays)
     values: list[Any] = []
@@ -41,7 +41,7 @@ def value_of(node: Node, inputs: Sequence[Any], rounded: bool = False) -> Any:
 
 
 def check_inputs(graph: Graph, arrays: Sequence[Any]) -> None:
-    """Refuse arrays whose number, shapes or types are not those of the graph's inputs.
+    """Refuse arrays whose number, shapes or types differ from the graph's inputs.
 
     Raises:
         CallError: `graph-inputs`.

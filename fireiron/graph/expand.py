@@ -1,4 +1,4 @@
-"""The pass that replaces composites by simpler operations."""
+"""The pass that replaces composite operations by simpler ones."""
 
 from __future__ import annotations
 

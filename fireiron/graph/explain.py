@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def titles(plan: Plan) -> tuple[str, ...]:
-    """Name each launch by what it computes."""
+    """Name each launch by its operations."""
     return tuple(_title(plan, launch) for launch in plan.launches)
 
 
@@ -60,7 +60,7 @@ def explain(plan: Plan) -> str:
 
 
 def _short(why: tuple[str, ...]) -> list[str]:
-    """Merge reasons that differ only in the operation, their first word."""
+    """Merge reasons that differ only in their first word, the operation."""
     found: dict[str, list[str]] = {}
     for text in why:
         first, _, rest = text.partition(" ")

@@ -1,4 +1,4 @@
-"""The memory plan: results that are not alive at the same time share bytes of one block."""
+"""The memory plan: results with disjoint lifetimes share bytes of one block of memory."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class Interval:
     """Hold the lifetime of a result.
 
     Args:
-        nbytes: of the result.
-        first: the launch that writes it.
-        last: the last launch that reads it.
+        nbytes: bytes of the result.
+        first: number of the launch that writes the result.
+        last: number of the last launch that reads the result.
     """
 
     nbytes: int
@@ -26,15 +26,15 @@ class Interval:
 
 @attrs.frozen
 class Memory:
-    """Hold the places of results in one block of memory.
+    """Hold the offsets of results in one block of memory, with its size and sizes to compare with.
 
     Args:
-        offsets: bytes from the start of the block, by result.
-        nbytes: of the block.
-        apart: bytes that the results would take without sharing.
-        eager: bytes of the results that are alive at once where operators run one by one, each freed behind its last
-            reader; what a call returns is not counted in any of the three.
-        spent: most bytes of inputs, results and outputs that are alive at once in `Plan.spend`.
+        offsets: by result, bytes from the start of the block.
+        nbytes: bytes of the block.
+        apart: bytes that the results would need without sharing.
+        eager: most bytes alive at once if operators ran one by one, and each result were freed after its last reader.
+            Outputs of a call are not counted in `nbytes`, `apart` and `eager`.
+        spent: most bytes of inputs, results and outputs alive at once in `Plan.spend`.
     """
 
     offsets: Mapping[int, int]
@@ -45,7 +45,7 @@ class Memory:
 
 
 def most_alive(intervals: Iterable[Interval]) -> int:
-    """Give the most bytes that are alive at once.
+    """Return the most bytes that are alive at once.
 
     Example:
         >>> most_alive([Interval(1000, 0, 1), Interval(500, 1, 2), Interval(900, 2, 3)])
@@ -56,7 +56,7 @@ def most_alive(intervals: Iterable[Interval]) -> int:
 
 
 def plan_memory(intervals: Mapping[int, Interval]) -> Memory:
-    """Place results in one block: the largest first, each at the lowest offset that is free during its lifetime.
+    """Place results in one block: largest first, each at the lowest offset that is free during its lifetime.
 
     Example:
         >>> made = plan_memory({0: Interval(1000, 0, 1), 1: Interval(500, 1, 2), 2: Interval(900, 2, 3)})

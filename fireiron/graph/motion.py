@@ -1,6 +1,6 @@
-"""The pass that moves views and casts: shapes change behind pointwise operations, folds and products.
+"""The pass that moves views and casts: reshapes move behind pointwise operations, folds and products.
 
-The views that remain are those that kernels read through: the split into heads, transposes of weights.
+Views that remain are read by strides: the split into heads, transposes of weights.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from fireiron.graph.operations import Shape
 
 
 def move(graph: Graph) -> Graph:
-    """Remove views and casts that do nothing, merge consecutive ones, and move reshapes to the end.
+    """Remove views and casts without effect, merge consecutive ones, and move reshapes towards the outputs.
 
     Example:
         >>> from fireiron.graph.trace import trace_graph
@@ -54,7 +54,7 @@ def _moved(b: Builder, node: Node, inputs: tuple[int, ...]) -> int | None:
 
 
 def _of_numbers(b: Builder, node: Node, inputs: tuple[int, ...]) -> int | None:
-    """Read a number that is repeated over a shape as the number itself; a view of it repeats it over another shape."""
+    """Replace a repeated number by the number where it is read; a view of it becomes a repeat over another shape."""
     numbers = [_number(b, i) for i in inputs]
     if node.kind == "view" and numbers[0] is not None and (node.op, numbers[0]) != ("broadcast", inputs[0]):
         return b.add("broadcast", numbers[0], shape=node.shape)
@@ -67,7 +67,7 @@ def _of_numbers(b: Builder, node: Node, inputs: tuple[int, ...]) -> int | None:
 
 
 def _number(b: Builder, number: int) -> int | None:
-    """Find the number that a node repeats; None for other nodes."""
+    """Return the number that a node repeats over a shape; None for other nodes."""
     node = b.nodes[number]
     if node.op == "constant":
         return number
@@ -92,7 +92,7 @@ def _cast(b: Builder, node: Node, source: int) -> int | None:
 
 
 def _joined(b: Builder, node: Node, source: int) -> int | None:
-    """Merge a view of a view; remove a view that changes nothing."""
+    """Merge a view of a view; remove a view without effect."""
     inner = b.nodes[source]
     if node.op == "transpose":
         if node["axes"] == tuple(range(len(node.shape))):
@@ -112,9 +112,10 @@ def _joined(b: Builder, node: Node, source: int) -> int | None:
 
 
 def raise_reshapes(graph: Graph) -> Graph:
-    """Reshape inputs instead of what is computed of inputs alone, where it meets another array point by point.
+    """Where a value computed from inputs alone is reshaped for a pointwise operation, reshape the inputs instead.
 
-    The operations then belong to the part of the other array. `move` would take the reshape back: this comes last.
+    The operations on the inputs can then join the part of the pointwise operation. This must run last, because `move`
+    would undo it.
 
     Example:
         >>> import numpy as np
@@ -150,7 +151,7 @@ def raise_reshapes(graph: Graph) -> Graph:
 
 
 def _of_inputs(graph: Graph, number: int, reader: int) -> bool:
-    """Say whether a node is computed point by point of inputs, by operations that nothing but its reader needs."""
+    """Say whether a node is computed from inputs alone by pointwise operations, which only `reader` needs."""
     node = graph.nodes[number]
     if node.kind != "pointwise":
         return node.op == "input"
@@ -173,9 +174,9 @@ def _of_inputs(graph: Graph, number: int, reader: int) -> bool:
 
 
 def merged_axes(before: Shape, after: Shape) -> list[tuple[int, ...]] | None:
-    """List for each axis of a reshape's result the axes that it joins.
+    """List, for each axis of a reshape's result, the axes before that it merges.
 
-    None where an axis is parted, or has one element, or none is joined.
+    The result is None where an axis is split or has extent 1, or no axes are merged.
 
     Example:
         >>> merged_axes((2, 4, 3, 16), (2, 12, 16)), merged_axes((2, 12, 16), (2, 4, 3, 16))
@@ -194,7 +195,7 @@ def merged_axes(before: Shape, after: Shape) -> list[tuple[int, ...]] | None:
 
 
 def kept_axes(before: Shape, after: Shape) -> int:
-    """Count the last axes that a reshape leaves as they are.
+    """Return the number of last axes that a reshape does not change.
 
     Example:
         >>> kept_axes((4, 8, 32), (32, 32)), kept_axes((4, 8, 2, 16), (4, 8, 32))
@@ -209,7 +210,7 @@ def kept_axes(before: Shape, after: Shape) -> int:
 
 
 def leading_axes(before: Shape, rows: Shape) -> int:
-    """Count the first axes of a shape that hold as many elements as the axes of rows; 0 where none do.
+    """Return how many first axes of a shape have together as many elements as `rows`; 0 where no number of axes has.
 
     Example:
         >>> leading_axes((2, 128, 12, 64), (256,)), leading_axes((2, 128), (64,))
@@ -224,7 +225,7 @@ def leading_axes(before: Shape, rows: Shape) -> int:
 
 
 def _behind_pointwise(b: Builder, node: Node, inputs: tuple[int, ...]) -> int | None:
-    """Compute in the shape that a reshape starts from, where all operands have it or repeat over it."""
+    """Move a reshape behind a pointwise operation, where all operands have the shape before it, or repeat over it."""
     shapes = [i for i in inputs if b.nodes[i].op == "reshape" and b.nodes[i].shape == node.shape]
     if not shapes:
         return None
@@ -247,7 +248,7 @@ def _behind_pointwise(b: Builder, node: Node, inputs: tuple[int, ...]) -> int | 
 
 
 def _behind_products(b: Builder, node: Node, given: list[Node]) -> int | None:
-    """Multiply the matrices of a batch ahead of a reshape that takes the axes of the batch as one."""
+    """Move a reshape that merges the axes of a batch behind the product of its matrices."""
     sources = [g.inputs[0] for g in given]
     shapes = [b.nodes[i].shape for i in sources]
     leads = {shape[:-2] for shape in shapes}
@@ -258,7 +259,7 @@ def _behind_products(b: Builder, node: Node, given: list[Node]) -> int | None:
 
 
 def _behind_fold(b: Builder, node: Node, inner: Node) -> int | None:
-    """Fold before a reshape, where it leaves the folded axes as they are, or joins axes that are then all folded."""
+    """Move a reshape behind a fold, where it keeps the folded axes, or merges axes that are all folded."""
     before = b.nodes[inner.inputs[0]].shape
     same, rank = kept_axes(before, inner.shape), len(inner.shape)
     axes: tuple[int, ...] = tuple(node["axes"])

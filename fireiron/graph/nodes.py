@@ -1,7 +1,7 @@
-"""Graphs of tensor operations: immutable nodes in order, each of which names its inputs by their numbers.
+"""Graphs of tensor operations: immutable nodes in order; a node names its inputs by their numbers.
 
-A pass makes another graph, without nodes that no output needs. Shapes are numbers: each set of shapes has a
-graph of its own.
+A pass makes a new graph without nodes that no output needs. Shapes are numbers, so each set of shapes has its own
+graph.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ BUNDLE = "bundle"  # the attribute of a foreign call that returns several arrays
 
 @attrs.frozen(repr=False)
 class Data:
-    """Hold the elements of a constant array: compared by value.
+    """Hold the elements of a constant array; equality compares the elements.
 
     Args:
-        content: the bytes.
+        content: the elements' bytes.
         shape: the extents.
         dtype: element type.
     """
@@ -42,7 +42,7 @@ class Data:
 
     @classmethod
     def of(cls, array: Any, dtype: DType) -> Data:
-        """Copy an array."""
+        """Make the data of a constant from a copy of an array."""
         import numpy as np
 
         return cls(np.ascontiguousarray(array, dtype.numpy).tobytes(), tuple(array.shape), dtype)
@@ -63,12 +63,12 @@ class Node:
     """Hold one operation of a graph.
 
     Args:
-        op: its name among `fireiron.graph.operations`.
+        op: name of the operation in `fireiron.graph.operations`.
         inputs: numbers of earlier nodes.
-        attributes: names and values, in order of the names.
-        shape: of the result.
-        dtype: of the result.
-        name: the user's name for it; "" if there is none.
+        attributes: pairs of a name and a value, sorted by name. Example: (("axis", -1),).
+        shape: shape of the result.
+        dtype: element type of the result.
+        name: the user's name for the node; "" without one.
     """
 
     op: str
@@ -80,17 +80,17 @@ class Node:
 
     @property
     def operation(self) -> Operation:
-        """Give the operation's record."""
+        """Return the record of the operation."""
         return operations()[self.op]
 
     @property
     def kind(self) -> str:
-        """Give the operation's kind."""
+        """Return the kind of the operation."""
         return self.operation.kind
 
     @property
     def size(self) -> int:
-        """Count the elements."""
+        """Return the number of elements."""
         total = 1
         for extent in self.shape:
             total *= extent
@@ -98,27 +98,27 @@ class Node:
 
     @property
     def nbytes(self) -> int:
-        """Count the bytes of the elements."""
+        """Return the number of bytes of the elements."""
         return self.dtype.nbytes_of(self.size)
 
     def __getitem__(self, name: str) -> Any:
-        """Give an attribute.
+        """Return an attribute.
 
         Raises:
-            KeyError: where there is none of the name.
+            KeyError: for an unknown name.
         """
         return dict(self.attributes)[name]
 
 
 @attrs.frozen
 class Graph:
-    """Compute outputs from inputs by operations.
+    """Hold a graph: nodes that compute outputs from inputs.
 
     Args:
-        name: its name in plans and prints.
-        nodes: in an order in which each follows its inputs.
-        inputs: numbers of the nodes that a call gives, in its order.
-        outputs: numbers of the nodes that a call returns.
+        name: name of the graph in plans and prints.
+        nodes: the nodes, in an order in which each comes after its inputs.
+        inputs: numbers of the input nodes, in the order of a call's arrays.
+        outputs: numbers of the output nodes.
     """
 
     name: str
@@ -128,7 +128,7 @@ class Graph:
 
     @cached_property
     def users(self) -> tuple[tuple[int, ...], ...]:
-        """List for each node the nodes that read it, each once."""
+        """List, for each node, the nodes that read it, each once."""
         found: list[dict[int, None]] = [{} for _ in self.nodes]
         for number, node in enumerate(self.nodes):
             for i in node.inputs:
@@ -137,15 +137,15 @@ class Graph:
 
     @property
     def ops(self) -> int:
-        """Count the nodes that are operations: no inputs and no constants."""
+        """Return the number of operations: nodes that are neither inputs nor constants."""
         return sum(node.kind != "source" for node in self.nodes)
 
     def evaluate(self, *arrays: Any, rounded: bool = False) -> Any:
-        """Compute the outputs in NumPy, floats in f64: what plans are compared with.
+        """Compute the outputs in NumPy, with floats in f64, as the reference for plans.
 
         Args:
             arrays: one for each input.
-            rounded: whether each node's result is rounded to its type, as operators that run one by one do.
+            rounded: whether to round each node's result to its type, as separate operators do.
 
         Raises:
             CallError: `graph-inputs`.
@@ -158,14 +158,15 @@ class Graph:
             raise error.located(here()) from None
 
     def optimised(self, **rules: bool) -> Graph:
-        """Expand composites and simplify, as `plan` does first; see `passes`."""
+        """Return the graph after the passes that `plan` runs first; see `passes`."""
         return self.passes(**rules).graph
 
     def passes(self, **rules: bool) -> Passed:
-        """Run the passes, and keep what each did.
+        """Run the passes; the result records what each did.
 
         Args:
-            rules: kinds of simplification that are off by default, by name: `rounding`, `range`.
+            rules: kinds of simplification that are off by default, by name: `rounding=True` allows those that change
+                roundings, `range=True` those that also change overflow, NaN, or values outside a function's domain.
 
         Raises:
             UsageError: `graph-rules`.
@@ -178,12 +179,12 @@ class Graph:
             raise error.located(here()) from None
 
     def plan(self, arch: str | None = None, strict: bool = False, dependent: bool = False, **rules: bool) -> Plan:
-        """Make a plan of kernels that computes the graph; it is called with arrays.
+        """Make a plan of kernels for the graph; a call with arrays computes the outputs.
 
         Args:
             arch: the target; the GPU's where None.
             strict: whether an operation that no kernel computes is an error.
-            dependent: whether a kernel begins while the one before it ends (programmatic dependent launch), from
+            dependent: whether a kernel begins while the kernel before it ends (programmatic dependent launch), from
                 sm_90 on.
             rules: see `passes`.
 
@@ -211,12 +212,12 @@ class Graph:
 
 
 class Builder:
-    """Collect nodes: each operation is added after its inputs, and its shape and type are computed.
+    """Collect the nodes of a new graph; each operation is added after its inputs, and its shape and type are computed.
 
-    Equal nodes are kept once where `shared` says so.
+    With `shared`, equal nodes are merged.
 
     Args:
-        shared: whether an equal node is added again.
+        shared: whether adding a node that equals an earlier one returns the earlier one.
     """
 
     def __init__(self, shared: bool = False) -> None:
@@ -234,9 +235,10 @@ class Builder:
             name: of the input.
             shape: its extents.
             dtype: element type.
-            fixed: whether operations on it and on other fixed inputs alone run once, until their elements change.
-            order: its axes in the order of its memory, the last one contiguous; as in the shape where None.
-            strides: in elements, where they lie apart, as parts of a wider array do; 0 for axes of one element.
+            fixed: whether the input seldom changes. Operations on fixed inputs alone run once, and again after these
+                change.
+            order: its axes in the order of its memory, the contiguous axis last; None for the shape's order.
+            strides: strides in elements, for an array with gaps, such as a slice; 0 for axes of extent 1.
         """
         attributes = (
             ("dtype", dtype), *((("fixed", True),) if fixed else ()), ("number", len(self.inputs)),
@@ -260,7 +262,7 @@ class Builder:
         """Add an operation.
 
         Raises:
-            SpecError: `graph-shape` where inputs do not fit it; `graph-axis`; `graph-arity`.
+            SpecError: `graph-shape` where the inputs' shapes do not fit the operation; `graph-axis`; `graph-arity`.
         """
         known = operations()[op]
         if not known.least <= len(inputs) <= known.most:
@@ -291,7 +293,7 @@ class Builder:
         return len(self.nodes) - 1
 
     def graph(self, name: str, outputs: Sequence[int]) -> Graph:
-        """Finish a graph; nodes that no output needs are left out, inputs are kept."""
+        """Return the finished graph, without nodes that no output needs; inputs are kept."""
         needed = {*self.inputs, *outputs}
         for number in range(len(self.nodes) - 1, -1, -1):
             if number in needed:
@@ -310,12 +312,13 @@ Rewrite = Callable[[Builder, Node, tuple[int, ...]], "int | None"]
 
 
 def rewritten(graph: Graph, change: Rewrite, shared: bool = False) -> Graph:
-    """Make a graph node by node.
+    """Make a new graph by visiting the nodes of another.
 
     Args:
-        graph: the one before.
-        change: gives the number of what replaces a node whose inputs are replaced already; None keeps the node.
-        shared: whether equal nodes are kept once.
+        graph: the other graph.
+        change: called with each node, whose inputs are numbers in the new graph; returns the number of a replacement,
+            or None to keep the node.
+        shared: whether equal nodes are merged.
     """
     b, new = Builder(shared), dict[int, int]()
     for number, node in enumerate(graph.nodes):
@@ -326,5 +329,5 @@ def rewritten(graph: Graph, change: Rewrite, shared: bool = False) -> Graph:
 
 
 def scalars(graph: Graph) -> Mapping[int, float]:
-    """Give the numbers of the nodes that are constants."""
+    """Return the values of the nodes that are numbers, by node."""
     return {i: node["value"] for i, node in enumerate(graph.nodes) if node.op == "constant"}

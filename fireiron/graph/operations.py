@@ -1,7 +1,7 @@
-"""The operations of a graph: one record each, with its kind, the shape of its result and its meaning in NumPy.
+"""The table of a graph's operations: one record each, with its kind, its result's shape and its definition in NumPy.
 
-An operation is added here and nowhere else. Pointwise operations broadcast as NumPy does. Views name elements of
-another tensor; composites are expanded into the other operations (`fireiron.graph.composites`).
+A new operation is added to this table only. Pointwise operations broadcast as in NumPy. The result of a view is memory
+of its input. Composites are expanded into other operations (`fireiron.graph.composites`).
 """
 # pyright: reportUnknownLambdaType=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownParameterType=false
@@ -32,13 +32,13 @@ class Operation:
     """Describe an operation.
 
     Args:
-        name: as nodes name it.
-        kind: how passes and the partition treat it.
-        shape: of the result, from the shapes of the inputs and the attributes.
-        numpy: the result, from arrays and the attributes by name.
-        dtype: of the result, from the inputs' element types; the widest of these where None.
-        least: fewest inputs.
-        most: most inputs.
+        name: the name in nodes.
+        kind: class of operations that passes and the partition treat alike: pointwise, fold, view, ...
+        shape: function from the inputs' shapes and the attributes to the result's shape.
+        numpy: function from arrays and attributes, by name, to the result.
+        dtype: function from the inputs' element types to the result's; the widest of these where None.
+        least: least number of inputs.
+        most: largest number of inputs.
     """
 
     name: str
@@ -56,7 +56,7 @@ def misfit(message: str, fix: str) -> SpecError:
 
 
 def broadcast(shapes: Sequence[Shape]) -> Shape:
-    """Give the shape that shapes broadcast to.
+    """Return the shape to which shapes broadcast.
 
     Raises:
         SpecError: `graph-shape`.
@@ -79,7 +79,7 @@ def broadcast(shapes: Sequence[Shape]) -> Shape:
 
 
 def axes_of(axes: Any, rank: int) -> tuple[int, ...]:
-    """Give axes as numbers from 0 on, in order; all of them for None.
+    """Return axes as sorted numbers from 0; all axes for None.
 
     Raises:
         SpecError: `graph-axis`.
@@ -205,7 +205,7 @@ def _product(kinds: Sequence[DType], _: Attributes) -> DType:
 
 
 def numpy() -> Any:
-    """Import NumPy where it is used first."""
+    """Import NumPy at its first use."""
     import numpy
 
     return numpy
@@ -254,7 +254,7 @@ COMMUTATIVE = frozenset({"add", "mul", "maximum", "minimum", "eq"})
 
 @cache
 def operations() -> Mapping[str, Operation]:
-    """Give all operations by name."""
+    """Return all operations by name."""
     from fireiron.graph.composites import COMPOSITES
 
     listed = (

@@ -1,6 +1,6 @@
-"""The pass that packs products: several products of one array with settled matrices become one, which is sliced.
+"""The pass that packs products: products of one array with several settled matrices become one product and slices.
 
-A settled node depends on numbers and `fixed` inputs alone, so that calls do not change it.
+A settled node depends on numbers and `fixed` inputs alone, so it is the same in each call.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from fireiron.graph.nodes import Builder, Graph
 
 
 def settled_nodes(graph: Graph) -> frozenset[int]:
-    """List the nodes that depend on numbers and fixed inputs alone, pure calls of a library's operators included.
+    """List the settled nodes; a pure call of a library's operator with settled inputs is one too.
 
     Example:
         >>> from fireiron.graph.trace import trace_graph
@@ -32,7 +32,7 @@ def settled_nodes(graph: Graph) -> frozenset[int]:
 
 
 def pack(graph: Graph) -> Graph:
-    """Join the products of one array with several settled matrices, and the settled vectors that are added to them.
+    """Merge the products of one array with several settled matrices, and the settled vectors added to the products.
 
     Example:
         >>> from fireiron.graph.trace import trace_graph
@@ -107,13 +107,13 @@ def _groups(graph: Graph) -> list[list[int]]:
 
 
 def _meets(graph: Graph, product: int, group: Sequence[int]) -> bool:
-    """Say whether a pointwise operation reads two products, as in gates: one product joins the other's epilog."""
+    """Say whether a pointwise operation reads two products of a group, as in gates; these become one kernel anyway."""
     mine = _behind(graph, product)
     return any(other != product and mine & _behind(graph, other) for other in group)
 
 
 def _behind(graph: Graph, product: int) -> set[int]:
-    """List the pointwise operations of a product's shape that depend on its result."""
+    """List the pointwise operations of a product's shape that depend on the product."""
     found, left = set[int](), [product]
     while left:
         for u in graph.users[left.pop()]:
@@ -125,7 +125,7 @@ def _behind(graph: Graph, product: int) -> set[int]:
 
 
 def _bias(graph: Graph, product: int, settled: frozenset[int]) -> tuple[int, int] | None:
-    """Find the sum of a product and a settled vector, where nothing else reads the product: the sum, and the vector."""
+    """Return the sum of a product and a settled vector, and the vector, where only the sum reads the product."""
     users = graph.users[product]
     if len(users) != 1 or product in graph.outputs:
         return None
@@ -138,7 +138,7 @@ def _bias(graph: Graph, product: int, settled: frozenset[int]) -> tuple[int, int
 
 
 def _beside(b: Builder, graph: Graph, rights: Sequence[int], made: Callable[[int], int]) -> int:
-    """Concatenate matrices along columns; transposed ones along rows, so that the result is a transpose too."""
+    """Concatenate matrices along columns; for transposes, concatenate their sources along rows, then transpose."""
     nodes = [graph.nodes[i] for i in rights]
     if all(n.op == "transpose" for n in nodes):
         sources = [made(n.inputs[0]) for n in nodes]

@@ -1,4 +1,4 @@
-"""The order of the passes, and a record of each."""
+"""The passes over a graph in their order, and a record of each."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ KINDS = ("rounding", "range")
 
 @attrs.frozen
 class Pass:
-    """Hold what one pass did in all its rounds.
+    """Record what one pass did in all its rounds.
 
     Args:
-        name: what it is called.
-        change: operations that it added, below 0 where it removed some.
-        rules: the simplifications that were applied.
+        name: name of the pass.
+        change: number of operations after the pass minus the number before.
+        rules: the simplifications that it applied.
     """
 
     name: str
@@ -40,9 +40,9 @@ class Passed:
     """Hold a graph before and after the passes.
 
     Args:
-        given: the graph as it was traced.
-        graph: the graph that the partition divides.
-        passes: in order.
+        given: the traced graph.
+        graph: the graph after the passes.
+        passes: records of the passes, in order.
     """
 
     given: Graph
@@ -50,7 +50,7 @@ class Passed:
     passes: tuple[Pass, ...]
 
     def explain(self) -> str:
-        """Say what each pass did, with the graph before and after."""
+        """Describe what each pass did, with the graph before and after."""
         lines = [str(self.given), ""]
         for each in self.passes:
             counted = {str(rule): each.rules.count(rule) for rule in each.rules}
@@ -63,8 +63,8 @@ def run(graph: Graph, switched: Mapping[str, bool]) -> Passed:
     """Expand composites, then move views, fold constants, simplify, share and pack until nothing changes.
 
     Args:
-        graph: as traced.
-        switched: kinds of rules beyond those that keep every bit: `rounding=True`, `range=True`.
+        graph: the traced graph.
+        switched: further kinds of rules, which may change bits of results: `rounding=True`, `range=True`.
 
     Raises:
         UsageError: `graph-rules`.

@@ -15,13 +15,16 @@ from fireiron.base.link import here
 from fireiron.base.text import count
 from fireiron.front.verbs import Schedule
 from fireiron.graph.alike import Form, form_of, moved
+from fireiron.graph.areas import Part
 from fireiron.graph.dims import free_nodes
-from fireiron.graph.lower import Lowered, Misfit, Operand, lowered
+from fireiron.graph.lower import lowered
+from fireiron.graph.lowered import Lowered, Misfit, Operand
 from fireiron.graph.memory import Interval, Memory, most_alive, plan_memory
 from fireiron.graph.nodes import BUNDLE, Graph
 from fireiron.graph.pack import settled_nodes
-from fireiron.graph.partition import Part, apart, operands_of, partition
+from fireiron.graph.partition import apart, partition
 from fireiron.graph.passes import Passed
+from fireiron.graph.product_parts import operands_of
 from fireiron.graph.views import View, materialised, outputs_apart, views_of
 from fireiron.graph.words import names_of
 from fireiron.jit.choices import keep_choice, kept_choice
@@ -50,11 +53,12 @@ class Launch:
     """Hold one step of a plan: a kernel, or operations that the library of the arrays (NumPy, torch) computes.
 
     Args:
-        part: the operations.
-        kernel: its schedule and arrays, or None where the library computes the operations.
-        exposed_us: time of functions in a product's epilog that no other work hides.
-        why: the reason why there is no kernel, or no fusion; "" if there is none.
-        once: whether it depends on numbers and fixed inputs alone: its results are kept from call to call.
+        part: the operations of the step.
+        kernel: the kernel's schedule and arrays; None where the library computes the operations.
+        exposed_us: microseconds of functions in a product's epilog that do not overlap with products.
+        why: the reason why there is no kernel or no fusion; "" without one.
+        once: whether the step depends on numbers and fixed inputs alone, so that its results are kept from call to
+            call.
     """
 
     part: Part
@@ -65,7 +69,7 @@ class Launch:
 
     @cached_property
     def modelled_us(self) -> float | None:
-        """Give the modelled time of the kernel; None where there is none, or the model does not take it."""
+        """Return the modelled time of the kernel; None without a kernel, or where the model cannot estimate it."""
         if self.kernel is None:
             return None
         us = _modelled(self.kernel.schedule)
@@ -76,19 +80,20 @@ class Launch:
 class Plan:
     """Compute a graph by kernels, one after another; NumPy or torch computes operations without a kernel.
 
-    Called with NumPy arrays where there is no GPU, each kernel is simulated.
+    With NumPy arrays and without a GPU, kernels are simulated.
 
     Args:
-        passed: the graph, and what the passes did.
-        graph: the graph after the passes, with copies where views need them.
-        launches: in order.
-        views: where the elements of each node lie.
-        memory: where results between launches lie.
+        passed: the graph before and after the passes, with their records.
+        graph: the graph after the passes, with copies for views that strides cannot express.
+        launches: the launches, in order.
+        views: for each node, where its elements lie in memory.
+        memory: offsets of the results between launches.
         arch: the target of the schedules.
-        strict: whether a kernel that cannot be compiled or launched on a GPU is an error; else the library computes it.
-        samples: what in the plan's numbers is the batch, or a length, which kernels take as symbols; None where all are
-            numbers.
-        sizes: the values of the kernels' symbols, by name.
+        strict: whether a kernel that cannot be compiled or launched is an error; if not, the library computes its
+            operations.
+        samples: the numbers in the plan that stand for the batch or a length, which are symbols in kernels; None for a
+            plan without symbols.
+        sizes: values of the kernels' symbols, by name.
     """
 
     passed: Passed
@@ -102,7 +107,7 @@ class Plan:
     sizes: Mapping[str, int] = attrs.field(factory=dict[str, int])
 
     def sized(self, *sizes: int) -> Plan:
-        """Give the plan of another batch, or length, which has the same kernels, where the plan has symbols for them.
+        """Return the plan for another batch or length, with the same kernels, if the plan has symbols for them.
 
         Args:
             sizes: a number for each symbol, the batch first.
@@ -130,7 +135,7 @@ class Plan:
         return {}
 
     def __call__(self, *arrays: Any) -> Any:
-        """Compute the outputs of arrays: one array, or a tuple of them.
+        """Compute the outputs: one array, or a tuple of arrays.
 
         Raises:
             CallError: `graph-inputs`; as kernels do.
@@ -141,13 +146,13 @@ class Plan:
             raise error.located(here()) from None
 
     def spend(self, arrays: list[Any]) -> Any:
-        """Compute the outputs as a call does, and empty the list: each array is released behind its last reader.
+        """Compute the outputs as a call does, and empty the list, so that each array is released after its last reader.
 
-        Results between launches then have memory of their own each, until their last reader, instead of a place in
-        one block: what the library's allocator gave back serves again at once.
+        Each result between launches then has memory of its own until its last reader, instead of a place in one block,
+        so that the library's allocator can reuse memory at once.
 
         Args:
-            arrays: one for each input, to which nothing else refers.
+            arrays: one for each input; the caller should hold no other references to them.
 
         Raises:
             CallError: `graph-inputs`; as kernels do.
@@ -159,7 +164,7 @@ class Plan:
 
     @cached_property
     def runner(self) -> Runner:
-        """Give the runner of the launches; kernels are compiled when it is made."""
+        """Return the runner of the launches; the first access compiles the kernels."""
         from fireiron.graph.run import Runner
 
         return Runner(self)
@@ -175,7 +180,7 @@ class Plan:
         return tuple(launch for launch in self.launches if launch.kernel is None and not launch.once)
 
     def explain(self) -> str:
-        """Say which operations became which kernel, why, and what each costs by the model."""
+        """Describe the plan: the operations of each kernel, the reasons, and modelled times."""
         from fireiron.graph.explain import explain
 
         return explain(self)
@@ -184,7 +189,7 @@ class Plan:
         """Write the CUDA of each kernel to a file of its own; kernels that are launched several times are written once.
 
         Args:
-            folder: made where it is missing.
+            folder: path of a folder, which is created if it does not exist.
         """
         from fireiron.graph.explain import titles
 
@@ -213,11 +218,12 @@ def plan(
 
     Args:
         graph: as traced.
-        arch: the target; the GPU's where None, sm_89 where there is none, whose kernels are simulated quickest.
-        strict: whether an operation without a kernel is an error, and a kernel that cannot be compiled or launched.
-        dependent: whether a kernel begins while the one before it ends, from sm_90 on.
-        together: a number for each output: outputs of one number may share memory; none do where this is empty.
-        samples: what in the graph's numbers kernels take as symbols; see `fireiron.graph.sizes`.
+        arch: the target; where None, the GPU's, or without a GPU sm_89, whose kernels are simulated fastest.
+        strict: whether an operation without a kernel, or a kernel that cannot be compiled or launched, is an error.
+        dependent: whether a kernel begins while the kernel before it ends, from sm_90 on.
+        together: a number for each output; outputs with equal numbers may share memory. Empty if no outputs share
+            memory.
+        samples: the numbers in the graph that become symbols in kernels; see `fireiron.graph.sizes`.
         rules: kinds of simplification that are off by default, see `Graph.passes`.
 
     Raises:
@@ -257,20 +263,20 @@ def plan(
 
 
 def planned_memory(given: Graph, graph: Graph, launches: Sequence[Launch], views: Mapping[int, View]) -> Memory:
-    """Place the results of launches, and count what is alive at once.
+    """Place the results of launches in memory, and compute the peaks of memory.
 
     Args:
-        given: the graph as it was traced.
-        graph: the graph behind the passes.
-        launches: in order.
-        views: where the elements of each node lie.
+        given: the traced graph.
+        graph: the graph after the passes.
+        launches: the launches, in order.
+        views: for each node, where its elements lie in memory.
     """
     spent = most_alive(_spent(graph, launches, views))
     return attrs.evolve(_memory(graph, launches, views), eager=most_alive(_one_by_one(given)), spent=spent)
 
 
 def _once(graph: Graph, part: Part, settled: frozenset[int]) -> bool:
-    """Say whether a part's results can be kept: all are settled arrays, and no output of the graph lies in them."""
+    """Say whether a part's results can be kept from call to call: all are settled, and no output shares memory."""
     bundled = any(BUNDLE in dict(graph.nodes[i].attributes) for i in part.nodes)
     left, bases = list(graph.outputs), set[int]()
     while left:
@@ -322,7 +328,7 @@ def _launches(
 
 
 def _in_epilog(graph: Graph, part: Part) -> float:
-    """Give the time that functions in a product's epilog take, in microseconds."""
+    """Return the time of functions (exp, erf, ...) in a product's epilog, in microseconds."""
     products = [n for n in part.nodes if graph.nodes[n].op == "matmul"]
     if part.kind not in ("product", "products"):
         return 0.0
@@ -333,7 +339,10 @@ def _in_epilog(graph: Graph, part: Part) -> float:
 
 
 def _exposed(graph: Graph, part: Part, kernel: Lowered) -> float:
-    """Return the part of that time that products do not hide: staggered main loops run during other epilogs."""
+    """Return the part of `_in_epilog`'s time that does not overlap with products.
+
+    In staggered schedules, loops of other units run during an epilog.
+    """
     functions = _in_epilog(graph, part)
     if functions <= LAUNCH_US:
         return functions
@@ -343,7 +352,7 @@ def _exposed(graph: Graph, part: Part, kernel: Lowered) -> float:
 
 @lru_cache(maxsize=256)
 def _modelled(schedule: Schedule) -> float | None:
-    """Give the modelled time of a schedule in microseconds; equal ones are modelled once."""
+    """Return the modelled time of a schedule in microseconds; equal schedules are modelled once."""
     try:
         return schedule.estimate().time_us
     except FireironError:
@@ -351,14 +360,14 @@ def _modelled(schedule: Schedule) -> float | None:
 
 
 def _doubtful(graph: Graph, part: Part) -> bool:
-    """Say whether the model decides between one kernel and several: of several products, prologs, and functions."""
+    """Say whether the model must decide between one kernel and several: for merged products, prologs and functions."""
     first = next((n for n in part.nodes if graph.nodes[n].kind != "view"), -1)
     prolog = part.kind == "product" and graph.nodes[first].op != "matmul"
     return part.kind in ("products", "product rows") or prolog or _in_epilog(graph, part) > LAUNCH_US
 
 
 def _problem(graph: Graph, part: Part, views: Mapping[int, View], arch: str) -> str:
-    """Say what the model decides about: its answer is kept on disk."""
+    """Write a text that identifies the model's decision, which is kept on disk."""
     measured = f"{EPILOG_US} {LAUNCH_US} {ROWS_OVER_MODEL} {SHORT_ROWS_US}"
     return f"{arch} {measured} {form_of(graph, part, views, free_nodes(graph)).key!r}"
 
@@ -366,12 +375,12 @@ def _problem(graph: Graph, part: Part, views: Mapping[int, View], arch: str) -> 
 def _divided(
     graph: Graph, part: Part, views: Mapping[int, View], arch: str, samples: Samples | None = None
 ) -> list[Launch]:
-    """Give the smaller parts of a part their kernels."""
+    """Divide a part, and give the smaller parts their kernels."""
     return [launch for one in apart(graph, part) for launch in _launches(graph, one, views, arch, samples)]
 
 
 def _faster(whole: Launch, parted: list[Launch]) -> list[Launch]:
-    """Give one kernel or several, whichever the model finds faster."""
+    """Return one kernel or several, whichever the model finds faster."""
     times, mine = [launch.modelled_us for launch in parted], whole.modelled_us
     if mine is not None and whole.part.kind == "product rows" and mine > SHORT_ROWS_US:
         mine *= ROWS_OVER_MODEL
@@ -383,9 +392,9 @@ def _faster(whole: Launch, parted: list[Launch]) -> list[Launch]:
 
 
 def last_reads(graph: Graph, launches: Sequence[Launch], views: Mapping[int, View]) -> dict[int, int]:
-    """Give for each input and result the last launch that reads it, `BEFORE` where none does.
+    """Return, for each input and result, the number of the last launch that reads it; `BEFORE` where no launch does.
 
-    Outputs, and results that are kept from call to call, are left out.
+    Outputs and results that are kept from call to call are left out.
     """
     nodes = graph.nodes
     last = dict.fromkeys(graph.inputs, BEFORE)
@@ -402,7 +411,7 @@ def last_reads(graph: Graph, launches: Sequence[Launch], views: Mapping[int, Vie
 
 
 def _spent(graph: Graph, launches: Sequence[Launch], views: Mapping[int, View]) -> list[Interval]:
-    """Give the lifetimes of inputs and results of a call that releases each behind its last reader."""
+    """Return the lifetimes of inputs and results in `Plan.spend`, which releases each after its last reader."""
     nodes, last = graph.nodes, last_reads(graph, launches, views)
     first = dict.fromkeys(graph.inputs, BEFORE)
     for place, launch in enumerate(launches):
@@ -415,7 +424,7 @@ def _spent(graph: Graph, launches: Sequence[Launch], views: Mapping[int, View]) 
 
 
 def _memory(graph: Graph, launches: Sequence[Launch], views: Mapping[int, View]) -> Memory:
-    """Share memory among results that are not outputs."""
+    """Place results that are not outputs in one block of memory."""
     owned = {views[i].node for i in graph.outputs}
     first: dict[int, int] = {}
     last: dict[int, int] = {}
@@ -429,7 +438,7 @@ def _memory(graph: Graph, launches: Sequence[Launch], views: Mapping[int, View])
 
 
 def _one_by_one(graph: Graph) -> list[Interval]:
-    """Give the lifetimes of results where operators run one by one, in their order; views hold what they see."""
+    """Return the lifetimes of results if operators ran one by one; a view keeps the memory that it shows."""
     owners = list(range(len(graph.nodes)))
     last = dict[int, int]()
     for number, node in enumerate(graph.nodes):

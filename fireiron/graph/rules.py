@@ -1,7 +1,7 @@
-"""The table of simplifications, written as on paper, and the parser of a rule.
+"""The table of simplifications, as equations in text, and the parser of a rule.
 
-A to D stand for any arrays, c and d for numbers. Operands of commutative operations match in either order. A fold of
-the left side (`sum(...)`) gives its axes to the one of the right side.
+A to D stand for any arrays, c and d for numbers. Operands of commutative operations match in either order. A fold on
+the right side (`sum(...)`) has the axes of the fold on the left side.
 
 Source: the arithmetic simplifications of MindSpore's graph-kernel fusion. `changes` is this project's own analysis.
 """
@@ -20,12 +20,12 @@ Changes: TypeAlias = Literal["", "rounding", "range"]
 
 @attrs.frozen
 class Rule:
-    """Say that one expression may be replaced by another.
+    """Hold a rule: one expression may be replaced by another.
 
     Args:
         left: the expression to find.
         right: its replacement.
-        changes: the differences that it may cause.
+        changes: differences in results that the rule may cause: none, `rounding` or `range`.
     """
 
     left: str
@@ -41,10 +41,10 @@ class Term:
     """Hold a part of a rule: an operation of terms, a variable, or a number.
 
     Args:
-        op: the operation; "any" for A to D, "number" for c and d, "value" for a number that is written.
-        parts: of an operation.
-        name: of a variable.
-        value: of a written number.
+        op: the operation; "any" for A to D, "number" for c and d, "value" for a number written in the rule.
+        parts: operands of an operation.
+        name: name of a variable.
+        value: value of a number.
     """
 
     op: str

@@ -1,4 +1,4 @@
-"""Running a plan: on the simulator with NumPy arrays, on a GPU with torch's tensors or CuPy's arrays."""
+"""Run a plan: on the simulator with NumPy arrays, on a GPU with torch tensors or CuPy arrays."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fireiron.front.host import HostKernel, without_gpu
 from fireiron.front.verbs import Schedule
 from fireiron.graph.dims import free_nodes
 from fireiron.graph.evaluate import check_inputs, value_of
-from fireiron.graph.lower import Operand
+from fireiron.graph.lowered import Operand
 from fireiron.graph.nodes import BUNDLE, Node
 from fireiron.graph.plan import BEFORE, Launch, Plan, last_reads
 from fireiron.graph.views import Order, View, order_of
@@ -28,7 +28,7 @@ LIKE = -1  # among the lines by node, an array that says where arrays lie
 
 
 def span(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """Count the elements from an array's first to its last.
+    """Count the elements from an array's first to its last in memory.
 
     Example:
         >>> span((4, 8), (24, 1))
@@ -41,55 +41,55 @@ class Library(Protocol):
     """Hold the functions that a plan needs from the library of its arrays.
 
     Args:
-        on_host: whether the arrays are in host memory, and the library computes there.
-        patience_s: seconds of simulation of a kernel beyond which the library computes what the kernel would.
+        on_host: whether arrays lie in host memory, where the library computes.
+        patience_s: most seconds of a kernel's simulation; the library computes the operations of slower kernels.
     """
 
     on_host: bool
     patience_s: float
 
     def given(self, array: Any) -> Any:
-        """Give an array as kernels take it."""
+        """Convert an array to the form that kernels take."""
         ...
 
     def empty(self, nbytes: int, like: Any) -> Any:
-        """Make a block of bytes."""
+        """Allocate a block of bytes."""
         ...
 
     def typed(self, block: Any, offset: int, node: Node) -> Any:
-        """See some bytes of a block as a line of elements."""
+        """View some bytes of a block as a line (a one-dimensional array) of elements."""
         ...
 
     def elements(self, size: int, dtype: DType, like: Any) -> Any:
-        """Make a line of elements."""
+        """Allocate a line of elements."""
         ...
 
     def queue(self, like: Any) -> tuple[int, int] | None:
-        """Name the device and the stream that launches by address go to; None where kernels take arrays alone."""
+        """Return device and stream for launches by address; None where kernels only take arrays."""
         ...
 
     def address(self, line: Any) -> int:
-        """Give the place of a line's first element."""
+        """Return the address of a line's first element."""
         ...
 
     def strided(self, line: Any, view: View) -> Any:
-        """See elements of a line by strides."""
+        """View elements of a line by strides."""
         ...
 
     def line(self, array: Any, order: Order | None = None) -> Any:
-        """See an array whose elements lie without gaps, its axes in some order, as a line; others are copied."""
+        """View a dense array, with its axes in some order in memory, as a line; copy an array with gaps."""
         ...
 
     def spread(self, array: Any, strides: Sequence[int]) -> Any:
-        """See an array of these strides as a line from its first element to its last; others are copied so."""
+        """View an array of these strides as a line, first element to last; copy an array of other strides."""
         ...
 
     def converted(self, array: Any, dtype: Any) -> Any:
-        """Convert to another element type, or give the array itself."""
+        """Convert to another element type; return the array itself if it has this type."""
         ...
 
     def constant(self, array: Any, like: Any) -> Any:
-        """Bring an array of NumPy to where an array is."""
+        """Copy a NumPy array to the device of `like`."""
         ...
 
     def compute(self, node: Node, inputs: Sequence[Any]) -> Any:
@@ -106,43 +106,43 @@ class Library(Protocol):
 
 
 class NumPy:
-    """Be the library of NumPy arrays: kernels are simulated, or copy to the GPU."""
+    """The library of NumPy arrays: kernels are simulated, or run on copies of the arrays on the GPU."""
 
     on_host = False
     patience_s = 0.0
     module: Any = np
 
     def given(self, array: Any) -> Any:
-        """Give an array as kernels take it."""
+        """Convert an array to the form that kernels take."""
         return array
 
     def empty(self, nbytes: int, like: Any) -> Any:
-        """Make a block of bytes."""
+        """Allocate a block of bytes."""
         return self.module.zeros(max(1, nbytes), np.uint8)
 
     def typed(self, block: Any, offset: int, node: Node) -> Any:
-        """See some bytes of a block as a line of elements."""
+        """View some bytes of a block as a line (a one-dimensional array) of elements."""
         return block[offset : offset + node.nbytes].view(node.dtype.numpy)
 
     def elements(self, size: int, dtype: DType, like: Any) -> Any:
-        """Make a line of elements."""
+        """Allocate a line of elements."""
         return self.empty(dtype.nbytes_of(size), like)[: dtype.nbytes_of(size)].view(dtype.numpy)
 
     def queue(self, like: Any) -> tuple[int, int] | None:
-        """Give None: kernels take arrays."""
+        """Return None: kernels take arrays."""
         return None
 
     def address(self, line: Any) -> int:
-        """Give the place of a line's first element."""
+        """Return the address of a line's first element."""
         return line.ctypes.data
 
     def strided(self, line: Any, view: View) -> Any:
-        """See elements of a line by strides."""
+        """View elements of a line by strides."""
         steps = tuple(s * line.itemsize for s in view.strides)
         return self.module.lib.stride_tricks.as_strided(line[view.offset :], view.shape, steps)
 
     def line(self, array: Any, order: Order | None = None) -> Any:
-        """See an array whose elements lie without gaps, its axes in some order, as a line; others are copied."""
+        """View a dense array, with its axes in some order in memory, as a line; copy an array with gaps."""
         return self.module.ascontiguousarray(array if order is None else array.transpose(order)).reshape(-1)
 
     def spread(self, array: Any, strides: Sequence[int]) -> Any:
@@ -152,39 +152,39 @@ class NumPy:
         return line
 
     def converted(self, array: Any, dtype: Any) -> Any:
-        """Convert to another element type, or give the array itself."""
+        """Convert to another element type; return the array itself if it has this type."""
         return array.astype(dtype.numpy, copy=False)
 
     def constant(self, array: Any, like: Any) -> Any:
-        """Bring an array of NumPy to where an array is."""
+        """Copy a NumPy array to the device of `like`."""
         return array
 
     def compute(self, node: Node, inputs: Sequence[Any]) -> Any:
-        """Compute one operation; floats of 16 bits in f64, as the reference does."""
+        """Compute one operation; 16-bit floats are computed in f64, as in the reference."""
         wide = [x.astype("float64") if x.dtype.name in ("float16", "bfloat16") else x for x in inputs]
         return value_of(node, inputs if node.kind == "foreign" else wide).astype(node.dtype.numpy)
 
     def state(self, array: Any) -> object:
-        """Give None: arrays of NumPy do not say when their elements change."""
+        """Return None: NumPy does not count writes to an array."""
         return None
 
     def settle(self, array: Any) -> bool:
-        """Keep results: NumPy computes at once."""
+        """Return True: NumPy's results are complete at once."""
         return True
 
 
 class CuPy(NumPy):
-    """Be the library of CuPy arrays. What no kernel computes goes through NumPy on the host."""
+    """The library of CuPy arrays. Operations without a kernel are computed by NumPy on the host."""
 
     def __init__(self) -> None:
         self.module = import_module("cupy")
 
     def empty(self, nbytes: int, like: Any) -> Any:
-        """Make a block of bytes."""
+        """Allocate a block of bytes."""
         return self.module.empty(max(1, nbytes), np.uint8)
 
     def constant(self, array: Any, like: Any) -> Any:
-        """Bring an array of NumPy to the GPU."""
+        """Copy a NumPy array to the GPU."""
         return self.module.asarray(array)
 
     def compute(self, node: Node, inputs: Sequence[Any]) -> Any:
@@ -192,19 +192,20 @@ class CuPy(NumPy):
         return self.module.asarray(super().compute(node, [x.get() for x in inputs]))
 
     def settle(self, array: Any) -> bool:
-        """Wait for the stream, so that others may read kept results."""
+        """Wait for the stream, so that other streams may read kept results."""
         self.module.cuda.get_current_stream().synchronize()
         return True
 
 
 @attrs.frozen(eq=False)
 class Quick:
-    """Hold what a launch needs beside addresses, once the kernel has checked its arrays: they lie alike in each call.
+    """Hold a checked launch, which later calls only give addresses; shapes and strides are the same in each call.
 
     Args:
-        plan: of the kernel's launches.
-        numbers: that the kernel takes.
-        spots: for each array, inputs first, the node in whose line it lies, and its first byte there.
+        plan: launch plan of the kernel.
+        numbers: scalars that the kernel takes.
+        spots: for each array, inputs first: the node in whose line it lies, and its offset in bytes from the start of
+            this line.
     """
 
     plan: LaunchPlan
@@ -212,11 +213,39 @@ class Quick:
     spots: tuple[tuple[int, int], ...]
 
 
+@attrs.frozen(eq=False)
+class Given:
+    """Describe an input as launches read it.
+
+    Args:
+        node: its number.
+        dtype: the element type.
+        strides: elements between neighbours, of arrays with gaps; None for others.
+        order: of the axes in memory; None for the shape's.
+    """
+
+    node: int
+    dtype: DType
+    strides: tuple[int, ...] | None
+    order: Order | None
+
+    @classmethod
+    def of(cls, number: int, node: Node) -> Given:
+        """Read the description off a node."""
+        found = dict(node.attributes)
+        return cls(number, node.dtype, found.get("strides"), found.get("order"))
+
+    def line(self, array: Any, library: Library) -> Any:
+        """Give the line of an array: its axes have this order, or these strides."""
+        array = library.converted(array, self.dtype)
+        return library.line(array, self.order) if self.strides is None else library.spread(array, self.strides)
+
+
 class Runner:
     """Run the launches of a plan, one after another.
 
     Args:
-        plan: what is run.
+        plan: the plan to run.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -232,6 +261,7 @@ class Runner:
         self.known: dict[tuple[int, str], Any] = {}
         self.once = tuple((place, launch) for place, launch in enumerate(plan.launches) if launch.once)
         nodes = plan.graph.nodes
+        self.inputs = tuple(Given.of(i, nodes[i]) for i in plan.graph.inputs)
         self.fixed = tuple(p for p, i in enumerate(plan.graph.inputs) if "fixed" in dict(nodes[i].attributes))
         self.kept: dict[str, tuple[tuple[object, ...], dict[int, Any]]] = {}
         found: dict[int, list[int]] = {}
@@ -244,16 +274,16 @@ class Runner:
 
         Args:
             arrays: one for each input.
-            spend: whether the list is emptied at once, and each array released behind its last reader; results then
-                have memory of their own each, from their launch to their last reader, instead of a place in a block.
+            spend: whether to empty the list, so that each array is released after its last reader. Each result then has
+                memory of its own from its launch to its last reader, instead of a place in a block.
         """
         plan, graph = self.plan, self.plan.graph
         library = library_of(arrays)
         check_inputs(graph, arrays)
         like = arrays[0] if arrays else None
         lines: dict[int, Any] = {LIKE: like}
-        for number, array in zip(graph.inputs, arrays, strict=True):
-            lines[number] = self._input(number, array, library)
+        for one, array in zip(self.inputs, arrays, strict=True):
+            lines[one.node] = one.line(array, library)
         self._settle(lines, arrays, library)
         if spend:
             like = lines[LIKE] = library.empty(1, like)
@@ -275,34 +305,24 @@ class Runner:
         made = tuple(library.strided(lines[plan.views[i].node], plan.views[i]) for i in graph.outputs)
         return made if len(made) != 1 else made[0]
 
-    def _input(self, number: int, array: Any, library: Library) -> Any:
-        """Give the line of an input; its axes have the order, or the strides, that the graph says."""
-        node = self.plan.graph.nodes[number]
-        apart = dict(node.attributes).get("strides")
-        if apart is not None:
-            return library.spread(library.converted(array, node.dtype), apart)
-        return library.line(library.converted(array, node.dtype), dict(node.attributes).get("order"))
-
     def _release(self, place: int, lines: dict[int, Any]) -> None:
-        """Drop what no launch behind a place reads."""
+        """Release lines whose last reader is the launch at a position."""
         for owner in self.dead.get(place, ()):
             lines.pop(owner, None)
 
     def refresh(self, *arrays: Any) -> None:
-        """Compute the kept results again whose fixed inputs have changed since the last call."""
+        """Compute kept results again whose fixed inputs have changed since the last call."""
         if self.once:
-            library, graph = library_of(arrays), self.plan.graph
+            library = library_of(arrays)
             if self._settled(arrays, library):
                 return
             lines = {LIKE: arrays[0] if arrays else None} | {
-                number: self._input(number, array, library)
-                for number, array in zip(graph.inputs, arrays, strict=True)
-                if "fixed" in dict(graph.nodes[number].attributes)
+                self.inputs[place].node: self.inputs[place].line(arrays[place], library) for place in self.fixed
             }
             self._settle(lines, arrays, library)
 
     def _settle(self, lines: dict[int, Any], arrays: Sequence[Any], library: Library) -> None:
-        """Add the kept results; computing them again writes to the same memory."""
+        """Add the kept results to the lines, and compute them if needed, always to the same memory."""
         if not self.once:
             return
         graph, like = self.plan.graph, arrays[0] if arrays else None
@@ -320,13 +340,13 @@ class Runner:
             self.kept[device] = states, results
 
     def _states(self, arrays: Sequence[Any], library: Library) -> tuple[str, tuple[object, ...]]:
-        """Name where the kept results lie, and give the states of the fixed inputs."""
+        """Return the device of the kept results, and the states of the fixed inputs."""
         like = arrays[0] if arrays else None
         states = tuple(library.state(arrays[place]) for place in self.fixed)
         return f"{type(library).__name__} {getattr(like, 'device', '')}", states
 
     def _settled(self, arrays: Sequence[Any], library: Library) -> bool:
-        """Say whether the kept results are those of the fixed inputs as they are now."""
+        """Say whether the kept results were computed from the current elements of the fixed inputs."""
         device, states = self._states(arrays, library)
         return None not in states and self.kept.get(device, ((None,), {}))[0] == states
 
@@ -372,11 +392,11 @@ class Runner:
             self._compute(launch, lines, library)
 
     def _as_stored(self, operands: Sequence[Operand]) -> bool:
-        """Say whether kernels read the elements of arrays as they are."""
+        """Say whether all arrays have the element types that the kernel reads, so that none is converted."""
         return all(o.dtype == self.plan.graph.nodes[o.view.node].dtype for o in operands)
 
     def _by_hand(self, launch: Launch, library: Library) -> bool:
-        """Say whether the library computes what a kernel would: its simulation takes long, or a GPU is there."""
+        """Say whether the library computes a kernel's operations: a simulation takes too long, or there is a GPU."""
         assert launch.kernel is not None
         if not library.on_host:
             return False
@@ -386,24 +406,10 @@ class Runner:
         return cost(kernel, self.plan.sizes) > library.patience_s
 
     def _compute(self, launch: Launch, lines: dict[int, Any], library: Library) -> None:
-        """Compute a part's operations by the library, one by one."""
+        """Compute the operations of a part by the library, one by one."""
         plan, values = self.plan, dict[int, Any]()
-
-        def value(number: int) -> Any:
-            if number not in values:
-                node = plan.graph.nodes[number]
-                inside = number in launch.part.nodes or (node.kind in ("pointwise", "view") and number in self.free)
-                if inside:
-                    values[number] = library.compute(node, [value(i) for i in node.inputs])
-                elif node.op == "foreign" and BUNDLE in dict(node.attributes):
-                    values[number] = lines[number]
-                else:
-                    view = plan.views[number]
-                    values[number] = library.strided(self._line(view.node, lines, library), view)
-            return values[number]
-
         for number in launch.part.outputs or launch.part.nodes[-1:]:
-            node, made = plan.graph.nodes[number], value(number)
+            node, made = plan.graph.nodes[number], self._value(number, launch, values, lines, library)
             if node.op == "foreign" and BUNDLE in dict(node.attributes):
                 lines[number] = made
                 continue
@@ -412,8 +418,26 @@ class Runner:
             else:
                 library.strided(lines[number], plan.views[number])[...] = made
 
+    def _value(
+        self, number: int, launch: Launch, values: dict[int, Any], lines: dict[int, Any], library: Library
+    ) -> Any:
+        """Compute a node of a part, or find it; no cycle of references keeps arrays until the next collection."""
+        if number in values:
+            return values[number]
+        plan, node = self.plan, self.plan.graph.nodes[number]
+        if number in launch.part.nodes or (node.kind in ("pointwise", "view") and number in self.free):
+            given = [self._value(i, launch, values, lines, library) for i in node.inputs]
+            made = library.compute(node, given)
+        elif node.op == "foreign" and BUNDLE in dict(node.attributes):
+            made = lines[number]
+        else:
+            view = plan.views[number]
+            made = library.strided(self._line(view.node, lines, library), view)
+        values[number] = made
+        return made
+
     def _line(self, number: int, lines: dict[int, Any], library: Library) -> Any:
-        """Return the elements of a node; a node that depends on no array of the call is computed at its first read."""
+        """Return the elements of a node; a node that depends on no input is computed at its first read."""
         if number not in lines:
             node, like = self.plan.graph.nodes[number], lines[LIKE]
             key = number, str(getattr(like, "device", ""))
@@ -436,7 +460,7 @@ class Runner:
 
 
 def library_of(arrays: Sequence[Any]) -> Library:
-    """Find the library that arrays come from."""
+    """Return the library of some arrays."""
     from fireiron.jit.arrays import is_torch
 
     if arrays and is_torch(arrays[0]):

@@ -18,13 +18,14 @@ MOST_ROUNDS = 64
 
 @attrs.frozen
 class Match:
-    """Hold where a rule's left side lies in a graph.
+    """Hold a match of a rule's left side in a graph.
 
     Args:
         rule: the rule.
-        bound: the node of each variable.
-        inner: nodes of the pattern that are neither its root nor its leaves.
-        axes: what the folds of the pattern fold, in the axes of what they read, and whether they keep them.
+        bound: by variable, its node.
+        inner: nodes of the match between its root and its leaves.
+        axes: the axes that the match's folds fold, in the numbering of their operand, and whether the folded axes are
+            kept with extent 1.
     """
 
     rule: Rule
@@ -36,9 +37,9 @@ class Match:
 def simplify(
     graph: Graph, rules: Sequence[Rule] = tuple(r for r in RULES if not r.changes)
 ) -> tuple[Graph, list[Rule]]:
-    """Apply rules from the outputs backwards until none matches; return the applied rules too.
+    """Apply rules, from the outputs backwards, until no rule matches; return the graph and the applied rules.
 
-    A rule whose result is a new operation is not applied where a node inside its pattern is read by others.
+    A rule that adds an operation is not applied where other nodes read a node inside the match.
 
     Example:
         >>> from fireiron.graph.trace import trace_graph
@@ -64,7 +65,7 @@ def simplify(
 
 
 def _matches(graph: Graph, by_op: dict[str, list[Rule]]) -> dict[int, Match]:
-    """Find matches that do not overlap, the last nodes first."""
+    """Find matches that do not overlap; later nodes come first."""
     found: dict[int, Match] = {}
     taken: set[int] = set()
     for number in range(len(graph.nodes) - 1, -1, -1):
@@ -92,7 +93,7 @@ def _matched(graph: Graph, number: int, rule: Rule) -> Match | None:
 
 
 def _at(graph: Graph, number: int, pattern: Term, so_far: Match, root: bool = False) -> Iterator[Match]:
-    """Match a term at a node, in every order of commutative operands."""
+    """Yield the matches of a term at a node, with commutative operands in each order."""
     node = graph.nodes[number]
     if pattern.op == "any":
         if so_far.bound.get(pattern.name, number) == number:
@@ -132,7 +133,7 @@ def _parts(graph: Graph, pairs: list[tuple[int, Term]], so_far: Match) -> Iterat
 
 
 def _axes(node: Node, so_far: Match) -> tuple[tuple[int, ...], bool] | None:
-    """Join the axes of a fold with those of the fold of its result, in the axes of what the inner one reads."""
+    """Combine the axes of a fold with those of the fold that reads it, in the numbering of the inner fold's operand."""
     mine, keep = tuple(node["axes"]), bool(node["keepdims"])
     if so_far.axes is None:
         return mine, keep
@@ -157,7 +158,7 @@ def _replaced(graph: Graph, found: dict[int, Match]) -> Graph:
 
 
 def _built(b: Builder, t: Term, bound: dict[str, int], match: Match, root: Node) -> int:
-    """Add the nodes of a term."""
+    """Add the nodes of a rule's right side to a graph."""
     if t.op in ("any", "number"):
         return bound[t.name]
     if t.op == "value":
@@ -175,7 +176,7 @@ def _built(b: Builder, t: Term, bound: dict[str, int], match: Match, root: Node)
 
 
 def fitted(b: Builder, number: int, like: Node) -> int:
-    """Give a replacement the type and the shape of the node: a number is broadcast."""
+    """Convert a replacement to the type and shape of the replaced node; a number is broadcast."""
     o = Ops(b)
     made = o.like(number, like.dtype)
     return made if o.shape(made) == like.shape else o.broadcast(made, shape=like.shape)

@@ -1,9 +1,9 @@
-"""Plans for sizes that change from call to call, a batch and a length: kernels take them as symbols.
+"""Plans for a batch and a length that change from call to call: these sizes are symbols in the kernels.
 
-A graph is made at prime numbers of the sizes, their samples, which divide no other number of the graph: what one
-divides is a multiple of its size. Further samples show whether each number is the same or such a multiple; a graph that
-has others (a mean over the batch, a batch and one more) is refused, and each size then has a plan of its own.
-`Plan.sized` writes other sizes into a plan: its kernels stay.
+First, a graph is made with a prime number, the sample, in place of each size. A number of the graph that this prime
+divides must be a multiple of the size. Graphs at further primes then show whether each number is a constant or such a
+multiple. Graphs with other numbers (a mean over the batch, the batch plus one) are refused, and each size gets a plan
+of its own. `Plan.sized` writes other sizes into a plan, and keeps its kernels.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fireiron.front.dynamic import bucket
 from fireiron.graph.nodes import Graph, Node
 
 if TYPE_CHECKING:
-    from fireiron.graph.lower import Operand
+    from fireiron.graph.lowered import Operand
     from fireiron.graph.plan import Launch, Plan
 
 NAMES = ("batch", "length")
@@ -32,18 +32,18 @@ T = TypeVar("T")
 
 @attrs.frozen
 class Samples:
-    """Hold the sizes of a graph whose numbers are those of samples.
+    """Hold the samples of a graph: the primes that stand for its sizes.
 
     Args:
-        numbers: prime numbers, each of which divides the multiples of its size in the graph, and no other number.
-        symbols: stand for the sizes in kernels.
+        numbers: a prime number for each size; it divides the multiples of this size in the graph, and no other number.
+        symbols: for each size, its symbol in kernels.
     """
 
     numbers: tuple[int, ...]
     symbols: tuple[Symbol, ...]
 
     def expression(self, number: int) -> int | Expr:
-        """Write a number of the samples' graph with the symbols.
+        """Write a number of the graph as an expression of the symbols.
 
         Example:
             >>> made = Samples((13, 7), (Symbol("batch"), Symbol("length")))
@@ -58,18 +58,18 @@ class Samples:
         return expression
 
     def at(self, value: T, sizes: Sequence[int]) -> T:
-        """Give a number of the samples' graph, or a tuple that holds some, at other sizes."""
+        """Return a number of the graph, or a tuple of numbers, at other sizes."""
         if isinstance(value, tuple):
             return cast(T, tuple(self.at(each, sizes) for each in cast("tuple[object, ...]", value)))
         return cast(T, _moved(value, self.numbers, sizes)) if type(value) is int else value
 
     def named(self, sizes: Sequence[int]) -> dict[str, int]:
-        """Give sizes by the names of their symbols."""
+        """Return sizes by the names of their symbols."""
         return {symbol.name: n for symbol, n in zip(self.symbols, sizes, strict=True)}
 
 
 def _parted(number: int, primes: Sequence[int]) -> tuple[int, tuple[int, ...]]:
-    """Part a number into a factor and a power of each prime."""
+    """Factor a number into powers of the primes and the rest."""
     powers: list[int] = []
     for prime in primes:
         power = 0
@@ -87,7 +87,7 @@ def _moved(number: int, primes: Sequence[int], sizes: Sequence[int]) -> int:
 
 
 def samples(size: int) -> Iterator[int]:
-    """List prime numbers of a size's bucket, and of the next where there are few, those near the size first.
+    """Yield primes in a size's bucket, and in the next one if there are few, those closest to the size first.
 
     Example:
         >>> list(samples(8))[:4], list(samples(32))[:3]
@@ -101,15 +101,15 @@ def symbolic(
     make: Callable[..., Graph], sizes: Sequence[int], arch: str | None = None, names: Sequence[str] = NAMES,
     **options: Any,
 ) -> Plan | None:  # fmt: skip
-    """Make the plan that serves all sizes of a bucket: all batches, or all pairs of a batch and a length.
+    """Make a plan for all sizes of a bucket: all batches, or all pairs of a batch and a length.
 
-    Returns None where the graph's numbers do not allow it, or a part has a kernel for its numbers alone.
+    The result is None where the graph's numbers do not allow it, or a part has a kernel only for fixed numbers.
 
     Args:
-        make: makes the graph at sizes.
-        sizes: one of each bucket, which schedules are chosen for: one or two.
+        make: a function from sizes to the graph.
+        sizes: one or two sizes, each in its bucket; schedules are chosen for these.
         arch: the target.
-        names: of the symbols.
+        names: names of the symbols.
         options: as `plan` takes them.
 
     Raises:
@@ -146,7 +146,7 @@ def symbolic(
 
 
 def _decided(tried: Sequence[tuple[int, ...]]) -> bool:
-    """Say whether a number that is the same at all samples depends on no size, nor on a sum or difference of sizes."""
+    """Say whether a number that is equal in all these graphs must be a constant, not a sum or difference of sizes."""
     if len(tried[0]) == 1:
         return len(tried) == 2
     steps = [(one - tried[0][0], other - tried[0][1]) for one, other in tried[1:]]
@@ -154,7 +154,7 @@ def _decided(tried: Sequence[tuple[int, ...]]) -> bool:
 
 
 def _tried(sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """List the samples that are tried: no prime twice."""
+    """Yield combinations of samples to try; no prime occurs twice."""
     left, seen = [samples(n) for n in sizes], set[int]()
     for _ in range(MOST_TRIES):
         numbers: list[int] = []
@@ -165,8 +165,9 @@ def _tried(sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
 
 
 def _less(made: Plan) -> bool:
-    """Say whether a part has no kernel that would have one if the sizes were numbers."""
-    from fireiron.graph.lower import Misfit, lowered
+    """Say whether a part without a kernel would have one if the sizes were numbers."""
+    from fireiron.graph.lower import lowered
+    from fireiron.graph.lowered import Misfit
 
     for launch in made.launches:
         if launch.kernel is None and not launch.once and launch.part.kind != "foreign":
@@ -184,13 +185,13 @@ def _at(known: Samples | None, view: Any, sizes: Sequence[int]) -> dict[str, Any
 
 
 def aligned(graph: Graph, other: Graph, primes: Sequence[int], sizes: Sequence[int]) -> bool:
-    """Say whether a graph at samples is another at other sizes, where multiples of the samples are replaced.
+    """Say whether replacing the multiples of the samples in one graph gives the other graph.
 
     Args:
-        graph: at the samples.
-        other: at the other sizes.
+        graph: the graph at the samples.
+        other: the graph at the other sizes.
         primes: the samples.
-        sizes: the others.
+        sizes: the other sizes.
     """
 
     def same(one: object, two: object) -> bool:
@@ -216,7 +217,7 @@ def aligned(graph: Graph, other: Graph, primes: Sequence[int], sizes: Sequence[i
 
 
 def resized(graph: Graph, known: Samples, sizes: Sequence[int]) -> Graph:
-    """Write sizes into a graph."""
+    """Replace the samples in a graph by sizes."""
     return attrs.evolve(graph, nodes=tuple(_resized(node, known, sizes) for node in graph.nodes))
 
 
@@ -227,11 +228,11 @@ def _resized(node: Node, known: Samples, sizes: Sequence[int]) -> Node:
 
 
 def sized(plan: Plan, sizes: Sequence[int]) -> Plan:
-    """Write sizes into a plan: the graph, the places of elements, and the memory; the kernels stay.
+    """Replace the samples in a plan by sizes: in the graph, the views and the memory; kernels stay the same.
 
     Args:
-        plan: with symbols.
-        sizes: of their buckets.
+        plan: a plan with symbols.
+        sizes: a size for each symbol, in the symbol's bucket.
     """
     from fireiron.graph.plan import planned_memory
 

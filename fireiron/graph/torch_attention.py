@@ -1,9 +1,9 @@
 """Attention as one operator in torch's graphs, for inference and training.
 
-Torch's own operator for it differs from device to device, and may be products and a softmax whose weights the forward
-pass keeps. In Dynamo's graph it is replaced by one with two results, attention and the logarithm of each row's sum,
-and with a gradient that is one operator too. Plans have kernels of their own for the first; the gradient takes torch's
-kernels where these are faster, see `ways`.
+Torch's own operator for attention differs from device to device, and may expand to products and a softmax whose weights
+the forward pass keeps. In Dynamo's graph it is replaced by an operator with two results, attention and the logarithm of
+each row's sum, whose gradient is one operator too. Plans have kernels for the forward operator. The gradient uses
+torch's kernels where these are faster, see `ways`.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownLambdaType=false, reportUnknownParameterType=false, reportMissingImports=false
@@ -31,12 +31,12 @@ PAD = 32  # queries: torch's memory-efficient gradient reads the sums of a multi
 
 
 def keep_attention(module: Any, training: bool) -> None:
-    """Keep torch's attention one operator, which AOTAutograd would otherwise expand.
+    """Replace torch's attention by one operator that AOTAutograd does not expand.
 
     Args:
-        module: what Dynamo traced.
-        training: whether there are gradients. Dropout, gradients of masks and operands of several types are then left
-            as they are.
+        module: the graph that Dynamo traced.
+        training: whether gradients are needed. Calls with dropout, with a mask that needs a gradient, or with operands
+            of several types are then left to torch.
     """
     for node in list(module.graph.nodes):
         if node.op != "call_function" or node.target not in _ATTENTION:
@@ -58,7 +58,7 @@ def keep_attention(module: Any, training: bool) -> None:
 
 
 def _has_gradient(given: Mapping[str, Any]) -> bool:
-    """Say whether the operator's gradient is that of a call of torch's attention."""
+    """Say whether the operator can compute the gradient of a call of torch's attention."""
     tensors: list[Any] = [getattr(given[name], "meta", {}).get("example_value") for name in _NAMES[:3]]
     mask: Any = getattr(given.get("attn_mask"), "meta", {}).get("example_value")
     same = None not in tensors and len({x.dtype for x in tensors}) == 1 and all(x.dim() == 4 for x in tensors)
@@ -67,10 +67,10 @@ def _has_gradient(given: Mapping[str, Any]) -> bool:
 
 
 def without_equal_masks(module: Any) -> None:
-    """Leave out masks of attention that change no score: all are 0, or true.
+    """Remove masks of attention that change no score: all elements are 0, or all are true.
 
     Args:
-        module: a graph of torch's, whose nodes describe their results.
+        module: torch's graph; `meta["val"]` of a node describes its result.
     """
     from torch._subclasses.fake_tensor import unset_fake_temporarily
 
@@ -95,9 +95,9 @@ _FILLED = {"full": 1, "full_like": 1, "new_full": 2, "scalar_tensor": 0}  # the 
 
 
 def _known(module: Any, node: Any, known: Mapping[Any, Any]) -> Any:
-    """Compute a result that depends on no input of the graph, on the CPU; None for others.
+    """Compute on the CPU a result that depends on no input of the graph; None for other results.
 
-    A number that is repeated is one element in memory: its view has the strides 0.
+    A repeated number is stored as one element, with strides 0.
     """
     value = node.meta["val"]
     if node.op == "get_attr":
@@ -127,7 +127,7 @@ def _known(module: Any, node: Any, known: Mapping[Any, Any]) -> Any:
 
 
 def _called(node: Any, known: Mapping[Any, Any]) -> Any:
-    """Call a node's operator on the CPU; None where it refuses."""
+    """Call a node's operator on the CPU; None where the operator raises an error."""
     named = {k: torch.device("cpu") if isinstance(v, torch.device) else v for k, v in node.kwargs.items()}
     args, named = torch.fx.node.map_arg((node.args, named), lambda n: known[n])
     try:
@@ -149,7 +149,7 @@ def _attend(
 
 
 def _scores(q: Any, k: Any, mask: Any, causal: bool, scale: float | None) -> Any:
-    """Give the scores in f32, or f64; -inf where a query does not see a key."""
+    """Return the scores in f32 or f64, -inf where a query does not see a key."""
     wide = torch.promote_types(q.dtype, torch.float32)
     heads = q.shape[-3] // k.shape[-3] if q.dim() > 2 and k.dim() == q.dim() else 1
     keys = k.to(wide) if heads == 1 else k.to(wide).repeat_interleave(heads, -3)
@@ -165,7 +165,7 @@ def _scores(q: Any, k: Any, mask: Any, causal: bool, scale: float | None) -> Any
 def _attended(
     q: Any, k: Any, v: Any, mask: Any, dropout: float, causal: bool, scale: Any, grouped: bool
 ) -> tuple[Any, Any]:
-    """Make the results without their elements: attention has the queries' order of axes in memory, as torch's has."""
+    """Make the results without contents; attention's axes have the queries' order in memory, as in torch."""
     same = grouped or q.shape[:-2] == v.shape[:-2]
     lead = q.shape[:-2] if same else torch.broadcast_shapes(q.shape[:-2], v.shape[:-2])
     shape = (*lead, q.shape[-2], v.shape[-1])
@@ -174,12 +174,12 @@ def _attended(
 
 
 def _like(x: Any, shape: Sequence[Any]) -> Any:
-    """Make a tensor whose dims have the order in memory that those of another have."""
+    """Make a tensor whose dims have the order in memory of another tensor's dims."""
     return x.new_empty_strided(shape, _strides(x, shape))
 
 
 def _strides(x: Any, shape: Sequence[Any]) -> tuple[Any, ...]:
-    """Give the strides of a tensor without gaps whose dims have the order in memory that those of another have."""
+    """Return the strides of a dense tensor whose dims have the order in memory of another tensor's dims."""
     found, step = [0] * x.dim(), 1
     for axis in sorted(range(x.dim()), key=lambda axis: (x.stride(axis), -axis)):
         found[axis], step = step, step * shape[axis]
@@ -227,7 +227,7 @@ def _of_package(
 def _by_products(
     dy: Any, q: Any, k: Any, v: Any, o: Any, sums: Any, mask: Any, causal: bool, scale: float
 ) -> tuple[Any, Any, Any]:
-    """Compute the gradients in f32 or f64, all scores at once."""
+    """Compute the gradients in f32 or f64 by products of whole matrices of scores."""
     wide, heads = sums.dtype, k.shape[1]
     dy, q_, k_, v_, o = (x.to(wide) for x in (dy, q, k, v, o))
     weights = torch.nan_to_num(torch.exp(_scores(q, k, mask, causal, scale) - sums.unsqueeze(-1)))
@@ -240,15 +240,16 @@ def _by_products(
 
 
 def ways(q: Any, k: Any, mask: bool, usable: Callable[[str], bool]) -> tuple[Way, ...]:
-    """List the kernels of the gradient of attention that take tensors, the fastest first.
+    """List the kinds of kernels for the gradient of attention that take these tensors, the fastest first.
 
-    cuDNN's are fastest on an H200: those of `schedules.attention_gradients` take 1.2 to 1.3 of their time. Torch's
-    other fused kernels have masks and f32, which this package's gradient has not.
+    On an H200 cuDNN's kernels are the fastest: those of `schedules.attention_gradients` take 1.2 to 1.3 times as long.
+    Torch's other fused kernels take masks and f32, which this package's gradient does not.
 
     Args:
         q, k: tensors of four dims.
-        mask: whether there is one.
-        usable: whether a kernel of torch takes the tensors: "cudnn", "flash" or "efficient".
+        mask: whether the call has a mask.
+        usable: a function that says whether torch's kernel of a name ("cudnn", "flash" or "efficient") takes the
+            tensors.
     """
     if not q.is_cuda or q.dtype == torch.float64:
         return (_by_products,)

@@ -1,11 +1,10 @@
-"""The library of torch's tensors, for plans: memory, views, and operations that no kernel computes."""
+"""The library of torch tensors, for plans: memory, views, and operations without a kernel."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownLambdaType=false
 # torch has no types that a strict checker knows.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
@@ -38,17 +37,16 @@ _OTHERS: Mapping[str, Callable[..., Any]] = {
 }
 
 
-@functools.cache
 def torch_type(kind: DType) -> Any:
-    """Give torch's element type."""
-    return getattr(torch, kind.numpy_name)
+    """Return torch's element type."""
+    return getattr(torch, kind.numpy_name)  # a cache by the record would hash all its fields
 
 
 class Torch:
-    """Be the library of torch's tensors.
+    """The library of torch tensors.
 
     Args:
-        on_host: whether they are on the CPU.
+        on_host: whether tensors lie on the CPU.
     """
 
     patience_s = 0.1
@@ -58,44 +56,46 @@ class Torch:
         self._queue: tuple[int, int] | None = None
 
     def queue(self, like: Any) -> tuple[int, int] | None:
-        """Name the device of the tensors, and its current stream; None on the CPU."""
+        """Return the tensors' device and its current stream; None on the CPU."""
         if self._queue is None and not self.on_host and like is not None:
             device = like.get_device()
             self._queue = device, torch_current_stream()(device)
         return self._queue
 
     def given(self, array: Any) -> Any:
-        """Give a tensor as kernels take it."""
+        """Convert a tensor to the form that kernels take."""
         return as_numpy(array) if self.on_host else array
 
     def empty(self, nbytes: int, like: Any) -> Any:
-        """Make a block of bytes."""
+        """Allocate a block of bytes."""
         device = None if like is None else like.device
         return torch.empty(max(1, nbytes), dtype=torch.uint8, device=device)
 
     def typed(self, block: Any, offset: int, node: Node) -> Any:
-        """See some bytes of a block as a line of elements."""
+        """View some bytes of a block as a line (a one-dimensional tensor) of elements."""
         return block[offset : offset + node.nbytes].view(torch_type(node.dtype))
 
     def address(self, line: Any) -> int:
-        """Give the place of a line's first element."""
+        """Return the address of a line's first element."""
         return line.data_ptr()
 
     def elements(self, size: int, dtype: DType, like: Any) -> Any:
-        """Make a line of elements."""
+        """Allocate a one-dimensional tensor of elements."""
         return torch.empty(size, dtype=torch_type(dtype), device=None if like is None else like.device)
 
     def strided(self, line: Any, view: View) -> Any:
-        """See elements of a line by strides."""
+        """View elements of a line by strides."""
         return torch.as_strided(line, view.shape, view.strides, line.storage_offset() + view.offset)
 
     def line(self, array: Any, order: Order | None = None) -> Any:
-        """See a tensor whose elements lie without gaps, its axes in some order, as a line; others are copied."""
+        """View a dense tensor, with its axes in some order in memory, as a line; copy a tensor with gaps."""
         found = array.detach()
+        if order is None and found.is_contiguous():
+            return found  # views by strides take it as it is
         return (found if order is None else found.permute(order)).contiguous().view(-1)
 
     def spread(self, array: Any, strides: Sequence[int]) -> Any:
-        """See a tensor of these strides as a line from its first element to its last; others are copied so."""
+        """View a tensor of these strides as a line, first element to last; copy a tensor of other strides."""
         found, shape = array.detach(), tuple(array.shape)
         there = all(n == 1 or s == t for n, s, t in zip(shape, found.stride(), strides, strict=True))
         if not there or found.data_ptr() % ALIGNMENT:
@@ -103,7 +103,7 @@ class Torch:
         return found.as_strided((span(shape, strides),), (1,))
 
     def converted(self, array: Any, dtype: DType) -> Any:
-        """Convert to another element type, or give the tensor itself."""
+        """Convert to another element type; return the tensor itself if it has this type."""
         kind = torch_type(dtype)
         if array.dtype == kind:
             return array
@@ -112,7 +112,7 @@ class Torch:
         return array.to(kind)
 
     def constant(self, array: Any, like: Any) -> Any:
-        """Bring an array of NumPy to where a tensor is."""
+        """Copy a NumPy array to the device of `like`."""
         made = as_torch(array.copy())
         return made if like is None else made.to(like.device)
 
@@ -121,7 +121,7 @@ class Torch:
         return None if array.is_inference() else (array.data_ptr(), array._version)
 
     def settle(self, array: Any) -> bool:
-        """Wait for the stream, so that others may read kept results; a capture keeps none."""
+        """Wait for the stream, so that other streams may read kept results; return False during a capture."""
         if self.on_host or array is None:
             return True
         if torch.cuda.is_current_stream_capturing():
@@ -132,7 +132,7 @@ class Torch:
     def compute(self, node: Node, inputs: Sequence[Any]) -> Any:
         """Compute one operation; a call that returns several tensors returns them without conversion.
 
-        Results of torch's operators that see an input's memory are copied.
+        A result of torch's operator that shares memory with an input is copied.
         """
         if node.op == "foreign":
             made, bundle = node["call"](*inputs), BUNDLE in dict(node.attributes)

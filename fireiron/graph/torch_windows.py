@@ -1,4 +1,4 @@
-"""Convolutions and pooling of torch's graphs by operators of this package, which torch's own stand for otherwise."""
+"""Replace convolutions and pooling in torch's graphs by this package's operators (option `windows`)."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # torch has no types that a strict checker knows.
@@ -17,12 +17,12 @@ torch: Any = import_module("torch")
 
 @attrs.frozen
 class Operator:
-    """Hold an operator of this package that takes the arguments of one of torch's.
+    """Hold an operator of this package that takes the arguments of one of torch's operators.
 
     Args:
-        label: its name.
-        call: the operator.
-        first: whether torch's gives several results, of which this is the first.
+        label: name of the operator.
+        call: the function.
+        first: whether torch's operator has several results, and this operator returns the first of them.
     """
 
     label: str
@@ -31,11 +31,11 @@ class Operator:
 
 
 def own_operator(node: Any, name: str) -> Operator | None:
-    """Find the operator for a call of torch's: convolutions and pooling of 16-bit floats; None where there is none.
+    """Return the operator for a call of a convolution or pooling of 16-bit floats; None for other calls.
 
     Args:
-        node: the call.
-        name: of torch's operator.
+        node: torch's node of the call.
+        name: name of torch's operator.
     """
     if any(n.meta["val"].dtype not in (torch.float16, torch.bfloat16) for n in node.all_input_nodes):
         return None

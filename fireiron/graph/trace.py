@@ -1,7 +1,7 @@
-"""Graphs of Python functions: a function of arrays is called once, with arrays that record each operation.
+"""Trace Python functions: a function is called once, with stand-ins for arrays that record each operation.
 
 The function is written for NumPy: operators, methods, ufuncs and functions such as `np.sum`, `np.where` and
-`np.concatenate`. A function that the graph has no operation for is kept as a call of NumPy (`foreign`).
+`np.concatenate`. A NumPy function without an operation in the graph is kept as a call of NumPy (`foreign`).
 """
 # pyright: reportUnknownLambdaType=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownParameterType=false
@@ -39,7 +39,7 @@ _TURNED = {"greater": "lt", "greater_equal": "le"}
 
 
 class Array:
-    """Stand for an array while a function is traced: operations on it become nodes of the graph."""
+    """Stand in for an array while a function is traced; operations on it become nodes of the graph."""
 
     __array_priority__ = 1000
 
@@ -49,27 +49,27 @@ class Array:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Give the extents."""
+        """Return the extents."""
         return self.builder.nodes[self.number].shape
 
     @property
     def dtype(self) -> Any:
-        """Give NumPy's element type."""
+        """Return NumPy's element type."""
         return self.kind.numpy
 
     @property
     def kind(self) -> DType:
-        """Give the element type."""
+        """Return the element type in the graph."""
         return self.builder.nodes[self.number].dtype
 
     @property
     def ndim(self) -> int:
-        """Count the axes."""
+        """Return the number of axes."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
-        """Count the elements."""
+        """Return the number of elements."""
         return prod(self.shape)
 
     @property
@@ -219,7 +219,7 @@ class Array:
         return self if kind == self.kind else applied(self.builder, "cast", self, dtype=kind)
 
     def reshape(self, *shape: Any, **_: Any) -> Array:
-        """See the elements in another shape; one extent may be -1."""
+        """View the elements in another shape; one extent may be -1."""
         given = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
         extents = [operator.index(n) for n in given]
         if -1 in extents:
@@ -228,7 +228,7 @@ class Array:
         return applied(self.builder, "reshape", self, shape=tuple(extents))
 
     def transpose(self, *axes: Any) -> Array:
-        """Order the axes anew, by default from the last to the first."""
+        """Permute the axes; the default reverses them."""
         given = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
         order = tuple(reversed(range(self.ndim))) if given is None or not given else tuple(a % self.ndim for a in given)
         return applied(self.builder, "transpose", self, axes=order)
@@ -266,7 +266,7 @@ class Array:
 
 
 def kind_of(dtype: object) -> DType:
-    """Find an element type of a graph, which also has conditions (one byte) and 64-bit integers.
+    """Return the graph's element type for a NumPy type; graphs also have booleans (one byte) and 64-bit integers.
 
     Raises:
         SpecError: `unknown-dtype`.
@@ -278,7 +278,7 @@ def kind_of(dtype: object) -> DType:
 
 
 def applied(builder: Builder, op: str, *inputs: Any, **attributes: Any) -> Array:
-    """Add an operation to a graph; numbers take the type of the arrays beside them."""
+    """Add an operation to a graph; numbers get the type of the other operands."""
     kinds = [x.kind for x in inputs if isinstance(x, Array)]
     try:
         numbers = [lifted(builder, x, kinds[-1]) for x in inputs]
@@ -288,7 +288,7 @@ def applied(builder: Builder, op: str, *inputs: Any, **attributes: Any) -> Array
 
 
 def lifted(builder: Builder, value: Any, kind: DType) -> int:
-    """Give the node of an array, a number or a constant array."""
+    """Return the node of a traced array, a number or a constant array."""
     if isinstance(value, Array):
         return value.number
     if isinstance(value, bool | int | float):
@@ -365,7 +365,7 @@ def _sliced(x: Array, subscripts: Any) -> Array:
 
 
 def _foreign(builder: Builder, label: str, call: Callable[..., Any], args: Sequence[Any], named: Any = None) -> Array:
-    """Keep a call of NumPy's function; its result on zeros gives the shape."""
+    """Keep a call of a NumPy function; it is called with zeros to find the result's shape."""
     arrays: list[Array] = []
 
     def opened(value: Any, take: Callable[[Array], Any]) -> Any:
@@ -466,18 +466,20 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def trace_graph(function: Callable[..., Any], *arrays: Any, name: str = "", fixed: Sequence[str] = ()) -> Graph:
-    """Trace a function of arrays that is written for NumPy, and give its graph.
+    """Trace a function of arrays that is written for NumPy, and return its graph.
 
     Args:
-        function: of arrays; it returns one array, or a tuple of them. `fireiron.nn` has softmax, norms and attention.
-        arrays: what describes each: `tensor(2, 3, dtype="f16")`, a shape (f32), or an array.
-        name: of the graph, the function's by default.
-        fixed: names of arrays that seldom change, as weights do: what depends on them alone is computed once where the
-            library says when they change (torch), and products of one array with several of them are one product.
+        function: a function of arrays that returns one array or a tuple. `fireiron.nn` has softmax, norms and
+            attention.
+        arrays: for each parameter a description: `tensor(2, 3, dtype="f16")`, a shape (of f32), or an array.
+        name: name of the graph; the function's by default.
+        fixed: names of arrays that seldom change, such as weights. Values that depend on them alone are computed once,
+            and again after they change, if the library counts writes (torch). Products of one array with several of
+            them are merged.
 
     Raises:
-        SpecError: `graph-fixed`, `graph-shape`, `graph-axis`, `graph-value` where it asks for elements, `graph-output`,
-            `graph-arrays` where `arrays` describe none.
+        SpecError: `graph-fixed`, `graph-shape`, `graph-axis`, `graph-value` where the function reads elements,
+            `graph-output`, `graph-arrays` where `arrays` has no array.
 
     Example:
         >>> import numpy as np
@@ -532,7 +534,7 @@ def _described(each: Any) -> tuple[tuple[int, ...], DType]:
 
 
 def _labels(function: Callable[..., Any], number: int) -> list[str]:
-    """Name the inputs as the function names its parameters."""
+    """Name the inputs after the function's parameters."""
     try:
         known = [p for p in inspect.signature(function).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Where the elements of a node lie: views are strides over the memory of the node that computes the elements."""
+"""Where elements of nodes lie: a view is an offset and strides in the memory of the node that computes the elements."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class View:
     """Describe the memory of a node's elements.
 
     Args:
-        node: the number of the node whose memory it is.
-        offset: elements from its start.
+        node: number of the node that owns the memory.
+        offset: elements from the start of this memory.
         shape: the extents.
-        strides: elements between neighbours along each axis, 0 where a value repeats.
+        strides: elements from one index to the next along each axis; 0 where a value repeats.
     """
 
     node: int
@@ -31,7 +31,7 @@ class View:
 
 
 def dense(shape: Shape, order: Order | None = None) -> tuple[int, ...]:
-    """Give the strides of elements without gaps; the last axis of `order` lies together.
+    """Return the strides of a dense array; the last axis of `order` is contiguous.
 
     Example:
         >>> dense((2, 3, 4)), dense((2, 3, 4), (1, 0, 2))
@@ -45,7 +45,7 @@ def dense(shape: Shape, order: Order | None = None) -> tuple[int, ...]:
 
 
 def order_of(view: View) -> Order | None:
-    """Give the axes in the order of their strides; None where that is the order of the shape.
+    """Return the axes from the largest stride to the smallest; None where this is the order of the shape.
 
     Example:
         >>> order_of(View(0, 0, (2, 3, 4), (4, 8, 1))), order_of(View(0, 0, (2, 3), (3, 1)))
@@ -56,7 +56,7 @@ def order_of(view: View) -> Order | None:
 
 
 def reshaped(shape: Shape, strides: Sequence[int], new: Shape) -> tuple[int, ...] | None:
-    """Give the strides that see elements in another shape, or None where a copy is needed.
+    """Return the strides of the same elements in another shape; None where a copy is needed.
 
     Example:
         >>> reshaped((4, 8), (16, 1), (4, 2, 4)), reshaped((4, 8), (1, 4), (32,))
@@ -92,11 +92,11 @@ def reshaped(shape: Shape, strides: Sequence[int], new: Shape) -> tuple[int, ...
 
 
 def views_of(graph: Graph, orders: Mapping[int, Order]) -> dict[int, View | None]:
-    """Find the view of each node's elements; None for views that strides cannot express.
+    """Return, for each node, where its elements lie; None for views that strides cannot express.
 
     Args:
-        graph: any.
-        orders: of nodes whose memory has another order of axes than their shape.
+        graph: the graph.
+        orders: the order of axes in memory, for nodes where it is not the shape's order.
     """
     found: dict[int, View | None] = {}
     for number, node in enumerate(graph.nodes):
@@ -130,9 +130,9 @@ def _viewed(base: View, op: str, shape: Shape, attributes: Mapping[str, tuple[in
 
 
 def orders_of(graph: Graph) -> dict[int, Order]:
-    """Choose the order of axes of results that are read transposed and then reshaped: heads that are joined again.
+    """Choose the order of axes in memory of results that are transposed, then reshaped, such as heads that are merged.
 
-    Inputs, and results of calls of a library, have the order that their nodes say.
+    Inputs and results of a library's calls have the orders that their nodes say.
     """
     found: dict[int, Order] = {}
     for number, node in enumerate(graph.nodes):
@@ -150,7 +150,7 @@ def orders_of(graph: Graph) -> dict[int, Order]:
 
 
 def _lost(graph: Graph, shape: Shape, order: Order, reads: Sequence[tuple[int, int]]) -> int:
-    """Count the transposes whose reshape takes a copy where an array has an order of axes."""
+    """Count the transposes whose reshape would need a copy, if an array had this order of axes."""
     strides = dense(shape, order)
     lost = 0
     for turned, read in reads:
@@ -161,7 +161,7 @@ def _lost(graph: Graph, shape: Shape, order: Order, reads: Sequence[tuple[int, i
 
 
 def materialised(graph: Graph) -> tuple[Graph, dict[int, Order]]:
-    """Put a copy ahead of each view that strides cannot express; return the orders of axes of written arrays too."""
+    """Insert a copy before each view that strides cannot express; return the graph and the orders of axes in memory."""
     while True:
         orders = orders_of(graph)
         views = views_of(graph, orders)
@@ -179,12 +179,11 @@ def materialised(graph: Graph) -> tuple[Graph, dict[int, Order]]:
 
 
 def outputs_apart(graph: Graph, together: Sequence[int] = ()) -> Graph:
-    """Copy outputs that are inputs or numbers, or share the memory of another: each is an array of its own.
+    """Insert copies for outputs that are inputs or numbers, or share memory with another output.
 
     Args:
-        graph: any.
-        together: a number for each output; those of one number may share memory. Each has a number of its own where
-            this is empty.
+        graph: the graph.
+        together: a number for each output; outputs with equal numbers may share memory. Empty if no outputs may.
     """
     b, new = Builder(), dict[int, int]()
     for number, node in enumerate(graph.nodes):

@@ -1,4 +1,4 @@
-"""How a graph prints: a line a node, as one would write it in NumPy."""
+"""Print a graph: a line for each node, as it would be written in NumPy."""
 # pyright: reportUnknownLambdaType=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownParameterType=false
 # Arrays of NumPy and traced ones go through these functions alike.
@@ -12,7 +12,7 @@ SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "matmul": "@", "pow": "
 
 
 def names_of(graph: Graph) -> tuple[str, ...]:
-    """Name each node: inputs as the user does, numbers by their value, the rest by their place."""
+    """Name each node: inputs by the user's names, numbers by their values, other nodes by their positions."""
     found: list[str] = []
     taken: set[str] = set()
     place = 0
@@ -55,7 +55,7 @@ def described(node: Node) -> str:
 
 
 def graph_in_words(graph: Graph) -> str:
-    """Print a graph: its inputs, a line a node, and what it returns."""
+    """Print a graph: its inputs, a line for each node, and its outputs."""
     names = names_of(graph)
     inputs = ", ".join(f"{names[i]}{described(graph.nodes[i])}" for i in graph.inputs)
     lines: list[tuple[str, str, str]] = []

@@ -1,6 +1,6 @@
-"""Compiling in another process: where NVRTC ends its process, this one goes on.
+"""Compile in another process, so that a crash of NVRTC does not end this one.
 
-What a search chooses is compiled so: nobody wrote that schedule, and the next one may serve instead.
+Schedules that a search chose are compiled so: where one crashes NVRTC, the search takes the next one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LIMIT_S = 600.0
 
 
 class _Apart:
-    """Hold the process that compiles, and who may ask it."""
+    """Hold the process that compiles, and the lock under which one thread at a time uses it."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -33,7 +33,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def begin() -> None:
-    """Start the other process while this one still lowers what is to be compiled there."""
+    """Start the process that compiles, while this process still lowers the kernel."""
 
     def start() -> None:
         with _apart.lock, contextlib.suppress(Exception):  # `compile_apart` finds out again
@@ -48,8 +48,8 @@ def compile_apart(
 ) -> Binary:
     """Compile as `compile_source` does, in another process.
 
-    It is compiled in this process where that is a search's own, where no other can start, and where the other one
-    finds another NVRTC.
+    This process compiles itself in three cases: it is a worker of a search, no other process can start, or the other
+    process finds another NVRTC.
 
     Raises:
         CompileError: `compiler-crash`. Otherwise as `compile_source` does.

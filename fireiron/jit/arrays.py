@@ -1,4 +1,4 @@
-"""What an argument is: address, shape, strides, dtype and device of anything that holds an array."""
+"""Read an array's address, shape, strides, dtype and device, whichever library made it."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ class ArrayFacts:
         strides: in elements.
         dtype: name of the element type as its library has it (`float16`).
         device: ordinal of the GPU, or None for host memory.
-        library: which library made it.
-        stream: the stream on which its contents become ready, None where it does not say.
-        writable: whether it may be written.
-        owner: keeps the memory while the launch is prepared; of unpacked elements the bytes that they were packed to.
+        library: which library made the array (`torch`, `numpy`, ...).
+        stream: the stream on which the contents become ready, None where the array names none.
+        writable: whether the array may be written.
+        owner: the object that keeps the memory alive while the launch is prepared. For elements that had to be packed
+            (4-bit integers in an array of a byte each), the array of packed bytes.
     """
 
     address: int
@@ -46,12 +47,12 @@ class ArrayFacts:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Give all that validation looks at, the address apart."""
+        """Return all facts that validation reads; the address is not one of them."""
         return (self.shape, self.strides, self.dtype, self.device, self.library, self.writable)
 
     @property
     def is_host(self) -> bool:
-        """Say whether it lies in host memory."""
+        """Say whether the array lies in host memory."""
         return self.device is None
 
 
@@ -153,7 +154,7 @@ def _cuda_interface(value: Any, interface: dict[str, Any]) -> ArrayFacts:
 
 
 def _ordinal(value: Any) -> int:
-    """Find the GPU of an array that does not name it in its interface: its `device`, else the first."""
+    """Return the GPU's ordinal for an array whose interface does not name it: that of its `device`, else 0."""
     device = getattr(value, "device", None)
     number = getattr(device, "id", device)
     return number if isinstance(number, int) else 0
@@ -213,7 +214,7 @@ def span(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
 
 
 def random_ends(rng: Any, count: int, rows: int) -> Any:
-    """Draw before which row each of so many groups ends; they share all rows."""
+    """Draw the row before which each of `count` groups ends, at random; the last group ends behind the last row."""
     import numpy as np
 
     ends = np.sort(rng.integers(0, rows + 1, count))
@@ -222,7 +223,7 @@ def random_ends(rng: Any, count: int, rows: int) -> Any:
 
 
 def share_elements(a: ArrayFacts, b: ArrayFacts, nbytes: tuple[int, int]) -> bool:
-    """Say whether two arrays hold a byte in common, exactly: interleaved columns of one matrix do not.
+    """Say whether two arrays share a byte; the answer is exact: interleaved columns of one matrix share none.
 
     Args:
         a: one array.
@@ -242,7 +243,7 @@ def share_elements(a: ArrayFacts, b: ArrayFacts, nbytes: tuple[int, int]) -> boo
 
 @attrs.frozen
 class _Addressed:
-    """Let NumPy solve for overlap: it compares addresses, and reads none of the memory."""
+    """Show an array's addresses to NumPy, whose test for overlap reads none of the memory."""
 
     __array_interface__: dict[str, Any]
 

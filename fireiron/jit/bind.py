@@ -24,7 +24,7 @@ MAX_GRID = 2**31 - 1
 
 @attrs.frozen
 class Binding:
-    """Hold what a call's arguments decide, addresses and scalars apart.
+    """Hold what a call's arguments decide, except addresses and scalars.
 
     Args:
         sizes: every symbol's value.
@@ -143,7 +143,7 @@ def solve(interface: Interface, arrays: Mapping[str, ArrayFacts], given: Mapping
 
 
 def told(interface: Interface) -> frozenset[str]:
-    """Name the sizes that stand in the shapes of a kernel's arrays, alone or times a number."""
+    """Name the sizes that an array's shape tells: an extent is the size itself, or the size times a number."""
     texts = [text for pointer in interface.pointers for text in pointer.shape]
     return frozenset(texts) | {found[2] for found in map(MULTIPLE.fullmatch, texts) if found is not None}
 
@@ -175,7 +175,7 @@ def _check_sizes(interface: Interface, sizes: Mapping[str, int], witness: Mappin
 
 
 def check_array(pointer: PointerParameter, array: ArrayFacts, sizes: Mapping[str, int]) -> None:
-    """Compare one array with its parameter, sizes known.
+    """Compare one array with its parameter, where all sizes are known.
 
     Raises:
         CallError: `wrong-dtype`, `wrong-shape`, `wrong-stride`, `read-only`.
@@ -254,7 +254,7 @@ def check_overlap(interface: Interface, arrays: Mapping[str, ArrayFacts]) -> Non
 
 
 def ranges_meet(a: ArrayFacts, b: ArrayFacts, nbytes: tuple[int, int]) -> bool:
-    """Say whether the address ranges of two arrays meet."""
+    """Say whether the address ranges of two arrays overlap."""
     ends = a.address + span(a.shape, a.strides) * nbytes[0], b.address + span(b.shape, b.strides) * nbytes[1]
     return a.address < ends[1] and b.address < ends[0]
 
@@ -277,7 +277,7 @@ def check_device(interface: Interface, arrays: Mapping[str, ArrayFacts]) -> int 
 
 
 def bind(interface: Interface, arrays: Mapping[str, ArrayFacts], given: Mapping[str, int]) -> Binding:
-    """Check everything about a call but addresses and scalars.
+    """Check all arguments of a call except addresses and scalars.
 
     Args:
         interface: the kernel's.
@@ -362,7 +362,7 @@ def concrete(texts: Sequence[str], sizes: Mapping[str, int]) -> tuple[int, ...]:
 
 
 def _holds(name: str, wanted: DType) -> bool:
-    """Say whether an array of so named elements holds those of a dtype: tf32 lies in f32, packed elements in bytes."""
+    """Say whether an array's element type, by its library's name, can hold a dtype: tf32 lies in f32, i4 in bytes."""
     found = _dtype(name)
     if found is None:
         return False

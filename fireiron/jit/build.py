@@ -1,4 +1,4 @@
-"""From a schedule's digest to a callable kernel: the cache first, lowering and NVRTC only where it has nothing."""
+"""Build a callable kernel from a schedule: from the cache, or else by lowering and NVRTC."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _searches: ContextVar[bool] = ContextVar("searches", default=False)
 
 @contextlib.contextmanager
 def compiling_candidates() -> Generator[None]:
-    """Compile what is built meanwhile in another process: a crash of NVRTC costs one candidate (`compiler-crash`)."""
+    """Compile in another process what is built meanwhile, so that a crash of NVRTC loses one candidate alone."""
     token = _searches.set(True)
     try:
         yield
@@ -55,8 +55,9 @@ def build(
         options: how to compile.
         simulator: runs the kernel on NumPy arrays where there is no GPU.
         cache: whether the disk cache is read and written.
-        chosen: whether a search chose the schedule: where NVRTC may end its process, it runs in another one.
-        text: gives a kernel's CUDA C++; None for the printer's.
+        chosen: whether a search chose the schedule, which is then compiled in another process for architectures where
+            NVRTC may crash.
+        text: a function that gives a kernel's CUDA C++; None for the printer.
 
     Raises:
         CompileError: `nvrtc`, `no-nvrtc`, `unsupported-arch`, `no-entry`; `wgmma-serialised`, `wgmma-registers`,
@@ -99,9 +100,9 @@ def build(
 
 
 def _roomy(kernel: Kernel, binary: Binary, compiled: Callable[[Kernel], Binary], options: CompileOptions) -> Binary:
-    """Compile a kernel that spills once more, for one block of an SM, where its launch bounds leave the number free.
+    """Compile a kernel that spills again, for one block per SM, unless its launch bounds give a number of blocks.
 
-    ptxas then spills a few bytes of a kernel, though registers are left, so that more blocks fit an SM.
+    Without a number, ptxas may spill a few bytes though registers are left, so that more blocks fit an SM.
     """
     if not binary.resources.spills or kernel.minimum_blocks or options.max_registers is not None:
         return binary
@@ -110,7 +111,7 @@ def _roomy(kernel: Kernel, binary: Binary, compiled: Callable[[Kernel], Binary],
 
 
 def _apart() -> Callable[..., Binary]:
-    """Give what compiles in another process, which starts meanwhile."""
+    """Start the process that compiles, and return the function that compiles there."""
     from fireiron.jit.apart import begin, compile_apart
 
     begin()
@@ -126,7 +127,10 @@ def _prints(kernel: Kernel) -> bool:
 
 
 def _capped(options: CompileOptions, kernel: Kernel, arch: Arch) -> CompileOptions:
-    """Leave a cap out that is none beside the launch bounds: in their place it would let a block outgrow its SM."""
+    """Drop a cap of registers that is no lower than that of the launch bounds.
+
+    NVRTC takes a cap in place of the launch bounds, and a block could then need more registers than an SM has.
+    """
     from fireiron.estimate.registers import register_cap
 
     most = options.max_registers
@@ -136,7 +140,7 @@ def _capped(options: CompileOptions, kernel: Kernel, arch: Arch) -> CompileOptio
 
 
 def _source_file(key: str, name: str, source: str) -> str | None:
-    """Keep the source where line information can point at it: profilers open the file that it names."""
+    """Write the source to the file that line information names, for profilers; return its path."""
     place = folder.cache_path()
     if place is None:
         return None

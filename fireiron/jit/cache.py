@@ -1,7 +1,7 @@
-"""Compiled kernels on disk: one self-contained file each, written aside and renamed, checked when read.
+"""Compiled kernels on disk: one file each, written under another name and then renamed, and checked when read.
 
-Nothing here imports CUDA, so that a warm compile costs a file read. Where no folder can be used, a few kernels are kept
-in memory, and one notice says so.
+Nothing here imports CUDA, so that a kernel in the cache costs one file read. Where no folder can be used, a few kernels
+are kept in memory, and one notice says so.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ _told: set[str] = set()
 
 @attrs.frozen
 class Entry:
-    """Hold what one file of the cache gives back."""
+    """Hold the contents of one file of the cache."""
 
     binary: Binary
     interface: Interface
 
 
 class BrokenEntry(Exception):
-    """Say why a file is no entry."""
+    """Say why a file is not a valid entry."""
 
 
 def library_digest() -> str:
-    """Digest the library's own source files, so that an edited or upgraded fireiron never meets its older kernels.
+    """Digest the library's source files, so that an edited or upgraded fireiron does not load kernels of an older one.
 
-    What files hold counts, and not their times. Where a file changed after this process imported the library, the
-    running code may be older than the files: the digest then belongs to this process alone.
+    The contents of files count, their times do not. Where a file changed after this process imported the library, the
+    running code may be older than the files: the digest is then one that no other process has.
     """
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     now = time.time_ns()
@@ -82,16 +82,16 @@ def _sources(root: str) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def cache_key(digest: str, arch: str, options: CompileOptions) -> str:
-    """Combine what a kernel depends on into the name of its entry.
+    """Combine all that a kernel depends on into the name of its entry.
 
     Args:
         digest: of the schedule's structure, as the caller computes it.
         arch: name of the target.
         options: how it is compiled.
 
-    The NVRTC library is not part of the name, since finding it means loading it: the entry records which file
-    compiled it, and `load` takes it only while that file is unchanged. The environment's prefix keeps two
-    environments with different NVRTCs apart.
+    The NVRTC library is not part of the name, since it is slow to load. Instead the entry records which NVRTC file
+    compiled the kernel, and `load` refuses the entry where that file has changed. The path of the Python environment is
+    part of the name: two environments may have different NVRTCs.
     """
     facts = (digest, arch, repr(options), library_digest(), sys.prefix, platform.machine(), str(FORMAT))
     return hashlib.blake2b("\0".join(facts).encode(), digest_size=20).hexdigest()
@@ -134,7 +134,7 @@ def load(key: str) -> Entry | None:
 
 
 def store(key: str, entry: Entry) -> None:
-    """Write an entry so that no reader ever sees a part of it, and evict what was not used for longest.
+    """Write an entry in one step, so that no reader sees a part of it, and delete entries that were not used for long.
 
     Where no folder can be written, the kernel is kept in memory, and one notice says so.
     """
@@ -158,7 +158,7 @@ def _remember(key: str, entry: Entry, why: str) -> None:
 
 
 def _tell(said: str, once: str = "") -> None:
-    """Warn of the cache; of one cause once in a process."""
+    """Warn of a problem with the cache, once in a process for each cause."""
     if once in _told:
         return
     if once:
@@ -167,7 +167,7 @@ def _tell(said: str, once: str = "") -> None:
 
 
 def clear() -> int:
-    """Delete every entry, kept source, and leftover of an interrupted writer; return how many files went."""
+    """Delete all entries, sources and unfinished files; return the number of deleted files."""
     _memory.clear()
     _told.clear()
     return folder.clear(cache_path())

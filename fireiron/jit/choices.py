@@ -1,6 +1,6 @@
-"""Choices that the cost model made, kept on disk: a process that asks again for a known product models nothing.
+"""Choices of the cost model, kept on disk: for a product that was chosen for before, the model does not run again.
 
-One file holds one problem's choice. Another fireiron chooses anew.
+One file holds the choice for one problem. Another version of fireiron does not read it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MOST_NBYTES = 1 << 16
 
 
 def kept_choice(problem: str) -> Mapping[str, Any] | None:
-    """Give what was kept of a problem's choice, None where nothing was.
+    """Return the kept choice for a problem, None where there is none.
 
     Args:
         problem: a text that says what is computed, and for which target.
@@ -39,7 +39,7 @@ def kept_choice(problem: str) -> Mapping[str, Any] | None:
 
 
 def keep_choice(problem: str, facts: Mapping[str, Any]) -> None:
-    """Keep a choice: plain data."""
+    """Keep a choice, given as plain data."""
     path = _path(problem)
     if path is None:
         return

@@ -1,4 +1,4 @@
-"""Launches of clusters, and dependent ones: the driver's launch configuration as ctypes holds it."""
+"""Launches of clusters, dependent and cooperative launches: the driver's launch configuration as ctypes structures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import ctypes
 from fireiron.algebra.arch import MAX_CLUSTER
 from fireiron.base.errors import CallError
 
-_CLUSTER_DIMENSION = 4  # CUlaunchAttributeID
+_COOPERATIVE = 2  # CUlaunchAttributeID
+_CLUSTER_DIMENSION = 4
 _PROGRAMMATIC_STREAM_SERIALIZATION = 6
 
 
@@ -30,21 +31,26 @@ class Configuration(ctypes.Structure):
     )
 
 
-def configuration(grid: int, threads: int, shared_nbytes: int, cluster: int, dependent: bool = False) -> Configuration:
-    """Describe launches of a grid of clusters, the stream apart.
+def configuration(
+    grid: int, threads: int, shared_nbytes: int, cluster: int, dependent: bool = False, cooperative: bool = False
+) -> Configuration:
+    """Describe launches of a grid of clusters; the caller fills in the stream.
 
     Args:
         grid: blocks, a multiple of `cluster`.
         threads: of a block.
         shared_nbytes: dynamic shared memory of a block.
         cluster: blocks of a cluster.
-        dependent: whether it may begin while the launch before it in the stream ends.
+        dependent: whether a launch may begin while the launch before it in the stream ends.
+        cooperative: whether the driver refuses grids whose blocks do not all run at once.
     """
     wanted: list[tuple[int, tuple[int, ...]]] = []
     if cluster > 1:
         wanted.append((_CLUSTER_DIMENSION, (cluster, 1, 1)))
     if dependent:
         wanted.append((_PROGRAMMATIC_STREAM_SERIALIZATION, (1,)))
+    if cooperative:
+        wanted.append((_COOPERATIVE, (1,)))
     attributes = (Attribute * len(wanted))()
     for attribute, (number, value) in zip(attributes, wanted, strict=True):
         attribute.id = number
@@ -54,7 +60,7 @@ def configuration(grid: int, threads: int, shared_nbytes: int, cluster: int, dep
 
 
 def check_cluster(entry: str, cluster: int) -> None:
-    """Refuse clusters that only some GPUs run.
+    """Refuse clusters of more blocks than every GPU with clusters runs (8).
 
     Raises:
         CallError: `cluster-size`.

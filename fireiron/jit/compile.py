@@ -28,10 +28,12 @@ class CompileOptions:
     """Choose how NVRTC compiles.
 
     Args:
-        lineinfo: keep source lines for profilers.
-        debug: the source bounds its waits by calls, which serialise asynchronous products: that is no error then.
-        max_registers: cap of registers a thread, in place of the launch bounds'; None for what those allow.
-        allow_spills: whether spills, stack frames and serialised products are findings of the kernel, not errors.
+        lineinfo: whether to keep source lines for profilers.
+        debug: whether the source bounds its waits by calls. Calls serialise asynchronous products, which is then no
+            error.
+        max_registers: most registers of a thread, in place of the limit from the launch bounds; None for that limit.
+        allow_spills: whether spills, stack frames and serialised products become findings of the kernel instead of
+            errors.
         defines: preprocessor names and values.
         extra: further NVRTC options, as they are.
 
@@ -56,7 +58,7 @@ class CompileOptions:
             )
 
     def arguments(self, arch: Arch) -> tuple[str, ...]:
-        """List the NVRTC command line."""
+        """List NVRTC's options for a target."""
         # NVRTC's own cache answers a second compile of one source without the log that holds its registers and spills.
         chosen = [f"--gpu-architecture={arch.target.name}", "--std=c++17", "--ptxas-options=-v", "--no-cache"]
         if self.lineinfo:
@@ -69,13 +71,13 @@ class CompileOptions:
 
 @attrs.frozen
 class Compiler:
-    """Identify the NVRTC library that compiled something, by what its files hold.
+    """Identify an NVRTC library by the contents of its files.
 
     Args:
         version: (major, minor).
         path: the shared library.
         digest: of the library and its builtins, "" where they cannot be read.
-        stamp: device, inode, size and times of these files: while those stay, their content does.
+        stamp: device, inode, size and times of these files; while the stamp is the same, so are the contents.
     """
 
     version: tuple[int, int]
@@ -85,7 +87,7 @@ class Compiler:
 
     @property
     def is_current(self) -> bool:
-        """Say whether a library that holds the same still stands there."""
+        """Say whether the file at `path` still holds the same library."""
         files = _files(self.path)
         try:
             return bool(self.digest) and (stamp(files) == self.stamp or content(files, keep=True) == self.digest)
@@ -95,7 +97,7 @@ class Compiler:
 
 @attrs.frozen
 class Binary:
-    """Hold one compiled kernel. Everything is plain data; no driver has seen it.
+    """Hold one compiled kernel as plain data; it is loaded on no GPU yet.
 
     Args:
         name: the entry point.
@@ -128,7 +130,7 @@ def compile_source(
         name: the entry point.
         arch: the target.
         options: how to compile.
-        path: the file name that messages and line information give; `<name>.cu` unless told.
+        path: the file name for messages and line information; `<name>.cu` by default.
 
     Raises:
         CompileError: `nvrtc`, `no-nvrtc`, `unsupported-arch`, `no-entry`, `wgmma-serialised`, `wgmma-registers`,
@@ -175,10 +177,10 @@ def compile_source(
 
 
 def compiler(arch: Arch | None = None) -> Compiler:
-    """Identify the NVRTC that this process uses.
+    """Identify the NVRTC that this process compiles with.
 
     Args:
-        arch: a target, where another NVRTC than that for recent ones may compile for it.
+        arch: the target; NVRTC 12.9 compiles for sm_70 and sm_72. None for the NVRTC of the other targets.
 
     Raises:
         CompileError: `no-nvrtc`.
@@ -205,7 +207,7 @@ def _file(version: tuple[int, int], path: str) -> Compiler:
 
 
 def _files(path: str) -> tuple[str, ...]:
-    """List the library, and the builtins beside it, which it compiles in."""
+    """List the files of an NVRTC: the library at `path`, and the libraries of builtins beside it."""
     folder = os.path.dirname(path)
     with contextlib.suppress(OSError):
         beside = [n for n in os.listdir(folder) if n.startswith(("libnvrtc-builtins", "nvrtc-builtins"))]
@@ -244,7 +246,7 @@ def _version(nvrtc: Any) -> tuple[int, int]:
 
 
 def _checked(nvrtc: Any, answer: tuple[Any, ...]) -> Any:
-    """Return what an NVRTC function gives beside its status."""
+    """Return the result of an NVRTC function, which stands behind its status; raise an error where it failed."""
     if answer[0] != nvrtc.nvrtcResult.NVRTC_SUCCESS:
         raise CompileError("nvrtc", f"NVRTC failed: {answer[0].name}", fix="run `fireiron doctor`")
     return answer[1]

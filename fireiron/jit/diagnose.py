@@ -1,4 +1,4 @@
-"""What the compiler's log holds against a kernel, told at the link whose tile takes the registers."""
+"""Findings from the compiler's log, such as spills, placed at the link whose tile takes the most registers."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ ALLOW = "; compile(allow_spills=True) makes this a finding"
 def complaints(log: str, resources: Resources, arch: Arch) -> Iterator[Finding]:
     """Find what makes a kernel slow though it compiles: `setmaxnreg-ignored`, `wgmma-serialised`, `spills`, `stack`.
 
-    ptxas says the first two in advisories C7500 to C7599, which no flag turns into errors. A fence or a wait that it
-    says it has injected (C7519, C7517) is one instruction more, and products stay asynchronous: no complaint.
+    ptxas reports the first two as advisories C7500 to C7599, which no flag turns into errors. Advisories of an injected
+    fence or wait (C7519, C7517) are no findings: each is one more instruction, and products stay asynchronous.
     """
     for line in log.strip("\0").splitlines():
         if not re.search(r"\bC75\d\d\b", line) or "is injected" in line:
@@ -70,7 +70,7 @@ def complaints(log: str, resources: Resources, arch: Arch) -> Iterator[Finding]:
 
 
 def insufficient(log: str, arch: Arch) -> CompileError | None:
-    """Name the fatal error C7602: one instruction wants more registers than a launch gives a thread."""
+    """Return the error for ptxas's C7602: one instruction needs more registers than a thread has. None without it."""
     found = re.search(r"\(C7602\) Insufficient registers \((\d+)\).*register target of (\d+)", log)
     if found is None:
         return None
@@ -83,12 +83,12 @@ def insufficient(log: str, arch: Arch) -> CompileError | None:
 
 
 def placed(finding: Finding, kernel: Kernel, arch: Arch, most: int | None = None) -> Finding:
-    """Add to a complaint the register tensor that takes most, its tile's link, and the budget that it has.
+    """Add to a finding the largest tensor in registers, the link of its tile, and the registers that a thread may have.
 
     Args:
-        finding: the complaint.
+        finding: from the log.
         kernel: what was compiled.
-        arch: for which target.
+        arch: the target.
         most: the cap of registers that the caller set.
     """
     from fireiron.estimate.registers import register_cap, registers_of, roles_of
@@ -129,7 +129,7 @@ def placed(finding: Finding, kernel: Kernel, arch: Arch, most: int | None = None
 
 
 def _whose_wait(kernel: Kernel) -> str:
-    """Name the choice of a schedule that lets accumulators be touched while products are in flight."""
+    """Say in words which part of the schedule lets accumulators be touched while products are in flight."""
     from fireiron.atoms.flights import flying
     from fireiron.kernel.ir.statements import If, Turn, Wait, walk
 
@@ -142,7 +142,7 @@ def _whose_wait(kernel: Kernel) -> str:
 
 
 def raised(error: CompileError, kernel: Kernel, arch: Arch, most: int | None = None) -> CompileError:
-    """Place an error that is about registers; see `placed`."""
+    """Place an error at the link that takes the registers, where the error is about them; see `placed`."""
     if error.code not in ("wgmma-serialised", "wgmma-registers", "setmaxnreg-ignored"):
         return error
     found = placed(Finding(error.code, error.message, fix=error.fix), kernel, arch, most)

@@ -33,7 +33,7 @@ def disassemble(cubin: bytes, *, lines: bool = False) -> str:
 
     Args:
         cubin: the machine code.
-        lines: name source lines, where the cubin holds them.
+        lines: whether to name source lines, where the cubin holds them.
 
     Raises:
         CompileError: `no-nvdisasm`, `nvdisasm`.

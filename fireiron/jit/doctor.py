@@ -1,4 +1,4 @@
-"""What this machine has, and what works on it."""
+"""Facts for `fireiron doctor`: what this machine has, and what works on it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fireiron.jit.folder import cache_path, limit
 
 
 class Fact(NamedTuple):
-    """State one thing about the machine, and whether it is as it should be."""
+    """State one fact about the machine, and whether fireiron works with it."""
 
     what: str
     value: str

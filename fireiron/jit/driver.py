@@ -1,4 +1,4 @@
-"""The CUDA driver: found or told missing, kernels loaded once a device, launches by the shortest path there is."""
+"""The CUDA driver: it is looked for once, loads each kernel once per device, and launches through ctypes."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from fireiron.jit.interface import Interface
 
 LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 INVALID_CONTEXT = 201
+MULTIPROCESSORS = 16  # CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
 
 
 @attrs.frozen
@@ -30,16 +31,18 @@ class DriverFacts:
         version: (major, minor) of the newest CUDA that it runs, None where no driver loads.
         gpus: number of GPUs.
         problem: why nothing can run, "" where it can.
+        sms: number of SMs of the GPU that has the fewest; 0 without a GPU.
     """
 
     version: tuple[int, int] | None
     gpus: int
     problem: str = ""
+    sms: int = 0
 
 
 @cache
 def probe() -> DriverFacts:
-    """Look for the driver and its GPUs, without cuda.bindings, whose first failing call cannot be repeated."""
+    """Look for the driver and its GPUs, without cuda.bindings: after its first failing call, later calls fail too."""
     try:
         library = ctypes.CDLL(LIBRARY)
     except OSError as error:
@@ -51,7 +54,17 @@ def probe() -> DriverFacts:
     if code := library.cuInit(0):
         return DriverFacts(version, 0, f"cuInit fails with error {code}")
     library.cuDeviceGetCount(ctypes.byref(number))
-    return DriverFacts(version, number.value, "" if number.value else "the driver sees no GPU")
+    gpus = number.value
+    sms = min((_sms(library, device) for device in range(gpus)), default=0)
+    return DriverFacts(version, gpus, "" if gpus else "the driver sees no GPU", sms)
+
+
+def _sms(library: ctypes.CDLL, device: int) -> int:
+    """Count the SMs of a GPU; 0 where the driver does not tell."""
+    handle, number = ctypes.c_int(), ctypes.c_int()
+    failed = library.cuDeviceGet(ctypes.byref(handle), device)
+    failed = failed or library.cuDeviceGetAttribute(ctypes.byref(number), MULTIPROCESSORS, handle)
+    return 0 if failed else number.value
 
 
 def require(binary: Binary, facts: DriverFacts) -> None:
@@ -84,7 +97,8 @@ class Loaded:
         handle: the CUkernel.
         device: the GPU's ordinal.
         context: its primary context.
-        resident: blocks of it that the device runs at once; asked for persistent kernels alone, 0 for others.
+        resident: blocks of the kernel that the device runs at once; 0 for kernels that are neither persistent nor
+            cooperative.
     """
 
     handle: int
@@ -94,10 +108,10 @@ class Loaded:
 
 
 class Driver:
-    """Reach the driver; one instance serves a process.
+    """Call the driver; a process has one instance.
 
-    Cold calls go through cuda.bindings. What stands on the way of a launch is the driver's own functions through
-    ctypes: called with ready-made arguments they cost a third of what the bindings' conversions cost.
+    Calls that prepare launches go through cuda.bindings. Launches call the driver's functions through ctypes, with
+    arguments made in advance, which takes a third of the time of the bindings.
     """
 
     def __init__(self) -> None:
@@ -126,7 +140,7 @@ class Driver:
         return self._library.cuTensorMapEncodeIm2col
 
     def call(self, answer: tuple[Any, ...]) -> Any:
-        """Return what a driver function gives beside its status.
+        """Return the result of a driver function, which stands behind its status.
 
         Raises:
             CallError: `driver`.
@@ -150,7 +164,7 @@ class Driver:
         self.call(self.cu.cuCtxPushCurrent(self.cu.CUcontext(context)))
 
     def pop(self) -> None:
-        """Restore the context before the last push."""
+        """Make the context current again that was so before the last push."""
         self.call(self.cu.cuCtxPopCurrent())
 
     def current_device(self) -> int | None:
@@ -194,14 +208,16 @@ class Driver:
                 self.call(cu.cuKernelSetAttribute(name, shared_nbytes, kernel, cu.CUdevice(device)))
             # Lazy loading would otherwise put the code on the device at the first launch, which a capture forbids.
             self.call(cu.cuKernelGetFunction(kernel))
-            resident = self.resident(int(kernel), interface, device) if interface.persistent else 0
+            resident = (
+                self.resident(int(kernel), interface, device) if interface.persistent or interface.cooperative else 0
+            )
         finally:
             cu.cuThreadExchangeStreamCaptureMode(mode)
             self.pop()
         return Loaded(int(kernel), device, context, resident)
 
     def resident(self, kernel: int, interface: Interface, device: int) -> int:
-        """Count the blocks of a kernel that run at once in the current context, whole clusters of them.
+        """Count the blocks of a kernel that run at once in the current context: a multiple of the cluster's.
 
         Raises:
             CallError: `cluster-size`, `no-room`, `driver`.

@@ -43,7 +43,7 @@ class Export:
     """Hold what an export wrote.
 
     Args:
-        folder: where.
+        folder: the folder of the files.
         name: of the kernel.
         files: names in the folder.
         archs: names of the architectures.
@@ -59,13 +59,13 @@ class Export:
 
 
 def commented(source: str, name: str, arch: str, facts: Mapping[str, str]) -> str:
-    """Put a kernel's source in a namespace of its own, below what it is made of.
+    """Put a kernel's source in a namespace of its own, below a comment of facts.
 
     Args:
         source: as the printer gives it.
         name: of the kernel, which stays outside namespaces: it has C linkage.
         arch: the target.
-        facts: lines of the comment.
+        facts: text of the comment, by its title (`schedule`).
     """
     head = [f"// {name}: made by fireiron {VERSION}"]
     for what, text in facts.items():
@@ -81,7 +81,7 @@ def write(folder: str | Path, kernels: Sequence[CompiledKernel], facts: Mapping[
 
     Args:
         folder: made where it is missing.
-        kernels: of one interface.
+        kernels: one for each architecture, all of one interface.
         facts: what the comment in the source says, by its title: the schedule's text, its digest.
 
     Raises:

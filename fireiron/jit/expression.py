@@ -1,4 +1,4 @@
-"""Index expressions as text: a cached kernel keeps its grid and shapes as Python that needs no compiler to evaluate."""
+"""Index expressions as Python text, in which a cached kernel keeps its grid and shapes."""
 
 from __future__ import annotations
 

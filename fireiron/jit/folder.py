@@ -1,4 +1,4 @@
-"""The cache's folder: private, of its owner alone, never left through a link, and of a limited size."""
+"""The folder of the cache: its owner alone may enter it, links in it are not followed, and its size is limited."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os,
 def cache_path() -> Path | None:
     """Give the folder of the cache: FIREIRON_CACHE_DIR, or `fireiron` in the user's cache folder; None without a home.
 
-    Kernels are then kept in memory alone.
+    Without a folder, kernels are kept in memory alone.
     """
     chosen = os.environ.get("FIREIRON_CACHE_DIR")
     try:
@@ -52,7 +52,7 @@ def cache_path() -> Path | None:
 
 
 def limit() -> int:
-    """Give the bytes that the cache may take: FIREIRON_CACHE_LIMIT, as 500M or 2G, or 1 GiB.
+    """Return the bytes that the cache may take: FIREIRON_CACHE_LIMIT (500M, 2G), or 1 GiB.
 
     Example:
         >>> os.environ["FIREIRON_CACHE_LIMIT"] = "2K"
@@ -67,11 +67,11 @@ def limit() -> int:
 
 
 class FolderError(OSError):
-    """Say that nothing in a folder is to be trusted, or nothing can be there."""
+    """Say that a folder cannot be used: it is not one, or another user can write into it."""
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder that its owner alone may enter, or take those rights from others where it is there.
+    """Make a folder that its owner alone may enter; where it exists, take all rights from other users.
 
     Raises:
         OSError: where it cannot be made, or belongs to someone else.
@@ -85,7 +85,7 @@ def make_private(folder: Path) -> None:
 
 
 def _owned(folder: Path) -> os.stat_result:
-    """Refuse a folder that someone else could fill: one of theirs, or a link that they made."""
+    """Refuse a folder that another user owns, or that is reached by another user's link."""
     link, found = folder.lstat(), folder.stat()
     if not stat.S_ISDIR(found.st_mode):
         raise FolderError(errno.ENOTDIR, "it is no folder")
@@ -120,13 +120,13 @@ def read_file(path: Path) -> bytes:
 
 
 def used(path: Path) -> None:
-    """Note that a file was used now; the time of its last change stays."""
+    """Set a file's time of use to now, and leave its time of change."""
     with contextlib.suppress(OSError):
         os.utime(path, ns=(time.time_ns(), path.lstat().st_mtime_ns), follow_symlinks=False)
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write a file so that no reader ever sees a part of it: aside first, then renamed over the name.
+    """Write a file under another name, then rename it: no reader sees a part of it.
 
     Raises:
         OSError: where the folder cannot be written, or belongs to someone else.
@@ -150,7 +150,7 @@ def _write(path: Path, data: bytes) -> None:
 
 @attrs.frozen
 class Kept:
-    """Hold what is known of one file of the cache."""
+    """Hold a cache file's path, size, and times of use and of change."""
 
     path: Path
     nbytes: int
@@ -159,12 +159,12 @@ class Kept:
 
     @property
     def unfinished(self) -> bool:
-        """Say whether a writer is not done with it, or was killed."""
+        """Say whether the file is a temporary one: its writer has not finished, or was killed."""
         return self.path.name.startswith(".") and self.path.suffix == ".tmp"
 
 
 def kept(folder: Path | None) -> Iterator[Kept]:
-    """List the files that the cache wrote; whatever else stands there, links and folders too, is left alone."""
+    """List the files that the cache wrote; other files, links and folders are left out."""
     if folder is None:
         return
     with contextlib.suppress(OSError):
@@ -185,14 +185,14 @@ def kept(folder: Path | None) -> Iterator[Kept]:
 
 
 def tidy(folder: Path, newest: Path) -> int:
-    """Delete what killed writers left, and where the cache is too large, what was not used for longest.
+    """Delete files of killed writers and, where the cache is too large, the files whose last use is longest ago.
 
     Args:
         folder: of the cache.
-        newest: what was just written, which stays.
+        newest: the file just written, which is not deleted.
 
     Returns:
-        How many files went.
+        Number of deleted files.
     """
     count, total, most = 0, 0, limit()
     files: list[Kept] = []
@@ -215,7 +215,7 @@ def tidy(folder: Path, newest: Path) -> int:
 
 
 def clear(folder: Path | None) -> int:
-    """Delete all that the cache wrote; return how many files went."""
+    """Delete all files that the cache wrote; return their number."""
     return sum(_gone(one.path) for one in kept(folder))
 
 

@@ -1,4 +1,4 @@
-"""What a file holds, by its content: times and sizes of files are copied, restored and set."""
+"""Identify files by a digest of their contents: their times and sizes alone can be set, and prove nothing."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def stamp(paths: Sequence[str]) -> Stamp:
 
 
 def content(paths: Sequence[str], *, keep: bool = False) -> str:
-    """Digest what files hold; a file that did not change since is not read again.
+    """Digest the contents of files; files that did not change since the last call are not read again.
 
     Args:
         paths: of the files.
-        keep: whether the digest is kept in the cache too, for other processes: reading takes long.
+        keep: whether the digest is kept in the cache too, so that other processes need not read large files.
 
     Raises:
         OSError: where one cannot be read.

@@ -1,4 +1,4 @@
-"""How to launch a kernel, as data: enough for another language, and to call a cached kernel without lowering."""
+"""How to launch a kernel, as data: cached kernels are called by it without lowering, and exports keep it as JSON."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class PointerParameter:
         strides: element strides in the same order.
         role: input, output (written only), or update (read and written).
         align: bytes by which the address must be aligned.
-        shares: of an array that says before which row each group ends, how many rows they share; else empty.
-        below: of an array of indices, what they stay below; else empty.
+        shares: for an array of offsets (the row before which each group ends), the number of rows; else empty.
+        below: for an array of indices, the number that all of them are below; else empty.
     """
 
     name: str
@@ -66,7 +66,8 @@ class MapParameter:
         box: elements of the array that a box spans along these axes.
         swizzle: bytes of the swizzle's span in shared memory: 0, 32, 64 or 128.
         dtype: how the elements are encoded: short name of a dtype, or `tf32` for f32 rounded to it on the way.
-        steps: of which elements of its span a box takes one along each axis; () where it takes all.
+        steps: along each axis, a box takes one element of every so many; () where it takes all. Example: (1, 2) for
+            every second pixel.
         lower, upper: corners of the pixels that copies in im2col mode visit, along each axis but the first and the
             last, counted from the axis's first and last element; () for boxes. `box` is then channels and pixels.
     """
@@ -84,7 +85,7 @@ class MapParameter:
 
 @attrs.frozen
 class WorkspaceParameter:
-    """Pass the address of memory that belongs to the kernel: zeroed before the first launch, no two launches' at once.
+    """Pass the address of memory of the kernel's own: zeroed before the first launch, used by one launch at a time.
 
     Args:
         name: in the kernel.
@@ -114,7 +115,7 @@ class SizeSymbol:
 
 @attrs.frozen
 class Demand:
-    """Demand a condition of the sizes at the call, with the message and the fix where it does not hold."""
+    """Hold a condition on the sizes of a call, with the message and the fix of the error where it fails."""
 
     condition: str
     message: str
@@ -131,11 +132,12 @@ class Interface:
         threads: threads of a block.
         shared_nbytes: dynamic shared memory of a block.
         parameters: in launch order.
-        symbols: every size that an expression of this record names.
-        preconditions: what the sizes must fulfil.
+        symbols: all sizes that expressions of this record name.
+        preconditions: conditions on the sizes.
         cluster: blocks of a cluster; the grid is a multiple of it.
-        persistent: whether at most as many blocks are launched as run at once.
+        persistent: whether a launch has at most as many blocks as the GPU runs at once.
         dependent: whether it is launched while the launch before it may still run.
+        cooperative: whether all its blocks must run at once.
     """
 
     entry: str
@@ -148,6 +150,7 @@ class Interface:
     cluster: int = 1
     persistent: bool = False
     dependent: bool = False
+    cooperative: bool = False
 
     @property
     def pointers(self) -> tuple[PointerParameter, ...]:
@@ -225,6 +228,7 @@ class Interface:
             cluster=int(data["cluster"]),
             persistent=bool(data["persistent"]),
             dependent=bool(data["dependent"]),
+            cooperative=bool(data["cooperative"]),
         )
 
     @staticmethod
@@ -274,6 +278,7 @@ class Interface:
             cluster=kernel.cluster,
             persistent=kernel.persistent,
             dependent=kernel.dependent,
+            cooperative=kernel.cooperative,
         )
 
 

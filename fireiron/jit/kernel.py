@@ -1,4 +1,4 @@
-"""A compiled kernel: everything to read about it, and a call that checks its arguments once and then only launches."""
+"""A compiled kernel: its source, machine code and resources, and a call that checks arguments and launches."""
 
 from __future__ import annotations
 
@@ -34,21 +34,24 @@ MOST_PLANS = 1024
 
 
 def as_tuple(out: Any) -> tuple[Any, ...]:
-    """Give what `out=` stands for: nothing, one array, or several."""
+    """Return the arrays of `out=` as a tuple: of none, one or several."""
     if out is None:
         return ()
-    return tuple(cast("tuple[Any, ...]", out)) if isinstance(out, tuple | list) else (out,)
+    return tuple(cast("tuple[Any, ...]", out)) if isinstance(out, (tuple, list)) else (out,)
 
 
 def like(tensor: Any) -> Callable[[], Any]:
-    """Give a function that makes torch tensors that lie as one does."""
+    """Return a function that allocates torch tensors with the shape, strides, dtype and device of one."""
     make: Any = sys.modules["torch"].empty_strided
     extents = tuple(tensor.shape), tuple(tensor.stride())
     return partial(make, *extents, dtype=tensor.dtype, device=tensor.device)
 
 
 def _lie(tensors: Sequence[Any], *, allocate: bool = False) -> tuple[object, ...]:
-    """Tell how torch tensors lie: all that a plan depends on; and whether the output is yet to be made."""
+    """Return the key of a launch plan.
+
+    It holds each tensor's shape, strides, dtype and device, and whether the call allocates the output.
+    """
     return (allocate, *[fact for x in tensors for fact in (x.shape, x.stride(), x.dtype, x.get_device())])
 
 
@@ -58,7 +61,7 @@ class CompiledKernel:
     Args:
         binary: what NVRTC made.
         interface: how it is launched.
-        simulator: runs it on NumPy arrays where there is no GPU.
+        simulator: runs the kernel on NumPy arrays where there is no GPU.
         findings: spills, stack frames and serialised products that `allow_spills` let pass.
     """
 
@@ -82,7 +85,8 @@ class CompiledKernel:
         # The types of torch tensors met so far; others take the general path.
         self._torch_types: set[type] = set()
         self._current_stream: Callable[[int], int] | None = None
-        self._has_one_output = len(interface.outputs) == 1
+        self._outputs = len(interface.outputs)  # counted once: the interface lists its parameters anew when asked
+        self._has_one_output = self._outputs == 1
         self._numbers = tuple((n.name, n.dtype in ("f32", "f64")) for n in interface.numbers)
         self._defaults: tuple[float | int, ...] | None = None
         if all(n.default is not None for n in interface.numbers):
@@ -153,7 +157,7 @@ class CompiledKernel:
         """
         # The steady state: torch tensors that lie as some before, and plain numbers.
         outs = as_tuple(out)
-        usual = self._has_one_output if out is None else len(outs) == len(self.interface.outputs)
+        usual = self._has_one_output if out is None else len(outs) == self._outputs
         values = self._values(scalars) if usual else None
         if values is not None:
             arrays = (*inputs, *outs)
@@ -182,7 +186,7 @@ class CompiledKernel:
         return self._call(inputs, out, stream, scalars)
 
     def _call(self, inputs: Sequence[Any], out: Any, stream: Any, scalars: Mapping[str, Any]) -> Any:
-        """Run the kernel on whatever the arguments are, checking all of it."""
+        """Run the kernel on arguments of any library, and check all of them."""
         interface = self.interface
         outs: tuple[Any, ...] = as_tuple(out)
         bind.check_count(interface, len(inputs), len(outs))
@@ -273,7 +277,7 @@ class CompiledKernel:
         return values
 
     def _values(self, scalars: Mapping[str, Any]) -> Sequence[float | int] | None:
-        """Encode numbers that need no conversion: all defaults, or all floats; None for others, and for sizes."""
+        """Encode scalars that need no conversion: all defaults, or all floats; None for others and for sizes."""
         if not scalars:
             return self._defaults
         if len(scalars) != len(self._numbers):
@@ -288,8 +292,9 @@ class CompiledKernel:
             name: `"namespace::name"`.
 
         Returns:
-            The operator: it takes tensors in the order of a call, then the numbers, and gives what it makes. What the
-            kernel updates it takes last, and gives nothing. Gradients through it are refused.
+            The operator. It takes tensors in the order of a call, then the numbers, and returns new outputs. A kernel
+            that updates arrays in place takes them last, and its operator returns nothing. Gradients through it are
+            refused.
 
         Raises:
             UsageError: `bad-op-name`. CallError: `no-torch`.

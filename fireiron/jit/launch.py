@@ -1,4 +1,4 @@
-"""A launch plan: all that a call with known shapes, dtypes and device has left to do."""
+"""A launch plan: what is left to do in a call whose shapes, dtypes and device were checked before."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Arguments:
     Args:
         places: first byte of each parameter's value.
         nbytes: of all values.
-        configuration: how clusters and dependent launches are launched, None for others.
+        configuration: how clusters, dependent and cooperative launches are launched, None for others.
     """
 
     __slots__ = ("configuration", "configuration_address", "context", "context_address", "start", "table", "values")
@@ -59,7 +59,7 @@ class LaunchPlan:
         binding: sizes, grid, device.
         nbytes: bytes from first to last element of each array, inputs first.
         inputs: how many of the arrays are inputs.
-        align_mask: bits that no address may have, all arrays together.
+        align_mask: bits that must be 0 in every address. Example: 15 where an array needs 16 bytes.
         run: launches: run(addresses, numbers, stream).
     """
 
@@ -70,13 +70,11 @@ class LaunchPlan:
     run: Callable[[Sequence[int], Sequence[float | int], int], None]
 
     def suspicious(self, addresses: Sequence[int]) -> bool:
-        """Say whether addresses may be misaligned or overlap: cheap, and never wrong when it says no."""
-        bits = 0
+        """Say quickly whether addresses may be misaligned or overlap; False is certain, True needs a closer look."""
+        count, nbytes, mask = self.inputs, self.nbytes, self.align_mask
         for address in addresses:
-            bits |= address
-        if bits & self.align_mask:
-            return True
-        count, nbytes = self.inputs, self.nbytes
+            if address & mask:
+                return True
         for i in range(count, len(nbytes)):
             low = addresses[i]
             high = low + nbytes[i]
@@ -97,10 +95,10 @@ def plan(
         binding: what the call's arguments decide.
         driver: the process's.
         loaded: the kernel on the binding's device.
-        workspaces: its memory there, where it takes any.
+        workspaces: the kernel's memory on that device, None where it has none.
 
     Raises:
-        CallError: `cluster-size`, `no-nvtx`, and `map-...` for arrays that no tensor map describes.
+        CallError: `cluster-size`, `cooperative-grid`, `no-nvtx`, and `map-...` for arrays that no tensor map describes.
     """
     check_cluster(interface.entry, interface.cluster)
     order = [*interface.inputs, *interface.outputs]
@@ -129,7 +127,7 @@ def _kept(interface: Interface, binding: Binding, workspaces: Workspaces) -> Cal
 
 
 def encode_number(value: float | int, dtype: str) -> float | int:
-    """Give a number as the packer takes it: floats that C lacks as their bits, rounded as the conversion does."""
+    """Encode a number for a launch: floats that C lacks become their bits, rounded as the GPU rounds them."""
     if dtype in ("tf32", "e4m3", "e5m2"):
         return bits_of(value, find_dtype(dtype))
     if dtype != "bf16":
@@ -184,7 +182,7 @@ def _runner(
     loaded: Loaded,
     workspaces: Callable[[int], tuple[int, ...]] | None,
 ) -> Callable[[Sequence[int], Sequence[float | int], int], None]:
-    """Close over everything that does not change, as arguments that ctypes takes without conversion."""
+    """Return a function that launches; arguments that stay the same are converted for ctypes here, once."""
     current_context = driver.current_context
     handle = ctypes.c_void_p(loaded.handle)
     context, device = loaded.context, loaded.device
@@ -193,7 +191,14 @@ def _runner(
     sizes = tuple(binding.sizes[p.name] for p in interface.parameters if isinstance(p, SizeParameter))
     threads, shared, cluster = interface.threads, interface.shared_nbytes, interface.cluster
     grid = min(binding.grid, loaded.resident) if interface.persistent else binding.grid
-    plain = cluster == 1 and not interface.dependent
+    if interface.cooperative and grid > loaded.resident:
+        raise CallError(
+            "cooperative-grid",
+            f"the {grid} blocks of {interface.entry} wait for each other, and GPU {device} runs {loaded.resident} at "
+            "once",
+            fix="use larger tiles or fewer ways, or drop shared=True",
+        )
+    plain = cluster == 1 and not interface.dependent and not interface.cooperative
     launch = driver.launch if plain else driver.launch_configured
     names = [p.name for p in (*interface.inputs, *interface.outputs)]
     encoded = [(names.index(r.array), EncodedMaps(r, driver)) for r in maps.recipes(interface, binding.sizes)]
@@ -206,7 +211,7 @@ def _runner(
         try:
             arguments = pool.pop()
         except IndexError:
-            made = None if plain else configuration(grid, threads, shared, cluster, interface.dependent)
+            made = None if plain else _configured(interface, grid)
             arguments = Arguments(places, nbytes, made)
         queue = streams.get(stream)
         if queue is None:
@@ -236,8 +241,13 @@ def _runner(
     return run
 
 
+def _configured(interface: Interface, grid: int) -> Configuration:
+    facts = interface.threads, interface.shared_nbytes, interface.cluster, interface.dependent, interface.cooperative
+    return configuration(grid, *facts)
+
+
 def launch_error(interface: Interface, driver: Driver, code: int) -> CallError:
-    """Name the driver's refusal of a launch."""
+    """Return the error for a launch that the driver refuses."""
     name: Any = driver.cu.CUresult(code).name
     fix = "run under compute-sanitizer: an earlier launch may have failed"
     if code == INVALID_CONTEXT:

@@ -41,7 +41,7 @@ def c_text(text: str) -> str:
 
 
 def _id(name: str) -> str:
-    """Give a tensor, size or number a name beside the launcher's own; no name of a kernel ends so."""
+    """Give a tensor, size or number a name in C: with `__` at its end where the launcher uses the name itself."""
     return f"{name}__" if name in RESERVED else name
 
 
@@ -240,9 +240,9 @@ def _map(interface: Interface, parameter: MapParameter) -> list[str]:
 
 
 def _configured(interface: Interface) -> list[str]:
-    """Write the launch: clusters and dependent launches by attributes, of persistent blocks as many as fit."""
+    """Write the launch: with attributes for clusters, dependent and cooperative launches, and as many blocks as fit."""
     lines = [
-        "    CUlaunchAttribute attributes[2];",
+        "    CUlaunchAttribute attributes[3];",
         "    CUlaunchConfig config;",
         "    memset(attributes, 0, sizeof attributes);",
         "    memset(&config, 0, sizeof config);",
@@ -286,6 +286,11 @@ def _configured(interface: Interface) -> list[str]:
         lines += [
             "    attributes[config.numAttrs].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;",
             "    attributes[config.numAttrs++].value.programmaticStreamSerializationAllowed = 1;",
+        ]
+    if interface.cooperative:
+        lines += [
+            "    attributes[config.numAttrs].id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;",
+            "    attributes[config.numAttrs++].value.cooperative = 1;",
         ]
     return [
         *lines,

@@ -1,4 +1,4 @@
-"""Tensor maps: what bulk copies need of an array, checked at the call, and encoded by the driver once an address."""
+"""Tensor maps, which describe arrays to bulk copies: checked at the call, and encoded once for each address."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ LINE = 128  # bytes of a line of the L2 cache
 
 @attrs.frozen
 class Recipe:
-    """Hold what encodes one map, the address apart.
+    """Hold all that encodes one tensor map, except the address.
 
     Args:
         name: the map's.
@@ -53,7 +53,7 @@ class Recipe:
         strides: bytes from one index to the next, of every dimension but the innermost.
         box: elements of a box along each dimension.
         swizzle: CUtensorMapSwizzle.
-        steps: of which elements one is taken, along each dimension.
+        steps: along each dimension, one of every so many elements is taken.
         lower, upper: in im2col mode, corners of the pixels that copies visit, along the sides; () for boxes.
     """
 
@@ -70,16 +70,16 @@ class Recipe:
 
     @property
     def promotion(self) -> int:
-        """Give the CUtensorMapL2promotion: of 128 bytes for boxes of long lines, some of which start between lines.
+        """Return the CUtensorMapL2promotion: 128 bytes for long rows off the lines of the L2 cache, else 256 bytes.
 
-        Short lines are read wholly, with their neighbours.
+        Short rows are read whole with their neighbours, for which 256 bytes are better.
         """
         long = not self.lower and bool(self.strides) and self.strides[0] >= 2 * LINE
         return _L2_128B if long and any(step % LINE for step in self.strides) else _L2_256B
 
 
 def recipes(interface: Interface, sizes: Mapping[str, int]) -> tuple[Recipe, ...]:
-    """Work out every map of a kernel, in launch order, and check what the hardware demands of the arrays.
+    """Compute all tensor maps of a kernel, in launch order, and check the hardware's demands on the arrays.
 
     Raises:
         CallError: `map-type`, `map-rank`, `map-box`, `map-extent`, `map-stride`.
@@ -158,7 +158,7 @@ def _check_box(parameter: MapParameter, array: str, nbytes: int) -> None:
 
 
 class EncodedMaps(dict[int, bytes]):
-    """Encode one map at each address that is asked for, and keep what was encoded: `maps[address]`."""
+    """Encode a tensor map for each address once: `maps[address]`."""
 
     def __init__(self, recipe: Recipe, driver: Driver) -> None:
         super().__init__()

@@ -59,7 +59,7 @@ class DeviceArray:
         }
 
     def upload(self, host: Any) -> None:
-        """Copy a NumPy array of the same shape in; its layout there is this object's."""
+        """Copy a NumPy array of the same shape to the device, where it has this object's strides."""
         import numpy as np
 
         packed = np.zeros(self.nbytes // int(self.dtype.itemsize), self.dtype)

@@ -1,7 +1,7 @@
 """NVRTC 12.9, the last that compiles for sm_70 and sm_72, beside the 13 of the environment.
 
-Both libraries live in one process. The functions are those of `cuda.bindings.nvrtc` that compiling needs, and answer
-alike: a status, then values.
+A process may use both libraries. The functions here have the names of those in `cuda.bindings.nvrtc`, and also return a
+status, then values.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NOTICE = "Architectures prior to"
 
 
 class nvrtcResult(enum.IntEnum):
-    """Name the statuses that matter."""
+    """Name the statuses that `compile.py` reads."""
 
     NVRTC_SUCCESS = 0
     NVRTC_ERROR_OUT_OF_MEMORY = 1
@@ -139,7 +139,7 @@ def nvrtc12(arch: str) -> Nvrtc12:
     """Load NVRTC 12.
 
     Args:
-        arch: what is compiled for, for the message.
+        arch: name of the target, for the message.
 
     Raises:
         CompileError: `no-nvrtc`.

@@ -1,7 +1,7 @@
-"""What the installed compiler does not build well, kept on disk: choices pass it over from then on.
+"""Candidates that the installed compiler does not build well, kept on disk: later choices leave them out.
 
-One file holds the texts of one problem's candidates, and the compiler that they were tried with. Another compiler, or
-another fireiron, tries them again.
+One file holds the texts of one problem's candidates, and the compiler that was tried. Another compiler, or another
+fireiron, tries them again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MOST_PROBLEMS = 4096
 
 
 def passed_over(problem: str) -> frozenset[str]:
-    """Give the candidates of a problem that the compiler does not build well.
+    """Return the texts of a problem's candidates that the compiler does not build well: they spill or crash it.
 
     Args:
         problem: a text that says what is computed, and for which target.
@@ -55,7 +55,7 @@ def pass_over(problem: str, candidate: str, compiler: Compiler) -> None:
 
 
 def forget() -> None:
-    """Forget what this process holds; the files stay."""
+    """Forget what this process read; the files stay."""
     _memory.clear()
 
 

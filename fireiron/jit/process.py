@@ -1,8 +1,7 @@
-"""Processes whose loss costs one task: a hang is killed, a crash is told, and the next task gets a new process.
+"""Processes that run tasks: where one hangs or crashes, its task fails, and the next task gets a new process.
 
-A task runs code that its user wrote: it may exit, fork, print, read what is not its own, or never end. Each process is
-the head of a group of its own, which is killed as one, and finds modules where this process found them: the folder that
-it stands in is the last place.
+A task runs a user's code, which may exit, fork, print, read stdin, or never end. Each process heads a process group,
+which is killed as a whole. It looks for modules where this process does, and last in the current folder.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ serve()
 
 
 class Lost(Exception):
-    """Say that a process is gone, and took its task with it.
+    """Say that a process hung or crashed, so that its task has no result.
 
     Args:
         code: `hang` or `crash`.
@@ -59,10 +58,10 @@ class Lost(Exception):
 
 
 class Process:
-    """Run functions in another Python process, one at a time; it starts with the first, and again after a loss.
+    """Run functions in another Python process, one at a time; the first call, and one after a loss, starts the process.
 
     Args:
-        environment: variables that differ there.
+        environment: environment variables that have other values in that process.
     """
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
@@ -75,7 +74,8 @@ class Process:
         """Run a function there.
 
         Raises:
-            Lost: where it takes longer than the limit, or the process dies. Whatever the function raises.
+            Lost: where the function takes longer than the limit, or the process dies. What the function raises is
+                raised here.
         """
         return self._request(("call", function, arguments), limit_s)
 
@@ -167,7 +167,7 @@ class Process:
 
 
 def _answer(running: subprocess.Popen[bytes], answers: queue.Queue[Any], limit_s: float) -> Any:
-    """Wait for an answer while the process lives; what it forked may hold its end of the pipe open.
+    """Wait for an answer while the process lives: its end of the pipe may stay open behind it, in a fork.
 
     Returns:
         The answer, None where none will come.
@@ -215,7 +215,7 @@ def _last_words(running: subprocess.Popen[bytes], said: IO[bytes] | None) -> str
 
 
 def _listen(stream: Any, answers: queue.Queue[Any]) -> None:
-    """Pass answers on; None says that there will be no more."""
+    """Put answers from a stream into a queue; None says that the stream ended."""
     while True:
         try:
             answers.put(receive(stream))
@@ -225,7 +225,7 @@ def _listen(stream: Any, answers: queue.Queue[Any]) -> None:
 
 
 class Processes(Executor):
-    """Run tasks in processes, as any executor of concurrent.futures does, but so that a hang or crash loses one task.
+    """Run tasks in processes, as executors of concurrent.futures do; a hang or a crash loses one task only.
 
     Args:
         count: of processes.
@@ -248,7 +248,7 @@ class Processes(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Stop the processes, after what is queued, or at once where that is cancelled."""
+        """Stop the processes after the queued tasks, or at once where these are cancelled."""
         if cancel_futures:
             with contextlib.suppress(queue.Empty):
                 while True:

@@ -19,7 +19,7 @@ class Resources:
         spill_loads: bytes loaded for the same reason.
         shared_nbytes: static shared memory of a block.
         barriers: named barriers in use.
-        warnings: lines of the log that warn, of any tool.
+        warnings: lines of the log that are warnings, of the compiler or the assembler.
     """
 
     registers: int

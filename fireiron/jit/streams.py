@@ -35,7 +35,7 @@ def stream_handle(stream: Any) -> int:
 
 
 def torch_current_stream() -> Callable[[int], int]:
-    """Find torch's quickest way to tell the current stream's handle on a device."""
+    """Return torch's fastest function from a device to the handle of its current stream."""
     torch = sys.modules["torch"]
     # The public function builds a Stream object at every call, for 1 us and more.
     quick = getattr(torch._C, "_cuda_getCurrentRawStream", None)
@@ -51,7 +51,7 @@ def torch_current_stream() -> Callable[[int], int]:
 def default_stream(arrays: Iterable[ArrayFacts]) -> int:
     """Choose the stream of a call that names none.
 
-    It is the current one of the arrays' library, else the one that they name, else the default stream.
+    The current stream of the arrays' library comes first, then the stream that an array names, then the default stream.
     """
     named: list[int] = []
     for array in arrays:

@@ -1,4 +1,4 @@
-"""Honest times: medians with quantiles, the L2 cache flushed before each run, clocks settled first."""
+"""Times of kernels: medians with quantiles, after clocks have settled, with the L2 cache flushed before each run."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def time_kernel(
 
     Args:
         launch: launches once on the stream whose handle it is given.
-        stream: where, as `stream_handle` takes it; a new one where None.
+        stream: the stream, as `stream_handle` takes it; a new one where None.
         device: the GPU's ordinal.
         flops: operations of one launch.
         nbytes: bytes of one launch.
@@ -179,7 +179,7 @@ def time_call(
 
 
 def random_array(used: Driver, kernel: CompiledKernel, name: str, sizes: Mapping[str, int], seed: int = 0) -> Any:
-    """Make an array of random numbers on the GPU for one parameter: zeros would draw less power, and run too fast."""
+    """Make an array of random numbers on the GPU for one parameter; zeros would take less power, and run too fast."""
     import numpy as np
 
     from fireiron.jit.memory import DeviceArray
@@ -281,7 +281,10 @@ def _stream(used: Driver, stream: Any) -> Generator[int]:
 
 @contextmanager
 def _flusher(used: Driver, device: int, queue: int) -> Generator[Callable[[], None]]:
-    """Give a function that writes a buffer of twice the L2 on the stream; the launch is enqueued while it runs."""
+    """Return a function that flushes the L2 cache on the stream, by writing a buffer of twice its size.
+
+    The launch to be timed is enqueued while the buffer is written.
+    """
     cu = used.cu
     size = 2 * max(used.attribute(cu.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, device), 1 << 24)
     buffer = used.call(cu.cuMemAlloc(size))

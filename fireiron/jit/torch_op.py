@@ -20,7 +20,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*")
 
 
 def register(kernel: CompiledKernel, name: str) -> Callable[..., Any]:
-    """Register a kernel as an operator, with what shapes it gives and a refusal of gradients; see `torch_op`.
+    """Register a kernel as an operator of torch, whose outputs' shapes are known and whose gradients are refused.
 
     Raises:
         UsageError: `bad-op-name`. CallError: `no-torch`.
@@ -72,7 +72,7 @@ def register(kernel: CompiledKernel, name: str) -> Callable[..., Any]:
 
 
 def schema(interface: Interface) -> str:
-    """Write what the dispatcher must know: tensors in the order of a call, numbers by name, what comes back.
+    """Write the operator's schema: tensors in the order of a call, numbers by name, and what it returns.
 
     Example:
         >>> from fireiron import matmul
@@ -93,7 +93,7 @@ def schema(interface: Interface) -> str:
 
 
 def _fake(interface: Interface, tensors: dict[str, Any], torch: Any) -> tuple[Any, ...]:
-    """Make outputs without contents: what a call would allocate."""
+    """Make the outputs that a call would allocate, without contents."""
     described = {
         p.name: ArrayFacts(
             0,

@@ -20,7 +20,7 @@ def serves() -> bool:
 
 
 class Ended(Exception):
-    """Say that a task asked Python to end, as `sys.exit` does."""
+    """Say that a task called `sys.exit`, or another way to end Python."""
 
 
 def send(stream: BinaryIO, value: object) -> None:
@@ -93,13 +93,13 @@ def serve() -> None:
 
 
 def _forked(me: int) -> None:
-    """End a process that a task forked and that came back out of it: one question has one answer."""
+    """End this process where it is a fork that a task made: the process that got the task answers alone."""
     if os.getpid() != me:
         os._exit(1)
 
 
 def _limit_files() -> None:
-    """Refuse to fill the disk: a task that prints without end fails to."""
+    """Limit the size of files, so that a task that prints without end does not fill the disk."""
     if sys.platform != "win32":
         import resource
 

@@ -1,4 +1,4 @@
-"""Workspaces: device memory that a kernel keeps for itself, zeroed once; each launch leaves it as the next needs it."""
+"""Workspaces: device memory that a kernel keeps between launches; it is zeroed once, and each launch restores it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ PER_THREAD = 2  # CU_STREAM_PER_THREAD: one handle, a stream for each host threa
 class Workspaces:
     """Keep a kernel's workspaces on one device, a set for each stream: launches of two streams may overlap.
 
-    Memory is taken at the first launch on a stream that needs so much, a capture's too, and kept as long as the kernel:
-    a CUDA graph goes on using that of the stream that was captured, and must not run beside launches on it.
+    A stream gets its memory at its first launch, or in a capture, and keeps it as long as the kernel lives. A CUDA
+    graph uses the memory of the stream that was captured, so it must not run beside launches on that stream.
     """
 
     def __init__(self, driver: Driver, device: int) -> None:
@@ -28,7 +28,7 @@ class Workspaces:
         self._kept: list[DeviceArray] = []
 
     def addresses(self, nbytes: Sequence[int], stream: int) -> tuple[int, ...]:
-        """Give zeroed memory of at least these sizes to a stream, the same at every call.
+        """Return the addresses of a stream's workspaces of at least these sizes, zeroed when new; they stay the same.
 
         Raises:
             CallError: `driver`.

@@ -1,1 +1,1 @@
-"""Levels, memories, tensors, specs, programs and decompositions: data, and the pure rewrites on it."""
+"""Levels, memories, tensors, specs, programs and decompositions: records, and pure functions on them."""

@@ -1,4 +1,4 @@
-"""Sums that are added to what an array holds: each unit that has a part of such a sum may add it on its own."""
+"""Sums added to the old values of an array (`out = before + sum`): each unit may add its own partial sum."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from fireiron.language.steps import Program, Step, add_of
 
 
 def parts_added(program: Program, dim: str) -> tuple[Program, frozenset[str]]:
-    """Return the program of a unit's part of a dim, whose sums are no longer added to anything, and what they add to.
+    """Return the program that one unit runs on its part of a dim: without `before +` in its sums.
 
     Args:
-        program: whose sums over the dim are added to outputs that replace inputs: `out = before + sum`.
-        dim: of which each unit has a part.
+        program: has sums over the dim whose outputs replace inputs: `out = before + sum`.
+        dim: the dim that is dealt out; each unit has a part of its points.
 
     Returns:
-        The program without `before +`, and the names of these outputs.
+        The program without `before +`, and the names of the outputs that lost it.
 
     Raises:
         DecompositionError: `parallel-reduce` where a fold over the dim has another use.
@@ -45,7 +45,7 @@ def parts_added(program: Program, dim: str) -> tuple[Program, frozenset[str]]:
 
 
 def scaled_sum(tree: Scalar, sums: Collection[int]) -> bool:
-    """Say whether an expression is one of some arguments, perhaps times a number."""
+    """Say whether an expression is one of the given arguments, or such an argument times a constant."""
     match tree:
         case Arg(i) | Binary("mul", Arg(i), Constant() | Parameter()):
             return i in sums
@@ -54,7 +54,7 @@ def scaled_sum(tree: Scalar, sums: Collection[int]) -> bool:
 
 
 def _part(step: Step, names: Collection[str], replaced: Mapping[str, str]) -> Step | None:
-    """Remove a step's addend to a sum; None unless it is the element of the input that the output replaces."""
+    """Return a step without its addend; None where the addend is no element of the input that the output replaces."""
     out = step.outs[0]
     whole = step.body.x if isinstance(step.body, Cast) else step.body
     if step.fold is not None or not isinstance(whole, Binary) or whole.op != "add":

@@ -1,4 +1,4 @@
-"""Specs and chains as programs of steps: one language for what all of them compute.
+"""Convert specs and chains to programs of steps, so that one form describes every computation.
 
 A chain completes its spec: prologs, an epilog's ops, `save`, row sums and the conversions of loads become steps.
 """
@@ -33,8 +33,9 @@ def steps_of(spec: Spec, links: Links = ()) -> Program:
     """Express a spec, or a chain of it, as a program of steps.
 
     Args:
-        spec: what is computed.
-        links: of a chain: those that compute are part of the program.
+        spec: the spec.
+        links: the links of a chain of the spec. Those that compute (prologs, epilog ops, ...) become steps; others are
+            ignored.
 
     Example:
         >>> from fireiron.language.tensor import Matrix
@@ -78,7 +79,7 @@ def _cast(tree: Scalar, dtype: DType) -> Scalar:
 
 
 def _wider(tree: Scalar, kind: DType) -> Scalar:
-    """Let a factor be multiplied in a sum's type, where that holds all of the factor's values."""
+    """Convert a factor to the type of the sum, where that type holds all values of the factor's type."""
     mine = tree.dtype
     return (
         tree if mine.kind != kind.kind or (mine.bits, mine.mantissa) >= (kind.bits, kind.mantissa) else Cast(tree, kind)
@@ -86,7 +87,7 @@ def _wider(tree: Scalar, kind: DType) -> Scalar:
 
 
 def _converted(tree: Scalar, links: Iterable[Decomposition], role: str) -> Scalar:
-    """Let an operand pass through the element types that the loads of a chain give it."""
+    """Convert an operand to the element types of the buffers that a chain's loads copy it to, one after another."""
     for link in links:
         if isinstance(link, Load) and link.role == role:
             tree = _converted(tree, link.move, "src")
@@ -99,9 +100,9 @@ class _Steps:
     """Collect the steps of a program.
 
     Args:
-        tensors: those of the caller that are known, as refs name them: a transposed one is read by an exchanged index.
-        values: expressions whose tensors steps will read: their names are taken.
-        steps: so far.
+        tensors: the caller's tensors, as refs name them. A transposed tensor is read with its indices exchanged.
+        values: expressions whose tensors steps will read; new tensors get other names.
+        steps: the steps collected so far.
     """
 
     tensors: list[Tensor]
@@ -109,7 +110,7 @@ class _Steps:
     steps: list[Step] = attrs.field(factory=list[Step])
 
     def at(self, tensor: Tensor, dims: Sequence[Dim], outside: float = 0.0) -> Ref:
-        """Read a tensor at dims that it repeats over: by one for all, or one for each group of neighbours."""
+        """Read a tensor that repeats over dims: one element for all points, or for each group of neighbours."""
         known = next((t for t in self.tensors if t.name == tensor.name), None)
         if known is None:
             self.tensors.append(tensor)
@@ -118,7 +119,7 @@ class _Steps:
         return repeated(tensor, dims, outside)
 
     def held(self, name: str, dtype: DType, dims: Sequence[Dim]) -> Ref:
-        """Name a tensor between steps."""
+        """Make the tensor that holds a result between two steps."""
         taken = {t.name for t in self.tensors} | {out.name for step in self.steps for out in step.outs}
         taken |= {t.name for value in self.values for t in value.tensors if not t.memory.registers}
         title, number = name, 1
@@ -140,7 +141,7 @@ class _Steps:
     def program(
         self, name: str, first: Sequence[Tensor], outputs: tuple[Tensor, ...], loops: tuple[For, ...] = ()
     ) -> Program:
-        """Finish: inputs are what steps read and no step makes, in the order of the call where that is known."""
+        """Return the program; inputs are the tensors that steps read and no step makes, in the order of the call."""
         made = {out.name for step in self.steps for out in step.outs}
         used = {r.name for step in self.steps for r in step.reads}
         old = {t.name for t in outputs if _read_first(self.steps, t.name)}
@@ -161,7 +162,7 @@ def _read_first(steps: Sequence[Step], name: str) -> bool:
 
 @attrs.frozen
 class _Dims:
-    """Hold the dims of a product by their names before swap(); `of` gives those of the spec's operands."""
+    """Hold the dims of a product, named as before swap(); `of` returns the dims of the spec's operands."""
 
     swapped: bool
     batch: tuple[Dim, ...]
@@ -171,18 +172,18 @@ class _Dims:
     k: Dim
 
     def of(self, role: str, tensor: Tensor) -> tuple[Dim, ...]:
-        """Name the dims of an operand of the spec."""
+        """Return the dims of an operand of the spec."""
         first, second = (self.n, self.m) if self.swapped else (self.m, self.n)
         leading = (self.groups or self.batch) if len(tensor.shape) == 3 else ()
         return (*leading, *{"A": (first, self.k), "B": (self.k, second), "C": (first, second)}[role])
 
     def given(self, dims: tuple[Dim, ...]) -> tuple[Dim, ...]:
-        """Name the dims of an operand as the product's author knows it."""
+        """Return the dims of an operand as the product's author wrote it, before swap()."""
         return exchanged(dims) if self.swapped else dims
 
     @property
     def whole(self) -> tuple[Dim, ...]:
-        """Name the dims of the result as its author knows it."""
+        """Return the dims of the result as its author wrote it, before swap()."""
         return (*self.batch, self.m, self.n)
 
 
@@ -198,7 +199,7 @@ def _dims_of(spec: MatMul) -> _Dims:
 
 @attrs.frozen
 class _Product:
-    """Express a MatMul: its prologs, the sum over K, and what its epilog makes of that."""
+    """Express a MatMul as steps: prologs, the sum over K, and the epilog."""
 
     spec: MatMul
     links: Links
@@ -235,9 +236,9 @@ class _Product:
         return made.program("matmul", spec.inputs, (spec.C, *(o.tensor for o in epilog.outputs)))
 
     def _kind(self, epilog: Epilog | None, left: Ref) -> DType:
-        """Give the type in which products are summed: the epilog's; C's in a closed chain that has none.
+        """Return the type in which products are summed: the epilog's, or C's type in a closed chain without an epilog.
 
-        Sums that are stored as integers are converted at the end.
+        Where C is of an integer type, the accumulator's type is taken, and C's store converts.
         """
         if epilog is not None:
             return epilog.dtype
@@ -252,7 +253,7 @@ class _Product:
         return tuple(value for value in found if value is not None)
 
     def _epilog(self, kind: DType) -> Epilog:
-        """Give the epilog that a schedule will have: of alpha and beta, and of the ops that `then` added."""
+        """Return the epilog that a schedule will have: alpha, beta, and the ops that `then` added."""
         spec = self.spec
         saved, value = stages(spec.ops, scaled(spec, kind))
         outputs = tuple(
@@ -264,7 +265,7 @@ class _Product:
         return Epilog(value, RF, kind, 0.0, (), outputs)
 
     def _operand(self, made: _Steps, role: str, tensor: Tensor, dims: _Dims) -> Ref:
-        """Read an operand, behind its prolog."""
+        """Return an operand's element with its prolog applied."""
         mine = dims.of(role, tensor)
         ref, value = made.at(tensor, mine), _prolog(self.links, role)
         if value is None:
@@ -274,7 +275,7 @@ class _Product:
         return made.pointwise(out.name, out, reads, value.tree)
 
     def _results(self, made: _Steps, dims: _Dims, acc: Ref, epilog: Epilog) -> None:
-        """Add what an epilog makes of the accumulator, store by store."""
+        """Add the steps of an epilog, one group for each tensor that it stores to."""
         spec = self.spec
         targets = (*epilog.outputs, Output(epilog.value, spec.C, epilog.store))
         for target in targets:
@@ -300,7 +301,7 @@ class _Product:
                 self._rows(made, dims, acc, target, target.fold)
 
     def _rows(self, made: _Steps, dims: _Dims, acc: Ref, target: Output, fold: Fold) -> None:
-        """Fold rows: whole ones, or the columns of each block."""
+        """Fold whole rows, or the part of each row that one block's columns cover."""
         tensor = target.tensor
         tiles, across = tensor.shape[-1], dims.n
         if as_int(as_expr(tiles)) == 1:
@@ -314,7 +315,7 @@ class _Product:
         made.fold(made.at(tensor, (*dims.batch, dims.m, tile)), [part], Arg(0, acc.dtype), fold, column)
 
     def _width(self, tiles: Index) -> Index:
-        """Give the number of columns that a block holds above its epilog."""
+        """Return the number of columns of a block's tile."""
         spec = self.spec
         dim, whole = ("M", spec.C.shape[-2]) if spec.swapped else ("N", spec.C.shape[-1])
         above = next((i for i, link in enumerate(self.links) if isinstance(link, Epilog)), None)
@@ -323,7 +324,7 @@ class _Product:
 
 
 def _prolog(links: Links, role: str) -> Value | None:
-    """Find what is made of an operand's elements: by a load, or of the sums of their products."""
+    """Return the ops on an operand's elements: of a load, or of a prolog, which may be applied to sums of products."""
     loaded = (link.ops for link in links if isinstance(link, Load) and link.role == role and link.ops is not None)
     written = (link.value for link in reversed(links) if isinstance(link, Prolog) and link.role == role)
     return next(chain(loaded, written), None)
@@ -393,7 +394,7 @@ def _of_layers(spec: Layers) -> Program:
 
 
 def _of_program(spec: Program, links: Links) -> Program:
-    """Let reads pass through the element types that loads give them."""
+    """Convert a program's reads to the element types of the buffers that loads copy them to."""
     if not any(isinstance(link, Load) and link.dtype is not None for link in links):
         return spec
     return attrs.evolve(spec, steps=tuple(_read_through(spec, step, links) for step in spec.steps))
@@ -406,7 +407,7 @@ def _read_through(spec: Program, step: Step, links: Links) -> Step:
 
 
 def products_of(program: Program) -> tuple[tuple[Index, ...], ...]:
-    """List the extents of each product that a program computes, trips of loops around it too.
+    """List (M, N, K) of each product that a program computes, once for each trip of the loops around it.
 
     Example:
         >>> from fireiron.language.tensor import Matrix

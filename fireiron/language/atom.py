@@ -1,4 +1,4 @@
-"""The record of an instruction; everything the compiler knows of it is derived from this row."""
+"""The record of one hardware instruction (an atom). The compiler has no other source of facts about instructions."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ if TYPE_CHECKING:
     from fireiron.algebra.arch import Arch
 
 Meaning: TypeAlias = "Callable[..., np.ndarray[Any, Any]]"
-# What a MatMul sums over K: products, or the bits of `a ^ b` or of `a & b`.
+# The term that a MatMul sums over K: a product, or the bits of `a ^ b` or of `a & b`.
 Product: TypeAlias = Literal["mul", "xor", "and"]
 
 
-# Where a product's sum is rounded: once, behind the exact sum of all products, or at each product that is added, in C's
-# type, there through f32 where the hardware has no such arithmetic; once for each of the three products of the parts of
-# f32 elements; "" where `numpy` says it.
+# Where the sum of a MatMul is rounded to C's type. Of the values below: once, after the exact sum of all products;
+# after each product that is added (by way of f32 where the hardware has no such arithmetic); once after each of the
+# three sums of tf32x3; "" where `numpy` computes the result.
 Rounding: TypeAlias = Literal["", "once", "each", "each, through f32", "once, of parts"]
-# What a Reduce makes of the values of all lanes.
+# The operation of a Reduce on the values of all lanes.
 Fold: TypeAlias = Literal["add", "min", "max", "and", "or", "xor"]
-# Bytes of the rows in which shared memory may be swizzled, 0 for plain rows.
-F32_LANES = 128  # fp32 lanes of the SM that atoms' clocks are for
+F32_LANES = 128  # fp32 lanes of an SM: `Atom.clocks` are those of an SM with so many
+# Width in bytes of the swizzled rows of shared memory, 0 for rows without a swizzle.
 SPANS = (128, 64, 32, 0)
-# What the L2 cache does with lines: they go before others, after others, in their turn, or in the turn that they had.
+# L2 cache policies: lines are evicted before others, after others, in normal order, or keep the order that they had.
 Policy: TypeAlias = Literal["evict_first", "evict_last", "evict_normal", "evict_unchanged"]
 POLICIES: tuple[Policy, ...] = get_args(Policy)
-# What is in flight: copies that a thread starts and sees first itself; products that hold registers of their unit;
-# boxes that a thread stores; boxes whose bytes an mbarrier counts as they land.
+# Kinds of asynchronous instructions: copies (cp.async: visible first to the thread that started them); products (wgmma:
+# they hold registers of their unit); stores of boxes (TMA); loads of boxes (TMA: an mbarrier counts their bytes).
 Flying: TypeAlias = Literal["copies", "products", "stores", "loads"]
 
 
 def summand(product: Product, left: Scalar, right: Scalar) -> Scalar:
-    """Give what a MatMul sums over K: a product, or of bits whether they differ."""
+    """Return the term that a MatMul sums over K: the product (of bits: and), or for `xor` 1 where two bits differ."""
     if product != "xor":
         return Binary("mul", left, right)
     return Binary("sub", Constant(1, left.dtype), Binary("eq", left, right))
@@ -50,11 +50,11 @@ def summand(product: Product, left: Scalar, right: Scalar) -> Scalar:
 
 @attrs.frozen
 class Flight:
-    """Say how instructions are awaited that end later than they are issued.
+    """Describe one group of asynchronous instructions: what is in flight, and the CUDA that waits for it.
 
     Args:
-        name: of the group, in `Commit`, `Wait` and an atom's `completion`.
-        kind: what is in flight.
+        name: of the group, as `Commit`, `Wait` and an atom's `completion` name it. Example: `cp.async`.
+        kind: the kind of instructions: copies, products, stores or loads.
         helpers: CUDA functions, by name: `<name>_commit`, `<name>_wait`, and a fence where one is needed.
     """
 
@@ -65,23 +65,23 @@ class Flight:
 
 @attrs.frozen
 class Operand:
-    """Say what an atom takes in one of its operand places.
+    """Describe one operand of an atom.
 
     Args:
         role: `A`, `B`, `C` of a MatMul; `src`, `dst` of a Move, and of an Add.
-        memory: where the operand must lie.
-        dtype: its element type, or None where any type of the right size will do.
+        memory: the memory of the operand.
+        dtype: its element type, or None where the instruction copies bytes of any type.
         shape: rows and columns of the operand (a Move's vector: (1, elements)).
         layout: thread-value layout ((thread), (register)) -> row + rows * column, threads of one unit first.
-        access: read, write, or both: what a bulk copy updates it adds to.
-        span: bytes of the rows in which shared memory must hold it, swizzled (128, 64, 32), or 0 where any place
-            will do: then each thread addresses its own elements.
-        descriptor: the CUDA function template that encodes the place of such rows, "" where none is needed.
-        opaque: the name of a fragment whose layout the ISA leaves open, or "": such a one agrees with those of its own
-            name alone, and `layout` merely stands in for the hardware's.
-        align: bytes by which the tile's first element must be aligned, 0 where the vector's own size says it.
-        pitch: bytes that the distance of the tile's rows (or columns) must be a multiple of, where the instruction
-            takes that distance as `{pitch}` and the tile's first element as `{tile}`, an offset; else 0.
+        access: read, write, or update (both, as a product's C in registers).
+        span: width in bytes (128, 64 or 32) of the swizzled rows that shared memory must hold it in; 0 where each
+            thread addresses its own elements, so that any layout will do.
+        descriptor: the CUDA function template that encodes the address of such rows, "" where none is needed.
+        opaque: the name of a fragment whose layout the ISA does not state, or "". Such a fragment matches only
+            fragments of the same name; its `layout` is a stand-in for the simulator.
+        align: alignment in bytes of the tile's first element; 0: the size of the vector.
+        pitch: for an instruction that takes the distance between the tile's rows (or columns) as `{pitch}`, the number
+            of bytes that this distance must be a multiple of; `{tile}` is then the offset of the first element. Else 0.
     """
 
     role: str
@@ -107,47 +107,46 @@ class Atom:
     """Describe one instruction.
 
     Args:
-        name: unique, the field's name of it (`fma.f32`, `copy.16B.GL.SH`).
-        kind: the spec it executes; an Add adds registers to memory, indivisibly for each element; a Reduce gives
-            each of a unit's threads what it makes of a value of all of them.
+        name: unique. Example: `fma.f32`, `copy.16B.GL.SH`.
+        kind: the spec it executes. An Add adds registers to memory, each element atomically. A Reduce folds one value
+            of each thread of a unit, and returns the result to all of them.
         shape: (m, n, k) of a MatMul; (elements,) of a Move or Add in elements, or (0,) where `nbytes` says it.
-        unit: the level whose unit executes it.
+        unit: the level that executes it, such as Thread or Warp.
         operands: in the order of the spec: A, B, C or src, dst.
         arch: smallest architecture as an integer (75 for sm_75).
-        last: the last one that has it, 0 where all later ones do.
+        last: the largest architecture that has it, 0 where all later ones have it.
         source: where the row was read (PTX ISA section).
         cuda: one wrapper function's text in CUDA C++, or "" where the call is a plain expression.
-        call: the statement that calls it, with named fields `{A}`, `{B}`, `{C}` or `{src}`, `{dst}`: an lvalue of each
-            view's first element (`{A[1]}`: of its second; `{src.name}`: the buffer); `{lane}` of a Shuffle; `{tile}`
-            and `{pitch}` of an operand that has a pitch.
+        call: the statement that calls it. Its fields `{A}`, `{B}`, `{C}` or `{src}`, `{dst}` become lvalues of each
+            operand's first element (`{A[1]}`: the second element; `{src.name}`: the buffer). A Shuffle also has
+            `{lane}`; an operand with a pitch has `{tile}` and `{pitch}`.
         guarded_cuda: the wrapper of `guarded_call`.
         guarded_call: the statement of a Move that writes zeros where `{read}` is false, or "" where there is none.
         masked_cuda: the wrapper of `masked_call`.
-        masked_call: the statement of a Move that does nothing where `{write}` is false by the instruction's own
-            predicate, or "" where a branch must do.
-        nbytes: bytes a Move carries (its dtype is then free and its operands' elements are bytes), else 0.
-        completion: name of the `Flight` that is awaited before the result is there, "" where the result is there at
-            once.
-        before: kind of the `Fence` that must stand between the last access of its registers and it, or "".
-        rank: dimensions of the box that it moves by a tensor map, 0 for other instructions.
-        hint: what it asks of the L2 cache, or "".
-        multicast: whether its box lands in several blocks of a cluster.
+        masked_call: the statement of a Move that is predicated: it does nothing where `{write}` is false. "" where the
+            instruction has no predicate and a branch must stand around it.
+        nbytes: bytes that a Move copies, whatever their element type (its operands' elements are then bytes); else 0.
+        completion: name of the `Flight` to wait for before the result may be read, "" where the instruction is
+            synchronous.
+        before: kind of the `Fence` needed between the last access of its registers and the instruction, or "".
+        rank: number of dimensions of the box that it copies by a tensor map, 0 for other instructions.
+        hint: its L2 cache policy, such as `evict_first`, or "".
+        multicast: whether its box is written to several blocks of a cluster.
         windows: whether it copies a run of pixels at one offset, by a tensor map in im2col mode.
-        adding: element types that it adds to what is there, () where it overwrites.
+        adding: element types of a copy that adds to the destination, () where it overwrites.
         peer: whether its source is the shared memory of another block of the cluster.
-        lanes: which lanes of an SM issue it, where architectures have different numbers of them (`fp32`), or "".
-        zeroes: whether a MatMul can take C for zero, by the Call's `accumulate`.
-        kept: bits of the sum's mantissa that the hardware keeps in one instruction, 0 for all of the accumulator's.
-        rounding: where the sum of a MatMul is rounded; what it computes follows from that and from its `step`.
-        numpy: meaning of a MatMul whose sum no `rounding` describes: numpy(a, b, c) -> new c. An operand in registers
-            is an array (units, threads, registers); one in shared memory is the tile itself, (units, rows, columns)
-            as the operand's shape says, read through its view, whose layout lists the tile with the row fastest.
-            Packed elements come as the bytes that hold them.
+        lanes: the kind of SM lanes that issue it (`fp32`), where their number differs between architectures; or "".
+        zeroes: whether a MatMul can treat C as zero (the Call's `accumulate` then says whether it does).
+        kept: bits of the sum's mantissa that the hardware keeps inside one instruction; 0: as many as the accumulator.
+        rounding: where the sum of a MatMul is rounded; the simulator derives the result from it and from `step`.
+        numpy: numpy(a, b, c) -> new c, for a MatMul that no `rounding` describes. An operand in registers is an array
+            (units, threads, registers); an operand in shared memory is an array (units, rows, columns). Packed elements
+            are given as bytes.
         clocks: issue clocks of one warp instruction on one SM sub-partition, for the cost model.
-        emulated: the first architecture on which other instructions stand in for it, and its clocks there.
-        converge: the level whose threads must all arrive, where that is more than the unit (None: the unit's own).
-        product: what a MatMul sums.
-        fold: what a Reduce makes of the values, "" for other kinds.
+        emulated: the first architecture that emulates it by other instructions, and its issue clocks there.
+        converge: the level whose threads must all execute it together, where that is larger than the unit; else None.
+        product: the term that a MatMul sums: `mul`, or for bits `xor` or `and`.
+        fold: the operation of a Reduce (`add`, `max`, ...), "" for other kinds.
     """
 
     name: str
@@ -186,10 +185,10 @@ class Atom:
 
     @property
     def step(self) -> Step | None:
-        """Give what it computes, as a step over dims of its own; None for folds of bits, which no expression says.
+        """Return what the atom computes, as a step over its own dims; None for folds of bits, which have no expression.
 
-        The dim `e` counts the elements of a Move (bytes where any type will do, any number of a box); `t` the threads
-        of a unit.
+        Dim `e` counts the elements of a Move (bytes where it copies any type; for a box its extent is unknown). Dim `t`
+        counts the threads of a unit.
 
         Example:
             >>> from fireiron.atoms.table import find
@@ -223,16 +222,16 @@ class Atom:
         return Step("dst", (dst,), (src,), Arg(0, src.dtype))
 
     def clocks_on(self, arch: int) -> float:
-        """Give its issue clocks on an architecture."""
+        """Return its issue clocks on an architecture, whatever the number of lanes."""
         return self.emulated[1] if self.emulated is not None and arch >= self.emulated[0] else self.clocks
 
     def issue_clocks(self, arch: Arch) -> float:
-        """Give its issue clocks on an architecture's GPU, which may have fewer lanes of fp32 in an SM."""
+        """Return its issue clocks on the architecture's GPU; an SM with fewer fp32 lanes needs more clocks."""
         narrow = F32_LANES / arch.gpu.fp32_lanes if self.lanes == "fp32" else 1.0
         return self.clocks_on(arch.number) * narrow
 
     def missing_on(self, arch: int) -> str:
-        """Say why an architecture does not have this instruction, "" where it does."""
+        """Return why an architecture does not have this instruction, "" where it has it."""
         if arch < self.arch:
             return f"needs sm_{self.arch}, not sm_{arch}"
         if not self.last or arch <= self.last:
@@ -245,5 +244,5 @@ class Atom:
         return self.name.split(".")[0]
 
     def operand(self, role: str) -> Operand:
-        """Find an operand by its role."""
+        """Return the operand of a role."""
         return next(o for o in self.operands if o.role == role)

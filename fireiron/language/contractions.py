@@ -1,11 +1,12 @@
-"""Contractions: steps that sum products of two sides, seen as the MatMul that atoms execute.
+"""Contractions: steps that sum products of two factors, read as the MatMul that atoms execute.
 
 A step `s[b, h, i, j] = add over d of q[b, h, i, d] * k[b, h, j, d]` is, for one b and h, C[M, N] += A[M, K] B[K, N]
-with M = i, N = j, K = d. Which dims these are follows from who reads them, and from the extents at a place. Several
-dims may be one letter: the pixels (n, p, q) of a convolution's tile are M, the last of them fastest.
+with M = i, N = j, K = d. M are the dims that only the left factor reads, N those that only the right one reads, K
+the folded ones; dims of extent 1 at a place do not count. Several dims may form one letter: the pixels (n, p, q) of a
+convolution's tile are M, the last of them fastest.
 
-A factor may be read through an index map, `x[n, 2 * p + r - 1, 2 * q + s - 1, c]`: where r and s are 1, p moves the
-second coordinate alone, and the map is p's dimension of a matrix.
+A factor may be read through an index map, `x[n, 2 * p + r - 1, 2 * q + s - 1, c]`: where r and s have extent 1, only p
+changes the second coordinate, so that coordinate is the matrix's dimension p.
 """
 
 from __future__ import annotations
@@ -36,11 +37,12 @@ class Side:
 
     Args:
         role: A or B.
-        tree: the factor, an expression of the step's reads, without conversions that lose nothing.
-        ref: what it reads where it is one read and nothing else; None for an expression.
-        dims: its dims, those of the matrix last: rows, then columns.
-        axes: by dimension of what is read, the dim that moves along it, or a name of its own where none does.
-        order: the names of `axes`, those of the matrix last.
+        tree: the factor, an expression of the step's reads; conversions that lose nothing are removed.
+        ref: the read, where the factor is a single read; None for any other expression.
+        dims: the factor's dims; the last two are the matrix's rows and columns.
+        axes: for each dimension of the tensor that is read, the dim whose change moves along it. A dimension along
+            which nothing moves has a name of its own.
+        order: the names in `axes`; the last two are the matrix's rows and columns.
     """
 
     role: Literal["A", "B"]
@@ -52,17 +54,17 @@ class Side:
 
     @property
     def dtype(self) -> DType:
-        """Give the element type that an atom takes."""
+        """Return the element type of the factor, as an atom reads it."""
         return self.tree.dtype
 
 
 @attrs.frozen
 class Contraction:
-    """Name the parts of a contraction at a place.
+    """Hold the parts of a contraction at a place of the tree (where each dim has a known extent).
 
     Args:
-        step: that is computed.
-        letters: the dims that are M, N and K there; of several the last is fastest.
+        step: the step that is computed.
+        letters: the dims of M, of N and of K there; where a letter has several dims, the last is fastest.
         left: the side with M.
         right: the side with N.
         out: the dims of the result: M and N last.
@@ -76,11 +78,11 @@ class Contraction:
 
     @property
     def named(self) -> dict[str, str]:
-        """Map the names of M, N and K to the letters."""
+        """Map each dim's name to its letter, M, N or K."""
         return {dim.name: letter for letter, dims in self.letters.items() for dim in dims}
 
     def order_of(self, role: str) -> tuple[str, ...]:
-        """Name the dims of A, B or C in order: those of the matrix last."""
+        """List the dims of A, B or C; the matrix's rows and columns are last."""
         return {"A": self.left.order, "B": self.right.order, "C": tuple(d.name for d in self.out)}[role]
 
     def residual(
@@ -90,13 +92,13 @@ class Contraction:
         memories: Mapping[str, Memory],
         types: Mapping[str, DType],
     ) -> Residual:
-        """Give the MatMul that is left to do.
+        """Return the residual MatMul.
 
         Args:
-            level: whose unit executes it.
-            extents: of all dims at the place.
-            memories: where A, B and C lie.
-            types: their element types there.
+            level: the level whose unit executes it.
+            extents: extent of each dim at the place.
+            memories: the memories of A, B and C.
+            types: the element types of A, B and C in these memories.
         """
         named = self.named
         operands: list[Operand] = []
@@ -117,7 +119,7 @@ class Contraction:
 
 
 def _together(dims: Sequence[Dim], extents: Mapping[str, Index | None]) -> Index | None:
-    """Count the points of several dims; None where that is not known."""
+    """Multiply the extents of several dims; None where one is not known."""
     found = as_expr(1)
     for d in dims:
         extent = extents[d.name]
@@ -133,7 +135,7 @@ def _made(side: Side, step: Step) -> Tensor:
 
 
 def kept_in_order(step: Step) -> tuple[Dim, ...]:
-    """List the dims that a step keeps; of a contraction those of the right side alone come last, M before them."""
+    """List the dims of a step's output. For a contraction, M's dims come before N's, and both after the batch dims."""
     if not step.is_product:
         return step.kept
     left, right = (set(dims_in(side, step.reads)) for side in _factors(step))
@@ -143,12 +145,12 @@ def kept_in_order(step: Step) -> tuple[Dim, ...]:
 def contraction(
     step: Step, extents: Mapping[str, Index | None], held: Mapping[Ref, tuple[str, ...]] | None = None
 ) -> Contraction:
-    """See a step as a MatMul at a place.
+    """Read a step as a MatMul at a place of the tree.
 
     Args:
-        step: with a fold add of a product.
-        extents: of all dims there.
-        held: the dims of buffers that hold what each point reads, by the read.
+        step: a step that sums a product.
+        extents: extent of each dim at the place.
+        held: for each read whose elements a buffer holds, the dims of that buffer.
 
     Raises:
         DecompositionError: `each-product` where the step is no product; `each-dims` where both factors move with a dim
@@ -158,7 +160,7 @@ def contraction(
         raise DecompositionError(
             "each-product",
             f"step {step.name} does not sum products of two factors that each have a dim of their own",
-            fix="leave it out of each(...): threads compute it where they hold what it reads, and no atom does",
+            fix="leave it out of each(...): the threads that hold its operands then compute it",
         )
     factors = _factors(step)
     left, right = (dims_in(side, step.reads) for side in factors)
@@ -217,7 +219,7 @@ def _side(
     dims = (*(d for d in dims if d not in pair), *(d for d in pair if d in dims))
     ref = step.reads[tree.index] if isinstance(tree, Arg) else None
     axes = None if ref is None else held.get(ref) or _axes(ref, role, [d.name for d in pair], extents)
-    if axes is None:  # threads compute it: dims that stand still at the place are no dims of what they hold
+    if axes is None:  # threads compute it; dims of extent 1 at the place are no dims of their registers
         dims = tuple(d for d in dims if d in pair or extents[d.name] != 1)
         axes, ref = tuple(d.name for d in dims), None
     matrix = [d.name for d in pair if d.name in axes]
@@ -225,9 +227,9 @@ def _side(
 
 
 def _axes(ref: Ref, role: str, pair: Sequence[str], extents: Mapping[str, Index | None]) -> tuple[str, ...] | None:
-    """Name the dim that moves each coordinate of a read; None where several dims move one, or one dim several.
+    """Return for each coordinate of a read the dim that changes it; None where these are not pairs.
 
-    A coordinate that stands still at the place has the name of its dimension, or one of its own.
+    A coordinate that nothing changes at the place has the name of its dimension, or a new name.
     """
     found: list[str] = []
     moved = [(e.name,) if isinstance(e, Var) else moving(e, extents) for e in ref.index]

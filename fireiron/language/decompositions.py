@@ -1,6 +1,6 @@
 """Decompositions: the links of a chain, as data.
 
-Each turns a spec into a smaller one and says which code stands between them.
+Each link turns a spec into a smaller one, and says which code stands around the smaller one (a loop, a copy, ...).
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class Widest:
     """Size a tile as the widest vector that both sides of a Move allow.
 
     Args:
-        nbytes: the widest wanted.
-        exact: whether a narrower one is an error.
+        nbytes: the widest vector to use, in bytes.
+        exact: whether it is an error that only a narrower vector fits.
     """
 
     nbytes: int = 16
@@ -68,11 +68,11 @@ class Widest:
 class StreamK:
     """Give persistent blocks, or clusters, equal shares of all tiles' chunks of K (stream-K).
 
-    A tile that several have parts of is stored by the one that ends it; the sums of the others reach it through global
-    memory, in an order that is the same in every run.
+    Where several blocks compute parts of one tile, the block with the tile's last chunk stores it; the other blocks
+    pass their sums through global memory. The order of additions is the same in every run.
 
     Args:
-        units: at most this many take part; None for as many as the machine has SMs.
+        units: the most blocks (or clusters) that take part; None for as many as the machine has SMs.
     """
 
     units: int | None = None
@@ -83,10 +83,10 @@ class StreamK:
 
 @attrs.frozen
 class Drawn:
-    """Let persistent blocks draw tiles: each takes the next one when it is done, by a counter in global memory.
+    """Let persistent blocks draw tiles: a block that is done takes the next tile, by a counter in global memory.
 
-    Blocks end together also where tiles take unequal times, as they do under a mask. Results do not depend on which
-    block computes a tile, so that they have the same bits in every run.
+    Blocks end at about the same time even where tiles take unequal times, as under a mask. Results do not depend on
+    which block computes a tile, so they have the same bits in every run.
     """
 
     def __str__(self) -> str:
@@ -101,18 +101,21 @@ class Tile:
     """Cut the output dimensions into tiles.
 
     Args:
-        sizes: extent of a tile in each named dimension, or a vector width for Moves.
-        level: whose units take the tiles; None loops over them.
-        units: at most this many units take part.
+        sizes: extent of a tile in each named dimension, or for Moves a vector width. Example: (("M", 128), ("N", 128)).
+        level: the level whose units take one tile each; None for a loop over the tiles.
+        units: the most units that take part; None for no limit.
         unrolled: whether loops are unrolled.
-        order: how unit ids count tiles.
-        resident: blocks of an SM that the compiler's register budget should allow, 0 where it is free.
-        permute: a permutation of unit ids, applied first.
-        persistent: whether as many units are launched as run at once, each looping over tiles.
+        order: the order in which unit ids count tiles. Example: RowMajor: unit 1 takes the tile to the right of unit
+            0's.
+        resident: number of blocks that an SM should hold at once; it limits the registers of a thread. 0: no limit.
+        permute: a permutation of unit ids, applied before ids are mapped to tiles.
+        persistent: whether only as many units are launched as run at once, each looping over tiles.
         share: how persistent units share the work, None for whole tiles in turn.
-        staggered: how many units take the persistent loop's trips in turn, each a whole tile; 1 where all share it.
-        stages: ring slots of the buffers right below the loop over tiles.
-        dependent: whether the kernel begins while the launch before it ends.
+        staggered: number of units inside a persistent block that take tiles in turn, one whole tile each (2: unit 0
+            takes the 1st and 3rd tile, unit 1 the 2nd and 4th). 1: all units work on the same tile.
+        stages: ring slots of the buffers that are loaded directly inside the loop over tiles.
+        dependent: whether the kernel may start before the previous kernel of the stream has ended (programmatic
+            dependent launch).
     """
 
     sizes: tuple[tuple[str, Extent], ...] | Widest
@@ -132,12 +135,13 @@ class Tile:
 
 @attrs.frozen(field_transformer=checked_fields)
 class Specialised:
-    """Give a split's loads to warps of their own.
+    """Give a split's loads to dedicated warps.
 
     Args:
         producers: warpgroups that load.
-        registers: budgets of a thread that loads and of one that computes, None where each keeps its launch's.
-        prefetch: number of a block's first chunks that the warps that compute prefetch into the L2 cache.
+        registers: registers per thread of the warps that load and of those that compute. Example: (40, 232). None: both
+            keep the number that the kernel is launched with.
+        prefetch: number of a block's first chunks that the computing warps prefetch into the L2 cache.
     """
 
     producers: int = 1
@@ -151,23 +155,28 @@ class InOrder:
 
     Args:
         nbytes: bytes of shared memory through which units of a block exchange sums; None for the size of the operands'
-            buffers, which are no longer used then. If all sums do not fit, they are exchanged in panels.
-        two_levels: whether blocks form groups, about as many as a group has blocks: the last block of each group
-            combines the group's parts, and the last of those blocks what the groups have. Otherwise the last block
-            combines all parts. For folds of programs whose states are large.
+            buffers, which are free by then. Sums that do not fit are exchanged in several rounds.
+        two_levels: False: the last of n blocks combines all n partial sums. True: blocks form about sqrt(n) groups; the
+            last block of each group combines the group's sums, and the last of these blocks combines the groups' sums.
+            For folds of programs with large states.
+        shared: False: the last block finishes the tile alone. True: all blocks of the launch run at once (a cooperative
+            launch); the blocks of a tile wait for each other, and each adds and finishes a share of the tile. For
+            products.
     """
 
     nbytes: int | None = None
     two_levels: bool = False
+    shared: bool = False
 
     def __str__(self) -> str:
         told = [] if self.nbytes is None else [f"through {self.nbytes} B"]
-        return " ".join([*told, *(["in two levels"] if self.two_levels else [])])
+        told += ["in two levels"] if self.two_levels else []
+        return " ".join([*told, *(["in shares"] if self.shared else [])])
 
 
 @attrs.frozen
 class ByAtomics:
-    """Add the sums of a parallel split's blocks by atomics, in the order in which they arrive: last bits may differ."""
+    """Add the sums of a parallel split's blocks by atomics, in no fixed order: last bits may differ between runs."""
 
     def __str__(self) -> str:
         return "by atomics"
@@ -175,10 +184,10 @@ class ByAtomics:
 
 @attrs.frozen
 class ByTma:
-    """Add the sums of a parallel split's blocks to C itself, by bulk stores that add, in the order of their arrival.
+    """Add the sums of a parallel split's blocks to C itself by bulk stores that add, in no fixed order.
 
-    Each is rounded to C's element type before it is added. C is added to as it is: the product says beta=1. A program
-    says `before + sum`, and that the output replaces `before`.
+    Each sum is rounded to C's element type before it is added. The old C stays part of the result, so a product must
+    have beta=1, and a program must compute `before + sum` into the memory of `before`.
     """
 
     def __str__(self) -> str:
@@ -187,15 +196,15 @@ class ByTma:
 
 @attrs.frozen(field_transformer=checked_fields)
 class ByCluster:
-    """Let the blocks of a parallel split be a cluster, which read each other's sums out of shared memory.
+    """Let the blocks of a parallel split form a cluster, and read each other's sums from shared memory.
 
     Each finishes a share of the tile: it adds its own sum of that to those of the blocks behind it, the same bits in
     every run.
 
     Args:
-        shares: how many blocks finish a share, at most; None for as many as the tile's columns can be dealt out to.
-        at_once: whether the warps of all blocks meet at one barrier for each fold of a program; by default the warps of
-            a block meet first, then the blocks.
+        shares: the most blocks that each finish a share of the tile; None for as many as its columns divide among.
+        at_once: whether each fold of a program uses one barrier for the warps of all blocks. False: one barrier among
+            the warps of each block, then one among the blocks.
     """
 
     shares: int | None = None
@@ -216,23 +225,31 @@ class Split:
     Args:
         size: extent of a chunk.
         unrolled: whether the loop is unrolled.
-        together: how many chunks stand together in a trip of the compiled loop.
-        stages: ring slots of the loads below it; they run stages-1 chunks ahead, or stages where they have a role.
-        inflight: groups of asynchronous instructions that may read a slot still when the next chunk's begin.
-        specialised: whether the loads have warps of their own.
-        drain: whether a pipeline inside another ends with each of its chunks, instead of flowing on into the next.
-        ways: the number of chunks where the author gave it, and not their extent.
-        level: whose units take the chunks, None for a loop; each then holds a partial sum of C.
-        reduce: how the units' sums become one.
-        promoted: the element type in which the products of each chunk are summed on their own, before they are added to
-            the accumulators with all that prologs above multiply by; None where products add to the accumulators.
-        dim: which dim is cut; K of products.
-        further: dims that the same loop cuts too, with the extents of their chunks; the last one is fastest.
-        skewed: the step whose product is issued a trip ahead, "" for none.
-        order: steps of a program that stand first in a chunk, in this order, each behind what it reads.
-        online: whether folds that need each other's results run in this one loop, and are rescaled as these move.
-        slack: powers of 2 by which summands may outgrow what they are scaled by before sums are rescaled.
-        speculative: whether the fold that others follow is left out of chunks that stay within the slack.
+        together: number of chunks in one trip of the compiled loop.
+        stages: number of ring slots of the buffers that are loaded inside the loop. Loads run stages-1 chunks ahead, or
+            stages chunks where dedicated warps load.
+        inflight: number of groups of asynchronous products that may still run when the products of the next chunk
+            begin.
+        specialised: the dedicated warps that load, None where the computing warps load.
+        drain: for a pipelined loop inside another loop: whether the pipeline empties at the end of each inner loop.
+            False: loads for the next outer trip start before the inner loop ends.
+        ways: the number of chunks, where the author gave it instead of their extent; else None.
+        level: the level whose units take one chunk each and hold partial sums of C; None for a loop over the chunks.
+        reduce: how the units' partial sums are added.
+        promoted: the element type in which each chunk's products are summed separately. The chunk's sum is multiplied
+            by the factors of the prologs above, and then added to the accumulators. None: products are added directly.
+        dim: the dim that is cut; `K` for products.
+        further: further dims that the same loop cuts, with the extents of their chunks; the last one is fastest.
+            Example: (("r", 1), ("s", 1)).
+        skewed: the step whose product is issued one trip ahead of the other steps, "" for none.
+        order: steps of a program to execute first in each chunk, in this order; each one after the steps whose results
+            it reads.
+        online: whether folds that need each other's results share this loop; earlier sums are rescaled when a result
+            that they depend on changes (online softmax).
+        slack: for online loops: the power of 2 by which a term may exceed the current scale before sums are rescaled.
+            0: they are rescaled whenever the scale changes.
+        speculative: for online loops: whether a chunk skips the fold that gives the scale (the maximum) while its terms
+            stay within the slack.
     """
 
     size: Index
@@ -257,7 +274,7 @@ class Split:
 
     @property
     def words(self) -> str:
-        """Name the link in paths: by its chunk, or by their number, and by who takes them."""
+        """Describe the link in paths: by the chunk's extent or the number of chunks, and the units that take them."""
         dim = "" if self.dim == "K" else f"{self.dim} "
         cut = f"split {dim}{self.size}" if self.ways is None else f"split {dim}{self.ways} ways"
         cut += "".join(f", {other} {size}" for other, size in self.further)
@@ -266,20 +283,20 @@ class Split:
 
 @attrs.frozen
 class Load:
-    """Move one operand to another memory, by a finished chain of its own.
+    """Move one operand to another memory. The Move has a complete chain of its own.
 
     Args:
         role: which operand of the residual.
-        memory: where it goes.
+        memory: the memory that it is moved to.
         move: the links that execute the Move.
-        pad: elements added to the buffer's leading stride.
-        swizzle: applied to element offsets in the buffer.
+        pad: elements added to the buffer's leading stride, against bank conflicts.
+        swizzle: the permutation of element offsets in the buffer, None for none.
         storage: the buffer's order or layout; None keeps the source's order.
-        reuse: whether it may overlay buffers that are dead by then.
-        no_sync: whether the author claims that no barrier is needed for this load alone.
-        claimed: where the author claims it.
+        reuse: whether the buffer may lie in the memory of buffers that are no longer needed.
+        no_sync: whether the author states that this load needs no barrier.
+        claimed: the place in the author's source of that statement.
         dtype: element type in the buffer, None for the source's.
-        ops: what is made of each element on the way, an expression of it; None for nothing.
+        ops: an expression applied to each element on the way; None for none.
     """
 
     role: str
@@ -297,7 +314,7 @@ class Load:
 
     @property
     def words(self) -> str:
-        """Say what the link does: registers of a step's own result are filled by no Move."""
+        """Describe the link: a load, or for the result of a step its registers, which the step fills without a Move."""
         if self.memory.registers and not self.move:
             return f"allocate {self.role} in {self.memory}"
         return f"load {self.role} to {self.memory}"
@@ -305,11 +322,11 @@ class Load:
 
 @attrs.frozen
 class Prolog:
-    """Compute pointwise with an operand's elements where the next load moves it through registers.
+    """Apply an expression to each element of an operand, where the next load moves it through registers.
 
     Args:
         role: which operand of the residual.
-        value: what is made of each element, an expression of it.
+        value: the expression that replaces the element.
     """
 
     role: str
@@ -322,12 +339,12 @@ class Output:
     """Store an epilog's value to a tensor beside C; the ops behind it read that value.
 
     Args:
-        value: an expression of the value of the output before it, or of the accumulator; for several products, of the
-            sums.
+        value: an expression of the output before it, or of the accumulator for the first output; for several products,
+            of their sums.
         tensor: the tensor that is written.
         store: the links of the Move that stores.
-        fold: folds each row of a tile to the one value that is stored; None where every element is stored.
-        apart: whether the ops behind it read the value of the output before it instead of this one.
+        fold: folds each row of a tile to one value, which is stored; None where every element is stored.
+        apart: whether later ops ignore this value and read the value of the output before it.
     """
 
     value: Value
@@ -339,17 +356,20 @@ class Output:
 
 @attrs.frozen
 class Epilog:
-    """Accumulate C in registers; then run pointwise ops, and store.
+    """Accumulate C in registers; then apply pointwise ops and store the result.
 
     Args:
-        value: what is stored, an expression of the accumulator, or of what the last output left.
+        value: the expression that is stored, of the accumulator, or of the last output's value.
         memory: FR or RF.
         dtype: the accumulator's element type, None for the default of the inputs'.
-        init: the accumulator's first value.
+        init: the accumulator's value before the first product.
         store: the links of the Move that stores.
-        outputs: what is stored on the way, first to last.
-        early: which tensors that ops read come to registers all at once, not op by op: before the products.
-        addends: whether the accumulator begins with what the ops add to it first.
+        outputs: the values stored between the ops, first to last.
+        early: names of tensors that are loaded to registers before the products begin, not where an op reads them.
+        addends: whether the accumulator starts with the tensors that the ops would add to it first (a bias).
+        loads: loads of tensors that ops read, to shared memory, by the warps of the loading role. `Load.role` is the
+            tensor's name.
+        slots: where a block loops over tiles, the number of tiles of each such tensor that shared memory holds.
     """
 
     value: Value
@@ -360,28 +380,30 @@ class Epilog:
     outputs: tuple[Output, ...] = ()
     early: tuple[Tensor, ...] = ()
     addends: bool = False
+    loads: tuple[Load, ...] = ()
+    slots: int = 1
     link: Link | None = _link
 
     @property
     def values(self) -> tuple[Value, ...]:
-        """List the expressions; each reads the value of the one before it, the first the accumulator."""
+        """List the expressions. The first one reads the accumulator, each later one the value of the one before it."""
         return (*(output.value for output in self.outputs), self.value)
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """List the tensors that the ops read and those that they are stored to, beside C."""
+        """List the tensors that the ops read, and those other than C that results are stored to."""
         found = [t for output in self.outputs for t in (*output.value.tensors, output.tensor)]
         return tuple(dict.fromkeys((*found, *self.value.tensors)))
 
 
 @attrs.frozen
 class Results:
-    """Keep a program's results in registers, and store its outputs from there.
+    """Keep a program's results in registers, and store its outputs from these registers.
 
     Args:
-        memory: where folds keep their state, and where results wait for their store.
+        memory: the memory (RF or FR) of the folds' states, and of results before they are stored.
         stores: for each output, by its name, the links of the Move that stores it.
-        early: names of inputs that threads load before the loops of products behind which they read them.
+        early: names of inputs that threads load before the loops of products, though they are read after these loops.
     """
 
     memory: Memory
@@ -396,7 +418,7 @@ class Results:
 
 @attrs.frozen
 class Own:
-    """Descend a register Move to the elements that each unit of `level` holds."""
+    """Narrow a Move from or to registers to the elements that each unit of `level` holds."""
 
     level: Level
     link: Link | None = _link
@@ -407,10 +429,11 @@ class Microkernel:
     """Close a spec with CUDA source.
 
     Args:
-        source: statements; operands are pointers by role with `A_row`, `A_col` strides, and `M`, `N`, `K` the
-            residual's extents.
-        numpy: its meaning, numpy(A, B, C) -> new C (numpy(src) -> dst for a Move); None refuses simulation.
-        name: for comments and errors.
+        source: C++ statements. `A`, `B`, `C` (`src`, `dst`) are pointers, `A_row` and `A_col` strides in elements, `M`,
+            `N` and `K` the residual's extents.
+        numpy: the same computation, numpy(A, B, C) -> new C (numpy(src) -> dst for a Move); None: the simulator refuses
+            it.
+        name: the name in comments and errors.
     """
 
     source: str
@@ -428,13 +451,14 @@ class Done:
 
 @attrs.frozen
 class Each:
-    """Close a spec of layers: a chain for each of them, whose result is the next one's A, and the last Move.
+    """Close a spec of layers with a chain for each layer, and a Move that stores the last result to Y.
 
     Args:
         chains: the links of each layer, or of each stack of equal ones.
-        store: the links of the Move that brings the last result to Y.
-        hold: the load that brought X on chip: results of other widths are laid out as it says.
-        prefetch: whether a persistent block prefetches its next rows of X into the L2 cache before it stores these.
+        store: the links of the Move that stores the last result to Y.
+        hold: the load of X to shared memory; the buffers of the layers' results take its layout.
+        prefetch: whether a persistent block prefetches its next tile of X into the L2 cache before it stores the
+            present one.
     """
 
     chains: tuple[tuple[Decomposition, ...], ...]
@@ -450,8 +474,8 @@ class StepLinks:
 
     Args:
         name: of the step.
-        origin: the MatMul that the step is at this place.
-        links: that lead from it to an atom.
+        origin: the residual MatMul that the step is at this place.
+        links: the links from `origin` to an atom.
     """
 
     name: str
@@ -461,13 +485,16 @@ class StepLinks:
 
 @attrs.frozen
 class EachStep:
-    """Close a program: the steps named here by chains of their own, the others by threads that hold what they read."""
+    """Close a program whose named steps have chains of their own.
+
+    Each other step is computed by the threads that hold its operands.
+    """
 
     chains: tuple[StepLinks, ...]
     link: Link | None = _link
 
     def of(self, name: str) -> tuple[Decomposition, ...] | None:
-        """Give the links of a step, None where it has no chain of its own."""
+        """Return the links of a step, None where it has no chain of its own."""
         return next((chain.links for chain in self.chains if chain.name == name), None)
 
 

@@ -1,4 +1,4 @@
-"""Einsum in traced functions: products of expressions, added up over the dims that the result does not name."""
+"""Einsum in traced functions: products of expressions, summed over the dims that the result does not name."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ from fireiron.language.trace import (
     step_of,
 )
 
-PRODUCT = "product"  # what einsum calls a step that the function does not name
+PRODUCT = "product"  # the name of einsum's step where the function gives none
 
 
 @checks(locate=True)
 def einsum(subscripts: str, *operands: Operand, name: str = PRODUCT) -> Value:
-    """Multiply expressions, and add up over the dims that the result does not name, in f32 (integers in i32).
+    """Multiply expressions and sum over the dims that the result does not name, in f32 (integers in i32).
 
     Args:
         subscripts: einsum's: `"mk,kn->mn"`, or with spaces for dims of several letters: `"row k, k col -> row col"`.
-            For an array that is read plainly the letters name its dimensions in order; for a computed expression they
-            are its dims.
-        operands: one for each group of letters.
+            For an array without subscripts the letters stand for its dimensions in order; for a computed expression
+                they are the names of its dims.
+        operands: arrays or expressions, one for each group of letters.
         name: of the step.
 
     Raises:
@@ -99,7 +99,7 @@ def known_in_order(groups: Sequence[Sequence[str]]) -> list[str]:
 
 
 def lifted_each(operands: Sequence[Operand]) -> list[Value]:
-    """Let each operand be an expression."""
+    """Convert each operand to an expression."""
     return [lifted(x)[0] for x in operands]
 
 
@@ -127,7 +127,7 @@ def _subscripted(value: Value, letters: Sequence[str], subscripts: str, trace: T
         read = attrs.evolve(ref, index=index)
         return Value(value.tree, tuple(read if t == ref else t for t in value.tensors))
     mine = {d.name for d in dims_of_value(value)}
-    # A dim of one point does not show in an index expression.
+    # A dim of extent 1 does not occur in index expressions.
     mine |= {x for x in letters if x in trace.dims and trace.dims[x].extent == as_expr(1)}
     if mine != set(letters) or len(set(letters)) < len(letters):
         raise SpecError(

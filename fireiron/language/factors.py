@@ -1,8 +1,7 @@
-"""Factors: what an expression of one element multiplies it by, so that a sum of elements may be multiplied instead."""
+"""Factors: for an expression f(x) = x * s, the factor s; a sum of elements may then be multiplied by s once."""
 
 from __future__ import annotations
 
-from fireiron.algebra.dtypes import DType
 from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Scalar, Unary, children
 from fireiron.algebra.simplify import simplify
 from fireiron.language.pointwise import Value
@@ -11,8 +10,7 @@ from fireiron.language.pointwise import Value
 def factor(value: Value) -> Scalar | None:
     """Give the factor of an expression that only multiplies its element; None for every other expression.
 
-    The result numbers its arguments as the expression does. Conversions of the element to types that hold all its
-    values change nothing.
+    Arguments keep their numbers. A conversion of the element to a type that holds all its values is ignored.
 
     Example:
         >>> from fireiron.algebra.dtypes import f32, i8
@@ -45,30 +43,12 @@ def _factor(tree: Scalar) -> Scalar | None:
 
 
 def _converted(tree: Scalar) -> bool:
-    """Say whether an expression is its element, perhaps converted to types that hold all its values."""
+    """Return whether an expression is the element, or a conversion of it to a type that holds all its values."""
     if isinstance(tree, Cast):
-        return _converted(tree.x) and holds(tree.dtype, tree.x.dtype)
+        return _converted(tree.x) and tree.dtype.holds(tree.x.dtype)
     return isinstance(tree, Arg) and tree.index == 0
 
 
 def _reads(tree: Scalar) -> bool:
-    """Say whether an expression reads its element."""
+    """Return whether an expression reads the element (`Arg(0)`)."""
     return tree.index == 0 if isinstance(tree, Arg) else any(_reads(x) for x in children(tree))
-
-
-def holds(wide: DType, narrow: DType) -> bool:
-    """Say whether a type holds every finite value of another.
-
-    Example:
-        >>> from fireiron.algebra.dtypes import bf16, e4m3, f16, i8, i32
-        >>> holds(f16, e4m3), holds(bf16, i8), holds(f16, i32), holds(f16, bf16)
-        (True, True, False, False)
-    """
-    if wide == narrow:
-        return True
-    (low, high), (least, most) = wide.limits, narrow.limits
-    if not low <= least <= most <= high or (wide.kind == "int" and narrow.kind == "float"):
-        return False
-    if narrow.kind == "int":
-        return wide.kind == "int" or wide.mantissa + 1 >= narrow.bits - narrow.signed
-    return wide.mantissa >= narrow.mantissa and wide.bias + wide.mantissa >= narrow.bias + narrow.mantissa

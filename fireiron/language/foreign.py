@@ -1,7 +1,7 @@
-"""Functions of NumPy and torch on expressions, and what Python does with numbers that it cannot do with expressions.
+"""NumPy's and torch's functions on expressions, and errors for Python's operations that expressions do not have.
 
-`np.exp(x)` and `torch.exp(x)` of an expression give what `fireiron.exp(x)` gives; a function without a counterpart is
-refused with a code. This file is imported when the first such function is called.
+`np.exp(x)` and `torch.exp(x)` of an expression return `fireiron.exp(x)`; a function without a counterpart raises a
+coded error. This file is imported when the first such function is called.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _zero(x: Operand) -> Value:
     return f.equal(x, 0)
 
 
-# By the names of NumPy and torch. Some names are of one of them alone.
+# Keys are names of NumPy's or torch's functions; some exist in only one of the two.
 FUNCTIONS: Mapping[str, Callable[..., Value]] = {
     "abs": _absolute,
     "absolute": _absolute,
@@ -127,10 +127,11 @@ def called(library: str, name: str, inputs: Sequence[Any], options: Mapping[str,
         library: `np` or `torch`, for messages.
         name: of the function.
         inputs: its arguments.
-        options: its keywords; None stands for one that is left out.
+        options: its keyword arguments; None means that the keyword was not given.
 
     Raises:
-        SpecError: `bad-op` where there is no counterpart, or it takes other arguments; as the counterpart does.
+        SpecError: `bad-op` where there is no counterpart, or it takes other arguments; and the counterpart's own
+            errors.
 
     Example:
         >>> from fireiron.algebra.dtypes import f32
@@ -172,7 +173,7 @@ def of_ufunc(ufunc: Any, method: str, inputs: Sequence[Any], options: Mapping[st
 
 
 def as_array(value: Value) -> NoReturn:
-    """Refuse to be an array."""
+    """Raise the error for an expression that NumPy would convert to an array."""
     raise SpecError(
         "bad-op",
         f"{value} is an expression of one element, and no array",
@@ -203,6 +204,6 @@ OPERATORS = (*_PYTHON, *(f"__r{name[2:]}" for name in REVERSED))
 
 
 def refused_operator(name: str, value: Value) -> NoReturn:
-    """Refuse what Python does with numbers, and cannot do with an expression."""
+    """Raise the error for an operator or conversion that expressions do not have, such as `x @ y` or `float(x)`."""
     words, fix = _PYTHON[name if name in _PYTHON else f"__{name[3:]}"]
     raise SpecError("bad-op", f"{words} has no meaning for expressions such as {shown(value)}", fix=fix)

@@ -114,7 +114,7 @@ def erf(x: Operand) -> Value:
 
 
 def normcdf(x: Operand) -> Value:
-    """Take the normal distribution's integral up to x."""
+    """Take the cumulative distribution function of the standard normal distribution."""
     return unary("normcdf", x)
 
 
@@ -124,7 +124,7 @@ def sigmoid(x: Operand) -> Value:
 
 
 def _falling(x: Value) -> Value:
-    """Take exp(-x), no larger than exp(STEEPEST); of f32 by exp2, in two instructions for ten."""
+    """Return min(exp(-x), exp(STEEPEST)); for f32 by exp2, which takes two instructions instead of ten."""
     if x.dtype != f32:
         return exp(minimum(-x, STEEPEST))
     return exp2(minimum(x * -math.log2(math.e), STEEPEST * math.log2(math.e)))
@@ -137,7 +137,7 @@ def silu(x: Operand) -> Value:
 
 
 def gelu(x: Operand) -> Value:
-    """Take x times the normal distribution's integral up to x."""
+    """Take x * normcdf(x)."""
     (x,) = lifted(x)
     return x * normcdf(x)
 
@@ -179,11 +179,11 @@ def saturate(dtype: object) -> Op:
 
 @checks("mask")
 def dropout(mask: Operand, keep: float) -> Op:
-    """Make the op that drops what a mask has zeros for, and scales the rest by 1 / keep.
+    """Make the op of dropout: elements become 0 where a mask is 0, and are multiplied by 1 / keep elsewhere.
 
     Args:
         mask: a tensor of any type, broadcast over the output.
-        keep: the part that is kept, above 0.
+        keep: the fraction of elements that is kept, above 0 and at most 1. Example: 0.9.
 
     Raises:
         SpecError: `dropout-keep`.
@@ -201,7 +201,7 @@ def quantise(dtype: object, inverse_scale: Operand = 1.0, zero_point: Operand | 
     Args:
         dtype: i8, u8, e4m3 or e5m2.
         inverse_scale: a number, the name of a scalar, or a tensor that broadcasts.
-        zero_point: likewise; None for none.
+        zero_point: a number, name or tensor in the same way; None for 0.
     """
 
     def op(x: Value) -> Value:
@@ -215,9 +215,10 @@ def dequantise(dtype: object, scales: Operand, zero_points: Operand | None = Non
     """Make the op that computes (x - zero_point) * scale in another type.
 
     Args:
-        dtype: what is computed in, and the result's (f16).
-        scales: a tensor; where it has fewer rows along K than the operand, each serves a group of neighbours.
-        zero_points: likewise; None for none.
+        dtype: the type of the computation and of the result (f16).
+        scales: a tensor. One with fewer rows along K than the operand has one scale for each group of neighbouring
+            rows.
+        zero_points: a tensor in the same way; None for 0.
     """
 
     def op(x: Value) -> Value:
@@ -228,7 +229,7 @@ def dequantise(dtype: object, scales: Operand, zero_points: Operand | None = Non
 
 
 def normalise(mean: Operand, rstd: Operand, gain: Operand | None = None, bias: Operand | None = None) -> Op:
-    """Make the op that applies a layer normalisation whose statistics are given: (x - mean) * rstd * gain + bias.
+    """Make the op of layer normalisation with given statistics: (x - mean) * rstd * gain + bias.
 
     Args:
         mean, rstd: tensors of one value for each row.
@@ -249,11 +250,12 @@ def derivative(function: Callable[[Value], Value], at: Value) -> Value:
     """Give the derivative of a function at a value, as an expression.
 
     Args:
-        function: of an expression of floats, to one.
-        at: the value, in f32 or f64.
+        function: maps an expression of floats to another one.
+        at: the argument, an expression of f32 or f64.
 
     Raises:
-        SpecError: `no-derivative` for a function of C's of the argument; `bad-op` where no expression is returned.
+        SpecError: `no-derivative` where a `custom` function reads the argument; `bad-op` where `function` returns no
+            expression.
 
     Example:
         >>> from fireiron.language.pointwise import accumulator
@@ -268,12 +270,12 @@ def derivative(function: Callable[[Value], Value], at: Value) -> Value:
 def debug(name: str, at: tuple[int, ...] | None = None) -> Op:
     """Make the op that prints each value, with its block, thread and coordinates, and passes it on unchanged.
 
-    A GPU prints by `printf`, in no order; the simulator prints the same lines. Kernels that print are slow, and no
-    complaint about their stack or spills is an error.
+    A GPU prints by `printf`, in no fixed order; the simulator prints the same lines. Kernels that print are slow;
+    spills of registers, which are an error elsewhere, are accepted in them.
 
     Args:
-        name: what each line begins with.
-        at: coordinates of the one element that is printed; all elements where None.
+        name: the start of each printed line.
+        at: coordinates of the one element to print; None prints all elements.
 
     Raises:
         SpecError: `bad-debug`.
@@ -307,13 +309,14 @@ def debug(name: str, at: tuple[int, ...] | None = None) -> Op:
 def custom(
     name: str, source: str, numpy: Callable[..., Any], *, parameters: tuple[str, ...] = ("x",), dtype: object = None
 ) -> Callable[..., Value]:
-    """Make a function of the language from CUDA C++ and its meaning in NumPy.
+    """Make a function of the language from its CUDA C++ source and the same function in NumPy.
 
     Args:
         name: an identifier.
-        source: an expression of the parameters, or statements that return; f16 and its like arrive as `float`.
+        source: an expression of the parameters, or statements with `return`; f16, bf16 and 8-bit floats are passed as
+            `float`.
         numpy: the same function on arrays, element by element.
-        parameters: what the source calls its arguments.
+        parameters: the names of the arguments in the source.
         dtype: of the result, the first argument's by default.
 
     Raises:

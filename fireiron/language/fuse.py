@@ -1,4 +1,4 @@
-"""Fuse dims of a program that follow each other into one, so that a tile is a run of their points, and no box.
+"""Fuse neighbouring dims of a program into one, so that a tile is a run of consecutive points instead of a box.
 
 Halide: "fuse". Index maps read a fused dim by quotients: n = m // (P * Q), p = m // Q % P, q = m % Q.
 """
@@ -17,18 +17,18 @@ from fireiron.language.tensor import Tensor
 
 
 def fused(program: Program, dims: Sequence[str], name: str) -> Program:
-    """Give the program with several dims as one.
+    """Return the program with several dims fused into one.
 
-    Outputs, temporaries, and inputs that pointwise steps alone read have the fused dim as one dimension; the caller's
+    Outputs, temporaries, and inputs that only pointwise steps read have the fused dim as one dimension; the caller's
     arrays keep their shapes (`Program.given`). Inputs of folds keep their dimensions, and are read by quotients.
 
     Args:
-        program: whose dims.
-        dims: their names, outermost first.
+        program: the program to change.
+        dims: names of the dims to fuse, outermost first.
         name: of the fused dim.
 
     Raises:
-        SpecError: `fuse-dims` where they are no dims that steps keep together, or arrays have gaps between them.
+        SpecError: `fuse-dims` where a step does not keep all of the dims together, or an array has gaps between them.
     """
     known = {d.name: d for d in program.dims}
     missing = [d for d in dims if d not in known]
@@ -70,19 +70,19 @@ def _refused(message: str, fix: str) -> SpecError:
 
 
 def _by_folds(program: Program) -> set[str]:
-    """Name the inputs that folds read."""
+    """Return the names of the inputs that folds read."""
     inputs = {t.name for t in program.inputs}
     return {ref.name for s in program.steps if s.fold is not None for ref in s.reads} & inputs
 
 
 @attrs.frozen
 class _Fused:
-    """Hold what replaces what.
+    """Hold the dims that are replaced, and their replacements.
 
     Args:
-        parts: the dims.
+        parts: the dims that are fused.
         whole: the fused dim.
-        by: each of the dims as an expression of the fused one.
+        by: each of the dims as an expression of the fused one. Example: {p: m // 28 % 28, q: m % 28}.
         extents: of the dims.
         kept: names of inputs that keep their dimensions.
     """

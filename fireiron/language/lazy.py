@@ -1,7 +1,8 @@
-"""Slack of online loops: how far summands may exceed the scale that they are divided by, and how excess is found.
+"""Slack of online loops: by which factor a term may exceed the scale, and how a loop finds that a term exceeds it.
 
-Results do not depend on the scale as long as nothing overflows, so the scale (a maximum) may be an old one. Where no
-term is negative, a chunk's sum bounds each of its terms: a sum beyond the slack shows that some term exceeds it.
+In an online softmax the scale is the largest value so far. Results do not depend on the scale as long as nothing
+overflows, so sums need not be rescaled for every new maximum. Where no term is negative, a chunk's sum is at least as
+large as each of its terms: while the sum stays below the slack, so does every term.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ from fireiron.base.errors import DecompositionError
 from fireiron.language.online import EXPONENTIALS, Factor, Law, spelled
 from fireiron.language.steps import Program, Step
 
-MOST_SLACK = 64.0  # half of f32's exponents: sums of 2**60 such summands are finite
+MOST_SLACK = 64.0  # half of f32's exponent range: a sum of 2**60 such terms is finite
 
 
 def lazy(program: Program, law: Law, slack: float, speculate: bool) -> None:
-    """Refuse slack that a loop cannot have.
+    """Raise an error for slack that a loop cannot have.
 
     Raises:
-        DecompositionError: `online-slack` where the slack is out of range, an element type does not hold it, or others
-            see the value itself; `online-speculate` where no sum shows that a term exceeds it.
+        DecompositionError: `online-slack` where the slack is out of range, an element type does not hold it, or an
+            output shows the scale itself; `online-speculate` where no sum bounds the terms.
     """
     if not 0 <= slack <= MOST_SLACK or (speculate and not slack):
         raise DecompositionError(
@@ -53,7 +54,7 @@ def lazy(program: Program, law: Law, slack: float, speculate: bool) -> None:
 
 
 def witnesses(program: Program, law: Law) -> tuple[str, ...]:
-    """Name the sums whose terms are never negative, where all of them follow one fold by one factor."""
+    """Return the names of the sums without negative terms, where one fold scales all of them by the same factor."""
     if len(law.factors) != 1 or any(len(found) != 1 for found in law.factors.values()):
         return ()
     makers = {out.name: s for s in program.steps for out in s.outs}
@@ -67,9 +68,9 @@ def witnesses(program: Program, law: Law) -> tuple[str, ...]:
 
 
 def doubling(law: Law, lead: Step) -> float | None:
-    """Give what a fold's value rises by when the terms that follow it fall to a half; None where it is not so plain.
+    """Return by how much the scale must rise for terms to fall to a half; None where no constant says it.
 
-    Example: 1 where terms are exp2(x - m), and m is the largest x.
+    Example: 1 where terms are exp2(x - m) and m, the scale, is the largest x.
     """
     if lead.fold is None or lead.fold.name != "max":
         return None
@@ -98,7 +99,7 @@ def _never_negative(tree: Scalar) -> bool:
 
 
 def _held(program: Program, law: Law, lead: str, slack: float, makers: Mapping[str, Step]) -> None:
-    """Refuse element types of summands that do not hold the slack."""
+    """Raise an error for element types of terms that do not hold the slack."""
     steps = {s.name: s for s in program.steps}
     for name, found in law.corrected.items():
         if not any(other == lead for other, _ in found):
@@ -119,7 +120,7 @@ def _held(program: Program, law: Law, lead: str, slack: float, makers: Mapping[s
 
 
 def _unseen(program: Program, law: Law, lead: str) -> None:
-    """Refuse slack for a step whose value is an output: outputs must hold the newest value."""
+    """Raise an error where the scale is an output of the program: outputs must hold the newest value."""
     step = next(s for s in program.steps if s.name == lead)
     outputs = {t.name for t in program.outputs}
     if any(out.name in outputs for out in step.outs):

@@ -15,10 +15,10 @@ from fireiron.base.link import here
 
 @attrs.frozen(eq=False, repr=False, field_transformer=checked_fields)
 class Level:
-    """Name a group of threads, and say how it sits inside its parent.
+    """Describe a group of threads, such as a warp, and the places of its threads inside the enclosing group.
 
     Args:
-        name: what prints.
+        name: the name in trees and errors.
         parent: the enclosing level, None for the kernel.
         threads: the positions of its threads inside one parent unit (`(4,2):(1,16)` for a quad-pair of a warp), or None
             where the count follows from the schedule (blocks of a kernel).
@@ -55,7 +55,8 @@ class Level:
     def is_inside(self, other: Level) -> bool:
         """Say whether this level nests strictly inside `other`; single threads nest inside every group of threads.
 
-        Units of threads in a row nest inside those of a multiple as many, named in their ancestry or not.
+        A unit of n consecutive threads also nests inside units of a multiple of n consecutive threads, whatever its
+        ancestors.
         """
         if self.size == 1 and (other.size or 1) > 1:
             return True
@@ -68,7 +69,7 @@ class Level:
 
     @property
     def is_row(self) -> bool:
-        """Say whether a unit's threads follow each other in the block."""
+        """Say whether a unit's threads have consecutive numbers in the block."""
         if self.threads is None or self.size is None or self.threads != Layout(self.size, 1):
             return False
         return self.parent is not None and (self.parent.size is None or self.parent.is_row)
@@ -87,7 +88,7 @@ Thread = Level("Thread", QuadPair, Layout(1, 1), 1)
 def Group(level: Level, count: int) -> Level:
     """Make a level of `count` neighbouring units of another; `Group(Warp, 4)` is the Warpgroup.
 
-    Of Threads, 2, 4, 8 or 16 lanes of a warp make a group; 32 are the Warp.
+    A group of Threads has 2, 4, 8 or 16 lanes of one warp; 32 threads are the Warp.
 
     Raises:
         SpecError: `level-group` for a level whose threads do not follow each other, or fewer than one unit.
@@ -116,12 +117,12 @@ LEVELS = (Kernel, Cluster, Block, Warpgroup, Warp, QuadPair, Thread)
 
 @attrs.frozen(eq=False, repr=False, field_transformer=checked_fields)
 class Memory:
-    """Name a memory, and the level at which one copy of a buffer in it is shared.
+    """Describe a memory, and the level whose threads share one copy of a buffer in it.
 
     Args:
-        name: what prints.
-        scope: the widest level whose threads see the same copy.
-        registers: whether elements live in registers, addressed by ownership and not by address.
+        name: the name in trees and errors.
+        scope: the widest level whose threads see the same copy. Example: Block for shared memory.
+        registers: whether elements are registers, found by the thread that owns them and not by an address.
     """
 
     name: str

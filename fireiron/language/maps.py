@@ -1,8 +1,8 @@
-"""Index maps: what a tensor's dimension is indexed by, where that is not one dim alone.
+"""Index maps: indices of tensors that are expressions of several dims, such as `2 * p + r - 1`.
 
 An index expression is affine in dims, with // and % by numbers: `2 * p + r - 1`, `h // 4`, a constant. A tile of the
-dims reads a box of the tensor: from the smallest value of each expression to its largest, in steps of what all values
-have in common. The box's dimensions are dims of their own (`p_r`), whose extents follow from the tile.
+dims reads a box of the tensor: from the smallest value of each expression to its largest, in steps of the values'
+greatest common divisor. Each dimension of the box is a new dim (`p_r`), whose extent follows from the tile.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from fireiron.language.steps import Program, Ref
 
 
 def is_plain(ref: Ref, i: int) -> bool:
-    """Say whether a dimension is indexed by one dim of its own extent, which no other dimension of the tensor has."""
+    """Say whether a single dim of the same extent indexes a dimension, and no other dimension of the tensor."""
     e = ref.index[i]
     return (
         isinstance(e, Var)
@@ -42,7 +42,7 @@ def is_plain(ref: Ref, i: int) -> bool:
 
 
 def maps_of(program: Program) -> dict[str, Expr]:
-    """Name the index expressions of a program that are not one dim alone: `p_r` for 2 * p + r - 1."""
+    """Map names to the index expressions of a program that are not a single dim: `p_r` to 2 * p + r - 1."""
     taken = {d.name for d in program.dims}
     found: dict[str, Expr] = {}
     for step in program.steps:
@@ -59,14 +59,14 @@ def maps_of(program: Program) -> dict[str, Expr]:
 
 
 def names_of(ref: Ref, maps: Mapping[str, Expr]) -> tuple[str, ...]:
-    """Name the dims of a ref's box: a dim itself, or that of an index expression."""
+    """List the names of the dims of a ref's box. Example: ("n", "p_r", "c") for x[n, 2 * p + r - 1, c]."""
     named = {e: name for name, e in maps.items()}
     return tuple(e.name if isinstance(e, Var) and is_plain(ref, i) else named[e] for i, e in enumerate(ref.index))
 
 
 @attrs.frozen
 class Box:
-    """Say which coordinates of a dimension a tile reads: `start`, `start + step`, ..., `extent` of them."""
+    """Hold the coordinates that a tile reads along one dimension: `start`, `start + step`, ..., `extent` of them."""
 
     start: Expr
     extent: Index
@@ -74,15 +74,15 @@ class Box:
 
 
 def box(e: Expr, offsets: Mapping[str, Expr], sizes: Mapping[str, Index]) -> Box:
-    """Give the coordinates that an index expression has in a tile, with those between them.
+    """Return the smallest box that holds all values of an index expression in a tile.
 
     Args:
-        e: over dims.
+        e: an index expression over dims.
         offsets: where the tile starts along each dim.
         sizes: the tile's extents.
 
     Raises:
-        DecompositionError: `map-box` where that depends on where the tile lies.
+        DecompositionError: `map-box` where the box's extent depends on the tile's place.
 
     Example:
         >>> p, r = Var("p", 28), Var("r", 3)
@@ -129,12 +129,12 @@ def gathers(e: Expr) -> bool:
 
 
 def elements(e: Expr) -> tuple[Element, ...]:
-    """List the elements of arrays that an index expression reads; of those in the index of another the outer one."""
+    """List the elements of arrays that an index expression reads; an element inside another one's index is left out."""
     return (e,) if isinstance(e, Element) else tuple(x for operand in operands(e) for x in elements(operand))
 
 
 def box_extent(e: Expr, sizes: Mapping[str, Index | None]) -> Index | None:
-    """Count what a tile of these extents reads along an index expression; None where that is not known."""
+    """Return the extent of the box that a tile reads along an index expression; None where an extent is not known."""
     try:
         found = box_of_tile(e, sizes)
     except DecompositionError:
@@ -143,7 +143,7 @@ def box_extent(e: Expr, sizes: Mapping[str, Index | None]) -> Index | None:
 
 
 def reads_apart(e: Expr, sizes: Mapping[str, Index | None]) -> bool:
-    """Say whether the elements that a tile reads along an index fill no box; False where the index reads an array.
+    """Say whether a tile reads elements along an index that form no box; False where the index reads an array.
 
     Example:
         >>> m = Var("m", 784)
@@ -155,7 +155,7 @@ def reads_apart(e: Expr, sizes: Mapping[str, Index | None]) -> bool:
 
 
 def moving(e: Expr, sizes: Mapping[str, Index | None]) -> tuple[str, ...]:
-    """Name the dims with which an index expression moves inside a tile.
+    """List the dims that change an index expression inside a tile (extent above 1).
 
     Example:
         >>> p, r = Var("p", 28), Var("r", 3)
@@ -168,7 +168,7 @@ def moving(e: Expr, sizes: Mapping[str, Index | None]) -> tuple[str, ...]:
 
 
 def box_of_tile(e: Expr, sizes: Mapping[str, Index | None]) -> Box | None:
-    """Give the box of a tile that starts at multiples of its extents; None where an extent is not known.
+    """Return the box of any tile that starts at multiples of its extents; None where an extent is not known.
 
     Raises:
         DecompositionError: `map-box`.
@@ -187,5 +187,5 @@ def box_of_tile(e: Expr, sizes: Mapping[str, Index | None]) -> Box | None:
 
 
 def inside(ref: Ref) -> Expr:
-    """Give the condition under which a ref names an element of its tensor; what follows from extents is left out."""
+    """Return the condition that a ref's indices lie inside its tensor; comparisons that extents prove are left out."""
     return and_(*(and_(ge(e, 0), lt(e, extent)) for e, extent in zip(ref.index, ref.shape, strict=True)))

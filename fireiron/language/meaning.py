@@ -1,6 +1,6 @@
 """What a chain computes, whatever its schedule: one record, its text, and digests of it.
 
-All keys of choices, kernels and records derive from here: what two programs differ in, their meanings differ in.
+All cache keys derive from these records: two programs that compute different things have different meanings.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from fireiron.language.specs import BATCH, MatMul
 from fireiron.language.steps import Program
 from fireiron.language.tensor import RowMajor, Tensor
 
-DEEPEST = 6  # of functions that functions hold
-SIMULATED = "numpy"  # field of what the simulator computes with: the machine's code does not follow from it
+DEEPEST = 6  # nesting of functions in closures of functions
+SIMULATED = "numpy"  # field with the function for the simulator: generated code does not depend on it
 
 
 @attrs.frozen
 class Stored:
     """Hold one output of an epilog beside C: the value, its tensor, the fold of its rows, and the links that store it.
 
-    Ops behind an output that is stored apart do not read it.
+    apart: whether later ops ignore this value, and read the value before it.
     """
 
     value: Value
@@ -44,13 +44,13 @@ class Stored:
 class Meaning:
     """Hold the completed program of a chain of one MatMul.
 
-    Equal meanings are one program, down to the names of tensors and the bits of numbers.
+    Programs are the same if and only if their meanings are equal, names of tensors and bits of numbers included.
 
     Args:
-        spec: without its ops.
-        links: of the chain so far: prologs, and whatever else stands before the schedule.
-        value: what ops make of the accumulator, alpha and beta included; None without ops.
-        stored: what ops store on the way.
+        spec: the MatMul, without its ops.
+        links: the links of the chain so far: prologs, and all others before the schedule.
+        value: the expression of the accumulator that is stored to C, with ops, alpha and beta; None without ops.
+        stored: the outputs that ops store beside C.
     """
 
     spec: MatMul
@@ -60,20 +60,20 @@ class Meaning:
 
     @property
     def product(self) -> Meaning:
-        """Give the meaning without ops: prologs and links stay."""
+        """Return the meaning without ops; prologs and other links stay."""
         return attrs.evolve(self, value=None, stored=())
 
     @property
     def digest(self) -> str:
-        """Digest everything, names of tensors too."""
+        """Return a digest of everything, names of tensors too."""
         return hashed(text(self))
 
     @property
     def beyond(self) -> tuple[str, str]:
-        """Say what the program is beyond a product of dense matrices, and digest it; ("", "") where it is none.
+        """Return in words and as a digest how the program differs from a plain product; ("", "") where it does not.
 
-        Names of tensors do not count here. The words end with a digest that leaves out extents: programs of equal words
-        differ in sizes alone.
+        Names of tensors do not count. The words end with a digest that ignores extents, so programs with equal words
+        differ only in sizes.
         """
         spec = attrs.evolve(self.spec, acc=self.spec.accumulator)
         mine = attrs.evolve(self, spec=spec)
@@ -85,9 +85,9 @@ class Meaning:
 
 
 def of_program(program: Program) -> tuple[str, str]:
-    """Say what a program computes: its name with a digest that leaves out extents, and a digest of everything.
+    """Return a program's name with a digest that ignores extents, and a digest of everything.
 
-    Names of tensors do not count.
+    Both digests ignore the names of tensors.
     """
     shape, exact = _Writer(names={}, sizes=False).of(program), _Writer(names={}).of(program)
     return f"{program.name} #{hashed(shape)[:8]}", hashed(exact)[:16]
@@ -112,7 +112,7 @@ def _words(meaning: Meaning) -> Iterator[str]:
 
 
 def _dense(spec: MatMul) -> MatMul:
-    """Give the product of dense matrices that has these extents, types, orders and coefficients."""
+    """Return the product of dense matrices with the extents, types, orders and coefficients of a spec."""
     sizes = dict(spec.sizes)
     m, n, k, batch = sizes["M"], sizes["N"], sizes["K"], sizes.get(BATCH)
 
@@ -129,10 +129,10 @@ def _dense(spec: MatMul) -> MatMul:
 
 
 def text(value: object) -> str:
-    """Write a record, or plain data, so that equal texts have one meaning to a kernel.
+    """Write a record, or plain data, as text; records with equal texts give the same kernel.
 
-    Symbols come with all that is known of them; functions with their code and what they hold; numbers bit by bit. Where
-    a link was written, and what the simulator computes with, are left out.
+    Symbols are written with their ranges, functions with their code and closure, numbers bit by bit. Source locations
+    of links and NumPy functions of the simulator are left out.
 
     Example:
         >>> text((1, 1.0, True, "a"))
@@ -152,7 +152,7 @@ class _Writer:
     """Write records as text.
 
     Args:
-        names: where names of tensors are counted instead of written; None writes them.
+        names: numbers tensors by name, where numbers are written instead of names; None writes the names.
         sizes: whether extents and strides of tensors are written.
     """
 
@@ -190,7 +190,7 @@ class _Writer:
 
     def _field(self, record: object, name: str, depth: int) -> str:
         value: object = getattr(record, name)
-        if name == "permute" and callable(value):  # by what it makes of an id
+        if name == "permute" and callable(value):  # a permutation is written as its expression of a unit's id
             return self.of(cast("Callable[[Expr], Expr]", value)(Var("id", None)), depth)
         return self.of(value, depth)
 
@@ -198,7 +198,7 @@ class _Writer:
         number = names.setdefault(tensor.name, len(names))
         steps = list(tensor.strides)
         for i, extent in enumerate(tensor.shape):
-            if as_int(extent) == 1:  # nothing steps along it
+            if as_int(extent) == 1:  # its stride is never used
                 steps[i] = 0
         where = f"t{number}:{tensor.dtype}:{tensor.memory}"
         if self._sizes:
@@ -213,7 +213,7 @@ _LEAVES = frozenset({DType, Level, Memory})
 
 @lru_cache(maxsize=1024)
 def _leaf(value: Any) -> str:
-    """Write a record that many others hold: all of its fields but the parent of a level."""
+    """Write a record that is part of many others (a dtype, a level, ...): all fields except a level's parent."""
     kind = cast("type[Any]", type(value))
     if kind not in _LEAVES:
         return repr(value)
@@ -223,14 +223,14 @@ def _leaf(value: Any) -> str:
 
 @lru_cache(maxsize=256)
 def _fields(kind: type[Any]) -> tuple[str, ...]:
-    """Name the fields that decide what a record means: all but places and what is for simulation alone."""
-    skipped = {SIMULATED, "ops"} if issubclass(kind, MatMul) else {SIMULATED}  # ops are written as what they make
+    """List the fields that decide a record's meaning: all except source locations and functions of the simulator."""
+    skipped = {SIMULATED, "ops"} if issubclass(kind, MatMul) else {SIMULATED}  # ops: written as the value they return
     found = attrs.fields(kind)
     return tuple(field.name for field in found if field.eq and field.name not in skipped)
 
 
 def _function(value: Any, writer: _Writer, depth: int) -> str:
-    """Write a function by its name, its code, its defaults and its closure; globals that it reads are left out."""
+    """Write a function as its name, code, defaults and closure; globals that it reads are left out."""
     name = f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', type(value).__qualname__)}"
     code = getattr(value, "__code__", None)
     if code is None or depth > DEEPEST:

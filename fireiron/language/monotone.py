@@ -1,7 +1,7 @@
 """Maxima of multiples: the largest of c * x is c times the largest x, for c above 0, in all bits.
 
-Rounding keeps the order of numbers, and NaN and infinities stay what they are; so one product of the result takes the
-place of one for each point.
+Rounding keeps the order of numbers, and NaN and infinities stay as they are, so one multiplication after the fold
+replaces one for each point.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fireiron.language.steps import Step
 
 
 def factor_outside(step: Step) -> Step:
-    """Multiply a step's maximum or minimum by a constant behind the fold, not each value ahead of it.
+    """Move a constant factor out of a step's maximum or minimum: max(c * x) becomes c * max(x).
 
     Example:
         >>> from fireiron.algebra.dtypes import f32

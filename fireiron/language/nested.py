@@ -1,8 +1,8 @@
-"""Tensors of tensors, as Graphene writes them: of threads, of a tile's elements, of a thread's registers.
+"""Tensors of tensors, as Graphene writes them: of threads, of a tile's elements, or of a thread's registers.
 
-`[4].[8]` is four tensors of eight. `tile` cuts the innermost tensors, `reshape` counts those of one depth anew, and an
-index goes into one of the outermost. Offsets count the innermost scalars: threads of a unit, elements of a tile down
-its columns, registers.
+`[4].[8]` is four tensors of eight scalars. `tile` cuts the innermost tensors into tiles, `reshape` gives the tensors of
+one depth a new shape, and an index selects one of the outermost tensors. Scalars are threads of a unit, elements of a
+tile (numbered down its columns), or registers; strides and offsets count scalars.
 
 Source: Graphene (ASPLOS 2023), sections 3 and 4.
 """
@@ -24,17 +24,17 @@ from fireiron.base.link import here
 from fireiron.language.levels import Level
 from fireiron.language.tensor import ColMajor, Order, RowMajor
 
-THREAD = "thread"  # of a unit, in the coordinates that `indices()` gives
+THREAD = "thread"  # name of the thread's number within its unit in the expressions that `indices()` returns
 
 
 @attrs.frozen(repr=False)
 class Nested:
-    """Hold tensors in tensors, the outermost first.
+    """Hold a tensor of tensors.
 
     Args:
-        tensors: the layout of each depth.
+        tensors: the layout of each depth, outermost first.
         offset: of the first scalar.
-        level: whose unit's threads these are, None for elements and registers.
+        level: the level of the unit with these threads; None for elements and registers.
 
     Example:
         >>> from fireiron import Warp
@@ -54,14 +54,15 @@ class Nested:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Give the extents of the outermost tensor, one a dimension."""
+        """Return the extent of each dimension of the outermost tensor."""
         return tuple(_int(mode.size) for mode in _dims(self.tensors[0]))
 
     def tile(self, *sizes: int | Layout | None) -> Nested:
         """Cut the innermost tensors into tiles.
 
         Args:
-            sizes: for each dimension the extent of a tile, or the layout of a tile's indices; None for all of it.
+            sizes: for each dimension the extent of a tile, or the layout of a tile's indices; None for the whole
+                dimension.
 
         Shapes:
             [m, n] -> [m / a, n / b].[a, b]
@@ -73,11 +74,11 @@ class Nested:
         return self._with((*outer, *_located(lambda: tile_tensor(last, sizes))))
 
     def reshape(self, depth: int, shape: tuple[int, ...]) -> Nested:
-        """Count the tensors of one depth row by row, and give these numbers a new shape.
+        """Number the tensors of one depth row by row, and arrange the numbers in a new shape.
 
         Args:
             depth: 0 for the outermost.
-            shape: as many tensors as before.
+            shape: the new shape, of as many tensors as before.
 
         Raises:
             LayoutError: `reshape-size`, `nested-depth`.
@@ -93,10 +94,10 @@ class Nested:
         return self._with((*self.tensors[:depth], found, *self.tensors[depth + 1 :]))
 
     def indices(self) -> tuple[Any, ...]:
-        """Give the executing thread's coordinates: for each depth one a dimension, in a tuple where there are several.
+        """Return the executing thread's coordinates: for each depth a coordinate, or a tuple of one for each dimension.
 
         Raises:
-            LayoutError: `nested-threads` of what holds no threads, or not each of a unit's once.
+            LayoutError: `nested-threads` unless the tensors hold each thread of a unit once.
 
         Example:
             >>> from fireiron import Warp
@@ -113,23 +114,23 @@ class Nested:
         return tuple(found)
 
     def __getitem__(self, coordinates: Index | tuple[Index, ...]) -> Nested:
-        """Take one of the outermost tensors.
+        """Select one of the outermost tensors.
 
         Raises:
-            LayoutError: `nested-index` where it has other dimensions, or there is but one tensor.
+            LayoutError: `nested-index` where the index has another number of dimensions, or there is only one depth.
         """
         given = coordinates if isinstance(coordinates, tuple) else (coordinates,)
         outer, *rest = self.tensors
         dims = _dims(outer)
         if not rest or len(given) != len(dims):
             why = "holds scalars, no tensors" if not rest else f"has {len(dims)} dimensions, not {len(given)}"
-            raise LayoutError("nested-index", f"{self} {why}", fix="tile it first, then give an index a dimension",
+            raise LayoutError("nested-index", f"{self} {why}", fix="tile it first, then give one index a dimension",
                               link=here())  # fmt: skip
         at = sum((as_expr(mode(index)) for mode, index in zip(dims, given, strict=True)), self.offset)
         return attrs.evolve(self, tensors=tuple(rest), offset=at)
 
     def as_level(self, name: str = "") -> Level:
-        """Make a level of the innermost tensors: `tile(m, n).to(...)` takes it, or the tensors themselves.
+        """Make a level whose units are the innermost tensors. `tile(m, n).to(...)` accepts it, and this object too.
 
         Raises:
             LayoutError: `nested-threads`.
@@ -147,7 +148,7 @@ class Nested:
         return Level(name or str(self), self.level, inner, _int(inner.size))
 
     def order(self) -> Order | Layout:
-        """Give the order in which units of the level count the tiles that have the outermost tensors' coordinates."""
+        """Return the order in which units take tiles: a unit's coordinates in the outermost tensor are its tile's."""
         dims = _dims(self.tensors[0])
         if len(dims) == 1:
             return RowMajor
@@ -163,7 +164,7 @@ class Nested:
         return attrs.evolve(self, tensors=tensors)
 
     def _threads(self) -> int:
-        """Count the threads of the unit, each of which is in one place."""
+        """Return the number of threads of the unit; each one must stand in exactly one place."""
         leaves = sorted(
             (stride, extent) for tensor in self.tensors for extent, stride in _leaves(tensor) if extent != 1
         )
@@ -182,10 +183,10 @@ class Nested:
 
 @checked
 def threads(level: Level) -> Nested:
-    """Give the threads of a unit of a level as a tensor, in the order of their numbers.
+    """Return the threads of a unit of a level as a tensor, in the order of their numbers.
 
     Args:
-        level: whose units have a known number of threads.
+        level: a level with a known number of threads per unit.
 
     Raises:
         LayoutError: `nested-threads`.
@@ -206,12 +207,12 @@ def threads(level: Level) -> Nested:
 
 
 def elements(*shape: int) -> Nested:
-    """Give the elements of a tile as a tensor, numbered down its columns."""
+    """Return the elements of a tile as a tensor, numbered down its columns."""
     return Nested((Layout(shape, tuple(prod(shape[:i]) for i in range(len(shape)))),))
 
 
 def registers(*shape: int) -> Nested:
-    """Give a thread's registers as a tensor, numbered row by row."""
+    """Return a thread's registers as a tensor, numbered row by row."""
     return Nested((Layout(shape, tuple(prod(shape[i + 1 :]) for i in range(len(shape)))),))
 
 
@@ -227,7 +228,7 @@ def _dims(tensor: Layout) -> Sequence[Layout]:
 
 
 def _coordinate(mode: Layout, thread: Var) -> Expr:
-    """Give a thread's coordinate along a dimension whose strides count threads."""
+    """Return the executing thread's coordinate along one dimension, whose layout says which threads each index has."""
     found, place = as_expr(0), 1
     for extent, stride in _leaves(mode):
         found = found + thread // stride % extent * place

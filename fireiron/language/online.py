@@ -1,12 +1,12 @@
-"""Folds that depend on folds, in one loop: what a later fold has summed is rescaled when an earlier one's value moves.
+"""Online folds: folds that depend on each other share one loop; a sum is rescaled when a fold that it needs changes.
 
-Let R1 fold a dim to m, and let R2 fold f(x, m) over the same dim. Where f(x, m) = g(x) * h(m), a sum over the points
-so far under the old m becomes that under the new one, m', by the factor h(m') / h(m); of a max or min, f = g(x) + h(m),
-and the difference is added. The factors are found on expression trees: exp(a - m) = exp(a) * exp(-m), products and
-quotients of such, sums whose terms have one factor. Where nothing was folded yet the factor is 0.
+Let R1 fold a dim to m, and let R2 fold f(x, m) over the same dim. Where f(x, m) = g(x) * h(m), a sum that was computed
+with the old m is multiplied by h(m') / h(m) to be that of the new one, m'. Of a max or min, f = g(x) + h(m), and the
+difference h(m') - h(m) is added. The factors are found on expression trees: exp(a - m) = exp(a) * exp(-m), products and
+quotients of such, and sums whose terms share one factor. Before the first point the factor is 0.
 
-A factor of a sum that needs a finished fold, and no point of the dim, leaves the sum: what an attention's product with
-the values is divided by is divided by behind the loop.
+A factor of a sum that needs a finished fold, and no point of the dim, is applied after the loop. Example: attention
+divides its product with the values by the sum of exponentials once, after the loop.
 
 Source: Milakov and Gimelshein, Online normalizer calculation for softmax, 2018; here the law is found, not written.
 """
@@ -43,11 +43,11 @@ EXPONENTIALS = ("exp", "exp2")
 
 @attrs.frozen
 class Factor:
-    """Say by what a state is corrected when the value of a fold moves.
+    """Describe the correction of a state when the value of another fold changes.
 
     Args:
         tree: an expression of the old value, `Arg(0)`, and the new one, `Arg(1)`.
-        adds: whether it is added (to a max or min), and not multiplied by.
+        adds: whether the correction is added (to a max or min); else the state is multiplied by it.
     """
 
     tree: Scalar
@@ -56,15 +56,15 @@ class Factor:
 
 @attrs.frozen
 class Law:
-    """Hold how the folds of one loop follow each other.
+    """Hold how the folds of one loop depend on each other.
 
     Args:
-        dim: that the loop cuts.
-        factors: for each fold whose value others need in the loop, the corrections that follow from it.
-        corrected: for each fold that needs others' values, whose corrections it takes: the fold, and the number of the
-            correction among those of that fold.
-        slack: powers of 2 that a factor may fall to before sums are corrected by it; 0 where they always are.
-        speculative: whether the value that others follow is folded only where sums outgrow the slack.
+        dim: the dim that the loop cuts.
+        factors: for each fold whose value other folds need in the loop, the corrections of their states.
+        corrected: for each fold that needs others' values, the corrections of its state: pairs of the fold that causes
+            the correction and the correction's index in that fold's `factors`.
+        slack: sums are corrected once a factor falls below 2^-slack; 0: whenever the value changes.
+        speculative: whether the fold that causes corrections is computed only for chunks whose sums exceed the slack.
     """
 
     dim: str
@@ -75,17 +75,17 @@ class Law:
 
 
 def online(program: Program, dim: str) -> tuple[Program, Law]:
-    """Prepare a program for one loop over a dim: the program with factors out of sums, and how its folds depend.
+    """Prepare a program for one loop over a dim: move factors out of its sums, and find how its folds depend.
 
     Raises:
-        DecompositionError: `online-law` where a fold's expression has no factor of its own for the fold that it needs.
+        DecompositionError: `online-law` where a fold's expression f(x, m) does not split into g(x) * h(m).
     """
     scan = next((s for s in program.steps if s.running and _folds(s, dim)), None)
     if scan is not None:
         raise DecompositionError(
             "online-law",
             f"step {scan.name} keeps running results along {dim}, which no later value corrects",
-            fix=f"leave .online() out: a plain loop over {dim} hands on what it has folded",
+            fix=f"leave .online() out: a plain loop over {dim} carries running results",
         )
     program = _factored(program, dim)
     folds = [s for s in program.steps if _folds(s, dim)]
@@ -108,7 +108,7 @@ def online(program: Program, dim: str) -> tuple[Program, Law]:
 
 
 def as_lowered(program: Program, links: Sequence[Decomposition]) -> Program:
-    """Give the program that the end of a chain computes: factors are out of the sums of online loops."""
+    """Return the program that a chain's kernel computes: online loops have factors moved out of their sums."""
     for link in links:
         if isinstance(link, Split) and link.online:
             program = online(program, link.dim)[0]
@@ -120,7 +120,7 @@ def _folds(step: Step, dim: str) -> bool:
 
 
 def spelled(step: Step, makers: Mapping[str, Step]) -> tuple[Scalar, tuple[Ref, ...]]:
-    """Write a step's expression in terms of inputs and of folds' results: pointwise steps are put in."""
+    """Write a step's expression in terms of inputs and results of folds; pointwise steps are substituted."""
     reads: list[Ref] = []
 
     def number(ref: Ref) -> int:
@@ -171,7 +171,7 @@ Refused: TypeAlias = Callable[[Scalar, str], DecompositionError]
 
 @attrs.frozen
 class _Factoring:
-    """Part expressions into a factor without an argument, and a factor that has no other argument."""
+    """Split expressions f(x, m) into g(x) and h(m), for one argument m."""
 
     number: int
     refused: Refused
@@ -183,7 +183,7 @@ class _Factoring:
         return all(x.index == self.number if isinstance(x, Arg) else not isinstance(x, Coordinate) for x in parts(tree))
 
     def product_of(self, tree: Scalar) -> tuple[Scalar, Scalar]:
-        """Write an expression as g * h, h of the argument alone.
+        """Write an expression as g * h, where h reads only the argument.
 
         Raises:
             DecompositionError: `online-law`.
@@ -202,7 +202,7 @@ class _Factoring:
                 g, h = self.sum_of(x)
                 return Unary(op, g), Unary(op, h)
             case Cast(x, dtype) if dtype.kind == "float" and x.dtype.kind == "float":
-                g, h = self.product_of(x)  # what rounds, rounds g * h to the same relative precision
+                g, h = self.product_of(x)  # floats round g * h with the same relative error
                 return Cast(g, dtype), h
             case _ if self._alone(tree):
                 return one, tree
@@ -223,7 +223,7 @@ class _Factoring:
                 raise self.refused(tree, "has no factor of it")
 
     def sum_of(self, tree: Scalar) -> tuple[Scalar, Scalar]:
-        """Write an expression as g + h, h of the argument alone.
+        """Write an expression as g + h, where h reads only the argument.
 
         Raises:
             DecompositionError: `online-law`.
@@ -262,14 +262,14 @@ class _Factoring:
 
 
 def _widened(x: Scalar, y: Scalar) -> tuple[Scalar, Scalar]:
-    """Give two expressions the wider of their types."""
+    """Convert two expressions to the wider of their types."""
     if x.dtype.bits < y.dtype.bits:
         return Cast(x, y.dtype), y
     return x, y if y.dtype == x.dtype else Cast(y, x.dtype)
 
 
 def _summed(op: str, x: Scalar, y: Scalar) -> Scalar:
-    """Add or subtract; a zero that stands for no term vanishes."""
+    """Add or subtract two terms; a constant 0 is left out."""
     if isinstance(y, Constant) and y.value == 0:
         return x
     if isinstance(x, Constant) and x.value == 0:
@@ -283,7 +283,7 @@ def _at(tree: Scalar, number: int, value: Scalar) -> Scalar:
 
 
 def _difference(tree: Scalar, number: int, old: Scalar, new: Scalar) -> Scalar:
-    """Write tree(new) - tree(old) with as few operations as its form allows."""
+    """Write tree(new) - tree(old) with few operations. Example: (new - old) * 2 for m * 2."""
     match tree:
         case Arg():
             return Binary("sub", new, old)
@@ -306,7 +306,9 @@ def _difference(tree: Scalar, number: int, old: Scalar, new: Scalar) -> Scalar:
 
 
 def _quotient(tree: Scalar, number: int, old: Scalar, new: Scalar, refused: Refused) -> Scalar:
-    """Write tree(new) / tree(old); of exponentials alone, which are never 0: what 0 has multiplied is lost.
+    """Write tree(new) / tree(old). The tree must be a product of exponentials, which are never 0.
+
+    A sum that was computed with a factor 0 has lost its terms, so no factor could correct it.
 
     Raises:
         DecompositionError: `online-law`.
@@ -333,7 +335,7 @@ def _times(x: Scalar, y: Scalar) -> Scalar:
 
 
 def _factored(program: Program, dim: str) -> Program:
-    """Take out of sums over a dim the factors that need a finished fold over it and no point of it."""
+    """Move factors that need a finished fold over a dim, and no point of that dim, out of the sums over the dim."""
     steps: list[Step] = []
     makers = {out.name: s for s in program.steps for out in s.outs}
     late, outputs = _late(program, dim), {t.name for t in program.outputs}
@@ -346,7 +348,7 @@ def _factored(program: Program, dim: str) -> Program:
         mine = {name for name, count in readers.items() if count == 1 and name not in outputs}
         plain, reads, remade = _with_products(step, makers, late, mine)
         when = step.where
-        if when is not None:  # reads come behind those of the sum
+        if when is not None:  # the condition's reads follow the sum's
             when = renumbered(when, {i: len(reads) + i for i in range(len(step.reads))})
             reads = (*reads, *step.reads)
 
@@ -384,7 +386,7 @@ def _fresh(name: str, names: set[str]) -> str:
 
 
 def _late(program: Program, dim: str) -> set[str]:
-    """Name the results that need a finished fold over a dim."""
+    """Return the names of the results that need a finished fold over a dim."""
     found: set[str] = set()
     for step in program.steps:
         if _folds(step, dim) or any(ref.name in found for ref in step.reads):
@@ -395,15 +397,15 @@ def _late(program: Program, dim: str) -> set[str]:
 def _with_products(
     step: Step, makers: Mapping[str, Step], late: set[str], mine: set[str]
 ) -> tuple[Scalar, tuple[Ref, ...], dict[str, Step]]:
-    """Show the late factors of pointwise steps that a sum reads.
+    """Substitute pointwise steps into a sum that reads them, where they have factors that need a finished fold.
 
-    A step that nothing else reads keeps its name and loses the factor; of others the expression is put in.
+    A step that only the sum reads keeps its name and loses the factor; other steps' expressions are substituted.
 
     Args:
         step: the sum.
         makers: the step of each result.
         late: results that need a finished fold.
-        mine: results that no other step reads.
+        mine: results that only this sum reads.
 
     Returns:
         The sum's expression, what it reads, and the steps that lose a factor.
@@ -459,7 +461,7 @@ def _multiplies(tree: Scalar) -> bool:
 
 
 def _taken(tree: Scalar, free: Callable[[Scalar], bool]) -> tuple[Scalar | None, Scalar | None]:
-    """Part an expression into what stays in a sum, None for 1, and the factor that leaves it, None for 1."""
+    """Split an expression into the factor that stays in a sum and the factor that leaves the sum; None for 1."""
     if free(tree):
         return None, tree
     match tree:
@@ -494,7 +496,7 @@ def _product(x: Scalar | None, y: Scalar | None) -> Scalar | None:
 def _used(
     trees: Sequence[Scalar], reads: tuple[Ref, ...], first: Ref | None = None
 ) -> tuple[tuple[Scalar, ...], tuple[Ref, ...]]:
-    """Keep the reads that expressions have, behind a first one."""
+    """Keep only the reads that expressions use, and put `first` before them; renumber the arguments."""
     kept: list[Ref] = [] if first is None else [first]
     numbers: dict[int, int] = {}
     for x in (x for tree in trees for x in parts(tree)):

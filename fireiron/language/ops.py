@@ -1,4 +1,4 @@
-"""Ops of a product that do more than to compute: they store what the ops before them made; stages end there."""
+"""Ops of an epilog that store the value computed so far (`save`, `row_sum`, `row_max`), and the stages between them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Strategy: TypeAlias = Callable[[Any], Any]
 
 @attrs.frozen(field_transformer=checked_fields)
 class Save:
-    """Store the value so far, and go on with it; see `save`."""
+    """Store the value so far; later ops continue with the same value. See `save`."""
 
     tensor: Tensor
     store: Strategy | None = None
@@ -40,12 +40,12 @@ class Save:
 
 @checked
 def save(tensor: Tensor, store: Strategy | None = None, of: Op | None = None) -> Save:
-    """Make the op that stores the value so far to a tensor beside C; the ops behind it go on with the same value.
+    """Make the op that stores the value so far to a tensor beside C; later ops continue with the same value.
 
     Args:
-        tensor: of C's shape; conversion to its type saturates as C's does.
-        store: how it goes there; as C does where they are of one type and order, else conform().
-        of: what is stored instead, an op of what is handed on.
+        tensor: of C's shape; conversion to its element type saturates.
+        store: the chain of the store. None: C's, where both have the same type and order, else conform().
+        of: an op; its result is stored instead of the value, and later ops still continue with the value.
 
     Example:
         >>> from fireiron import Matrix, relu
@@ -57,25 +57,25 @@ def save(tensor: Tensor, store: Strategy | None = None, of: Op | None = None) ->
 
 @attrs.frozen(field_transformer=checked_fields)
 class Rows:
-    """Fold the rows of the value so far, and go on with it; see `row_sum` and `row_max`."""
+    """Store a fold of each row of the value so far; later ops continue with the value. See `row_sum` and `row_max`."""
 
     tensor: Tensor
     op: Literal["add", "max"]
 
     def fold(self, dtype: DType) -> Fold:
-        """Give the fold of a step that folds values of a type."""
+        """Return the fold for values of an element type."""
         return (max_of if self.op == "max" else add_of)(dtype)
 
 
 @checked
 def row_sum(tensor: Tensor) -> Rows:
-    """Make the op that stores the sum of each row of the value so far; the ops behind it go on with the value.
+    """Make the op that stores the sum of each row of the value so far; later ops continue with the value.
 
-    Sums are of the accumulator's type, and equal in every run.
+    Sums have the accumulator's type, and the same bits in every run.
 
     Args:
-        tensor: of C's rows, and as many columns as blocks share a row: each gets the sum of its block's columns, so
-            that one column of all rows is their whole sum.
+        tensor: has C's rows, and one column for each block along a row: the block's part of the row sum. Where one
+            block holds whole rows, this is one column of row sums.
 
     Example:
         >>> from fireiron import ColMajor, Vector, exp
@@ -92,7 +92,7 @@ def row_max(tensor: Tensor) -> Rows:
 
 @attrs.frozen
 class Known:
-    """Be an op by the expression that one made of the accumulator: it pickles where functions do not."""
+    """Stand for an op by the expression that it made of the accumulator; unlike a function, an expression pickles."""
 
     value: Value
     dtype: DType
@@ -116,14 +116,14 @@ Beside: TypeAlias = Save | Rows
 
 
 def apart(op: Beside) -> bool:
-    """Say whether an op stores what ops behind it do not see."""
+    """Say whether an op stores another value than the one that later ops continue with (`save(tensor, of=op)`)."""
     return isinstance(op, Save) and op.of is not None
 
 
 def stages(ops: Iterable[Op | Beside], value: Value) -> tuple[tuple[tuple[Value, Beside], ...], Value]:
-    """Part ops behind each `save`: each expression reads the value of the one before it; the last is stored to C.
+    """Split ops after each `save`. Each expression reads the value of the one before it; the last is stored to C.
 
-    An expression that is stored apart (`save(tensor, of=op)`) does not change the value that the next one reads.
+    After `save(tensor, of=op)` the next expression reads the value before `op`.
 
     Raises:
         SpecError: as the ops do.
@@ -142,7 +142,7 @@ def stages(ops: Iterable[Op | Beside], value: Value) -> tuple[tuple[tuple[Value,
 
 
 def settled(ops: Iterable[Op | Beside], kind: DType) -> tuple[Op | Beside, ...]:
-    """Call ops for an accumulator of one type, and give ops that are what they made."""
+    """Apply ops to an accumulator of an element type, and return ops that stand for the resulting expressions."""
     saved, last = stages(ops, accumulator(kind))
     made: list[Op | Beside] = []
     for value, op in saved:
@@ -155,7 +155,7 @@ def settled(ops: Iterable[Op | Beside], kind: DType) -> tuple[Op | Beside, ...]:
 
 
 def scaled(spec: MatMul, kind: DType) -> Value:
-    """Start the expression of a product's epilog: alpha times the accumulator, and beta times the old C."""
+    """Return the start of a product's epilog: alpha * accumulator + beta * old C."""
     value = accumulator(kind)
     if not spec.alpha.is_one:
         value = value * _coefficient(spec.alpha, kind)

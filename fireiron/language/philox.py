@@ -1,4 +1,4 @@
-"""Random bits in expressions: a function of a counter and a key."""
+"""Random bits in expressions, computed by Philox from a counter and a key."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _random_bits = custom("philox", SOURCE, word_bits, parameters=PARAMETERS, dtype=
 def random_bits(
     counter: tuple[Operand, Operand, Operand, Operand], key: tuple[Operand, Operand], word: Operand = 0
 ) -> Value:
-    """Give 24 random bits, a whole number from 0 to 2^24 - 1 in i32.
+    """Return 24 random bits, a whole number from 0 to 2^24 - 1 in i32.
 
-    Expressions that differ in `word` alone share the work, where a thread computes them one after another.
+    Expressions that differ only in `word` share one computation, where the same thread computes them in succession.
 
     Args:
-        counter: four whole numbers: indices, elements of arrays, numbers.
-        key: two: the seed.
+        counter: four integers, each an index, an element of an array, or a number.
+        key: two integers, the seed.
         word: which of the four words of the counter, 0 to 3.
 
     Raises:

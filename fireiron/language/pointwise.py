@@ -1,7 +1,7 @@
 """The pointwise language of epilogues and prologues: ordinary Python expressions that build an immutable tree.
 
-An op is a function from the accumulator's expression to a new one. Tensors take part by standing in arithmetic, and
-scalars of the call by their names. Functions of NumPy and torch on expressions give expressions.
+An op is a function from the accumulator's expression to a new one. Tensors may be operands (`x + bias`), and scalars of
+the call by their names (`x * "scale"`). NumPy's and torch's functions of expressions return expressions.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ from fireiron.base.errors import SpecError
 from fireiron.base.link import here
 from fireiron.language.tensor import Tensor
 
-MOST_FACTORS = 16  # of a power that is written as products
+MOST_FACTORS = 16  # largest power that is computed by products
 
 
 class ExpressionError(SpecError, AttributeError):
-    """Report an attribute that expressions do not have."""
+    """Raised for an attribute that expressions do not have."""
 
 
 @attrs.frozen(repr=False)
 class Value:
-    """Hold an expression under construction: its scalar tree, and the tensors that its arguments read.
+    """Hold an expression: its scalar tree, and the tensors that its arguments read.
 
-    `Arg(0)` is the accumulator; `Arg(i)` reads `tensors[i - 1]`. Equality tells expressions apart: that of elements is
-    `equal(x, y)`. Comparisons give 1 or 0.
+    `Arg(0)` is the accumulator; `Arg(i)` reads `tensors[i - 1]`. `x == y` compares the expressions themselves;
+    `equal(x, y)` compares elements. Comparisons such as `x < y` give 1 or 0.
     """
 
     tree: Scalar
@@ -63,7 +63,7 @@ class Value:
 
     @property
     def of_program(self) -> bool:
-        """Say whether the value belongs to a traced program, whose operators convert to a common type."""
+        """Say whether the value belongs to a traced program; its operators convert operands to a common type."""
         return any(type(t) is not Tensor for t in self.tensors) or any(
             isinstance(part, Coordinate) for part in parts(self.tree)
         )
@@ -163,12 +163,12 @@ class Value:
         return cast_to(self, dtype)
 
     def named(self, name: str) -> Value:
-        """Name the step that computes this value of a program, so that chains can name it."""
+        """Give the step that computes this value of a program a name, for use in chains."""
         from fireiron.language.trace import named
 
         return named(self, name)
 
-    if not TYPE_CHECKING:  # a type checker that saw it would take every name for an attribute
+    if not TYPE_CHECKING:  # type checkers that see __getattr__ accept every attribute
 
         def __getattr__(self, name: str) -> NoReturn:
             if name.startswith("_"):
@@ -188,13 +188,13 @@ class Value:
         )
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Value:
-        """Give what a ufunc of NumPy makes of expressions."""
+        """Return the expression for a ufunc of NumPy."""
         from fireiron.language import foreign
 
         return foreign.of_ufunc(ufunc, method, inputs, options)
 
     def __array_function__(self, function: Any, types: Any, args: Sequence[Any], options: Mapping[str, Any]) -> Value:
-        """Give what `np.where` and `np.clip` make of expressions."""
+        """Return the expression for `np.where` or `np.clip`."""
         from fireiron.language import foreign
 
         return foreign.called("np", function.__name__, args, options)
@@ -203,14 +203,14 @@ class Value:
     def __torch_function__(
         cls, function: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Value:
-        """Give what a function of torch makes of expressions."""
+        """Return the expression for a function of torch."""
         from fireiron.language import foreign
 
         options = {key: value for key, value in (kwargs or {}).items() if key != "inplace"}
         return foreign.called("torch", function.__name__, args, options)
 
     def __array__(self, dtype: object = None, copy: object = None) -> NoReturn:
-        """Refuse to be an array, where NumPy would make one of one object."""
+        """Raise an error; NumPy would otherwise make an array of one Python object."""
         from fireiron.language import foreign
 
         foreign.as_array(self)
@@ -233,7 +233,8 @@ def _refuse(name: str) -> Callable[..., NoReturn]:
     return refuse
 
 
-# Python's operators without a meaning on expressions; they are no methods above, so that type checkers refuse them too.
+# Python's operators that expressions do not have. They are added here, not as methods, so that type checkers refuse
+# them.
 _UNDEFINED = """
     divmod matmul xor lshift rshift rfloordiv rmod rdivmod rmatmul rxor rlshift rrshift iter len contains float
     int index complex round trunc
@@ -247,12 +248,12 @@ Op: TypeAlias = Callable[[Value], Value]
 
 
 def accumulator(dtype: DType) -> Value:
-    """Start an expression at the accumulator."""
+    """Return the expression that is the accumulator."""
     return Value(Arg(0, dtype))
 
 
 def read(tensor: Tensor) -> Value:
-    """Start an expression at a tensor's element."""
+    """Return the expression that is a tensor's element."""
     return Value(Arg(1, tensor.dtype), (tensor,))
 
 
@@ -267,7 +268,7 @@ def parameter(name: str, dtype: object) -> Value:
 
 
 def _lift(x: object, dtype: DType) -> Value:
-    """Let a tensor, a number or a scalar's name take part, converted to an expression's type.
+    """Convert a tensor, a number or a scalar's name to an expression of another expression's type.
 
     Raises:
         SpecError: `bad-operand`; `fraction-of-integer` where floats would become integers.
@@ -298,7 +299,7 @@ def _lift(x: object, dtype: DType) -> Value:
 
 
 def _no_operand(x: object) -> SpecError:
-    """Make the error of what cannot take part in an expression."""
+    """Make the error for an object that cannot be an operand of an expression."""
     if isinstance(x, bool):
         return SpecError(
             "bad-operand",
@@ -309,7 +310,7 @@ def _no_operand(x: object) -> SpecError:
         return SpecError(
             "bad-operand",
             f"an array of {tuple(cast(Any, x).shape)} cannot take part in a pointwise expression",
-            fix="give it to the call by a name, and the op a parameter of that name: "
+            fix="pass it to the call by name, and give the op a parameter of that name: "
             "gemm(a, b, epilog=lambda acc, bias: acc + bias, bias=bias)",
         )
     return SpecError(
@@ -339,7 +340,7 @@ def check_whole(x: float, dtype: DType) -> None:
 
 
 def lifted(*operands: Operand) -> tuple[Value, ...]:
-    """Let operands take part in one expression; the first that is an expression, else a tensor, gives the type.
+    """Convert operands to expressions of one type: that of the first expression, or else of the first tensor.
 
     Raises:
         SpecError: `bad-operand`.
@@ -359,14 +360,14 @@ def lifted(*operands: Operand) -> tuple[Value, ...]:
 
 
 def computed_in(kinds: list[DType]) -> DType:
-    """Give the type that programs compute with values of some types in: f64, else f32, else i32."""
+    """Return the type in which programs compute: f64 where an operand is f64, f32 where one is a float, else i32."""
     if any(kind.kind == "float" for kind in kinds):
         return f64 if f64 in kinds else f32
     return i32
 
 
 def merged(values: tuple[Value, ...]) -> tuple[tuple[Scalar, ...], tuple[Tensor, ...]]:
-    """Number the tensors of several expressions anew, each once."""
+    """Renumber the arguments of several expressions to index one common list of their tensors."""
     tensors: list[Tensor] = []
     trees: list[Scalar] = []
     for value in values:
@@ -380,7 +381,7 @@ def merged(values: tuple[Value, ...]) -> tuple[tuple[Scalar, ...], tuple[Tensor,
 
 
 def renamed(value: Value, tensors: Sequence[Tensor]) -> Scalar:
-    """Let the arguments of an expression count the tensors of a list, from 1 on."""
+    """Renumber an expression's arguments by a list of tensors, from 1 on."""
     return renumbered(value.tree, {i: tensors.index(t) + 1 for i, t in enumerate(value.tensors, start=1)})
 
 
@@ -406,7 +407,7 @@ OF_COORDINATES: Mapping[str, Callable[[Expr, Expr], Expr]] = {
 
 
 def integer(tree: Scalar) -> Expr | None:
-    """Give the index expression that a tree is, where it is one, or a whole number."""
+    """Return the index expression or whole number of a tree; None where the tree is neither."""
     match tree:
         case Coordinate(value):
             return value
@@ -420,7 +421,7 @@ def _divided(sign: str, x: Value, by: object) -> Value:
     """Divide an index expression by a number, rounding down, or take the remainder, which is never negative.
 
     Raises:
-        SpecError: `index-division` where it is none, or the number is below 1.
+        SpecError: `index-division` where the expression is no index expression, or the number is below 1.
     """
     place = integer(x.tree)
     if place is None or not isinstance(by, int) or isinstance(by, bool) or by < 1:
@@ -478,7 +479,7 @@ def unary(op: str, x: Operand) -> Value:
 
 
 def power(x: Operand, y: Operand) -> Value:
-    """Raise to a power: by products for small whole numbers, by roots for halves, else as C's powf does.
+    """Raise to a power: small whole powers by products, half powers by square roots, others by C's powf.
 
     Raises:
         SpecError: `fraction-of-integer` for a power of an integer that is no whole number from 0 on; `bad-operand`.
@@ -510,7 +511,7 @@ def power(x: Operand, y: Operand) -> Value:
 
 
 def _product(base: Value, times: int) -> Value:
-    """Multiply a value by itself; squares stand for themselves in later squares, and are computed once."""
+    """Raise a value to a whole power by repeated squares, each computed once."""
     if times == 1:
         return base
     half = _product(base, times // 2)
@@ -551,7 +552,7 @@ def cast_to(x: Operand, dtype: object) -> Value:
 
 
 def substituted(value: Value, inner: Value) -> Value:
-    """Put an expression in place of another's accumulator."""
+    """Replace the accumulator in one expression by another expression."""
     (outer, argument), tensors = merged((value, inner))
 
     def put(tree: Scalar) -> Scalar:
@@ -563,13 +564,13 @@ def substituted(value: Value, inner: Value) -> Value:
 
 
 def simplified(value: Value) -> Value:
-    """Simplify an expression, and forget the tensors that it no longer reads."""
+    """Simplify an expression, and drop the tensors that it no longer reads."""
     (tree,), tensors = simplified_together((value,))
     return Value(tree, tensors)
 
 
 def simplified_together(values: tuple[Value, ...]) -> tuple[tuple[Scalar, ...], tuple[Tensor, ...]]:
-    """Simplify several expressions, and number the tensors that they still read anew, each once."""
+    """Simplify several expressions, and renumber the tensors that they still read in one common list."""
     trees, tensors = merged(values)
     trees = tuple(map(simplify, trees))
     used = [i for i in range(1, len(tensors) + 1) if any(_reads(tree, i) for tree in trees)]
@@ -585,10 +586,10 @@ def expression(ops: tuple[Op, ...], value: Value) -> Value:
     """Apply ops to an expression, first to last.
 
     Raises:
-        SpecError: `bad-op` where an op is no function, or does not return an expression.
+        SpecError: `bad-op` where an op is not a function, or does not return an expression.
     """
     for op in ops:
-        # An op is a user's function: nothing but this check holds it to its type.
+        # An op is a user's function, so its result's type must be checked here.
         if not callable(op):
             raise SpecError(
                 "bad-op", f"{op} is no op", fix="give functions of the accumulator: relu, add(bias), lambda x: x * 2"

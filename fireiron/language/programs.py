@@ -1,4 +1,4 @@
-"""Specs of several MatMuls in one kernel: products side by side, and layers one after another."""
+"""Specs of several MatMuls in one kernel: `Products` of one shape side by side, and `Layers` one after another."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BATCH = "batch"
 
 @attrs.frozen
 class Sum:
-    """Name one accumulator, and the products A @ B that it adds; their depths (K) may differ."""
+    """Describe one accumulator, the sum of products A @ B; the products' extents of K may differ."""
 
     name: str
     products: tuple[tuple[Tensor, Tensor], ...]
@@ -25,11 +25,12 @@ class Sum:
 
 @attrs.frozen
 class Products(Stated):
-    """Compute outputs, element by element, from sums of products that all have their shape.
+    """Compute outputs element by element from sums of products. All outputs and sums have the same shape.
 
     Args:
-        sums: one accumulator each.
-        values: what each output holds: an expression of the accumulators (tensors in registers, by name) and of others.
+        sums: the accumulators.
+        values: for each output the expression of its elements. It reads accumulators (tensors in registers, by name)
+            and other tensors.
         outs: the outputs.
         acc: the accumulators' element type, None for the default of the first product's.
     """
@@ -46,7 +47,7 @@ class Products(Stated):
 
     @property
     def pairs(self) -> tuple[tuple[Tensor, Tensor, str], ...]:
-        """List all products as A, B and the accumulator that adds them."""
+        """List all products as triples of A, B and the accumulator."""
         return tuple((a, b, one.name) for one in self.sums for a, b in one.products)
 
     @property
@@ -99,8 +100,8 @@ class Layer:
 
     Args:
         weights: K x N, or a batch of them: one for each layer of the stack.
-        value: what the layer gives, an expression of its accumulator and of other tensors, whose batch is the number
-            of the layer.
+        value: the layer's result, an expression of its accumulator and of other tensors; a tensor with a batch has one
+            entry for each layer of the stack.
     """
 
     weights: Tensor

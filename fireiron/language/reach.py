@@ -1,7 +1,7 @@
-"""Reach: the points of a dim that the folds of a loop can need, derived from their masks.
+"""Reach: the points of a dim that a loop must visit, derived from the masks of its folds.
 
-A fold with `where=` needs no point where the condition fails. A sum needs no point where a factor of its summand is 0.
-The loop visits the points that some fold needs. At a point that is not visited, 0 times an infinity counts as 0; it
+A fold with `where=` needs no point where the condition fails. A sum needs no point where a factor of its terms is 0.
+The loop visits the points that some fold needs. At a point that is not visited, a term 0 * inf counts as 0; it
 would be NaN if the point were visited.
 """
 
@@ -25,15 +25,15 @@ from fireiron.algebra.scalar import (
 from fireiron.language.pointwise import OF_COORDINATES, integer
 from fireiron.language.steps import Ref, Step
 
-BEYOND = 2**30  # what is further from 0 than any index compares as this does
+BEYOND = 2**30  # larger than any index: numbers beyond it are replaced by it
 
 
 def common_conditions(folds: Sequence[Step], makers: Mapping[str, Step]) -> tuple[Compare, ...]:
-    """List the comparisons of dims that hold wherever one of some folds needs a point.
+    """List the comparisons of dims that hold at every point that one of the folds needs.
 
     Args:
-        folds: those of a loop.
-        makers: the step of each result.
+        folds: the folds of one loop.
+        makers: for each result of a step, that step.
     """
     found: list[list[Compare]] = []
     for step in folds:
@@ -46,12 +46,12 @@ def common_conditions(folds: Sequence[Step], makers: Mapping[str, Step]) -> tupl
 
 
 def by_elements(tree: Scalar, reads: Sequence[Ref], taken: Callable[[Ref], bool]) -> Scalar:
-    """Write comparisons of indices with what arrays of integers hold as comparisons with elements of these.
+    """Write comparisons of indices with values read from integer arrays as comparisons of index expressions.
 
     Args:
-        tree: a condition or an expression with conditions.
-        reads: what its arguments are.
-        taken: says of a read whether it may be an element.
+        tree: a condition, or an expression with conditions.
+        reads: what its arguments read.
+        taken: whether a read may become an element of an index expression.
     """
     match tree:
         case Binary("lt" | "le" | "eq" as op, x, y):
@@ -85,7 +85,7 @@ def _with_elements(tree: Scalar, reads: Sequence[Ref], taken: Callable[[Ref], bo
 
 
 def _parts(condition: Scalar, step: Step, makers: Mapping[str, Step]) -> list[Compare]:
-    """List the comparisons that a condition needs, all of them; `&` of a comparison of values is a choice."""
+    """List comparisons of indices that must all hold for a condition to hold."""
     condition = by_elements(condition, step.reads, lambda ref: ref.name not in makers)
     return _compared(condition)
 
@@ -109,7 +109,7 @@ def _conjuncts(e: Expr) -> list[Compare]:
 
 
 def _factors(tree: Scalar, step: Step, makers: Mapping[str, Step]) -> list[Compare]:
-    """List the comparisons without which an expression is 0."""
+    """List comparisons of indices that must all hold for an expression to differ from 0."""
     match tree:
         case Select(condition, x, Constant(0)):
             return [*_parts(condition, step, makers), *_factors(x, step, makers)]

@@ -1,4 +1,4 @@
-"""Folds of traced functions: sums, largest values, running folds, indices, and folds by a monoid of the caller's."""
+"""Folds of traced functions: sum, max, cumsum, argmax, topk, ..., and folds by a monoid that the caller writes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def dims_over(value: Value, over: Over, what: str) -> tuple[Dim, ...]:
     Args:
         value: the expression.
         over: names of dims.
-        what: the fold, for errors.
+        what: the fold's name in errors.
 
     Raises:
         SpecError: `fold-over`.
@@ -78,12 +78,13 @@ def fold(
     """Fold an expression over dims.
 
     Args:
-        value: of arrays.
-        over: names of dims: parted by spaces, or a sequence.
-        make: gives the fold for the expression's element type.
+        value: an expression of arrays.
+        over: names of dims: a string with spaces between, or a sequence.
+        make: returns the fold for the expression's element type.
         name: of the step.
         where: a condition: points where it is 0 are not folded.
-        running: whether each point of the one dim has a result of its own: the fold of all points up to it.
+        running: whether the result keeps the dim: at each point it is the fold of all points up to there (a cumulative
+            sum). `over` is then one dim.
 
     Raises:
         SpecError: `fold-over`, `bad-operand`.
@@ -94,7 +95,7 @@ def fold(
     body, kept_where = of_reads(trees[0]), of_reads(trees[1]) if where is not None else None
     if isinstance(kept_where, Constant) and kept_where.value:
         kept_where = None
-    # The dims of the condition count too: a mask of another array may have more of them.
+    # The condition's dims count too: a mask may have dims that the value does not have.
     whole = Value(trees[0] if kept_where is None else Select(trees[1], trees[0], trees[0]), tensors)
     dims = dims_over(whole, over, name)
     if running and len(dims) > 1:
@@ -107,23 +108,23 @@ def fold(
 
 
 def condition_of(where: Operand) -> Value:
-    """Make an expression of a condition on points."""
+    """Convert a condition on points to an expression."""
     return where if isinstance(where, Value) else lifted(where)[0]
 
 
 @checks(locate=True)
 def sum(value: Operand, over: Over, where: Operand | None = None, compensated: bool = False) -> Value:
-    """Add up over dims.
+    """Sum over dims.
 
     Args:
-        value: of arrays.
+        value: an expression of arrays.
         over: names of dims.
         where: a condition on points.
-        compensated: whether what roundings lose is kept beside the sum and added at the end: the result is as good as
-            if twice as many digits were summed. Each point takes six additions more; sums of infinities are NaN.
+        compensated: whether the rounding errors are summed separately and added at the end (Kahan, Neumaier): nearly as
+            accurate as a sum of twice the precision. Each point costs six more additions; sums of infinities are NaN.
 
     Raises:
-        SpecError: `fold-over`, `bad-operand`; `bad-op` for compensated integers, which lose nothing.
+        SpecError: `fold-over`, `bad-operand`; `bad-op` for compensated sums of integers, which are exact anyway.
     """
     if not compensated:
         return fold(value, over, add_of, "sum", where)[0]
@@ -135,30 +136,30 @@ def sum(value: Operand, over: Over, where: Operand | None = None, compensated: b
 
 @checks(locate=True)
 def max(value: Operand, over: Over, where: Operand | None = None) -> Value:
-    """Take the largest value over dims, of the points where a condition holds; of none -inf, or the lowest integer."""
+    """Take the largest value over dims among points where `where` holds; without any, -inf or the lowest integer."""
     return fold(value, over, max_of, "largest", where)[0]
 
 
 @checks(locate=True)
 def min(value: Operand, over: Over, where: Operand | None = None) -> Value:
-    """Take the smallest value over dims, of the points where a condition holds; of none inf, or the highest integer."""
+    """Take the smallest value over dims among points where `where` holds; without any, inf or the highest integer."""
     return fold(value, over, min_of, "smallest", where)[0]
 
 
 @checks(locate=True)
 def prod(value: Operand, over: Over, where: Operand | None = None) -> Value:
-    """Multiply over dims; `where` says which points."""
+    """Multiply over dims the points where `where` holds; without any, 1."""
     return fold(value, over, mul_of, "prod", where)[0]
 
 
 @checks(locate=True)
 def cumsum(value: Operand, over: str, where: Operand | None = None) -> Value:
-    """Add up along a dim, and keep what every point finds: the sum of all values up to it, as NumPy's `cumsum`.
+    """Compute the cumulative sum along a dim: at each point the sum of all values up to it, as NumPy's `cumsum`.
 
     Args:
-        value: of arrays.
+        value: an expression of arrays.
         over: one dim.
-        where: a condition on points: the others add nothing.
+        where: a condition on points: points where it is 0 add nothing.
 
     Raises:
         SpecError: `fold-over`, `bad-operand`.
@@ -175,18 +176,18 @@ def cumsum(value: Operand, over: str, where: Operand | None = None) -> Value:
 
 @checks(locate=True)
 def cumprod(value: Operand, over: str, where: Operand | None = None) -> Value:
-    """Multiply along a dim, and keep what every point finds, as `cumsum` does."""
+    """Compute the cumulative product along a dim: at each point the product of all values up to it. See `cumsum`."""
     return fold(value, over, mul_of, "cumprod", where, running=True)[0]
 
 
 @checks(locate=True)
 def argmax(value: Operand, over: str, where: Operand | None = None) -> Value:
-    """Find where along a dim the largest value lies, as an i32; of equal ones the first; NaN before all numbers.
+    """Return the index (i32) of the largest value along a dim: the first of equal values; a NaN counts as largest.
 
     Args:
-        value: of arrays.
+        value: an expression of arrays.
         over: one dim.
-        where: a condition on points; of no points the result is the highest i32.
+        where: a condition on points; where it holds for none, the result is the highest i32.
 
     Raises:
         SpecError: `fold-over`, `bad-operand`.
@@ -196,7 +197,7 @@ def argmax(value: Operand, over: str, where: Operand | None = None) -> Value:
 
 @checks(locate=True)
 def argmin(value: Operand, over: str, where: Operand | None = None) -> Value:
-    """Find where along a dim the smallest value lies, as `argmax` does."""
+    """Return the index of the smallest value along a dim; see `argmax`. A NaN counts as the smallest."""
     return _where_along(value, over, "min", where)
 
 
@@ -214,16 +215,16 @@ def _where_along(value: Operand, over: str, op: Literal["max", "min"], where: Op
 
 @checks(locate=True)
 def topk(value: Operand, over: Over, k: int, into: str = "k") -> tuple[Value, Value]:
-    """Find the k largest values over a dim and where they lie (i32), in falling order, along a dim of their own.
+    """Find the k largest values along a dim and their indices (i32), largest first, along a new dim.
 
-    Of equal values the first come first; NaN comes before all numbers, as in torch. Of fewer points than k the rest are
-    -inf (or the lowest integer), at the highest i32.
+    Equal values keep their order; a NaN counts as the largest, as in torch. With fewer points than k, the remaining
+    results are -inf (or the lowest integer) with the highest i32 as index.
 
     Args:
-        value: of arrays.
+        value: an expression of arrays.
         over: the name of a dim.
-        k: 2 to 8; `argmax` and `max` find one.
-        into: names the dim of the results.
+        k: 2 to 8; `max` and `argmax` find one.
+        into: the name of the new dim.
 
     Raises:
         SpecError: `topk-size`; `fold-over` over several dims, `dim-extents`, `dim-name`, `bad-operand`.
@@ -244,7 +245,7 @@ def topk(value: Operand, over: Over, k: int, into: str = "k") -> tuple[Value, Va
 
 
 def _along(values: Sequence[Value], place: Value) -> Value:
-    """Put values side by side along a dim."""
+    """Stack values along a new dim."""
     made = values[-1]
     for i, x in reversed(list(enumerate(values[:-1]))):
         made = choose(apply("eq", place, i), x, made)
@@ -263,18 +264,19 @@ def fold_by(
     where: Operand | None = None,
     running: bool = False,
 ) -> Value | tuple[Value, ...]:
-    """Fold an expression over dims by a monoid of the caller's: any grouping of points gives the same.
+    """Fold an expression over dims by a monoid of the caller's: `combine` must be associative.
 
     Args:
-        value: of arrays.
+        value: an expression of arrays.
         over: names of dims.
-        identity: the state of no points: a number, or several.
-        combine: makes one state of two: a function of the first's scalars and the second's, one or a tuple.
-        lift: makes a state of a point's value; by default the value itself, for each scalar.
-        finish: makes results of the state; by default all of it.
+        identity: the state without points: a number, or one number for each scalar of the state.
+        combine: makes one state of two: takes the scalars of the first state, then those of the second. Functions that
+            make several scalars return a tuple.
+        lift: makes the state of one point from its value; by default each scalar is the value.
+        finish: makes the results from the state's scalars; by default the results are these scalars.
         name: of the step.
         where: a condition on points.
-        running: whether each point of the one dim has a result of its own, as `cumsum`'s have. Order counts then.
+        running: whether the result keeps the dim, as with `cumsum`. `combine` then gets points in order.
 
     Raises:
         SpecError: `fold-state` where a function gives another number of scalars; `fold-over`, `bad-operand`.
@@ -302,7 +304,7 @@ def fold_by(
 
 
 def _slots(dtype: DType, first: int, number: int) -> tuple[Value, ...]:
-    """Make expressions of a fold's scalars, which go by their numbers."""
+    """Make expressions for the scalars of a fold's states: `Arg(i)` for scalar i."""
     refs = [Ref(f"state_{i}", (1,), dtype, (1,), RF) for i in range(first + number)]
     return tuple(Value(Arg(i + 1, dtype), tuple(refs)) for i in range(first, first + number))
 
@@ -310,7 +312,7 @@ def _slots(dtype: DType, first: int, number: int) -> tuple[Value, ...]:
 def _state(
     function: Callable[..., object], given: tuple[Value, ...], wanted: int | None, what: str
 ) -> tuple[Scalar, ...]:
-    """Call a function of a fold's scalars, and give the trees of what it returns."""
+    """Call a function of a fold's scalars, and return its results as trees."""
     result = asked(function, *given, said=f"{what} of fold_by")
     found = cast("tuple[object, ...]", result if isinstance(result, tuple) else (result,))
     if (wanted is not None and len(found) != wanted) or any(not isinstance(x, Value | int | float) for x in found):

@@ -1,4 +1,4 @@
-"""Residual specs: what remains to be done after each link of a chain."""
+"""Residual specs: the smaller spec that remains after each link of a chain."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ Kind: TypeAlias = Literal["MatMul", "Move", "Init", "Pointwise", "Layers", "Prog
 
 @attrs.frozen(slots=False)
 class Operand:
-    """Say where one operand of a residual spec lies now.
+    """Describe one operand of a residual spec: its tensor, and where its tile lies at this place of the chain.
 
     Args:
-        role: `A`, `B`, `C`; `src`, `dst`; `out`.
-        tensor: the spec's tensor that it is a tile of.
-        memory: where it lies now.
+        role: `A`, `B`, `C` of a MatMul; `src`, `dst` of a Move; `out` of an Init or Pointwise.
+        tensor: the tensor of the whole spec that the operand is a tile of.
+        memory: the memory that holds the tile.
         dtype: its element type there.
         dims: the dimensions that index it.
-        ops: what is still to be made of its elements on the way to the atom, None for nothing.
+        ops: an expression of its element that a later load or the atom's operands must still apply, None for none.
     """
 
     role: str
@@ -59,7 +59,7 @@ class Operand:
 
     @property
     def computed(self) -> DType:
-        """Give the element type behind the ops that are still to come."""
+        """Return the element type after the pending ops."""
         return self.dtype if self.ops is None else self.ops.dtype
 
 
@@ -73,10 +73,11 @@ class Residual:
         sizes: extent of each dimension; None where a vector's width is still open.
         operands: in the spec's order.
         closed: whether an atom or a microkernel executes it.
-        sums: of several products, the accumulators that stand for the outputs from epilog on.
-        depths: of several products, the extents of K that one number does not say.
-        weights: of layers, those of each.
-        maps: index expressions of a program that are not one dim alone, by the name of their box's dim.
+        sums: for several products, the accumulators, which replace the outputs below the epilog.
+        depths: for several products, the extents of K where these differ between products.
+        weights: for layers, the weights of each layer.
+        maps: index expressions of a program that are not a single dim, by the name of their box's dim. Example:
+            (("p_r", 2 * p + r - 1),).
     """
 
     kind: Kind
@@ -91,7 +92,7 @@ class Residual:
 
     @property
     def extents(self) -> dict[str, Index | None]:
-        """Map each dimension to its extent; those of boxes follow from the dims that their indices read."""
+        """Map each dimension to its extent; a box's extents follow from the dims in its index expressions."""
         found = dict(self.sizes)
         return found | {name: box_extent(e, found) for name, e in self.maps} if self.maps else found
 
@@ -103,12 +104,12 @@ class Residual:
         return None
 
     def playing(self, letter: str) -> tuple[Operand, ...]:
-        """List the operands that play one part: several products have several (`A0`, `A1`)."""
+        """List the operands of one role: several products have several (`A0`, `A1`)."""
         return tuple(o for o in self.operands if o.role == letter or (o.role[0] == letter and o.role[1:].isdigit()))
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Print the extents; of products that differ in depth, each one's K."""
+        """Print the extents, such as 128x128x8; where products have different K, print each one's."""
         depths = "|".join(map(str, self.depths)) or "?"
         return tuple(
             [depths if dim == "K" and size is None else "?" if size is None else str(size) for dim, size in self.sizes]
@@ -126,14 +127,14 @@ class Residual:
 
 
 def _runs(words: list[str]) -> list[str]:
-    """Write words that repeat once, with their number; those of three operands and fewer as they are."""
+    """Write equal words in a row once, with their number; up to three words are written as they are."""
     if len(words) <= 3:
         return words
     return [word if n == 1 else f"{n} {word}" for word, n in ((w, len(list(same))) for w, same in groupby(words))]
 
 
 def start(spec: Spec) -> Residual:
-    """Give the residual of an empty chain: the whole spec, at the kernel."""
+    """Return the residual of an empty chain: the whole spec, at the level of the kernel."""
 
     def operand(role: str, tensor: Tensor) -> Operand:
         return Operand(role, tensor, tensor.memory, tensor.dtype, dims_of(spec, role))
@@ -175,7 +176,10 @@ def start(spec: Spec) -> Residual:
 
 
 def refs_by_role(program: Program) -> dict[str, Ref]:
-    """Name each way in which a program reads or writes a caller's tensor: by the tensor, and the dims if several."""
+    """Map roles to the distinct reads and writes of the caller's tensors.
+
+    The first read of `x` has role `x`; a read of `x` at other dims has role `x i j`, the tensor and the dims.
+    """
     outside = {t.name for t in (*program.inputs, *program.outputs)}
     found: dict[str, Ref] = {}
     order = [ref for t in program.inputs for s in program.steps for ref in s.reads if ref.name == t.name]
@@ -193,13 +197,13 @@ def _plain(ref: Ref) -> bool:
 
 
 def named_reads(program: Program, step: Step) -> tuple[str, ...]:
-    """Give the role of each read of a step; results of other steps go by their own names."""
+    """Return the role of each read of a step; for a result of another step this is the result's name."""
     roles = refs_by_role(program)
     return tuple(next((r for r, known in roles.items() if known == ref), ref.name) for ref in step.reads)
 
 
 def layer_of(weights: Tensor, around: Residual) -> Residual:
-    """Give the MatMul that one layer is inside a block: A on chip, where the load above put it, and C there too."""
+    """Return the MatMul of one layer inside a block: A and C lie in the memory to which X was loaded."""
     a = around.operand("A")
     assert a is not None
     *stack, depth, width = weights.shape
@@ -212,7 +216,7 @@ def layer_of(weights: Tensor, around: Residual) -> Residual:
 
 
 def result_of(around: Residual) -> Residual:
-    """Give the Move that brings the last layer's result to Y."""
+    """Return the Move that stores the last layer's result to Y."""
     a, y = around.operand("A"), around.operand("C")
     assert a is not None and y is not None
     sizes = (("M", around.extents["M"]), ("N", y.tensor.shape[-1]))
@@ -221,7 +225,7 @@ def result_of(around: Residual) -> Residual:
 
 
 def roles(letter: str, tensors: tuple[Tensor, ...]) -> tuple[tuple[str, Tensor], ...]:
-    """Name the part of each tensor: by its letter where it is the only one, else numbered."""
+    """Pair tensors with their roles: the letter alone for a single tensor, else numbered (`A0`, `A1`)."""
     if len(tensors) == 1:
         return ((letter, tensors[0]),)
     return tuple((f"{letter}{i}", tensor) for i, tensor in enumerate(tensors))
@@ -232,9 +236,10 @@ def _sizes(tensor: Tensor, spec: Spec) -> tuple[tuple[str, Index], ...]:
 
 
 def dims_loaded(residual: Residual, operand: Operand, memory: Memory) -> tuple[str, ...]:
-    """Name the dims of a buffer that an operand is loaded to: its own, of the box that a tile reads.
+    """Return the dims of the buffer that an operand is loaded to: those of the box that a tile reads.
 
-    Where a tile reads no box, shared memory has a place for each point that reads, and the dims are the points'.
+    Where the elements that a tile reads form no box, a shared buffer has one place for each reading point, with the
+    points' dims.
     """
     if not residual.maps:
         return operand.dims
@@ -247,7 +252,7 @@ def dims_loaded(residual: Residual, operand: Operand, memory: Memory) -> tuple[s
 
 
 def move_of(residual: Residual, role: str, memory: Memory, dtype: DType) -> Residual:
-    """Give the Move that brings one operand of a residual to another memory."""
+    """Return the Move that copies one operand of a residual to another memory."""
     operand = residual.operand(role)
     assert operand is not None
     dims, extents = dims_loaded(residual, operand, memory), residual.extents
@@ -258,14 +263,14 @@ def move_of(residual: Residual, role: str, memory: Memory, dtype: DType) -> Resi
 
 
 def store_of(residual: Residual, memory: Memory, dtype: DType, to: Tensor | None = None, number: int = 0) -> Residual:
-    """Give the Move that stores what an epilog made of the accumulator, to C or to another tensor of its shape.
+    """Return the Move that stores an epilog's result from registers to C or to another tensor of its shape.
 
     Args:
-        residual: before the epilog.
-        memory: where the accumulator lies.
-        dtype: of what is stored.
-        to: the tensor, None for C.
-        number: which output, of several products.
+        residual: the residual above the epilog.
+        memory: the memory of the accumulator.
+        dtype: element type of the stored values.
+        to: the tensor to store to, None for C.
+        number: index of the output, for several products.
     """
     c = residual.playing("C")[number]
     sizes = tuple((dim, residual.extents[dim]) for dim in c.dims)
@@ -275,8 +280,21 @@ def store_of(residual: Residual, memory: Memory, dtype: DType, to: Tensor | None
     return Residual("Move", residual.level, sizes, (evolve(dst, role="src", memory=memory, dtype=dtype), dst))
 
 
+def beside(residual: Residual, tensor: Tensor, role: str) -> Residual:
+    """Add a tensor of an epilog's ops as the first operand; it has the shape of C, or of each product of a batch.
+
+    Args:
+        residual: the residual of one product.
+        tensor: the tensor with C's orientation: transposed where the product is swapped.
+        role: the operand's role.
+    """
+    (c,) = residual.playing("C")
+    dims = c.dims[-len(tensor.shape) :]
+    return evolve(residual, operands=(Operand(role, tensor, GL, tensor.dtype, dims), *residual.operands))
+
+
 def apply(link: Decomposition, residual: Residual) -> Residual:
-    """Give what remains after one more link."""
+    """Return the residual after one more link."""
     match link:
         case Tile():
             level = link.level or residual.level
@@ -308,11 +326,11 @@ def apply(link: Decomposition, residual: Residual) -> Residual:
 
 
 def promoted(operands: tuple[Operand, ...], dtype: DType) -> tuple[Operand, ...]:
-    """Let the products of a chunk be summed on their own: what prologs multiply by waits for their sums.
+    """Return operands for chunks whose products are summed separately; prologs then apply to the chunks' sums.
 
     Args:
         operands: of the residual.
-        dtype: of a chunk's sums.
+        dtype: element type of a chunk's sums.
     """
     return tuple(evolve(o, dtype=dtype) if o.role[0] == "C" else evolve(o, ops=None) for o in operands)
 
@@ -325,19 +343,19 @@ def _tiled(link: Tile, residual: Residual) -> tuple[tuple[str, Index | None], ..
 
 
 def extent_in(size: Extent, extent: Index | None) -> Index | None:
-    """Count the elements that a tile takes of a dimension."""
+    """Return how many elements of a dimension a tile has: its extent, or the total of its chunks at a stride."""
     if isinstance(size, Chunks):
         return None if not isinstance(extent, int) else size.chunk * -(-extent // size.stride)
     return size
 
 
 def brought_along(residual: Residual, role: str, memory: Memory) -> tuple[str, ...]:
-    """List reads of the same array that a load to shared memory serves too: of the same lines, fewer columns.
+    """List other reads of the same array that a load to shared memory also serves: the tile holds their elements.
 
     Args:
         residual: above the load.
-        role: what is loaded.
-        memory: where to.
+        role: the operand that is loaded.
+        memory: the memory that it is loaded to.
     """
     mine = residual.operand(role)
     if mine is None or residual.kind != "Program" or memory != SH:
@@ -370,7 +388,7 @@ def _moved(residual: Residual, role: str, memory: Memory, dtype: DType | None, d
 
 
 def after(spec: Spec, links: tuple[Decomposition, ...]) -> Residual:
-    """Give what remains after a whole chain."""
+    """Return the residual after a whole chain."""
     residual = start(spec)
     for link in links:
         residual = apply(link, residual)

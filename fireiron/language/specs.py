@@ -1,4 +1,4 @@
-"""Specs: what is to be computed, never how."""
+"""Specs: what is computed, without any decision about how."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from fireiron.language.tensor import Tensor
 
 @attrs.frozen(field_transformer=checked_fields)
 class Coefficient:
-    """Scale by a number that is baked in, or by a kernel parameter of this name given at the call."""
+    """Scale by a constant of the kernel, or by a kernel parameter of this name, which each call gives."""
 
     name: str = attrs.field(default="", validator=named("a scalar", keyword=True, empty=True))
     value: float = attrs.field(default=1.0, eq=exactly)
@@ -41,7 +41,7 @@ class Coefficient:
 
     @property
     def is_zero(self) -> bool:
-        """Tell whether what it scales need not be read."""
+        """Tell whether the factor is the constant 0, so that the scaled operand need not be read."""
         return not self.name and self.value == 0.0
 
 
@@ -49,13 +49,13 @@ class Coefficient:
 class MatMul(Stated):
     """Compute C = alpha * A @ B + beta * C, accumulating in `acc` (None: the default of A's element type).
 
-    `swapped`: A and B are the caller's second and first operand, transposed, and C the transpose of the caller's. Of
-    bits, `product` says what is summed over K instead of products: those of `a ^ b` or of `a & b`. `ops` are pointwise
-    ones, which its epilog applies first.
+    `swapped`: A and B are the caller's second and first operand, transposed, and C is the transpose of the caller's C.
+    `product`: for bits (b1), the term that is summed over K: `a ^ b` or `a & b`. `ops`: pointwise ops that the epilog
+    applies first.
 
-    `groups`: B is a batch, and the rows of A and C are those of all its products, one after another: those of product g
-    end before row `groups[g]`, and begin where those of the product before end. An end that lies before its beginning
-    makes a product without rows; ends beyond the last row stand for it. Rows behind the last end are left alone.
+    `groups`: B is a batch of matrices, and rows groups[g-1] to groups[g] - 1 of A and C belong to B[g] (groups[-1] is 0
+    here). A group whose end is not above its start has no rows; ends beyond the last row count as the number of rows.
+    Rows after the last group's end are not written.
     """
 
     A: Tensor
@@ -76,7 +76,7 @@ class MatMul(Stated):
 
     @property
     def sizes(self) -> tuple[tuple[str, Index], ...]:
-        """Name the problem's extents; those of groups count the rows of all of them."""
+        """List the names and extents of the problem's dimensions. For groups, M counts the rows of all groups."""
         batch = next((((BATCH, t.shape[0]),) for t in (self.A, self.B) if len(t.shape) == 3), ())
         return (*batch, ("M", self.C.shape[-2]), ("N", self.C.shape[-1]), ("K", self.A.shape[-1]))
 
@@ -155,8 +155,8 @@ class Task:
     """Say what a schedule computes, and for which architecture.
 
     Args:
-        spec: what to compute.
-        arch: the architecture whose rules links must obey as they are written, None to leave that to `check(arch)`.
+        spec: the spec.
+        arch: the architecture whose limits each link is checked against; None: only `check(arch)` checks them.
     """
 
     spec: Spec
@@ -252,7 +252,7 @@ def _check_product(spec: MatMul) -> None:
 
 
 def _whole_bytes(spec: Spec) -> None:
-    """Refuse to write elements that share a byte: threads own single elements."""
+    """Raise an error for an output of elements below 8 bits: two threads would write to one byte."""
     written = next((t for t in spec.outputs if t.dtype.packed), None)
     if written is not None:
         raise SpecError(
@@ -276,7 +276,7 @@ def tensors_of(spec: Spec) -> tuple[Tensor, ...]:
 
 
 def dims_of(spec: Spec, role: str) -> tuple[str, ...]:
-    """Name the dimensions of one operand (`A` of a MatMul: M, K)."""
+    """Return the dimensions of one operand (`A` of a MatMul: M, K)."""
     match spec:
         case MatMul():
             tensor, *names = {"A": (spec.A, "M", "K"), "B": (spec.B, "K", "N"), "C": (spec.C, "M", "N")}[role]

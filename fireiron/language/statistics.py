@@ -1,4 +1,4 @@
-"""Means, variances and softmax: functions of the language that are written in it, as users could write them."""
+"""Mean, variance and softmax, written in the language itself, as users could write them."""
 
 from __future__ import annotations
 
@@ -60,13 +60,14 @@ def _constant(value: Value) -> float:
 def mean_and_variance(value: Operand, over: Over, once: bool = False) -> tuple[Value, Value]:
     """Take the mean over dims, and the mean of the squared distances from it.
 
-    The distances are summed in a step of their own: E[x²] - E[x]² would cancel.
+    The squared distances are summed in a second step; E[x²] - E[x]² would lose digits by cancellation.
 
     Args:
-        value: of arrays.
+        value: an expression of arrays.
         over: names of dims.
-        once: whether one fold finds both, whose state is a count, a mean and a sum of squared distances. Values that do
-            not stay on chip are then read once; each takes a division more. Dims may be symbols.
+        once: whether one fold computes both; its state is a count, a mean and a sum of squared distances. Values that
+            do not fit on chip are then read once instead of twice; each value costs one more division. Dims may be
+            symbols.
 
     Raises:
         SpecError: `fold-over`, `symbolic-mean`.
@@ -87,14 +88,14 @@ def mean_and_variance(value: Operand, over: Over, once: bool = False) -> tuple[V
 
 @checks(locate=True)
 def logsumexp(value: Operand, over: Over, where: Operand | None = None, once: bool = False) -> Value:
-    """Take log(sum(exp(x))) over dims, without overflow; of no points -inf.
+    """Take log(sum(exp(x))) over dims, without overflow; -inf where no point counts.
 
     Args:
-        value: of arrays.
+        value: an expression of arrays.
         over: names of dims.
-        where: a condition on points.
-        once: whether one fold finds it, whose state is the largest value and a sum under it. Values that do not stay on
-            chip are then read once; each takes an exponential more.
+        where: a condition on points: points where it is 0 do not count.
+        once: whether one fold computes it; its state is the largest value m and the sum of exp(x - m). Values that do
+            not fit on chip are then read once instead of twice; each value costs one more exponential.
 
     Raises:
         SpecError: `fold-over`, `bad-operand`.
@@ -110,7 +111,7 @@ def logsumexp(value: Operand, over: Over, where: Operand | None = None, once: bo
 
 
 def _joined_sums(top: Value, total: Value, top2: Value, total2: Value) -> tuple[Value, Value]:
-    """Put two sums of exponentials under the larger of their largest values."""
+    """Add two sums of exponentials, exp(x - m1) and exp(x - m2), rescaled to the larger of m1 and m2."""
     largest = apply("max", top, top2)
     under = _finite(largest)
     return largest, total * unary("exp", top - under) + total2 * unary("exp", top2 - under)
@@ -133,26 +134,26 @@ def _mean_of_moments(n: Value, m: Value, s: Value) -> tuple[Value, Value]:
 
 
 def _finite(top: Value) -> Value:
-    """Take 0 for infinities: inf - inf is no number."""
+    """Replace infinities by 0, because inf - inf is NaN."""
     return choose(apply("eq", unary("abs", top), math.inf), 0.0, top)
 
 
 def _joined_moments(n: Value, m: Value, s: Value, n2: Value, m2: Value, s2: Value) -> tuple[Value, Value, Value]:
-    """Join counts, means and sums of squared distances of two sets of points."""
+    """Combine the counts, means and sums of squared distances of two sets of points."""
     total, away = n + n2, m2 - m
     part = choose(apply("eq", total, 0.0), 0.0, n2 / total)
     return total, m + away * part, s + s2 + away * away * (n * part)
 
 
 def _of_difference(value: Value, away: Value) -> Value:
-    """Take exp(away), a difference of values, as 2 to the power of a multiple where the values have 16 bits or fewer.
+    """Compute exp(away) as exp2(away * log2(e)) where the values have 16 bits or fewer, else as exp(away).
 
-    The power is one instruction. Rounding the multiple moves exp(-d) by d roundings of an f32, up to 2^-17.5 of it:
-    less than a rounding of 16 bits.
+    exp2 is one instruction. Rounding the product changes exp(-d) by up to d roundings of f32, relatively at most
+    2^-17.5, which is less than one rounding of a 16-bit type.
 
     Args:
-        value: the values, whose reads say their types.
-        away: the values less what is taken from them.
+        value: the values x; the types of its reads decide.
+        away: x - m.
     """
     if all(ref.dtype.bits <= SHORT for ref in refs_of(value)):
         return unary("exp2", away * LOG2_OF_E)
@@ -160,7 +161,7 @@ def _of_difference(value: Value, away: Value) -> Value:
 
 
 def _exponential(value: Value, top: Value, where: Operand | None) -> Value:
-    """Take exp(x - max), 0 where a condition does not hold."""
+    """Compute exp(x - max), 0 where a condition does not hold."""
     part = _of_difference(value, value - top)
     return part if where is None else choose(condition_of(where), part, 0.0)
 
@@ -172,10 +173,10 @@ def softmax(value: Operand, over: Over, where: Operand | None = None, lse: Value
     Each exponential is multiplied by the inverse of the sum, which is computed once.
 
     Args:
-        value: of arrays.
+        value: an expression of arrays.
         over: names of dims.
-        where: a condition: other points are not summed, and their results are 0. A row without points is 0.
-        lse: the values' `logsumexp`, where the program has it: the softmax is exp(x - lse) then.
+        where: a condition: points where it is 0 are not summed, and their results are 0.
+        lse: the `logsumexp` of the values, if the program has computed it; the softmax is then exp(x - lse).
     """
     (value,) = lifted(value)
     if lse is not None:

@@ -1,7 +1,8 @@
 """The model of every computation: a program is a list of steps, and a step folds an expression over some dims.
 
-For every point of the dims of its outputs, a step computes `fold over dims of body(reads)`. A step without a fold is
-pointwise. A read or an output is a tensor with one index expression for each of the tensor's dimensions (`Ref`).
+For every point of its outputs' dims, a step computes `fold over dims of body(reads)`. Example: C[m, n] = add over k of
+A[m, k] * B[k, n]. A step without a fold is pointwise. A read or an output is a tensor with one index expression for
+each of the tensor's dimensions (`Ref`).
 
 Source: Fireiron and Graphene have one spec for each kind of computation; here a MatMul, a Move, a reduction and a
 pointwise operation are all a `Step`.
@@ -43,15 +44,15 @@ Dim: TypeAlias = Var
 
 
 class Stated:
-    """Say of a spec what few kinds of specs have, so that no rule of the compiler asks for the kind.
+    """Give every spec the properties that only some kinds of specs have, so that rules need not ask for the kind.
 
     Args:
-        product: what is summed over K: products, or of bits those of `a ^ b` or of `a & b`.
+        product: the term that is summed over K: `mul`, or for bits `xor` or `and`.
         swapped: whether A and B are the caller's second and first operand, transposed.
-        groups: where the groups of a product end, None where it has none.
-        layers: that follow each other, each on the result of the one before.
+        groups: the tensor with the end row of each group of a grouped product, None without groups.
+        layers: the layers, each of which reads the result of the one before; () for other specs.
         inplace: outputs that lie in the memory of an input.
-        given: the caller's arrays of which steps see several dimensions as one, with the shapes that a call takes.
+        given: the caller's arrays, in their original shapes, whose dimensions were fused in the steps.
     """
 
     __slots__ = ()
@@ -64,29 +65,29 @@ class Stated:
 
     @property
     def ragged(self) -> str | None:
-        """Name the dimension of which each group has an extent of its own."""
+        """Return the name of the dimension whose extent differs from group to group."""
         return None if self.groups is None else "N" if self.swapped else "M"
 
     @property
     def accumulator(self) -> DType | None:
-        """Give the element type in which products are summed, None where there are none, or steps say it."""
+        """Return the element type in which products are summed; None without products, or where steps state it."""
         return None
 
     @property
     def phases(self) -> tuple[tuple[tuple[Tensor, Tensor, str], ...], ...]:
-        """Group several products by the loops over K that compute them: A, B and the accumulator of each."""
+        """Group several products by the loops over K that compute them; a product is a triple of A, B, accumulator."""
         return ()
 
 
 @attrs.frozen(eq=False, repr=False)
 class Ragged(Var):
-    """A dim whose points are dealt out to the points of another dim, in order: rows of groups.
+    """A dim that is cut into groups of different sizes, such as the rows of a grouped product.
 
-    The points of `of`'s point g end before `ends[g]`, and begin where those of the point before end. An end before its
-    beginning leaves a group without points; points behind the last end belong to no group, and steps skip them.
+    Points ends[g-1] to ends[g] - 1 belong to group g (ends[-1] is 0 here). A group whose end is not above its start has
+    no points; steps skip points after the last end.
 
     Args:
-        of: the dim of groups. A step that has the ragged dim reads at the group of each point.
+        of: the dim of groups. At a point of group g, a step reads at g along this dim.
         ends: a vector of integers, one for each group.
     """
 
@@ -99,13 +100,13 @@ class Ragged(Var):
 
 @attrs.frozen(repr=False)
 class Ref(Tensor):
-    """Name one element of a tensor at a point of the dims: the tensor, and an index expression a dimension.
+    """Name one element of a tensor at a point of the dims. Example: x[n, 2 * p + r - 1].
 
     Args:
         index: one expression over dims for each dimension of the tensor.
-        made: while a program is traced, the step that computes the tensor: two results of one name then differ. None
-            for a tensor of the caller, and in a finished program, where names tell tensors apart.
-        outside: what a read gives whose index lies outside the tensor. Example: -inf for a maximum over windows.
+        made: the step that computes the tensor, while a program is traced: it distinguishes two results of one name.
+            None for a tensor of the caller, and in a finished program, where names are unique.
+        outside: the value of a read whose index lies outside the tensor. Example: -inf for a maximum over windows.
     """
 
     index: tuple[Expr, ...] = ()
@@ -114,7 +115,7 @@ class Ref(Tensor):
 
     @property
     def tensor(self) -> Tensor:
-        """Give the tensor without the index."""
+        """Return the tensor without the index."""
         return Tensor(self.name, self.shape, self.dtype, self.strides, self.memory)
 
     @property
@@ -144,13 +145,14 @@ def dims_in(tree: Scalar, reads: Sequence[Ref]) -> tuple[Dim, ...]:
 
 @attrs.frozen
 class Ranking:
-    """Say which points a fold can do without: those behind `count` others of the same result by their value.
+    """Say which points a fold may skip (topk): those with `count` larger values before them.
 
     Args:
-        value: of a point, an expression of the step's body (`Arg(0)`); the first scalar of a state is its largest one.
-        count: a power of two.
-        changes: whether a state changes by one point more: an expression of the state's scalars and the step's body
-            behind them.
+        value: the value to compare by, an expression of the step's body (`Arg(0)`); the first scalar of a state is its
+            largest value.
+        count: how many values the fold keeps, a power of two.
+        changes: an expression that is 0 where one more point leaves the state as it is, of the state's scalars followed
+            by the step's body.
     """
 
     value: Scalar
@@ -160,19 +162,20 @@ class Ranking:
 
 @attrs.frozen
 class Fold:
-    """Describe a monoid that adds up points: a state of a few scalars, and what is done with it.
+    """Describe a fold as a monoid: the state of a few scalars, and the expressions that update it.
 
     Args:
         name: `add`, `max`, ...
         dtypes: the state's element types.
-        identity: the state of no points at all.
-        lift: makes a state of one point: expressions of the step's body (`Arg(0)`).
-        combine: makes one state of two: expressions of the first's scalars (`Arg(0)` ...) and the second's behind them.
-        finish: makes the step's outputs of the state, an expression each.
-        insert: makes the state with one point more, of the state's scalars and the step's body behind them, where that
-            takes less than a lift and a combine; empty where it does not.
-        settle: what follows a combine, one after another: each makes the state's scalars of them all.
-        ranking: the points that it can do without, None where it needs all.
+        identity: the state without points.
+        lift: the state of one point: expressions of the step's body (`Arg(0)`).
+        combine: one state of two: expressions of the first state's scalars (`Arg(0)` ...), followed by the second
+            state's.
+        finish: the step's outputs, expressions of the state's scalars.
+        insert: the state after one more point, expressions of the state's scalars followed by the step's body, where
+            this is cheaper than lift and combine; else empty.
+        settle: expressions of the whole state that follow each combine, applied in sequence; each gives all scalars.
+        ranking: says which points the fold may skip; None where it needs all.
     """
 
     name: str
@@ -187,7 +190,7 @@ class Fold:
 
     @property
     def plain(self) -> BinaryOp | None:
-        """Give the operation of a fold whose state is one scalar that combines by it; None for other folds."""
+        """Return the operation (`add`) of a fold that combines one scalar by one operation; None for other folds."""
         match self.lift, self.combine, self.finish:
             case (Arg(0),), (Binary(op, Arg(0), Arg(1)),), (Arg(0),):
                 return op
@@ -213,13 +216,13 @@ def add_of(dtype: DType) -> Fold:
 
 
 def compensated_add_of(dtype: DType) -> Fold:
-    """Give the fold that sums, and keeps beside the sum what its roundings lose.
+    """Give the fold that sums, and sums its rounding errors beside the sum.
 
     Source: Knuth, The Art of Computer Programming, volume 2, section 4.2.2, theorem B; Neumaier, 1974.
     """
     first, lost, second, lost2 = (Arg(i, dtype) for i in range(4))
     total = Binary("add", first, second)
-    taken = Binary("sub", total, first)  # what of the second the sum holds
+    taken = Binary("sub", total, first)  # the part of the second that the sum holds
     rest = Binary("add", Binary("sub", first, Binary("sub", total, taken)), Binary("sub", second, taken))
     both = Binary("add", Binary("add", lost, lost2), rest)
     nothing = Constant(0.0, dtype)
@@ -228,12 +231,12 @@ def compensated_add_of(dtype: DType) -> Fold:
 
 
 def max_of(dtype: DType) -> Fold:
-    """Give the fold that takes the largest value; of no values -inf, or the type's lowest integer."""
+    """Give the fold that takes the largest value; without values, -inf or the type's lowest integer."""
     return simple_fold("max", "max", dtype, -float("inf") if dtype.kind == "float" else dtype.limits[0])
 
 
 def min_of(dtype: DType) -> Fold:
-    """Give the fold that takes the smallest value; of no values inf, or the type's highest integer."""
+    """Give the fold that takes the smallest value; without values, inf or the type's highest integer."""
     return simple_fold("min", "min", dtype, float("inf") if dtype.kind == "float" else dtype.limits[1])
 
 
@@ -243,9 +246,9 @@ def mul_of(dtype: DType) -> Fold:
 
 
 def arg_of(dtype: DType, dim: Dim, op: BinaryOp) -> Fold:
-    """Give the fold that finds where along a dim the largest (`max`) or smallest value lies, of equal ones the first.
+    """Give the fold that finds the index of the largest (`max`) or smallest value along a dim; ties go to the first.
 
-    Its state is the value and its index; of no points that is the highest i32. NaN is found before all numbers.
+    Its state is the value and its index; without points the index is the highest i32. A NaN wins over all numbers.
     """
     start = (max_of if op == "max" else min_of)(dtype).identity[0]
     mine, theirs = (Arg(0, dtype), Arg(1, i32)), (Arg(2, dtype), Arg(3, i32))
@@ -261,20 +264,21 @@ def arg_of(dtype: DType, dim: Dim, op: BinaryOp) -> Fold:
 
 
 def top_of(dtype: DType, dim: Dim, k: int) -> Fold:
-    """Give the fold that finds the k largest values along a dim and where they lie, in falling order.
+    """Give the fold that finds the k largest values along a dim and their indices, largest first.
 
-    Its state is the values, then their indices. Of equal values the first along the dim come first, and NaN before all
-    numbers; of fewer points than k the rest are the type's lowest value and the highest i32.
+    Its state is the values, then their indices. Equal values keep their order; a NaN counts as the largest. With fewer
+    points than k, the remaining results are the type's lowest value with the highest i32 as index.
 
     Args:
         dtype: of the values.
-        dim: along which.
+        dim: the dim to search along.
         k: a power of two.
     """
     nothing = max_of(dtype).identity[0], float(i32.limits[1])
     mine = [(Arg(i, dtype), Arg(k + i, i32)) for i in range(k)]
     theirs = [(Arg(2 * k + i, dtype), Arg(3 * k + i, i32)) for i in range(k)]
-    # The larger of one's i-th and the other's i-th from behind: the k largest, up to a point falling, then rising.
+    # A bitonic merge: the larger of one's i-th and the other's i-th from the end are the k largest, falling, then
+    # rising.
     merged = [_larger(x, y) for x, y in zip(mine, reversed(theirs), strict=True)]
     stages: list[tuple[Scalar, ...]] = []
     step = k // 2
@@ -307,14 +311,14 @@ def top_of(dtype: DType, dim: Dim, k: int) -> Fold:
 
 
 def _before(x: tuple[Scalar, Scalar], y: tuple[Scalar, Scalar], op: BinaryOp = "max", ordered: bool = False) -> Scalar:
-    """Say whether a value with its index comes before another: it is larger (`min`: smaller), or lies ahead.
+    """Say whether a value with its index ranks before another: larger (`min`: smaller), or equal with a lower index.
 
-    What is no number comes before all numbers, as torch and NumPy have it.
+    A NaN ranks before all numbers, as in torch and NumPy.
 
     Args:
         x, y: values with their indices.
         op: `max` or `min`.
-        ordered: whether of two that are no numbers that ahead comes before the other; else neither does.
+        ordered: whether of two NaNs the one with the lower index ranks before the other; False: neither does.
     """
     dtype = x[0].dtype
     ahead = Binary("lt", x[1], y[1])
@@ -341,7 +345,7 @@ def _not(a: Scalar) -> Scalar:
 
 
 def _larger(x: tuple[Scalar, Scalar], y: tuple[Scalar, Scalar], smaller: bool = False) -> tuple[Scalar, Scalar]:
-    """Give that of two values with their indices which comes before the other; or the other one."""
+    """Return one of two values with their indices: the one that ranks first, or the other one."""
     first, (one, other) = _before(y, x), (x, y) if smaller else (y, x)
     return Select(first, one[0], other[0]), Select(first, one[1], other[1])
 
@@ -351,15 +355,16 @@ class Step:
     """Compute, for every point of the outputs' dims, `fold over dims of body(reads)`.
 
     Args:
-        name: what chains call it.
-        outs: what it writes, one for each of the fold's results.
-        reads: what it reads; `Arg(i)` of the body is `reads[i]`.
+        name: the name in chains.
+        outs: the elements that it writes, one for each of the fold's results.
+        reads: the elements that it reads; `Arg(i)` of the body is `reads[i]`.
         body: an expression of the reads.
         fold: None for a pointwise step.
         over: the dims that are folded.
-        where: a condition of the reads: points where it is 0 are not folded. None for all points.
-        running: whether each point of the one folded dim has a result of its own: the fold of all points up to it, as a
-            cumulative sum has.
+        where: a condition, an expression of the reads: points where it is 0 are not folded. None: all points are
+            folded.
+        running: whether the output keeps the one folded dim: at each point it is the fold of all points up to there (a
+            cumulative sum).
     """
 
     name: str
@@ -383,7 +388,7 @@ class Step:
 
     @property
     def functions(self) -> frozenset[str]:
-        """Name the functions of one value that the body computes: "exp", "log"."""
+        """List the names of the functions of one value in the body, such as "exp" and "log"."""
         return frozenset(tree.op for tree in parts(self.body) if isinstance(tree, Unary))
 
     @property
@@ -393,7 +398,7 @@ class Step:
 
     @property
     def computes_factor(self) -> bool:
-        """Say whether the first factor of a product is more than an element that is read: threads compute it."""
+        """Say whether the first factor of a product is computed, and not simply an element that is read."""
         factor = None if self.factors is None else self.factors[0]
         while isinstance(factor, Cast):
             factor = factor.x
@@ -401,7 +406,7 @@ class Step:
 
     @property
     def factors(self) -> tuple[Scalar, Scalar] | None:
-        """Part what is summed into two factors that each lack a dim of the other; of bits the sides that may differ."""
+        """Split the summed product into two factors that each lack a dim of the other (of bits: the sides of `xor`)."""
         if self.fold is None or self.fold.name != "add" or self.where is not None or self.running:
             return None
         match self.body:
@@ -419,13 +424,13 @@ class Step:
 
 @attrs.frozen
 class For:
-    """Repeat steps that follow each other, once for each point of a dim, in order: a recurrence.
+    """Repeat consecutive steps once for each point of a dim, in order (a recurrence).
 
     Args:
-        dim: counts the trips; tensors are read at the trip's number.
-        steps: names of the steps.
-        carried: for each tensor that a trip hands to the next one: its name, and the tensor that the first trip reads
-            in its place. Example: (("h", "x"),).
+        dim: counts the trips; a tensor with this dim is read at the trip's number.
+        steps: names of the repeated steps.
+        carried: for each tensor that a trip passes to the next trip: its name, and the tensor that the first trip reads
+            instead. Example: (("h", "x"),).
     """
 
     dim: Dim
@@ -438,13 +443,13 @@ class Program(Stated):
     """Compute outputs from inputs by steps, one after another.
 
     Args:
-        name: what kernels and trees call it.
+        name: the name in kernels and trees.
         inputs: the caller's tensors, in the order of the call.
         steps: in execution order.
         outputs: the tensors that a call returns.
         loops: the steps that are repeated.
         inplace: outputs that lie in the memory of an input: the output's name and the input's. Example: (("y", "x"),).
-        given: the caller's arrays of which steps see several dimensions as one, with the shapes that a call takes.
+        given: the caller's arrays, in their original shapes, whose dimensions were fused in the steps.
     """
 
     name: str
@@ -456,13 +461,13 @@ class Program(Stated):
     given: tuple[Tensor, ...] = ()
 
     def memory_of(self, tensor: Tensor) -> Tensor:
-        """Give the tensor in whose memory a tensor lies: itself, or the input that an output replaces."""
+        """Return the tensor whose memory holds a tensor: the input that an output replaces, else the tensor itself."""
         replaced = dict(self.inplace).get(tensor.name)
         return next((t for t in self.inputs if t.name == replaced), tensor)
 
     @property
     def dims(self) -> tuple[Dim, ...]:
-        """List the dims of all steps as these first name them; dims that no step keeps come last."""
+        """List the dims of all steps, in the order of their first use; dims that no step keeps come last."""
         order = dict.fromkeys(all_dims(self))
         kept = dict.fromkeys(d for step in self.steps for out in step.outs for d in out.dims)
         folded = dict.fromkeys(d for step in self.steps for d in step.over)
@@ -471,13 +476,13 @@ class Program(Stated):
 
     @property
     def temps(self) -> tuple[Tensor, ...]:
-        """List the tensors that live between steps."""
+        """List the temporaries: tensors that steps make and that are no outputs."""
         written = dict.fromkeys(out.tensor for step in self.steps for out in step.outs)
         return tuple(t for t in written if t not in self.outputs)
 
     @property
     def gathers(self) -> dict[str, tuple[Element, ...]]:
-        """List the elements of arrays of integers that index other arrays, by the name of theirs."""
+        """Map each integer array that is used as an index to its elements in index expressions."""
         found: dict[str, tuple[Element, ...]] = {}
         refs = [ref for step in self.steps for ref in (*step.reads, *step.outs)]
         pending = [e for ref in refs for e in ref.index]
@@ -490,7 +495,7 @@ class Program(Stated):
 
     @property
     def gathered(self) -> tuple[Dim, ...]:
-        """List the dims along which points read wherever an array of indices says."""
+        """List the dims whose points look up their index in an integer array. Example: m in table[ids[m], n]."""
         return tuple(dict.fromkeys(d for some in self.gathers.values() for e in some for d in _dims_in(e)))
 
     def step(self, name: str) -> Step | None:
@@ -514,12 +519,12 @@ def dense(name: str, shape: tuple[Index, ...], dtype: DType, memory: Memory) -> 
 
 
 def identity_of(fold: Fold) -> tuple[Constant, ...]:
-    """Give the state of no points as constants."""
+    """Return a fold's state without points, as constants."""
     return tuple(Constant(value, dtype) for value, dtype in zip(fold.identity, fold.dtypes, strict=True))
 
 
 def refs_dims(program: Program, name: str) -> tuple[Dim, ...]:
-    """Give the dims of a tensor as the first step that names it does."""
+    """Return the dims at which the first step that uses a tensor reads or writes it."""
     for step in program.steps:
         for ref in (*step.reads, *step.outs):
             if ref.name == name:
@@ -534,16 +539,16 @@ def readers(program: Program, step: Step) -> tuple[Step, ...]:
 
 
 def check_program(program: Program, updated: frozenset[str] = frozenset()) -> None:
-    """Refuse steps that do not make a program.
+    """Raise an error where steps do not form a program.
 
     Args:
         program: to check.
         updated: inputs that a step may write, as a product writes the C that it adds to.
 
     Raises:
-        SpecError: `same-step` where two steps have one name; `same-name` where two tensors have; `step-order` where a
-            step reads what no earlier step and no caller makes; `fold-over` where a fold has no dims, or folds a dim
-            that its output keeps; `dim-extents` where one dim has two extents.
+        SpecError: `same-step` where two steps have one name; `same-name` where two tensors have one name; `step-order`
+            where a step reads a tensor that is no input and no result of an earlier step; `fold-over` where a fold has
+            no dims, or folds a dim that its output keeps; `dim-extents` where one dim has two extents.
     """
     seen: set[str] = set()
     for step in program.steps:
@@ -586,7 +591,7 @@ def check_program(program: Program, updated: frozenset[str] = frozenset()) -> No
 
 
 def all_dims(program: Program) -> Iterator[Dim]:
-    """Visit the dims of every step, as often as they are named."""
+    """Visit the dims of every step; a dim that is used several times comes several times."""
     for step in program.steps:
         for ref in (*step.reads, *step.outs):
             yield from ref.dims

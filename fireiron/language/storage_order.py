@@ -1,19 +1,20 @@
-"""How the arrays of a product are stored: two letters, or two words."""
+"""The storage order of a product's operands, written as two letters (`TN`) or two words (`row,col`)."""
 
 from __future__ import annotations
 
 LAYOUTS = {"NN": "row,row", "TN": "row,col", "NT": "col,row", "TT": "col,col"}
-"""Words by letters. The words are A's order and B's; of the letters the second is A's and the first is B's."""
+"""Words by letters. The first word is A's order, the second B's; the first letter is B's, the second A's."""
 
 
 def letters(layout: str) -> str:
-    """Give the two letters of a layout.
+    """Return the two letters of a layout.
 
     Args:
-        layout: letters, or words such as "row,col": A is row-major (`A[M, K]`) and B is column-major (`B[N, K]`).
+        layout: two letters, or two words. "row,col": A is a row-major array of M x K, and B a row-major array of N x K,
+            that is, a column-major matrix K x N.
 
     Raises:
-        ValueError: where it is neither.
+        ValueError: where the text is neither.
 
     Example:
         >>> letters("row,col"), letters("TN"), letters("col, row")

@@ -1,4 +1,4 @@
-"""Dims and subscripts of traced functions: extents and indices of dims, and reads at other places."""
+"""Dims and subscripts of traced functions: `extent`, `index` and `dim`, and reads such as `x[2 * p + r - 1]`."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ def extent(dim: str) -> int | Value:
 
 @checks(locate=True)
 def index(dim: str) -> Value:
-    """Give the coordinate of the present point along a dim, an i32.
+    """Return the coordinate of the current point along a dim, an i32.
 
-    Indices, whole numbers and `//` and `%` by a number make further ones. They stand in comparisons, in arithmetic, and
-    in subscripts.
+    Sums of indices and whole numbers, and `//` and `%` by a number, are indices too. Indices may be used in
+    comparisons, in arithmetic, and in subscripts.
 
     Raises:
         SpecError: `unknown-dim`, `outside-program`.
@@ -80,7 +80,7 @@ def index(dim: str) -> Value:
 
 @checks(locate=True)
 def dim(name: str, size: Index | Value) -> Value:
-    """Name a further dim, of an extent of its own, and give its index.
+    """Declare a new dim with a given extent, and return its index.
 
     Raises:
         SpecError: `dim-extents`, `dim-name`, `bad-extent`, `outside-program`.
@@ -103,14 +103,14 @@ def _positive(extent: Index) -> bool:
 
 @checks(locate=True)
 def subscripted(value: Value, subscripts: object) -> Value:
-    """Read an expression at other places: `x[..., 2 * p + r - 1, :]`.
+    """Read an expression at other points: `x[..., 2 * p + r - 1, :]`.
 
     Args:
-        value: an array, or an expression of arrays, whose dims come in its order.
-        subscripts: one for each dimension; `:` keeps it, `...` keeps all that are not given. A number (from the end if
-            negative), or an index: affine in dims, with `//` and `%` by numbers. What lies outside reads as 0, or as
-            `outside` says. An array of integers of the call is an index too (a gather); its elements lie inside the
-            dimension: the simulator and debug builds check that.
+        value: an array, or an expression of arrays; subscripts count the dims in the expression's order.
+        subscripts: one for each dimension: `:` keeps the dimension, `...` keeps all dimensions that are not given. A
+            number counts from the end if negative. An index is affine in dims, with `//` and `%` by numbers; elements
+            outside the array read as 0, or as `outside` says. An integer array of the call is an index too (a gather);
+            its elements must lie inside the dimension, which the simulator and debug builds check.
 
     Raises:
         SpecError: `subscript-rank`, `affine-subscript`, `gather-step`, `outside-program`.
@@ -149,7 +149,7 @@ def subscripted(value: Value, subscripts: object) -> Value:
 
 
 def _place(subscript: object, old: Expr, extent: Index) -> Expr:
-    """Give the index expression that a subscript says."""
+    """Return the index expression of a subscript."""
     if _is_all(subscript):
         return old
     if isinstance(subscript, int) and not isinstance(subscript, bool):
@@ -166,12 +166,12 @@ def _place(subscript: object, old: Expr, extent: Index) -> Expr:
 
 
 def _is_all(subscript: object) -> bool:
-    """Say whether a subscript is `:`; what arrays make of `==` is no answer."""
+    """Say whether a subscript is `:`, without `==`, which arrays compare element by element."""
     return isinstance(subscript, slice) and subscript == slice(None)
 
 
 def _index_of(tree: Scalar, tensors: Sequence[Tensor]) -> Expr | None:
-    """Give the index expression that a subscript is: of indices, numbers and elements of arrays of integers.
+    """Convert a subscript of indices, numbers and elements of integer arrays to an index expression.
 
     Raises:
         SpecError: `gather-step` for integers that a step computes.
@@ -187,7 +187,7 @@ def _index_of(tree: Scalar, tensors: Sequence[Tensor]) -> Expr | None:
                 raise SpecError(
                     "gather-step",
                     f"the subscript {ref} is computed by step {ref.made.name}",
-                    fix="gather by an array of the call: compute the indices by a kernel of their own",
+                    fix="compute the indices in a separate kernel, and pass them as an array",
                 )
             active_trace().indices.add(ref.name)
             return Element(ref.name, ref.index, ref.shape)
@@ -223,7 +223,7 @@ def _is_affine(e: Expr) -> bool:
 
 
 def _moved(value: Value, places: Mapping[Dim, Expr]) -> Value:
-    """Put index expressions in the place of dims; what then lies outside their extents is 0."""
+    """Replace dims by index expressions; at points outside the dims' extents the value is 0."""
     values: dict[Expr, Expr] = {dim: place for dim, place in places.items() if place != dim}
     tensors = tuple(
         attrs.evolve(t, index=tuple(substitute(e, values) for e in t.index)) if isinstance(t, Ref) else t
@@ -236,11 +236,11 @@ def _moved(value: Value, places: Mapping[Dim, Expr]) -> Value:
 
 @checks(locate=True)
 def outside(value: Value, number: float) -> Value:
-    """Say what reads of an array give whose subscripts lie outside it: 0 unless said.
+    """Set the value of reads whose subscripts lie outside an array (0 by default).
 
     Args:
         value: an array of the function.
-        number: of the array's type: `-inf` for the largest value of a window.
+        number: the value, of the array's type. Example: `-inf` for the maximum of a window.
 
     Raises:
         SpecError: `outside-computed` for an expression; `fraction-of-integer`, `constant-range`.

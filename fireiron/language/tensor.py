@@ -20,7 +20,7 @@ from fireiron.language.levels import GL, Memory
 
 @attrs.frozen
 class Order:
-    """Name the order in which a matrix's elements, or a tile's units, follow each other."""
+    """The order of a matrix's elements in memory, or of the units that take tiles: row by row or column by column."""
 
     name: str
 
@@ -34,7 +34,7 @@ ColMajor = Order("ColMajor")
 
 @attrs.frozen(field_transformer=checked_fields)
 class Grouped:
-    """Count tiles so that blocks in flight together share operands: `rows` tile rows at a time, column by column.
+    """Number tiles column by column in bands of `rows` tile rows, so that blocks that run together share operands.
 
     Triton: "grouped ordering for L2 reuse".
     """
@@ -47,10 +47,10 @@ class Grouped:
 
 @attrs.frozen(field_transformer=checked_fields)
 class Hilbert:
-    """Count tiles along Hilbert curves, so that those of blocks in flight lie close together in both dimensions.
+    """Number tiles along Hilbert curves, so that blocks that run together have neighbouring tiles in both dimensions.
 
-    Each curve fills a square of `side` x `side` tiles, a power of two; squares follow each other along a row of them.
-    What is left at the edges is counted column by column.
+    Each curve fills a square of `side` x `side` tiles, a power of two; the squares are numbered row by row. Tiles
+    outside of whole squares are numbered column by column.
     """
 
     side: int = 16
@@ -63,19 +63,19 @@ TileOrder: TypeAlias = Order | Grouped | Hilbert | Layout
 
 
 MOST_DIMS = 6
-MOST = 2**31 - 1  # of an extent: kernels take sizes as 32-bit integers
+MOST = 2**31 - 1  # largest extent: kernels take sizes as 32-bit integers
 MOST_STRIDE = 2**40  # elements
 
 
 @attrs.frozen(repr=False, field_transformer=checked_fields)
 class Tensor:
-    """Describe an operand: shape and strides count elements, in mathematical order (batch, rows, columns).
+    """Describe an operand. Shape and strides are in elements, in mathematical order (batch, rows, columns).
 
     Args:
-        name: how links, trees and the emitted CUDA call it.
+        name: the name in links, trees and the emitted CUDA.
         shape: extents, ints or symbols.
         dtype: element type.
-        memory: where it lies.
+        memory: the memory that holds it.
         strides: elements between neighbours along each dimension (0 for a broadcast dimension).
     """
 
@@ -86,7 +86,7 @@ class Tensor:
     memory: Memory = GL
 
     def __attrs_post_init__(self) -> None:
-        """Refuse what is no tensor: extents without elements, strides that go backwards, or another number of them."""
+        """Raise an error for extents below 1, negative strides, or numbers of extents and strides that differ."""
         if not 1 <= len(self.shape) <= MOST_DIMS or len(self.strides) != len(self.shape):
             raise SpecError(
                 "tensor-rank",
@@ -106,7 +106,7 @@ class Tensor:
 
     @property
     def order(self) -> Order:
-        """Say which of the last two dimensions is contiguous; of a single row with strides of 1, the rows are.
+        """Return which of the last two dimensions is contiguous: RowMajor or ColMajor.
 
         Example:
             >>> print(Matrix(1, 4, order=ColMajor).order, Matrix(4, 1).order, Matrix(1, 4).order)
@@ -117,7 +117,7 @@ class Tensor:
         return ColMajor if self.strides[-1] != 1 or (self.shape[-2] == 1 and self.shape[-1] != 1) else RowMajor
 
     def aligned(self, elements: int) -> bool:
-        """Say whether every line starts at a multiple of so many elements, and holds one.
+        """Say whether lines start at multiples of so many elements, and have a multiple of so many elements.
 
         Example:
             >>> Matrix(64, 30).aligned(2), Matrix(64, 30).aligned(4)
@@ -128,7 +128,7 @@ class Tensor:
         return all(as_expr(x).divisor % elements == 0 for x in (line, *others))
 
     def starts_lines_at(self, nbytes: int) -> bool:
-        """Say whether every line starts at a multiple of so many bytes, wherever it ends.
+        """Say whether lines start at multiples of so many bytes, whatever their length.
 
         Example:
             >>> Matrix(64, 30, "f16").starts_lines_at(16), Matrix(64, 30, "f16", ld=32).starts_lines_at(16)
@@ -139,14 +139,14 @@ class Tensor:
 
     @property
     def transposed(self) -> Tensor:
-        """Name the same elements with rows and columns exchanged."""
+        """Return the transpose: the same memory with rows and columns exchanged."""
         *batch, rows, cols = self.shape
         *steps, down, across = self.strides
         return attrs.evolve(self, shape=(*batch, cols, rows), strides=(*steps, across, down))
 
     @property
     def storage(self) -> tuple[int, ...]:
-        """List the dimensions outermost first, as the user's array has them.
+        """List the numbers of the dimensions outermost first, as the user's array has them.
 
         A ColMajor matrix is a row-major array of its transpose.
         """
@@ -178,15 +178,14 @@ def Matrix(
         rows, cols: extents, ints or symbols.
         dtype: element type.
         order: RowMajor or ColMajor.
-        name: defaults to the role it plays (`A`, `B`, `C`).
-        ld: elements from one row (RowMajor) or column (ColMajor) to the next; the extent itself by default.
+        name: by default its role (`A`, `B`, `C`).
+        ld: elements from one row (RowMajor) or column (ColMajor) to the next; by default there are no gaps.
         batch: number of matrices, stored one after another.
-        batch_stride: elements from one matrix of a batch to the next, where they do not follow each other at once.
+        batch_stride: elements from one matrix of a batch to the next; by default there are no gaps.
 
     Raises:
-        SpecError: `unknown-dtype`, `bad-layout`, `bad-extent`; `batch-stride` where matrices of a batch would share
-            elements, or there is no batch; `packed-extent` where elements that share a byte do not
-            fill a line's bytes.
+        SpecError: `unknown-dtype`, `bad-layout`, `bad-extent`; `batch-stride` where matrices of a batch would overlap,
+            or there is no batch; `packed-extent` where elements below 8 bits do not fill whole bytes of a line.
 
     Example:
         >>> str(Matrix(1024, 512, "f16", name="X"))
@@ -246,9 +245,8 @@ def tensor(*shape: Index, dtype: object = f32, name: str = "", strides: tuple[In
     Args:
         shape: extents, ints or symbols, outermost first.
         dtype: element type.
-        name: defaults to the parameter that it is given for.
-        strides: elements from one to the next along each dimension; by default the last dimension is contiguous and
-            its lines follow each other.
+        name: by default the name of the parameter that it is passed for.
+        strides: elements between neighbours along each dimension; by default the array is row-major without gaps.
 
     Raises:
         SpecError: `unknown-dtype`, `bad-extent`.
@@ -313,10 +311,10 @@ def Vector(extent: Index, dtype: object = f32, *, name: str, along: Order = RowM
     """Describe a vector that broadcasts over a matrix.
 
     Args:
-        extent: its elements.
-        dtype: their type.
-        name: what errors and kernels call it.
-        along: RowMajor gives one value a column (a bias), ColMajor one a row.
+        extent: number of elements.
+        dtype: element type.
+        name: the name in errors and kernels.
+        along: RowMajor for one value for each column (a bias), ColMajor for one value for each row.
 
     Example:
         >>> Vector(512, "f32", name="bias").shape

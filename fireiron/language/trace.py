@@ -1,7 +1,7 @@
-"""What stands while a function is traced: its dims, the steps that it names, and expressions of its arrays.
+"""The state of tracing a function: its dims, the steps that it names, and expressions of its arrays.
 
-Operators and the functions of the pointwise language build expressions of reads; a step is made of one where a fold, or
-a name, asks for it.
+Operators and the functions of the pointwise language build expressions of reads. A fold, or `named(...)`, makes a step
+of an expression.
 """
 
 from __future__ import annotations
@@ -48,9 +48,10 @@ class Trace:
     """Collect the dims, subscripts and named steps of a function while it is traced.
 
     Args:
-        dims: by name.
-        indices: arrays whose elements are subscripts.
-        named: by the identity of a step that the function names: the step, and where it does so.
+        dims: the dims by name.
+        indices: names of the arrays whose elements are used as subscripts.
+        named: for each step that the function names, by the step's `id`: the step, and the place in the author's
+            source.
     """
 
     dims: dict[str, Dim] = attrs.field(factory=dict[str, Dim])
@@ -58,7 +59,7 @@ class Trace:
     named: dict[int, tuple[Step, Link | None]] = attrs.field(factory=dict[int, tuple[Step, Link | None]])
 
     def given(self, order: Sequence[Step]) -> dict[str, Step]:
-        """Map the names that the function gives to their steps.
+        """Map names that the function gives with `named(...)` to their steps.
 
         Raises:
             SpecError: `same-step` where it gives one name to two steps.
@@ -80,7 +81,7 @@ current: ContextVar[Trace | None] = ContextVar("fireiron_trace", default=None)
 
 
 def active_trace() -> Trace:
-    """Give the trace of the function that is called now.
+    """Return the trace of the function that is being traced.
 
     Raises:
         SpecError: `outside-program`.
@@ -97,7 +98,7 @@ def active_trace() -> Trace:
 
 @contextmanager
 def tracing() -> Generator[Trace]:
-    """Let a trace collect what is computed inside."""
+    """Make a trace the active one inside a `with` block."""
     trace = Trace()
     token = current.set(trace)
     try:
@@ -107,7 +108,7 @@ def tracing() -> Generator[Trace]:
 
 
 def declared(name: str, extent: Index, trace: Trace) -> Dim:
-    """Give the dim of a name, a new one where the trace has none.
+    """Return the dim of a name; create it where the trace has none.
 
     Raises:
         SpecError: `dim-name`, `dim-extents`.
@@ -146,10 +147,10 @@ def refs_of(value: Value) -> tuple[Ref, ...]:
 
 
 def dims_of_value(value: Value) -> tuple[Dim, ...]:
-    """List the dims of an expression: in the order of a read that has all of them, else as the program names them.
+    """List the dims of an expression: in the order of a read that has all of them, else in the trace's order.
 
     Raises:
-        SpecError: `bad-operand` where it reads what is no array of the function that is traced.
+        SpecError: `bad-operand` where it reads a tensor that is no array of the traced function.
     """
     refs = refs_of(value)
     if len(refs) < len(value.tensors):
@@ -169,7 +170,7 @@ def dims_of_value(value: Value) -> tuple[Dim, ...]:
 
 
 def bare(value: Value) -> Ref | None:
-    """Give the read that an expression is, where it is nothing else; conversions to a wider type do not count."""
+    """Return the read of an expression that is a single read, perhaps converted to a wider type; None for others."""
     tree = value.tree
     while (
         isinstance(tree, Cast) and tree.dtype.mantissa >= tree.x.dtype.mantissa and tree.dtype.kind == tree.x.dtype.kind
@@ -182,27 +183,27 @@ def bare(value: Value) -> Ref | None:
 
 
 def of_reads(tree: Scalar) -> Scalar:
-    """Count the reads of a step from 0, where expressions of values count them from 1."""
+    """Renumber an expression's reads from 0, as steps number them; values number them from 1."""
     numbers = {x.index: x.index - 1 for x in parts(tree) if isinstance(x, Arg)}
     return renumbered(tree, numbers)
 
 
 @checks(locate=True)
 def named(value: Operand, name: str) -> Value:
-    """Give a value a name: of a fold's result that is the step's name; of an expression it makes a step.
+    """Give a value a name for chains: the result of a fold names its step, any other expression becomes a step.
 
     Args:
         value: an expression of arrays.
-        name: what chains call the step.
+        name: the step's name in chains.
 
     Raises:
-        SpecError: `bad-operand`, `dim-name`; `same-step` where the program has another step that the function so names.
+        SpecError: `bad-operand`, `dim-name`; `same-step` where the function gives another step the same name.
     """
     return noted(step_named(value, name))
 
 
 def noted(value: Value) -> Value:
-    """Note that the function that is traced names the step of a value."""
+    """Record that the traced function names the step of a value."""
     trace, ref = current.get(), bare(value)
     if trace is not None and ref is not None and ref.made is not None:
         trace.named[id(ref.made)] = ref.made, here()
@@ -210,7 +211,7 @@ def noted(value: Value) -> Value:
 
 
 def step_named(value: Operand, name: str) -> Value:
-    """Name the step of a value as `named` does, for functions of the language: the user's own names come first."""
+    """Name the step of a value like `named`, for functions of the language itself; a name that the user gives wins."""
     (value,) = lifted(value)
     if not name.isidentifier():
         raise SpecError("dim-name", f"{name!r} is no name of a step", fix="use letters, digits and underscores")
@@ -220,7 +221,7 @@ def step_named(value: Operand, name: str) -> Value:
         step = attrs.evolve(ref.made, name=name, outs=(attrs.evolve(out, name=name),))
         return Value(Arg(1, ref.dtype), (attrs.evolve(ref, name=name, made=step),))
     value = simplified(value)
-    refs, tree = refs_of(value), peeled(value.tree)  # what was rounded to 16 bits is kept in 16
+    refs, tree = refs_of(value), peeled(value.tree)  # a value rounded to 16 bits is stored in 16 bits
     return step_of(name, refs, of_reads(tree), None, (), dims_of_value(value), (tree.dtype,))[0]
 
 
@@ -235,8 +236,8 @@ def step_of(
     where: Scalar | None = None,
     running: bool = False,
 ) -> tuple[Value, ...]:
-    """Make a step, and the expressions that read its results."""
-    kept = kept or (Var("all", 1),)  # a fold of every dim has one value, which has a dim of its own
+    """Make a step, and return the expressions that read its results."""
+    kept = kept or (Var("all", 1),)  # a fold over all dims has one result, at a new dim of extent 1
     shape = tuple(simplest(cast(Expr, d.extent)) for d in kept)
     names = [name] if len(dtypes) == 1 else [f"{name}{i}" for i in range(len(dtypes))]
     outs = tuple(

@@ -1,4 +1,4 @@
-"""Programs as Python functions: a function of arrays is called once with expressions, and leaves its steps.
+"""Programs as Python functions: a function of arrays is called once with expressions, which record its steps.
 
 An array of the function is an expression that reads a tensor at the dims that the decorator names. Operators and the
 functions of the pointwise language build larger expressions; folds (`sum`, `max`, `einsum`, ...) make steps. Pointwise
@@ -45,7 +45,7 @@ from fireiron.language.trace import Trace, bare, declared, dims_of_value, of_rea
 
 @attrs.frozen
 class Inplace:
-    """Say that an output lies in the memory of an input, whose elements it replaces.
+    """Describe an output that overwrites an input.
 
     Args:
         name: of the input.
@@ -55,10 +55,10 @@ class Inplace:
 
 
 def inplace(name: str) -> Inplace:
-    """Say that an output of a program lies in the memory of an input: `softmax(x, out=inplace("x"))`.
+    """Make an output of a program overwrite an input: `softmax(x, out=inplace("x"))`.
 
-    The kernel then has one array for both, which a call passes as `out=`. Each element is read before it is written,
-    which the schedule's last link proves or refuses (`inplace-order`).
+    The kernel then has one array for both, which a call passes as `out=`. Each element must be read before it is
+    written; the schedule's last link checks it (`inplace-order`).
 
     Args:
         name: of the input: its shape, element type and strides are the output's.
@@ -86,13 +86,13 @@ def traced(
     """Call a function with expressions for its arrays, and collect the steps that its results need.
 
     Args:
-        function: what is traced.
-        dims: the dims of each array, by parameter: names parted by spaces.
+        function: the function to trace.
+        dims: the dims of each array, by parameter: names with spaces between. Example: {"x": "m n"}.
         tensors: the arrays, by parameter.
-        others: further arguments, by parameter; they are baked in.
+        others: further arguments, by parameter; their values become constants of the program.
         name: of the program.
-        out: the outputs' element type, or a description with strides of its own, or the input that it replaces, or one
-            for each; None for what the type of the first array gives that is no subscript.
+        out: the outputs' element type, or the output's tensor (for strides), or `inplace(...)`; a tuple for several
+            outputs. None: the result type for the element type of the first array that is not used as a subscript.
 
     Raises:
         SpecError: `program-rank`, `program-outputs`, `dim-extents`, `bad-op`, `unknown-dtype`, `inplace-input`,
@@ -135,10 +135,10 @@ def traced(
 
 
 def _replaced(wanted: str, name: str, tensors: Mapping[str, Tensor], all_wanted: tuple[str, ...]) -> Tensor:
-    """Find the input that an output replaces.
+    """Find the input that an output overwrites.
 
     Raises:
-        SpecError: `inplace-input` where there is none of the name, or two outputs replace it.
+        SpecError: `inplace-input` where no input has the name, or two outputs overwrite it.
     """
     found = next((t for key, t in tensors.items() if wanted in (key, t.name)), None)
     if found is None or all_wanted.count(wanted) > 1:
@@ -178,7 +178,7 @@ def _reading(tensor: Tensor, index: tuple[Expr, ...], made: Step | None = None) 
 
 
 def _laid_out(title: str, shape: tuple[Index, ...], kind: DType, as_given: Tensor | None) -> Tensor:
-    """Describe an output: as out= gives it, else contiguous.
+    """Describe an output: the tensor in `out=`, else a contiguous one.
 
     Raises:
         SpecError: `program-outputs` where out= gives another shape.
@@ -202,10 +202,10 @@ def _finished(
     layouts: list[Tensor | None],
     trace: Trace,
 ) -> Program:
-    """Collect the steps that results need, name them apart, and let the last ones write the outputs."""
+    """Collect the steps that results need, give them different names, and make the last ones write the outputs."""
     names = ["y"] if len(results) == 1 else [f"y{i}" for i in range(len(results))]
     given = {t.name for t in inputs}
-    while given & set(names):  # an array of the function may have the name itself
+    while given & set(names):  # an array of the function may have the same name
         names = [f"out_{name}" for name in names]
     finals: list[tuple[Value, Step]] = []
     outputs: list[Tensor] = []
@@ -280,7 +280,7 @@ def _collect(step: Step, order: list[Step]) -> None:
 
 
 def _settled(ref: Ref, fresh: Mapping[int, Mapping[str, Ref]]) -> Ref:
-    """Give a read the final name of what it reads."""
+    """Replace the name of the tensor that a read names by its final name."""
     if ref.made is None:
         return ref
     out = fresh[id(ref.made)][ref.name]

@@ -1,7 +1,7 @@
-"""Values as steps: an expression of a tensor's element, and of tensors that repeat over it, at the dims of that tensor.
+"""Convert values (expressions of a tensor's element and of tensors that broadcast over it) to steps.
 
-The index of each read says which element belongs to which: one for all, one for each group of neighbours, or rows and
-columns exchanged. Descriptions of programs and lowering both read these steps.
+The index of each read says how the tensor broadcasts: one element for all, one for each group of neighbours, or rows
+and columns exchanged. Both the description of programs and lowering use these steps.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fireiron.language.tensor import Tensor
 
 
 def dims_of(shape: Sequence[Index]) -> tuple[Dim, ...]:
-    """Name the dims of an array: m and n of a matrix, n of a vector, and b in front of them.
+    """Make the dims of an array: m and n of a matrix, n of a vector, and b in front of them for a batch.
 
     Example:
         >>> [d.name for d in dims_of((2, 64, 32))]
@@ -31,7 +31,7 @@ def dims_of(shape: Sequence[Index]) -> tuple[Dim, ...]:
 
 
 def repeated(tensor: Tensor, dims: Sequence[Dim], outside: float = 0.0) -> Ref:
-    """Read a tensor at dims that it repeats over, its dimensions being the last ones.
+    """Read a tensor at dims that it broadcasts over; the tensor's dimensions belong to the last dims.
 
     Example:
         >>> from fireiron.language.tensor import Matrix
@@ -43,7 +43,7 @@ def repeated(tensor: Tensor, dims: Sequence[Dim], outside: float = 0.0) -> Ref:
 
 
 def held(name: str, dtype: DType, dims: Sequence[Dim]) -> Ref:
-    """Name a tensor in registers that has an element for each point of dims."""
+    """Make a tensor in registers that has an element for each point of dims."""
     made = dense(name, tuple(simplest(as_expr(d.extent)) for d in dims if d.extent is not None), dtype, RF)
     return Ref(made.name, made.shape, made.dtype, made.strides, made.memory, tuple(dims))
 
@@ -66,22 +66,23 @@ def step_of(
 
     Args:
         value: `Arg(0)` is the element, the others are its tensors.
-        element: what the value is made of.
-        out: what the step computes.
-        dims: those that the tensors repeat over, rows and columns as the value's author knows them.
-        sums: further elements, by the names that the value has for them: tensors in registers.
+        element: the element that `Arg(0)` reads.
+        out: the element that the step writes.
+        dims: the dims that the tensors broadcast over, rows and columns as the value's author wrote them (before
+            swap()).
+        sums: for values of several accumulators, the reads of these, by the accumulators' names.
     """
     reads = [element, *(sums[t.name] if t.memory.registers else repeated(t, dims) for t in value.tensors)]
     return pointwise(out.name, out, reads, value.tree)
 
 
 def exchanged(dims: Sequence[Dim]) -> tuple[Dim, ...]:
-    """Exchange rows and columns."""
+    """Exchange the last two dims, rows and columns."""
     return (*dims[:-2], *dims[:-3:-1])
 
 
 def _along(dim: Dim, size: Index) -> Expr:
-    """Index a dimension by a dim: 0 where there is one value for all, a quotient where one serves several."""
+    """Index a dimension by a dim: 0 where one value serves all points, a quotient where it serves a group."""
     extent = as_int(as_expr(dim.extent)) if dim.extent is not None else None
     mine = as_int(as_expr(size))
     if mine is None or extent is None:

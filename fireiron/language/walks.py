@@ -1,4 +1,4 @@
-"""How windows walk along the sides of an array: where the first one begins, the step to the next one, their reach."""
+"""How windows (of a convolution or pooling) move along the sides of an array: first place, step, and reach."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from fireiron.language.steps import Program
 
 @attrs.frozen
 class Walk:
-    """Hold how windows walk along one side of an array.
+    """Hold how windows move along one side of an array.
 
     Args:
-        first: where the first window begins.
-        last: where the last one does, counted from the side's last element.
+        first: the coordinate of the first window's first element; negative for padding.
+        last: the coordinate of the last window's first element, relative to the side's last element.
         step: elements from one window to the next.
         reach: elements from a window's first tap to its last; negative where taps go back.
     """
@@ -26,16 +26,16 @@ class Walk:
 
 
 def walks(program: Program, step: str, array: str, lines: bool = False) -> dict[str, Walk] | None:
-    """Find how a fold's windows walk along each side of an array, all its dimensions but the first and the last.
+    """Find how a fold's windows move along each side of an array; sides are all dimensions but the first and the last.
 
     Args:
-        program: whose windows.
-        step: the fold over windows.
-        array: that it reads by windows.
-        lines: whether its last dimension is a side too, of columns and channels.
+        program: the program with the fold.
+        step: name of the fold over windows.
+        array: name of the array that it reads by windows.
+        lines: whether the last dimension is a side too (columns and channels fused).
 
     Returns:
-        A walk for each of the result's dims; None where index maps do not say it side by side, or sizes are not known.
+        A walk for each of the result's dims; None where one index map reads several sides, or sizes are not known.
 
     Example:
         >>> from fireiron import tensor

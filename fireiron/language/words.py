@@ -1,11 +1,10 @@
-"""Steps and scalar expressions in words, as `print(program)` shows them: einsum's letters, NumPy's names."""
+"""Steps and scalar expressions as text, as `print(program)` shows them: einsum's letters, NumPy's function names."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import assert_never
 
-from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Symbol, Var
 from fireiron.algebra.scalar import (
     Arg,
@@ -31,9 +30,9 @@ def scalar_in_words(tree: Scalar, names: Sequence[str], strength: int = 0) -> st
     """Print an expression.
 
     Args:
-        tree: what to print.
-        names: what each argument is called.
-        strength: of the operation around it; a weaker one is put in brackets.
+        tree: the expression to print.
+        names: the name of each argument.
+        strength: how tightly the surrounding operation binds; a weaker expression is put in brackets.
 
     Example:
         >>> from fireiron.algebra.dtypes import f32
@@ -66,7 +65,7 @@ def scalar_in_words(tree: Scalar, names: Sequence[str], strength: int = 0) -> st
             return f"where({', '.join(scalar_in_words(z, names) for z in (condition, x, y))})"
         case Cast(x, dtype):
             # A read is converted where it is used; only a conversion to a narrower type rounds.
-            if isinstance(x, Arg | Cast) and _holds(dtype, x.dtype):
+            if isinstance(x, Arg | Cast) and dtype.holds(x.dtype):
                 return scalar_in_words(x, names, strength)
             return f"{dtype}({scalar_in_words(x, names)})"
         case Debug(name, x=x):
@@ -75,14 +74,6 @@ def scalar_in_words(tree: Scalar, names: Sequence[str], strength: int = 0) -> st
             return f"{name}({', '.join(scalar_in_words(x, names) for x in args)})"
         case _ as never:
             assert_never(never)
-
-
-def _holds(dtype: DType, source: DType) -> bool:
-    """Say whether a type holds all values of another."""
-    if dtype.kind == "float" and source.kind == "int":
-        return source.bits <= dtype.mantissa + 1
-    (low, high), (least, most) = dtype.limits, source.limits
-    return dtype.kind == source.kind and dtype.mantissa >= source.mantissa and low <= least and most <= high
 
 
 def step_in_words(step: Step) -> str:
@@ -100,7 +91,7 @@ def step_in_words(step: Step) -> str:
 
 
 def steps_in_words(program: Program) -> tuple[str, ...]:
-    """Print the steps of a program, a line each, results aligned; repeated ones stand below their loop."""
+    """Print the steps of a program, a line each, results aligned; repeated steps stand indented below their loop."""
     parted = {step.name: step_in_words(step).split(" = ", 1) for step in program.steps}
     width = max((len(left) for left, _ in parted.values()), default=0)
     lines: list[str] = []

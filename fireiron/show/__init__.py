@@ -1,1 +1,1 @@
-"""Show schedules: their trees, what distinguishes two of them, and what each link does."""
+"""Show schedules: trees, pictures, differences between two schedules, and explanations of links."""

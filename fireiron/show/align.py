@@ -1,4 +1,4 @@
-"""Alignment: which link of one chain became which link of another."""
+"""Align the links of two chains: find the partner of each link."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ SAME, CHANGED, MOVED, ALONE = 0, 2, 5, 3
 
 
 def align(a: Sequence[Decomposition], b: Sequence[Decomposition]) -> tuple[Pair, ...]:
-    """Pair the links of two chains in order, so that as little as possible differs; None where one has no partner.
+    """Pair the links of two chains in order, with as few differences as possible; None for a link without partner.
 
-    Links pair only with links of their kind.
+    Only links of the same kind are paired.
 
     Example:
         >>> from fireiron.language.decompositions import Split
@@ -47,7 +47,7 @@ def _cost(a: Decomposition, b: Decomposition) -> int:
 
 
 def place(link: Decomposition) -> tuple[str, ...]:
-    """Give what a link keeps when its numbers change: its kind, its level, its operand and memory."""
+    """Return the facts by which links are paired: kind, level, operand and memory, without numbers."""
     kind = type(link).__name__
     match link:
         case Tile(sizes=Widest()):

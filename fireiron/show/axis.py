@@ -1,4 +1,4 @@
-"""A time axis: where a moment stands in a drawing, with breaks where nothing that is drawn begins or ends."""
+"""A time axis of a drawing, with breaks for stretches of time in which nothing drawn begins or ends."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Axis:
     """Map time to positions.
 
     Args:
-        left, width: of the drawn time.
-        total: when the last event ends.
-        breaks: (start, end) of each stretch that is not drawn to scale, in order.
+        left, width: position and width of the drawn time, in pixels.
+        total: time of the last event's end.
+        breaks: (start, end) of each stretch of time that is not drawn to scale, in order.
     """
 
     left: float
@@ -33,12 +33,12 @@ class Axis:
 
     @property
     def scale(self) -> float:
-        """Give the pixels of a clock or a step, outside breaks."""
+        """Return the pixels per clock or step, outside breaks."""
         hidden = sum(end - start for start, end in self.breaks)
         return (self.width - BREAK * len(self.breaks)) / max(self.total - hidden, 1.0)
 
     def x(self, time: float) -> float:
-        """Place a moment; those of a break stand at its part of the break."""
+        """Return the position of a moment; inside a break, time is compressed evenly."""
         shown, at = time, self.left
         for start, end in self.breaks:
             part = min(max((time - start) / (end - start), 0.0), 1.0)
@@ -47,7 +47,7 @@ class Axis:
         return at + shown * self.scale
 
     def ticks(self) -> list[float]:
-        """List the moments that the axis names: multiples of 1, 2 or 5 times a power of ten."""
+        """List the times to label on the axis: multiples of 1, 2 or 5 times a power of ten."""
         least = APART / self.scale
         power = 10.0 ** math.floor(math.log10(max(least, 1.0)))
         step = next(power * n for n in (1, 2, 5, 10) if power * n >= least)
@@ -84,7 +84,7 @@ class Axis:
 
 
 def axis_of(found: Timeline, left: float, width: float) -> Axis:
-    """Choose the breaks: in left-out iterations, where no role begins or ends anything."""
+    """Choose the breaks: the stretches of left-out iterations in which no role begins or ends anything."""
     edges = {0.0, found.total}
     for box in found.boxes:
         edges |= {box.start, box.end}

@@ -1,4 +1,4 @@
-"""Banks: where the elements of a shared buffer lie, and what lanes that are served together ask of each bank."""
+"""Banks: where the elements of a buffer in shared memory lie, and the words that lanes request from each bank."""
 
 from __future__ import annotations
 
@@ -43,14 +43,15 @@ LEGEND = (
 
 @attrs.frozen(eq=False)
 class Group:
-    """Hold one group of lanes that the shared memory serves together: the worst of an access.
+    """Hold one access's worst group of lanes that shared memory serves together.
 
     Args:
-        title: what the access is: direction and instruction.
-        lanes: their numbers.
-        words: (lanes, words) that each asks for, as words of the slot; negative where a lane is idle.
-        row: counts of the whole access; None where an instruction takes the buffer as a whole, and `words` are those of
-            one of the small matrices that it consists of.
+        title: the access: direction and instruction.
+        lanes: numbers of the lanes.
+        words: (lanes, words) array of the words that each lane requests, counted from the start of the slot; negative
+            for an idle lane.
+        row: counts of the whole access. None for an instruction that reads the buffer as a whole; `words` then
+            describes one of the 8x16-byte matrices that the buffer consists of.
     """
 
     title: str
@@ -60,26 +61,27 @@ class Group:
 
     @property
     def load(self) -> Array:
-        """Count the distinct words that each bank must give."""
+        """Count the distinct words that each bank must deliver."""
         return np.bincount(np.unique(self.words[self.words >= 0]) % BANKS, minlength=BANKS)
 
     @property
     def wavefronts(self) -> int:
-        """Count the turns that the group takes."""
+        """Return the number of wavefronts (turns) that the group takes."""
         return int(self.load.max())
 
 
 def banks(*schedules: Lowers, buffer: str | None = None, values: Kept | None = None) -> Picture:
-    """Draw how a shared buffer lies in the banks, and the worst group of lanes of each access to it.
+    """Draw the banks of a buffer in shared memory, and the worst group of lanes of each access to the buffer.
 
-    A cell is an element in its row and column, its number and colour are its bank. Lanes that are served together are
-    outlined: green where each bank gives one word, red where a bank must give several, one after the other. Below
-    stands how many words each bank gives. Several schedules stand below each other: before and after a pad or swizzle.
+    A cell is an element at its row and column; number and colour show its bank. Elements of lanes that are served
+    together are outlined: in green where each bank delivers one word, in red where a bank must deliver several, one
+    after the other. Bars below show the words of each bank. Several schedules, such as before and after a pad or
+    swizzle, are drawn below each other.
 
     Args:
-        schedules: finished ones.
-        buffer: the name of a buffer in SH; the first that a load fills where None.
-        values: that buffer as a simulation kept it (`schedule.simulate(keep=...).kept`): tips give its elements.
+        schedules: finished schedules.
+        buffer: name of a buffer in SH; where None, the first buffer that a load fills.
+        values: the buffer's contents from a simulation (`schedule.simulate(keep=...).kept`), which tips then show.
 
     Raises:
         UsageError: `unfinished`, `no-such-buffer`.
@@ -115,7 +117,7 @@ def banks(*schedules: Lowers, buffer: str | None = None, values: Kept | None = N
 
 
 def _load(schedule: Lowers, kernel: Kernel, name: str | None) -> tuple[Step, tuple[Decomposition, ...]]:
-    """Find the load that fills a buffer, and what follows it in its Move."""
+    """Find the load that fills a buffer, and the links of its Move."""
     known: list[str] = []
     # Loads of the spec's own operands come first: those of a store are seldom what one asks about.
     for step, rest in sorted(_loads(steps(schedule)), key=lambda load: load[0].path.count(" > store")):
@@ -139,12 +141,12 @@ def _loads(chain: tuple[Step, ...]) -> Iterator[tuple[Step, tuple[Decomposition,
 
 
 def groups(kernel: Kernel, buffer: Buffer, placed: Placement | None = None) -> tuple[Group, ...]:
-    """Find each access to a buffer, and the group of lanes that waits longest in it.
+    """Find all accesses to a buffer, and the worst group of lanes of each.
 
     Args:
-        kernel: lowered.
-        buffer: in SH.
-        placed: where its elements lie, for what reads it as a whole; None leaves that out.
+        kernel: the lowered kernel.
+        buffer: a buffer in SH.
+        placed: the places of its elements, for instructions that read the buffer as a whole; None leaves these out.
     """
     found: dict[str, Group] = {}
     rows = accesses(kernel)
@@ -165,7 +167,7 @@ def groups(kernel: Kernel, buffer: Buffer, placed: Placement | None = None) -> t
 
 
 def _whole(statement: Statement, view: View) -> bool:
-    """Say whether an instruction takes the buffer by its first address."""
+    """Say whether an instruction reads the buffer as a whole, by its first address."""
     if not isinstance(statement, Call):
         return False
     operand = statement.atom.operands[next(i for i, each in enumerate(statement.views) if each is view)]
@@ -187,7 +189,7 @@ def _bulk(kernel: Kernel, buffer: Buffer) -> list[str]:
 
 
 def _core(title: str, buffer: Buffer, placed: Placement) -> Group:
-    """Give the words of one core matrix: 8 rows of 16 bytes, of which wgmma's operands are made (PTX ISA 9.7.15.5)."""
+    """Return the words of one core matrix: operands of wgmma consist of these 8 rows of 16 bytes (PTX ISA 9.7.15.5)."""
     item = buffer.dtype.nbytes
     offsets = placed.offsets if placed.along_rows else placed.offsets.T
     words = np.stack([np.unique(offsets[r, : WIDEST // item] * item // WORD) for r in range(CORE)])
@@ -222,7 +224,7 @@ def _worst(kernel: Kernel, site: Site, view: View, direction: str, title: str, r
 
 
 def _run(view: View) -> int:
-    """Count the elements that a lane touches at once, side by side."""
+    """Return the number of neighbouring elements that a lane accesses at once."""
     if not view.layout.is_static:
         return 1
     count_ = int(view.layout.size)
@@ -233,7 +235,7 @@ def _run(view: View) -> int:
 def _panel(
     drawing: Drawing, y: float, placed: Placement, group: Group, buffer: Buffer, most: int, values: Kept | None
 ) -> tuple[float, list[str]]:
-    """Draw one access, its bars on the scale of the picture's busiest bank; give where the next one stands and says."""
+    """Draw one access, with bars on the scale of the picture's busiest bank; return the next position and the words."""
     turns = group.wavefronts
     if group.row is None:
         told = f"{group.title}: 8 rows of 16 bytes, a core matrix, take {count(turns, 'wavefront')}"
@@ -287,7 +289,7 @@ def _panel(
 
 
 def _tip(values: Kept | None, buffer: Buffer, lane_of: dict[int, int], word: Array, r: int, c: int) -> str:
-    """Say what an element is: its value where that is known, its bank, and the lane that asks for it."""
+    """Write an element's tip: its value if known, its bank, and the lane that requests it."""
     held = int(word[r, c])
     said = f"{buffer.name}[{r}, {c}]"
     if values is not None and values.name == buffer.name and values.values.ndim == len(values.outer) + 2:
@@ -299,7 +301,7 @@ def _tip(values: Kept | None, buffer: Buffer, lane_of: dict[int, int], word: Arr
 
 
 def _bars(drawing: Drawing, y: float, left: float, group: Group, wide: float, most: int) -> float:
-    """Draw how many words each bank gives."""
+    """Draw a bar for the words of each bank."""
     for b, n in enumerate(group.load):
         high = max((BAR_H - 24) * n / most, LEAST if n else 0)
         x = left + b * wide
@@ -313,7 +315,7 @@ def _bars(drawing: Drawing, y: float, left: float, group: Group, wide: float, mo
 
 
 def _shown(touched: Array, most: int) -> list[int]:
-    """Choose rows or columns: all where they are few, else those that are touched and the first ones."""
+    """Choose the rows or columns to draw: all if there are few, else those that are accessed, and the first ones."""
     extent = len(touched)
     if extent <= most:
         return list(range(extent))

@@ -1,4 +1,4 @@
-"""A clock for each role of a block: it walks a trace in an order in which it can happen, and says when it does."""
+"""A clock for each role of a block, which gives each event of a trace a time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Open:
 
 @attrs.frozen
 class _Flight:
-    """Follow one asynchronous instruction: what it fills, when its sources are read, and when its result is there."""
+    """Hold an asynchronous instruction in flight: what it fills, when its sources are read, and when it is complete."""
 
     touches: tuple[Touch, ...]
     read: float
@@ -41,7 +41,7 @@ class _Flight:
 
 @attrs.frozen
 class _Stamp:
-    """Say when a role did something, and behind the gaps of which loops."""
+    """Hold the time at which a role did something, and the loops whose gaps came before."""
 
     at: float
     passed: frozenset[Loop]
@@ -49,7 +49,7 @@ class _Stamp:
 
 @attrs.define(slots=False)  # for cached_property
 class Clock:
-    """Walk events in order, one time a role."""
+    """Walk events in order, with a time for each role."""
 
     trace: Trace
     policy: Policy
@@ -81,7 +81,7 @@ class Clock:
 
     @property
     def modelled(self) -> bool:
-        """Say whether clocks are counted, and not steps."""
+        """Say whether time is counted in clocks of the model, instead of steps."""
         return self.policy == "modelled"
 
     def event(self, event: Event) -> None:
@@ -117,14 +117,14 @@ class Clock:
             self.tiles[event.role, event.tile] = start, self.time(who)
 
     def time(self, who: Who) -> float:
-        """Give a role's time; roles begin where the whole block parted, which ends when the last of them does."""
+        """Return a role's time: roles begin at the block's time, and the block goes on when the last role ends."""
         rank, role = who
         if role:
             return self.now.get(who, self.now.get((rank, ""), 0.0))
         return max((time for (other, _), time in self.now.items() if other == rank), default=0.0)
 
     def _iteration(self, event: Event, who: Who, at: float) -> None:
-        """Note when an iteration of the outer loop begins."""
+        """Record the begin of an iteration of the outer loop."""
         chunk, starts = self.chunk(event), self.starts.setdefault(who, [])
         if chunk is None or (starts and starts[-1][0] == chunk):
             return
@@ -133,9 +133,10 @@ class Clock:
         starts.append((chunk, at))
 
     def _gap(self, event: Event, who: Who, at: float) -> None:
-        """Let the iterations that are left out pass.
+        """Advance a role's time over the iterations that are left out.
 
-        They are whole turns of every ring: what is in flight before them stands for what is in flight after them.
+        Their number is a multiple of each ring's slots: copies in flight before the gap stand for those in flight after
+        it.
         """
         loop, starts = (event.tile, event.loop), self.starts.get(who, [])
         ring = min(math.lcm(*self.trace.slots.values()), len(starts))
@@ -157,15 +158,15 @@ class Clock:
                 filled.landed += passed
 
     def _stamp(self, known: dict[Who, _Stamp], who: Who, at: float) -> None:
-        """Note that a role did something at a moment, unless it did it later already."""
+        """Record that a role did something at a time, unless a later time is recorded."""
         if who not in known or known[who].at < at:
             known[who] = _Stamp(at, self.passed.get(who, frozenset()))
 
     def _seen(self, stamps: Mapping[Who, _Stamp], who: Who, least: float) -> float:
-        """Give when the last of some roles did something, as a role sees it.
+        """Return the time at which the last of some roles did something, as seen by one role.
 
-        Each role passes the gap of a loop that they share at its own time. Before and behind the gap they meet in other
-        iterations than they would without it: as many earlier or later as were left out.
+        Each role passes the gap of a shared loop at its own time. Where one role is before the gap and another behind
+        it, their iterations differ by the number left out, and the time is corrected by as many.
         """
         mine, latest = self.passed.get(who, frozenset()), least
         for other, stamp in stamps.items():
@@ -177,7 +178,7 @@ class Clock:
 
     @cached_property
     def gapped(self) -> dict[str, frozenset[Loop]]:
-        """List the loops of which each role leaves out iterations."""
+        """List, for each role, the loops with left-out iterations."""
         found: dict[str, frozenset[Loop]] = {}
         for event in self.trace.events:
             if event.kind == "gap":
@@ -189,7 +190,7 @@ class Clock:
             known[point] = max(known.get(point, at), at)
 
     def chunk(self, event: Event) -> int | None:
-        """Give the outer loop's iteration."""
+        """Return the iteration of the outer loop; None outside it."""
         return next((n for name, n in event.loops if name in self.trace.outer), None)
 
     def _mark(self, marks: list[Mark], event: Event, at: float) -> None:
@@ -197,7 +198,7 @@ class Clock:
             marks.append(Mark(at, event.role, event.what, at))
 
     def _box(self, event: Event, row: Row, start: float, end: float, label: str, stall: float = 0.0) -> None:
-        """Draw something, together with what the role did before where that is the same."""
+        """Add a box to the timeline, or extend the role's last box if that shows the same work."""
         if event.rank != self.trace.rank:
             return
         chunk = self.chunk(event)
@@ -217,7 +218,7 @@ class Clock:
         return last is not None and (last.row, last.chunk, last.end) == (row, self.chunk(event), start)
 
     def sync(self, event: Event, who: Who, at: float) -> None:
-        """Pass a barrier; what a thread copied itself has to be there before it arrives."""
+        """Pass a barrier; a thread's own copies must have landed before it arrives."""
         ready = max([at, *(self.met.get(point, at) for point in event.points)])
         label = "wait for others"
         if self.modelled:
@@ -234,7 +235,7 @@ class Clock:
         self.now[who] = ready + (self.machine.round_clocks if self.modelled else 0.0)
 
     def phase(self, event: Event, who: Who, at: float) -> None:
-        """Pass a phase of an mbarrier, once all arrived and all bytes landed."""
+        """Pass a phase of an mbarrier, after all arrivals and all bytes."""
         ready = max([at, *(self._seen(self.phases.get(point, {}), who, at) for point in event.points)])
         for point in event.points:
             for flight in self.arriving.pop(point, []):
@@ -244,7 +245,7 @@ class Clock:
         self.now[who] = ready
 
     def wait(self, event: Event, who: Who, at: float) -> None:
-        """Let groups land, the oldest first."""
+        """Wait for groups of copies, the oldest first."""
         ready, queue = at, self.groups.get((who, event.group), [])
         if event.reads_only:
             ready = max([at, *(f.read for group in queue[: len(queue) - event.pending] for f in group)])
@@ -268,7 +269,7 @@ class Clock:
         self.now[who] = shown
 
     def _is_epilogue(self, event: Event) -> bool:
-        """Tell sums and ops after the main loop from its last chunks, which may stand behind it."""
+        """Say whether an event belongs to the epilogue, and not to last chunks that stand behind the main loop."""
         last_chunk = any(touch.buffer in self.eaten - self.sums for touch in event.reads)
         return not last_chunk and (event.role in self.begun or event.what == "compute")
 
@@ -281,7 +282,7 @@ class Clock:
                 found.end = max(found.end, lands)
 
     def run(self, event: Event, who: Who, at: float) -> None:
-        """Execute an instruction as often as its nest does."""
+        """Execute an instruction as often as the loops around it do."""
         row = row_of(event)
         if self.chunk(event) is not None:
             self.begun.add(event.role)
@@ -310,7 +311,7 @@ class Clock:
         self._follow(event, begin, end, flight)
 
     def _sources(self, event: Event, at: float) -> float:
-        """Wait for registers that a load still has to fill."""
+        """Wait for registers that a load has yet to fill; return the time then."""
         start = at
         for touch in event.reads:
             found = self.open.get((event.rank, touch))
@@ -322,7 +323,7 @@ class Clock:
         return start
 
     def _takes(self, event: Event, who: Who, start: float) -> tuple[float, float, _Flight | None]:
-        """Say when an instruction begins and ends, and what it leaves in flight."""
+        """Return when an instruction begins and ends, and its flight if it is asynchronous."""
         filled = tuple(t for t in event.writes if t.memory == "SH")
         if not self.modelled:
             return start, start + 1.0, _Flight(filled, start + 1.0, start + 1.0) if event.flies else None
@@ -349,7 +350,7 @@ class Clock:
         return start, end, _Flight(filled, lands, lands) if event.flies else None
 
     def _follow(self, event: Event, start: float, end: float, flight: _Flight | None) -> None:
-        """Open the slots that an instruction fills, and keep those that it reads."""
+        """Begin fillings of the slots that an instruction writes, and extend those that it reads."""
         far = any(t.memory == "GL" for t in event.reads)
         done = end if flight is None or flying(event.group) != "stores" else flight.read
         for touch in event.reads:
@@ -374,7 +375,7 @@ class Clock:
                 found.landed = lands
 
     def settled(self) -> dict[Loop, float]:
-        """Give the time of an iteration before each gap, of the slowest role that computes: others run ahead."""
+        """Return, for each loop with a gap, the time of an iteration of the slowest computing role."""
         computing = {box.role for box in self.boxes if box.row == "compute" and box.chunk is not None}
         return {
             loop: max(time for role, time in by.items() if role in computing or not computing & by.keys())
@@ -382,7 +383,7 @@ class Clock:
         }
 
     def close(self, keys: Iterable[tuple[int, Touch]]) -> None:
-        """End the fillings of some slots."""
+        """End fillings of some slots."""
         for key in list(keys):
             found = self.open.pop(key)
             landed = found.end if found.landed is None else found.landed
@@ -391,7 +392,7 @@ class Clock:
 
 
 def _later(flight: _Flight, at: float, passed: float) -> _Flight:
-    """Let what is in flight at a moment end so much later."""
+    """Shift the end of a flight by `passed`, if it is in flight at a time."""
     read, lands = (t + passed if t > at else t for t in (flight.read, flight.lands))
     return attrs.evolve(flight, read=read, lands=lands)
 
@@ -399,15 +400,15 @@ def _later(flight: _Flight, at: float, passed: float) -> _Flight:
 def time_of(
     trace: Trace, policy: Policy, machine: Machine = MACHINES[90], periods: Mapping[Loop, float] | None = None
 ) -> Timeline:
-    """Place a trace's events in time.
+    """Give the events of a trace their times.
 
     Args:
-        trace: of one block.
-        policy: `simulated` counts steps of each role in order; `modelled` counts clocks of one block alone on its SM,
-            all warps of a role in step, roles that do not slow each other's issue, and tensor cores that take one
-            product after the other.
-        machine: whose latencies are taken.
-        periods: time of one iteration of each loop of which iterations were left out; 0 where it is not given.
+        trace: trace of one block.
+        policy: `simulated` counts steps of each role. `modelled` counts clocks, and assumes one block per SM, all warps
+            of a role in step, roles that do not slow each other's issue, and tensor cores that compute one product at a
+            time.
+        machine: the GPU, with its latencies.
+        periods: by loop with left-out iterations, the time of one iteration; 0 for a loop that is not given.
     """
     clock = Clock(trace, policy, machine, periods=periods or {})
     for event in trace.events:

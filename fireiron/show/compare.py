@@ -1,4 +1,4 @@
-"""Two schedules beside each other: each link with its partner, what changed in it, and what follows for the kernel."""
+"""Draw two schedules side by side: each link with its partner, the changes, and their effect on the kernel."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ TEXT = 50  # characters of a cell
 
 
 def compare(first: Lowers, second: Lowers, names: tuple[str, str] = ("before", "after")) -> Picture:
-    """Draw two schedules link beside link, and below them how their kernels differ.
+    """Draw two schedules side by side, link by link, and below them the differences of their kernels.
 
-    Red links went, green ones came, amber ones changed; the Move of a load stands indented below it where it changed.
+    Removed links are red, added links green, changed links amber. The Move of a load is shown, indented, if it changed.
 
     Args:
         first, second: the schedules.
-        names: what to call them.
+        names: names of the schedules in the picture.
     """
     kernels = lowered_of(first), lowered_of(second)
     if kernels[0] is not None and kernels[1] is not None:

@@ -1,4 +1,4 @@
-"""Consequences: what differs between two kernels where their schedules do."""
+"""The differences between two kernels that follow from differences of their schedules."""
 
 from __future__ import annotations
 
@@ -18,42 +18,42 @@ Part = Literal["spec", "links", "kernel"]
 
 
 class AccessRow(Protocol):
-    """Describe one access of a Move: its region, memory, bank-conflict degree and sectors of a request."""
+    """Describe one access of a Move: its region, memory, degree of bank conflicts, and sectors per request."""
 
     @property
     def title(self) -> str:
-        """Name the Move."""
+        """Return the name of the Move."""
         ...
 
     @property
     def place(self) -> tuple[str, str, str]:
-        """Tell the region from others: its path, what it implements, and the buffer that it writes."""
+        """Return a key of the region: its path, its purpose, and the buffer that it writes."""
         ...
 
     @property
     def memory(self) -> object:
-        """Give the memory that it touches."""
+        """Return the memory that is accessed."""
         ...
 
     @property
     def conflicts(self) -> float:
-        """Give the bank-conflict degree, 1 for none."""
+        """Return the degree of bank conflicts; 1 without conflicts."""
         ...
 
     @property
     def sectors(self) -> float:
-        """Give the sectors of a request."""
+        """Return the sectors per request."""
         ...
 
 
 @attrs.frozen
 class Difference:
-    """Say one difference.
+    """Hold one difference.
 
     Args:
-        part: of the specs, of the links, or of the kernels.
-        place: what differs (`load A to SH`), empty where `what` says it.
-        what: what about it: `pad 0 → 4`, `added`, `removed`.
+        part: whether specs, links or kernels differ.
+        place: what differs: `load A to SH`; empty where `what` names it.
+        what: the difference: `pad 0 → 4`, `added`, `removed`.
     """
 
     part: Part
@@ -65,12 +65,12 @@ class Difference:
 
 
 def arrow(name: str, old: object, new: object) -> str:
-    """Say a change."""
+    """Write a change: `pad 0 → 4`."""
     return f"{name} {old} → {new}".lstrip()
 
 
 def consequences(a: Scheduled, b: Scheduled, kernels: tuple[Kernel, Kernel]) -> Iterable[Difference]:
-    """Say what differs between two schedules' kernels: threads, memory, barriers, instructions."""
+    """Yield the differences of two schedules' kernels: threads, memory, barriers, instructions."""
     facts = [
         ("blocks", *(str(k.grid) for k in kernels)),
         ("threads", *(str(k.threads) for k in kernels)),
@@ -88,14 +88,14 @@ def consequences(a: Scheduled, b: Scheduled, kernels: tuple[Kernel, Kernel]) -> 
 
 
 def _amounts(kernels: tuple[Kernel, Kernel]) -> tuple[str, ...]:
-    """Print both sizes in one unit."""
+    """Print the shared memory of both kernels in one unit."""
     rounded = tuple(amount(k.shared_nbytes) for k in kernels)
     same = len({text.split(" ")[1] for text in rounded if text != "0 B"}) < 2
     return rounded if same else tuple(f"{k.shared_nbytes} B" for k in kernels)
 
 
 def _atoms(schedule: Scheduled, kernel: Kernel) -> dict[str, tuple[str, ...]]:
-    """Map each load and store to the instructions of its last hop."""
+    """Return, by load or store, the instructions of its last hop."""
     found: dict[str, tuple[str, ...]] = {}
     for step in steps(schedule):
         move = nested(step)
@@ -106,7 +106,7 @@ def _atoms(schedule: Scheduled, kernel: Kernel) -> dict[str, tuple[str, ...]]:
 
 
 def traffic(a: Sequence[AccessRow], b: Sequence[AccessRow]) -> Iterable[Difference]:
-    """Compare the worst access of each Move that both kernels have; sizes in a title may differ."""
+    """Compare the worst access of each Move that both kernels have; sizes in the Moves' names may differ."""
     before, after = _worst(a), _worst(b)
     for (place, memory), (words, conflicts, sectors) in before.items():
         if (place, memory) not in after:
@@ -118,7 +118,10 @@ def traffic(a: Sequence[AccessRow], b: Sequence[AccessRow]) -> Iterable[Differen
 
 
 def _worst(rows: Sequence[AccessRow]) -> dict[tuple[tuple[str, ...], str], tuple[str, float, float]]:
-    """Give the worst of each Move by what it fills, and of others by their path: their words, and both degrees."""
+    """Return each Move's worst access: its name, degree of bank conflicts, and sectors per request.
+
+    The key is the buffer that the Move fills, or else its path.
+    """
     worst: dict[tuple[tuple[str, ...], str], tuple[str, float, float]] = {}
     for row in rows:
         path, kind, buffer = row.place

@@ -1,4 +1,4 @@
-"""Cuts: how tiles divide C over the grid, over blocks, warps and threads, and which unit takes which tile."""
+"""Pictures of tiles: how they divide C among blocks, warps and threads, and which unit takes which tile."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ TURN = "of persistent units its place in their order"
 
 @attrs.frozen(eq=False)
 class Pieces:
-    """Hold how one tile cuts the two last dimensions of what it is given.
+    """Hold how a tile link cuts the last two dimensions of its spec.
 
     Args:
         extents: rows and columns.
-        rows, cols: (start, length, number of the tile) of each run of neighbours that one tile takes.
-        unit: (row tiles, column tiles) of the unit that takes the tile.
-        units: how many units there are.
-        note: what the drawing does not show.
+        rows, cols: (start, length, number of the tile) for each run of neighbours in one tile.
+        unit: (row tiles, column tiles) array: number of the unit that takes the tile.
+        units: number of units.
+        note: text about what the drawing leaves out.
     """
 
     extents: tuple[int, int]
@@ -67,13 +67,13 @@ class Pieces:
 
 
 def cuts(schedule: Estimated) -> Picture:
-    """Draw how the tiles of a schedule cut its result: a panel a tile, each the inside of one tile of the panel before.
+    """Draw how the tiles of a schedule cut its result, in a panel for each tile link.
 
-    Numbers name the units (blocks, warps, threads) that take the tiles; the outlined tile is the one that the next
-    panel enlarges. Where there are more tiles than units, a unit takes several, and its number stands several times.
-    A grid of more tiles than numbers have room for shows waves instead, each in its colour, and a line through the
-    tiles of the first wave in the order of their visits. Where tiles read more than they write, as of convolutions, one
-    more panel shows what they read, with halos in another colour.
+    A panel shows the inside of one tile of the panel before, which is outlined there. Numbers name the units (blocks,
+    warps, threads) that take the tiles; a unit that takes several tiles has its number on each. A grid with too many
+    tiles for numbers shows waves instead, in colours, and a line through the tiles of the first wave in the order of
+    visits. For convolutions, whose tiles read more than they write, a further panel shows what tiles read, with halos
+    in another colour.
 
     Args:
         schedule: finished or not.
@@ -105,14 +105,14 @@ def cuts(schedule: Estimated) -> Picture:
 
 
 def _next(panel: int, x: float, y: float, lowest: float) -> tuple[float, float, float]:
-    """Give the place of a panel, and how far down those of its row reach."""
+    """Return the position of the next panel, and the lowest edge of its row of panels."""
     if panel == 0:
         return x, y, lowest
     return (0.0, lowest + GAP / 2, 0.0) if panel % ACROSS == 0 else (x + SIDE + GAP, y, lowest)
 
 
 def _tiled(chain: tuple[Step, ...]) -> list[tuple[Step, str]]:
-    """List the tiles of a chain, and below those of the first layer or of each step that has a chain of its own."""
+    """List the tile links of a chain, then those of its first layer, or of each step with a chain of its own."""
     found: list[tuple[Step, str]] = []
     for step in chain:
         if isinstance(step.link, Tile) and not isinstance(step.link.sizes, Widest):
@@ -129,14 +129,15 @@ def _title(step: Step, name: str) -> str:
 
 
 def _is_grid(step: Step) -> bool:
-    """Say whether a tile is given to the blocks or clusters of the grid."""
+    """Say whether a tile goes to blocks or clusters of the grid."""
     return step.before.level == KernelLevel and isinstance(step.link, Tile) and step.link.level is not None
 
 
 def dims(step: Step) -> tuple[str, ...]:
-    """List the dimensions that are drawn, two or one: the last that a tile cuts, in the order of the spec.
+    """List the one or two dimensions that are drawn: the last dimensions that a tile cuts, in the spec's order.
 
-    Of a grid that cuts several dimensions by which an operand's indices are computed, as pixels are, the last of these.
+    If a grid cuts several dimensions from which an operand's indices are computed, such as rows and columns of pixels,
+    the last of these are drawn.
     """
     assert isinstance(step.link, Tile)
     assert not isinstance(step.link.sizes, Widest)
@@ -147,13 +148,13 @@ def dims(step: Step) -> tuple[str, ...]:
 
 
 def _wanted(step: Step) -> tuple[str, str]:
-    """Give the dimensions of the rows and of the columns; of one dimension, the columns are one."""
+    """Return the dimensions of rows and columns; for a single dimension there is one column."""
     rows, *cols = dims(step)
     return rows, cols[0] if cols else ""
 
 
 def parts_of(step: Step) -> dict[str, Cut]:
-    """Cut each dimension; of an extent that is a symbol, the first few tiles stand for all."""
+    """Cut each dimension into tiles; for a symbolic extent, only the first few tiles."""
     assert isinstance(step.link, Tile)
     assert not isinstance(step.link.sizes, Widest)
     sizes, parts = dict(step.link.sizes), dict[str, Cut]()
@@ -168,7 +169,7 @@ def parts_of(step: Step) -> dict[str, Cut]:
 
 
 def pieces(step: Step) -> Pieces:
-    """Say which unit takes which part of what a tile cuts; of an extent that is a symbol, the first few tiles."""
+    """Return which unit takes which tile; for a symbolic extent, only the first few tiles."""
     link = step.link
     assert isinstance(link, Tile)
     parts, wanted = parts_of(step), dims(step)
@@ -213,7 +214,7 @@ def pieces(step: Step) -> Pieces:
 
 
 def _runs(part: Cut, extent: int) -> tuple[tuple[int, int, int], ...]:
-    """List the runs of neighbours that belong to one tile: (start, length, tile)."""
+    """List the runs of neighbours in one tile: (start, length, tile)."""
     trips, size = int(part.trips), int(part.size)  # pyright: ignore[reportArgumentType]
     starts = np.arange(trips) * size if part.outer is None else np.asarray(part.outer(np.arange(trips)))
     places = np.broadcast_to(starts, (trips,))[:, None] + np.asarray(part.inner(np.arange(size)))[None, :]
@@ -228,10 +229,10 @@ def _runs(part: Cut, extent: int) -> tuple[tuple[int, int, int], ...]:
 def _panel(
     drawing: Drawing, x: float, y: float, title: str, step: Step, found: Pieces, tall: int, slots: int | None
 ) -> str:
-    """Draw one tile's cut, its title in `tall` lines at most; say it in words.
+    """Draw one panel, with a title of at most `tall` lines; return its description in words.
 
     Args:
-        slots: tiles of a wave, of a grid where that is known.
+        slots: number of tiles in a wave, for a grid; None if unknown.
     """
     link = step.link
     assert isinstance(link, Tile)
@@ -277,13 +278,13 @@ def _panel(
 
 
 def _font(found: Pieces, right: float, down: float) -> float:
-    """Give the size in which the longest number fits into the smallest tile."""
+    """Return the font size in which the longest number fits into the smallest tile."""
     wide, high = (min(length for _, length, _ in runs) for runs in (found.cols, found.rows))
     return min(11.0, high * down - 2, (wide * right - BETWEEN) / width_of(str(found.unit.max()), 1))
 
 
 def _tiles(drawing: Drawing, x: float, top: float, right: float, down: float, found: Pieces, taken: bool) -> None:
-    """Draw each tile with the number of its unit where there is room, and outline those of the first."""
+    """Draw each tile, with its unit's number if there is room, and outline the tiles of the first unit."""
     size = max(LEAST, _font(found, right, down))
     for start, length, i in found.rows:
         for first, wide, j in found.cols:
@@ -304,7 +305,7 @@ def _tiles(drawing: Drawing, x: float, top: float, right: float, down: float, fo
 
 
 def _halo_panel(drawing: Drawing, x: float, y: float, found: Halo, tiles: Pieces) -> str:
-    """Draw what the tiles of the grid read of an operand."""
+    """Draw the parts of an operand that the tiles of the grid read."""
     drawing.text(x, y + 12, f"{found.operand.role}: what the tiles read of it", "link", bold=True, size=10)
     high, told = draw_halo(drawing, x, y + 36, SIDE, found, tiles.unit)
     drawing.rect(x, y + 18, 10, 10, "halo", "hair")
@@ -324,7 +325,7 @@ def _extents(step: Step) -> str:
 
 
 def _grid(found: Pieces, rows: int = 8, cols: int = 16) -> list[str]:
-    """Write the units of the first tiles, no row wider than a terminal."""
+    """Write the unit numbers of the first tiles as rows of text, no wider than a terminal."""
     high, wide = found.unit.shape
     wide_text = len(str(int(found.unit.max())))
     cols = min(cols, (WIDTH - len("   …")) // (wide_text + 1))

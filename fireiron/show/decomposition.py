@@ -1,4 +1,4 @@
-"""The decomposition tree as a picture: specs below each other, each arrow a link, Moves beside the loads they fill."""
+"""The decomposition tree as a picture: specs from top to bottom, an arrow for each link, Moves beside their loads."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _MEMORIES = {"GL": "h3", "SH": "h11", "RF": "h21", "FR": "h25"}
 def decomposition(schedule: Lowers) -> Picture:
     """Draw a schedule, finished or not, as specs and the links between them.
 
-    A box is a spec: what is left to do, where its operands lie (a chip each), and who does it. The arrow out of it is
-    the link that decomposes it. Right of a load stands the Move that fills its buffer, right of an epilog the Moves
-    that store its results, and right of a link that schedules each layer or step those chains. A line of its own leads
-    from each link to what stands beside it.
+    A box is a spec: its sizes, a chip for the memory of each operand, and the level that executes it. The arrow below a
+    box is the link that decomposes the spec. To the right of a load is the Move that fills its buffer, to the right of
+    an epilog the Moves that store its results, and to the right of `each` the chains of layers or steps; a line
+    connects each to its link.
     """
     kernel = lowered_of(schedule)
     chain = steps(schedule)
@@ -61,12 +61,12 @@ def decomposition(schedule: Lowers) -> Picture:
 
 @attrs.frozen
 class Beside:
-    """Hold what stands beside a link.
+    """Hold a chain that is drawn beside a link.
 
     Args:
-        chain: a spec, and the steps that execute it.
-        said: what is said below the spec: the buffer that it fills, or what it is.
-        move: whether the steps are those of a Move, whose instructions are known by it.
+        chain: a spec with the steps that execute it.
+        said: text below the spec: the buffer that it fills, or its name.
+        move: whether the chain is a Move, whose instructions can be found.
     """
 
     chain: Nested
@@ -75,7 +75,7 @@ class Beside:
 
 
 def beside(step: Step, kernel: Kernel | None) -> list[Beside]:
-    """List what stands beside a link: its Move, the stores of its results, the chains of its layers or steps."""
+    """List the chains beside a link: its Move, the stores of its results, the chains of its layers or steps."""
     found: list[Beside] = []
     inner = layers(step)
     for layer in inner if isinstance(step.link, EachStep) else inner[:1]:
@@ -98,7 +98,7 @@ class _Page:
     beside: float  # where the Moves stand
 
     def chain(self, y: float, chain: tuple[Step, ...]) -> float:
-        """Draw the main chain below a box whose lower edge is at `y`, Moves to its right; give the last lower edge."""
+        """Draw the main chain below `y`, with Moves to its right; return the lower edge of the last box."""
         side, lane = 0.0, 0
         for step in chain:
             folded = textwrap.wrap(lines.closing(step, self.kernel, None), ACROSS)
@@ -130,7 +130,7 @@ class _Page:
         return y
 
     def move(self, x: float, y: float, step: Step, found: Beside) -> float:
-        """Draw what stands beside a link as its spec and a line a link; give the lower edge."""
+        """Draw a chain beside a link: its spec, and a line for each link; return the lower edge."""
         inner = found.chain
         y = self.box(x, y, inner.origin)
         self.drawing.text(x + 14, y + 13, found.said, "memory", 11)
@@ -146,7 +146,7 @@ class _Page:
         return y
 
     def box(self, x: float, y: float, spec: Residual) -> float:
-        """Draw a spec, and give its lower edge."""
+        """Draw a spec's box, and return its lower edge."""
         name = spec.short
         chips = [(o.role, o.memory) for o in spec.operands]
         level = str(spec.level)
@@ -163,7 +163,7 @@ class _Page:
 
 
 def _wide(spec: Residual) -> float:
-    """Give the width of a spec's box."""
+    """Return the width of a spec's box."""
     chips = [_chip_wide(o.role, o.memory) + 4 for o in spec.operands]
     return PAD + width_of(spec.short) + 12 + sum(chips) + 8 + width_of(str(spec.level), 11) + PAD
 
@@ -173,6 +173,6 @@ def _chip_wide(role: str, memory: Memory) -> float:
 
 
 def _chip(role: str, memory: Memory) -> str:
-    """Name an operand and its memory; one that is read at computed subscripts as a program reads it."""
+    """Write an operand and its memory; one with computed subscripts as the program writes the read."""
     name, _, subscripts = role.partition(" ")
     return f"{name}[{subscripts}] {memory}" if "," in subscripts else f"{role} {memory}"

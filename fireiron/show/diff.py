@@ -1,4 +1,4 @@
-"""Differences of two schedules in words: their specs, their links, and what follows from those."""
+"""Differences of two schedules in words: of their specs, links and kernels."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Diff:
-    """List what distinguishes two schedules; true where something does."""
+    """List the differences of two schedules; it is true if there are any."""
 
     differences: tuple[Difference, ...]
 
@@ -39,7 +39,7 @@ class Diff:
         return bool(self.differences)
 
     def tree(self) -> Tree:
-        """Make the tree for rich."""
+        """Return the differences as a tree of rich."""
         from rich.text import Text
         from rich.tree import Tree
 
@@ -76,12 +76,12 @@ def diff(
     kernels: tuple[Kernel, Kernel] | None = None,
     rows: tuple[Sequence[AccessRow], Sequence[AccessRow]] | None = None,
 ) -> Diff:
-    """Say what distinguishes schedule b from schedule a.
+    """List the differences from schedule a to schedule b.
 
     Args:
         a, b: the schedules.
-        kernels: both lowered, for what follows from the differences; None leaves that out.
-        rows: the accesses of both kernels, for bank conflicts and sectors.
+        kernels: both schedules lowered, to compare the kernels; None leaves this out.
+        rows: accesses of both kernels, to compare bank conflicts and sectors.
     """
     found = [*_sizes(origin_of(a), origin_of(b)), *_programs(a.program, b.program), *_links(a.links, b.links)]
     if kernels is not None:
@@ -154,7 +154,7 @@ def _links(a: Sequence[Decomposition], b: Sequence[Decomposition], within: str =
 
 
 def _place(old: Decomposition, new: Decomposition) -> str:
-    """Name a pair of links by what both share."""
+    """Name a pair of links by the words that they share."""
     if head(old) == head(new):
         return head(old)
     kind = head(old).split(" ", 1)[0]
@@ -166,7 +166,7 @@ Chains = tuple[tuple[Decomposition, ...], tuple[Decomposition, ...]]
 
 
 def _inner(old: Decomposition, new: Decomposition) -> dict[str, Chains]:
-    """Pair the chains that two links hold, by what they are for."""
+    """Pair the nested chains of two links by their purposes."""
     before, after = _chains(old), _chains(new)
     return {name: (before.get(name, ()), after.get(name, ())) for name in dict.fromkeys((*before, *after))}
 
@@ -175,8 +175,9 @@ def _chains(link: Decomposition) -> dict[str, tuple[Decomposition, ...]]:
     match link:
         case Load(move=move):
             return {"Move": move}
-        case Epilog(store=store, outputs=outputs):
-            return {"store": store} | {f"store of {o.tensor.name}": o.store for o in outputs}
+        case Epilog(store=store, outputs=outputs, loads=loads):
+            stores = {f"store of {o.tensor.name}": o.store for o in outputs}
+            return {"store": store} | stores | {f"load of {load.role}": load.move for load in loads}
         case Results(stores=stores):
             return {f"store of {name}": links for name, links in stores}
         case Each(chains=chains, store=store, hold=hold):
@@ -210,7 +211,7 @@ _FLAGS = ("unroll", "reuse", "sync", "persistent", "dependent", "share", "drain"
 
 
 def _changes(old: Decomposition, new: Decomposition) -> Iterable[str]:
-    """Say what distinguishes two links of a kind, without their Moves."""
+    """Yield the differences of two links of one kind, without those of their Moves."""
     if head(old) != head(new):
         # The kind's word stands in the place already.
         kind = head(old).split(" ", 1)[0]
@@ -233,7 +234,7 @@ def _changes(old: Decomposition, new: Decomposition) -> Iterable[str]:
 
 
 def _outputs(old: Epilog, new: Epilog) -> Iterable[str]:
-    """Say what distinguishes the outputs beside C."""
+    """Yield the differences of two epilogs' outputs other than C."""
     before, after = ({o.tensor.name: o for o in link.outputs} for link in (old, new))
     if list(before) != list(after):
         yield arrow("beside", *(", ".join(names) or "nothing" for names in (before, after)))
@@ -249,7 +250,7 @@ def _outputs(old: Epilog, new: Epilog) -> Iterable[str]:
 
 
 def _unsaid(old: Decomposition, new: Decomposition) -> Iterable[str]:
-    """Name the fields that differ and that no word of either link shows."""
+    """Yield the names of fields that differ but that the words of the links do not show."""
     if type(old) is not type(new):
         return
     if isinstance(old, Split) and isinstance(new, Split) and old.ways != new.ways:

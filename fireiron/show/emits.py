@@ -1,4 +1,4 @@
-"""Sentences: what each link becomes in the kernel, and which of its loops and regions are whose."""
+"""Describe in sentences what each link becomes in the kernel; find the loops of each link."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from fireiron.show.words import computed, function, summed
 
 
 def emits(step: Step, kernel: Kernel | None = None) -> str:
-    """Say in a sentence or two what a link becomes: loops, units, buffers, barriers, instructions."""
+    """Describe in a sentence or two what a link becomes: loops, units, buffers, barriers, instructions."""
     link = step.link
     match link:
         case Tile(sizes=Widest()):
@@ -79,7 +79,7 @@ def emits(step: Step, kernel: Kernel | None = None) -> str:
 
 
 def change(step: Step) -> str:
-    """Say which facts of the spec a link changes.
+    """Describe which facts of the spec a link changes.
 
     Example:
         >>> from fireiron.language.residual import start
@@ -104,7 +104,7 @@ def change(step: Step) -> str:
 
 
 def loops(chain: tuple[Step, ...], kernel: Kernel) -> tuple[tuple[For, ...], ...]:
-    """Find the loops that each link of a chain made around what multiplies, by their order and kind."""
+    """Find the loops that each link of a chain made around the products, by the loops' order and kind."""
     rest = list(lowered.enclosing(kernel))
     found: list[tuple[For, ...]] = []
     for step in chain:
@@ -117,7 +117,7 @@ def loops(chain: tuple[Step, ...], kernel: Kernel) -> tuple[tuple[For, ...], ...
 
 
 def _kinds(step: Step) -> tuple[LoopKind, ...]:
-    """List the kinds of the loops that a link asks for, outermost first."""
+    """List the kinds of loops that a link makes, outermost first."""
     match step.link:
         case Split():
             return ("chunks",) if step.link.level is None else ()
@@ -141,7 +141,7 @@ def _loops(step: Step, unrolled: bool) -> str:
 
 
 def _ahead(link: Split) -> str:
-    """Say how far the loads below a split run ahead, and who starts them."""
+    """Describe how many chunks the loads below a split run ahead, and which threads start them."""
     said = ""
     if link.specialised is not None:
         whose = count(link.specialised.producers, "warpgroup")
@@ -158,7 +158,7 @@ def _ahead(link: Split) -> str:
 
 
 def _promoted(link: Split, step: Step) -> str:
-    """Say where the products of a chunk are summed, and what the sums are multiplied by."""
+    """Describe the registers for a chunk's sums, and the factors of these sums."""
     if link.promoted is None:
         return ""
     scaled = [o.role for o in step.before.operands if o.ops is not None]
@@ -225,7 +225,7 @@ def _epilog(step: Step, link: Epilog, kernel: Kernel | None) -> str:
 
 
 def _atoms(kernel: Kernel, move: Nested | None, step: Step) -> tuple[str, ...]:
-    """Name the instructions of a Move, those of its first hops first."""
+    """Name the instructions of a Move, in the order of its hops."""
     if move is None:
         return ()
     hops = [name for s in move.steps if isinstance(s.link, Load) for name in _atoms(kernel, nested(s), s)]
@@ -233,7 +233,7 @@ def _atoms(kernel: Kernel, move: Nested | None, step: Step) -> tuple[str, ...]:
 
 
 def _partial(step: Step, dim: str) -> str:
-    """Mark a cut whose last piece is not whole."""
+    """Write a note for a cut whose last tile is partial."""
     old, new = step.before.extents[dim], step.after.extents[dim]
     match step.link:
         case Tile(sizes=tuple(sizes)) if isinstance(dict(sizes)[dim], Chunks):

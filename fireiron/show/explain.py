@@ -1,4 +1,4 @@
-"""Explanations: what each link of a schedule changed, became, moved, and which CUDA lines it made."""
+"""Explanations: for each link of a schedule, its change of the spec, its effect, its bytes, and its lines of CUDA."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class Explained:
 
     Args:
         link: the link in words.
-        before, after: the specs around it.
-        change: what distinguishes them.
-        emits: what it became.
-        traffic: what it moves, None where it moves nothing.
-        lines: first and last line of each piece of CUDA that it made, counted from 1.
+        before, after: the specs before and after the link.
+        change: the differences of these specs.
+        emits: what the link becomes in the kernel.
+        traffic: the bytes that the link moves, None for a link that moves none.
+        lines: (first, last) line of each piece of CUDA that the link made, counted from 1.
     """
 
     link: str
@@ -58,26 +58,26 @@ class Explained:
 
     @property
     def sentences(self) -> str:
-        """Say what the link became, and what it moves."""
+        """Describe what the link becomes, and what it moves."""
         moved = "" if self.traffic is None else f". {_moves(self.traffic)}"
         return f"{self.emits}{moved}"
 
     @property
     def where(self) -> str:
-        """Print the lines."""
+        """Write the numbers of the lines."""
         return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in self.lines)
 
 
 @attrs.frozen
 class Explanation:
-    """Explain a schedule, one row a link; prints as a table.
+    """Explain a schedule, with a row for each link; it prints as a table.
 
     Args:
         origin: the spec that the schedule starts from.
-        rows: its links, outermost first.
-        left: the spec that an unfinished schedule leaves to do, empty for a finished one.
-        passes: what each pass over the kernel's statements changed, where that was asked for.
-        edges: what the walk of the finished kernel's edges says, "" where passes were not asked for.
+        rows: explanations of its links, outermost first.
+        left: the spec that remains of an unfinished schedule; "" for a finished one.
+        passes: the changes of each pass over the kernel's statements, if requested.
+        edges: result of checking the order of the finished kernel's accesses; "" if passes were not requested.
     """
 
     origin: str
@@ -88,11 +88,11 @@ class Explanation:
 
     @property
     def told(self) -> str:
-        """Print the passes, one below the other."""
+        """Write the passes, one below the other."""
         return "\n".join([*map(str, self.passes), *([self.edges] if self.edges else [])])
 
     def table(self) -> Table:
-        """Make the table for rich."""
+        """Return the explanation as a table of rich."""
         from rich import box
         from rich.table import Table
         from rich.text import Text
@@ -135,7 +135,7 @@ class Explanation:
             yield Text(self.told)
 
     def html(self) -> str:
-        """Write a table for a notebook, in colours that read on light and on dark ground."""
+        """Write a table in HTML, in colours that are legible in light and dark themes."""
         heads = ("link", "changes", "becomes", "CUDA lines")
         top = "".join(f'<th style="{_CELL}">{head}</th>' for head in heads)
         rows = "".join(
@@ -164,10 +164,10 @@ def explain(
     """Explain each link of a schedule, and each pass over its kernel.
 
     Args:
-        schedule: finished or not.
-        kernel: the schedule lowered; None leaves out what only lowering knows.
-        source: that kernel's printed CUDA; without it no lines are given.
-        passed: what passes made of the kernel's statements.
+        schedule: a schedule, finished or not.
+        kernel: the lowered schedule; None leaves out facts that need lowering.
+        source: the printed CUDA of this kernel; without it there are no lines.
+        passed: the kernel after each pass.
     """
     chain = steps(schedule)
     lines = _lines(chain, kernel, source) if kernel is not None and source else ((),) * len(chain)
@@ -192,7 +192,7 @@ def explain(
 
 
 def _lines(chain: tuple[Step, ...], kernel: Kernel, source: str) -> tuple[tuple[Range, ...], ...]:
-    """Find each link's lines: of its regions, of its loops, or of the instruction."""
+    """Find the lines of each link: those of its regions, loops or instruction."""
     printed = lowered.lines(kernel, source)
     looped = loops(chain, kernel)
     found: list[tuple[Range, ...]] = []
@@ -218,7 +218,7 @@ def _outermost(regions: tuple[Region, ...]) -> tuple[Region, ...]:
 
 
 def _joined(ranges: tuple[Range, ...]) -> tuple[Range, ...]:
-    """Join ranges that follow each other, but for an empty line between them."""
+    """Merge ranges of lines with nothing but empty lines between them."""
     joined: list[Range] = []
     for first, last in sorted(ranges):
         if joined and first <= joined[-1][1] + 2:

@@ -1,4 +1,4 @@
-"""Fragments: who holds which element of an atom's operand, and as which of its own."""
+"""Fragments: which thread holds which element of an atom's operand, and in which register."""
 
 from __future__ import annotations
 
@@ -31,16 +31,17 @@ REGISTER = 32  # bits
 
 @attrs.frozen(eq=False)
 class Owners:
-    """Hold who has each element of an operand.
+    """Hold the threads and registers of an operand's elements.
 
     Args:
         operand: the operand.
-        whole: whether no thread has elements of its own.
-        thread: (rows, columns) of the first thread that holds the element.
-        register: its place among that thread's elements, which fill its registers in this order.
-        copies: how many threads hold it.
-        run: rows and columns of neighbours that each entry stands for: one thread holds them as elements that
-            follow each other.
+        whole: whether the instruction reads the operand as a whole, so that no thread holds elements.
+        thread: (rows, columns) array: number of the first thread that holds the element.
+        register: (rows, columns) array: position of the element among the thread's elements, which fill its registers
+            in this order.
+        copies: (rows, columns) array: number of threads that hold the element.
+        run: (rows, columns) of the neighbouring elements that each array entry stands for; one thread holds them as
+            consecutive elements.
     """
 
     operand: Operand
@@ -52,17 +53,17 @@ class Owners:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Give rows and columns."""
+        """Return the rows and columns."""
         rows, cols = self.thread.shape
         return rows, cols
 
     @property
     def shared(self) -> bool:
-        """Say whether several threads hold each element, and of all of them as many."""
+        """Say whether each element is held by several threads, and all by the same number."""
         return int(self.copies.min()) == int(self.copies.max()) > 1
 
     def packed(self, down: int, right: int) -> Owners | None:
-        """Let entries stand for runs of neighbours, None where they are no runs."""
+        """Combine entries to runs of down x right neighbours; None where neighbours are not consecutive in a thread."""
         rows, cols = self.shape
         if rows % down or cols % right:
             return None
@@ -79,13 +80,13 @@ class Owners:
 
 @attrs.frozen
 class Unit:
-    """Say which part of an operand stands for all of it.
+    """Describe the part of an operand that is drawn, because it repeats.
 
     Args:
-        rows, cols: its extents.
-        down: what the next part below adds to (thread, register), None where there is none.
-        right: the same of the next part to the right.
-        whole: whether the parts tell everything.
+        rows, cols: extents of the part.
+        down: what the next part below adds to (thread, register); None without a next part.
+        right: what the next part to the right adds.
+        whole: whether this describes all elements.
     """
 
     rows: int
@@ -98,13 +99,13 @@ class Unit:
 def fragment(atom: Atom | str, lanes: int | tuple[int, ...] = 0) -> Picture:
     """Draw the thread-value layout of each operand of an atom.
 
-    Rows are rows of the operand, columns its columns; a cell names the thread and which of the thread's elements it is;
-    narrow elements share registers in this order. An operand that is larger than the drawing shows the part that
-    repeats, and says how.
+    A cell is an element at its row and column; it shows the thread and the element's position among the thread's
+    elements. Narrow elements share registers in the order of these positions. For a large operand, only the part that
+    repeats is drawn, with a note how it repeats.
 
     Args:
-        atom: a row of the table, or (the start of) its name.
-        lanes: threads whose elements are outlined.
+        atom: a row of the table of atoms, or the start of its name.
+        lanes: numbers of threads whose elements are outlined.
 
     Raises:
         DecompositionError: `unknown-atom`.
@@ -146,7 +147,7 @@ def fragment(atom: Atom | str, lanes: int | tuple[int, ...] = 0) -> Picture:
 
 
 def owners(operand: Operand, atom: Atom) -> Owners:
-    """Find who holds each element; threads are numbered as lanes of the warp where the unit is part of one."""
+    """Find the threads that hold each element; units inside a warp number threads as lanes of the warp."""
     rows, cols = operand.shape
     thread, register = (np.full((rows, cols), NOBODY) for _ in range(2))
     copies = np.zeros((rows, cols), int)
@@ -171,7 +172,7 @@ def owners(operand: Operand, atom: Atom) -> Owners:
 
 
 def drawable(found: Owners) -> Owners:
-    """Let cells stand for the shortest runs of neighbours with which a part that repeats is small enough to draw."""
+    """Combine elements to the shortest runs for which a repeating part is small enough to draw."""
     if unit_of(found).whole:
         return found
     for length in RUNS:
@@ -183,7 +184,7 @@ def drawable(found: Owners) -> Owners:
 
 
 def unit_of(found: Owners) -> Unit:
-    """Choose the largest part of at most MOST x MOST that repeats with other threads or registers."""
+    """Choose the largest part, at most MOST x MOST, that repeats with other threads or registers."""
     rows, cols = found.shape
     if found.whole:
         return Unit(*panel.size(found.operand))
@@ -200,7 +201,7 @@ def _parts(extent: int) -> list[int]:
 
 
 def _shift(found: Owners, r: int, c: int) -> tuple[int, int] | None:
-    """Give what (thread, register) of the upper left element grow by a step down or right, None at the edge."""
+    """Return the change of (thread, register) of the upper left element by a step of (r, c); None at the edge."""
     rows, cols = found.shape
     if not (0 <= r < rows and 0 <= c < cols) or r + c == 0:
         return None
@@ -209,7 +210,7 @@ def _shift(found: Owners, r: int, c: int) -> tuple[int, int] | None:
 
 
 def _tiles(found: Owners, r: int, c: int) -> bool:
-    """Say whether each step from part to part adds the same numbers of threads and registers everywhere."""
+    """Say whether each step from part to part adds the same to thread and register everywhere."""
     rows, cols = found.shape
     down, right = _shift(found, r, 0) or (0, 0), _shift(found, 0, c) or (0, 0)
     i, j = np.indices((rows, cols))
@@ -232,7 +233,7 @@ def _does(atom: Atom) -> str:
 
 
 def _operand(drawing: Drawing, found: Owners, x: float, y: float, marked: tuple[int, ...], room: float) -> list[str]:
-    """Draw an operand, its notes no wider than `room`; give its words."""
+    """Draw an operand, with notes no wider than `room`; return its description in words."""
     operand, unit = found.operand, unit_of(found)
     title, held = _head(found)
     drawing.text(x, y + 12, title, "memory" if not operand.memory.registers else "ink", 11, bold=True)
@@ -264,7 +265,7 @@ def _operand(drawing: Drawing, found: Owners, x: float, y: float, marked: tuple[
 
 
 def _head(found: Owners) -> tuple[str, str]:
-    """Say what an operand is, and how much of it a thread has."""
+    """Describe an operand, and the number of elements of a thread."""
     operand = found.operand
     kind = operand.dtype.name if operand.dtype else "bytes" if operand.layout.rank == 2 and _bytes(operand) else "any"
     rows, cols = operand.shape
@@ -298,7 +299,7 @@ def _label(drawing: Drawing, found: Owners, r: int, c: int, x: float, y: float) 
 
 
 def repeats(found: Owners, unit: Unit) -> list[str]:
-    """Say in words how the drawn part goes on, and what several threads hold."""
+    """Describe how the drawn part repeats, and which elements several threads hold."""
     rows, cols = found.operand.shape
     unit = attrs.evolve(unit, rows=unit.rows * found.run[0], cols=unit.cols * found.run[1])
     notes: list[str] = []
@@ -324,7 +325,7 @@ def repeats(found: Owners, unit: Unit) -> list[str]:
 
 
 def _tip(found: Owners, r: int, c: int) -> str:
-    """Say who holds an element, and in which register of its own."""
+    """Write an element's tip: its threads, and its register there."""
     thread, element, dtype = int(found.thread[r, c]), int(found.register[r, c]), found.operand.dtype
     if thread == NOBODY:
         return ""
@@ -342,7 +343,7 @@ def _adds(step: tuple[int, int]) -> str:
 
 
 def _table(found: Owners, unit: Unit, most: int = 8) -> list[str]:
-    """Write the first rows for a terminal, as wide as it is."""
+    """Write the first rows as text, no wider than a terminal."""
     cells = [
         [f"{found.thread[r, c]}.{found.register[r, c]}" for c in range(min(unit.cols, most))]
         for r in range(min(unit.rows, most))

@@ -1,4 +1,4 @@
-"""Halos: what the tiles of a grid read of an operand, and which of it their neighbours read too."""
+"""Halos: the elements of an operand that several neighbouring tiles of a grid read."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ Array = npt.NDArray[Any]
 
 @attrs.frozen(eq=False)
 class Side:
-    """Hold what tiles read along one dimension of an operand.
+    """Hold the parts that tiles read along one dimension of an operand.
 
     Args:
-        extent: of the tensor.
-        runs: (start, length, tile, readers) of neighbours that the same tiles read; the first of them is named.
-        outside: elements that tiles ask for beyond the tensor's ends.
+        extent: extent of the tensor.
+        runs: (start, length, tile, readers) for each run of elements that the same tiles read: the first of these
+            tiles, and their number.
+        outside: number of elements beyond the tensor's ends that tiles read (padding).
     """
 
     extent: int
@@ -36,7 +37,7 @@ class Side:
 
 @attrs.frozen(eq=False)
 class Halo:
-    """Hold what the tiles of a grid read of one operand, in the two drawn dimensions."""
+    """Hold the parts that the tiles of a grid read of one operand, in the two drawn dimensions."""
 
     operand: Operand
     rows: Side
@@ -44,12 +45,12 @@ class Halo:
 
 
 def halos(step: Step, wanted: tuple[str, str], parts: dict[str, Cut]) -> Halo | None:
-    """Find an operand whose indices are computed from the drawn dimensions: tiles may read more than they write.
+    """Find an operand whose indices are computed from the drawn dimensions; its tiles may overlap.
 
     Args:
-        step: the tile of the grid.
-        wanted: the drawn dimensions, rows and columns.
-        parts: how each dimension is cut.
+        step: the tile link of the grid.
+        wanted: names of the dimensions of rows and columns.
+        parts: by dimension, its cut into tiles.
     """
     maps = dict(step.before.maps)
     for operand in step.before.operands:
@@ -73,7 +74,7 @@ def reads(e: Expr, dim: str) -> bool:
 
 
 def _side(e: Expr, dim: str, extent: object, step: Step, parts: dict[str, Cut]) -> Side | None:
-    """Evaluate an index for every point of every tile of a dimension."""
+    """Evaluate an index at all points of all tiles of a dimension."""
     sizes = step.before.extents
     others = sorted(var.name for var in free(e) if var.name != dim)
     known = [sizes.get(name) for name in (dim, *others)]
@@ -97,17 +98,17 @@ def _side(e: Expr, dim: str, extent: object, step: Step, parts: dict[str, Cut]) 
 
 
 def draw(drawing: Drawing, x: float, y: float, side: float, found: Halo, unit: Array) -> tuple[float, str]:
-    """Draw an operand, each part in the colour of the tile that reads it, halos in one of their own.
+    """Draw an operand; each part has the colour of the tile that reads it, and halos have a colour of their own.
 
     Args:
-        drawing: where.
-        x, y: the upper left.
-        side: pixels of the longer side.
-        found: what the tiles read; parts that no tile reads stay empty.
-        unit: (row tiles, column tiles) of the unit that takes the tile.
+        drawing: the drawing to add to.
+        x, y: upper left corner, in pixels.
+        side: length of the longer side, in pixels.
+        found: the parts that tiles read; other parts stay empty.
+        unit: (row tiles, column tiles) array: number of the unit that takes the tile.
 
     Returns:
-        The height in pixels, and what the drawing shows.
+        The height in pixels, and the description in words.
     """
     rows, cols = found.rows, found.cols
     scale = side / max(rows.extent, cols.extent)

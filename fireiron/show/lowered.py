@@ -1,4 +1,4 @@
-"""What a lowered kernel says about a schedule's links: regions by path, buffers, atoms, barriers and lines."""
+"""Find in a lowered kernel the regions, buffers, atoms, barriers and lines of a schedule's links."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ REGISTER_NBYTES = 4
 
 
 def regions(kernel: Kernel, path: str, kind: RegionKind | None = None) -> tuple[Region, ...]:
-    """List the regions that a path led to, of one kind or of all."""
+    """List the regions with a path, of one kind or of all kinds."""
     found = (s for s in walk(kernel.body) if isinstance(s, Region))
     return tuple(r for r in found if r.path == path and kind in (None, r.kind))
 
 
 def of_step(kernel: Kernel, step: Step) -> tuple[Region, ...]:
-    """List the regions that a link made: a load's prologue and loop, an epilog's ends, a tile's inside, sums."""
+    """List the regions that a link made: a load's prologue and loop, an epilog's stores, a tile's inside, sums."""
     match step.link:
         case Tile(level=None):
             return ()
@@ -57,14 +57,14 @@ def of_step(kernel: Kernel, step: Step) -> tuple[Region, ...]:
 
 
 def _loads(kernel: Kernel, step: Step) -> tuple[Region, ...]:
-    """List a load's regions in program order: its hops stand beside each other."""
+    """List a load's regions in program order, with the regions of its hops."""
     hops = f"{step.path} > load src"
     found = (s for s in walk(kernel.body) if isinstance(s, Region))
     return tuple(r for r in found if r.path.startswith(hops) or (r.path == step.path and r.kind == "load"))
 
 
 def buffer(kernel: Kernel, step: Step) -> Buffer | None:
-    """Find the buffer that a load fills, or the accumulator of an epilog."""
+    """Return the buffer that a load fills, or the accumulator of an epilog."""
     match step.link:
         case Load():
             for region in regions(kernel, step.path, "load"):
@@ -82,7 +82,7 @@ def buffer(kernel: Kernel, step: Step) -> Buffer | None:
 
 
 def meeting(kernel: Kernel, step: Step) -> tuple[str, int | None]:
-    """Find the buffer that the sums of a parallel split meet in: its name, and its bytes where they are known."""
+    """Return the buffer through which a parallel split's units combine sums: its name, and its bytes if known."""
     for region in regions(kernel, step.path, "fold"):
         for statement in walk(region.body):
             if isinstance(statement, Call) and not statement.views[1].buffer.memory.registers:
@@ -93,18 +93,18 @@ def meeting(kernel: Kernel, step: Step) -> tuple[str, int | None]:
 
 
 def registers(buffer: Buffer) -> int:
-    """Count the registers that one thread's part of a register tensor takes."""
+    """Return the number of registers of one thread's part of a register tensor."""
     size = as_int(buffer.size)
     return 0 if size is None else -(-size * buffer.slots * buffer.dtype.nbytes // REGISTER_NBYTES)
 
 
 def register_total(kernel: Kernel) -> int:
-    """Count the registers of all register tensors and vectors under conversion; addresses and indices come on top."""
+    """Return the number of registers of register tensors and of vectors being converted, without those of addresses."""
     return sum(registers(b) for b in kernel.buffers if b.memory.registers)
 
 
 def compute(kernel: Kernel) -> Call | Compute | Micro | None:
-    """Find the instruction or microkernel that multiplies; where nothing does, the last one that moves or computes."""
+    """Return the instruction or microkernel that multiplies; if there is none, the last one that moves or computes."""
     last: Call | Compute | None = None
     for statement in walk(kernel.body):
         if isinstance(statement, Micro) or (isinstance(statement, Call) and statement.atom.kind == "MatMul"):
@@ -114,7 +114,7 @@ def compute(kernel: Kernel) -> Call | Compute | Micro | None:
 
 
 def compute_name(kernel: Kernel) -> str:
-    """Name the instruction or microkernel that `compute` finds, empty where that is plain arithmetic."""
+    """Name the instruction or microkernel that `compute` returns; "" for plain arithmetic."""
     match compute(kernel):
         case Call(atom):
             return atom.name
@@ -125,7 +125,7 @@ def compute_name(kernel: Kernel) -> str:
 
 
 def move_atoms(kernel: Kernel, move: Nested, step: Step) -> tuple[str, ...]:
-    """Name the instructions that end a Move, those of hops of its own apart."""
+    """Name the instructions at the end of a Move, without those of nested hops."""
     kind: RegionKind = "store" if isinstance(step.link, Epilog) else "load"
     path = step.path if isinstance(step.link, Epilog) else move.path
     atoms: dict[str, None] = {}
@@ -139,7 +139,7 @@ def move_atoms(kernel: Kernel, move: Nested, step: Step) -> tuple[str, ...]:
 
 
 def _direct(body: tuple[Statement, ...]) -> Iterator[Statement]:
-    """Visit statements as `walk` does, without inner regions."""
+    """Visit statements as `walk` does, but not inside inner regions."""
     for statement, around in within(body):
         if not isinstance(statement, Region) and not any(isinstance(x, Region) for x in around):
             yield statement
@@ -156,12 +156,12 @@ def barriers_of(kernel: Kernel, name: str) -> tuple[Sync, ...]:
 
 
 def roles(kernel: Kernel) -> tuple[Role, ...]:
-    """List the roles of a block, none where all threads do the same."""
+    """List the roles of a block; none where all threads do the same."""
     return next((s.roles for s in walk(kernel.body) if isinstance(s, Roles)), ())
 
 
 def enclosing(kernel: Kernel) -> tuple[For, ...]:
-    """List the loops around what `compute` finds, outermost first."""
+    """List the loops around the instruction of `compute`, outermost first."""
     goal = compute(kernel)
     around = next((around for statement, around in within(kernel.body) if statement is goal), ())
     return tuple(loop for loop in around if isinstance(loop, For))
@@ -169,21 +169,21 @@ def enclosing(kernel: Kernel) -> tuple[For, ...]:
 
 @attrs.frozen
 class Lines:
-    """Give the lines of a printed kernel that each statement takes.
+    """Hold the lines of each statement in a printed kernel.
 
     Args:
-        found: statements with their first and last line, counted from 1, in program order.
+        found: each statement with its first and last line, counted from 1, in program order.
     """
 
     found: tuple[tuple[Statement, int, int], ...]
 
     def of(self, statement: Statement) -> tuple[int, int] | None:
-        """Give first and last line of a statement."""
+        """Return the first and last line of a statement."""
         return next(((first, last) for s, first, last in self.found if s is statement), None)
 
 
 class _Counting(Writer):
-    """Count the lines as they are written."""
+    """Count lines while they are written."""
 
     def __init__(self) -> None:
         super().__init__(INDENT)
@@ -196,7 +196,7 @@ class _Counting(Writer):
 
 @attrs.define
 class _Marking(Body):
-    """Print statements, and note the lines that each takes."""
+    """Print statements, and record the lines of each."""
 
     marks: list[tuple[Statement, int, int]] = attrs.field(factory=list[tuple[Statement, int, int]])
 
@@ -210,7 +210,7 @@ class _Marking(Body):
 
 
 def lines(kernel: Kernel, source: str) -> Lines:
-    """Find each statement's lines in the kernel's printed source; none where the source is another kernel's."""
+    """Find each statement's lines in the kernel's printed source; none if the source is not this kernel's."""
     writer = _Counting()
     with writer.indent():
         body = _Marking(kernel.threads, writer)

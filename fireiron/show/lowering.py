@@ -1,4 +1,4 @@
-"""What pictures ask of a schedule: its links, and the kernel that it lowers to."""
+"""The lowered kernel of a schedule, for pictures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fireiron.show.scheduled import Scheduled, origin_of, path_of, trail_of
 
 
 class Lowers(Scheduled, Protocol):
-    """Hold a schedule that can be lowered once it is finished."""
+    """A schedule that can be lowered when it is finished."""
 
     def lowered(self, arch: str | int | None = None) -> Kernel:
         """Lower the schedule to kernel IR."""
@@ -17,6 +17,6 @@ class Lowers(Scheduled, Protocol):
 
 
 def lowered_of(schedule: Lowers) -> Kernel | None:
-    """Give the kernel of a finished schedule, None of an unfinished one or of a Move inside another chain."""
+    """Return the kernel of a finished schedule; None for an unfinished one and for a nested Move."""
     last = trail_of(schedule)[-1] if trail_of(schedule) else origin_of(schedule)
     return schedule.lowered() if last.closed and not path_of(schedule) else None

@@ -1,4 +1,4 @@
-"""Pages: rich renderables as plain text and as HTML that reads on light and on dark ground."""
+"""Convert rich renderables to plain text, and to HTML that is legible in light and dark themes."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ _HTML: Final = (
 
 
 def plain(renderable: ConsoleRenderable, width: int = WIDTH) -> str:
-    """Print without colour, no line longer than `width`, no blanks at line ends."""
+    """Print without colour, in lines of at most `width`, without spaces at line ends."""
     console = _console(width)
     console.print(renderable)
     return "".join(f"{line.rstrip()}\n" for line in console.export_text(clear=True).splitlines())
 
 
 def html(renderable: ConsoleRenderable, width: int = NOTEBOOK_WIDTH) -> str:
-    """Print as one `<pre>` with inline styles, without script and without a ground of its own."""
+    """Print as one `<pre>` with inline styles, without scripts and without a background."""
     from rich.terminal_theme import TerminalTheme
 
     console = _console(width)
@@ -58,7 +58,7 @@ def html(renderable: ConsoleRenderable, width: int = NOTEBOOK_WIDTH) -> str:
 
 
 def bundle(renderable: ConsoleRenderable, width: int = NOTEBOOK_WIDTH) -> dict[str, str]:
-    """Give what a notebook's `_repr_mimebundle_` returns."""
+    """Return the dictionary for a notebook's `_repr_mimebundle_`."""
     return {"text/plain": plain(renderable, width), "text/html": html(renderable, width)}
 
 
@@ -76,11 +76,11 @@ def _console(width: int) -> Console:
 
 @attrs.frozen
 class Row:
-    """Print two texts side by side, the second at a column; below each other where the line is too short.
+    """Print two texts side by side, the second at a column, or below each other where the line is too short.
 
     Args:
         first, second: the texts; `second` may be empty.
-        column: where the second starts.
+        column: column at which the second text starts.
     """
 
     first: Text
@@ -109,7 +109,7 @@ class Row:
 
 
 def hanging(text: Text, width: int, indent: int = 2) -> list[Text]:
-    """Fold a text, the lines after the first indented."""
+    """Fold a text; lines after the first are indented."""
     import io
 
     from rich.console import Console

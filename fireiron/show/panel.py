@@ -1,4 +1,4 @@
-"""Panels: operands that a unit reads or writes as a whole, in rows of shared memory that the hardware swizzles."""
+"""Pictures of operands that an instruction reads or writes as a whole, in swizzled rows of shared memory."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ CELL_W, CELL_H = 34.0, 19.0
 
 
 def is_whole(operand: Operand, atom: Atom) -> bool:
-    """Say whether no thread has elements of its own: the instruction takes the operand by its first address."""
+    """Say whether an instruction reads the operand as a whole, by its first address: no thread holds elements."""
     if operand.memory.registers or operand.layout.rank != 2 or operand.layout[0].size != 1:
         return False
     return atom.unit.size != 1 or (atom.kind != "MatMul" and atom.nbytes == 0 and not any(atom.shape))
 
 
 def chunks(span: int) -> list[list[tuple[int, int]]]:
-    """List which chunk of which row lies in each place of 8 rows of `span` bytes.
+    """List the (row, chunk of 16 bytes) that lies at each place of 8 rows of `span` bytes.
 
     Example:
         >>> chunks(32)[4]
@@ -37,18 +37,18 @@ def chunks(span: int) -> list[list[tuple[int, int]]]:
 
 
 def size(operand: Operand) -> tuple[int, int]:
-    """Give the rows and columns of cells that a whole operand takes in a drawing."""
+    """Return the rows and columns of cells in a whole operand's drawing."""
     return (ROWS, operand.span // CHUNK) if operand.span else (1, 1)
 
 
 def lines(operand: Operand) -> int:
-    """Count the rows of shared memory that an operand of a product lies in, along K; 0 of what has no shape."""
+    """Return the number of rows of shared memory that a product's operand fills; 0 for one without a shape."""
     rows, cols = operand.shape
     return 0 if rows * cols == 1 or operand.dtype is None else cols if operand.role == "B" else rows
 
 
 def taken(operand: Operand) -> int:
-    """Count the chunks of a row that one instruction takes: its part of K. Of what has no shape, all of them."""
+    """Return the number of chunks of a row that one instruction reads (its K); all for an operand without a shape."""
     rows, cols = operand.shape
     if not lines(operand) or operand.dtype is None:
         return operand.span // CHUNK
@@ -56,14 +56,14 @@ def taken(operand: Operand) -> int:
 
 
 def head(operand: Operand) -> str:
-    """Say which rows of a whole operand are drawn, empty where it has no shape."""
+    """Describe the rows of a whole operand that are drawn; "" for an operand without a shape."""
     many = lines(operand)
     along = "columns" if operand.role == "B" else "rows"
     return f"{ROWS} of its {many} {along}, {operand.span} B of K each" if operand.span and many else ""
 
 
 def notes(operand: Operand) -> list[str]:
-    """Say how a whole operand lies in memory."""
+    """Describe how a whole operand lies in memory."""
     if not operand.span:
         where = "a tensor map" if operand.memory.name == "GL" else "the Move"
         return [f"taken as a whole: {where} says how large it is, and where its lines lie"]
@@ -92,7 +92,7 @@ def draw(drawing: Drawing, operand: Operand, left: float, top: float) -> None:
 
 
 def table(operand: Operand) -> list[str]:
-    """Write the cells of a whole operand for a terminal."""
+    """Write the cells of a whole operand as text."""
     if not operand.span:
         return []
     return [

@@ -1,4 +1,4 @@
-"""Passes: what each of them inserted into a kernel or took out of it, and what the walk of edges then finds."""
+"""Show passes: the statements that each inserted into a kernel or removed, and the check of the finished kernel."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from fireiron.kernel.ir.statements import (
     Leave,
     Let,
     Lower,
+    Meet,
     Micro,
     Prefetch,
     Raise,
@@ -74,12 +75,12 @@ PASSES = {
 
 @attrs.frozen
 class Line:
-    """Hold one statement in words, and where it stands.
+    """Hold one statement in words, with its place.
 
     Args:
         text: the statement.
         place: the role, loops and regions around it.
-        added: whether the pass inserted it, else it took it out.
+        added: whether the pass inserted the statement; False if it removed it.
     """
 
     text: str
@@ -93,14 +94,14 @@ class Line:
 
 @attrs.frozen
 class Change:
-    """Say what one pass changed.
+    """Hold the changes of one pass.
 
     Args:
-        name: of the pass.
-        does: what it is for.
-        lines: what it inserted and took out, in program order.
-        broken: what it promises and does not keep; () where its verifier finds nothing.
-        notes: what it decided that no statement shows. Example: "a_sh: bytes 0 to 8191 of shared memory".
+        name: name of the pass.
+        does: purpose of the pass.
+        lines: statements that it inserted or removed, in program order.
+        broken: promises of the pass that its verifier found broken.
+        notes: decisions that no statement shows. Example: "a_sh: bytes 0 to 8191 of shared memory".
     """
 
     name: str
@@ -116,12 +117,12 @@ class Change:
 
 
 def changes(passed: Sequence[Passed], kernel: Kernel | None, edges: Sequence[Unordered]) -> tuple[Change, ...]:
-    """Say what each pass changed, in their order, and which promises are broken.
+    """List the changes of each pass, in order, and the promises that it broke.
 
     Args:
-        passed: what the passes made of a kernel's statements.
-        kernel: what was made of these; None leaves promises out.
-        edges: what the walk of the kernel's edges found.
+        passed: the kernel's statements after each pass.
+        kernel: the finished kernel; None leaves out the check of promises.
+        edges: pairs of accesses in the kernel that nothing orders.
     """
     wrong = {} if kernel is None or not passed else broken(passed, kernel, edges)
     return tuple(
@@ -131,7 +132,7 @@ def changes(passed: Sequence[Passed], kernel: Kernel | None, edges: Sequence[Uno
 
 
 def verdict(found: Sequence[Unordered]) -> str:
-    """Say what the verifiers find in the finished kernel."""
+    """Write the result of the check of the finished kernel."""
     if not found:
         return "edges: every access comes behind those that it conflicts with"
     return "\n".join(["edges: nothing orders", *(f"  {edge}" for edge in found)])
@@ -219,5 +220,5 @@ def _words(s: Statement) -> str:
             return f"fetch {', '.join(m.name for m in maps)}"
         case Roles(roles=roles):
             return f"roles {' and '.join(f'{r.name} of {r.threads} threads' for r in roles)}"
-        case CountIn() | Raise() | Lower() | FindGroup() | Ask():
+        case CountIn() | Meet() | Raise() | Lower() | FindGroup() | Ask():
             return type(s).__name__

@@ -1,4 +1,4 @@
-"""What every picture is: an object that shows itself in a notebook, is saved, and says in a terminal what it shows."""
+"""The class of all pictures: drawn in a notebook, saved to a file, printed as text in a terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Printer(Protocol):
-    """Print as IPython does."""
+    """The part of IPython's printer that is used."""
 
     def text(self, text: str) -> None:
         """Write a text."""
@@ -27,15 +27,15 @@ class Printer(Protocol):
 
 @attrs.frozen(eq=False, repr=False)
 class Picture:
-    """Hold a drawing and its words.
+    """Hold a drawing and its description in words.
 
-    A notebook shows the drawing; it needs no script and no network, and follows the notebook's light or dark theme.
-    Where the mouse rests on a shape, a tip says more.
+    A notebook shows the drawing, which needs no script and no network, and follows the notebook's light or dark theme.
+    Shapes have tips with more facts.
 
     Args:
-        title: what it shows.
-        drawing: the shapes.
-        words: the same in lines for a terminal.
+        title: the picture's title.
+        drawing: the shapes of the picture.
+        words: the description as lines of text.
     """
 
     title: str
@@ -43,14 +43,14 @@ class Picture:
     words: str
 
     def svg(self, theme: Theme = "auto") -> str:
-        """Write the SVG; `auto` follows the theme of the page that holds it, else the reader's preference."""
+        """Write the SVG; `auto` follows the theme of the page around it, else the reader's system."""
         return self.drawing.svg(theme)
 
     def png(self, theme: Theme = "light", zoom: float = 2.0) -> bytes:
-        """Make a PNG; needs `pip install fireiron[png]`.
+        """Make a PNG; this needs `pip install fireiron[png]`.
 
         Raises:
-            UsageError: `no-converter` where that is not installed.
+            UsageError: `no-converter` where the converter is not installed.
         """
         try:
             import resvg_py  # pyright: ignore[reportMissingTypeStubs]
@@ -65,7 +65,7 @@ class Picture:
         return bytes(made)  # pyright: ignore[reportUnknownArgumentType]
 
     def save(self, path: str | PathLike[str], theme: Theme = "auto") -> Path:
-        """Write the picture to a file, SVG or PNG by its name's end.
+        """Write the picture to a file; the name's ending chooses SVG or PNG.
 
         Raises:
             UsageError: `picture-format`, `no-converter`.
@@ -91,7 +91,7 @@ class Picture:
         yield Text(self.words)
 
     def html(self) -> str:
-        """Write the picture for a page: the SVG inside the page itself, so that it follows the page's theme."""
+        """Write the picture as HTML with the SVG inline, so that it follows the page's theme."""
         return f'<div style="overflow-x:auto">{self.svg().strip()}</div>'
 
     def _repr_svg_(self) -> str:
@@ -106,7 +106,7 @@ class Picture:
 
 
 def wrapped(*paragraphs: str, indent: str = "") -> str:
-    """Fold paragraphs to the width of a terminal; lines that fit stay as they are.
+    """Fold paragraphs to the width of a terminal; lines that fit are not changed.
 
     Example:
         >>> print(wrapped("one", "two"))

@@ -1,6 +1,6 @@
-"""Every picture in one place: plain functions of schedules and atoms that give a `Picture`.
+"""All pictures: functions of schedules and atoms that return a `Picture`.
 
-A `Picture` shows itself in a notebook, prints as text, and is saved by `.save("name.svg")` (or `.png`).
+A notebook draws a `Picture`, `print` writes it as text, and `.save("name.svg")` (or `.png`) writes a file.
 
 Example:
     >>> from fireiron import matmul

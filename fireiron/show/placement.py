@@ -1,4 +1,4 @@
-"""Placements: the offset of every element of a shared buffer, as its load's refinements say."""
+"""Offsets of the elements of a buffer in shared memory, from the refinements of its load."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Array = npt.NDArray[Any]
 
 @attrs.frozen(eq=False)
 class Placement:
-    """Hold where each element of one slot lies.
+    """Hold the offsets of the elements of one slot.
 
     Args:
-        words: what the load says of it.
-        offsets: (rows, columns) in elements, swizzled.
-        along_rows: whether elements of a row are neighbours.
+        words: the load's refinements in words.
+        offsets: (rows, columns) array of offsets in elements, after the swizzle.
+        along_rows: whether elements of a row are contiguous.
     """
 
     words: str
@@ -39,11 +39,11 @@ class Placement:
 
 
 def placement(step: Step, rest: tuple[Decomposition, ...] = ()) -> Placement:
-    """Place the elements of the buffer that a load to SH makes; of a batch, those of the first matrix.
+    """Compute the offsets in the buffer of a load to SH; for a batch, of the first matrix.
 
     Args:
         step: the load.
-        rest: the links below it, of a Move that goes by way of the buffer.
+        rest: the links after the load, for a Move that passes through the buffer.
 
     Raises:
         UsageError: `unknown-size` where an extent is a symbol.
@@ -78,7 +78,7 @@ def placement(step: Step, rest: tuple[Decomposition, ...] = ()) -> Placement:
 
 
 def _panels(i: Array, j: Array, nbytes: int, order: Order, span: int, said: str) -> Placement:
-    """Place elements in panels: `span` bytes of the contiguous dimension, line after line, swizzled."""
+    """Compute offsets in swizzled panels: each panel holds `span` bytes of every line, one line after another."""
     line, at = (i, j) if order is RowMajor else (j, i)
     width = span // nbytes
     offsets = at // width * (int(line.max()) + 1) * width + line * width + at % width

@@ -1,4 +1,4 @@
-"""Rooflines: operations for each byte of DRAM against operations a second, modelled and measured."""
+"""Rooflines: operations per second over operations per byte of DRAM traffic, modelled and measured."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ LEFT, TOP = 62.0, 60.0
 
 
 class Timed(Protocol):
-    """Hold a measured time."""
+    """A measured time."""
 
     @property
     def tflops(self) -> float:
-        """Give operations over the median, in 1e12 a second."""
+        """Return operations over the median time, in 1e12 per second."""
         ...
 
 
 @attrs.frozen
 class Roof:
-    """Say what a GPU can do.
+    """Hold one roof: the peak rate of an instruction on a GPU.
 
     Args:
-        name: of the roof.
-        tflops: 1e12 operations a second.
+        name: name of the roof.
+        tflops: 1e12 operations per second.
     """
 
     name: str
@@ -44,13 +44,13 @@ class Roof:
 
 @attrs.frozen
 class Point:
-    """Place one kernel.
+    """Hold the point of one kernel.
 
     Args:
-        name: what it is.
-        intensity: operations for each byte of DRAM.
-        tflops: 1e12 operations a second.
-        kind: whether that was modelled, measured, or is a peer's.
+        name: name of the kernel.
+        intensity: operations per byte of DRAM traffic.
+        tflops: 1e12 operations per second.
+        kind: whether the point is modelled, measured, or another library's.
     """
 
     name: str
@@ -73,16 +73,16 @@ def roofline(
     peers: Mapping[str, float] | None = None,
     **sizes: int,
 ) -> Picture:
-    """Draw where kernels stand below what a GPU can do.
+    """Draw kernels as points below a GPU's peak rates of memory and instructions.
 
-    A hollow point is modelled, a filled one measured; a kernel without operations stands at the lower left. Its place
-    along the axis is the operations that each byte of DRAM traffic serves, as the model counts them.
+    Hollow points are modelled, filled points measured. The horizontal axis is operations per byte of DRAM traffic, as
+    the model counts them. A kernel without operations is drawn at the lower left.
 
     Args:
-        schedules: finished ones; each is estimated.
-        on: the architecture; the schedule's or the GPU's where None.
-        measured: a Timing or TFLOP/s by the name of a schedule (`schedule.name`), measured by you.
-        peers: TFLOP/s of other libraries for the first schedule's problem.
+        schedules: finished schedules, each of which is estimated.
+        on: the architecture; where None, the schedule's or the GPU's.
+        measured: by name of a schedule (`schedule.name`), your measurement: a Timing or TFLOP/s.
+        peers: by name of another library, its TFLOP/s for the first schedule's problem.
         sizes: values of symbols.
 
     Raises:
@@ -122,7 +122,7 @@ def roofline(
 
 
 def roofs_of(kernel: Kernel, target: Arch) -> tuple[Roof, ...]:
-    """Give the peak rate of each instruction that multiplies in a kernel, on the GPU that stands for a target."""
+    """Return the peak rate of each multiplying instruction of a kernel, on the GPU that represents a target."""
     gpu = target.gpu
     found: dict[str, Roof] = {}
     for statement in walk(kernel.body):
@@ -181,7 +181,7 @@ def _axes(drawing: Drawing, points: list[Point], roofs: tuple[Roof, ...], gbps: 
 
 
 def _points(drawing: Drawing, points: list[Point], x: Callable[[float], float], y: Callable[[float], float]) -> None:
-    """Mark the points, their names in a column to the right, lines leading there."""
+    """Draw the points, with lines to their names in a column on the right."""
     at = TOP + 8
     for point in sorted(points, key=lambda p: -p.tflops):
         fill, stroke = _MARKS[point.kind]
@@ -197,14 +197,14 @@ def _points(drawing: Drawing, points: list[Point], x: Callable[[float], float], 
 
 
 def _round(value: float, up: bool = False) -> float:
-    """Round to 1, 2 or 5 times a power of ten."""
+    """Round up or down to 1, 2 or 5 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(value))
     steps = [power * n for n in (1, 2, 5, 10)]
     return next(n for n in steps if n >= value * 0.999) if up else next(n for n in steps[::-1] if n <= value * 1.001)
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """List what the axis names: 1, 2 and 5 times powers of ten, the powers alone where there are many."""
+    """List the labels of the axis: 1, 2 and 5 times powers of ten, or only powers of ten if there are many."""
     powers = [10.0**n for n in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)]
     few = high / low <= 1000
     ticks = [power * n for power in powers for n in ((1, 2, 5) if few else (1,))]

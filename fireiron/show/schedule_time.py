@@ -1,7 +1,7 @@
-"""When a block's events happen: in the simulator's order, or by issue clocks and latencies, which is a model.
+"""Times of a block's events: in steps of the simulator, or in clocks of a model of issue and latencies.
 
-The simulator lets an asynchronous copy land as late as is legal, when its group or its phase is awaited: that shows
-what a kernel relies on. The model lets it land a latency after it was issued: that shows what overlaps.
+In the simulator an asynchronous copy lands as late as is legal, when its group or phase is awaited, which shows what a
+kernel relies on. In the model it lands a latency after its issue, which shows what overlaps.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ Row = Literal["tile", "load", "put", "compute", "store", "wait"]
 
 @attrs.frozen
 class Box:
-    """Place one or more equal events in time.
+    """Hold the time of one event, or of several equal events in a row.
 
     Args:
-        role: whose threads.
-        row: what kind of thing it is.
-        start, end: when.
-        label: what is done.
-        chunk: the outer loop's iteration, None outside it.
-        stall: how long a wait kept the role from going on.
+        role: name of the role.
+        row: kind of work.
+        start, end: times of begin and end.
+        label: the work in words.
+        chunk: iteration of the outer loop, None outside it.
+        stall: time that the role waited.
     """
 
     role: str
@@ -42,13 +42,13 @@ class Box:
 
 @attrs.frozen
 class Fill:
-    """Follow one filling of a ring slot or a register tensor.
+    """Hold the times of one filling of a ring slot or a register tensor.
 
     Args:
-        touch: which.
-        start: when the first copy to it was issued.
-        landed: when its data was there.
-        end: when it was read last.
+        touch: the slot or tensor.
+        start: time at which the first copy to it was issued.
+        landed: time at which its data was complete.
+        end: time of its last read.
     """
 
     touch: Touch
@@ -59,13 +59,13 @@ class Fill:
 
 @attrs.frozen
 class Mark:
-    """Mark a moment of a role.
+    """Hold a barrier, or a gap of left-out iterations.
 
     Args:
-        at: when.
-        role: whose, empty where it is the whole block's.
-        what: which barrier, or which iterations are left out.
-        until: when the iterations that are left out end; `at` for a barrier.
+        at: the time.
+        role: name of the role; "" for the whole block.
+        what: the barrier, or the left-out iterations, in words.
+        until: time at which the left-out iterations end; equal to `at` for a barrier.
     """
 
     at: float
@@ -76,16 +76,16 @@ class Mark:
 
 @attrs.frozen
 class Timeline:
-    """Hold everything that a timeline shows.
+    """Hold the contents of a timeline.
 
     Args:
-        policy: where the times come from.
-        boxes: what the roles do.
-        fills: what is in flight, and what is held.
-        barriers: meetings, when all had come.
-        gaps: the time of iterations that were left out.
-        total: when the last event ends.
-        periods: time of one iteration of each loop with a gap, once its pipeline is full.
+        policy: `simulated` or `modelled`.
+        boxes: the work of the roles.
+        fills: fillings of slots and register tensors.
+        barriers: barriers, at the times when all threads have arrived.
+        gaps: left-out iterations.
+        total: time of the last event's end.
+        periods: by loop with a gap, the time of one iteration after its pipeline is full.
     """
 
     policy: Policy
@@ -98,7 +98,7 @@ class Timeline:
 
 
 def row_of(event: Event) -> Row:
-    """Say what kind of thing an instruction does, by the memories it touches."""
+    """Return an instruction's kind of work, by the memories that it accesses."""
     if any(t.memory == "GL" for t in event.writes):
         return "store"
     if any(t.memory == "GL" for t in event.reads):
@@ -107,12 +107,12 @@ def row_of(event: Event) -> Row:
 
 
 def label_of(event: Event, row: Row) -> str:
-    """Name what an instruction does in its row: itself, or what it moves."""
+    """Write an instruction's label: its name, or the data that it moves."""
     if row == "compute" or event.what == "compute":
         return event.what if any(t.memory != "SH" for t in event.reads) else ""
     return " ".join(dict.fromkeys(t.buffer for t in (event.reads if row == "store" else event.writes)))
 
 
 def joined(first: str, second: str) -> str:
-    """Say both once."""
+    """Join two labels, without repeating equal ones."""
     return " ".join(dict.fromkeys((*first.split(), *second.split())))

@@ -1,4 +1,4 @@
-"""What is shown: anything with a program, links, and the specs that they leave."""
+"""The interface of schedules for this package: a program, links, and the specs between them."""
 # pyright: reportPrivateUsage=false
 # What a chain holds for fireiron alone is private, so that completion leaves it out.
 
@@ -12,44 +12,44 @@ from fireiron.language.specs import Task
 
 
 class Scheduled(Protocol):
-    """Hold a program, the links so far, and what they leave to do: a chain, or anything shaped like one."""
+    """A program, the links so far, and the specs that remain after each: a chain, or a similar object."""
 
     @property
     def program(self) -> Task:
-        """Give what is computed."""
+        """Return the program."""
         ...
 
     @property
     def links(self) -> tuple[Decomposition, ...]:
-        """Give the decompositions, outermost first."""
+        """Return the decompositions, outermost first."""
         ...
 
     @property
     def _origin(self) -> Residual:
-        """Give the spec before the first link."""
+        """Return the spec before the first link."""
         ...
 
     @property
     def _trail(self) -> tuple[Residual, ...]:
-        """Give the specs after each link."""
+        """Return the specs after each link."""
         ...
 
     @property
     def _path(self) -> str:
-        """Give the links that led to `origin`, empty for a whole schedule."""
+        """Return the path of links that lead to `_origin`; "" for a whole schedule."""
         ...
 
 
 def origin_of(schedule: Scheduled) -> Residual:
-    """Give the spec before the first link."""
+    """Return the spec before the first link."""
     return schedule._origin
 
 
 def trail_of(schedule: Scheduled) -> tuple[Residual, ...]:
-    """Give the specs after each link."""
+    """Return the specs after each link."""
     return schedule._trail
 
 
 def path_of(schedule: Scheduled) -> str:
-    """Give the links that led to the first spec, empty for a whole schedule."""
+    """Return the path of links that lead to the first spec; "" for a whole schedule."""
     return schedule._path

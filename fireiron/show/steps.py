@@ -1,4 +1,4 @@
-"""Steps: a schedule's links, each with the spec before and after it, and its path as the kernel's regions name it."""
+"""Steps: a schedule's links, each with the specs before and after it, and with the path that kernel regions have."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from fireiron.show.scheduled import Scheduled, origin_of, path_of, trail_of
 
 @attrs.frozen
 class Step:
-    """Put one link between the specs that it turns into each other.
+    """Hold one link with the specs before and after it.
 
     Args:
         link: the decomposition.
-        before: the spec that it decomposes.
-        after: the spec that it leaves.
-        path: the links down to this one, in the words of the kernel's regions.
-        slots: ring slots of the buffer that a load makes.
-        threads: threads of a block, None above the tile that decides them.
-        order: how the operand that a load moves lies in its source, None in registers.
+        before: the spec that the link decomposes.
+        after: the spec that remains.
+        path: the links down to this one, as the kernel's regions write them.
+        slots: number of ring slots of a load's buffer.
+        threads: threads of a block; None above the tile that decides their number.
+        order: storage order of a load's operand in its source; None in registers.
     """
 
     link: Decomposition
@@ -54,7 +54,7 @@ class Step:
 
     @property
     def cuts(self) -> tuple[tuple[str, Index], ...]:
-        """Count the tiles or chunks along each dimension that the link cuts."""
+        """Return the number of tiles or chunks along each dimension that the link cuts."""
         match self.link:
             case Tile(sizes=Widest()):
                 return ()
@@ -70,12 +70,12 @@ class Step:
 
     @property
     def trips(self) -> Index:
-        """Count how often the spec after the link runs for each run of the one before it, by loops or by units."""
+        """Return how often loops or units execute the spec after the link, for each execution of the spec before."""
         return product(tuple(n for _, n in self.cuts))
 
     @property
     def units(self) -> int | None:
-        """Count the units that share the tiles of one unit of the level above, None where that is not known."""
+        """Return the number of units that share the tiles of one unit of the level above; None if unknown."""
         if not isinstance(self.link, Tile | Split) or self.link.level is None or self.link.level.size is None:
             return None
         outer = self.before.level.size or self.threads
@@ -86,7 +86,7 @@ class Step:
 
 @attrs.frozen
 class Nested:
-    """Hold the Move that a load or an epilog's store is made of, with the steps that execute it."""
+    """Hold the nested spec of a load, a store, a layer or a step, with the steps that execute it."""
 
     origin: Residual
     steps: tuple[Step, ...]
@@ -94,7 +94,7 @@ class Nested:
 
 
 def product(factors: tuple[Index | None, ...]) -> Index:
-    """Multiply extents; those still open count as 1."""
+    """Multiply extents; unknown extents count as 1."""
     total: Index = 1
     for factor in factors:
         total = total * (1 if factor is None else factor)
@@ -102,7 +102,7 @@ def product(factors: tuple[Index | None, ...]) -> Index:
 
 
 def tiles(size: Extent | Index, extent: Index | None) -> Index:
-    """Count the tiles of one dimension, the last one perhaps partial.
+    """Return the number of tiles of one dimension, including a partial last one.
 
     Example:
         >>> tiles(8, 258), tiles(Chunks(4, 32), 128)
@@ -123,12 +123,12 @@ def steps(schedule: Scheduled) -> tuple[Step, ...]:
 
 
 def root(schedule: Scheduled) -> str:
-    """Give the path of a schedule's origin."""
+    """Return the path of a schedule's first spec."""
     return path_of(schedule) or f"{origin_of(schedule).short} @ {origin_of(schedule).level}"
 
 
 def left(schedule: Scheduled) -> Residual:
-    """Give the spec that a schedule leaves to do."""
+    """Return the spec that remains of a schedule."""
     return trail_of(schedule)[-1] if trail_of(schedule) else origin_of(schedule)
 
 
@@ -137,7 +137,7 @@ def chain(
 ) -> tuple[Step, ...]:
     """List the steps of a chain that starts at `origin`.
 
-    Loads right below a pipelined split are siblings there, and share its ring slots.
+    Loads directly below a pipelined split have the same path, and its number of ring slots.
     """
     found: list[Step] = []
     before, slots, above, pipelined = origin, 1, path, False
@@ -165,7 +165,7 @@ def chain(
 
 
 def nested(step: Step) -> Nested | None:
-    """Give the Move of a load, or the Move that stores an epilog's accumulator."""
+    """Return the Move of a load, or the Move that stores an epilog's accumulator."""
     match step.link:
         case Load(role, memory, links, dtype=dtype):
             source = step.before.operand(role)
@@ -183,7 +183,7 @@ def nested(step: Step) -> Nested | None:
 
 
 def stores(step: Step) -> tuple[tuple[str, Nested], ...]:
-    """Give the Moves that store what is not C: an epilog's outputs, and each output of a program, by name."""
+    """Return, by name, the Moves that store other outputs than C: those of an epilog or of a program."""
     found: list[tuple[str, Residual, tuple[Decomposition, ...]]] = []
     match step.link:
         case Epilog(memory=memory, outputs=outputs):
@@ -209,7 +209,7 @@ def stores(step: Step) -> tuple[tuple[str, Nested], ...]:
 
 
 def layers(step: Step) -> tuple[Nested, ...]:
-    """Give the MatMuls of a link that schedules each layer or step, with the steps that execute them."""
+    """Return the MatMuls of an `each` link, with the steps that execute them."""
     if isinstance(step.link, EachStep):
         around = step.path.rpartition(" > ")[0]
         return tuple(
@@ -226,15 +226,15 @@ def layers(step: Step) -> tuple[Nested, ...]:
 
 
 def static(sizes: tuple[Index | None, ...]) -> tuple[int, ...] | None:
-    """Give extents where all of them are known numbers."""
+    """Return the extents if all of them are numbers, else None."""
     known = tuple(size for size in sizes if isinstance(size, int))
     return known if len(known) == len(sizes) else None
 
 
 def shared_nbytes(step: Step) -> int | None:
-    """Count the bytes of a load's buffer in shared memory: pad, slots, and a copy for each unit of its level included.
+    """Return the bytes of a load's buffer in shared memory, with its pad, its slots, and a copy for each unit.
 
-    None where its size or the number of its units is not known yet.
+    The result is None where the size or the number of units is unknown.
     """
     link = step.link
     assert isinstance(link, Load)
@@ -276,7 +276,7 @@ def _stored(link: Load, order: Order | None) -> Order | None:
 
 
 def _threads(link: Tile | Split, trips: Index) -> int | None:
-    """Count the threads of a block where this tile or parallel split is the one that decides them."""
+    """Return the threads of a block, if this tile or parallel split decides their number."""
     level = link.level
     if level is None or level.size is None or not level.is_inside(Block) or not isinstance(trips, int):
         return None

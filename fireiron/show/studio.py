@@ -1,7 +1,7 @@
-"""The studio: one page of HTML with a schedule's links, its CUDA, findings, pictures and a block's steps.
+"""The studio: a page of HTML with a schedule's links, CUDA, findings, pictures and the steps of a block.
 
-The page is a record that this module writes; it needs no network. All text of a schedule is a user's, and is escaped:
-HTML by `escape`, data of the script as JSON without `<`.
+The page needs no network. All text of a schedule may come from a user, and is escaped: in HTML by `escape`, in the
+script's data as JSON without `<`.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ Cells: TypeAlias = "list[list[float | None]]"
 
 @attrs.frozen
 class LinkRow:
-    """Show one link.
+    """Hold the row of one link.
 
     Args:
-        said: the link in words.
-        after: the spec that it leaves.
-        about: what it changed, became and moves.
-        lines: first and last line of each piece of CUDA that it made, counted from 1.
+        said: the link, in words.
+        after: the spec that remains after the link.
+        about: what the link changes, becomes and moves, in words.
+        lines: (first, last) line of each piece of CUDA that the link made, counted from 1.
     """
 
     said: str
@@ -42,14 +42,14 @@ class LinkRow:
 
 @attrs.frozen
 class Remark:
-    """Show one finding of a check.
+    """Hold one finding of a check.
 
     Args:
         severity: error, warning or note.
-        code: of the finding.
-        message: what was found.
-        fix: what to write instead.
-        row: the number of the link that it is about, -1 for none.
+        code: code of the finding.
+        message: text of the finding.
+        fix: advice.
+        row: number of the finding's link, -1 for none.
     """
 
     severity: str
@@ -61,15 +61,15 @@ class Remark:
 
 @attrs.frozen
 class Tiles:
-    """Hold what a tile has at the moments that are shown: for each of its copies rows of numbers, None if not written.
+    """Hold the contents of a tile at the shown moments.
 
     Args:
-        name: of the buffer.
-        title: its extents, element type and memory.
-        clipped: what is left out, in words; "" where nothing is.
-        copies: names of the copies that are shown, of ring slots or units; one empty name where there is one.
-        owners: of registers, for each copy the thread that holds each element.
-        states: all different contents, each by copy, row and column.
+        name: name of the buffer.
+        title: extents, element type and memory.
+        clipped: the part that is not shown, in words; "" if all is.
+        copies: names of the shown copies (ring slots or units); one empty name for a single copy.
+        owners: for registers, the thread that holds each element, by copy, row and column.
+        states: the different contents: numbers by copy, row and column; None for an element that is not written.
     """
 
     name: str
@@ -82,13 +82,13 @@ class Tiles:
 
 @attrs.frozen
 class Frame:
-    """Show the end of one step.
+    """Hold the end of one step of the block.
 
     Args:
-        said: what ended it, in which trips.
-        did: what ran in it.
-        lines: the CUDA of that.
-        state: for each tile the number of its content, -1 where nothing is there.
+        said: the statement that ended the step, and the trips of its loops, in words.
+        did: the statements of the step, in words.
+        lines: lines of CUDA of these statements.
+        state: for each tile, the number of its contents in `Tiles.states`, -1 for an empty tile.
     """
 
     said: str
@@ -99,22 +99,22 @@ class Frame:
 
 @attrs.frozen(eq=False, repr=False)
 class Studio:
-    """Hold a page.
+    """Hold the contents of a page.
 
     Args:
         title: the kernel's name, or the spec.
         subtitle: the schedule's spec and architecture.
         facts: pairs of a name and a value.
-        rows: the links.
+        rows: rows of the links.
         tree: the whole tree as text.
-        left: what an unfinished schedule leaves to do, "" for a finished one.
-        source: the CUDA, "" for an unfinished one.
-        remarks: findings.
-        pictures: by heading.
-        block: whose steps are shown.
-        frames: its steps.
-        tiles: what they hold.
-        why_not: why there are no steps, or not all of them.
+        left: the spec that remains of an unfinished schedule; "" for a finished one.
+        source: the CUDA; "" for an unfinished schedule.
+        remarks: findings of the check.
+        pictures: pairs of a heading and a picture.
+        block: number of the block whose steps are shown.
+        frames: ends of the block's steps.
+        tiles: the tiles' contents.
+        why_not: the reason why steps are missing; "" if none are.
     """
 
     title: str
@@ -234,17 +234,17 @@ class Studio:
 
 
 def _sheet(pictures: Sequence[tuple[str, Picture]], dark: int) -> str:
-    """Write the colours of all pictures, each rule once."""
+    """Write the style rules of all pictures, each rule once."""
     used = {name for _, picture in pictures for name in picture.drawing.used}
     return Drawing("", used=used).sheet(dark)
 
 
 def _json(data: object) -> str:
-    """Write data so that no text in it ends the script that it stands in."""
+    """Write data as JSON that cannot end the script around it."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _asset(name: str) -> str:
-    """Read a file that stands beside this module."""
+    """Read a file in the folder of this module."""
     return files("fireiron.show").joinpath(name).read_text(encoding="utf-8").strip("\n")

@@ -1,8 +1,8 @@
-"""A small SVG writer: shapes by class, and a style sheet that reads on a light and on a dark ground.
+"""A small SVG writer: shapes with classes, and style sheets for light and dark themes.
 
-A picture brings its own ground, so that it stays legible on any page. Ground and ink change together: inside a page
-they follow the page's theme (Jupyter, VS Code, Colab, MkDocs, Bootstrap), and elsewhere what the reader's system
-prefers. Text is set in a monospaced face, whose width is known without measuring.
+A picture has its own background, so that it is legible on any page. Background and colours follow the page's theme
+(Jupyter, VS Code, Colab, MkDocs, Bootstrap), or else the theme of the reader's system. Text is monospaced, so that its
+width is known without measuring.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ _SHEET = "fi-"  # every class starts so: a page may hold other drawings
 
 @attrs.frozen
 class Part:
-    """Hold one shape: what it shares with others of its kind, and its own part.
+    """Hold one shape: attributes that it shares with similar shapes, and its own.
 
-    Neighbours that share all of `common` are written as one element, which keeps drawings of many cells small.
+    Consecutive shapes with equal `common` are written as one element, which keeps drawings of many cells small.
     """
 
     kind: Literal["box", "text", "other"]
@@ -101,7 +101,7 @@ def _written(parts: list[Part]) -> str:
 
 
 def width_of(text: str, size: float = SIZE) -> float:
-    """Give the width of a text.
+    """Return the width of a text in pixels.
 
     Example:
         >>> round(width_of("warp", 10))
@@ -112,10 +112,10 @@ def width_of(text: str, size: float = SIZE) -> float:
 
 @attrs.define
 class Drawing:
-    """Collect shapes; positions are in CSS pixels from the upper left.
+    """Collect shapes; positions are in CSS pixels from the upper left corner.
 
     Args:
-        title: what screen readers say.
+        title: text for screen readers.
     """
 
     title: str
@@ -127,7 +127,7 @@ class Drawing:
     def rect(
         self, x: float, y: float, w: float, h: float, fill: str = "", stroke: str = "", radius: float = 0, tip: str = ""
     ) -> None:
-        """Draw a rectangle; `tip` shows where the mouse rests on it."""
+        """Draw a rectangle; `tip` is shown when the mouse rests on it."""
         self._grow(x + w, y + h)
         looks = self._class(fill, stroke)
         if not radius and not tip:
@@ -142,7 +142,7 @@ class Drawing:
         self, x: float, y: float, text: str, ink: str = "ink", size: float = SIZE, anchor: Anchor = "start",
         bold: bool = False,
     ) -> None:  # fmt: skip
-        """Write a line; `y` is its base line."""
+        """Write a line of text; `y` is its base line."""
         more = f' text-anchor="{anchor}"' if anchor != "start" else ""
         more += f' font-size="{_n(size)}"' if size != SIZE else ""
         more += ' font-weight="600"' if bold else ""
@@ -166,7 +166,7 @@ class Drawing:
         self._grow(max(x for x, _ in points), max(y for _, y in points))
 
     def arrow(self, x: float, y1: float, y2: float, stroke: str = "edge") -> None:
-        """Draw an arrow down."""
+        """Draw a vertical arrow from y1 down to y2."""
         self.line(x, y1, x, y2, stroke)
         self.path([(x - 3.5, y2 - 5), (x, y2), (x + 3.5, y2 - 5)], stroke)
 
@@ -180,9 +180,9 @@ class Drawing:
         """Write the SVG.
 
         Args:
-            theme: `auto` follows the page's theme, and where there is none the reader's preference; `light` and `dark`
-                are for converters that know no style queries; `page` leaves the colours to a page that has the `sheet`.
-            margin: around the shapes.
+            theme: `auto` follows the page's theme, or else the reader's system; `light` and `dark` are fixed, for
+                converters without style queries; `page` leaves the colours to a page that contains `sheet`.
+            margin: pixels around the shapes.
         """
         wide, high = self.width + 2 * margin, self.height + 2 * margin
         scope = f"fi-{theme}"
@@ -217,18 +217,18 @@ class Drawing:
         self.width, self.height = max(self.width, x), max(self.height, y)
 
     def sheet(self, dark: int) -> str:
-        """Write the rules of drawings of the theme `page`, for a light ground (0) or a dark one (1)."""
+        """Write the style rules for drawings of theme `page`, for a light (0) or dark (1) page."""
         return self._sheet("fi-page", dark)
 
     def _names(self) -> list[str]:
         return sorted({*self.used, "ground"})
 
     def _variables(self, dark: int) -> str:
-        """Write the colours in use as variables."""
+        """Write the used colours as CSS variables."""
         return ";".join(f"--{_SHEET}{name}:{_colour(name, dark)}" for name in self._names() if name not in _OTHER)
 
     def _sheet(self, scope: str, dark: int | None = None) -> str:
-        """Write the rules of the classes in use, of one theme or by variables."""
+        """Write the style rules of the used classes, with colours of one theme or as variables."""
         rules: list[str] = []
         for name in self._names():
             colour = "" if name in _OTHER else f"var(--{_SHEET}{name})" if dark is None else _colour(name, dark)
@@ -246,7 +246,7 @@ class Drawing:
 
 
 def hue(number: int) -> str:
-    """Name the fill of one of many things that should be told apart; neighbours differ most.
+    """Return the fill class for one of many things; consecutive numbers get very different colours.
 
     Example:
         >>> hue(0), hue(1), hue(33)
@@ -256,12 +256,12 @@ def hue(number: int) -> str:
 
 
 def wheel(number: int) -> str:
-    """Name the fill of one of 32 things in a row, as banks are: neighbours are alike."""
+    """Return the fill class for one of 32 things in a row, such as banks; neighbours get similar colours."""
     return f"h{number % HUES}"
 
 
 def _colour(name: str, dark: int) -> str:
-    """Give the colour of a class."""
+    """Return the colour of a class."""
     if name in _LINES:
         light, night, _ = _LINES[name]
         return night if dark else light
@@ -271,7 +271,7 @@ def _colour(name: str, dark: int) -> str:
 
 
 def shade(value: float, largest: float) -> str:
-    """Name the fill of a value: blue below zero, red above.
+    """Return the fill class for a value: blue below zero, red above.
 
     Example:
         >>> shade(-2.0, 2.0), shade(0.0, 2.0), shade(1.0, 2.0)

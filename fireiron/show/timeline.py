@@ -1,4 +1,4 @@
-"""Timelines: what a block's roles do one after the other, what is in flight meanwhile, and where they wait."""
+"""Timelines: the work of a block's roles over time, data in flight, and waits."""
 
 from __future__ import annotations
 
@@ -64,22 +64,21 @@ def timeline(
     on: str | int | None = None,
     **sizes: int,
 ) -> Picture:
-    """Draw what one block does over time, under the clocks of the whole kernel.
+    """Draw the work of one block over time; the title gives the time of the whole kernel.
 
-    Above, a row for each kind of work of each role: loads that are started, shared memory that is filled, products,
-    stores, waits; of a persistent block also one for its tiles. Vertical lines are barriers. Below, a row for each ring
-    slot: its data is in flight, and then held until its last reader. Numbers are iterations of the outer loop.
-    Iterations that are left out take their time on the axis, which has a break there: all clocks are those of all
-    iterations, whatever part of them is drawn.
+    The upper rows show the work of each role by kind: issued loads, filled shared memory, products, stores, waits, and
+    the tiles of a persistent block. Vertical lines are barriers. The lower rows show each ring slot: its data is first
+    in flight, then held until its last reader. Numbers are iterations of the outer loop. Left-out iterations appear as
+    a break of the time axis, so that times are those of all iterations.
 
     Args:
-        schedule: a finished one; one block of it runs on the simulator.
-        policy: `simulated` counts events; `modelled` gives them issue clocks and latencies, so that overlap shows.
-        block: which block.
-        chunks: iterations of the outer loop that are drawn, the first ones and the last.
-        tiles: how many tiles a persistent block takes; None takes 2, or 4 where units take them in turn.
+        schedule: a finished schedule; one block of it runs on the simulator.
+        policy: `simulated` counts steps; `modelled` uses clocks of issue and latencies, which shows overlap.
+        block: number of the block.
+        chunks: number of iterations of the outer loop that are drawn: the first ones and the last.
+        tiles: number of tiles of a persistent block; None for 2, or 4 where units take tiles in turn.
         measured: a measured time of this kernel, for the title: a Timing, the times of a bench result, or microseconds.
-        on: the architecture whose GPU is modelled; the schedule's or the GPU's where None.
+        on: the architecture whose GPU is modelled; where None, the schedule's or the GPU's.
         sizes: values of symbols.
 
     Raises:
@@ -101,10 +100,10 @@ def drawn(traced: Trace, policy: Policy, whole: Whole | None = None, settled: Ti
     """Draw a trace.
 
     Args:
-        traced: what is drawn.
-        policy: where the times come from.
-        whole: the kernel's clocks, for the title.
-        settled: the time of all iterations, and what one of those takes that are left out.
+        traced: the trace.
+        policy: `simulated` or `modelled`.
+        whole: time of the kernel, for the title.
+        settled: timeline of all iterations, with the time of a left-out iteration.
     """
     machine = whole.machine if whole is not None else MACHINES[90]
     found = time_of(traced, policy, machine, None if settled is None else settled.periods)
@@ -157,7 +156,7 @@ def drawn(traced: Trace, policy: Policy, whole: Whole | None = None, settled: Ti
 
 
 def _assumed(traced: Trace, policy: Policy, machine: Machine) -> str:
-    """Say where the times of the drawing come from."""
+    """Describe how the times of the drawing were computed."""
     said = _SAID[policy].format(latency=machine.latency)
     if policy == "modelled" and any(flying(event.group) == "products" for event in traced.events):
         said += ", one wgmma after the other on the tensor cores"
@@ -165,7 +164,7 @@ def _assumed(traced: Trace, policy: Policy, machine: Machine) -> str:
 
 
 def _marks(drawing: Drawing, found: Timeline, role: str, top: float, bottom: float, axis: Axis) -> None:
-    """Draw the barriers and the left-out iterations of a role over its rows; those of no role over all."""
+    """Draw a role's barriers and gaps over its rows, and those of the whole block over all rows."""
     for mark in (mark for mark in found.barriers if mark.role == role):
         x = axis.x(mark.at)
         drawing.line(x, top, x, bottom, "blue" if _of_all(mark) else "edge")
@@ -175,18 +174,18 @@ def _marks(drawing: Drawing, found: Timeline, role: str, top: float, bottom: flo
 
 
 def _shown(gap: Mark, axis: Axis) -> list[tuple[float, float]]:
-    """List the parts of left-out iterations that stand outside the axis's breaks."""
+    """List the parts of left-out iterations outside the axis's breaks."""
     edges = [gap.at, *(moment for each in axis.breaks for moment in each if gap.at <= moment <= gap.until), gap.until]
     return [(start, end) for start, end in pairwise(sorted(edges)) if end > start and (start, end) not in axis.breaks]
 
 
 def _of_all(mark: Mark) -> bool:
-    """Say whether a barrier is one of all threads, rather than of a role's."""
+    """Say whether a barrier is for all threads of the block, not only for a role's."""
     return mark.what.startswith(("Block", "Cluster"))
 
 
 def _lines_across(found: Timeline, role: str, axis: Axis) -> list[float]:
-    """List where lines cross the rows of a role."""
+    """List the positions at which vertical lines cross a role's rows."""
     across = [axis.x(mark.at) for mark in found.barriers if mark.role in ("", role)]
     return across + [axis.x(moment) for each in axis.breaks for moment in each]
 
@@ -233,7 +232,7 @@ def _stalls(box: Box) -> bool:
 
 
 def _slots(drawing: Drawing, y: float, found: Timeline, traced: Trace, axis: Axis) -> float:
-    """Draw a row for each slot; the loads of one role to the same slot stand below each other."""
+    """Draw a row for each slot, with the slots of a role's loads below each other."""
     first: dict[str, float] = {}
     for fill in found.fills:
         first[fill.touch.buffer] = min(fill.start, first.get(fill.touch.buffer, fill.start))
@@ -264,7 +263,7 @@ def _fill(drawing: Drawing, y: float, fill: Fill, axis: Axis) -> None:
 
 
 def _legend(drawing: Drawing, y: float, found: Timeline) -> None:
-    """Explain the colours and lines that the drawing has."""
+    """Draw a legend of the colours and lines in the drawing."""
     x = LEFT
     computing = {box.role for box in found.boxes if box.row == "compute"}
     waits = [box for box in found.boxes if box.row == "wait"]
@@ -287,7 +286,7 @@ def _legend(drawing: Drawing, y: float, found: Timeline) -> None:
 
 
 def _lines(found: Timeline) -> list[str]:
-    """Say what happens, line by line."""
+    """Describe the events in lines of text."""
     marks = [(mark.at, f"{'':18}{_role_of(mark)}barrier {mark.what}") for mark in found.barriers]
     marks += [(mark.at, f"{'':18}{_role_of(mark)}… {mark.what}") for mark in found.gaps]
     marks += [(box.start, _said(box)) for box in found.boxes]

@@ -1,4 +1,4 @@
-"""Traffic: how many bytes a link moves in a block, and how often each element is then read."""
+"""Traffic: the bytes that a link moves in a block, and how often each element is then read."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from fireiron.show.words import amount
 
 @attrs.frozen
 class Traffic:
-    """Count what one link moves; partial tiles count as whole ones.
+    """Hold the bytes that one link moves; partial tiles count as whole ones.
 
     Args:
-        memory: from where a load reads, or to where an epilog stores.
-        each: bytes of one unit's Move.
-        total: bytes of all of them, in a block or (above the tile to Block) in the kernel.
-        scope: `block` or `kernel`.
-        stores: whether it is an epilog's.
-        reads: how often each element is then read from the buffer; None where the chain does not say yet.
+        memory: memory from which a load reads, or to which an epilog stores.
+        each: bytes that one unit's Move moves.
+        total: bytes of all units together, in the `scope`.
+        scope: `block`, or `kernel` for a link above the tile to Block.
+        stores: whether the link is an epilog, which stores.
+        reads: how often each element is read from the buffer; None if not known yet.
     """
 
     memory: Memory
@@ -41,11 +41,11 @@ class Traffic:
 
 
 def traffic(chain: tuple[Step, ...], index: int) -> Traffic | None:
-    """Count what a load or an epilog's store moves, None for other links.
+    """Return the bytes that a load or an epilog's store moves; None for other links.
 
     Args:
         chain: all steps of the schedule.
-        index: which of them.
+        index: number of the step.
     """
     step = chain[index]
     match step.link:
@@ -67,7 +67,7 @@ def traffic(chain: tuple[Step, ...], index: int) -> Traffic | None:
 
 
 def _to_blocks(step: Step) -> bool:
-    """Say whether a link gives parts to blocks."""
+    """Say whether a link distributes its parts among blocks."""
     match step.link:
         case Tile():
             return step.after.level.name == Block.name
@@ -82,7 +82,7 @@ def _elements(residual: Residual, operand: Operand) -> Index:
 
 
 def _reads(chain: tuple[Step, ...], index: int, operand: Operand) -> Fraction | None:
-    """Divide the elements that the rest of the chain reads from a load's buffer by those that fill it."""
+    """Return how many elements the rest of the chain reads from a load's buffer, per element of the buffer."""
     if operand.role == "src":
         return Fraction(1)
     later = chain[index + 1 :]

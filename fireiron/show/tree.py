@@ -1,4 +1,4 @@
-"""Trees: a schedule as the specs and decompositions that it is made of."""
+"""Trees: print a schedule as its specs and decompositions."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _WIDEST = 34
 
 
 def tree(schedule: Scheduled, kernel: Kernel | None = None) -> Tree:
-    """Draw a schedule: each link with the spec that it leaves, Moves and buffers below their loads.
+    """Draw a schedule as a tree: each link with the spec after it, and Moves and buffers below their loads.
 
     Args:
-        schedule: finished or not.
-        kernel: the schedule lowered, for registers, atoms and counts; None leaves them out.
+        schedule: a schedule, finished or not.
+        kernel: the lowered schedule, for registers, atoms and counts; None leaves these out.
     """
     from rich.text import Text
     from rich.tree import Tree
@@ -63,7 +63,7 @@ def mimebundle(schedule: Scheduled, width: int = NOTEBOOK_WIDTH, kernel: Kernel 
 
 
 def summary(kernel: Kernel) -> str:
-    """Say in a line what a kernel takes: blocks, threads, shared memory, registers of tensors, barriers."""
+    """Describe a kernel in a line: blocks, threads, shared memory, registers of tensors, barriers."""
     shared = f"{amount(kernel.shared_nbytes)} of SH" if kernel.shared_nbytes else "no SH"
     counted = sum(barrier.slots for barrier in kernel.barriers)
     return (
@@ -74,7 +74,7 @@ def summary(kernel: Kernel) -> str:
 
 
 def parted(kernel: Kernel) -> str:
-    """Say which roles a kernel's blocks have, empty where all threads do the same."""
+    """Describe the roles of a kernel's blocks; "" where all threads do the same."""
     return "; ".join(
         f"role {role.name}: {count(role.threads, 'thread')}"
         + (f", {count(role.registers, 'register')} each" if role.registers else "")
@@ -83,7 +83,7 @@ def parted(kernel: Kernel) -> str:
 
 
 def held(step: Step, kernel: Kernel | None) -> str:
-    """Describe the buffer that a load or an epilog makes: extents, element type, memory, slots, bytes or registers."""
+    """Describe the buffer of a load or an epilog: extents, element type, memory, slots, bytes or registers."""
     if isinstance(step.link, Load) and step.after.operand(step.link.role) is None:
         return _of_result(step.link, kernel)
     memory, dtype, role = _target(step)
@@ -116,14 +116,14 @@ def _of_result(link: Load, kernel: Kernel | None) -> str:
 
 
 def result(link: Epilog) -> str:
-    """Say what an epilog computes of the accumulator, empty where it stores it as it is."""
+    """Describe an epilog's computation; "" where it stores the accumulator without ops."""
     if link.value.tree == Arg(0, link.dtype):
         return ""
     return infix(link.value.tree, link.value.tensors)
 
 
 def _grow(parent: Tree, chain: tuple[Step, ...], kernel: Kernel | None, within: tuple[Nested, Step] | None) -> None:
-    """Add the steps of a chain below a node; `within` is the Move that they execute, and the step it belongs to."""
+    """Add the steps of a chain below a node; `within` is the Move that they execute, with its step."""
     from rich.text import Text
 
     said = [(step, closing(step, kernel, within)) for step in chain]
@@ -174,7 +174,7 @@ def _stored(step: Step) -> str:
 
 
 def reduction(step: Step, link: Split, kernel: Kernel | None) -> str:
-    """Say where the sums of a parallel split meet, and by what."""
+    """Describe how the sums of a parallel split's units are combined."""
     if isinstance(link.reduce, ByTma):
         return f"reduce: {step.trips} sums by bulk additions to C"
     how = "by atomics" if isinstance(link.reduce, ByAtomics) else "in order"
@@ -189,7 +189,7 @@ def reduction(step: Step, link: Split, kernel: Kernel | None) -> str:
 
 
 def closing(step: Step, kernel: Kernel | None, within: tuple[Nested, Step] | None) -> str:
-    """Say a link, and at the end of a chain the instructions that execute it."""
+    """Describe a link; at the end of a chain, also the instructions that execute the spec."""
     said = words(step.link)
     # A name that was chosen may be a family's: what executes the spec is one of its atoms.
     if not isinstance(step.link, Done) or not isinstance(step.link.atom, str | None) or kernel is None:

@@ -1,4 +1,4 @@
-"""Values: the elements of a tile that a simulation kept, with the threads that hold them."""
+"""Pictures of values: the elements of a tile that a simulation kept, with the threads that hold them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ LEFT = 34.0
 
 
 def values(kept: Kept, *at: int) -> Picture:
-    """Draw the values of a tile that a simulation kept: a cell an element, red above zero and blue below.
+    """Draw the values of a tile that a simulation kept: each element is a cell, red above zero and blue below.
 
-    Where the mouse rests on a cell, a tip gives the whole value, and of registers the threads that hold it.
+    The tip of a cell gives the whole value, and for registers the threads that hold it.
 
     Args:
         kept: a tile of `schedule.simulate(keep=...)`, by its name in `.kept`.
-        at: which unit's tile, and which slot of a ring: the dimensions before those of the tile. The first where left
-            out; of slots the one of which most was written.
+        at: numbers of the unit and of the ring slot: indices of the dimensions before the tile's rows and columns. By
+            default the first unit, and the slot with the most written elements.
 
     Raises:
         UsageError: `no-such-tile` where the tile has no such unit or slot.
@@ -76,7 +76,7 @@ def values(kept: Kept, *at: int) -> Picture:
 
 
 def place_of(kept: Kept, at: tuple[int, ...] = ()) -> tuple[int, ...]:
-    """Choose a unit's tile and a ring's slot: those that are named, else the first, and the slot that was written most.
+    """Return the numbers of unit and slot: those given, else the first unit and the slot with most written elements.
 
     Raises:
         UsageError: `no-such-tile`.
@@ -93,7 +93,7 @@ def place_of(kept: Kept, at: tuple[int, ...] = ()) -> tuple[int, ...]:
 
 
 def tip_of(kept: Kept, outer: tuple[int, ...], inner: tuple[Any, ...]) -> str:
-    """Say an element's value, and who holds it."""
+    """Write an element's tip: its value, and the threads that hold it."""
     at = (*outer, *(int(n) for n in inner))
     name = f"{kept.name}[{', '.join(str(int(n)) for n in inner)}]"
     if not kept.written[at]:
@@ -110,7 +110,7 @@ def _largest(found: Array) -> float:
 
 
 def _short(value: float) -> str:
-    """Print a value in six characters at most.
+    """Write a value in at most six characters.
 
     Example:
         >>> _short(0.0123456), _short(-123456.0), _short(1.0)
@@ -120,7 +120,7 @@ def _short(value: float) -> str:
 
 
 def _legend(drawing: Drawing, y: float, largest: float) -> None:
-    """Explain the shades: from the most negative to the most positive."""
+    """Draw a legend of the shades, from the most negative value to the most positive."""
     low, high = _short(-largest), _short(largest)
     drawing.text(LEFT, y + 10, low, "faint", 9)
     x = LEFT + width_of(low, 9) + 6

@@ -1,4 +1,4 @@
-"""Waves: which tiles of a grid are computed at the same time, and in which order they are visited."""
+"""Waves: the tiles of a grid that are computed at the same time, and the order of tiles."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LONGEST = 600  # tiles that the line of visits passes
 
 
 def slots_of(schedule: Estimated, tiles: int) -> int | None:
-    """Count the tiles of one wave; None where the schedule is unfinished, or has no estimate."""
+    """Return the number of tiles in a wave; None for an unfinished schedule, or one without an estimate."""
     if (kernel := lowered_of(schedule)) is None:
         return None
     try:
@@ -34,14 +34,14 @@ def slots_of(schedule: Estimated, tiles: int) -> int | None:
 
 
 def draw(drawing: Drawing, x: float, y: float, right: float, down: float, found: Pieces, slots: int) -> None:
-    """Draw the tiles of a grid in the colours of their waves, and a line through those of the first wave in order.
+    """Draw the tiles of a grid in the colours of their waves, and a line through the first wave's tiles in their order.
 
     Args:
         drawing: where.
         x, y: the upper left.
-        right, down: pixels of a column and of a row.
-        found: the tiles.
-        slots: tiles of a wave.
+        right, down: width of a column and height of a row, in pixels.
+        found: the cut into tiles.
+        slots: number of tiles in a wave.
     """
     waves = found.unit[np.ix_([i for *_, i in found.rows], [j for *_, j in found.cols])] // slots
     for (start, length, _), row in zip(found.rows, waves, strict=True):
@@ -62,7 +62,7 @@ def draw(drawing: Drawing, x: float, y: float, right: float, down: float, found:
 
 
 def _visits(found: Pieces, most: int) -> list[tuple[int, int]]:
-    """List the corners of the way through the first tiles that are drawn, in the order of their visits."""
+    """List the corners of the line through the first drawn tiles, in their order."""
     rows, cols = len(found.rows), len(found.cols)
     unit = found.unit[:rows, :cols]
     order: Array = np.argsort(unit, axis=None)[:most]
@@ -76,5 +76,5 @@ def _visits(found: Pieces, most: int) -> list[tuple[int, int]]:
 
 
 def said(tiles: int, slots: int) -> str:
-    """Say how many waves there are."""
+    """Write the number of waves."""
     return f"{count(-(-tiles // slots), 'wave')} of {count(min(slots, tiles), 'tile')}"

@@ -1,4 +1,4 @@
-"""The whole kernel's clocks, by the model and as measured, and those of all iterations of one of its blocks."""
+"""Times of the whole kernel, modelled and measured, and of all iterations of one block."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SETTLED = 8  # iterations that run, and three turns of the ring: then a loop is 
 
 
 class Estimated(Lowers, Protocol):
-    """Hold a schedule that gives an estimate of its time."""
+    """A schedule that can estimate its time."""
 
     def estimate(self, arch: str | int | None = None, **sizes: int) -> Estimate:
         """Estimate the time."""
@@ -39,23 +39,23 @@ class Estimated(Lowers, Protocol):
 
 
 class Measured(Protocol):
-    """Hold a measured time: a Timing, or the times of a result of the bench."""
+    """A measured time: a Timing, or the times in a result of the bench."""
 
     @property
     def median_us(self) -> float:
-        """Give the median in microseconds."""
+        """Return the median in microseconds."""
         ...
 
 
 @attrs.frozen
 class Whole:
-    """Hold what a kernel takes, by the model and as measured.
+    """Hold a kernel's times, modelled and measured.
 
     Args:
-        arch: whose GPU's clock counts.
-        estimate: None where the model refuses the kernel.
-        why_not: what it refuses.
-        measured_us: microseconds, None where no measurement was given.
+        arch: the architecture, with the GPU whose clock rate is used.
+        estimate: the modelled time; None where the model cannot estimate the kernel.
+        why_not: the reason why there is no estimate.
+        measured_us: measured microseconds, None without a measurement.
     """
 
     arch: Arch
@@ -65,16 +65,16 @@ class Whole:
 
     @property
     def machine(self) -> Machine:
-        """Give the GPU."""
+        """Return the GPU."""
         return self.arch.gpu
 
     def clocks(self, us: float) -> float:
-        """Turn microseconds into clocks of the boost clock."""
+        """Convert microseconds to clocks at the GPU's boost clock."""
         return us * self.machine.clock_mhz
 
     @property
     def title(self) -> str:
-        """Say the kernel's clocks in a line."""
+        """Write the kernel's clocks in a line."""
         found: list[str] = []
         if self.estimate is not None:
             found.append(f"{self.clocks(self.estimate.time_us):,.0f} clocks by the model")
@@ -84,7 +84,7 @@ class Whole:
 
     @property
     def detail(self) -> str:
-        """Say the same in microseconds, and how many blocks there are."""
+        """Write the kernel's microseconds, and its number of blocks."""
         found: list[str] = []
         if self.estimate is not None:
             waves = count(self.estimate.waves, "wave")
@@ -97,7 +97,7 @@ class Whole:
 def whole_of(
     schedule: Estimated, on: str | int | None, measured: Measured | float | None, sizes: Mapping[str, int]
 ) -> Whole:
-    """Estimate a kernel's time, and put a measured time beside it."""
+    """Estimate a kernel's time, and add a measured time."""
     us = measured if measured is None or isinstance(measured, int | float) else measured.median_us
     try:
         found = schedule.estimate(on, **sizes)
@@ -110,14 +110,14 @@ def whole_of(
 def traced_once(
     kernel: Kernel, sizes: tuple[tuple[str, int], ...], block: int, chunks: int, tiles: int, on: Arch
 ) -> Trace:
-    """Trace a block as `trace` does; the last ones are kept, for both policies and for the drawing itself."""
+    """Trace a block as `trace` does; the last traces are kept, since both policies and the drawing use them."""
     return trace(kernel, dict(sizes), block, chunks, tiles, on)
 
 
 def all_iterations(
     kernel: Kernel, policy: Policy, on: Arch, sizes: Mapping[str, int], block: int, tiles: int
 ) -> Timeline:
-    """Time one block with all its iterations, of which a few run: as many as show how long an iteration takes."""
+    """Time all iterations of one block; a few iterations are simulated, enough to show how long one takes."""
     ring = math.lcm(*(buffer.slots for buffer in kernel.buffers), 1)
     traced = traced_once(kernel, tuple(sizes.items()), block, max(SETTLED, 3 * ring), tiles, on)
     periods: Mapping[Loop, float] = time_of(traced, policy, on.gpu).periods
@@ -125,7 +125,7 @@ def all_iterations(
 
 
 def _us(value: float) -> str:
-    """Print microseconds with four digits.
+    """Write microseconds with four digits.
 
     Example:
         >>> _us(148705.3), _us(172.84)

@@ -1,4 +1,4 @@
-"""Words: links, expressions and tensors as a person would say them; trees, differences and explanations share these."""
+"""Links, expressions and tensors in words, for trees, differences and explanations."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _TIGHTEST = 5
 
 
 def words(link: Decomposition) -> str:
-    """Say a link with all its refinements.
+    """Write a link with all its refinements.
 
     Example:
         >>> from fireiron.language.levels import Block
@@ -65,7 +65,7 @@ def words(link: Decomposition) -> str:
 
 
 def head(link: Decomposition) -> str:
-    """Say which decomposition a link is, without refinements."""
+    """Write a link's decomposition, without refinements."""
     match link:
         case Tile(sizes):
             return _tile(sizes)
@@ -110,7 +110,7 @@ def _done(atom: Atom | Microkernel | str | None) -> str:
 
 
 def refinements(link: Decomposition) -> dict[str, str]:
-    """Say each refinement that differs from what a link does without it, by the name of what it changes."""
+    """Return the refinements of a link in words, by name; those with default values are left out."""
     said: dict[str, str] = {}
     match link:
         case Tile():
@@ -153,6 +153,8 @@ def refinements(link: Decomposition) -> dict[str, str]:
             said["init"] = "" if link.init == 0 else f"init {link.init:g}"
             said["addends"] = "sums begin with what ops add" if link.addends else ""
             said["early"] = f"early {', '.join(t.name for t in link.early)}" if link.early else ""
+            said["loads"] = f"loads {', '.join(load.role for load in link.loads)} to SH" if link.loads else ""
+            said["slots"] = f"{link.slots} slots" if link.slots > 1 else ""
         case Results(memory=memory, early=early):
             said["memory"] = f"in {memory}"
             said["early"] = f"early {', '.join(early)}" if early else ""
@@ -178,7 +180,7 @@ def _specialised(link: Split) -> str:
 
 
 def summed(link: Split) -> str:
-    """Say how the sums of a parallel split's units become one."""
+    """Write how the sums of a parallel split's units are combined."""
     if isinstance(link.reduce, ByAtomics):
         return "their sums meet in the workspace by atomics, in the order of arrival; the last block finishes the tile"
     if isinstance(link.reduce, ByTma):
@@ -187,24 +189,26 @@ def summed(link: Split) -> str:
         return "they are a cluster, and read each other's sums out of SH; each ends with a share of the tile"
     if link.reduce.two_levels:
         return "their sums meet in the workspace, those of a group of blocks first; the last block finishes the tile"
+    if link.reduce.shared:
+        return "their sums meet in the workspace; all blocks of a tile run at once, and each adds a share in order"
     if link.level == Block:
         return "their sums meet in the workspace; the last block adds them in order, and finishes the tile"
     return "their sums meet in SH, and are added in order; each ends with a share of the tile"
 
 
 def function(f: object) -> str:
-    """Name a function, with no name for a lambda."""
+    """Return a function's name, "" for a lambda."""
     name = getattr(f, "__name__", "")
     return "" if name == "<lambda>" else str(name)
 
 
 def infix(tree: Scalar, tensors: tuple[Tensor, ...] = (), accumulator: str = "acc") -> str:
-    """Print a scalar expression as one would write it.
+    """Write a scalar expression with infix operators.
 
     Args:
         tree: the expression; `Arg(0)` is the accumulator and `Arg(i)` reads `tensors[i - 1]`.
-        tensors: what the other arguments read.
-        accumulator: what `Arg(0)` is called.
+        tensors: the tensors that the other arguments read.
+        accumulator: name for `Arg(0)`.
 
     Example:
         >>> from fireiron.algebra.dtypes import f32
@@ -218,7 +222,7 @@ def infix(tree: Scalar, tensors: tuple[Tensor, ...] = (), accumulator: str = "ac
 
 
 def computed(value: Value, element: str) -> str:
-    """Print what a prolog or an epilog makes of an element."""
+    """Write the expression that a prolog or an epilog computes from an element."""
     return infix(value.tree, value.tensors, element)
 
 
@@ -257,7 +261,7 @@ def _infix(tree: Scalar, names: tuple[str, ...], binds: int) -> str:
 
 
 def by(sizes: tuple[Index | None, ...]) -> str:
-    """Print extents.
+    """Write extents: `64x32`.
 
     Example:
         >>> by((128, 8)), by((None, 8))
@@ -268,14 +272,14 @@ def by(sizes: tuple[Index | None, ...]) -> str:
 
 
 def tensor(t: Tensor) -> str:
-    """Describe an operand in memory: extents, element type, order where it matters, bytes where they are known."""
+    """Describe an operand in memory: extents, element type, order if it matters, bytes if known."""
     order = "" if len(t.shape) < 2 else f" {t.order}"
     total = amount(simplest(as_expr(product(t.shape)) * t.dtype.bits // 8))
     return f"{t.name}: {by(t.shape)} {t.dtype}{order} in {t.memory}, {total}"
 
 
 def amount(size: Index) -> str:
-    """Print a number of bytes exactly, or the formula of one.
+    """Write a number of bytes exactly, or its formula.
 
     Example:
         >>> from fireiron.algebra.expr import symbol
@@ -289,5 +293,5 @@ def amount(size: Index) -> str:
 
 
 def coefficient(c: Coefficient) -> str:
-    """Print alpha or beta."""
+    """Write alpha or beta."""
     return c.name or f"{c.value:g}"

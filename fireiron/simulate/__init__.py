@@ -1,4 +1,4 @@
-"""Layer 6: runs kernel IR in NumPy; finds races, bad addresses, missing values and deadlocks; counts traffic."""
+"""Layer 6: executes kernel IR in NumPy; finds races, bad addresses, missing values and deadlocks; counts traffic."""
 
 from fireiron.kernel.analysis.traffic import Traffic
 from fireiron.simulate.cost import cost

@@ -1,8 +1,8 @@
-"""One view, for all lanes of one execution: which elements, whether they may be touched, and what that costs.
+"""Accesses: the elements of one view for all lanes of one execution, checks of these elements, and their traffic.
 
-Lanes are (iterations, threads): a nest of loops that runs at once gives the iterations. Elements are (iterations,
-elements, threads), so that the flat order of one thread's elements is the order in which it would touch them one after
-the other.
+Lanes have the shape (iterations, threads); the iterations are those of a nest of loops that is executed at once.
+Elements have the shape (iterations, elements, threads), so the flat order of one thread's elements is the order in
+which the thread would access them one by one.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ MOST_NBYTES = 16
 
 
 class Fault(Exception):
-    """Carry a bad access to the statement whose error names it.
+    """Raised for a bad access; the statement's handler makes the user's error of it.
 
     Args:
         code: the error's code.
-        thread: who.
-        text: what is wrong with the element, after the statement and the thread.
-        fix: what to do.
+        thread: the accessing thread.
+        text: the end of the message, after the statement and the thread.
+        fix: the error's fix.
     """
 
     def __init__(self, code: str, thread: int, text: str, fix: str) -> None:
@@ -49,14 +49,15 @@ class Access:
     """Hold the elements of one view.
 
     Args:
-        storage: where.
-        rows: registers (iterations, elements), where all threads touch the same ones.
-        index: flat elements (iterations, elements, threads), safe to gather with; for RF register * threads + thread.
-        touched: flat elements of active lanes alone.
-        who: threads plus one, like `touched`.
-        traffic: what one execution costs.
-        granules: what the tracker sees, and who (deduplicated where it may be).
-        active: which of `index` are touched, where that differs between the elements of a lane.
+        storage: the memory of the elements.
+        rows: numbers of registers (iterations, elements), where all threads access the same ones.
+        index: flat elements (iterations, elements, threads), valid also for inactive lanes; for RF register * threads +
+            thread.
+        touched: flat elements of active lanes only.
+        who: for each of `touched`, the thread's number plus one.
+        traffic: the traffic of one execution.
+        granules: the accessed granules of the tracker with thread numbers plus one, without duplicates where possible.
+        active: which of `index` are accessed, where that differs between the elements of a lane.
     """
 
     storage: Storage
@@ -70,12 +71,12 @@ class Access:
 
     @property
     def weight(self) -> int:
-        """Give the elements that keeping it costs."""
+        """Return the memory that a cached access takes, as a number of elements."""
         return (0 if self.index is None else 2 * self.index.size) + (0 if self.granules is None else 2 * self.who.size)
 
 
 def steps_of(layout: Layout, env: Mapping[str, Any]) -> Array:
-    """List a view's element offsets from its first one."""
+    """List the offsets of a view's elements from its first element."""
     if layout.is_static:
         steps: Any = layout(np.arange(layout.size, dtype=np.int64))
         return np.array(np.broadcast_to(steps, layout.size), np.int64)
@@ -95,12 +96,12 @@ def build(
     """Check a view's elements and list them.
 
     Args:
-        storage: where.
-        offset: first element, an int or an array that broadcasts to the lanes.
-        steps: offsets of the others.
-        lanes: iterations and threads.
+        storage: the memory.
+        offset: the first element, an int or an array that broadcasts to the lanes.
+        steps: offsets of the elements from the first one.
+        lanes: numbers of iterations and threads.
         mask: active lanes, or None for all.
-        origin: coordinates of the first element in a GL array, like `offset`.
+        origin: coordinates of the first element in a GL array, ints or arrays as `offset`.
 
     Raises:
         Fault: `out-of-bounds`, `misaligned`.
@@ -182,13 +183,13 @@ def _within(storage: Storage, first: Array, steps: Array, mask: Array | None) ->
 def _inside(storage: Storage, first: Array, steps: Array, mask: Array | None, origin: list[Array]) -> None:
     """Compare coordinates with extents.
 
-    Coordinates come in mathematical order, which may be another than the array's: an order fits if it gives the flat
-    element. Where strides are equal, several fit, and nothing tells which is meant: one without a fault is enough.
+    Coordinates are in mathematical order, which may differ from the array's order: an order of dimensions fits if it
+    gives the flat element. With equal strides several orders fit; it is enough that one of them has no fault.
     """
     if len(origin) != len(storage.shape):
         return
     active = np.ones(first.shape, bool) if mask is None else mask
-    # With equal strides nothing tells which of two dimensions is which.
+    # With equal strides two dimensions cannot be distinguished.
     if len(origin) > 1 and storage.strides[-1] == storage.strides[-2]:
         return
 
@@ -206,7 +207,7 @@ def _inside(storage: Storage, first: Array, steps: Array, mask: Array | None, or
 
 
 def _beyond(storage: Storage, steps: Array, active: Array, origin: list[Array]) -> Fault | None:
-    """Give the fault of the first coordinate that lies outside the array."""
+    """Return the fault of the first coordinate that lies outside the array."""
     for axis, (o, extent, more) in enumerate(zip(origin, storage.shape, storage.reach(steps), strict=True)):
         bad = active & ((o < 0) | (o + more >= extent))
         if bad.any():
@@ -223,12 +224,12 @@ def _beyond(storage: Storage, steps: Array, active: Array, origin: list[Array]) 
 
 
 def _flat(storage: Storage, origin: list[Array]) -> Array:
-    """Give the flat element at coordinates in the array's own order."""
+    """Return the flat element at coordinates in the array's own order."""
     return sum((o * s for o, s in zip(origin, storage.strides, strict=True)), np.zeros_like(origin[0]))
 
 
 def _traffic(storage: Storage, first: Array, steps: Array, mask: Array | None) -> Traffic:
-    """Cut the view into hardware accesses: one vector where elements are consecutive, else one an element."""
+    """Cut the view into hardware accesses: a vector where elements are consecutive, else one for each element."""
     item = storage.itemsize
     vector = len(steps) > 1 and bool((steps == np.arange(len(steps))).all())
     together = gcd(len(steps), max(1, MOST_NBYTES // item)) if vector else 1
@@ -253,12 +254,12 @@ def _traffic(storage: Storage, first: Array, steps: Array, mask: Array | None) -
 
 
 def granules_of(access: Access, keep: bool, exact: bool, offset: int = 0) -> tuple[Array, Array]:
-    """Give what the tracker sees, merged to one entry a granule where that pays and threads need not be told apart.
+    """Return an access's granules with their threads; one entry per granule where threads need not be told apart.
 
     Args:
-        access: whose.
-        keep: whether it will run again, so that merging pays.
-        exact: whether each reader counts.
+        access: the access.
+        keep: whether the access is executed again, so that removing duplicates saves time.
+        exact: whether the tracker must know each reader.
         offset: the number of the first thread in the cluster.
     """
     if access.granules is not None:

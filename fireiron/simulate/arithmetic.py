@@ -27,7 +27,7 @@ from fireiron.algebra.unary import FUNCTIONS
 from fireiron.base.errors import SimulationError
 from fireiron.simulate.order import Array
 
-# Types without arithmetic of their own.
+# Types without their own arithmetic.
 THROUGH_F32 = (tf32, e4m3, e5m2)
 
 
@@ -45,16 +45,16 @@ def evaluate_scalar(
     """Compute an expression for all lanes.
 
     Args:
-        expr: what to compute.
+        expr: the expression.
         inputs: one array for each argument.
         numbers: the scalar kernel parameters.
-        check: called with what each sum and product of i32 is in 64 bits, and in 32, where it wraps.
+        check: called for each sum and product of i32, with the result in 64 bits and the wrapped result in 32 bits.
         told: called with each `Debug` in the expression, its values and their coordinates.
 
     Raises:
         SimulationError: `number-missing`.
     """
-    if isinstance(expr, Arg):  # what is only copied keeps all its bits
+    if isinstance(expr, Arg):  # a copied value keeps all its bits
         return cast(inputs[expr.index], expr.dtype)
     return _value(expr, inputs, numbers, check, told)
 
@@ -109,15 +109,15 @@ def _value(
 
 
 def _computed(value: Array) -> Array:
-    """Give an argument of a user's function as its CUDA gets it: floats that C lacks as f32."""
+    """Convert an argument of a user's function as the CUDA does: floats that C does not have become f32."""
     return value if value.dtype.kind in "iu" or value.dtype.itemsize >= 4 else value.astype(np.float32)
 
 
 def _custom(expr: Custom, values: Sequence[Array], dtype: DType) -> Array:
-    """Call a user's own meaning.
+    """Call the NumPy function of a user's `custom` function.
 
     Raises:
-        SimulationError: `custom-numpy` where it gives another shape.
+        SimulationError: `custom-numpy` where the result has another shape.
     """
     shape = np.broadcast_shapes(*(x.shape for x in values))
     result = np.asarray(expr.numpy(*values))
@@ -131,7 +131,7 @@ def _custom(expr: Custom, values: Sequence[Array], dtype: DType) -> Array:
 
 
 def multiply_add(x: Array, y: Array, z: Array) -> Array:
-    """Give x * y + z of f32, rounded once: f64 holds the product, and a sticky last bit tells what its sum lost.
+    """Return x * y + z of f32, rounded once: the product is exact in f64, and its sum keeps a sticky last bit.
 
     Example:
         >>> x = np.float32(1 + 2**-12)
@@ -141,7 +141,7 @@ def multiply_add(x: Array, y: Array, z: Array) -> Array:
     product, other = x.astype(np.float64) * y.astype(np.float64), z.astype(np.float64)
     total = np.asarray(product + other)
     back = total - product
-    lost = (product - (total - back)) + (other - back)  # what the sum's rounding cut off
+    lost = (product - (total - back)) + (other - back)  # rounding error of the sum
     bits = total.view(np.int64)
     odd = np.isfinite(total) & (lost != 0) & (bits % 2 == 0)
     away = (lost > 0) == (total > 0)
@@ -155,7 +155,7 @@ def _binary(op: str, x: Array, y: Array, dtype: DType) -> Array:
 
 
 def _rounded(value: Array, dtype: DType) -> Array:
-    """Round f32 results to a type that hardware computes in f32; results of other types are right already."""
+    """Round f32 results to types that the hardware computes in f32; results of other types are returned as they are."""
     if dtype not in THROUGH_F32:
         return value
     return tf32_rounded(value.astype(np.float32)) if dtype == tf32 else cast(value, dtype)
@@ -188,7 +188,7 @@ def _operation(op: str, x: Array, y: Array, dtype: DType) -> Array:
 
 
 def _larger(x: Array, y: Array, dtype: DType, sign: Callable[[Array], Array] = np.positive) -> Array:
-    """Take the larger number as max.NaN.f32 and max.NaN.f16x2 do: NaN beats a number, and 0 beats -0."""
+    """Take the larger number as max.NaN.f32 and max.NaN.f16x2 do: NaN is above all numbers, and 0 above -0."""
     found = np.maximum(x, y)
     if dtype.kind == "float":
         found = np.where((x == 0) & (y == 0), x + y, found)
@@ -205,7 +205,7 @@ def _quotient(x: Array, y: Array) -> Array:
 def cast(value: Array, dtype: DType) -> Array:
     """Convert, rounding to nearest even; integers and 8-bit floats saturate, and NaN becomes 0 in integers.
 
-    Ties of tf32 go away from zero.
+    For tf32, ties are rounded away from zero.
 
     Example:
         >>> from fireiron.algebra.dtypes import i8
@@ -233,11 +233,11 @@ def cast(value: Array, dtype: DType) -> Array:
 
 
 def _sticky(value: Array) -> Array:
-    """Round f64 to f32 keeping a sticky last bit, since types narrower than f32 are rounded to from there."""
+    """Round f64 to f32 with a sticky last bit, so that a second rounding to a narrower type is right."""
     near = value.astype(np.float32)
     exact = near.astype(np.float64)
     bits = near.view(np.int32)
     lost = (exact != value) & np.isfinite(near)
-    # Truncate towards zero, then set the last bit: the next rounding sees that something was there.
+    # Truncate towards zero, then set the last bit, which tells the next rounding that something was lost.
     away = lost & (np.abs(exact) > np.abs(value))
     return ((bits - away) | lost).astype(np.int32).view(np.float32)

@@ -1,4 +1,4 @@
-"""mbarriers and numbered barriers: phases, arrivals and bytes, and what arrivals tell to those who wait.
+"""mbarriers and numbered barriers: phases, arrivals, bytes, and the vector clocks that waiting threads receive.
 
 Source: PTX ISA 9.7.13.15, mbarrier: phases, pending count and tx-count; 9.7.13.1, bar.
 """
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 
 class Landing(Protocol):
-    """A bulk copy on its way to a barrier's block."""
+    """A bulk copy in flight whose bytes a barrier counts."""
 
     place: Place
 
     @property
     def nbytes(self) -> int:
-        """Count the bytes that the barrier sees."""
+        """Return the number of bytes that the barrier counts."""
         ...
 
     def land(self) -> None:
-        """Write what arrived."""
+        """Write the copied elements."""
 
 
 @attrs.define(eq=False)
@@ -36,22 +36,22 @@ class Slot:
     """Hold one mbarrier of a block.
 
     Args:
-        name: `full[2]`.
-        count: arrivals that complete a phase.
-        agent: the number of the agent whose writes its bytes are.
-        order: the clock.
-        arrivers: who arrives there, in words.
-        phase: the phase that runs, counted from 0.
-        pending: arrivals that it lacks.
-        nbytes: bytes that it expects and that have not landed; below 0 where bytes landed that nobody announced yet.
+        name: the name in messages, such as `full[2]`.
+        count: number of arrivals that complete a phase.
+        agent: number of the agent that the writes of its bytes are recorded for.
+        order: the clocks.
+        arrivers: the threads that arrive there, in words.
+        phase: number of the current phase, from 0 on.
+        pending: number of arrivals that the current phase still needs.
+        nbytes: announced bytes that have not landed yet; negative where bytes landed before they were announced.
         flights: copies that will signal it, oldest first.
-        told: what all arrivals so far tell.
-        completed: what those tell who see the last completed phase.
-        completions: when each phase was completed.
+        told: the merged vector clocks of all arrivals so far.
+        completed: the vector clock that a wait for the last completed phase gives.
+        completions: the time at which each phase was completed.
         initialiser: the thread of the cluster that initialised it.
-        initialised: when, None before.
-        fenced: when its initialisation was fenced, None before.
-        carries: whether bytes were announced or have landed in the phase that runs.
+        initialised: the time of initialisation, None before.
+        fenced: the time at which the initialisation was fenced, None before.
+        carries: whether bytes were announced or have landed in the current phase.
     """
 
     name: str
@@ -105,7 +105,7 @@ class Slot:
         self.initialiser, self.initialised = thread, self.order.tick(place.number)
 
     def usable(self, team: Team, place: Place, threads: Array, asynchronous: bool = False) -> None:
-        """Check that threads may use the barrier: it is initialised, and that was fenced and has reached them.
+        """Check that threads may use the barrier: its initialisation was fenced and happened before.
 
         Raises:
             SimulationError: `uninitialised-barrier`.
@@ -129,9 +129,9 @@ class Slot:
             )
 
     def in_turn(self, team: Team, place: Place, threads: Array) -> None:
-        """Check that threads of the barrier's block know its last phase to be complete before they arrive.
+        """Check that the last phase is known to be complete by threads of the barrier's block before they arrive.
 
-        In another order of execution a thread that does not know it arrives while that phase runs, a second time.
+        A thread that does not know this might, in another order of execution, arrive twice in the same phase.
 
         Raises:
             SimulationError: `too-many-arrivals`.
@@ -150,7 +150,7 @@ class Slot:
             )
 
     def arrive(self, team: Team, place: Place, threads: Array, nbytes: int, wide: bool) -> None:
-        """Let threads arrive and announce bytes. Where the arrival is `wide`, other blocks also see what they wrote.
+        """Record threads' arrivals and announced bytes. After a `wide` arrival, other blocks also see their writes.
 
         Raises:
             SimulationError: `too-many-arrivals`, `transaction-bytes`.
@@ -169,12 +169,12 @@ class Slot:
         self.carries = self.carries or nbytes > 0
         if team.machine.check:
             row = self.order.released(threads)
-            # What one narrow arrival of this block passes on is this block's alone: the wide ones tell the rest.
+            # A narrow arrival passes on only what is visible within this block; wide arrivals pass on the rest.
             self.told = np.maximum(self.told, row if wide else self.order.within(row, self.initialiser))
         ran = self.phase
         self.settle(team.machine, place)
         if team.machine.check and self.count == 1 and self.phase > ran and not self.carries:
-            # An arrival that is all that a phase lacks ends it, and who arrives knows.
+            # The last arrival of a phase completes it, and the arriving thread knows that.
             self.order.matrix()[threads, self.column] = self.completions[-1]
         self.carries = self.carries and self.phase == ran
 
@@ -183,7 +183,7 @@ class Slot:
         return self.completed if wide else self.order.within(self.completed, self.initialiser)
 
     def land(self, machine: Machine) -> bool:
-        """Let the next copy in flight arrive, if there is one."""
+        """Land the next copy in flight, if there is one."""
         if not self.flights:
             return False
         flight = self.flights.pop(0)
@@ -196,10 +196,10 @@ class Slot:
         return True
 
     def settle(self, machine: Machine, place: Place) -> None:
-        """Complete the phase once all arrivals and bytes are there.
+        """Complete the phase if all arrivals and bytes are there.
 
         Raises:
-            SimulationError: `transaction-bytes` where more bytes landed than anyone will announce.
+            SimulationError: `transaction-bytes` where more bytes landed than were announced.
         """
         if self.pending:
             return
@@ -232,15 +232,54 @@ class Slot:
 
 
 @attrs.define(eq=False)
+class Gate:
+    """Hold a counter at which units of several blocks meet.
+
+    Args:
+        name: of the counter.
+        arrived: number of units that have counted in.
+        told: the merged vector clock that they released.
+    """
+
+    name: str
+    arrived: int = 0
+    told: Array | None = None
+
+    def arrive(self, team: Team, place: Place, units: int, count: int, row: Array | None) -> None:
+        """Count units in.
+
+        Args:
+            team: the units' team.
+            place: the statement's site.
+            units: number of the units.
+            count: number of all units that meet.
+            row: the vector clock that they release; None where races are not looked for.
+
+        Raises:
+            SimulationError: `counted-twice`.
+        """
+        self.arrived += units
+        if self.arrived > count:
+            raise team.error(
+                place,
+                "counted-twice",
+                f"{place}: {team.label} counts in at {self.name} as number {self.arrived} of {count}",
+                "let one thread of each unit that shares the tile count, once",
+            )
+        if row is not None:
+            self.told = row if self.told is None else np.maximum(self.told, row)
+
+
+@attrs.define(eq=False)
 class Turnstile:
     """Hold one numbered barrier of a block.
 
     Args:
-        threads: how many must come.
-        arrived: which have.
-        generation: how often it opened.
-        told: what those who came tell.
-        completed: what those told who came the last time.
+        threads: number of threads that open it.
+        arrived: the threads that have arrived.
+        generation: how often it has opened.
+        told: the merged vector clocks of the arrived threads.
+        completed: the merged vector clocks at the last opening.
     """
 
     threads: int
@@ -250,7 +289,7 @@ class Turnstile:
     completed: Array | None = None
 
     def arrive(self, order: Order, threads: Array) -> None:
-        """Let threads arrive; the last ones open the barrier."""
+        """Record the arrival of threads; the last ones open the barrier."""
         row = order.released(threads)
         self.told = row if self.told is None else np.maximum(self.told, row)
         self.arrived.update(threads.tolist())

@@ -1,6 +1,6 @@
-"""Dependent launches: no thread touches global memory before it has waited for the launch before.
+"""Dependent launches: check that no thread accesses global memory before it has waited for the previous launch.
 
-One launch runs at a time here, so that waiting is nothing; but where it stands is checked.
+The simulator runs one launch at a time, so waiting does nothing; only its place is checked.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from fireiron.simulate.state import Place, Team
 
 
 def has_waited(team: Team, lanes: Array) -> None:
-    """Record that threads of a team have waited for the launch before."""
+    """Record that threads of a team have waited for the previous launch."""
     team.member.waited.update((lanes + team.first).tolist())
 
 
 def refuse_early(team: Team, place: Place, lanes: Array) -> None:
-    """Refuse to touch global memory in threads that have not waited, where the launch before may still run.
+    """Raise an error where threads access global memory without a wait, if the previous launch may still run.
 
     Raises:
         SimulationError: `launch-not-awaited`.

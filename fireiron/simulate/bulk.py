@@ -1,8 +1,8 @@
-"""Bulk copies between global and shared memory: whole boxes that one thread starts and an engine moves later.
+"""Bulk copies of whole boxes between global and shared memory: one thread starts a copy, and it completes later.
 
-Where the bytes of a box lie follows from its tensor map alone, as on the hardware; that the statement's views say the
-same is checked. A load lands when its barrier's phase is awaited and nothing else can go on; a store reads its source
-when its group is waited for, and writes then, or at the end.
+The place of a box's bytes follows only from its tensor map, as on the hardware; the statement's views must agree. A
+load lands when its barrier's phase is awaited and no coroutine can continue. A store reads its source when its group is
+waited for, and writes then, or at the end.
 
 Source: PTX ISA 5.5, tensors; 9.7.9.27, cp.async.bulk; the bytes of a whole box count, parts outside included.
 """
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from fireiron.simulate.program import Compiler
 
 _SWIZZLE_BITS = {0: 0, 32: 1, 64: 2, 128: 3}
-_LINE = 128  # bytes that shared memory moves at once
-_ALIGN = 16  # bytes to which plain copies are aligned; boxes are to 128
+_LINE = 128  # bytes of a wavefront of shared memory
+_ALIGN = 16  # alignment in bytes of plain copies; boxes are aligned to 128
 
 
 @attrs.define(eq=False)
@@ -43,13 +43,13 @@ class Load:
 
     Args:
         place: the statement.
-        far: where from.
-        near: where to.
-        inside: which elements of the box the tensor has.
-        source: these elements.
-        index: where all elements of the box go.
-        granules: the same, as the tracker counts.
-        slot: the barrier that counts the bytes.
+        far: the storage in global memory.
+        near: the storage in shared memory.
+        inside: which elements of the box lie inside the tensor.
+        source: the flat elements in global memory of those inside.
+        index: the flat elements in shared memory of the whole box.
+        granules: the tracker's granules of `index`.
+        slot: the mbarrier that counts the bytes.
     """
 
     place: Place
@@ -85,15 +85,15 @@ class Store:
 
     Args:
         place: the statement.
-        team: whose thread started it.
-        who: that thread plus one, in the cluster.
-        near: where from.
-        far: where to.
-        index: the elements that it reads.
-        granules: the same, as the tracker counts.
-        target: where they go.
-        adds: whether they are added to what is there.
-        values: what it read.
+        team: the team of the thread that started it.
+        who: that thread's number in the cluster, plus one.
+        near: the storage in shared memory.
+        far: the storage in global memory.
+        index: the flat elements in shared memory.
+        granules: the tracker's granules of `index`.
+        target: the flat elements in global memory.
+        adds: whether elements are added to the destination.
+        values: the values that it has read.
     """
 
     place: Place
@@ -165,17 +165,18 @@ class BulkCopy:
         index, inside, source = self.box(env, lane)
         thread, row = self._issuer(lane)
         self._charge("GL", "read", self.far.storage, source)
-        mask = 1 << team.member.rank if self.peers is None else int(each(self.peers, env, team)[lane])
-        if mask <= 0 or mask >> len(machine.members):
+        peers = machine.cluster_of(team.member)
+        mask = 1 << peers.index(team.member) if self.peers is None else int(each(self.peers, env, team)[lane])
+        if mask <= 0 or mask >> len(peers):
             raise team.error(
                 self.place,
                 "bad-peers",
-                f"{self.place}: the mask {mask:#b} names blocks outside a cluster of {len(machine.members)}",
+                f"{self.place}: the mask {mask:#b} names blocks outside a cluster of {len(peers)}",
                 "set the bits of blocks of the cluster",
             )
         assert self.signal is not None and self.statement.signal is not None
         number, barrier = int(each(self.signal, env, team)[lane]), self.statement.signal[0]
-        for rank, member in enumerate(machine.members):
+        for rank, member in enumerate(peers):
             if not mask >> rank & 1:
                 continue
             near = member.shared[self.near.view.buffer.name]
@@ -194,7 +195,7 @@ class BulkCopy:
             slot.flights.append(Load(self.place, self.far.storage, near, inside, source, index, granules, slot))
 
     def _reads_far(self, source: Array, row: Array, lane: int) -> None:
-        """Check what a load reads of global memory that the kernel writes."""
+        """Check a load's reads of global memory that the kernel also writes."""
         far, tracker, thread = self.far.storage, self.far.storage.tracker, self.team.offset + lane
         if tracker is None:
             return
@@ -244,7 +245,7 @@ class BulkCopy:
         team.groups.setdefault((self.statement.atom.completion, lane), Groups()).open.append(store)
 
     def box(self, env: Env, lane: int) -> tuple[Array, Array, Array]:
-        """Give the elements of the box in shared memory, which of them the tensor has, and where it has these."""
+        """Return the box's elements in shared memory, which of them lie inside the tensor, and where in the tensor."""
         near, far, described = self.near, self.far, self.statement.map
         offset = int(each(near.offset, env, self.team)[lane])
         if offset not in self.boxes:
@@ -272,7 +273,7 @@ class BulkCopy:
         return index, inside, flat[inside]
 
     def _windows(self, described: TensorMap, env: Env, lane: int) -> tuple[Array, Array]:
-        """Give which elements of a run of pixels the tensor has, and where: channels first, then pixels in their order.
+        """Return which elements of a run of pixels lie inside the tensor, and where; channels are fastest.
 
         Source: PTX ISA, tensor im2col mode: the copy begins at its coordinates, inside the bounding box, visits its
         pixels by the element strides, and reads each at the offsets.
@@ -336,7 +337,7 @@ class BulkCopy:
         return index
 
     def _issuer(self, lane: int) -> tuple[int, Array]:
-        """Return the number of the issuing thread in the cluster, and its vector clock."""
+        """Return the number of the issuing thread in the cluster, and the thread's vector clock."""
         thread = self.team.offset + lane
         row = self.team.order.common(np.array([thread])) if self.team.machine.check else np.zeros(0, np.int32)
         return thread, row
@@ -352,7 +353,7 @@ class BulkCopy:
 
 
 def _placed(described: TensorMap, first: int, item: int) -> Array:
-    """Give the byte of each element of a box, the first axis fastest: rows of the swizzle's width, or dense."""
+    """Return the byte offset of each element of a box, the first axis fastest: in swizzled rows, or without gaps."""
     width, *others = described.box
     rows = int(np.prod(others, dtype=np.int64))
     pitch = described.swizzle or width * item

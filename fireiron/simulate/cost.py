@@ -1,4 +1,4 @@
-"""How long a simulation will take, so that a hopeless one is refused before it starts."""
+"""The time that a simulation will take, so that one that would take too long is refused before it starts."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from fireiron.kernel.ir.statements import (
     Leave,
     Let,
     Lower,
+    Meet,
     Micro,
     Prefetch,
     Raise,
@@ -40,12 +41,12 @@ from fireiron.kernel.ir.statements import (
 )
 from fireiron.simulate.groups import deferred
 
-STATEMENT_S = 1.0e-4  # planning and running one statement
-ELEMENT_S = 5.0e-9  # one element of one lane
-MICRO_S = 1.0e-5  # one call of a microkernel's meaning
+STATEMENT_S = 1.0e-4  # seconds to plan and execute one statement
+ELEMENT_S = 5.0e-9  # seconds for one element of one lane
+MICRO_S = 1.0e-5  # seconds for one call of a microkernel's NumPy function
 LET_S = 2.0e-5
-COPY_S = 1.0e-3  # one bulk copy: checked as it starts, and written as it lands
-PRODUCT_S = 5.0e-4  # one warpgroup's asynchronous product, and for each element that it sums
+COPY_S = 1.0e-3  # seconds for one bulk copy: its checks at the start, and its writes
+PRODUCT_S = 5.0e-4  # seconds for one warpgroup's asynchronous product, and for each of its terms
 SUM_S = 1.2e-7
 BLOCK_S = 1.0e-3
 
@@ -56,10 +57,11 @@ def cost(
     """Predict the seconds that `simulate` takes, within a small factor.
 
     Args:
-        kernel: what would run.
+        kernel: the kernel to simulate.
         sizes: values of the symbols.
-        blocks: how many blocks; None for all.
-        launched: how many blocks of a persistent kernel share its work; None for what `simulate` chooses.
+        blocks: number of blocks; None for all.
+        launched: number of blocks of a persistent kernel that share its work; None for the number that `simulate`
+            chooses.
     """
     env = dict(sizes or {})
     grid = _value(kernel.grid, env)
@@ -79,7 +81,7 @@ def _statement(statement: Statement, env: Mapping[str, int], threads: int) -> fl
         case Let() | FindGroup() | Fetch() | Vote() | Draw() | Leave():
             return LET_S
         case (
-            Sync() | CountIn() | Raise() | Lower()
+            Sync() | CountIn() | Meet() | Raise() | Lower()
             | Commit() | Wait() | InitBarriers() | Await() | Arrive() | Advance() | Fence() | Prefetch()
             | Ask() | Turn()
         ):  # fmt: skip
@@ -112,7 +114,7 @@ def _statement(statement: Statement, env: Mapping[str, int], threads: int) -> fl
 
 
 def _is_nest(body: tuple[Statement, ...]) -> bool:
-    """Say whether a loop's body is one Call or Compute below Lets, loops, conditions and regions."""
+    """Say whether a loop contains a single Call or Compute, inside Lets, loops, conditions and regions."""
     *lets, last = body or (Sync,)
     if not all(isinstance(let, Let) for let in lets):
         return False
@@ -126,7 +128,7 @@ def _size(size: int | Expr, env: Mapping[str, int]) -> int:
 
 
 def _value(expr: Expr, env: Mapping[str, int]) -> int:
-    """Evaluate with loop variables at 0."""
+    """Evaluate an expression with loop variables at 0."""
     zeros = {leaf.name: 0 for leaf in free(expr)}
     found = evaluate(expr, {**zeros, **env})
     assert isinstance(found, int)

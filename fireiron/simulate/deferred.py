@@ -1,4 +1,4 @@
-"""MatMuls that a warpgroup starts and that end later: operands are read when their group is waited for.
+"""Asynchronous products of warpgroups (wgmma): operands are read when the product's group is waited for.
 
 Source: PTX ISA 9.7.15, wgmma: registers may not be touched before the wait, and need a fence after other accesses;
 accumulation into the same registers is ordered.
@@ -36,7 +36,7 @@ _LINE = 128
 
 @attrs.frozen(eq=False)
 class Tile:
-    """Name an operand in shared memory: its elements, the row fastest."""
+    """Hold an operand in shared memory: its elements, the row fastest."""
 
     storage: Storage
     index: Array
@@ -44,13 +44,13 @@ class Tile:
     rows: int
 
     def gather(self) -> Array:
-        """Read it (1, rows, columns)."""
+        """Read the operand as an array (1, rows, columns)."""
         return self.storage.data[self.index].reshape(-1, self.rows).T[None]
 
 
 @attrs.frozen(eq=False)
 class Held:
-    """Name an operand in a unit's registers."""
+    """Hold an operand in a unit's registers."""
 
     storage: Storage
     rows: Array
@@ -58,28 +58,28 @@ class Held:
 
     @property
     def place(self) -> Any:
-        """Give the index arrays of the elements in their storage: a row for each register, a column for each thread."""
+        """Return index arrays of the elements in their storage: a row for each register, a column for each thread."""
         return self.rows[:, None], self.unit[None, :]
 
     def gather(self) -> Array:
-        """Read it (1, threads, registers)."""
+        """Read the operand as an array (1, threads, registers)."""
         return self.storage.data[self.place].T[None]
 
 
 @attrs.define(eq=False)
 class Product:
-    """Hold a product that was started and has not ended.
+    """Hold a product in flight.
 
     Args:
         place: the statement.
-        team: whose unit started it.
-        unit: its lanes.
+        team: the team of the unit that started it.
+        unit: the unit's lanes.
         a: the left operand.
-        b: the right one.
+        b: the right operand.
         c: the accumulators.
-        keeps: whether it adds to what they hold.
-        meaning: new accumulators from the three.
-        flops: what it counts for.
+        keeps: whether it adds to the accumulators' old values.
+        meaning: computes new accumulators from the three operands.
+        flops: number of its operations.
     """
 
     place: Place
@@ -94,14 +94,14 @@ class Product:
 
     @property
     def agent(self) -> int:
-        """Give the agent that reads for this unit."""
+        """Return the agent that the unit's asynchronous reads are recorded for."""
         return self.team.member.engine + (self.team.first + int(self.unit[0])) // WARPGROUP
 
     def read(self) -> None:
         """Do nothing: sources are read together with the result."""
 
     def land(self) -> None:
-        """Multiply, and record for the unit that the operands were read."""
+        """Multiply, and record that the operands were read."""
         order = self.team.order
         order.tick(self.place.number)
         old = self.c.gather()
@@ -145,7 +145,7 @@ class DeferredMatMul:
         self.meaning = meaning
 
     def run(self, state: State, act: Act) -> None:
-        """Start it in each unit."""
+        """Start the product in each unit."""
         mask = both(act, self.write(state.env) if self.write else None, (1, self.team.threads))
         if isinstance(mask, str):
             return
@@ -155,7 +155,7 @@ class DeferredMatMul:
             self.start(state.env, unit)
 
     def start(self, env: Env, unit: Array) -> None:
-        """Check all operands, and mark them as in use."""
+        """Check all operands, and mark them as in use by an instruction in flight."""
         team = self.team
         keeps = self.accumulate is None or bool(
             uniform(self.accumulate, env, team, unit, self.place, "accumulate flag")

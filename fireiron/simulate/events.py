@@ -1,4 +1,4 @@
-"""Events: what blocks did, as traces list it and timelines draw it."""
+"""Events: the actions of blocks, as traces list and timelines draw them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Point: TypeAlias = tuple[object, ...]  # where threads meet, or a phase of an mb
 
 @attrs.frozen
 class Touch:
-    """Name what an event reads or writes: a buffer, the ring slot of it, and whose copy where units have their own."""
+    """Name what an event reads or writes: a buffer, its ring slot, and the unit where each unit has a copy."""
 
     buffer: str
     memory: str
@@ -23,27 +23,28 @@ class Touch:
 
 @attrs.frozen
 class Event:
-    """Hold one thing that a block did.
+    """Hold one action of a block.
 
     Args:
-        kind: an instruction; a group closed, or awaited; coming to a meeting, and going on after it; arriving at a
-            phase, and going on after one; or iterations that were left out.
-        what: the instruction, the group, the meeting's level and reason, the barrier, or how many iterations.
+        kind: an instruction; the commit of a group, or the wait for it; reaching a barrier, and leaving it; arriving at
+            an mbarrier's phase, and continuing after a wait for one; or iterations that were left out.
+        what: the name of the instruction or group, the barrier's level and reason, the mbarrier, or the number of
+            iterations.
         title: of the enclosing region.
-        role: which role's threads did it, empty where all do the same.
+        role: the role of the threads, "" where all threads do the same.
         loops: the loop variables around it, outermost first.
-        reads, writes: what it touches.
-        count: instructions that each thread executes, or iterations that are left out.
-        clocks: issue clocks of one of them on a sub-partition.
-        flies: whether it lands only when its group or phase is awaited.
-        pending: groups that a wait leaves in flight.
-        group: of what flies, or is closed or awaited.
-        reads_only: whether a wait is for sources alone.
-        points: the meeting, the phase that is awaited, or those that an arrival or a copy's bytes count for.
+        reads, writes: the accessed buffers.
+        count: number of instructions that each thread executes, or of iterations that are left out.
+        clocks: issue clocks of one instruction on a sub-partition.
+        flies: whether it completes only when its group or phase is awaited.
+        pending: number of groups that a wait leaves in flight.
+        group: name of the group of an asynchronous instruction, a commit or a wait.
+        reads_only: whether a wait is only for the reads of sources.
+        points: the barrier, the awaited phase, or the phases that an arrival or a copy's bytes count for.
         nbytes: bytes that a bulk copy moves.
-        threads: that do it, 0 for all of the block.
+        threads: number of threads that take part, 0 for all of the block.
         rank: of the block in its cluster.
-        tile: which work item of a persistent block, None where there are none.
+        tile: number of the work item of a persistent block, None for other blocks.
         loop: variable of the loop whose iterations are left out.
     """
 
@@ -73,14 +74,14 @@ class Trace:
     """Hold the events of one block, and of its cluster.
 
     Args:
-        events: in an order in which they can happen.
-        threads: of the block.
-        slots: ring slots of each buffer.
-        left_out: iterations of outer loops that did not run.
-        outer: variables of the loops whose iterations are chunks: rolled, with barriers or waits inside, outermost or
-            right inside the loop over a persistent block's tiles.
+        events: the events, in an order in which they can happen.
+        threads: number of threads of the block.
+        slots: number of ring slots of each buffer.
+        left_out: number of iterations of outer loops that were not executed.
+        outer: variables of the loops over chunks: rolled loops with barriers or waits, outermost or directly inside the
+            loop over a persistent block's tiles.
         rank: of the block in its cluster.
-        tiles: how many tiles a persistent block took, 0 for others.
+        tiles: number of tiles that a persistent block computed, 0 for other blocks.
     """
 
     events: tuple[Event, ...]

@@ -1,4 +1,4 @@
-"""Asynchronous writes: each lands as late as is legal, when its group is waited for."""
+"""Asynchronous writes (cp.async): each lands as late as is legal, when its group is waited for."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Flight:
 
     Args:
         place: the statement.
-        storage: where they go.
-        touched: elements.
-        values: what is written there.
-        granules: places in the tracker.
-        who: issuing threads plus one.
+        storage: the memory that they write.
+        touched: the elements that they write.
+        values: the values.
+        granules: the tracker's granules of `touched`.
+        who: numbers of the issuing threads, plus one.
     """
 
     place: Place
@@ -44,7 +44,7 @@ class Flights:
     groups: list[list[Flight]] = attrs.field(factory=list[list[Flight]])
 
     def launch(self, flight: Flight) -> None:
-        """Start writes. From now on nobody may read or write there until they have landed.
+        """Start writes. Until they have landed, no thread may read or write these elements.
 
         Raises:
             SimulationError: `race` where an earlier access is not ordered before them.
@@ -67,12 +67,12 @@ class Flights:
                 tracker = flight.storage.tracker
                 assert tracker is not None
                 tracker.mark(flight.granules, True, -1)
-                self.machine.order.tick(flight.place.number)  # a barrier before this orders nothing of it
+                self.machine.order.tick(flight.place.number)  # barriers before this time do not order the writes
                 self._record(flight)
                 flight.storage.data[flight.touched] = flight.values
 
     def _record(self, flight: Flight) -> None:
-        """Note the writes as the issuing threads', now."""
+        """Record the writes as the issuing threads' writes, at the current time."""
         assert flight.storage.tracker is not None
         try:
             flight.storage.tracker.write(flight.granules, flight.who)

@@ -1,4 +1,4 @@
-"""Registers that asynchronous instructions use: which are in flight, and which need a fence before the next one."""
+"""Registers of asynchronous instructions: those in use by one in flight, and those that need a fence."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class Fragment:
     """Hold the state of a register buffer's elements (registers, threads).
 
     Args:
-        stale: touched by other instructions since the last fence (at first, all).
-        busy: how many instructions in flight write it.
-        held: how many instructions in flight read it.
+        stale: whether other instructions accessed the element since the last fence (at first, all elements).
+        busy: number of instructions in flight that write the element.
+        held: number of instructions in flight that read the element.
     """
 
     stale: Array
@@ -35,7 +35,7 @@ class Fragment:
         self.held[:] = 0
 
     def touch(self, rows: Array | None, flat: Array) -> tuple[int, int] | None:
-        """Note another instruction's access; give the first register and thread that is in flight, if any is."""
+        """Record another instruction's access; return the first register and thread in use by one in flight."""
         busy, held = self.busy, self.held
         if rows is not None:
             flying = (busy[rows] != 0) | (held[rows] != 0)

@@ -10,7 +10,7 @@ from fireiron.atoms.flights import flying
 
 
 def deferred(group: str) -> bool:
-    """Say whether what a group holds is done later, by agents of its own, and not by the thread that starts it."""
+    """Say whether a group's work is recorded for a separate agent, and not for the thread that starts it."""
     return flying(group) in ("products", "stores", "loads")
 
 
@@ -31,9 +31,9 @@ class Groups:
     """Keep one queue: the open group, and those that are committed, oldest first.
 
     Args:
-        open: started and not committed.
-        committed: closed groups that have not landed.
-        sources_read: how many of these, from the oldest on, have read their sources.
+        open: work that was started and not committed.
+        committed: committed groups that have not landed, oldest first.
+        sources_read: number of the oldest committed groups that have read their sources.
     """
 
     open: list[Work] = attrs.field(factory=list[Work])
@@ -41,12 +41,12 @@ class Groups:
     sources_read: int = 0
 
     def commit(self) -> None:
-        """Close the open group, which may be empty."""
+        """Commit the open group, which may be empty."""
         self.committed.append(self.open)
         self.open = []
 
     def read(self, pending: int) -> None:
-        """Let all groups but the newest `pending` read their sources."""
+        """Read the sources of all groups but the newest `pending`."""
         while len(self.committed) - self.sources_read > pending:
             for work in self.committed[self.sources_read]:
                 work.read()
@@ -62,6 +62,6 @@ class Groups:
 
     @property
     def unread(self) -> Work | None:
-        """Find asynchronous work whose sources no thread waited for."""
+        """Find work whose sources may still be read, since no thread has waited for it."""
         rest = [work for group in self.committed[self.sources_read :] for work in group] + self.open
         return rest[0] if rest else None

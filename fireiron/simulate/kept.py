@@ -1,4 +1,4 @@
-"""Tiles as they were at one moment: values, who wrote any, and which thread's register holds which element."""
+"""Copies of tiles at one moment: values, whether they were written, and the thread and register of each element."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from fireiron.simulate.units import unit_threads
 
 @attrs.frozen
 class Holder:
-    """Hold which thread and register hold an element.
+    """Hold the thread and the register that hold an element.
 
     Args:
-        thread: its number in the block.
-        register: which of its registers of this tile, ring slots counted.
-        value: what is there.
+        thread: the thread's number in the block.
+        register: the register's number among the thread's registers of this tile, ring slots included.
+        value: the register's value.
     """
 
     thread: int
@@ -41,15 +41,15 @@ class Kept:
         name: of the buffer, as in the CUDA.
         memory: SH, RF or FR.
         dtype: element type.
-        values: the elements. Dimensions: `outer`, then those of the tile. Where several threads hold an element, the
-            value of the first one.
-        written: which of them anything was written to.
-        outer: what the dimensions before the tile's count: `Warp` and the like where each unit has a tile of its own,
+        values: the elements. Dimensions: `outer`, then the tile's. Where several threads hold an element, the first
+            one's value.
+        written: which of the elements were written.
+        outer: names of the dimensions before the tile's: `Warp` (or another level) where each unit has a tile, and
             `slot` where the buffer is a ring.
-        threads: of registers, the first thread of the block that holds each element, -1 where none does; None for
-            shared memory, and for registers whose elements the instruction does not name.
-        registers: of registers, which of that thread's registers it is.
-        table: of registers, all that are held: rows of place in `values`, thread and register.
+        threads: for registers, the first thread of the block that holds each element, -1 where none does; None for
+            shared memory, and for fragments whose layout is not documented.
+        registers: for registers, the number of the register in that thread.
+        table: for registers, all held elements: rows of place in `values`, thread and register.
     """
 
     name: str
@@ -64,10 +64,10 @@ class Kept:
     held: Array | None = None
 
     def holders(self, *at: int) -> tuple[Holder, ...]:
-        """List the threads that hold an element, with what each of them has.
+        """List the threads that hold an element, with each one's register and value.
 
         Args:
-            at: its place in `values`.
+            at: the element's place in `values`.
         """
         if self.table is None or self.held is None:
             return ()
@@ -78,7 +78,7 @@ class Kept:
 
     @property
     def title(self) -> str:
-        """Name the tile, its extents, and the place of its elements."""
+        """Return a title: the tile's name, extents, and memory."""
         inner = "x".join(map(str, self.values.shape[len(self.outer) :]))
         outer = "".join(
             f", {extent} {name}s" for name, extent in zip(self.outer, self.values.shape, strict=False) if extent > 1
@@ -100,7 +100,7 @@ class Kept:
 
 
 def names_of(kernel: Kernel) -> tuple[str, ...]:
-    """List the tiles that a kernel has, as `keep` takes them."""
+    """List the names of a kernel's tiles, as `keep` takes them."""
     return tuple(b.name for b in kernel.buffers if str(b.memory) != "GL")
 
 
@@ -109,7 +109,7 @@ def kept(member: Member, names: tuple[str, ...], sizes: Mapping[str, int]) -> di
 
     Args:
         member: the block.
-        names: of the tiles.
+        names: names of the tiles.
         sizes: values of the symbols.
     """
     kernel = member.teams[0].machine.kernel
@@ -161,7 +161,7 @@ def _shared(buffer: Buffer, found: Elements | None, storage: Storage, threads: i
 
 
 def _outer(buffer: Buffer, copies: int, slots: int) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Name the dimensions of a buffer before those of its tile: units and slots, where there are several."""
+    """Return names and extents of a buffer's dimensions before its tile's: units and slots, if several."""
     named = [(str(buffer.unit or Block), copies), ("slot", slots)]
     kept = [(name, extent) for name, extent in named if extent > 1]
     return tuple(name for name, _ in kept), tuple(extent for _, extent in kept)
@@ -210,7 +210,7 @@ def _registers(buffer: Buffer, found: Elements | None, teams: list[Team]) -> Kep
 
 
 def _unit_of(level: Level, threads: int) -> Array:
-    """Number the units of a level, by thread; all threads are one unit where the level is the block or wider."""
+    """Return the number of each thread's unit of a level; all are one unit for the block and wider levels."""
     unit = np.zeros(threads, np.int64)
     if level.size is not None and level.size < threads:
         for number, mine in enumerate(unit_threads(level, threads)):

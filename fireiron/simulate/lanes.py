@@ -1,4 +1,4 @@
-"""Values of index expressions where a statement is not executed by all lanes at once."""
+"""Values of index expressions, for each lane or as one value for all."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from fireiron.simulate.state import Place, Team
 
 
 def each(value: Value, env: Env, team: Team) -> Array:
-    """Give a value for every lane (threads)."""
+    """Return a value for every lane (threads)."""
     return np.broadcast_to(np.asarray(value(env), np.int64), (1, team.threads))[0]
 
 
 def uniform(value: Value, env: Env, team: Team, lanes: Array, place: Place, what: str) -> int:
-    """Give a value that must be the same for some lanes.
+    """Return a value that must be the same for the given lanes.
 
     Raises:
         SimulationError: `divergent-call`.

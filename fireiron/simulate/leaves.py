@@ -1,4 +1,4 @@
-"""Statements that touch data, on whole arrays: accesses are planned once for each set of loop values they depend on."""
+"""Statements that access data, on whole arrays; accesses are planned once for each set of loop values."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Operand:
     """Bind a view to its memory and compiled index expressions.
 
     Args:
-        view: what the statement says.
+        view: the statement's view.
         storage: the memory.
-        offset: its first element.
-        origin: that element's coordinates.
-        peek: whether it is gathered unchecked, for who knows better which elements count.
-        extents: how many rows and columns of it exist, where that is less than the view's.
-        peer: which block of the cluster it lies in the shared memory of, where that is not its own.
+        offset: computes the view's first element.
+        origin: computes the coordinates of that element.
+        peek: whether elements are read without checks, since the statement's meaning checks them.
+        extents: computes how many rows and columns exist, where these may be fewer than the view's.
+        peer: computes the rank of the block whose shared memory holds the elements; None for this block.
     """
 
     view: View
@@ -55,7 +55,7 @@ class Operand:
             there = (element % rows < limits[0]) & (element // rows < limits[1])
             whole = bool(there.all())
             there &= np.True_ if mask is None else mask[:, None, :]
-            # A microkernel may read in vectors what lies together, and need not.
+            # A microkernel may read contiguous elements by vectors, or one by one.
             if not (whole and self._aligned(env, steps)):
                 return build_partial(self.storage, self.offset(env), steps, lanes, there)
         origin = tuple(o(env) for o in self.origin) if self.storage.kind == "GL" else ()
@@ -69,16 +69,16 @@ class Operand:
 
 @attrs.define(eq=False)
 class Plan:
-    """Hold one execution's accesses.
+    """Hold the accesses of one execution.
 
     Args:
-        reads: in the statement's order, None where no lane reads.
+        reads: the sources, in the statement's order; None where no lane reads.
         writes: the destinations.
-        mask: lanes that run, or None for all.
-        zero: lanes that read nothing and give zeros (iterations, 1, threads), or None.
-        count: active lanes.
-        together: whether all iterations may run at once.
-        extra: what a kind of statement adds.
+        mask: active lanes, or None for all.
+        zero: lanes that read zeros instead of the source (iterations, 1, threads), or None.
+        count: number of active lanes.
+        together: whether all iterations may be executed at once.
+        extra: further data of the statement's meaning.
     """
 
     reads: list[Access | None]
@@ -99,18 +99,18 @@ class Leaf:
     """Execute one statement for all lanes.
 
     Args:
-        team: whose threads.
-        place: where counters and errors go.
+        team: the executing team.
+        place: the site, for counters and errors.
         sources: operands that are read.
         targets: operands that are written.
-        compute: arrays (iterations, elements, threads) of the sources -> of the targets.
-        finish: completes a plan, or refuses it.
-        read: predicate under which sources are read (else zeros), or None.
-        write: predicate under which anything happens, or None.
-        needs: the loop variables on which addresses and predicates depend.
-        keep: whether plans are kept: never those that depend on the block.
-        flies: the group that must be waited for before results land, or "".
-        adds: whether results are added to what is there, atomically.
+        compute: arrays (iterations, elements, threads) of the sources -> arrays of the targets.
+        finish: completes a plan, or raises an error.
+        read: the condition under which sources are read (else zeros), or None.
+        write: the condition under which the statement is executed, or None.
+        needs: the loop variables on which addresses and conditions depend.
+        keep: whether plans are cached; plans that depend on the block never are.
+        flies: name of the group to wait for before results land, or "".
+        adds: whether results are added to the destination, atomically.
     """
 
     team: Team
@@ -128,7 +128,7 @@ class Leaf:
     plans: dict[Key, Plan | str] = attrs.field(factory=dict[Key, "Plan | str"])
 
     def plan(self, state: State, act: Array | None) -> Plan | str:
-        """Find or make the plan for the current loop values."""
+        """Return the plan for the current loop values, from the cache or a new one."""
         if not self.keep:
             return self._make(state.env, act)
         key = tuple(state.env[name] for name in self.needs)
@@ -159,7 +159,7 @@ class Leaf:
         place.count += plan.count
 
     def load(self, access: Access) -> Array:
-        """Gather a source, after checking that it holds values and that no thread writes it meanwhile."""
+        """Read a source, after checking that it was written and that no other thread may write it at the same time."""
         storage = access.storage
         if storage.kind == "RF":
             assert storage.initialised is not None
@@ -186,7 +186,7 @@ class Leaf:
         return gather(access)
 
     def store(self, access: Access, mask: Array | None, values: Array) -> None:
-        """Scatter a result from the active lanes."""
+        """Write a result of the active lanes."""
         storage = access.storage
         if storage.kind == "RF":
             assert storage.initialised is not None
@@ -232,12 +232,12 @@ class Leaf:
             refuse_early(self.team, self.place, np.unique(access.who) - 1)
 
     def _landed(self, storage: Storage, granules: Array, verb: str) -> None:
-        """Refuse to access elements that an asynchronous access still uses."""
+        """Raise an error for elements that an asynchronous access in flight uses."""
         assert storage.tracker is not None
         refuse_flying(self.team, self.place, storage, granules, verb)
 
     def _seen(self, storage: Storage, granules: Array, who: Array) -> None:
-        """Refuse to read what a peer wrote where only barriers within one block order it."""
+        """Raise an error for a read of another block's write that only barriers within one block order."""
         tracker = storage.tracker
         assert tracker is not None
         hidden = self.team.order.unseen(who, tracker.writer[granules], tracker.write_time[granules])
@@ -254,7 +254,7 @@ class Leaf:
             )
 
     def _looked_at(self, storage: Storage, granules: Array, who: Array) -> None:
-        """Refuse to write what a peer read where only barriers within one block order it."""
+        """Raise an error for a write after another block's read that only barriers within one block order."""
         looks = [look for look in self.team.member.looks if look.storage is storage]
         by_granule = np.argsort(granules, kind="stable") if looks else granules
         for look in looks:
@@ -277,7 +277,7 @@ class Leaf:
             look.granules, look.who = look.granules[~hit], look.who[~hit]
 
     def _settled(self, access: Access, verb: str) -> None:
-        """Refuse to touch registers that an instruction in flight uses."""
+        """Raise an error for registers that an instruction in flight uses."""
         assert access.storage.fragment is not None
         found = access.storage.fragment.touch(access.rows, access.touched)
         if found is not None:
@@ -341,7 +341,7 @@ class Leaf:
         raise self.uninitialised(storage, element, int(access.who[np.argmax(access.touched == element)]) - 1)
 
     def uninitialised(self, storage: Storage, element: int, thread: int) -> SimulationError:
-        """Make the error of a read that comes before any write."""
+        """Make the error for a read before any write."""
         who = self.team.who(thread)
         text = f"{self.place}: {who} reads {storage.name(element)}, which no thread wrote"
         fix = "load it first, or initialise it" if storage.kind != "GL" else "give the pointer the role update"
@@ -351,15 +351,15 @@ class Leaf:
 def refuse_flying(
     team: Team, place: Place, storage: Storage, granules: Array, verb: str, exempt: Array | None = None
 ) -> None:
-    """Refuse to access places that an asynchronous access still uses.
+    """Raise an error for granules that an asynchronous access in flight uses.
 
     Args:
-        team: who touches them.
+        team: the accessing team.
         place: the statement.
         storage: the memory.
-        granules: the places.
-        verb: `reads` or `writes`.
-        exempt: places whose writes in flight do not matter.
+        granules: the accessed granules.
+        verb: `reads` or `writes`, for the message.
+        exempt: granules whose writes in flight do not matter.
 
     Raises:
         SimulationError: `not-arrived`, `source-in-flight`.
@@ -383,26 +383,26 @@ def refuse_flying(
 
 
 def at_peer(operand: Operand, team: Team, place: Place, env: Env) -> Operand:
-    """Bind a view of a peer's shared memory to the memory of the block that the view's rank names in this trip.
+    """Bind a view of another block's shared memory to that block, whose rank the view gives in this trip.
 
     Raises:
         SimulationError: `bad-peers`.
     """
     assert operand.peer is not None
-    ranks = np.unique(np.asarray(operand.peer(env)))
-    if len(ranks) != 1 or not 0 <= int(ranks[0]) < len(team.machine.members):
+    ranks, peers = np.unique(np.asarray(operand.peer(env))), team.machine.cluster_of(team.member)
+    if len(ranks) != 1 or not 0 <= int(ranks[0]) < len(peers):
         raise team.error(
             place,
             "bad-peers",
             f"{place}: {team.label} reads shared memory of rank {', '.join(map(str, ranks))} of a cluster of "
-            f"{len(team.machine.members)}",
+            f"{len(peers)}",
             "read from one block of the cluster at a time",
         )
-    return attrs.evolve(operand, storage=team.machine.members[int(ranks[0])].shared[operand.view.buffer.name])
+    return attrs.evolve(operand, storage=peers[int(ranks[0])].shared[operand.view.buffer.name])
 
 
 def visit(team: Team, place: Place, access: Access) -> None:
-    """Record who reads a peer's shared memory: the peer must synchronise before it ends or writes there."""
+    """Record reads of another block's shared memory; that block must synchronise before it ends or writes there."""
     storage = access.storage
     member = next(m for m in team.machine.members if m.shared.get(storage.buffer.name) is storage)
     if member is not team.member:
@@ -411,13 +411,13 @@ def visit(team: Team, place: Place, access: Access) -> None:
 
 
 def uncommitted(team: Team, lane: int) -> str:
-    """Return a note for the error where the lane's unit never committed the work."""
+    """Return a note for an error where the lane's unit never committed the asynchronous work."""
     queues = [groups for (_, first), groups in team.groups.items() if first == lane // WARPGROUP * WARPGROUP]
     return ": its group was not committed" if any(queue.open for queue in queues) else ""
 
 
 def gather(access: Access) -> Array:
-    """Read a view's elements as they stand."""
+    """Read a view's elements without checks."""
     storage = access.storage
     if access.rows is not None:
         return storage.data[access.rows]
@@ -442,9 +442,9 @@ def both(first: Any, second: Any, lanes: tuple[int, int]) -> Any:
     """Join two masks: None where all lanes are active, SKIP where none is.
 
     Args:
-        first: a mask already in this form.
+        first: a mask, None or SKIP.
         second: a truth value, an array that broadcasts to the lanes, or None for true.
-        lanes: iterations and threads.
+        lanes: numbers of iterations and threads.
     """
     if second is None or isinstance(first, str):
         return first
@@ -508,7 +508,7 @@ def _active(values: Array, access: Access, mask: Array | None) -> Array:
 
 
 def compiled(expr: Expr | None, make: Callable[[Expr], Callable[[Env], Any]]) -> Callable[[Env], Any] | None:
-    """Compile a predicate, None where it is always true."""
+    """Compile a condition; None where it is always true."""
     return None if expr is None or as_true(expr) else make(expr)
 
 

@@ -1,8 +1,8 @@
-"""Coroutines over sets of threads, and what they wait for: barriers, phases of mbarriers, turns, each other.
+"""Coroutines of threads, and their waits: for barriers, phases of mbarriers, numbered barriers, and other coroutines.
 
-One coroutine runs a whole block until its warps part into roles; each role then has its own (each warpgroup of it,
-where nothing wider executes together). Blocks of a cluster run together. Bulk copies land only when all coroutines wait
-and one of them awaits that copy's barrier: as late as is legal.
+One coroutine executes a whole block until its warps split into roles; each role then has its own coroutine (or each
+warpgroup of it, where nothing wider executes together). Blocks of a cluster run together. Bulk copies land as late as
+is legal: when all coroutines wait and one of them awaits that copy's barrier.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from fireiron.base.errors import SimulationError
 from fireiron.kernel.ir.statements import Sync
 from fireiron.language.levels import Cluster
-from fireiron.simulate.barriers import Slot, Turnstile
+from fireiron.simulate.barriers import Gate, Slot, Turnstile
 from fireiron.simulate.order import Array
 from fireiron.simulate.state import Machine, Place, Team
 from fireiron.simulate.units import unit_threads
@@ -24,14 +24,14 @@ from fireiron.simulate.units import unit_threads
 
 @attrs.frozen(eq=False)
 class Arrival:
-    """Hold that a unit waits at a barrier.
+    """The wait of units at a barrier of a level.
 
     Args:
         statement: the barrier.
-        place: where it stands.
+        place: the statement's site.
         active: the threads that reach it (threads), or None for all of the coroutine's.
-        first: first thread among those of which the level's units are made, in the cluster.
-        size: how many these are, None for the whole cluster.
+        first: number in the cluster of the first thread of the range that is divided into the level's units.
+        size: number of threads of that range, None for the whole cluster.
     """
 
     statement: Sync
@@ -43,16 +43,16 @@ class Arrival:
 
 @attrs.frozen(eq=False)
 class Waiting:
-    """Hold that threads wait for a phase of an mbarrier.
+    """The wait of threads for a phase of an mbarrier.
 
     Args:
-        team: who waits.
-        place: where.
-        slot: for which mbarrier.
-        parity: and which parity of its phase.
-        threads: of the cluster.
-        phase: which phase ran when it came.
-        wide: whether those who wait see what other blocks wrote.
+        team: the waiting team.
+        place: the statement's site.
+        slot: the mbarrier.
+        parity: parity of the phase.
+        threads: mask of the waiting threads in the cluster.
+        phase: number of the current phase when the wait began.
+        wide: whether the threads then see other blocks' writes.
     """
 
     team: Team
@@ -65,10 +65,10 @@ class Waiting:
 
     @property
     def ready(self) -> bool:
-        """Say whether a phase of this parity was completed last.
+        """Say whether the last completed phase has this parity.
 
         Raises:
-            SimulationError: `phase-ahead` where a waiter that looks rarely would have missed that.
+            SimulationError: `phase-ahead` where two phases were completed since, so that a GPU might miss the first.
         """
         if self.slot.phase - self.phase > 1:
             raise self.team.error(
@@ -91,15 +91,15 @@ class Waiting:
 
 @attrs.frozen(eq=False)
 class Standing:
-    """Hold that threads wait at a numbered barrier.
+    """The wait of threads at a numbered barrier.
 
     Args:
-        team: who waits.
-        place: where.
+        team: the waiting team.
+        place: the statement's site.
         number: of the barrier.
-        turnstile: its state.
-        generation: how often it had opened before.
-        threads: of the cluster.
+        turnstile: the barrier's state.
+        generation: how often the barrier had opened before the wait.
+        threads: mask of the waiting threads in the cluster.
     """
 
     team: Team
@@ -111,7 +111,7 @@ class Standing:
 
     @property
     def ready(self) -> bool:
-        """Say whether it opened."""
+        """Say whether the barrier has opened since."""
         return self.turnstile.generation > self.generation
 
     def resume(self) -> None:
@@ -125,36 +125,68 @@ class Standing:
 
 
 @attrs.frozen(eq=False)
+class Gathering:
+    """The wait of a thread at a counter for units of other blocks.
+
+    Args:
+        team: the waiting team.
+        place: the statement's site.
+        gate: the counter's state.
+        count: number of units that meet.
+        threads: mask of the waiting thread among all threads that run together.
+    """
+
+    team: Team
+    place: Place
+    gate: Gate
+    count: int
+    threads: Array
+
+    @property
+    def ready(self) -> bool:
+        """Say whether all units have arrived."""
+        return self.gate.arrived >= self.count
+
+    def resume(self) -> None:
+        """Merge what the units released into the thread's vector clock."""
+        if self.gate.told is not None:
+            self.team.order.learn(self.threads, self.gate.told)
+
+    def __str__(self) -> str:
+        return f"{self.team.label} waits at {self.gate.name} for {self.count - self.gate.arrived} of {self.count} units"
+
+
+@attrs.frozen(eq=False)
 class Fork:
-    """Hold coroutines of roles, which must all end before the block goes on."""
+    """The wait of a block for its roles' coroutines, which must all end before the block continues."""
 
     children: list[Coroutine]
 
     @property
     def ready(self) -> bool:
-        """Return whether all roles ended."""
+        """Say whether all roles have ended."""
         return all(child.finished for child in self.children)
 
     def resume(self) -> None:
         """Do nothing: the end of a role orders no accesses."""
 
 
-Event: TypeAlias = Arrival | Waiting | Standing | Fork
+Event: TypeAlias = Arrival | Waiting | Standing | Gathering | Fork
 
 
 @attrs.define(eq=False)
 class Coroutine:
-    """Run threads that follow one program together.
+    """Hold threads that execute one program together.
 
     Args:
-        threads: which threads of the cluster, a mask.
-        steps: its execution, stopping where it may have to wait.
-        label: what it is called in reports.
-        arrival: the barrier at which it waits.
-        present: its threads there.
-        event: what else it waits for.
-        finished: whether it ended.
-        top: whether its threads are gone when it ends.
+        threads: mask of its threads in the cluster.
+        steps: a generator that executes the program, and stops where it may have to wait.
+        label: its name in reports.
+        arrival: the barrier of a level at which it waits, if any.
+        present: its threads at that barrier.
+        event: any other wait.
+        finished: whether it has ended.
+        top: whether its threads exit when it ends.
     """
 
     threads: Array
@@ -162,13 +194,13 @@ class Coroutine:
     label: str = ""
     arrival: Arrival | None = None
     present: Array | None = None
-    event: Waiting | Standing | Fork | None = None
+    event: Waiting | Standing | Gathering | Fork | None = None
     finished: bool = False
     top: bool = True
 
     @property
     def stopped(self) -> bool:
-        """Return whether the coroutine waits."""
+        """Say whether the coroutine waits."""
         return self.arrival is not None or self.event is not None
 
 
@@ -199,7 +231,7 @@ def run(machine: Machine, coroutines: list[Coroutine]) -> None:
 
 
 def _land(machine: Machine, coroutines: list[Coroutine]) -> bool:
-    """Let the copies for one awaited barrier land until its phase is complete."""
+    """Land copies for one awaited barrier until its phase is complete."""
     for coroutine in coroutines:
         event = coroutine.event
         if isinstance(event, Waiting) and event.slot.flights and not event.slot.pending:
@@ -231,26 +263,36 @@ def _advance(machine: Machine, coroutine: Coroutine) -> None:
 
 def _units(machine: Machine, arrival: Arrival) -> list[Array]:
     if arrival.statement.level == Cluster:
-        return [np.arange(machine.order.threads)]
+        return [np.arange(*_cluster(machine, arrival))]
     size = machine.order.threads if arrival.size is None else arrival.size
     return [unit + arrival.first for unit in unit_threads(arrival.statement.level, size)]
 
 
+def _cluster(machine: Machine, arrival: Arrival) -> tuple[int, int]:
+    """Return the first thread of an arrival's cluster, and the thread after its last one."""
+    threads = machine.kernel.cluster * machine.kernel.threads
+    first = arrival.first // threads * threads
+    return first, first + threads
+
+
+def _scope(machine: Machine, arrival: Arrival) -> tuple[int, int | None]:
+    """Return the range of threads that is divided into units of the arrival's level."""
+    return _cluster(machine, arrival) if arrival.statement.level == Cluster else (arrival.first, arrival.size)
+
+
 def _release(machine: Machine, coroutines: list[Coroutine]) -> None:
-    """Open every barrier whose units are complete."""
+    """Open every barrier that all threads of a unit have reached."""
     for leader in coroutines:
         if leader.arrival is None or leader.present is None:
             continue
         arrival = leader.arrival
         level = arrival.statement.level
         units = [unit for unit in _units(machine, arrival) if leader.present[unit].any()]
-        scope = (arrival.first, arrival.size) if level != Cluster else None
+        scope = _scope(machine, arrival)
         waiting = [
             c
             for c in coroutines
-            if c.arrival is not None
-            and c.arrival.statement.level == level
-            and (scope is None or scope == (c.arrival.first, c.arrival.size))
+            if c.arrival is not None and c.arrival.statement.level == level and scope == _scope(machine, c.arrival)
         ]
         there = np.zeros(machine.order.threads, bool)
         for coroutine in waiting:
@@ -280,7 +322,7 @@ def _release(machine: Machine, coroutines: list[Coroutine]) -> None:
 
 
 def _tell_of_barriers(machine: Machine, units: list[Array]) -> None:
-    """Show the threads that met at a barrier the mbarriers whose initialisation was fenced, and nothing else."""
+    """Give the threads that met at a relaxed barrier the fenced initialisations of mbarriers, and no other accesses."""
     known, threads = machine.order.matrix(), np.concatenate(units)
     for member in machine.members:
         for slot in (slot for ring in member.barriers.values() for slot in ring):
@@ -301,11 +343,16 @@ def _divergent(machine: Machine, arrival: Arrival, here: Array, absent: Array) -
 
 
 def _local(machine: Machine, *threads: Array) -> tuple[str, list[Array]]:
-    """Number threads within their block, or within the cluster where they are of several blocks; and name it."""
-    each, first = machine.kernel.threads, machine.order.group * machine.kernel.cluster
+    """Number threads within their block, or within the cluster if they are of several blocks; return also which."""
+    each, first = machine.kernel.threads, machine.order.group * machine.together
     ranks = {int(thread) // each for part in threads for thread in part}
     if len(ranks) != 1:
-        return f"the cluster of block {first}", list(threads)
+        return (
+            f"the blocks that run with block {first}"
+            if machine.kernel.cooperative
+            else f"the cluster of block {first}",
+            list(threads),
+        )
     (rank,) = ranks
     return f"block {first + rank}", [part - rank * each for part in threads]
 
@@ -313,9 +360,9 @@ def _local(machine: Machine, *threads: Array) -> tuple[str, list[Array]]:
 def _deadlock(machine: Machine, coroutines: list[Coroutine]) -> SimulationError:
     lines: list[str] = []
     first: Place | None = None
-    many = machine.kernel.cluster > 1
+    many = machine.together > 1
     for coroutine in coroutines:
-        if isinstance(coroutine.event, Waiting | Standing):
+        if isinstance(coroutine.event, Waiting | Standing | Gathering):
             first = first or coroutine.event.place
             lines.append(str(coroutine.event))
         elif isinstance(coroutine.event, Fork):
@@ -336,8 +383,8 @@ def _deadlock(machine: Machine, coroutines: list[Coroutine]) -> SimulationError:
     assert first is not None
     who = f"block {machine.order.group}"
     if many:
-        start = machine.order.group * machine.kernel.cluster
-        who = f"the cluster of blocks {start} to {start + machine.kernel.cluster - 1}"
+        start, last = machine.order.group * machine.together, (machine.order.group + 1) * machine.together - 1
+        who = f"{'the grid' if machine.kernel.cooperative else 'the cluster'} of blocks {start} to {last}"
     return machine.error(first, "deadlock", f"{who} cannot go on: " + "; ".join(lines), _advice(coroutines))
 
 
@@ -348,7 +395,7 @@ def _advice(coroutines: list[Coroutine]) -> str:
 
 
 def spans(threads: Array) -> str:
-    """Name threads as ranges.
+    """Write numbers of threads as ranges.
 
     Example:
         >>> spans(np.array([0, 1, 2, 5]))

@@ -28,7 +28,7 @@ Values = list[Array | None]
 
 
 class Meaning:
-    """Hold what a statement computes, and which executions of it are errors."""
+    """Hold the computation of a statement, and the checks of its executions."""
 
     def __init__(self, team: Team, place: Place) -> None:
         self.team = team
@@ -39,19 +39,19 @@ class Meaning:
         raise NotImplementedError
 
     def finish(self, plan: Plan, env: Env) -> None:
-        """Complete or refuse a plan."""
+        """Complete a plan, or raise an error."""
 
     def error(self, code: str, message: str, fix: str) -> SimulationError:
         """Make an error at the statement's site."""
         return self.team.error(self.place, code, f"{self.place}: {message}", fix)
 
     def converged(self, plan: Plan, level: Level) -> Array:
-        """Give the threads of each unit that executes, as (units, threads); refuse a unit that executes in part."""
+        """Return the threads of each executing unit, (units, threads); raise an error for a unit executing in part."""
         return converged(self.team, self.place, None if plan.mask is None else plan.mask[0], level)
 
 
 class MoveMeaning(Meaning):
-    """Copy, with zeros where the predicate forbids reading."""
+    """Copy elements; zeros where the read condition is false."""
 
     def compute(self, plan: Plan, values: Values) -> tuple[Array, ...]:
         """Give the copied elements."""
@@ -64,7 +64,7 @@ class MoveMeaning(Meaning):
         return (value,)
 
     def finish(self, plan: Plan, env: Env) -> None:
-        """Refuse a Move that would convert or change its size."""
+        """Raise an error for a Move whose sides differ in element type or size."""
         (read,), (write,) = plan.reads, plan.writes
         if read is None:
             return
@@ -80,7 +80,7 @@ class MoveMeaning(Meaning):
 
 
 class CollectiveMeaning(MoveMeaning):
-    """Load a tile by all threads of a unit, and give each thread its elements, by two thread-value layouts."""
+    """Move a tile by all threads of a unit: two layouts say which elements each thread addresses and receives."""
 
     def __init__(self, team: Team, place: Place, atom: Atom) -> None:
         super().__init__(team, place)
@@ -115,7 +115,7 @@ class CollectiveMeaning(MoveMeaning):
         return (out,)
 
     def finish(self, plan: Plan, env: Env) -> None:
-        """Find the units that run; all their threads must."""
+        """Find the executing units; all their threads must be active."""
         plan.together &= plan.mask is None or len(plan.mask) == 1
         plan.extra = self.converged(plan, self.atom.unit)
         (access,) = plan.writes
@@ -128,7 +128,7 @@ class CollectiveMeaning(MoveMeaning):
 
 
 class MatMulMeaning(Meaning):
-    """Call the atom's own meaning, for all units and iterations at once."""
+    """Compute an atom's product, for all units and iterations at once."""
 
     def __init__(self, team: Team, place: Place, atom: Atom) -> None:
         super().__init__(team, place)
@@ -157,7 +157,7 @@ class MatMulMeaning(Meaning):
         return (out,)
 
     def _fits(self, shaped: Sequence[Array], result: Array, plan: Plan) -> None:
-        """Refuse sums that wrap; one call adds less than 32 bits hold, unless it multiplies 32 bits itself."""
+        """Raise an error for sums that wrap. One call adds less than 32 bits hold, unless its factors have 32 bits."""
         wide = [x.astype(np.int64) for x in shaped]
         if len(shaped) == 1 or shaped[0].dtype == np.int32:
             assert self.meaning is not None
@@ -171,7 +171,7 @@ class MatMulMeaning(Meaning):
         self.team.machine.refuse_wrapped(self.place, total.reshape(result.shape), result, mask)
 
     def finish(self, plan: Plan, env: Env) -> None:
-        """Find the units that run."""
+        """Find the executing units."""
         if self.meaning is None:
             fix = "give its row a `rounding`, or a `numpy`"
             raise self.error("atom-numpy", f"the atom {self.atom.name} has no NumPy meaning", fix)
@@ -237,7 +237,7 @@ class ShuffleMeaning(Meaning):
                 f"{self.team.who(who)} reads lane {int(lane[at, who])} of its warp",
                 "lanes are 0 to 31",
             )
-        # Inactive lanes read themselves, which nobody sees.
+        # Inactive lanes read their own registers; these values are not used.
         source = np.where(active, source, thread)
         idle = (source >= threads) | ~np.take_along_axis(active, np.minimum(source, threads - 1), axis=1)
         idle &= active
@@ -281,7 +281,7 @@ class ComputeMeaning(Meaning):
             raise error.located(self.place.link, self.place.path or self.place.title) from None
 
     def _printer(self, plan: Plan) -> Told:
-        """Print what a `Debug` is given, thread by thread, as its CUDA does."""
+        """Print the values of a `Debug`, thread by thread, as the CUDA does."""
         team, threads = self.team, self.team.threads
 
         def told(tree: Debug, value: Array, places: Sequence[Array]) -> None:
@@ -306,12 +306,12 @@ class ComputeMeaning(Meaning):
 
 
 def _widened(array: Array) -> Array:
-    """Give integers in 64 bits."""
+    """Convert integers to 64 bits."""
     return array.astype(np.int64) if array.dtype.kind in "iu" else array
 
 
 class MicroMeaning(Meaning):
-    """Call a user's own meaning once a unit, on matrices."""
+    """Call a microkernel's NumPy function once for each unit, on matrices."""
 
     def __init__(self, team: Team, place: Place, statement: Micro) -> None:
         super().__init__(team, place)
@@ -326,7 +326,7 @@ class MicroMeaning(Meaning):
             )
 
     def compute(self, plan: Plan, values: Values) -> tuple[Array, ...]:
-        """Call it for each unit that runs."""
+        """Call the function for each executing unit."""
         assert self.statement.numpy is not None
         arrays = [value for value in values if value is not None]
         results = [np.array(arrays[at]) for at in self.targets]
@@ -356,7 +356,7 @@ class MicroMeaning(Meaning):
     def _called(
         self, arrays: list[Array], thread: int, whole: list[tuple[int, int]], shapes: list[tuple[int, int]]
     ) -> tuple[Any, ...]:
-        """Call it on one unit's matrices."""
+        """Call the function on one unit's matrices."""
         assert self.statement.numpy is not None
         matrices = [
             array[0, :, thread].reshape(columns, rows).T[: shape[0], : shape[1]]
@@ -366,7 +366,7 @@ class MicroMeaning(Meaning):
         return cast("tuple[Any, ...]", given) if isinstance(given, tuple) else (given,)
 
     def _reads_unwritten(self, plan: Plan, arrays: list[Array]) -> None:
-        """Refuse a result that depends on elements of an output which no thread wrote: two fillings of these agree.
+        """Raise an error for a result that depends on unwritten elements of an output: two fillings must agree.
 
         Raises:
             SimulationError: `uninitialised-read`.
@@ -398,7 +398,7 @@ class MicroMeaning(Meaning):
                 )
 
     def _not_empty(self, plan: Plan) -> None:
-        """Refuse units that run without elements to write: a kernel's source may store one all the same.
+        """Raise an error for units without elements to write, since the microkernel's source might write some.
 
         Raises:
             SimulationError: `out-of-bounds`.
@@ -416,7 +416,7 @@ class MicroMeaning(Meaning):
                 )
 
     def finish(self, plan: Plan, env: Env) -> None:
-        """Let the first thread of each unit stand for it.
+        """Complete the plan with the first thread of each unit, which stands for the unit.
 
         Raises:
             SimulationError: `out-of-bounds`, `microkernel-numpy`.
@@ -451,7 +451,7 @@ class MicroMeaning(Meaning):
 
 
 def converged(team: Team, place: Place, mask: Array | None, level: Level) -> Array:
-    """Give the threads of each unit (units, threads) that runs, or refuse where a unit runs in part.
+    """Return the threads of each executing unit (units, threads); raise an error for a unit that executes in part.
 
     Raises:
         SimulationError: `divergent-call`.
@@ -480,7 +480,7 @@ def operations(expr: Scalar) -> int:
 
 
 def matrix_extents(statement: Micro) -> list[tuple[Expr, Expr]]:
-    """Give the rows and columns of each view that exist: the bindings of its dimensions, or the view's own extents."""
+    """Return the existing rows and columns of each view: the bindings of its dimensions, or the view's own extents."""
     known = {binding.name: binding.value for binding in statement.bindings}
     found: list[tuple[Expr, Expr]] = []
     for role, view in zip(statement.roles, statement.views, strict=True):

@@ -17,7 +17,7 @@ from fireiron.simulate.fragment import Fragment
 from fireiron.simulate.order import Array, Order
 from fireiron.simulate.tracker import Tracker
 
-MOST_SHARED = 1 << 20  # bytes of a block: a few times what any machine has
+MOST_SHARED = 1 << 20  # limit of a block's bytes: a few times what any GPU has
 
 
 @attrs.define(eq=False)
@@ -25,20 +25,20 @@ class Storage:
     """Hold one buffer's elements.
 
     Args:
-        buffer: what it stands for.
+        buffer: the buffer of the kernel.
         kind: GL, SH or RF; fragment registers count as RF.
-        data: flat elements; RF registers are rows of one element a thread.
-        size: elements that an access may touch (for RF in one thread).
+        data: flat elements; for RF an array (registers, threads).
+        size: number of elements that an access may touch (for RF in one thread).
         base: first byte in shared memory.
-        tracker: who accessed what, where that matters.
+        tracker: records accesses to find races; None where none are possible.
         granule: bytes of one granule of the tracker.
-        initialised: for RF, which elements hold a value.
+        initialised: for RF, which elements were written.
         shape: extents of a GL array.
         strides: its element strides.
-        must_write: whether reading needs an earlier write.
-        reaches: what `reach` found, by steps.
-        fragment: for RF that asynchronous instructions use, what is in flight.
-        arrived: how many units have counted in in this launch, by element.
+        must_write: whether a read needs an earlier write.
+        reaches: cached results of `reach`, by steps.
+        fragment: for RF of asynchronous instructions, the state of instructions in flight.
+        arrived: for counters, the number of units that have counted in in this launch, by element.
     """
 
     buffer: Buffer
@@ -57,7 +57,7 @@ class Storage:
     arrived: dict[int, int] = attrs.field(factory=dict[int, int])
 
     def reach(self, steps: Array) -> tuple[int, ...]:
-        """Give how far a view's elements go beyond its first one along each dimension."""
+        """Return how far a view's elements extend from the first one along each dimension."""
         key = steps.tobytes()
         if key not in self.reaches:
             places = [self.coordinates(int(step)) for step in steps]
@@ -70,7 +70,7 @@ class Storage:
         return self.data.itemsize
 
     def granules(self, elements: Array, who: Array) -> tuple[Array, Array]:
-        """Give the granules of flat elements, and who touches each."""
+        """Return the granules of flat elements, and the accessing thread of each."""
         if self.granule == self.itemsize:
             return (elements + self.base // self.granule if self.base else elements), who
         each = self.itemsize // self.granule
@@ -78,11 +78,11 @@ class Storage:
         return (first[:, None] + np.arange(each)).reshape(-1), np.repeat(who, each)
 
     def element_of(self, granule: int) -> int:
-        """Give the flat element that a granule lies in."""
+        """Return the flat element that contains a granule."""
         return (granule * self.granule - self.base) // self.itemsize
 
     def name(self, element: int) -> str:
-        """Name an element as a reader would: coordinates of a GL array, else the place in the buffer."""
+        """Return an element's name for messages: coordinates in a GL array, else its index in the buffer."""
         if self.kind == "GL" and self.shape:
             return f"{self.buffer.name}[{', '.join(map(str, self.coordinates(element)))}]"
         if self.kind == "SH":
@@ -90,7 +90,7 @@ class Storage:
         return f"{self.buffer.name}[{element}]"
 
     def coordinates(self, element: int) -> tuple[int, ...]:
-        """Read coordinates off a flat GL element, largest stride first."""
+        """Compute the coordinates of a flat GL element, largest stride first."""
         found = [0] * len(self.shape)
         for at in sorted(range(len(self.shape)), key=lambda at: (-self.strides[at], self.shape[at] == 1)):
             if self.strides[at] and self.shape[at] != 1:
@@ -99,12 +99,12 @@ class Storage:
 
 
 def registers(buffer: Buffer, sizes: Mapping[str, int], threads: int, fragment: bool = False) -> Storage:
-    """Make the copies of a register buffer that some threads have, holding nothing yet.
+    """Make the registers of a buffer for some threads, without values.
 
     Args:
-        buffer: what it stands for.
+        buffer: the buffer of the kernel.
         sizes: values of the symbols.
-        threads: how many.
+        threads: number of threads.
         fragment: whether asynchronous instructions use it.
     """
     size = _int(evaluate(buffer.size, sizes)) * buffer.slots
@@ -120,11 +120,11 @@ def registers(buffer: Buffer, sizes: Mapping[str, int], threads: int, fragment: 
 
 
 def shared(kernel: Kernel, sizes: Mapping[str, int], order: Order, check: bool) -> list[Storage]:
-    """Lay the SH buffers over one block's bytes; overlaid buffers share them, and what is known of them.
+    """Make the SH buffers as views of one block's bytes; overlaid buffers share bytes and records of accesses.
 
     Raises:
-        SimulationError: `out-of-bounds` where a buffer does not fit the block's shared memory, `shared-memory` where no
-            machine has as much.
+        SimulationError: `out-of-bounds` where a buffer does not fit into the block's shared memory, `shared-memory`
+            where no GPU has as much shared memory.
     """
     buffers = [buffer for buffer in kernel.buffers if buffer.memory.name == "SH"]
     if not buffers:
@@ -147,7 +147,7 @@ def shared(kernel: Kernel, sizes: Mapping[str, int], order: Order, check: bool) 
                 "out-of-bounds",
                 f"the buffer {buffer.name} takes bytes {buffer.offset} to {buffer.offset + nbytes} of shared memory, "
                 f"of which the block has {kernel.shared_nbytes}",
-                fix="raise shared_nbytes or move the buffer",
+                fix="give the kernel more shared_nbytes, or place the buffer at a lower offset",
             )
         found.append(
             Storage(
@@ -165,7 +165,7 @@ def shared(kernel: Kernel, sizes: Mapping[str, int], order: Order, check: bool) 
 
 
 def pointer(parameter: Pointer, array: Array | None, sizes: Mapping[str, int], order: Order, check: bool) -> Storage:
-    """View a user's array as flat GL memory.
+    """Make the flat GL memory of a user's array.
 
     Raises:
         SimulationError: `array-missing`, `array-dtype`, `array-shape`, `array-strides`.
@@ -217,7 +217,7 @@ def pointer(parameter: Pointer, array: Array | None, sizes: Mapping[str, int], o
 
 
 def workspace(parameter: Workspace, sizes: Mapping[str, int], order: Order, check: bool) -> Storage:
-    """Make the memory that a kernel keeps for itself."""
+    """Make the GL memory of a kernel's workspace."""
     buffer = parameter.buffer
     size = _int(evaluate(buffer.size, sizes))
     return Storage(
@@ -234,11 +234,11 @@ def workspace(parameter: Workspace, sizes: Mapping[str, int], order: Order, chec
 
 
 def uncovered(storage: Storage, groups: tuple[int, int] | None = None) -> tuple[int, str]:
-    """Count the elements of an output that nobody wrote, and name the first.
+    """Return the number of elements of an output that no thread wrote, and the name of the first one.
 
     Args:
-        storage: the output's.
-        groups: a dimension that groups share, and where the last of them ends along it; None without groups.
+        storage: the output's storage.
+        groups: the dimension that is cut into groups, and the end of the last group; None without groups.
     """
     tracker = storage.tracker
     if tracker is None or not storage.size:

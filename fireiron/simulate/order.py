@@ -1,17 +1,17 @@
 """Happens-before: which earlier accesses of a cluster's other threads a thread may rely on.
 
-A vector clock is kept in global time: `known[t, u] = s` says that all that thread u did up to time s happened before
-what thread t does now. A barrier of all threads makes one number, `base`, stand for the whole matrix, so most kernels
-never build it.
+Vector clocks use global time: `known[t, u] = s` says that all accesses of thread u up to time s happened before thread
+t's next access. After a barrier of all threads one number, `base`, stands for the whole matrix, so most kernels never
+build it.
 
-Where a kernel has asynchronous accesses, what they do belongs to agents, which have columns after those of the threads:
-the bytes that land on a slot of an mbarrier are one agent's, the operands that a warpgroup's instructions read are
-another's. A second half of each row tells, in the same columns, up to when a thread's generic accesses were fenced for
-the asynchronous proxy. Barriers carry both halves alike.
+Asynchronous accesses are recorded for agents, which have columns after those of the threads: one agent for the bytes
+that land on a slot of an mbarrier, another for the operands that a warpgroup's instructions read. A second half of each
+row gives, in the same columns, the time up to which a thread's generic accesses were fenced for the asynchronous proxy.
+Barriers merge both halves.
 
-Where blocks of a cluster read each other's shared memory, a third part tells, in the same columns, whose accesses a
-thread sees. mbarriers that order within a block alone carry it no further than that block: what another has written may
-not be there yet, and what it reads of this block's memory may be read later.
+Where blocks of a cluster read each other's shared memory, a third part of each row gives, in the same columns, the
+accesses that are visible to a thread. mbarriers that order only within a block pass it on only within that block:
+another block's writes may not have arrived yet, and its reads of this block's memory may still be going on.
 
 Source: PTX ISA, memory consistency model: scope, causality order; mbarrier.arrive and mbarrier.try_wait: .scope.
 """
@@ -34,11 +34,10 @@ class Order:
     """Keep the time, and the order of accesses of threads and agents in the running cluster.
 
     Args:
-        threads: threads of all blocks of a cluster.
-        partial: whether the kernel has barriers of less than all of them.
-        agents: how many asynchronous agents there are; None where the kernel has no asynchronous accesses, proxies or
-            clusters.
-        peers: threads of each block, where blocks read each other's shared memory; 0 where none does.
+        threads: number of threads of all blocks of a cluster.
+        partial: whether the kernel has barriers of fewer threads.
+        agents: number of asynchronous agents; None where the kernel has no asynchronous accesses, proxies or clusters.
+        peers: number of threads of each block, where blocks read each other's shared memory; else 0.
     """
 
     def __init__(self, threads: int, partial: bool, agents: int | None = None, peers: int = 0) -> None:
@@ -53,19 +52,21 @@ class Order:
         self.base = 0  # accesses of this cluster up to here are ordered before all that follows
         self.group = 0  # the running cluster; without clusters, the running block
         self.known: Array | None = None
-        self.places: list[int] = [0]  # at each time, the number of the site that ran
-        self.starts: list[int] = []  # of all blocks that ran, in that order
-        self.counters: dict[tuple[str, int], list[tuple[int, int]]] = {}  # counter: (block in that order, up to when)
-        self.acquired = np.zeros(0, np.int32)  # for each block in that order, what is ordered before this one
+        self.places: list[int] = [0]  # for each time, the number of the site that was executed
+        self.starts: list[int] = []  # start times of all blocks, in the order of execution
+        # For each counter: (index of a block in that order, time of its release).
+        self.counters: dict[tuple[str, int], list[tuple[int, int]]] = {}
+        # For each block in that order, the time up to which its accesses are ordered before this block.
+        self.acquired = np.zeros(0, np.int32)
 
     def tick(self, place: int) -> int:
-        """Begin one access event at a site."""
+        """Advance the time for an access at a site."""
         self.now += 1
         self.places.append(place)
         return self.now
 
     def begin_block(self, group: int) -> None:
-        """Forget the order inside the cluster before; nothing orders two clusters."""
+        """Reset the order for the next cluster; nothing orders accesses of two clusters."""
         self.group = group
         self.start = self.base = self.now
         self.known = None
@@ -79,7 +80,7 @@ class Order:
         return self.known
 
     def join_all(self) -> None:
-        """Order everything so far before everything that follows in this cluster."""
+        """Order all accesses so far before all later ones in this cluster."""
         if self.proxies and self.known is not None:
             # Fences must be remembered: a barrier does not replace them.
             self.known[:] = self.released(np.arange(self.threads))
@@ -88,7 +89,7 @@ class Order:
         self.base = self.now
 
     def count_in(self, counter: tuple[str, int], released: int, acquires: bool) -> None:
-        """Release this block's accesses up to a time at a counter, and acquire what blocks before it released there."""
+        """Release this block's accesses up to a time at a counter, and acquire those that earlier blocks released."""
         earlier = self.counters.setdefault(counter, [])
         if acquires:
             known = np.zeros(len(self.starts), np.int32)
@@ -99,7 +100,7 @@ class Order:
         earlier.append((len(self.starts) - 1, released))
 
     def foreign(self, time: Array) -> Array:
-        """Say which accesses, by their times, other blocks made that nothing orders before this one."""
+        """Say which accesses, given by their times, are of other blocks and not ordered before this block's."""
         found = (time > 0) & (time <= self.start)
         if self.acquired.size and found.any():
             block = np.searchsorted(np.asarray(self.starts), time, side="left") - 1
@@ -107,13 +108,13 @@ class Order:
         return found
 
     def join(self, units: list[Array]) -> None:
-        """Give each thread of a unit the union of their vector clocks: they met at a barrier."""
+        """Give each thread of a unit the union of the threads' vector clocks, after a barrier."""
         known = self.matrix()
         for threads in units:
             known[threads] = self.released(threads)
 
     def released(self, threads: Array) -> Array:
-        """Return the union of these threads' vector clocks and own accesses: what their arrival releases."""
+        """Return the union of these threads' vector clocks and own accesses, which their arrival releases."""
         merged = self.matrix()[threads].max(axis=0)
         merged[threads] = self.now
         if self.peers:
@@ -121,7 +122,7 @@ class Order:
         return merged
 
     def within(self, row: Array, thread: int) -> Array:
-        """Return the part of a vector clock that an arrival releases within a thread's block alone."""
+        """Return the part of a vector clock that an arrival within a block releases."""
         if not self.peers:
             return row
         row = row.copy()
@@ -130,7 +131,7 @@ class Order:
         return row
 
     def common(self, threads: Array) -> Array:
-        """Return the intersection of vector clocks: the order that an instruction of all threads relies on."""
+        """Return the intersection of vector clocks: the accesses that are ordered before all of the threads."""
         rows = self.matrix()[threads]
         rows[np.arange(len(threads)), threads] = self.now
         return rows.min(axis=0)
@@ -141,16 +142,17 @@ class Order:
         known[threads] = np.maximum(known[threads], row)
 
     def fence(self, threads: Array) -> None:
-        """Make generic accesses of the threads so far visible to asynchronous accesses that come after this fence."""
+        """Make the threads' earlier generic accesses visible to asynchronous accesses ordered after this fence."""
         self.matrix()[threads, self.columns + threads] = self.now
 
     def concurrent(self, who: Array, other: Array, time: Array) -> Array:
-        """Say which of `other`'s accesses at `time` in this cluster are not ordered before what `who` does now.
+        """Say which of `other`'s accesses at `time` in this cluster are not ordered before the current access of `who`.
 
         Args:
-            who: threads plus one, counted inside the cluster.
-            other: the same, or agents, of the earlier accesses; no MANY where the matrix is in use.
-            time: when they were.
+            who: numbers of threads in the cluster, plus one.
+            other: numbers of threads or agents of the earlier accesses, plus one; never MANY where the matrix is in
+                use.
+            time: the times of the earlier accesses.
         """
         found = (time > self.base) & (other != who)
         if self.known is not None and found.any():
@@ -164,17 +166,17 @@ class Order:
         return (time > self.base) & (time > row[self._column(other)])
 
     def unfenced(self, row: Array, other: Array, time: Array) -> Array:
-        """Say which generic accesses come before an asynchronous one without a fence that makes them visible to it."""
+        """Say which generic accesses are ordered before an asynchronous one without a proxy fence between them."""
         return (time > self.start) & (time > row[self.columns + self._column(other)])
 
     def unseen(self, who: Array, other: Array, time: Array) -> Array:
-        """Say which writes of other blocks' threads in this cluster, ordered before, threads need not see yet."""
+        """Say which writes of other blocks in this cluster are ordered before, but may not be visible yet."""
         mine, theirs = np.clip(who - 1, 0, self.threads - 1), np.clip(other - 1, 0, self.threads - 1)
         found = (time > self.base) & (other > 0) & (mine // self.peers != theirs // self.peers)
         return found & (time > self.matrix()[mine, 2 * self.columns + theirs])
 
     def unread(self, who: Array, other: Array, time: Array) -> Array:
-        """Say which reads by other blocks' threads, ordered before, only barriers within one block order."""
+        """Say which reads of other blocks in this cluster are ordered before only by barriers within one block."""
         mine, theirs = np.clip(who - 1, 0, self.threads - 1), np.clip(other - 1, 0, self.threads - 1)
         ordered = time <= np.maximum(self.matrix()[mine, theirs], self.base)  # what is not ordered is a race
         return ordered & self.unseen(who, other, time)

@@ -1,6 +1,6 @@
-"""Turn a kernel's statements into closures over an environment of loop values, for one team of threads.
+"""Compile a kernel's statements to Python closures over an environment of loop values, for one team of threads.
 
-A nest of loops around one statement runs at once, as more lanes, where its iterations do not depend on each other.
+A nest of loops around one statement is executed at once, with more lanes, where its iterations are independent.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from fireiron.kernel.ir.statements import (
     Leave,
     Let,
     Lower,
+    Meet,
     Micro,
     Prefetch,
     Raise,
@@ -76,7 +77,7 @@ from fireiron.simulate.steps import Act, Needs, Run, Scope, Step
 from fireiron.simulate.votes import voting, ways_of
 from fireiron.simulate.waits import Waits
 
-MOST_LANES = 1 << 20  # of one execution of a nest
+MOST_LANES = 1 << 20  # most lanes of one execution of a nest
 
 
 @attrs.frozen
@@ -85,7 +86,7 @@ class Nest:
 
     Args:
         loops: variables and extents, outermost first.
-        steps: named values, and conditions under an empty name, in order.
+        steps: definitions of names, and conditions (with an empty name), in order.
         varying: all variables that differ between iterations.
         leaf: the statement.
     """
@@ -96,20 +97,20 @@ class Nest:
     leaf: Leaf | None = None
 
     def vary(self, name: str) -> Nest:
-        """Add a variable."""
+        """Add a variable that differs between iterations."""
         return attrs.evolve(self, varying=self.varying | {name})
 
 
 class Compiler:
-    """Compile the statements that one team runs."""
+    """Compile the statements that one team executes."""
 
     def __init__(self, team: Team) -> None:
         self.team = team
         self.values: dict[Expr, Value] = {}
-        self.given: dict[Var, None] = {}  # of thread, block, blocks and rank, in the order of use
+        self.given: dict[Var, None] = {}  # variables of thread, block, blocks and rank, in the order of use
 
     def beside(self, team: Team) -> Compiler:
-        """Make a compiler like this one for another team, which starts where this one's parts into roles."""
+        """Make a compiler like this one for another team, which starts where this team splits into roles."""
         return type(self)(team)
 
     def program(self) -> Step:
@@ -120,7 +121,7 @@ class Compiler:
         return self.whole(self.team.machine.kernel.body, scope)
 
     def whole(self, statements: tuple[Statement, ...], scope: Scope) -> Step:
-        """Compile all statements that the team runs, behind a check of the ranges that its expressions assume."""
+        """Compile all statements of the team, after a check of the variables' ranges that expressions assume."""
         inner, first = self.body(statements, scope), promised(self)
         if inner.run is not None:
             body = inner.run
@@ -140,7 +141,7 @@ class Compiler:
         return Step(None, walk)
 
     def body(self, statements: tuple[Statement, ...], scope: Scope) -> Step:
-        """Compile statements that follow each other; Let binds for those after it."""
+        """Compile a sequence of statements; a Let binds its name for those after it."""
         steps: list[Step] = []
         for statement in statements:
             steps.append(self.statement(statement, scope))
@@ -221,6 +222,7 @@ class Compiler:
             case (
                 Sync()
                 | CountIn()
+                | Meet()
                 | Raise()
                 | Lower()
                 | Commit()
@@ -253,7 +255,7 @@ class Compiler:
                 assert_never(never)
 
     def conditional(self, condition: Value, inner: Step) -> Step:
-        """Narrow the active threads for a body, which is skipped where none is left."""
+        """Compile a condition: the body is executed by the threads where it holds, and skipped if there are none."""
         threads = self.team.threads
 
         def narrow(state: State, act: Act) -> Any:
@@ -279,7 +281,7 @@ class Compiler:
         return Step(None, walk)
 
     def loop(self, statement: For, scope: Scope) -> Step:
-        """Compile a loop; where it is a nest around one statement, independent iterations run at once."""
+        """Compile a loop; in a nest around one statement, independent iterations are executed at once."""
         name, extent = statement.var.name, self.value(statement.extent)
         scope = scope.bind(name, frozenset([name]))
         inner, check = self.body(statement.body, scope), kept(self, statement.var, scope)
@@ -312,7 +314,7 @@ class Compiler:
         return Step(run if nest is None or nest.leaf is None else together(nest, nest.leaf, run, self.team.threads))
 
     def draw(self, statement: Draw, scope: Scope) -> Callable[[State, Act], None]:
-        """Compile the draw of a work item: it counts, and writes the item to shared memory, or reads it there."""
+        """Compile a Draw: increment the counter and write the item to shared memory, or read the item there."""
         counter, place = self.operand(statement.counter), (self.operand(statement.place),)
         first, units, items = (self.value(e) for e in (statement.first, statement.units, statement.items))
         name, trip = statement.var.name, statement.trip.name
@@ -354,12 +356,12 @@ class Compiler:
         return drawn
 
     def nest(self, statement: Statement, scope: Scope, found: Nest | None = None) -> Nest | None:
-        """Read loops around a single Call or Compute, with the Lets, Ifs and Regions between them.
+        """Find a nest: loops around a single Call or Compute, with Lets, Ifs and Regions between them; else None.
 
         Args:
-            statement: the part of the nest that is not read yet.
-            scope: what surrounds this part.
-            found: the loops, names and conditions outside this part; None at the outermost loop.
+            statement: the part of the nest that is not visited yet.
+            scope: the loops and regions around this part.
+            found: the loops, names and conditions found outside this part; None at the outermost loop.
         """
         nest = found or Nest()
         match statement:
@@ -379,8 +381,8 @@ class Compiler:
             case Call() | Compute():
                 return attrs.evolve(nest, leaf=self.leaf(statement, scope, nest.varying))
             case (
-                Let() | FindGroup() | Fetch() | Vote() | Draw() | Leave() | Sync() | CountIn() | Raise() | Lower()
-                | Micro() | Commit() | Wait() | InitBarriers() | Await() | Arrive()
+                Let() | FindGroup() | Fetch() | Vote() | Draw() | Leave() | Sync() | CountIn() | Meet()
+                | Raise() | Lower() | Micro() | Commit() | Wait() | InitBarriers() | Await() | Arrive()
                 | Advance() | Fence() | Prefetch() | Ask() | Turn() | Roles()
             ):  # fmt: skip
                 return None
@@ -396,7 +398,7 @@ class Compiler:
         return self.nest(body[-1], scope, nest)
 
     def leaf(self, statement: Call | Compute | Micro, scope: Scope, loops: Needs = frozenset()) -> Leaf:
-        """Compile a statement that touches data."""
+        """Compile a statement that accesses data."""
         read: Expr | None = None
         lane: Expr | None = None
         places: tuple[Expr, ...] = ()
@@ -476,11 +478,11 @@ class Compiler:
         return Operand(view, storage, self.value(view.offset), tuple(map(self.value, view.origin)), peek, peer=peer)
 
     def predicate(self, expr: Expr | None) -> Value | None:
-        """Compile a predicate; None where it always holds."""
+        """Compile a condition; None where it always holds."""
         return None if expr is None or as_true(expr) else self.value(expr)
 
     def place(self, statement: Call | Compute | Micro | Sync | Await | Arrive | None, what: str, scope: Scope) -> Place:
-        """Find the row of an instruction in its region. Statements that only order others have no row."""
+        """Return the site of an instruction in its region. Statements that only order others have no row in reports."""
         region = scope.region
         path = region.path if region is not None and region.path else " > ".join(scope.titles)
         title = region.title if region is not None else ""
@@ -508,11 +510,11 @@ class Compiler:
 
 
 class Left(Exception):
-    """Ends the loop around a `Leave`."""
+    """Raised to end the loop around a `Leave`."""
 
 
 def leaving(condition: Value) -> Callable[[State, Act], None]:
-    """Compile the end of a loop: it has one value for all threads of a role."""
+    """Compile a Leave; its condition must have one value for all threads of a role."""
 
     def leave(state: State, act: Act) -> None:
         if bool(np.all(condition(state.env))):
@@ -522,12 +524,12 @@ def leaving(condition: Value) -> Callable[[State, Act], None]:
 
 
 def _one(value: Any) -> int:
-    """Give the value that all threads have."""
+    """Return the value that all threads have."""
     return int(np.asarray(value).reshape(-1)[0])
 
 
 def _trips(extent: Any, team: Team, act: Act) -> int:
-    """Give a loop's trips, which may differ between teams but not inside one.
+    """Return a loop's number of trips, which may differ between teams but not inside a team.
 
     Raises:
         SimulationError: `divergent-loop`.
@@ -563,7 +565,7 @@ def _variable(name: str) -> Value:
 
 
 def together(nest: Nest, leaf: Leaf, one_by_one: Run, threads: int) -> Run:
-    """Run a nest's iterations at once, or one after the other where one depends on another."""
+    """Execute a nest's iterations at once, or in sequence where one depends on another."""
 
     def run(state: State, act: Act) -> None:
         env = state.env

@@ -1,4 +1,4 @@
-"""Check that variables keep to their declared ranges, which simplification and the width of integers rely on."""
+"""Check that variables stay in their declared ranges, which simplification and integer widths rely on."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from fireiron.simulate.steps import Act, Run, Scope
 if TYPE_CHECKING:
     from fireiron.simulate.program import Compiler
 
-GIVEN = (THREAD, BLOCK, BLOCKS, RANK)  # what no statement names
+GIVEN = (THREAD, BLOCK, BLOCKS, RANK)  # variables that no statement defines
 
 
 def kept(compiler: Compiler, var: Var, scope: Scope) -> Run:
-    """Compile the check of a variable's present value.
+    """Compile the check of a variable's current value.
 
-    Values that differ between threads pass, since those of idle threads mean nothing, and so does one whose limit
-    follows from variables that are unknown here.
+    Values that differ between threads are not checked, since idle threads may have any value; nor are values whose
+    limit depends on variables that are unknown here.
 
     Raises:
-        SimulationError: `variable-range`, by what is returned.
+        SimulationError: `variable-range`, when the check runs.
     """
     if var.extent is None:
         return _nothing
@@ -66,4 +66,4 @@ def promised(compiler: Compiler) -> Run:
 
 
 def _nothing(state: State, act: Act) -> None:
-    """Check nothing."""
+    """Check nothing, where no check is needed."""

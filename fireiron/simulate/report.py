@@ -1,4 +1,4 @@
-"""Reports: what a simulation counts beside the outputs."""
+"""Reports: the counters of a simulation."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from fireiron.kernel.analysis.traffic import Traffic
 
 @attrs.frozen
 class Site:
-    """Count what one instruction of one spec did.
+    """Count the executions and traffic of one instruction of one spec.
 
     Args:
-        title: the enclosing region's.
-        path: where in the decomposition tree.
-        atom: the instruction, `compute`, or a microkernel's name.
-        count: executions, counted a thread (or a unit of the atom's level).
-        gl_read: sectors it read.
-        gl_write: sectors it wrote.
-        sh_read: wavefronts it read.
-        sh_write: wavefronts it wrote.
+        title: of the enclosing region.
+        path: the place in the decomposition tree.
+        atom: the name of the instruction, `compute`, or the name of a microkernel.
+        count: number of executions, one for each thread (or unit of the atom's level).
+        gl_read: reads of GL; `units` are sectors.
+        gl_write: writes of GL.
+        sh_read: reads of SH; `units` are wavefronts.
+        sh_write: writes of SH.
     """
 
     title: str
@@ -33,19 +33,19 @@ class Site:
 
     @property
     def sectors_per_request(self) -> float:
-        """Give the 32-byte sectors of an average warp-wide GL request."""
+        """Return the number of 32-byte sectors of an average warp-wide GL request."""
         requests = self.gl_read.requests + self.gl_write.requests
         return (self.gl_read.units + self.gl_write.units) / requests if requests else 0.0
 
     @property
     def sector_ratio(self) -> float:
-        """Give GL sectors over the fewest that could have held the bytes."""
+        """Return the ratio of GL sectors to the smallest possible number."""
         ideal = self.gl_read.ideal + self.gl_write.ideal
         return (self.gl_read.units + self.gl_write.units) / ideal if ideal else 1.0
 
     @property
     def conflict_degree(self) -> float:
-        """Give SH wavefronts over the fewest: 1 without bank conflicts."""
+        """Return the ratio of SH wavefronts to the smallest possible number: 1 without bank conflicts."""
         ideal = self.sh_read.ideal + self.sh_write.ideal
         return (self.sh_read.units + self.sh_write.units) / ideal if ideal else 1.0
 
@@ -55,16 +55,16 @@ class Report:
     """Hold the counters of a simulation.
 
     Args:
-        blocks: how many ran.
-        grid: how many were launched.
+        blocks: number of blocks that were simulated.
+        grid: number of blocks that were launched.
         gl_read: GL reads; `units` are sectors.
         gl_write: GL writes.
         sh_read: SH reads; `units` are wavefronts.
         sh_write: SH writes.
-        barriers: barriers passed, counted a unit.
-        flops: operations, without those of microkernels; a fused multiply-add is two.
-        sites: one row an instruction of a spec, in program order.
-        elapsed_s: how long it took.
+        barriers: number of barriers passed, one for each unit.
+        flops: number of arithmetic operations, without those of microkernels; a fused multiply-add is two.
+        sites: one row for each instruction of a spec, in program order.
+        elapsed_s: time of the simulation in seconds.
     """
 
     blocks: int

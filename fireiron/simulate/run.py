@@ -1,4 +1,4 @@
-"""Run a kernel in NumPy, block after block, and say what it did."""
+"""Run a kernel in NumPy, block after block, and report its counters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fireiron.simulate.program import Compiler
 from fireiron.simulate.report import Report
 from fireiron.simulate.state import DIRECTIONS, Machine, State
 from fireiron.simulate.steps import Step
-from fireiron.simulate.teams import finish, members, order_of, team_of
+from fireiron.simulate.teams import finish, members, order_of, team_of, together
 from fireiron.simulate.waits import steps_of
 from fireiron.simulate.watch import Stopped, Watch
 
@@ -39,22 +39,22 @@ def simulate(
     """Run a kernel on host arrays, writing its outputs in place.
 
     Args:
-        kernel: what to run.
-        arrays: by buffer name, with the shape and element strides that the kernel's pointers say.
+        kernel: the kernel.
+        arrays: arrays by buffer name, with the shapes and element strides of the kernel's pointers.
         sizes: values of the symbols.
-        numbers: values of the scalar parameters; those with a default may be left out.
-        blocks: how many of the launched blocks to run, or which, with the other blocks of their clusters; None runs
+        numbers: values of the scalar parameters; parameters with a default may be omitted.
+        blocks: the number of blocks to simulate, or their numbers (with the other blocks of their clusters); None for
             all.
         track: whether to look for races; all other checks are always made.
-        launched: how many blocks of a persistent kernel to launch, which then share all work: two clusters unless it is
-            said, or, where blocks are chosen, one for each tile.
-        each: called after each cluster with the number of blocks that ran, and of those that are to run.
-        overflow: what integer sums do that 32 bits do not hold: `wrap`, as on every GPU, or `error`.
-        watch: keeps tiles at one moment, and may end the simulation there: then `blocks` of the report counts the
-            clusters that ended.
+        launched: number of blocks of a persistent kernel, which share all work. None: two clusters, or, where blocks
+            are chosen, one block for each tile.
+        each: called after each cluster with the number of simulated blocks, and the number to simulate.
+        overflow: for integer sums that exceed 32 bits: `wrap`, as on every GPU, or `error`.
+        watch: keeps tiles at one moment, and may end the simulation there; `blocks` of the report then counts the
+            blocks of clusters that ended.
 
     Raises:
-        UsageError: `no-such-moment` where the watched block never comes there.
+        UsageError: `no-such-moment` where the watched block never reaches the moment.
         SimulationError: `out-of-bounds`, `misaligned`, `uninitialised-read`, `race`, `divergent-barrier`, `deadlock`;
             `divergent-call`, `inactive-lane`, `write-to-input`, `move-dtype`, `move-size`, `compute-dtype`,
             `atom-numpy`, `atom-zeroes`, `microkernel-numpy`; `not-arrived`, `source-in-flight`, `missing-proxy-fence`,
@@ -63,14 +63,15 @@ def simulate(
             `unfinished-flight`, `peer-exited`, `narrow-barrier`, `launch-not-awaited`, `variable-range`;
             `uncovered-output` where all blocks run; `launched`, `cluster-grid`, `precondition`, `no-such-block`,
             `size-missing`, `number-missing`, `array-missing`, `array-dtype`, `array-shape`, `array-strides`,
-            `workspace-left`, `counted-twice`, `flag-raised`, `flag-not-raised`; `integer-overflow` where asked for.
+            `workspace-left`, `cooperative-grid`, `counted-twice`, `flag-raised`, `flag-not-raised`; `integer-overflow`
+            where asked for.
     """
     began = time.perf_counter()
     machine = prepare(kernel, arrays, dict(sizes or {}), dict(numbers or {}), track)
     machine.exact = overflow == "error"
     grid = _grid(kernel, machine.sizes)
     machine.blocks = launched_blocks(kernel, grid, blocks is not None, launched)
-    chosen = _chosen(kernel, machine.blocks, blocks)
+    chosen = _chosen(machine, blocks)
     everything = len(set(chosen)) == machine.blocks
     with np.errstate(all="ignore"):
         machine.members = list(members(machine, machine.sizes))
@@ -81,13 +82,13 @@ def simulate(
             for member in machine.members
         ]
         stopped, ran = False, 0
-        for first in chosen[:: kernel.cluster]:
+        for first in chosen[:: machine.together]:
             try:
                 _watched(machine, programs, first, watch)
             except Stopped:
                 stopped = True
                 break
-            ran += kernel.cluster
+            ran += machine.together
             if each is not None:
                 each(ran, len(chosen))
     if watch is not None:
@@ -111,12 +112,26 @@ def simulate(
 
 
 def prepare(
-    kernel: Kernel, arrays: Mapping[str, Array], sizes: dict[str, int], numbers: dict[str, float], track: bool
+    kernel: Kernel,
+    arrays: Mapping[str, Array],
+    sizes: dict[str, int],
+    numbers: dict[str, float],
+    track: bool,
+    blocks: int | None = None,
 ) -> Machine:
-    """Make what all blocks share: parameters bound, preconditions checked.
+    """Make the state that all blocks share: bind parameters, and check preconditions.
+
+    Args:
+        kernel: the kernel.
+        arrays: by buffer name.
+        sizes: values of the symbols.
+        numbers: values of the scalar parameters.
+        track: whether to look for races.
+        blocks: number of blocks that run at once; as many as must where None.
 
     Raises:
-        SimulationError: `size-missing`, `precondition`, `array-missing`, `array-dtype`, `array-shape`, `array-strides`.
+        SimulationError: `size-missing`, `precondition`, `array-missing`, `array-dtype`, `array-shape`, `array-strides`,
+            `cooperative-grid`.
     """
     for parameter in kernel.parameters:
         if isinstance(parameter, Size) and parameter.symbol.name not in sizes:
@@ -129,24 +144,27 @@ def prepare(
     for precondition in kernel.preconditions:
         if not evaluate(precondition.condition, sizes):
             raise SimulationError("precondition", precondition.message, fix=precondition.fix)
-    order = order_of(kernel)
+    blocks = together(kernel, sizes) if blocks is None else blocks
+    order = order_of(kernel, blocks)
     found = [
         pointer(parameter, arrays.get(parameter.buffer.name), sizes, order, track)
         for parameter in kernel.parameters
         if isinstance(parameter, Pointer)
     ]
     found += [workspace(p, sizes, order, track) for p in kernel.parameters if isinstance(p, Workspace)]
-    return Machine(kernel, sizes, numbers, order, track, {storage.buffer.name: storage for storage in found})
+    made = Machine(kernel, sizes, numbers, order, track, {storage.buffer.name: storage for storage in found})
+    made.together = blocks
+    return made
 
 
 def launched_blocks(kernel: Kernel, grid: int, chosen: bool, launched: int | None) -> int:
-    """Say how many blocks a simulation launches.
+    """Return how many blocks a simulation launches.
 
     Args:
-        kernel: what runs.
-        grid: how many blocks have work.
-        chosen: whether only some of them run.
-        launched: how many were asked for.
+        kernel: the kernel.
+        grid: number of blocks that have work.
+        chosen: whether only some of the blocks are simulated.
+        launched: the number that the caller asks for, or None.
 
     Raises:
         SimulationError: `launched`, `cluster-grid`.
@@ -174,13 +192,13 @@ def launched_blocks(kernel: Kernel, grid: int, chosen: bool, launched: int | Non
     return count
 
 
-def _chosen(kernel: Kernel, launched: int, blocks: int | Sequence[int] | None) -> list[int]:
-    """List the blocks that run, whole clusters after each other.
+def _chosen(machine: Machine, blocks: int | Sequence[int] | None) -> list[int]:
+    """List the blocks to simulate, whole clusters in sequence.
 
     Raises:
         SimulationError: `no-such-block`.
     """
-    each = kernel.cluster
+    each, launched = machine.together, machine.blocks
     wanted = range(launched) if blocks is None else range(min(blocks, launched)) if isinstance(blocks, int) else blocks
     for block in wanted:
         if not 0 <= block < launched:
@@ -190,7 +208,7 @@ def _chosen(kernel: Kernel, launched: int, blocks: int | Sequence[int] | None) -
                 fix="choose blocks of the grid",
             )
     if each == 1:
-        return list(dict.fromkeys(wanted))  # no launch runs a block twice
+        return list(dict.fromkeys(wanted))  # a launch executes each block once
     clusters = dict.fromkeys(block // each for block in wanted)
     return [cluster * each + rank for cluster in clusters for rank in range(each)]
 
@@ -203,7 +221,8 @@ def _grid(kernel: Kernel, sizes: Mapping[str, int]) -> int:
 
 def run_cluster(machine: Machine, programs: list[Step], first: int) -> None:
     """Run the blocks of one cluster."""
-    machine.order.begin_block(first // machine.kernel.cluster)
+    machine.order.begin_block(first // machine.together)
+    machine.gates.clear()
     for rank, member in enumerate(machine.members):
         member.begin(first + rank)
     if len(programs) == 1 and programs[0].run is not None:
@@ -222,8 +241,8 @@ def run_cluster(machine: Machine, programs: list[Step], first: int) -> None:
 
 
 def _watched(machine: Machine, programs: list[Step], first: int, watch: Watch | None) -> None:
-    """Run the blocks of one cluster, and report the watched one to the watch."""
-    if watch is None or not first <= watch.block < first + machine.kernel.cluster:
+    """Run the blocks of one cluster; the watch observes the watched block."""
+    if watch is None or not first <= watch.block < first + machine.together:
         run_cluster(machine, programs, first)
         return
     watch.begin()
@@ -232,7 +251,7 @@ def _watched(machine: Machine, programs: list[Step], first: int, watch: Watch | 
 
 
 def _restored(machine: Machine) -> None:
-    """Check that the workspace is left as the next launch needs it."""
+    """Check that a launch leaves the workspace as the next launch needs it."""
     for parameter in machine.kernel.parameters:
         if isinstance(parameter, Workspace) and parameter.zero:
             left = machine.storages[parameter.buffer.name].data
@@ -242,12 +261,12 @@ def _restored(machine: Machine) -> None:
                     "workspace-left",
                     f"the launch leaves {left.flat[int(np.flatnonzero(left)[0])]} in {name}, "
                     "which must be 0 for the next one",
-                    fix="let the last block of each tile set it back",
+                    fix="make the last block of each tile set the counter back to 0",
                 )
 
 
 def _covered(machine: Machine) -> None:
-    """Check that every element of every output was written, except rows behind the last group's end."""
+    """Check that every element of every output was written, except rows after the last group's end."""
     pointers = [p for p in machine.kernel.parameters if isinstance(p, Pointer)]
     ends = next((machine.storages[p.buffer.name] for p in pointers if p.shares is not None), None)
     for output in pointers:
@@ -265,5 +284,5 @@ def _covered(machine: Machine) -> None:
 
 
 def _last(ends: Storage) -> int:
-    """Give the row before which the last group ends: 0 without groups."""
+    """Return the end row of the last group: 0 without groups."""
     return int(ends.data[ends.size - 1]) if ends.size else 0

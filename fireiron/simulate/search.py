@@ -1,4 +1,4 @@
-"""Read arrays of integers that say where things lie: the ends of groups of rows, and the indices of gathers."""
+"""Reads of integer arrays that determine addresses: the ends of groups of rows, and the indices of gathers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def finder(statement: FindGroup, ends: Array, value: Callable[..., Value]) -> Ca
     """Compile a search: it sets the variables of the groups.
 
     Args:
-        statement: what is looked for.
-        ends: the array's elements.
+        statement: the search.
+        ends: the elements of the array with the groups' ends.
         value: compiles an index expression.
 
     Raises:
@@ -46,8 +46,8 @@ def fetcher(statement: Fetch, array: Array, value: Callable[..., Value]) -> Call
     """Compile the read of an index: it sets the statement's variable.
 
     Args:
-        statement: what is read.
-        array: the elements of its buffer.
+        statement: the read.
+        array: the elements of the statement's buffer.
         value: compiles an index expression.
 
     Raises:
@@ -60,13 +60,14 @@ def fetcher(statement: Fetch, array: Array, value: Callable[..., Value]) -> Call
     def fetch(env: Env, act: Act) -> None:
         at, there = np.broadcast_arrays(np.asarray(offset(env)), np.asarray(present(env)) != 0)
         found: Array = np.where(there, array[np.where(there, at, 0)], 0).astype(np.int64) if len(array) else at * 0
-        if var.lower < 0:  # a condition's: what is beyond all indices is as far beyond
+        if var.lower < 0:  # a condition's element: clamped to its bounds
             assert limit is not None
             found = np.clip(found, var.lower, limit(env) - 1)
         wrong = (found < var.lower) | (limit is not None and found >= limit(env))
         wrong = np.asarray(wrong if act is None else wrong & act)
         if wrong.any():
-            each = [np.atleast_1d(x) for x in np.broadcast_arrays(wrong, at, found)]  # one for all threads has no dim
+            # A value for all threads has no dimension.
+            each = [np.atleast_1d(x) for x in np.broadcast_arrays(wrong, at, found)]
             first = tuple(x[0] for x in np.nonzero(each[0]))
             where, index = (x[first] for x in each[1:])
             high = "" if limit is None else f" to {int(np.max(limit(env))) - 1}"
@@ -81,7 +82,7 @@ def fetcher(statement: Fetch, array: Array, value: Callable[..., Value]) -> Call
 
 
 def _check(name: str, ends: Array, rows: int) -> None:
-    """Refuse ends of groups that decrease or exceed the rows: a GPU would take such groups for empty, or cut them."""
+    """Raise an error for ends of groups that decrease or exceed the rows; a GPU would take them as empty or cut."""
     begins = np.concatenate([[0], ends[:-1]])
     wrong = np.flatnonzero((ends < begins) | (ends > rows))
     if len(wrong):

@@ -1,4 +1,4 @@
-"""What runs: the clock and counters of the whole kernel, a block of a cluster, and threads that follow one program."""
+"""State of a simulation: of the whole kernel (`Machine`), a block (`Member`), and threads of one program (`Team`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fireiron.base.link import Link
 from fireiron.kernel.analysis.traffic import Traffic
 from fireiron.kernel.ir.statements import BLOCK, BLOCKS, RANK, THREAD, Kernel, Role
 from fireiron.simulate.access import Env, Fault
-from fireiron.simulate.barriers import Slot, Turnstile
+from fireiron.simulate.barriers import Gate, Slot, Turnstile
 from fireiron.simulate.flights import Flights
 from fireiron.simulate.groups import Groups
 from fireiron.simulate.memory import Storage
@@ -27,17 +27,17 @@ ITERATIONS = "# iterations"  # no C identifier, so no variable's name
 
 @attrs.define(eq=False)
 class Place:
-    """Count at one site, and say where it is.
+    """Hold a site (one instruction of one region), with its counters.
 
     Args:
         number: its index among the sites.
         title: of the enclosing region.
-        path: in the decomposition tree.
+        path: the place in the decomposition tree.
         what: the instruction.
         link: the chain link.
-        silent: whether no report has a row for it, as it only orders others.
-        count: executions.
-        traffic: by memory and direction.
+        silent: whether reports omit it, since the instruction only orders others.
+        count: number of executions.
+        traffic: counters by memory and direction.
     """
 
     number: int
@@ -50,7 +50,7 @@ class Place:
     traffic: dict[tuple[str, str], Traffic] = attrs.field(factory=dict[tuple[str, str], Traffic])
 
     def charge(self, kind: str, direction: str, traffic: Traffic) -> None:
-        """Add what an execution cost."""
+        """Add an execution's traffic."""
         if traffic.requests:
             self.traffic.setdefault((kind, direction), Traffic()).add(traffic)
 
@@ -58,7 +58,7 @@ class Place:
         return f"{self.what} in `{self.title}`" if self.title else self.what
 
     def site(self) -> Site:
-        """Give the finished row."""
+        """Return the row of the report."""
         pick = [self.traffic.get(key, Traffic()) for key in DIRECTIONS]
         return Site(self.title, self.path, self.what, self.count, *pick)
 
@@ -68,24 +68,26 @@ DIRECTIONS = (("GL", "read"), ("GL", "write"), ("SH", "read"), ("SH", "write"))
 
 @attrs.define(eq=False)
 class Machine:
-    """Hold what all blocks share.
+    """Hold the state that all blocks share.
 
     Args:
-        kernel: what runs.
+        kernel: the kernel.
         sizes: values of the symbols.
         numbers: values of the scalar parameters.
-        order: the clock.
-        check: whether races are looked for.
+        order: the clocks.
+        check: whether to look for races.
         storages: global memories by buffer name.
-        blocks: how many blocks are launched.
-        places: every site.
-        sites: the same, by region and instruction.
-        members: the blocks of the running cluster.
-        agents: what each asynchronous agent is, in words.
-        barriers: barriers passed.
-        flops: operations done.
-        kept: elements of cached accesses.
-        exact: whether integer results that 32 bits do not hold are errors; they wrap where not.
+        blocks: number of launched blocks.
+        places: all sites.
+        sites: the same sites, by region and instruction.
+        members: the blocks that run at once.
+        agents: descriptions of the asynchronous agents.
+        barriers: number of barriers passed.
+        flops: number of operations.
+        kept: number of elements of cached accesses.
+        exact: whether integer results that exceed 32 bits are errors; else they wrap.
+        together: number of blocks that run at once: a cluster, or the grid of a cooperative launch.
+        gates: counters at which blocks meet, by name and element.
     """
 
     kernel: Kernel
@@ -103,11 +105,19 @@ class Machine:
     flops: int = 0
     kept: int = 0
     exact: bool = False
+    together: int = 1
+    gates: dict[str, Gate] = attrs.field(factory=dict[str, Gate])
+
+    def cluster_of(self, member: Member) -> list[Member]:
+        """List the blocks of a block's cluster."""
+        size = self.kernel.cluster
+        first = member.rank // size * size
+        return self.members[first : first + size]
 
     def site(
         self, where: tuple[str, str, str], title: str, what: str, link: Link | None, silent: bool = False
     ) -> Place:
-        """Find or make the row of an instruction in its region, of which `where` says path, kind and buffer."""
+        """Find or make the site of an instruction in its region; `where` is the region's path, kind and buffer."""
         path, *_ = where
         key = (*where, what)
         if key not in self.sites:
@@ -116,25 +126,25 @@ class Machine:
         return self.sites[key]
 
     def thread(self, who: int) -> str:
-        """Name a thread of the grid, or an agent, given its number plus one."""
+        """Describe a thread of the grid, or an agent, given its number plus one."""
         if who <= AGENT:
             return self.agents[AGENT - who]
         block, thread = divmod(who - 1, self.kernel.threads)
         return f"thread {thread} of block {block}"
 
     def local(self, who: int) -> str:
-        """Name a thread of the running cluster, given its number plus one."""
+        """Describe a thread of the running cluster, given its number plus one."""
         return self.thread(who + self.order.group * self.order.threads if who > 0 else who)
 
     def race(self, place: Place, race: Race, storage: Storage, granules: Array, who: Array) -> SimulationError:
-        """Turn a race into the error that the user reads.
+        """Make the user's error of a race.
 
         Args:
             place: the later access's site.
-            race: what was found.
+            race: the race.
             storage: the buffer of the later access.
-            granules: all that it touches, with `who`, to name one thread where several met.
-            who: threads plus one of the cluster.
+            granules: all granules of the later access, with `who`, to name one thread where several accessed a granule.
+            who: numbers of threads in the cluster, plus one.
         """
         shift = self.order.group * self.order.threads
         in_grid = storage.kind == "GL"
@@ -175,13 +185,13 @@ class Machine:
         return SimulationError(code, message, fix=fix, link=place.link, path=place.path or place.title)
 
     def refuse_wrapped(self, place: Place, wide: Array, held: Array, mask: Array | None = None) -> None:
-        """Refuse integers that 32 bits do not hold.
+        """Raise an error for integers that exceed 32 bits.
 
         Args:
             place: the statement.
             wide: the results in 64 bits.
-            held: as they are held.
-            mask: which of them count, all where None.
+            held: the results in 32 bits.
+            mask: which results count, None for all.
 
         Raises:
             SimulationError: `integer-overflow`.
@@ -203,10 +213,10 @@ class Look:
 
     Args:
         place: the statement.
-        storage: what is read.
-        granules: places in the tracker that nobody wrote since.
-        who: threads plus one of the cluster.
-        time: when.
+        storage: the storage that is read.
+        granules: the read granules that no thread has written since.
+        who: numbers of the reading threads in the cluster, plus one.
+        time: the time of the read.
     """
 
     place: Place
@@ -218,21 +228,22 @@ class Look:
 
 @attrs.define(eq=False)
 class Member:
-    """Hold one block of the cluster that runs.
+    """Hold one block of the running cluster.
 
     Args:
-        rank: its place in the cluster.
+        rank: its index in the cluster.
         shared: its shared memories, by buffer name.
-        barriers: its mbarriers, a ring each.
+        barriers: its mbarriers, one ring for each name.
         engine: the agent of its first warpgroup's asynchronous instructions.
         turns: its numbered barriers.
-        teams: who runs in it.
+        teams: its teams of threads.
         block: its number in the grid.
-        visits: arrivals from other blocks: the thread, when, and where.
+        visits: arrivals from other blocks: the thread, the time, and the site.
         looks: reads by other blocks.
-        counted: what units learnt by counting in, by statement, the unit's first thread, and how often it came there.
-        waited: which threads have waited for the end of the launch before.
-        told: of a cluster's first block: what its units released at counters in global memory.
+        counted: results of CountIn, by statement, the unit's first thread, and how often the unit executed the
+            statement.
+        waited: which threads have waited for the end of the previous launch.
+        told: for a cluster's first block: the vector clocks that units released at counters in global memory.
     """
 
     rank: int
@@ -273,18 +284,18 @@ class Member:
 
 @attrs.define(eq=False)
 class Team:
-    """Hold the threads of a block that follow one program together, as one coroutine.
+    """Hold the threads of a block that execute one program together, as one coroutine.
 
     Args:
-        machine: shared by all.
-        member: their block.
+        machine: the state that all blocks share.
+        member: the threads' block.
         storages: memories by buffer name, registers among them.
-        threads: how many.
-        first: the first one, counted in the block.
-        role: which role they are of, None outside roles.
-        flights: groups that a whole team counts together, by the group's name.
-        groups: groups that a thread or unit counts, by name and first lane.
-        visits: how often it came to a statement, by the statement's identity.
+        threads: number of threads.
+        first: number of the first thread in the block.
+        role: the threads' role, None outside roles.
+        flights: groups of asynchronous writes of the whole team, by the group's name.
+        groups: groups of asynchronous work of a thread or unit, by name and first lane.
+        visits: how often the team has executed a statement, by the statement's `id`.
     """
 
     machine: Machine
@@ -304,12 +315,12 @@ class Team:
 
     @property
     def offset(self) -> int:
-        """Give the number of its first thread in the cluster."""
+        """Return the number of the team's first thread in the cluster."""
         return self.member.rank * self.machine.kernel.threads + self.first
 
     @property
     def label(self) -> str:
-        """Name it as a report does."""
+        """Describe the team as reports do."""
         if self.role is None:
             return f"block {self.member.block}"
         part = ""
@@ -324,7 +335,7 @@ class Team:
         return lanes + self.offset
 
     def who(self, lane: int) -> str:
-        """Name one of its threads."""
+        """Describe one of the team's threads."""
         return f"thread {self.first + lane} of block {self.member.block}"
 
     def begin(self) -> None:
@@ -338,18 +349,18 @@ class Team:
                 storage.fragment.begin()
 
     def environment(self) -> Env:
-        """Give the values that index expressions start from."""
+        """Return the variables that are known before the first statement: thread, block, sizes, ..."""
         return {
             **self.machine.sizes,
             THREAD: np.arange(self.threads),
             BLOCK: self.member.block,
             BLOCKS: self.machine.blocks,
-            RANK: self.member.rank,
+            RANK: self.member.rank % self.machine.kernel.cluster,
             ITERATIONS: 1,
         }
 
     def fault(self, place: Place, fault: Fault, verb: str) -> SimulationError:
-        """Turn a bad access into the error that the user reads."""
+        """Make the user's error of a bad access."""
         return self.error(place, fault.code, f"{place}: {self.who(fault.thread)} {verb} {fault.text}", fault.fix)
 
     def error(self, place: Place, code: str, message: str, fix: str) -> SimulationError:
@@ -364,8 +375,8 @@ class State:
     Args:
         team: its threads.
         env: values of variables by name, arrays over (iterations, threads) where they vary.
-        cursors: for each cursor, how often it wrapped, and the threads that move it.
-        met: when its block, or role, last met at a barrier.
+        cursors: for each cursor, how often it wrapped, and the threads that advance it.
+        met: the time of the last barrier of its block, or role.
     """
 
     team: Team
@@ -376,11 +387,11 @@ class State:
 
 @attrs.define(eq=False)
 class CursorState:
-    """Hold a cursor of a role beyond its two variables.
+    """Hold facts about a cursor of a role, beside its two variables.
 
     Args:
-        wraps: how often the ring wrapped.
-        movers: the threads that move it, as bytes of a mask.
+        wraps: how often the ring has wrapped.
+        movers: the threads that advance it, as bytes of a mask.
     """
 
     wraps: int = 0

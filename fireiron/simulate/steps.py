@@ -21,7 +21,7 @@ Needs: TypeAlias = frozenset[str]
 
 @attrs.frozen
 class Step:
-    """Hold one compiled statement: `run` where it holds no barrier, else `walk`."""
+    """Hold one compiled statement: `run`, a function, if it contains no barrier or wait, else `walk`, a generator."""
 
     run: Run | None
     walk: Walk | None = None
@@ -32,10 +32,10 @@ class Scope:
     """Hold the loops and regions around a statement.
 
     Args:
-        region: the innermost one.
-        titles: of all of them.
-        needs: for each variable, the loop variables from which its value follows.
-        guard: those of the conditions around.
+        region: the innermost region.
+        titles: titles of all regions.
+        needs: for each variable, the loop variables that its value depends on.
+        guard: the loop variables that the surrounding conditions depend on.
     """
 
     region: Region | None = None
@@ -44,7 +44,7 @@ class Scope:
     guard: Needs = frozenset()
 
     def of(self, *exprs: Expr | None) -> Needs:
-        """List the loop variables from which expressions follow."""
+        """List the loop variables that expressions depend on."""
         known = dict(self.needs)
         found: set[str] = set()
         for expr in exprs:
@@ -58,5 +58,5 @@ class Scope:
         return attrs.evolve(self, needs=(*(pair for pair in self.needs if pair[0] != name), (name, needs)))
 
     def enter(self, region: Region) -> Scope:
-        """Return the surroundings inside a region."""
+        """Return the scope inside a region."""
         return attrs.evolve(self, region=region, titles=(*self.titles, region.title))

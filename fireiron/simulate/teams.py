@@ -1,4 +1,4 @@
-"""Who runs what: the blocks of a cluster with their memories, and the teams of threads inside them."""
+"""Making the blocks of a cluster with their memories, and the teams of threads inside them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from fireiron.algebra.expr import evaluate
 from fireiron.atoms.flights import flying
 from fireiron.base.errors import SimulationError
 from fireiron.kernel.ir.statements import (
@@ -33,15 +34,16 @@ from fireiron.simulate.order import Order
 from fireiron.simulate.state import WIDE, Machine, Member, Team
 
 WARPGROUP = 128
+MOST_TOGETHER = 8192  # threads whose vector clocks are kept: 0.5 GB
 
 
 def has_partial_barriers(body: tuple[Statement, ...], threads: int) -> bool:
-    """Return whether some barrier orders fewer threads than a whole block."""
+    """Say whether some barrier orders fewer threads than a whole block."""
     return any(isinstance(s, Sync) and s.level.size is not None and s.level.size < threads for s in walk(body))
 
 
 def is_asynchronous(kernel: Kernel) -> bool:
-    """Say whether more than one coroutine runs, or agents work beside them."""
+    """Say whether a kernel has several coroutines, or asynchronous agents."""
     return (
         kernel.cluster > 1
         or bool(kernel.barriers)
@@ -54,22 +56,41 @@ def is_asynchronous(kernel: Kernel) -> bool:
     )
 
 
-def order_of(kernel: Kernel) -> Order:
-    """Make the clock that a kernel needs."""
+def together(kernel: Kernel, sizes: Mapping[str, int]) -> int:
+    """Return the number of blocks that run at once: a cluster, or the grid where blocks wait for each other.
+
+    Raises:
+        SimulationError: `cooperative-grid` where the order of so many threads takes too much memory.
+    """
+    if not kernel.cooperative:
+        return kernel.cluster
+    blocks = int(evaluate(kernel.grid, sizes))  # pyright: ignore[reportArgumentType]
+    if blocks * kernel.threads > MOST_TOGETHER:
+        raise SimulationError(
+            "cooperative-grid",
+            f"{blocks} blocks of {kernel.threads} threads wait for each other, and run together: the simulator runs "
+            f"{MOST_TOGETHER} threads together at most",
+            fix="simulate smaller sizes, with fewer tiles or ways",
+        )
+    return blocks
+
+
+def order_of(kernel: Kernel, blocks: int) -> Order:
+    """Make the clocks for a kernel of which so many blocks run at once."""
     partial = has_partial_barriers(kernel.body, kernel.threads)
-    if not is_asynchronous(kernel):
+    if not is_asynchronous(kernel) and blocks == 1:
         return Order(kernel.threads, partial)
     agents = sum(barrier.slots for barrier in kernel.barriers) + -(-kernel.threads // WARPGROUP)
     reads_peers = any(view.peer is not None for s in walk(kernel.body) if isinstance(s, Call) for view in s.views)
     peers = kernel.threads if reads_peers else 0
-    return Order(kernel.threads * kernel.cluster, True, agents * kernel.cluster, peers)
+    return Order(kernel.threads * blocks, True, agents * blocks, peers)
 
 
 def members(machine: Machine, sizes: Mapping[str, int]) -> Iterator[Member]:
     """Make the blocks of a cluster, with their memories, barriers and agents."""
     kernel, order = machine.kernel, machine.order
-    for rank in range(kernel.cluster):
-        where = f" of rank {rank}" if kernel.cluster > 1 else ""
+    for rank in range(machine.together):
+        where = f" of rank {rank}" if machine.together > 1 else ""
         barriers: dict[str, list[Slot]] = {}
         for barrier in kernel.barriers:
             barriers[barrier.name] = []
@@ -89,7 +110,7 @@ def members(machine: Machine, sizes: Mapping[str, int]) -> Iterator[Member]:
 
 
 def arrivers(kernel: Kernel, barrier: Barrier) -> str:
-    """Name who arrives at a barrier."""
+    """Describe the threads that arrive at a barrier."""
     found: dict[str, None] = {}
     for statement in walk(kernel.body):
         bodies = {f"role {role.name}": role.body for role in statement.roles} if isinstance(statement, Roles) else {}
@@ -104,7 +125,7 @@ def _arrives(body: tuple[Statement, ...], barrier: Barrier) -> bool:
 
 
 def parts(role: Role) -> list[tuple[int, int]]:
-    """Cut a role into warpgroups, which run on their own, unless something wider executes together.
+    """Cut a role into warpgroups with separate coroutines, unless wider units execute some instruction together.
 
     Returns:
         The first thread in the block and the count of each part.
@@ -123,7 +144,7 @@ def team_of(
     first: int = 0,
     role: Role | None = None,
 ) -> Team:
-    """Make a team, with registers of its own.
+    """Make a team, with its registers.
 
     Raises:
         SimulationError: `role-registers` where a role uses registers that were set before roles parted.
@@ -142,7 +163,7 @@ def team_of(
                 raise SimulationError(
                     "role-registers",
                     f"role {role.name} uses the registers {buffer.name}, which are used outside roles too",
-                    fix="give the role registers of its own",
+                    fix="give the role its own register buffers",
                 )
             storages[buffer.name] = registers(buffer, machine.sizes, threads, buffer.name in fragments)
     team = Team(machine, member, storages, threads, first, role)

@@ -1,7 +1,7 @@
-"""Traces: what a block did, in order: moves started, groups awaited, barriers and phases passed, products made.
+"""Traces: the events of a block in order: moves started, groups awaited, barriers and phases passed, products computed.
 
-A long loop over chunks is cut short: of its iterations the first ones and the last run, the rest is left out and said
-so. The blocks of a cluster are traced together, for they wait for each other.
+Of a long loop over chunks, only the first iterations and the last one are executed; the trace says how many were left
+out. The blocks of a cluster are traced together, since they wait for each other.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from fireiron.kernel.ir.statements import (
     Leave,
     Let,
     Lower,
+    Meet,
     Micro,
     Number,
     Pointer,
@@ -57,7 +58,7 @@ from fireiron.simulate.steps import Act, Run, Scope, Step, Walk
 from fireiron.simulate.teams import members, parts, team_of
 
 LONG = 48  # iterations of a loop without barriers from which on its middle is left out
-WAITS = (Wait, Sync, CountIn, Commit, Await, Arrive, Turn, Raise, Lower)
+WAITS = (Wait, Sync, CountIn, Meet, Commit, Await, Arrive, Turn, Raise, Lower)
 
 
 def trace(
@@ -68,24 +69,24 @@ def trace(
     tiles: int = 4,
     on: Arch | None = None,
 ) -> Trace:
-    """Run one block, with those of its cluster, on zeros and on groups of equal size, and list what it did.
+    """Run one block and the others of its cluster, on zeros and on groups of equal size, and list the block's events.
 
     Args:
-        kernel: what to run.
-        sizes: values of the symbols; a typical one stands for what is missing.
-        block: which one.
-        chunks: iterations of a loop over chunks that run: the first ones, and the last.
-        tiles: how many a persistent block takes, where there are as many.
-        on: the architecture whose issue clocks instructions take; those that their rows give where None.
+        kernel: the kernel.
+        sizes: values of the symbols; a symbol without one has its typical value.
+        block: number of the block.
+        chunks: number of iterations of a loop over chunks to execute: the first ones, and the last one.
+        tiles: the most tiles that a persistent block computes.
+        on: the architecture whose issue clocks are used; None for the clocks in the instructions' rows.
 
     Raises:
-        SimulationError: as `simulate` does, but for races.
+        SimulationError: as `simulate` does, except for races.
     """
     values = typical_sizes(kernel, sizes)
     numbers = {p.name: 1.0 for p in kernel.parameters if isinstance(p, Number)}
     arrays = {p.buffer.name: _zeros(p, values) for p in kernel.parameters if isinstance(p, Pointer)}
     arrays |= {s.ends.buffer.name: _equal_groups(s, values) for s in walk(kernel.body) if isinstance(s, FindGroup)}
-    machine = prepare(kernel, arrays, values, numbers, track=False)
+    machine = prepare(kernel, arrays, values, numbers, track=False, blocks=kernel.cluster)
     each, grid = kernel.cluster, int(evaluate(kernel.grid, values))  # pyright: ignore[reportArgumentType]
     machine.blocks = max(each, -(-grid // each // tiles) * each) if kernel.persistent else grid
     machine.members = list(members(machine, values))
@@ -104,7 +105,7 @@ def trace(
 
 
 def _zeros(pointer: Pointer, sizes: Mapping[str, int]) -> Array:
-    """Make an array of zeros that takes one element, whatever its extents."""
+    """Make an array of zeros that takes the memory of one element, whatever its extents."""
     dtype: DType = pointer.buffer.dtype
     shape = tuple(int(evaluate(e, sizes)) for e in pointer.shape)  # pyright: ignore[reportArgumentType]
     strides = [int(evaluate(e, sizes)) * dtype.nbytes for e in pointer.strides]  # pyright: ignore[reportArgumentType]
@@ -113,14 +114,14 @@ def _zeros(pointer: Pointer, sizes: Mapping[str, int]) -> Array:
 
 
 def _equal_groups(found: FindGroup, sizes: Mapping[str, int]) -> Array:
-    """Share the rows equally among the groups."""
+    """Divide the rows equally among the groups."""
     count, rows = (int(evaluate(e, sizes)) for e in (found.groups.count, found.groups.rows))  # pyright: ignore[reportArgumentType]
     return (np.arange(1, count + 1) * rows // max(count, 1)).astype(np.int32)
 
 
 @attrs.define
 class Recorder:
-    """Collect what all teams of a cluster do.
+    """Collect the events of all teams of a cluster.
 
     Args:
         chunks: number of iterations of each loop over chunks that are recorded; the others do not run.
@@ -129,7 +130,7 @@ class Recorder:
         events: the events, in the order in which they happened.
         left_out: number of iterations that did not run.
         outer: variables of loops over chunks.
-        total: number of iterations of the loop over chunks that began last; the role that loads begins first.
+        total: number of iterations of the loop over chunks that began last; the loading role begins first.
         visits: how often each team waited at each barrier.
         leads: for each tile, the role whose loop over chunks began first, and that loop's number of iterations.
     """
@@ -145,7 +146,7 @@ class Recorder:
     leads: dict[int | None, tuple[str, int]] = attrs.field(factory=dict[int | None, tuple[str, int]])
 
     def visit(self, rank: int, label: str, meeting: tuple[object, ...]) -> Point:
-        """Number the barrier at which a team waits now: the n-th of its kind."""
+        """Number a team's wait at a barrier: the n-th of its kind."""
         key = (rank, label, *meeting)
         self.visits[key] = self.visits.get(key, 0) + 1
         return (*meeting, self.visits[key])
@@ -162,14 +163,14 @@ class Tracing(Compiler):
         self.ring = math.lcm(*(b.slots for b in team.machine.kernel.buffers), 1)
 
     def beside(self, team: Team) -> Tracing:
-        """Compile for another team."""
+        """Make a compiler like this one for another team."""
         return Tracing(team, self.recorder)
 
     def statement(self, statement: Statement, scope: Scope) -> Step:
         """Compile a statement, with its events around it."""
         if isinstance(statement, Advance):
             return self._advance(statement, scope)
-        if isinstance(statement, Draw):  # of a few blocks, as if the others took their share
+        if isinstance(statement, Draw):  # only a few blocks run, as if the others took their share
             return super().statement(Let(statement.var, statement.expected), scope)
         if isinstance(statement, Leave):
             return Step(lambda state, act: None)
@@ -184,6 +185,8 @@ class Tracing(Compiler):
             case CountIn(level=level):
                 units = "Grid: the block counts in" if level == Block else f"Grid: the {level} counts in"
                 return self._meeting(step, units, self._who(Sync(level, "")), scope)
+            case Meet(level=level):
+                return self._meeting(step, "Grid: all units of a tile meet", self._who(Sync(level, "")), scope)
             case Turn(number=number, reason=reason, waits=waits):
                 return self._turn(step, number, reason, waits, scope)
             case Await():
@@ -202,7 +205,7 @@ class Tracing(Compiler):
                 return step
 
     def loop(self, statement: For, scope: Scope) -> Step:
-        """Compile a loop; of a long one over chunks only the ends run."""
+        """Compile a loop; of a long loop over chunks, only the ends are executed."""
         statement = attrs.evolve(statement, drawn=False)
         tiles = self.team.machine.kernel.persistent  # the outermost loop is over tiles
         outer = self.depth == int(tiles) and not statement.unroll
@@ -213,14 +216,14 @@ class Tracing(Compiler):
             self.depth -= not statement.unroll
         if not outer:
             return step
-        if step.run is not None:  # a main loop may need no barrier; a nest of one statement runs at once
+        if step.run is not None:  # a main loop may need no barrier; a nest of one statement is executed at once
             long = (as_int(statement.extent) or 0) >= LONG and self.nest(statement, scope) is None
         else:
             long = any(isinstance(s, WAITS) for s in walk(statement.body))
         return self._shortened(statement, scope) if long else step
 
     def _shortened(self, statement: For, scope: Scope) -> Step:
-        """Run the first iterations and the last; what is left out is a whole number of turns of every ring."""
+        """Run the first iterations and the last one; the number left out is a multiple of every ring's slots."""
         name, extent, recorder = statement.var.name, self.value(statement.extent), self.recorder
         recorder.outer.add(name)
         self.depth += 1
@@ -259,18 +262,19 @@ class Tracing(Compiler):
         return Step(None, walk_)
 
     def _skipped(self, total: int) -> int:
-        """Count the iterations that are left out of a loop over chunks: whole turns of every ring, after the first."""
+        """Return how many iterations of a loop over chunks are left out: a multiple of every ring's slots."""
         least = max(self.recorder.chunks, self.ring + 1)
         return max(0, (total - least) // self.ring * self.ring)
 
     def _skipped_beside(self, total: int, other: int) -> int:
-        """Count the iterations that are left out of a loop, so that it stays in step with another role's loop.
+        """Return how many iterations of a loop are left out, so that it stays in step with another role's loop.
 
-        The two differ where a loop is skewed, which has an iteration less, or takes several chunks in an iteration.
+        The numbers of iterations differ where a loop is skewed (one iteration less), or computes several chunks in
+        each.
 
         Args:
-            total: iterations of this loop.
-            other: iterations of the other role's loop, which began first.
+            total: number of iterations of this loop.
+            other: number of iterations of the other role's loop, which began first.
         """
         each = max(1, round(other / max(total, 1)))
         skipped, rest = divmod(self._skipped(other), each)
@@ -279,7 +283,7 @@ class Tracing(Compiler):
         )
 
     def _advance(self, statement: Advance, scope: Scope) -> Step:
-        """Move a cursor; past the chunks of tiles that others take, without those that are left out."""
+        """Advance a cursor; past the chunks of other units' tiles, it counts only chunks that are not left out."""
         by, name = self.value(statement.by), f"# by of {statement.cursor.name}"  # no C identifier
         step = super().statement(attrs.evolve(statement, by=Var(name)), scope)
 
@@ -298,7 +302,7 @@ class Tracing(Compiler):
         )  # fmt: skip
 
     def _around(self, step: Step, event: Event, scope: Scope) -> Step:
-        """Record an event, then run its statement."""
+        """Record an event, then execute its statement."""
 
         def before(state: State, act: Act) -> None:
             self._tell(event, scope, state)
@@ -306,7 +310,7 @@ class Tracing(Compiler):
         return _with(step, before, None)
 
     def _who(self, statement: Sync) -> tuple[object, ...]:
-        """Name the threads that a barrier is for: this team's own, its role's, its block's or the cluster's."""
+        """Name the threads that a barrier is for: this team, its role, its block or the cluster."""
         team, level = self.team, statement.level
         if level == Cluster:
             return ("Cluster",)
@@ -376,12 +380,12 @@ class Tracing(Compiler):
         return _with(step, before, None)
 
     def _phases(self, name: str, pairs: list[tuple[int, int]]) -> tuple[Point, ...]:
-        """Name the phases that run now of slots of blocks of the cluster."""
+        """List the current phases of mbarriers, for slots and blocks of the cluster."""
         every = self.team.machine.members
         return tuple((rank, name, at, every[rank].barriers[name][at].phase) for rank, at in pairs)
 
     def _together(self, step: Step, statement: For, scope: Scope) -> Step:
-        """Note the statements of a nest whose iterations ran at once, and said nothing themselves."""
+        """Record the statements of a nest whose iterations were executed at once, without events of their own."""
         if step.walk is not None:
             return step
         found = [s for s in walk(statement.body) if isinstance(s, Call | Compute | Micro)]
@@ -421,7 +425,7 @@ class Tracing(Compiler):
         self._tell(event, scope, State(self.team, env))
 
     def _signals(self, statement: Call, env: Env) -> tuple[Point, ...]:
-        """Name the phases that a bulk copy's bytes count for."""
+        """List the phases that a bulk copy's bytes count for."""
         if statement.signal is None:
             return ()
         barrier, slot = statement.signal
@@ -441,7 +445,7 @@ class Tracing(Compiler):
 
 
 def _label(team: Team) -> str:
-    """Name a team by its role, and by its number where a role has several."""
+    """Return a team's label: its role, and its number where the role has several teams."""
     if team.role is None:
         return ""
     firsts = [first for first, _ in parts(team.role)]
@@ -449,7 +453,7 @@ def _label(team: Team) -> str:
 
 
 def _box(statement: Call) -> int:
-    """Count the bytes of a bulk copy's box."""
+    """Return the number of bytes of a bulk copy's box."""
     if statement.map is None:
         return 0
     near = next(view for view in statement.views if str(view.buffer.memory) != "GL")
@@ -457,13 +461,13 @@ def _box(statement: Call) -> int:
 
 
 def _tile(machine: Machine, env: Env) -> int | None:
-    """Give the work item of a persistent block."""
+    """Return the current work item of a persistent block."""
     found = env.get("tile", env.get("item", env.get("trip"))) if machine.kernel.persistent else None
     return None if found is None else int(np.asarray(found).flat[0])
 
 
 def _with(step: Step, before: Any, after: Any) -> Step:
-    """Do something before and after a compiled statement."""
+    """Call functions before and after a compiled statement."""
     if step.run is not None:
         inner: Run = step.run
 
@@ -491,7 +495,7 @@ def _title(scope: Scope) -> str:
 
 
 def _loops(scope: Scope, env: Env) -> tuple[tuple[str, int], ...]:
-    """Give the values of the loop variables around a statement, where each is one number now."""
+    """Return the values of the loop variables around a statement that have a single value now."""
     found: list[tuple[str, int]] = []
     for name, needs in scope.needs:
         if name != BLOCK and needs == frozenset([name]) and isinstance(env.get(name), int):

@@ -1,13 +1,14 @@
-"""Races: who wrote and who read each granule last, checked against happens-before at every access.
+"""Races: the last writer and readers of each granule, checked against the happens-before order at every access.
 
-For each granule the tracker keeps the last writer, and the readers since that write: one thread, or MANY. That is
-exact while only barriers of the whole block order threads, since of two readers at least one is not the writer. Where
-barriers order less than a block, the tracker also keeps all reads since the last barrier of the block, and searches
-them when a granule that MANY threads have read is written.
+A granule is the unit of tracking: an element, or a part of one where overlaid buffers have smaller elements. For each
+granule the tracker keeps the last writer, and the readers since that write: one thread, or MANY. This is exact while
+only barriers of the whole block order threads, since of two readers at least one is not the writer. Where barriers
+order fewer threads, the tracker also keeps all reads since the last barrier of the block, and searches them when a
+granule that MANY threads have read is written.
 
 An asynchronous access is checked when it starts, against the accesses that are ordered before its issuer, and recorded
 when it ends, as an access of an agent. Only threads that waited for its end are ordered after it. In between, `flying`
-marks the granules that it writes and `reading` those that it reads. Generic accesses before it also need a fence, so
+marks the granules that it writes and `reading` those that it reads. Earlier generic accesses also need a fence, so
 reads are kept until a write follows them.
 """
 
@@ -22,15 +23,15 @@ from fireiron.simulate.order import MANY, Array, Order
 
 
 class Race(Exception):
-    """Carry a race to the statement whose error names it.
+    """Raised for a race; the statement's handler makes the user's error of it.
 
     Args:
-        kind: the earlier access, then the later one.
-        granule: where.
-        mine: the later access's thread plus one (blocks counted for GL), or MANY where several met.
-        other: the earlier access's, or MANY.
-        time: when the earlier access was.
-        proxy: whether the two are ordered, and only a fence between the generic and the asynchronous proxy is missing.
+        kind: the kinds of the earlier and the later access.
+        granule: the granule.
+        mine: the later access's thread plus one (numbered over the grid for GL), or MANY for several threads.
+        other: the earlier access's thread plus one, or MANY.
+        time: the time of the earlier access.
+        proxy: whether the accesses are ordered, and only a proxy fence (generic to asynchronous) is missing.
     """
 
     def __init__(self, kind: str, granule: int, mine: int, other: int, time: int, proxy: bool = False) -> None:
@@ -51,7 +52,7 @@ class _Read:
     generic: bool = True
 
     def drop(self, gone: Array) -> None:
-        """Forget some of the places."""
+        """Remove some of the granules."""
         self.granules, self.who = self.granules[~gone], self.who[~gone]
 
 
@@ -59,10 +60,10 @@ class Tracker:
     """Track the granules of one memory.
 
     Args:
-        granules: how many there are.
-        order: the clock of the running block.
-        scope: GL outlives a block and is shared by all; SH is new in each.
-        check: whether races are looked for; first writes are remembered in any case.
+        granules: number of granules.
+        order: the clocks of the running cluster.
+        scope: GL (all blocks share it) or SH (each block starts anew).
+        check: whether to look for races; first writes are recorded in any case.
     """
 
     def __init__(self, granules: int, order: Order, scope: Literal["GL", "SH"], check: bool) -> None:
@@ -96,16 +97,16 @@ class Tracker:
         return np.where(who > 0, who + self.order.group * self.order.threads, who).astype(np.int32)
 
     def written(self, granules: Array) -> Array:
-        """Say which granules hold a value: written by any block for GL, by this block for SH."""
+        """Say which granules were written: by any block for GL, by this block for SH."""
         return self.write_time[granules] > (0 if self.is_global else self.order.start)
 
     def read(self, granules: Array, who: Array) -> None:
         """Record reads.
 
         Args:
-            granules: places.
-            who: threads plus one of the block, or MANY where several read one place (not with barriers of less than a
-                block).
+            granules: the granules.
+            who: numbers of the block's threads plus one, or MANY where several read one granule (never with barriers of
+                fewer threads than a block).
 
         Raises:
             Race: if a write is not ordered before them.
@@ -124,7 +125,7 @@ class Tracker:
             if foreign.any():
                 self.foreign_reader[granules[foreign]] = old[foreign]
                 self.foreign_time[granules[foreign]] = time[foreign]
-        # A reader that is ordered before this one may be forgotten: who is ordered after this one is after both.
+        # A reader that is ordered before this one may be forgotten: an access after this one is after both.
         new = np.where(self._concurrent(who, old, time), MANY, who).astype(np.int32)
         self.reader[granules] = new
         self.read_time[granules] = order.now
@@ -136,7 +137,7 @@ class Tracker:
         """Record writes.
 
         Raises:
-            Race: if an earlier write or read is not ordered before them, or two threads write one place at once.
+            Race: if an earlier write or read is not ordered before them, or two threads write one granule at once.
         """
         order = self.order
         if not self.check:
@@ -159,7 +160,7 @@ class Tracker:
             raise Race("write-write", int(granules[at]), int(who[at]), int(self.writer[granules[at]]), order.now)
 
     def add(self, granules: Array, who: Array) -> None:
-        """Record atomic additions: they come in any order among themselves, but not with other accesses.
+        """Record atomic additions, which need no order among each other, but with other accesses.
 
         Raises:
             Race: if an earlier write or read is not ordered before them.
@@ -257,7 +258,7 @@ class Tracker:
                 self.adds.append(_Read(granules, self.writer[granules], self.order.now))
 
     def mark(self, granules: Array, write: bool, by: int) -> None:
-        """Count one more (or less) asynchronous access in progress."""
+        """Count one more (or less) asynchronous access in flight."""
         if self.flying is None or self.reading is None:
             self.flying, self.reading = (np.zeros(len(self.writer), np.int16) for _ in range(2))
         (self.flying if write else self.reading)[granules] += by
@@ -330,7 +331,7 @@ class Tracker:
             self._raise("read-write", granules, who, other, time, bad)
 
     def _kept(self) -> list[_Read]:
-        """Return the reads that later writes are checked against; a barrier orders them, but fences nothing."""
+        """Return the reads that later writes are checked against; they are kept after barriers, which fence nothing."""
         since = self.order.start if self.order.proxies else self.order.base
         if self.reads_since != since:
             self.reads.clear()
@@ -341,7 +342,7 @@ class Tracker:
         self._kept().append(_Read(granules, who, self.order.now, generic))
 
     def _forget(self, granules: Array) -> None:
-        """Drop the reads that a write is ordered after: later accesses are checked against the write."""
+        """Drop the reads that are ordered before a write; later accesses are checked against the write."""
         if not self.order.proxies or not self._kept():
             return
         self.marked[granules] = True
@@ -372,7 +373,7 @@ class Tracker:
 
 
 def _met(places: Array, others: Array) -> tuple[Array, Array]:
-    """Pair equal places: gives indices into `others` and into the sorted `places`."""
+    """Pair equal granules; return indices into `others` and into the sorted `places`."""
     first = np.searchsorted(places, others, side="left")
     count = np.searchsorted(places, others, side="right") - first
     which = np.repeat(np.arange(len(count)), count)

@@ -1,4 +1,4 @@
-"""Which threads of a block make up each unit of a level."""
+"""The threads of a block in each unit of a level."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fireiron.simulate.order import Array
 
 
 def unit_threads(level: Level, threads: int) -> list[Array]:
-    """List the threads of each unit of a level; the last unit may be short.
+    """List the threads of each unit of a level; the last unit may have fewer threads.
 
     Example:
         >>> from fireiron.language.levels import QuadPair, Warp

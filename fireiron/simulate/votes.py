@@ -1,4 +1,4 @@
-"""Votes of warps: which way the lanes of each go follows from their registers."""
+"""Votes of warps: each warp's result depends on a register of its lanes."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ WARP = 32
 
 
 def ways_of(statement: Vote) -> str:
-    """Name the entry of the environment that tells a vote's outcomes apart: plans are kept by it."""
+    """Return the name of the environment's entry with a vote's results; cached plans depend on it."""
     return f"{statement.var.name} of each warp"
 
 
 def voting(statement: Vote, flag: Operand, present: Value, team: Team) -> Callable[[State, Act], None]:
-    """Compile a vote: it sets the statement's variable, and what `ways_of` names.
+    """Compile a vote: it sets the statement's variable, and the entry `ways_of`.
 
     Args:
-        statement: what is asked.
-        flag: the register that answers.
-        present: whether anybody is asked.
-        team: who.
+        statement: the vote.
+        flag: the register with the flag.
+        present: computes whether there is a vote.
+        team: the voting team.
 
     Raises:
         SimulationError: `divergent-vote`, `uninitialised-read`, when it runs.
@@ -60,14 +60,14 @@ def _written(initialised: Array | None, team: Team) -> Array:
 
 
 def _refuse(statement: Vote, asked: Array, here: Array, written: Array, team: Team) -> None:
-    """Refuse a vote that only some lanes of a warp execute, and one on a flag that nothing has set."""
+    """Raise an error for a vote that only some lanes of a warp execute, or on a flag that nothing has set."""
     warps = np.pad(here, (0, -team.threads % WARP), mode="edge").reshape(-1, WARP)
     parted = np.repeat(warps.any(1) & ~warps.all(1), WARP)[: team.threads] & asked
     if parted.any():
         raise SimulationError(
             "divergent-vote",
             f"{team.who(int(np.argmax(parted)))} votes on {statement.var.name}, and lanes of its warp are elsewhere",
-            fix="let all lanes of a warp come to the vote",
+            fix="make all lanes of a warp execute the vote",
         )
     unset = asked & ~written
     if unset.any():

@@ -1,4 +1,4 @@
-"""Statements that order work: barriers, phases, groups, fences, cursors and roles."""
+"""Statements that order others: barriers, phases, groups, fences, cursors and roles."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from fireiron.kernel.ir.statements import (
     Fence,
     InitBarriers,
     Lower,
+    Meet,
     Raise,
     Roles,
     Sync,
@@ -25,12 +26,12 @@ from fireiron.kernel.ir.statements import (
     Wait,
 )
 from fireiron.language.levels import Level
-from fireiron.simulate.barriers import Slot, Turnstile
+from fireiron.simulate.barriers import Gate, Slot, Turnstile
 from fireiron.simulate.before import has_waited, refuse_early
 from fireiron.simulate.flights import Flights
 from fireiron.simulate.groups import Groups, deferred
 from fireiron.simulate.lanes import each, uniform
-from fireiron.simulate.machine import Arrival, Coroutine, Event, Fork, Standing, Waiting
+from fireiron.simulate.machine import Arrival, Coroutine, Event, Fork, Gathering, Standing, Waiting
 from fireiron.simulate.order import Array
 from fireiron.simulate.state import CursorState, Place, State, Team
 from fireiron.simulate.steps import Act, Scope, Step
@@ -43,12 +44,13 @@ WARP = 32
 WARPGROUP = 128
 
 Ordering: TypeAlias = (
-    Sync | CountIn | Raise | Lower | Commit | Wait | InitBarriers | Await | Arrive | Advance | Fence | Turn | Roles
+    Sync | CountIn | Meet | Raise | Lower | Commit | Wait | InitBarriers | Await | Arrive | Advance | Fence | Turn
+    | Roles
 )  # fmt: skip
 
 
 class Waits:
-    """Compile the statements of one scope that order work."""
+    """Compile the statements of one team that order others."""
 
     def __init__(self, compiler: Compiler, scope: Scope) -> None:
         self.compiler = compiler
@@ -62,6 +64,8 @@ class Waits:
                 return self.sync(statement)
             case CountIn():
                 return self.count_in(statement)
+            case Meet():
+                return self.meet(statement)
             case Raise():
                 return self.raise_flag(statement)
             case Lower():
@@ -108,7 +112,7 @@ class Waits:
         return Step(None, walk)
 
     def count_in(self, statement: CountIn) -> Step:
-        """Count a unit in, by the team that holds its first thread: that releases what came before the last barrier."""
+        """Count a unit in, by the team of the unit's first thread; it releases accesses before the last barrier."""
         team, order = self.team, self.team.order
         meeting = Sync(statement.level, f"the {statement.level} counts in", statement.link)
         join = self.sync(meeting).walk
@@ -144,8 +148,33 @@ class Waits:
 
         return Step(None, walk)
 
+    def meet(self, statement: Meet) -> Step:
+        """Count a unit in, by the team of its first thread, and wait for all units and their accesses."""
+        team, machine = self.team, self.team.machine
+        meeting = Sync(statement.level, f"the {statement.level} meets the others", statement.link)
+        join = self.sync(meeting).walk
+        counter, count = self.compiler.operand(statement.counter), self.compiler.value(statement.count)
+        unit, units = self._first(statement.level), self._units(statement.level)
+        place = self.compiler.place(meeting, "Meet", self.scope)
+        assert join is not None
+
+        def walk(state: State, act: Act) -> Iterator[Event]:
+            refuse_early(team, place, team.ids(act) - team.offset)
+            if team.first == unit:
+                at, many = _one(counter.offset(state.env)), _one(count(state.env))
+                name, first = f"{counter.view.buffer.name}[{at}]", team.ids(None)[:1]
+                if not 0 <= at < counter.storage.size:
+                    text = f"{place}: {team.label} counts in at {name}, of {counter.storage.size} counters"
+                    raise team.error(place, "out-of-bounds", text, "give each tile a counter of its own")
+                gate = machine.gates.setdefault(name, Gate(name))
+                gate.arrive(team, place, units, many, team.order.released(first) if machine.check else None)
+                yield Gathering(team, place, gate, many, first)
+            yield from join(state, act)
+
+        return Step(None, walk)
+
     def raise_flag(self, statement: Raise) -> Step:
-        """Raise a flag, by the team of the unit's first thread: it releases what came before the last barrier."""
+        """Set a flag, by the team of the unit's first thread; it releases accesses before the last barrier."""
         team, order = self.team, self.team.order
         flag = self.compiler.operand(statement.flag)
         unit, units = self._first(statement.level), self._units(statement.level)
@@ -170,7 +199,7 @@ class Waits:
         return Step(run)
 
     def lower_flag(self, statement: Lower) -> Step:
-        """Find a flag raised by a block that ran before, as only lower ones may be waited for, and lower it."""
+        """Check that an earlier block has set a flag (a block may only wait for lower ones), and clear it."""
         team, order = self.team, self.team.order
         meeting = Sync(statement.level, f"the {statement.level} waits for a flag", statement.link)
         join = self.sync(meeting).walk
@@ -199,16 +228,16 @@ class Waits:
         return Step(None, walk)
 
     def _first(self, level: Level) -> int:
-        """Give the first thread of the unit of a level; this team is the unit, or a part of it."""
+        """Return the first thread of the unit of a level that this team is, or is a part of."""
         role = self.team.role
         return role.first if level.size is None and role is not None else self.team.first
 
     def _units(self, level: Level) -> int:
-        """Count the units of a level in this team: each of them does what a statement says once for a unit."""
+        """Return the number of a level's units in this team; each executes a statement once."""
         return 1 if level.size is None else max(1, self.team.threads // level.size)
 
     def _tell(self, place: tuple[str, int], releases: bool, acquires: bool) -> None:
-        """Give the team the vector clock of its first thread after a flag or counter in global memory."""
+        """Give all threads the vector clock of the first thread, after a flag or counter in global memory."""
         team, order = self.team, self.team.order
         if not team.machine.check:
             return
@@ -221,7 +250,7 @@ class Waits:
             order.learn(first, known)
 
     def commit(self, group: str, act: Act) -> None:
-        """Commit groups: of every active thread or unit, or of the whole team."""
+        """Commit the groups of every active thread or unit, or of the whole team."""
         if deferred(group):
             for queue in self._queues(group, act):
                 queue.commit()
@@ -229,7 +258,7 @@ class Waits:
             self.team.flights.setdefault(group, Flights(self.team.machine)).commit()
 
     def wait(self, group: str, pending: int, reads_only: bool, act: Act) -> None:
-        """Land the writes of the awaited groups: they land as late as is legal."""
+        """Land the writes of the awaited groups, as late as is legal."""
         if not deferred(group):
             self.team.flights.setdefault(group, Flights(self.team.machine)).wait(pending)
             return
@@ -240,7 +269,7 @@ class Waits:
                 queue.land(pending)
 
     def _queues(self, group: str, act: Act) -> Iterator[Groups]:
-        """Return the queues of the active units; each must be active as a whole."""
+        """Return the group queues of the active units; each unit must be active as a whole."""
         for (name, first), queue in self.team.groups.items():
             if name != group:
                 continue
@@ -259,7 +288,7 @@ class Waits:
                 yield queue
 
     def initialise(self, statement: InitBarriers) -> Step:
-        """Set up mbarriers, which the block's first thread does."""
+        """Initialise mbarriers, by the block's first thread."""
         team = self.team
         place = self.compiler.place(None, "InitBarriers", self.scope)
         first = team.member.rank * team.machine.kernel.threads
@@ -316,7 +345,7 @@ class Waits:
         return ring[at]
 
     def _in_step(self, slot: Slot, phase: int, threads: Array, place: Place) -> None:
-        """Check that a parity distinguishes the awaited phase from every phase that can run meanwhile.
+        """Check that the parity distinguishes the awaited phase from every phase that may be current meanwhile.
 
         Raises:
             SimulationError: `phase-ahead`.
@@ -340,7 +369,7 @@ class Waits:
             )
 
     def arrive(self, statement: Arrive) -> Step:
-        """Arrive at mbarriers of this block or of peers."""
+        """Arrive at mbarriers of this block or of other blocks."""
         team = self.team
         name = statement.barrier.name
         place = self.compiler.place(statement, f"Arrive({name})", self.scope)
@@ -351,18 +380,20 @@ class Waits:
             threads = team.ids(act)
             lanes = threads - team.offset
             numbers = each(number, state.env, team)[lanes]
-            ranks = np.full(len(lanes), team.member.rank) if peer is None else each(peer, state.env, team)[lanes]
+            members = team.machine.cluster_of(team.member)
+            own = members.index(team.member)
+            ranks = np.full(len(lanes), own) if peer is None else each(peer, state.env, team)[lanes]
             pairs = cast("set[tuple[int, int]]", set(zip(ranks.tolist(), numbers.tolist(), strict=True)))
             for rank, at in sorted(pairs):
-                if not 0 <= rank < len(team.machine.members):
+                if not 0 <= rank < len(members):
                     raise team.error(
                         place,
                         "bad-peers",
-                        f"{place}: {team.label} arrives at rank {rank} of a cluster of {len(team.machine.members)}",
+                        f"{place}: {team.label} arrives at rank {rank} of a cluster of {len(members)}",
                         "arrive at blocks of the cluster",
                     )
                 mine = threads[(ranks == rank) & (numbers == at)]
-                member = team.machine.members[rank]
+                member = members[rank]
                 slot = self._slot(member.barriers[name], at, place)
                 slot.usable(team, place, mine)
                 if member is team.member:
@@ -374,7 +405,7 @@ class Waits:
         return Step(run)
 
     def advance(self, statement: Advance) -> Step:
-        """Move a cursor; all moves must be by the same threads, as each has its own copy of it."""
+        """Advance a cursor; the same threads must always advance it, since each thread has its own copy."""
         team, cursor = self.team, statement.cursor
         place = self.compiler.place(None, f"Advance({cursor.name})", self.scope)
         by = self.compiler.value(statement.by)
@@ -462,7 +493,7 @@ class Waits:
         return Step(None, walk)
 
     def roles(self, statement: Roles) -> Step:
-        """Part a block's threads into teams that run at the same time."""
+        """Split a block's threads into teams that run at the same time."""
         parent = self.team
         place = self.compiler.place(None, "Roles", self.scope)
         made: list[tuple[Team, Step]] = []
@@ -489,12 +520,12 @@ class Waits:
 
 
 def _one(value: Any) -> int:
-    """Give a value that is the same for all threads of a team."""
+    """Return a value that is the same for all threads of a team."""
     return int(np.asarray(value).flat[0])
 
 
 def _narrowed(value: Any, parent: Team, team: Team) -> Any:
-    """Give the entries of a team's threads, of a value that has an entry for each thread of the block."""
+    """Return a team's entries of a value that has an entry for each thread of the block."""
     if not isinstance(value, np.ndarray):
         return value
     found = cast("Array", value)
@@ -503,7 +534,7 @@ def _narrowed(value: Any, parent: Team, team: Team) -> Any:
 
 
 def _begin(team: Team, step: Step, state: State) -> Coroutine:
-    """Start a team of a role, with its threads' entries of all values; its threads count from the role's first."""
+    """Start a team of a role, with its threads' entries of all values; `thread` counts from the role's first thread."""
     assert team.role is not None
     env: dict[str, Any] = {name: _narrowed(value, state.team, team) for name, value in state.env.items()}
     env[THREAD] = np.arange(team.threads) + (team.first - team.role.first)
@@ -516,7 +547,7 @@ def _begin(team: Team, step: Step, state: State) -> Coroutine:
 
 
 def steps_of(step: Step, state: State) -> Iterator[Event]:
-    """Run a team's program, stopping where it may have to wait."""
+    """Execute a team's program as a generator, which stops where the team may have to wait."""
     if step.run is not None:
         step.run(state, None)
     elif step.walk is not None:

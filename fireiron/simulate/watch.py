@@ -1,6 +1,6 @@
-"""Watching a block: what its tiles hold at a statement, a trip of a loop or a step, and stopping there.
+"""Watching a block: keeping the values of tiles at a statement, a trip of a loop or a step, and stopping there.
 
-A step is what the threads that run together do up to the next barrier or wait.
+A step is the execution of one coroutine's threads up to the next barrier or wait.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from fireiron.kernel.ir.statements import (
     CountIn,
     For,
     Kernel,
+    Meet,
     Micro,
     Region,
     Statement,
@@ -39,19 +40,19 @@ from fireiron.simulate.state import State, Team
 from fireiron.simulate.steps import Act, Run, Scope, Step, Walk
 
 Works = Call | Compute | Micro
-Orders = Sync | CountIn | Wait | Await | Turn
+Orders = Sync | CountIn | Meet | Wait | Await | Turn
 
 
 @attrs.frozen(field_transformer=checked_fields)
 class At:
-    """Choose a moment of a simulation: just before the first statement that fits.
+    """Choose a moment of a simulation: directly before the first statement that matches.
 
     Args:
-        what: a part of what the CUDA says above the statement (`load A`), of an instruction's name (`mma`), or of a
-            buffer's name; any statement where it is empty.
-        block: which one of the grid.
+        what: a part of the CUDA comment above the statement (`load A`), of an instruction's name (`mma`), or of a
+            buffer's name; "" matches any statement.
+        block: number of the block in the grid.
         trips: values of loop variables, by their names in the CUDA: `{"k": 2}`.
-        step: which step, counted from 0 in each block; a step ends at a barrier or a wait. Where only a step is given,
+        step: number of a step, from 0 on in each block; a step ends at a barrier or a wait. If only a step is given,
             the moment is its end.
 
     Example:
@@ -73,17 +74,17 @@ class At:
 
 @attrs.frozen
 class Moment:
-    """Say where a simulation was.
+    """Describe a moment of a simulation.
 
     Args:
-        block: of the grid.
-        step: steps that the block had finished; None at its end where steps were not counted.
-        what: the instruction that comes next, or the barrier that ended a step.
-        title: what the CUDA says above it.
-        trips: loop variables that have one value, by name.
-        role: whose statement it is, "" where all threads do the same.
-        did: of the end of a step, the titles of what ran in it.
-        regions: the numbers of the regions that these titles head.
+        block: number of the block in the grid.
+        step: number of steps that the block had finished; None at the block's end where steps were not counted.
+        what: the next instruction, or the barrier that ended a step.
+        title: the CUDA comment above it.
+        trips: values of loop variables with a single value, by name.
+        role: the role of the statement, "" where all threads do the same.
+        did: at the end of a step, the titles of the regions that were executed in it.
+        regions: the numbers of these regions.
     """
 
     block: int
@@ -104,7 +105,7 @@ class Moment:
 
 
 class Stopped(Exception):
-    """End a simulation at the moment that was asked for."""
+    """Raised to end a simulation at the chosen moment."""
 
 
 @attrs.define(eq=False, slots=False)
@@ -112,14 +113,14 @@ class Watch:
     """Find one moment of a simulation, and keep tiles there.
 
     Args:
-        kernel: what runs.
-        at: which moment; None for the end of block 0.
-        keep: names of the tiles that are kept.
+        kernel: the kernel.
+        at: the moment; None for the end of block 0.
+        keep: names of the tiles to keep.
         stops: whether the simulation ends there.
         each: called at the end of each step of the block.
-        block: which block is looked at.
-        moment: what was found.
-        kept: tiles by name.
+        block: number of the watched block.
+        moment: the moment that was found.
+        kept: the kept tiles by name.
     """
 
     kernel: Kernel
@@ -139,7 +140,7 @@ class Watch:
         return frozenset(s.var.name for s in walk(self.kernel.body) if isinstance(s, For))
 
     def trips(self, scope: Scope, state: State) -> dict[str, int]:
-        """Give the variables of the loops around a statement that have one value now."""
+        """Return the values of the loop variables around a statement that have a single value now."""
         found: dict[str, int] = {}
         for name, needs in scope.needs:
             value = state.env.get(name)
@@ -149,7 +150,7 @@ class Watch:
 
     @property
     def everywhere(self) -> bool:
-        """Say whether statements must be watched, and not the block's end alone."""
+        """Say whether statements must be watched, and not only the block's end."""
         return self.each is not None or (self.at is not None and bool(self.at.what or self.at.trips or self._steps))
 
     @property
@@ -166,7 +167,7 @@ class Watch:
         self.did.clear()
 
     def take(self, team: Team, moment: Moment) -> None:
-        """Keep the tiles as they are.
+        """Keep the tiles as they are now.
 
         Raises:
             Stopped: where the simulation ends here.
@@ -177,7 +178,7 @@ class Watch:
             raise Stopped
 
     def comes(self, team: Team, statement: Works, scope: Scope, state: State) -> None:
-        """Check whether a statement that accesses data is the moment."""
+        """Check whether the moment is before a statement that accesses data."""
         if team.member.block != self.block:
             return
         title = _title(scope)
@@ -195,7 +196,7 @@ class Watch:
             )
 
     def ends(self, team: Team, statement: Orders, scope: Scope, state: State) -> None:
-        """Count a step at its end, unless no statement ran in it."""
+        """Count a step at its end, unless no statement was executed in it."""
         if team.member.block != self.block or Itself(team) not in self.did:
             return
         did = self.did.pop(Itself(team))
@@ -209,7 +210,7 @@ class Watch:
             self.take(team, moment)
 
     def finish(self, team: Team) -> None:
-        """Keep the tiles at the end of the watched block, where that is the moment.
+        """Keep the tiles at the end of the watched block, if that is the moment.
 
         Raises:
             UsageError: `no-such-moment`.
@@ -226,7 +227,7 @@ class Watch:
             raise UsageError(
                 "no-such-moment",
                 f"block {self.block} never reaches {self.at}: it takes {self.step} steps",
-                fix="choose a smaller trip or step",
+                fix="choose a smaller number for the trip or the step",
             )
 
     def close(self, ran: Sequence[int]) -> None:
@@ -236,7 +237,7 @@ class Watch:
             ran: the blocks that ran.
 
         Raises:
-            UsageError: `no-such-moment` where the block that is watched is none of them.
+            UsageError: `no-such-moment` where the watched block is not one of them.
         """
         if self.block not in ran:
             raise UsageError(
@@ -247,7 +248,7 @@ class Watch:
 
 
 def name_of(statement: Works) -> str:
-    """Name an instruction as reports do."""
+    """Return the name of an instruction, as in reports."""
     match statement:
         case Call(atom=atom):
             return atom.name
@@ -258,7 +259,7 @@ def name_of(statement: Works) -> str:
 
 
 def fits(statement: Works, region: Region | None, what: str) -> bool:
-    """Say whether a statement's region, instruction or a buffer of it has a text in its name."""
+    """Say whether a text is part of a statement's region's title, of its instruction's name or of a buffer's name."""
     if not what:
         return True
     views = (statement.dst, *statement.inputs) if isinstance(statement, Compute) else statement.views
@@ -267,7 +268,7 @@ def fits(statement: Works, region: Region | None, what: str) -> bool:
 
 
 def watch(kernel: Kernel, keep: tuple[str, ...], at: At | None, stops: bool) -> Watch:
-    """Make the watch that finds the moment `at` of a kernel's simulation, and keeps tiles there.
+    """Make the watch for the moment `at` of a kernel's simulation.
 
     Raises:
         UsageError: `no-such-tile`, `no-such-moment`, `no-such-loop`.
@@ -311,7 +312,7 @@ def _refuse_unknown(kernel: Kernel, at: At) -> None:
 
 
 class Watching(Compiler):
-    """Compile a team's statements so that a watch sees each of them."""
+    """Compile a team's statements so that each one reports to a watch."""
 
     def __init__(self, team: Team, watch: Watch) -> None:
         super().__init__(team)
@@ -322,7 +323,7 @@ class Watching(Compiler):
         return Watching(team, self.watch)
 
     def statement(self, statement: Statement, scope: Scope) -> Step:
-        """Compile a statement that tells the watch before it runs."""
+        """Compile a statement that reports to the watch before it is executed."""
         step = super().statement(statement, scope)
         team, watch = self.team, self.watch
         if isinstance(statement, Works):
@@ -339,7 +340,7 @@ class Watching(Compiler):
         return super().nest(statement, scope, found)
 
     def loop(self, statement: For, scope: Scope) -> Step:
-        """Compile a loop; where its trips run at once, the one statement in it is told ahead of them."""
+        """Compile a loop; where its trips are executed at once, the single statement in it reports before them."""
         step = super().loop(statement, scope)
         works = [s for s in walk(statement.body) if isinstance(s, Works)]
         if step.run is None or len(works) != 1 or any(isinstance(s, Orders | Arrive) for s in walk(statement.body)):
@@ -350,7 +351,7 @@ class Watching(Compiler):
 
 
 def before(step: Step, tell: Callable[[State], None]) -> Step:
-    """Report a compiled statement to the watch before it runs."""
+    """Make a compiled statement report to the watch before it is executed."""
     if step.run is not None:
         inner: Run = step.run
 
@@ -370,7 +371,7 @@ def before(step: Step, tell: Callable[[State], None]) -> Step:
 
 
 def _titles(regions: Sequence[Region]) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Give the titles of regions, each once, and their numbers."""
+    """Return the titles of regions, each once, and their numbers."""
     titles = dict.fromkeys(region.title for region in regions if region.title)
     return tuple(titles), tuple(dict.fromkeys(region.id for region in regions))
 
@@ -393,6 +394,8 @@ def _order(statement: Orders) -> str:
             return f"barrier of the {level}: {reason}"
         case CountIn(level=level):
             return f"the {level} counts in"
+        case Meet(level=level):
+            return f"the {level} meets the others of its tile"
         case Wait(group=group):
             return f"wait for {group}"
         case Await(barrier=barrier):

@@ -13,10 +13,14 @@ from typing import Any
 
 import attrs
 
+from fireiron.algebra.arch import Arch
 from fireiron.algebra.arch import arch as find_arch
-from fireiron.base.errors import FireironError, UsageError
+from fireiron.algebra.expr import as_int
+from fireiron.base.errors import CheckError, FireironError, UsageError
 from fireiron.jit.build import compiling_candidates
 from fireiron.jit.cache import Entry
+from fireiron.jit.driver import probe
+from fireiron.kernel.ir.statements import Kernel
 from fireiron.language.steps import Program
 from fireiron.tune.space import Point, arguments
 from fireiron.verify.reference import Meaning
@@ -244,10 +248,30 @@ def judge(candidate: Candidate, spec: Any, arch: str) -> Judged:
         found = schedule.facts(arch)
         if found.errors:
             raise found.errors[0].error()
-        modelled = estimate(schedule.lowered(arch), target, rows=found.rows)
+        kernel = schedule.lowered(arch)
+        if kernel.cooperative:
+            refuse_too_many(kernel, target)
+        modelled = estimate(kernel, target, rows=found.rows)
     except Exception as error:  # a record's keywords may be anything
         return Judged(candidate, failure=failure("check", error))
     return Judged(candidate, modelled.likely_us)
+
+
+def refuse_too_many(kernel: Kernel, target: Arch) -> None:
+    """Refuse blocks that wait for each other where they are more than the SMs of a GPU: they may not all run at once.
+
+    The GPU is the one that is there, else the target's.
+
+    Raises:
+        CheckError: `cooperative-grid`.
+    """
+    blocks, sms = as_int(kernel.grid), probe().sms or target.gpu.sms
+    if blocks is None or blocks > sms:
+        raise CheckError(
+            "cooperative-grid",
+            f"{kernel.grid} blocks of {kernel.name} wait for each other, and the GPU has {sms} SMs",
+            fix="use larger tiles or fewer ways, or drop shared=True",
+        )
 
 
 def compiled(candidate: Candidate, spec: Any, arch: str) -> Built:

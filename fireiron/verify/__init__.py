@@ -1,1 +1,1 @@
-"""Layer 8: what a schedule must compute, with bounds, data made for it, and the comparison with what a kernel wrote."""
+"""Layer 8: verify kernels: references with error bounds, input data, and the comparison with a kernel's results."""

@@ -1,6 +1,6 @@
-"""Arithmetic on a value and its error: what each operation of a scalar expression makes of both.
+"""Arithmetic on pairs of a value and its error bound, for each operation of a scalar expression.
 
-A `Bounded` says that whatever a right kernel computes lies within `error` of `value`.
+A `Bounded` says: the result of every right kernel lies within `error` of `value`.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ POWER_ROUNDINGS = 8  # CUDA's powf is right within four units in the last place
 
 @attrs.frozen(eq=False)
 class Bounded:
-    """Hold what should come out, and how far from it a right kernel's result may lie.
+    """Hold expected values, and how far a right kernel's results may lie from them.
 
     Args:
         value: in f64.
-        error: absolute, element by element; 0 where the result must be exact.
+        error: absolute error of each element; 0 where the result must be exact.
     """
 
     value: Array
@@ -53,7 +53,7 @@ class Bounded:
 
     @property
     def size(self) -> Array:
-        """Give the largest magnitude that a right result may have: infinity where the value is beyond f64."""
+        """Return the largest magnitude of a right result; infinity where the value is beyond f64."""
         return np.where(np.isinf(self.value), np.inf, np.abs(self.value) + self.error)
 
 
@@ -63,17 +63,17 @@ def largest(dtype: DType) -> float:
 
 
 def smallest(dtype: DType) -> float:
-    """Give the smallest number above 0, which bounds what underflow loses; 0 for integers."""
+    """Return a type's smallest number above 0, the most that underflow loses; 0 for integers."""
     return 2.0 ** (1 - dtype.bias - dtype.mantissa) if dtype.kind == "float" else 0.0
 
 
 def unit(dtype: DType) -> float:
-    """Give the relative error of one operation, that of the reference's own included."""
+    """Return the relative error of one rounding to a type, and of the reference's own in f64."""
     return dtype.epsilon + F64_ROUNDING if dtype.kind == "float" else 0.0
 
 
 def exact(array: Array) -> Bounded:
-    """Hold numbers that are what they are."""
+    """Hold numbers without error."""
     value = array.astype(np.float64)
     return Bounded(value, np.zeros(value.shape))
 
@@ -89,22 +89,22 @@ def transposed(x: Bounded) -> Bounded:
 
 
 def rounded(value: Array, error: Array, dtype: DType, roundings: int = 1) -> Bounded:
-    """Let an operation's result be rounded to its dtype: beyond the dtype's largest number to an infinity."""
+    """Add the error of rounding a result to its dtype; numbers beyond the dtype's largest become infinities."""
     if dtype.kind != "float":
         return Bounded(value, error)
     return _overflowed(value, more(error, roundings * unit(dtype) * (np.abs(value) + error) + smallest(dtype)), dtype)
 
 
 def more(error: Array, lost: Array) -> Array:
-    """Add what is lost to an error; an infinite error stays infinite, whatever is lost of a NaN."""
+    """Add a loss to an error; an infinite error stays infinite, also where the loss is NaN."""
     return np.where(np.isinf(error), error, error + lost)
 
 
 def _overflowed(value: Array, error: Array, dtype: DType) -> Bounded:
-    """Let numbers beyond a floating-point type's largest be infinities; 8-bit floats saturate before.
+    """Replace numbers beyond a floating-point type's largest by infinities; 8-bit floats have saturated before.
 
-    Where the error decides whether a number is beyond it, the error is infinite. What infinities make of each other is
-    NaN, with an infinite error: nothing is known of it.
+    Where a number may or may not be beyond the largest, by its error, its error becomes infinite. Operations on two
+    infinities give NaN with an infinite error: nothing is known of the result.
     """
     most = largest(dtype)
     beyond = np.isfinite(value) & ~(np.abs(value) + error < most)
@@ -118,7 +118,7 @@ def _overflowed(value: Array, error: Array, dtype: DType) -> Bounded:
 
 
 def _once(value: Array, error: Array, x: Bounded, y: Bounded, dtype: DType) -> Bounded:
-    """Let a sum or a product of two values be rounded, not where it is a number of its dtype."""
+    """Round the sum or product `value` of x and y, unless it is exact and its dtype holds it exactly."""
     found = rounded(value, error, dtype)
     if dtype.kind == "int" or not (exactly := error == 0).any():
         return found
@@ -130,7 +130,7 @@ def _once(value: Array, error: Array, x: Bounded, y: Bounded, dtype: DType) -> B
 
 
 def _small(x: Array) -> Array:
-    """Say which numbers are so short that f64 holds their sums and products."""
+    """Say which numbers have so few bits that f64 holds their sums and products exactly."""
     return (np.abs(x) < 2.0**18) & (np.rint(x * 2.0**8) == x * 2.0**8)
 
 
@@ -140,7 +140,7 @@ def cast(x: Bounded, dtype: DType, source: DType | None = None) -> Bounded:
     Args:
         x: what is converted.
         dtype: to what.
-        source: from what; widening then loses nothing.
+        source: type of `x`, where known; a conversion to a wider type loses nothing.
     """
     if dtype == source:
         return x
@@ -211,7 +211,7 @@ def evaluate(tree: Scalar, inputs: Sequence[Bounded], numbers: Mapping[str, floa
 
 
 def _custom(tree: Custom, args: Sequence[Bounded], dtype: DType) -> Bounded:
-    """Let a user's function move its arguments' errors as far as it does at the corners of their intervals."""
+    """Bound a user's function by its values at the corners of its arguments' intervals."""
     value = np.asarray(tree.numpy(*(x.value for x in args)), np.float64)
     error = np.zeros(value.shape)
     for signs in product((-1, 0, 1), repeat=len(args)) if any(x.error.any() for x in args) else ():
@@ -274,7 +274,7 @@ def _binary(op: str, x: Bounded, y: Bounded, dtype: DType) -> Bounded:
 
 
 def _power(x: Bounded, y: Bounded, dtype: DType) -> Bounded:
-    """Raise to a power: monotone in both operands where the base is positive, so that corners bound the results."""
+    """Raise to a power, bounded by values at the corners: it is monotone in both operands for a positive base."""
     value = np.power(x.value, y.value)
     error = np.zeros(value.shape)
     for signs in product((-1, 1), repeat=2) if x.error.any() or y.error.any() else ():
@@ -285,7 +285,10 @@ def _power(x: Bounded, y: Bounded, dtype: DType) -> Bounded:
 
 
 def _chosen(x: Bounded, y: Bounded, lead: Array) -> Array:
-    """Give the error of the operand that a maximum chooses; of both the larger, where errors reach over the lead."""
+    """Return the error of a maximum: that of the larger operand, or the larger error where either may be chosen.
+
+    `lead` is x - y, and -`lead` for a minimum.
+    """
     reach = x.error + y.error
     return np.where(lead > reach, x.error, np.where(-lead > reach, y.error, np.maximum(x.error, y.error)))
 

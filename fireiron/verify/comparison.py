@@ -1,4 +1,4 @@
-"""A result held against its reference: what differs, and what the reference's bounds cannot tell."""
+"""Compare a result with its reference: how many elements are wrong, and how many the bounds cannot judge."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ class Comparison:
 
     Args:
         name: the output's.
-        compared: how many elements were looked at.
-        total: how many there are.
-        wrong: how many lie outside the bound; every NaN does where the reference is known.
-        nans: how many are NaN.
-        max_error: largest absolute difference of those that are numbers.
-        ratio: largest difference over its bound; right results have at most 1.
-        worst: where that is.
-        got: the result there.
-        expected: the reference there.
-        bound: the bound there.
-        exact: of how many the bound is 0: each bit was compared.
-        unverified: of how many the bound is as large as the reference itself, so that 0 would pass.
+        compared: number of elements that were compared.
+        total: number of elements of the output.
+        wrong: number of elements outside their bound; a NaN is, where the reference is known.
+        nans: number of elements that are NaN.
+        max_error: largest absolute difference of an element that is a number.
+        ratio: largest quotient of difference and bound; at most 1 for right results.
+        worst: index of the element of that quotient.
+        got: its result.
+        expected: its reference.
+        bound: its bound.
+        exact: number of elements whose bound is 0, so that every bit was compared.
+        unverified: number of elements whose bound is as large as the reference, so that 0 would pass.
     """
 
     name: str
@@ -49,12 +49,12 @@ class Comparison:
 
     @property
     def passed(self) -> bool:
-        """Say whether something was compared, and nothing was found wrong."""
+        """Say whether some element was compared, and none is wrong."""
         return self.wrong == 0 and self.compared > 0
 
     @property
     def word(self) -> Word:
-        """Say what is proved: `right` where every bit was compared, `not verified` where most bounds tell nothing."""
+        """Name what is proved: `right` where every bit was compared, `not verified` where most bounds judge nothing."""
         if not self.passed:
             return "wrong"
         if self.exact == self.compared:
@@ -87,17 +87,17 @@ class Comparison:
 
 
 def compare(name: str, result: Array, expected: Bounded, dtype: DType, written: Array | None = None) -> Comparison:
-    """Hold a result against its reference.
+    """Compare a result with its reference.
 
-    A NaN is wrong, unless the reference is NaN with an infinite error: infinities met on the way, and nothing is known.
-    An infinity is right where the reference may be beyond the dtype's largest number.
+    A NaN is wrong, unless the reference is NaN with an infinite error: it is so where an operation had two infinities
+    as operands. An infinity is right where the reference may be beyond the dtype's largest number.
 
     Args:
         name: the output's.
-        result: in mathematical order.
+        result: in the order (batch, rows, columns).
         expected: the reference.
         dtype: the result's.
-        written: which elements to look at; all of them where None.
+        written: mask of the elements to compare; None for all.
     """
     got = result.astype(np.float64)
     with np.errstate(all="ignore"):

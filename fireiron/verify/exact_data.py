@@ -1,6 +1,6 @@
-"""Arrays for an exact run: small whole numbers of which every right kernel makes the same bits.
+"""Input arrays for an exact run: small whole numbers, from which all right kernels compute the same bits.
 
-The steps of a program say how: operands of sums of products are planned together, inputs of other folds are small.
+Operands of one sum of products are drawn together, so that the sum is exact. Inputs of other folds are small.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ INPUTS = 16  # a layer's inputs are 0 to 15
 
 
 def exact_arrays(meaning: Meaning, interface: Interface, sizes: Mapping[str, int], seed: int = 0) -> dict[str, Array]:
-    """Make inputs of an exact run, and outputs as random_arrays does.
+    """Make the inputs of an exact run, and outputs as `random_arrays` does.
 
     Args:
-        meaning: what runs.
-        interface: its kernel's.
+        meaning: the program that runs.
+        interface: that of its kernel.
         sizes: symbols by name.
         seed: of the numbers.
     """
@@ -76,7 +76,7 @@ def exact_arrays(meaning: Meaning, interface: Interface, sizes: Mapping[str, int
 
 
 def _sums(program: Program) -> list[tuple[Step, tuple[Tensor, Tensor]]]:
-    """List the sums of products with the operands of each; nothing where one is more than an input's elements."""
+    """List the sums of products, each with its two operands; none at all where a factor is no plain input."""
     found: list[tuple[Step, tuple[Tensor, Tensor]]] = []
     for step in program.steps:
         if joined_by(step) is not None:
@@ -89,7 +89,7 @@ def _sums(program: Program) -> list[tuple[Step, tuple[Tensor, Tensor]]]:
 
 
 def _operand(program: Program, ref: Ref) -> Tensor | None:
-    """Find the input that a factor is made of: itself, or what a prolog's step reads first."""
+    """Return the input behind a factor: the factor itself, or the first operand of the prolog that computes it."""
     made = next((step for step in program.steps if any(out.name == ref.name for out in step.outs)), None)
     if made is None:
         return ref.tensor
@@ -99,7 +99,7 @@ def _operand(program: Program, ref: Ref) -> Tensor | None:
 
 
 def _scales(program: Program) -> set[str]:
-    """Name what prologs read beside the operands."""
+    """Name the arrays that prologs read beside the operands."""
     factors = {ref.name for step in program.steps if joined_by(step) is not None for ref in step.reads}
     prologs = [step for step in program.steps if step.fold is None and step.outs[0].name in factors]
     return {ref.name for step in prologs for ref in step.reads[1:]}
@@ -117,7 +117,7 @@ def _stored(program: Program) -> list[Tensor]:
 
 
 def _multiplies(program: Program) -> bool:
-    """Say whether results are multiplied by scalars of the call or larger numbers, or added to what was there."""
+    """Say whether results may grow: by a scalar of the call, by a constant above 1, or by an output's old value."""
     trees = [part for step in program.steps for part in parts(step.body)]
     numbers = any(isinstance(x, Parameter) or (isinstance(x, Constant) and abs(x.value) > 1) for x in trees)
     return numbers or any(t in program.inputs for t in program.outputs)
@@ -131,7 +131,7 @@ def _operands(
     out: float,
     kind: str = "mul",
 ) -> None:
-    """Fill the operands of products: those of one depth fit each other, and each is drawn once."""
+    """Fill the operands of products; operands of one sum fit each other, and each array is drawn once."""
     done: set[str] = set()
     for a, b in pairs:
         left, right = (_shape(t, arrays[t.name]) for t in (a, b))
@@ -147,7 +147,7 @@ def _operands(
 
 
 def _layers(arrays: dict[str, Array], rng: np.random.Generator, program: Program) -> None:
-    """Let each column of weights subtract two of a layer's inputs: activations stay as small as they are."""
+    """Fill weights so that each output of a layer is the difference of two inputs: activations stay small."""
     x = program.inputs[0]
     _put(x, arrays[x.name], rng.integers(0, INPUTS, _shape(x, arrays[x.name])))
     for tensor in dict.fromkeys(step.reads[1].tensor for step in program.steps if joined_by(step) is not None):
@@ -168,7 +168,7 @@ def _numbers(arrays: dict[str, Array], rng: np.random.Generator, tensors: Sequen
 
 
 def _shape(tensor: Tensor, array: Array) -> tuple[int, ...]:
-    """Give the extents of a tensor's elements, in mathematical order."""
+    """Return a tensor's extents, in mathematical order."""
     shape = as_seen(tensor, array).shape
     stored = (*shape[:-1], shape[-1] * tensor.dtype.pack)
     return tuple(stored[i] for i in np.argsort(tensor.storage))

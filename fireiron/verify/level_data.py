@@ -1,9 +1,10 @@
-"""Whole numbers for programs that exponentiate what lies below a maximum, as softmax and attention do.
+"""Whole numbers for programs with exponentials of differences from a maximum, as in softmax and attention.
 
-Exponentials are exact at 0, and far below it, where they are 0. So an element lies at the maximum of its row or far
-below, and so many lie there that the sum of exponentials, and what is divided by it, are powers of two. Where products
-make the elements, queries choose keys: a row of the left operand is far from 0 in one place, or nowhere, and there the
-right operand is 0 for the keys at the maximum, and -1 for others.
+An exponential is exact for a difference of 0, where it is 1, and for one far below 0, where it is 0. So each element of
+a row is either the maximum or far below it, and the number of maxima is a power of two: sums of exponentials, and
+quotients by these sums, are then powers of two. Where a product of queries and keys makes the elements, a query is a
+large number in one column and 0 elsewhere, or 0 everywhere; in that column, keys at the maximum are 0 and others are
+-1.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ EXPONENTIALS = ("exp", "exp2")
 
 
 def level_arrays(program: Program, shapes: Mapping[str, tuple[int, ...]], rng: np.random.Generator) -> dict[str, Array]:
-    """Make the inputs that exponentials and their sums follow from, in mathematical order, by name.
+    """Make the inputs from which exponentials are computed, by name, in mathematical order.
 
     Args:
         program: what is computed.
@@ -31,7 +32,7 @@ def level_arrays(program: Program, shapes: Mapping[str, tuple[int, ...]], rng: n
         rng: draws.
 
     Returns:
-        Nothing where no step exponentiates differences from a maximum.
+        The arrays; none where no step has an exponential of a difference from a maximum.
     """
     found: dict[str, Array] = {}
     inputs = {t.name: t for t in program.inputs if t not in program.outputs}
@@ -62,10 +63,10 @@ def level_arrays(program: Program, shapes: Mapping[str, tuple[int, ...]], rng: n
 
 
 def exponents(program: Program) -> Iterator[tuple[Ref, Dim]]:
-    """List what maxima are subtracted from under an exponential: reads of inputs, or of what steps with folds make.
+    """List the reads from which an exponential's argument subtracts a maximum: of inputs, or of results of folds.
 
-    With each stands the dim that its maximum folds, where that is one. A number may multiply the difference, as powers
-    of two do for powers of e.
+    Each comes with the one dim that the maximum is taken over. The difference may be multiplied by a number:
+    `exp2((x - max) * LOG2E)`.
     """
     for step in program.steps:
         for part in parts(step.body):
@@ -81,7 +82,7 @@ def exponents(program: Program) -> Iterator[tuple[Ref, Dim]]:
 
 
 def _folded(program: Program, step: Step, tree: Scalar) -> tuple[Dim, ...]:
-    """List the dims that a read's maximum folds; none where it reads another thing."""
+    """List the dims of the maximum that a read refers to; none where it refers to no maximum."""
     made = program.step(step.reads[tree.index].name) if isinstance(tree, Arg) else None
     return made.over if made is not None and made.fold is not None and made.fold.plain == "max" else ()
 
@@ -98,7 +99,7 @@ def _origins(program: Program, step: Step, tree: Scalar) -> Iterator[Ref]:
 
 
 def _powers(count: int) -> list[int]:
-    """Part a number into powers of two, of which none is more than half of it where there are several."""
+    """Write a number as a sum of powers of two; where there are several, each is at most half of the number."""
     found: list[int] = []
     while count:
         found.append(2 ** max(0, (count if count & (count - 1) else count // 2).bit_length() - 1))
@@ -107,7 +108,7 @@ def _powers(count: int) -> list[int]:
 
 
 def _levels(dtype: DType, lines: tuple[int, ...], columns: int, rng: np.random.Generator) -> Array:
-    """Draw rows: so many elements as a power of two says at a number of the row, and the others far below."""
+    """Draw rows: in each, a power of two of elements equal the maximum, and the others lie far below."""
     powers = 2 ** rng.integers(0, max(1, columns.bit_length()), (*lines, 1))
     powers.reshape(-1)[:1] = 2 ** max(0, columns.bit_length() - 1)  # as many as there can be
     places = rng.permuted(np.broadcast_to(np.arange(columns), (*lines, columns)), axis=-1)
@@ -119,7 +120,7 @@ def _far(dtype: DType) -> float:
 
 
 def _groups(count: int, depth: int, rng: np.random.Generator) -> Array:
-    """Deal keys out to places of queries: as many to each as a power of two says."""
+    """Deal keys out to columns of queries, a power of two of keys to each; -1 for keys without a column."""
     sizes = _powers(count)
     while len(sizes) < min(depth, 8) and max(sizes) > 1:  # no group of all keys: queries of zeros choose those
         largest = max(sizes)
@@ -131,7 +132,7 @@ def _groups(count: int, depth: int, rng: np.random.Generator) -> Array:
 
 
 def _queries(dtype: DType, shape: tuple[int, ...], groups: Array, rng: np.random.Generator) -> Array:
-    """Let each query choose a group of keys; one of four chooses all, where their number is a power of two."""
+    """Let each query choose a group of keys. A quarter of them chooses all keys, if their number is a power of two."""
     known = np.unique(groups[groups >= 0])
     chosen = rng.choice(known, shape[:-1])
     found = np.where(chosen[..., None] == np.arange(shape[-1]), _far(dtype), 0.0)
@@ -141,7 +142,7 @@ def _queries(dtype: DType, shape: tuple[int, ...], groups: Array, rng: np.random
 
 
 def _values(shape: tuple[int, ...], axis: int, groups: Array, rng: np.random.Generator) -> Array:
-    """Draw values that cancel in pairs of keys of one group, but for two of each: sums stay small, and no term is 0."""
+    """Draw values that are not 0 and cancel in pairs within a group of keys, except two of them: sums stay small."""
     others = tuple(n for i, n in enumerate(shape) if i != axis)
     found = np.empty((*others, shape[axis]))
     for group in np.unique(groups):

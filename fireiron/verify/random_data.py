@@ -24,7 +24,7 @@ def random_arrays(
         interface: the kernel's.
         sizes: values of its symbols.
         seed: of the numbers.
-        given: names of arrays that are not needed.
+        given: names of arrays that the caller has, which are not made.
 
     Raises:
         CallError: `unknown-size`, `precondition` for sizes that the kernel does not take.
@@ -59,7 +59,7 @@ def random_arrays(
 
 
 def scaled(program: Task, arrays: dict[str, Any]) -> dict[str, Any]:
-    """Shrink random weights of layers so that activations keep their size from the first layer to the last."""
+    """Scale random weights of layers down, so that activations have the same magnitude in all layers."""
     for layer in program.spec.layers:
         array = arrays[layer.weights.name]
         array[...] = (array.astype(np.float32) * (2 / layer.depth) ** 0.5).astype(array.dtype)

@@ -1,7 +1,7 @@
-"""What a schedule must compute, in f64, with a proven bound on how far rounding may carry its result from that.
+"""The reference: a schedule's results in f64, with proven bounds on the rounding errors of its kernel.
 
-Whatever order a kernel sums in, and wherever it fuses, its result lies within `error` of `value`. The pair goes through
-the steps that the schedule's program has; the schedule itself says how their sums are rounded.
+A kernel's result lies within `error` of `value`, in whatever order it sums and wherever it fuses. Values and errors are
+computed step by step along the program; the schedule says how sums of the steps are rounded.
 
 Source: Jeannerod and Rump, "Improved error bounds for inner products in floating-point arithmetic", 2013: a product of
 K terms in an arithmetic of unit roundoff u is wrong by at most K u |a| |b|, in any order and for any K.
@@ -34,7 +34,7 @@ from fireiron.verify.sums import CUT, STRAY, Rounding
 
 @runtime_checkable
 class Chain(Protocol):
-    """Stand for a schedule: a program, and the links so far."""
+    """The parts of a schedule that a reference reads: its program, and the links so far."""
 
     @property
     def program(self) -> Task:
@@ -49,15 +49,15 @@ class Chain(Protocol):
 
 @runtime_checkable
 class Whole(Chain, Protocol):
-    """Stand for a schedule of a whole kernel."""
+    """The part of a whole schedule that a reference reads."""
 
     def lowered(self, arch: str | int | None = None) -> Kernel:
-        """Lower it."""
+        """Lower the schedule."""
         ...
 
 
 def bound_in_words(schedule: Chain) -> str:
-    """State the bound that a result is held to."""
+    """State the error bound of a schedule's results in words."""
     program, facts = steps_of(schedule.program.spec, schedule.links), roundings(schedule)
     sums = [step for step in program.steps if step.is_product]
     out = program.outputs[0]
@@ -87,7 +87,7 @@ def _sum_type(step: Step) -> DType:
 
 
 def _computes(step: Step) -> bool:
-    """Say whether a step does more than to convert."""
+    """Say whether a step does more than convert."""
     tree = step.body
     while isinstance(tree, Cast):
         tree = tree.x
@@ -101,7 +101,7 @@ def _narrows(tree: Scalar) -> bool:
 def reference(
     schedule: Chain, arrays: Mapping[str, Array], numbers: Mapping[str, float], drawn: bool = False
 ) -> Bounded:
-    """Compute a schedule's output, C of a MatMul, as `references` does."""
+    """Compute a schedule's first output, such as C of a MatMul, as `references` does."""
     return references(schedule, arrays, numbers, drawn)[output_of(schedule.program.spec).name]
 
 
@@ -111,25 +111,24 @@ def references(
     """Compute a schedule's outputs in f64 by name, with the error that their dtypes allow.
 
     Args:
-        schedule: whose steps are computed.
-        arrays: by tensor name, as a call takes them; those read and written hold what they held before.
+        schedule: the schedule.
+        arrays: by tensor name, as a call takes them; arrays that the kernel updates have their old contents.
         numbers: scalars by name.
-        drawn: whether inputs are drawn at random, so that bounds may be statistical.
+        drawn: whether inputs are drawn at random, which allows statistical bounds.
 
     Returns:
-        The outputs in mathematical order (batch, rows, columns). Sums in f64 are themselves rounded: the error covers
-        that too.
+        The outputs in mathematical order (batch, rows, columns). The error includes the rounding of the f64 sums.
     """
     return outputs_of(Meaning.of(schedule), arrays, numbers, drawn)
 
 
 @attrs.frozen
 class Meaning:
-    """Hold what a schedule computes, and how it rounds: all that a reference needs of it.
+    """Hold a schedule's program, and how its sums are rounded: all that a reference needs.
 
     Args:
         program: its steps.
-        facts: of its sums.
+        facts: how sums are rounded.
     """
 
     program: Program
@@ -155,7 +154,7 @@ def outputs_of(
         arrays: as `references` takes them.
         numbers: scalars by name.
         drawn: as `references` takes it.
-        part: of each output.
+        part: of each output, None for all.
     """
     program = meaning.program
 
@@ -168,7 +167,7 @@ def outputs_of(
 
 
 def _copied(program: Program, tensor: Tensor) -> bool:
-    """Say whether steps only copy a tensor: all bits then, of tf32 also those that no operation reads."""
+    """Say whether steps only copy a tensor, so that all bits stay, also those of tf32 that no operation reads."""
     readers = [step for step in program.steps if any(ref.name == tensor.name for ref in step.reads)]
     same = (isinstance(step.body, Arg) and step.fold is None and step.outs[0].dtype == tensor.dtype for step in readers)
     return tensor.dtype == tf32 and bool(readers) and all(same)
@@ -180,7 +179,7 @@ def mathematical(tensor: Tensor, array: Array) -> Array:
 
 
 def as_seen(tensor: Tensor, array: Array) -> Array:
-    """View an array of a call as steps see it: with fused dims as one (`Program.given`)."""
+    """View an array of a call with the dims that steps have: fused dims are one (`Program.given`)."""
     if array.ndim <= len(tensor.shape):
         return array
     return array.reshape((*(cast("int", tensor.shape[d]) for d in tensor.storage[:-1]), -1))  # packed types: bytes
@@ -208,7 +207,7 @@ def roundings(schedule: Chain) -> Facts:
 
 
 def _adds(program: Program, step: Step) -> bool:
-    """Say whether a step adds sums of products of the same rows and columns: one accumulator may hold all of them."""
+    """Say whether a step only adds products of the same rows and columns, which one accumulator may sum."""
     made = [program.step(ref.name) for ref in step.reads]
     sums = [one for one in made if one is not None and one.is_product]
     if step.fold is not None or len(sums) < 2 or len(sums) < len(made) or _sum_type(sums[0]) != step.outs[0].dtype:
@@ -219,7 +218,7 @@ def _adds(program: Program, step: Step) -> bool:
 
 
 def _parts(program: Program, step: Step, links: Links) -> tuple[int, DType] | None:
-    """Count the partial sums that are added to C itself, each rounded to its type."""
+    """Return the number of partial sums that are added to C in memory, and C's type, to which each is rounded."""
     shared = next((link for link in links if isinstance(link, Split) and isinstance(link.reduce, ByTma)), None)
     if shared is None:
         return None
@@ -229,10 +228,10 @@ def _parts(program: Program, step: Step, links: Links) -> tuple[int, DType] | No
 
 
 def _cut(schedule: Chain, program: Program, step: Step) -> tuple[int, int] | None:
-    """Find the instruction that keeps fewer bits of a step's sums than their type has: its depth, and the bits.
+    """Find the instruction that cuts a step's sums to fewer bits than their type has; return its K and these bits.
 
-    An instruction computes a step's products where it reads types that the step's factors have: before prologs too,
-    which a promoted split multiplies with the sums.
+    An instruction computes a step's products if it reads the types of the step's factors, either as prologs give them
+    or as memory holds them: a promoted split applies prologs to the sums instead.
     """
     if step.factors is None or not isinstance(schedule, Whole):
         return None
@@ -250,7 +249,7 @@ def _cut(schedule: Chain, program: Program, step: Step) -> tuple[int, int] | Non
 
 
 def _types(program: Program, step: Step, tree: Scalar, known: frozenset[str] = frozenset()) -> set[DType]:
-    """List the element types that a factor has on its way from memory, or from the fold that makes it."""
+    """List the element types of a factor and of the values it is computed from, back to memory or to a fold."""
     found = {part.dtype for part in parts(tree)}
     for name in {step.reads[part.index].name for part in parts(tree) if isinstance(part, Arg)} - known:
         made = program.step(name)

@@ -1,7 +1,7 @@
 """The reference: the steps of a program in f64, each with a bound on what rounding may change.
 
-What a schedule adds to the rounding of a step is a fact of that step (`Rounding`): the steps themselves say in which
-types values are held, converted and summed.
+Steps say in which types values are held, converted and summed. How a schedule splits sums adds roundings, which a
+`Rounding` states for each step.
 """
 
 from __future__ import annotations
@@ -32,14 +32,13 @@ SIGMAS = 8.0  # a right result of layers strays so far with a probability below 
 
 @attrs.frozen
 class Facts:
-    """Hold what a schedule and its data add to the rounding of steps.
+    """Hold what the schedule and the data say about rounding.
 
     Args:
         steps: by name, how the sums of a step are rounded.
-        drawn: whether inputs are drawn at random, so that bounds may be statistical where products of drawn numbers
-            are summed.
-        independent: whether roundings of the steps are independent of each other: their variances add up then, where
-            worst cases would multiply from step to step beyond all use.
+        drawn: whether inputs are drawn at random; bounds of sums of their products may then be statistical.
+        independent: whether roundings of different steps are independent. Their variances are then added; worst cases
+            would multiply from step to step, until bounds are useless.
     """
 
     steps: Mapping[str, Rounding] = attrs.field(factory=dict[str, Rounding])
@@ -49,23 +48,23 @@ class Facts:
 
 @attrs.frozen
 class Part:
-    """Name some points of a program's outputs.
+    """Name a part of a program's outputs: some points of one dim.
 
     Args:
-        dim: that all outputs have, and no step folds.
-        points: of it.
+        dim: a dim that all outputs have, and no step folds.
+        points: the points of this dim.
     """
 
     dim: Dim
     points: range
 
     def place(self, refs: Sequence[Expr]) -> tuple[slice, ...]:
-        """Say where in an array with these indices they lie."""
+        """Return the slices that hold the part in an array with these indices."""
         return tuple(slice(self.points.start, self.points.stop) if e == self.dim else slice(None) for e in refs)
 
 
 def parted_by(program: Program) -> tuple[Dim, ...]:
-    """List the dims that parts of a program's outputs may be taken of."""
+    """List the dims that may cut a program's outputs into parts."""
     folded = {d for step in program.steps for d in step.over}
     outputs = {t.name for t in program.outputs}
     refs = [out for step in program.steps for out in step.outs if out.name in outputs]
@@ -86,13 +85,13 @@ def of_steps(
 
     Args:
         program: what to compute.
-        read: gives a tensor: an input, and an output as it was before.
+        read: returns the array of a tensor: an input, or an output's old contents.
         numbers: scalars by name.
-        facts: of the schedule and the data.
+        facts: what the schedule and the data say about rounding.
         part: of the outputs that is computed, None for all.
 
     Returns:
-        The outputs by name; each value lies within its `error` of what any order of summation may give.
+        The outputs by name. Whatever the order of summation, a result lies within `error` of `value`.
     """
     return _Evaluation(program, read, numbers, facts or Facts(), part).outputs()
 
@@ -103,10 +102,10 @@ class _Evaluation:
 
     Args:
         part: of the outputs that is computed.
-        known: what is computed so far, by name. In a group, tensors between steps hold the group's part alone.
-        ranges: the points of dims that are not computed whole: of a group, or of a trip.
-        origins: the inputs that results depend on, by name.
-        factors: what steps multiplied, for a step whose sum goes on from theirs.
+        known: tensors computed so far, by name. In a group, tensors between steps hold this group's rows only.
+        ranges: for dims that are computed in parts, the points of the current group or trip.
+        origins: for each tensor, names of the inputs that it depends on.
+        factors: the two factors of each step's products, for later steps that go on with its sum.
     """
 
     program: Program
@@ -122,7 +121,7 @@ class _Evaluation:
 
     @cached_property
     def gathers(self) -> list[Tensor]:
-        """List the arrays whose elements index others."""
+        """List the arrays whose elements are indices of other arrays."""
         return [t for t in self.program.inputs if t.name in self.program.gathers]
 
     def outputs(self) -> dict[str, Bounded]:
@@ -246,12 +245,12 @@ class _Evaluation:
         return evaluate(tree, (*inputs, *indices), self.numbers)
 
     def _index(self, e: Expr, dims: Sequence[Dim], *, inner: bool = False) -> Array:
-        """Evaluate an index at all points of some dims; one element wide along those that it lacks.
+        """Evaluate an index at all points of some dims; the result has extent 1 along dims that the index lacks.
 
         Args:
             e: the index.
             dims: of the points.
-            inner: whether it counts from the first point of a group or trip.
+            inner: whether the index counts from the first point of the current group or trip.
         """
         e, env = substitute(e, self.symbols), dict[str, Any]()
         env |= {t.name: self.known[t.name].value.astype(np.int64) for t in self.gathers}
@@ -283,7 +282,7 @@ class _Evaluation:
         return x
 
     def _sum(self, step: Step, kind: atom.Product, shape: tuple[int, ...], rounding: Rounding, fold: Fold) -> Bounded:
-        """Sum products of two factors without an array of all points."""
+        """Sum products of two factors by a matrix product, without an array of all terms."""
         assert step.factors is not None
         left, right = step.factors
         mine = [{step.reads[i] for i in _args(tree)} for tree in (left, right)]
@@ -316,7 +315,7 @@ class _Evaluation:
         return cast(Bounded(value, error), step.outs[0].dtype, dtype)
 
     def _factor(self, step: Step, tree: Scalar, dims: Sequence[Dim], cuts: tuple[int, int]) -> Bounded:
-        """Evaluate one factor as a matrix, or as a batch of them: dims are grouped at the cuts."""
+        """Evaluate one factor as a matrix or a batch of matrices; `cuts` end the dims of the batch and of the rows."""
         mine = _args(tree)
         inputs = [self._spread(r, dims) if i in mine else exact(np.zeros(())) for i, r in enumerate(step.reads)]
         sizes = [len(self._range(d)) for d in dims]
@@ -332,7 +331,7 @@ class _Evaluation:
         return not left & right
 
     def _spread(self, ref: Ref, dims: Sequence[Dim]) -> Bounded:
-        """Let an array's axes stand where its dims do, one element wide along the others."""
+        """Arrange an array's axes in the order of dims, with extent 1 along dims that it lacks."""
         x = self.known[ref.name]
         whole = any(t.name == ref.name for t in self.program.inputs)
         if not all(is_plain(ref, i) for i in range(len(ref.index))):
@@ -348,7 +347,7 @@ class _Evaluation:
         return Bounded(x.value[place].transpose(order)[at], x.error[place].transpose(order)[at])
 
     def _gathered(self, ref: Ref, x: Bounded, dims: Sequence[Dim]) -> Bounded:
-        """Read at computed places; what lies outside is given by the ref."""
+        """Read an array at computed indices; an index outside reads the ref's value for it."""
         inner = all(t.name != ref.name for t in self.program.inputs)
         places = [self._index(e, dims, inner=inner) for e in ref.index]
         inside = np.ones([1] * len(dims), bool)
@@ -359,7 +358,7 @@ class _Evaluation:
 
 
 def joined_by(step: Step) -> atom.Product | None:
-    """Say what joins the factors of a sum's terms: multiplication, or of bits whether they differ; None for others."""
+    """Return the operation between the factors of a sum's terms: multiplication, or xor of bits; None for others."""
     if step.factors is None:
         return None
     if isinstance(step.body, Binary) and step.body.op == "mul":
@@ -372,7 +371,7 @@ def _args(tree: Scalar) -> set[int]:
 
 
 def _groups(ends: Array, extent: int) -> Iterator[range]:
-    """Give the rows of each group."""
+    """Yield the rows of each group."""
     begin = 0
     for end in ends:
         stop = max(begin, min(int(end), extent))
@@ -386,19 +385,19 @@ def _mixed(x: Array, axis: int) -> bool:
 
 
 def _joined(factors: Sequence[Bounded], axis: int) -> Bounded:
-    """Put factors side by side along the dim that is summed: their product is the sum of products."""
+    """Concatenate factors along the summed dim, so that one product is the sum of all products."""
     return Bounded(np.concatenate([x.value for x in factors], axis), np.concatenate([x.error for x in factors], axis))
 
 
 def _present(present: Bounded, x: Bounded, nothing: float) -> Bounded:
-    """Let points where a condition does not hold be none."""
+    """Replace points where a condition does not hold by the fold's value of no points."""
     chosen = present.value != 0
     unsure = np.where(present.error == 0, 0.0, np.abs(x.value - nothing) + x.error)
     return Bounded(np.where(chosen, x.value, nothing), np.maximum(np.where(chosen, x.error, 0.0), unsure))
 
 
 def _folded(state: list[Bounded], fold: Fold, numbers: Mapping[str, float]) -> list[Bounded]:
-    """Fold the last axis of lifted points: known folds by their own bounds, others by a tree of their combine."""
+    """Fold the last axis: known folds with bounds of their own, other folds by a tree of their `combine`."""
     (dtype, *_), (x, *_) = fold.dtypes, state
     if fold.name == COMPENSATED:
         total, size = x.value.sum(-1), x.size.sum(-1)
@@ -436,7 +435,7 @@ def _folded(state: list[Bounded], fold: Fold, numbers: Mapping[str, float]) -> l
 
 
 def _cumulated(state: list[Bounded], fold: Fold, numbers: Mapping[str, float]) -> list[Bounded]:
-    """Keep what each point of the last axis finds of the points up to it; bounds are those of any grouping."""
+    """Fold, for each point of the last axis, the points up to it; the bounds hold for every grouping."""
     (dtype, *_), (x, *_) = fold.dtypes, state
     n = x.value.shape[-1]
     if fold.plain == "add":
@@ -469,7 +468,7 @@ def _error(x: Bounded) -> Array:
 
 
 def _largest(x: Bounded) -> Bounded:
-    """Take the maximum of the last axis: what lies below it by more than its error does not count."""
+    """Take the maximum of the last axis; points that are smaller by more than the errors have no effect."""
     value = x.value.max(-1)
     with np.errstate(invalid="ignore"):
         error: Array = np.maximum((x.value + x.error).max(-1) - value, value - (x.value - x.error).max(-1))
@@ -477,7 +476,7 @@ def _largest(x: Bounded) -> Bounded:
 
 
 def _lost(roundings: int | Array, size: Array, dtype: DType, *summed: Bounded) -> Array:
-    """Bound what sums lose: nothing where all partial sums are whole numbers that the type holds."""
+    """Bound the rounding error of sums; 0 where all partial sums are whole numbers that the type holds."""
     lost = roundings * (unit(dtype) * size + smallest(dtype))
     if any(x.error.any() or (np.rint(x.value) != x.value).any() for x in summed):
         return np.where(size == 0, 0.0, lost)  # a sum of zeros is one

@@ -1,10 +1,10 @@
-"""Products of references: in f64, with a bound on what a sum in the kernel's type may differ by.
+"""Matrix products of references: in f64, with a bound on the error of a sum in the kernel's type.
 
-Three bounds, the smallest that holds counts:
+There are three bounds; the smallest one that applies counts:
 
 - 0 where every partial sum is a whole multiple of one power of two that the accumulator holds exactly.
-- For data drawn at random: what roundings of partial sums add up to, those partial sums being as large as sums of
-  terms of random signs are. Additions may cut instead of rounding to nearest, as tensor cores do for each instruction.
+- For data drawn at random: the sum of the roundings of partial sums, whose size is that of sums of terms with random
+  signs. Additions may cut instead of rounding to nearest, as tensor cores do in each instruction.
 - Worst case: K u |a| |b|, in any order.
 """
 
@@ -29,14 +29,14 @@ CUT_OF_BYTES = 4.0  # standard deviations of a partial sum that the largest adde
 
 @attrs.frozen
 class Rounding:
-    """Say how a schedule rounds the sums of one step, beyond what the sums' type says.
+    """Say how a schedule rounds the sums of one step, beside the rounding to the sums' type.
 
     Args:
-        cut: depth of an instruction whose sum is cut, and the bits of its mantissa that are kept.
-        chunk: how many terms are summed on their own, and then added to the others' sum, and the type of their own
-            sum; None for all, in one sum.
-        parts: how many partial sums are rounded to another type before they meet, and the type; None for none.
-        together: steps whose sums this step adds: one accumulator holds them, one after another.
+        cut: K of an instruction that cuts its sums, and the bits of the mantissa that it keeps.
+        chunk: number of terms in each partial sum, and the type of partial sums; None for one sum of all terms.
+        parts: number of partial sums that are rounded to another type before they are added, and that type; None for
+            none.
+        together: earlier steps whose sums this step adds; one accumulator sums all of them.
     """
 
     cut: tuple[int, int] | None = None
@@ -50,14 +50,14 @@ class Summing:
     """Say how a kernel sums products.
 
     Args:
-        kind: in which type.
-        product: what stands for multiplying bits.
-        cut: depth of an instruction whose sum is cut, and the bits of its mantissa that are kept.
-        chunk: how many terms are summed on their own, and then added to the others' sum, and the type of their own
-            sum; None for all, in one sum.
-        parts: how many partial sums are rounded to another type before they meet, and the type; None for none.
-        drawn: whether the operands are drawn at random, with both signs in one of them, so that bounds may be
-            statistical: they hold with a probability of more than 1 - 1e-13 an element.
+        kind: type of the sum.
+        product: for elements of one bit, the operation that replaces multiplication (`xor`, `and`).
+        cut: K of an instruction that cuts its sums, and the bits of the mantissa that it keeps.
+        chunk: number of terms in each partial sum, and the type of partial sums; None for one sum of all terms.
+        parts: number of partial sums that are rounded to another type before they are added, and that type; None for
+            none.
+        drawn: whether the operands are drawn at random, one of them with both signs. Bounds may then be statistical,
+            and hold for each element with a probability of more than 1 - 1e-13.
     """
 
     kind: DType
@@ -76,12 +76,12 @@ class Summing:
         return cls(kind, product, rounding.cut, chunk, rounding.parts, drawn)
 
     def together(self, depth: int) -> int:
-        """Count the terms of a sum of so many that are summed on their own."""
+        """Return the number of terms in each partial sum of a sum of `depth` terms."""
         return depth if self.chunk is None else min(depth, self.chunk[0])
 
     @property
     def whole(self) -> float:
-        """Give the number up to which all whole partial sums are exact."""
+        """Return the number up to which whole partial sums are exact."""
         most = min(float(EXACT_F64), whole_numbers(self.kind))
         if self.cut is not None:
             most = min(most, 2.0 ** self.cut[1])
@@ -91,11 +91,11 @@ class Summing:
 
 
 def product(a: Bounded, b: Bounded, how: Summing) -> Bounded:
-    """Multiply, and sum.
+    """Multiply two matrices, with an error bound.
 
     Args:
         a, b: the operands.
-        how: the kernel's way.
+        how: how the kernel sums.
     """
     kind = how.kind
     if how.product == "xor":  # bits that differ: those of both, without the common ones on either side
@@ -124,7 +124,7 @@ def _zeros(x: Bounded, axis: int) -> Array:
 
 
 def _held(a: Bounded, b: Bounded, value: Array, how: Summing) -> Array | None:
-    """Say of which sums each partial sum is exact; None where no step is common to all terms."""
+    """Say which sums have exact partial sums only; None where the terms are no multiples of one power of two."""
     if a.error.any() or b.error.any():
         return None
     places = _places(a.value), _places(b.value)
@@ -143,7 +143,7 @@ def _held(a: Bounded, b: Bounded, value: Array, how: Summing) -> Array | None:
 
 
 def _held_by_chunks(a: Bounded, b: Bounded, value: Array, how: Summing, chunk: tuple[int, DType]) -> Array | None:
-    """Say of which sums those of all chunks are exact, which instructions cut, and their sum, which is not cut."""
+    """Say which sums are exact in all chunks, where instructions cut, and when the chunks are added, without cuts."""
     size, kind = chunk
     held = _held(a, b, value, attrs.evolve(how, cut=None, chunk=None))
     for begin in range(0, a.value.shape[-1], size):
@@ -157,7 +157,7 @@ def _held_by_chunks(a: Bounded, b: Bounded, value: Array, how: Summing, chunk: t
 
 
 def _places(x: Array) -> int | None:
-    """Count the binary places that all numbers have at most, None where they have many."""
+    """Return the number of binary places after the point that all numbers need, None for a large number."""
     flat = x.reshape(-1)
     for part in (flat[:SOME], flat):
         for places in range(FINEST + 1):
@@ -170,7 +170,7 @@ def _places(x: Array) -> int | None:
 
 
 def spread(a: Array, b: Array) -> Array:
-    """Give the standard deviation of sums whose terms have random signs."""
+    """Return the standard deviation of sums of products whose terms have random signs."""
     return np.sqrt(np.matmul(a**2, b**2))
 
 

@@ -1,7 +1,7 @@
-"""Verification of a schedule's kernel: it runs on data made for it, and its outputs are held against the reference.
+"""Verify a schedule's kernel: run it on data made for it, and compare its outputs with the reference.
 
-Data is of two kinds. Of small whole numbers every right kernel makes the same bits, so that one wrong term is noticed
-whatever the types and K are. Random numbers show how a kernel rounds; of them bounds are all that can be said.
+There are two kinds of data. From small whole numbers all right kernels compute the same bits, so that one wrong term is
+noticed for all types and K. From random numbers results are rounded, and are compared within error bounds.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class Data:
     """Hold what one run of a kernel reads, and where it writes.
 
     Args:
-        kind: what the inputs are made of.
+        kind: `exact` for small whole numbers, `random` for random numbers.
         interface: the kernel's.
         sizes: symbols by name.
         numbers: scalars by name.
         arrays: by name; outputs are marked.
-        before: the outputs as they were.
+        before: the outputs' contents before the run.
     """
 
     kind: Kind
@@ -69,11 +69,11 @@ class Data:
 
 @attrs.frozen
 class Verdict:
-    """Hold what runs of one kernel showed.
+    """Hold the comparisons of a kernel's runs.
 
     Args:
-        exact: the comparison of the run on whole numbers, None where there was none.
-        random: that of the run on random numbers.
+        exact: of the run on whole numbers, None without such a run.
+        random: of the run on random numbers.
     """
 
     exact: Comparison | None
@@ -86,7 +86,7 @@ class Verdict:
 
     @property
     def word(self) -> Word:
-        """Say what is proved: the strongest word that a run gives, `wrong` where any does."""
+        """Name what is proved: the strongest word of a run, but `wrong` where one run is wrong."""
         words = [x.word for x in self.comparisons]
         order: tuple[Word, ...] = ("wrong", "right", "within bounds", "not verified")
         return next(word for word in order if word in words)
@@ -118,13 +118,13 @@ def make(
     """Make the data of a run.
 
     Args:
-        kind: what inputs are made of.
-        schedule: what runs.
-        interface: its kernel's.
+        kind: as `Data` has it.
+        schedule: the schedule.
+        interface: that of its kernel.
         sizes: symbols by name.
-        numbers: scalars by name; those that are not given have their default, else a value for this kind of data.
+        numbers: scalars by name; a scalar that is not given has its default, or a value that fits the kind of data.
         seed: of the data.
-        given: arrays that are to be used as they are, where groups end for instance; outputs hold what they hold.
+        given: arrays that are used as they are. Example: offsets of groups.
     """
     if kind == "exact":
         arrays = exact_arrays(Meaning.of(schedule), interface, sizes, seed)
@@ -141,19 +141,19 @@ def make(
 
 
 def expected(schedule: Whole, data: Data) -> dict[str, Bounded]:
-    """Compute what a run must write, by name: before it runs or behind it."""
+    """Compute the outputs that a run must write, by name; the run may come before or after."""
     arrays = {**data.arrays, **data.before}
     return references(schedule, arrays, {**data.sizes, **data.numbers}, drawn=True)
 
 
 def held(schedule: Whole, data: Data, wanted: Mapping[str, Bounded], partial: bool = False) -> Comparison:
-    """Compare what a run wrote; of several outputs gives the first that is wrong, else the one that proves least.
+    """Compare a run's outputs; return the comparison of the first wrong output, else of the one that proves least.
 
     Args:
-        schedule: what ran.
-        data: on what.
-        wanted: what `expected` gave.
-        partial: whether only elements that were written count.
+        schedule: the schedule.
+        data: arrays of the run.
+        wanted: result of `expected`.
+        partial: whether only elements that the run wrote are compared.
     """
     found: list[Comparison] = []
     spec = steps_of(schedule.program.spec, schedule.links)
@@ -180,14 +180,14 @@ def verify(
     """Run a kernel on data of each kind, and compare all outputs with the reference.
 
     Args:
-        schedule: whose kernel runs.
-        launch: runs the kernel on the data, and leaves its outputs in the data's arrays.
+        schedule: the schedule.
+        launch: a function that runs the kernel on the data, and writes the outputs to the data's arrays.
         sizes: symbols by name.
         numbers: scalars by name.
-        arch: what the kernel is lowered for.
+        arch: the target.
         seed: of the data.
-        given: arrays that are to be used as they are.
-        kinds: of data.
+        given: arrays that are used as they are.
+        kinds: kinds of data to run on.
 
     Example:
         >>> import fireiron as fi
@@ -206,7 +206,7 @@ def verify(
 
 
 def outputs(schedule: Whole) -> tuple[Tensor, ...]:
-    """List what a schedule writes: the spec's own outputs, then what its epilog stores beside them."""
+    """List the tensors that a schedule writes: the spec's outputs, then those that its epilog stores beside them."""
     return steps_of(schedule.program.spec, schedule.links).outputs
 
 
@@ -219,6 +219,6 @@ def _default(parameter: NumberParameter, kind: Kind) -> float | int:
 
 
 def _differs(array: Array, before: Array) -> Array:
-    """Say of each element whether a bit of it changed."""
+    """Say which elements changed in at least one bit."""
     kind = f"u{array.itemsize}"
     return np.asarray(array.view(kind) != before.view(kind))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fireiron.algebra.dtypes import DType, bf16, f16, f32, f64, i8, i32
+from fireiron.algebra.dtypes import DType, bf16, e5m2, f16, f32, f64, i4, i8, i32
 from fireiron.algebra.scalar import (
     OF_NUMBERS,
     Arg,
@@ -20,7 +20,7 @@ from fireiron.algebra.scalar import (
     parts,
     with_children,
 )
-from fireiron.algebra.simplify import share, simplify, widens
+from fireiron.algebra.simplify import share, simplify
 from fireiron.simulate.arithmetic import evaluate_scalar
 
 NUMBERS = (0.0, -0.0, 1.0, 2.0, 0.5, -3.0, 0.1)
@@ -115,7 +115,9 @@ def test_rebuilding_keeps_every_node() -> None:
         assert with_children(tree, children(tree)) == tree
 
 
-def test_widening() -> None:
-    assert widens(i8, bf16)
-    assert not widens(i32, f32)
-    assert not widens(f32, i32)
+def test_types_that_hold_all_numbers_of_another() -> None:
+    assert bf16.holds(i8)
+    assert not f32.holds(i32)
+    assert not i32.holds(f32)
+    assert e5m2.holds(i4)  # three bits and the sign; -8 is a power of two
+    assert not e5m2.holds(i8)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from fireiron.algebra.dtypes import DType, bf16, f16, f32
+from fireiron.algebra.dtypes import DType, bf16, e4m3, f16, f32
 from fireiron.algebra.expr import Expr, Var, as_expr, lt
 from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Scalar, Unary
 from fireiron.cuda.memory import Numbers
 from fireiron.cuda.pairs import pair_text
 from fireiron.kernel.ir.statements import Buffer, Compute, For, View
-from fireiron.kernel.passes.pairs import pair_of
+from fireiron.kernel.passes.pairs import pair_of, with_pairs
 from fireiron.language.levels import GL, RF, Memory, Thread
 
 E, COUNT = Var("e", 8), as_expr(8)
@@ -47,6 +47,15 @@ def test_what_is_not_packed_is_computed_for_each_of_the_two() -> None:
     text = printed(loop(tree, view("y", bf16, E + 0), view("acc", f32, 3 * E)))
     each = "floats_to_bf16_pair(acc[e * 6], acc[e * 6 + 3])"
     assert text == f"put_pair(&y[e * 2], min_bf16_pair({each}, 0x3fc03fc0));"
+
+
+@pytest.mark.parametrize(("arch", "marked"), [(80, False), (89, True)])
+def test_two_conversions_to_8_bits_are_one_instruction(arch: int, marked: bool) -> None:
+    made = loop(Cast(Arg(0, f32), e4m3), view("p", e4m3, E + 0), view("acc", f32, 3 * E))
+    assert printed(made) == "put_bytes(&p[e * 2], floats_to_e4m3_pair(acc[e * 6], acc[e * 6 + 3]));"
+    (found,) = with_pairs((made,), arch)
+    assert isinstance(found, For)
+    assert found.pairs is marked
 
 
 def test_values_of_a_whole_line_are_doubled() -> None:

@@ -25,5 +25,5 @@ FireironError[attention-dtypes]: wgmma takes 8-bit values with the keys of a col
   --> test_attention_eight_bits.py:15:12
 15 |     return wgmma(attention(heads, heads, heads, out="bf16"))
    |            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-fix: attention.mma takes them, from sm_89 on""",
+fix: attention.mma takes them, from sm_89 on; or give values with stride 1 along keys""",
     )

@@ -22,5 +22,5 @@ UsageError[no-such-moment]: block 0 never reaches 'fma', k = 9: it takes 4 steps
   --> test_break_at_late.py:12:22
 12 |     return product().simulate(break_at=At("fma", trips={"k": 9}))
    |                      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-fix: choose a smaller trip or step""",
+fix: choose a smaller number for the trip or the step""",
     )

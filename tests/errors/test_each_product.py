@@ -29,5 +29,5 @@ DecompositionError[each-product]: step largest does not sum products of two fact
 18 |     return computed(Matrix(32, 32)).tile(m=16).to(Block).each(largest=lambda s: s.done())
    |                                                          ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 at:  Program 32x32 @ Kernel > tile 16 to Block
-fix: leave it out of each(...): threads compute it where they hold what it reads, and no atom does""",
+fix: leave it out of each(...): the threads that hold its operands then compute it""",
     )

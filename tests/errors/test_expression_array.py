@@ -25,5 +25,5 @@ SpecError[bad-operand]: an array of (64,) cannot take part in a pointwise expres
 14 |     return matmul(64, 64, 64).tile(32, 32).to(Block).epilog(lambda x: x + np.ones(64), memory=RF)
    |                                                      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 at:  MatMul 64x64x64 @ Kernel > tile 32x32 to Block
-fix: give it to the call by a name, and the op a parameter of that name: gemm(a, b, epilog=lambda acc, bias: acc + bias, bias=bias)""",  # noqa: E501
+fix: pass it to the call by name, and give the op a parameter of that name: gemm(a, b, epilog=lambda acc, bias: acc + bias, bias=bias)""",  # noqa: E501
     )

@@ -28,5 +28,5 @@ SpecError[gather-step]: the subscript argmax[m] is computed by step argmax
   --> test_gather_step.py:14:12
 14 |     return table[fi.argmax(x, "n"), :]
    |            ^^^^^^^^^^^^^^^^^^^^^^^^^^^
-fix: gather by an array of the call: compute the indices by a kernel of their own""",
+fix: compute the indices in a separate kernel, and pass them as an array""",
     )

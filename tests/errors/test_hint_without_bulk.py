@@ -26,5 +26,5 @@ DecompositionError[unknown-atom]: no atom's name starts with 'cp.async.16B.evict
   --> test_hint_without_bulk.py:12:49
 12 |     return move.vectors(16).to(Thread).unroll().done("cp.async.16B.evict_first")
    |                                                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-fix: bulk copies alone take hints to the L2: tma(l2=...)""",
+fix: only bulk copies take hints to the L2 cache: tma(l2=...)""",
     )

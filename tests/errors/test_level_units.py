@@ -23,5 +23,5 @@ DecompositionError[level-units]: units=0 leaves no unit to take the tiles
 12 |     return matmul(64, 64, 64).tile(32, 32).to(Block, units=0)
    |                                            ^^^^^^^^^^^^^^^^^^
 at:  MatMul 64x64x64 @ Kernel > tile 32x32
-fix: use 1 or more, or leave units to the tiles""",
+fix: use units=1 or more, or drop units=""",
     )

@@ -29,5 +29,5 @@ DecompositionError[online-law]: step cumsum keeps running results along n, which
 18 |     return sums(Matrix(8, 512)).tile(m=1).to(Block).split(n=64).online()
    |                                                                 ^^^^^^^^
 at:  Program 8x512 @ Kernel > tile 1 to Block > split n 64
-fix: leave .online() out: a plain loop over n hands on what it has folded""",
+fix: leave .online() out: a plain loop over n carries running results""",
     )

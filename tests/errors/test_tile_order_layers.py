@@ -24,5 +24,5 @@ DecompositionError[tile-order]: Grouped(2) orders tiles by rows and columns, and
 13 |     return layers(y, x, w).tile(32).to(Block).layout(Grouped(2))
    |                                               ^^^^^^^^^^^^^^^^^^
 at:  Layers 64x64 @ Kernel > tile 32 to Block
-fix: drop it: rows are counted in turn""",
+fix: drop layout(...): tiles of rows alone are taken in order""",
     )

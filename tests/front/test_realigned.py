@@ -10,7 +10,7 @@ import pytest
 from fireiron import Matrix, RowMajor, matmul, relu
 from fireiron.front import realigned
 from fireiron.front.host import HostKernel
-from fireiron.front.realigned import LINE, Launches, launches_of
+from fireiron.front.realigned import LINE, Copies, copies_from
 from fireiron.front.several import compiled_for
 from fireiron.front.spec import MatMul
 
@@ -24,8 +24,8 @@ def planned(layout: str, sizes: tuple[int, int, int] = SIZES, dtype: str = "f16"
     return plan
 
 
-def simulated(plan: realigned.Plan, whole: Any = None) -> Launches:
-    return launches_of(plan, lambda each: HostKernel(each.lowered("sm_90a")), whole)  # type: ignore[arg-type]
+def simulated(plan: realigned.Plan, whole: Any = None) -> Copies:
+    return copies_from(plan, lambda each: HostKernel(each.lowered("sm_90a")), whole)  # type: ignore[arg-type]
 
 
 def drawn(layout: str, sizes: tuple[int, int, int] = SIZES) -> tuple[Any, Any, Any]:

@@ -483,7 +483,7 @@ def _presets() -> dict[str, Make]:
     spec = call(fi.matmul, 256, 256, 128, "f16", layout="TN", arch="sm_90a")
     tiles = (128, 128, 2, False, False, (1, 1), 1, 3, 8, 1, False)
     options = ("memory", False, False, "", False, False)
-    plan = call(hopper.Plan, *tiles, *options, 1, "registers")
+    plan = call(hopper.Plan, *tiles, *options, 0, 1, "registers")
     made["hopper.Plan"] = call(hopper.gemm, spec, plan)
     return made
 

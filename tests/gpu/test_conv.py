@@ -124,7 +124,20 @@ def first(*shape: int, dtype: str = "f16", name: str = "x") -> Any:
 def test_channels_first(gpu: int, dtype: str, stride: int, pad: int, dilation: int) -> None:
     x, f = first(3, 29, 31, 40, dtype=dtype), first(72, 3, 3, 40, dtype=dtype, name="f")
     given: dict[str, Any] = {"stride": stride, "pad": pad, "dilation": dilation, "channels_first": True}
-    verified(conv.mma(conv.conv2d(x, f, **given, **({"out": "i32"} if dtype == "i8" else {}))))
+    spec = conv.conv2d(x, f, **given, **({"out": "i32"} if dtype == "i8" else {}))
+    verified(conv.mma(spec))
+    for_hopper(gpu)
+    verified(conv.wgmma(spec))
+
+
+@pytest.mark.parametrize(("channels", "columns"), [(33, 72), (40, 131), (131, 65)])
+@pytest.mark.parametrize("dtype", ["f16", "i8"])
+def test_odd_channels(gpu: int, dtype: str, channels: int, columns: int) -> None:
+    x, f = tensor(3, 19, 21, channels, dtype=dtype), tensor(columns, 3, 3, channels, dtype=dtype, name="f")
+    spec = conv.conv2d(x, f, pad=1, **({"out": "i32"} if dtype == "i8" else {}))
+    verified(conv.mma(spec))
+    for_hopper(gpu)
+    verified(conv.wgmma(spec))
 
 
 def test_groups_of_lines_and_volumes(gpu: int) -> None:
@@ -135,6 +148,7 @@ def test_groups_of_lines_and_volumes(gpu: int) -> None:
     verified(conv.mma(conv.conv3d_grouped(x, f, pad=1)))
     for_hopper(gpu)
     verified(conv.wgmma(lines))
+    verified(conv.wgmma(conv.conv3d_grouped(x, f, pad=1)))
 
 
 @pytest.mark.parametrize(("stride", "pad", "dilation"), [(1, 1, 1), (2, 1, 1), (3, 2, 2)])
@@ -144,6 +158,15 @@ def test_wgmma(gpu: int, stride: int, pad: int, dilation: int, form: dict[str, A
     for_hopper(gpu)
     spec = conv.conv2d(x, f, tensor(136, name="bias"), stride=stride, pad=pad, dilation=dilation, op=relu)
     verified(conv.wgmma(spec, **form))
+
+
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("form", [{}, {"cluster": 2}, {"pixels": 128, "channels": 64, "persistent": False}])
+def test_residuals_by_bulk_copies(gpu: int, form: dict[str, Any], size: int) -> None:
+    x, f = tensor(5, 29, 31, 64, dtype="f16"), tensor(136, size, size, 64, dtype="f16", name="f")
+    bias, residual = tensor(136, name="bias"), tensor(5, 29, 31, 136, dtype="f16", name="residual")
+    for_hopper(gpu)
+    verified(conv.wgmma(conv.conv2d(x, f, bias, residual, pad=size // 2, op=relu), **form, copied="residual"))
 
 
 @pytest.mark.parametrize(("stride", "pad", "dilation"), [(1, 1, 1), (2, 1, 1), (3, 2, 2)])
@@ -182,6 +205,9 @@ def test_gradients(gpu: int, stride: int) -> None:
         verified(preset(spec))
         verified(preset(spec, ways=3))
         verified(preset(grouped_filters(stride), ways=2))
+    if hopper:
+        verified(conv_gradients.filters_wgmma(spec, ways=3, shared=True))
+        verified(conv_gradients.filters_wgmma(grouped_filters(stride), ways=2, shared=True))
 
 
 @pytest.mark.parametrize(("side", "taps", "stride", "pad"), [(224, 7, 2, 3), (33, 3, 1, 1), (60, 5, 3, 2)])

@@ -11,7 +11,7 @@ from fireiron import RF, SH, A, B, Block, Thread, drawn, matmul
 from fireiron.jit.driver import driver
 from fireiron.schedules import hopper
 from fireiron.schedules.hopper import Plan
-from tests.mutate.cases import _drawn  # pyright: ignore[reportPrivateUsage]
+from tests.mutate.cases import drawing
 
 
 def of_cores() -> Any:
@@ -21,7 +21,7 @@ def of_cores() -> Any:
 
 
 def of_copies() -> Any:
-    return _drawn(hopper.gemm(matmul(1000, 1016, 528, "tf32", layout="NN"), Plan(64, 64, 1, transposed="shared")))
+    return drawing(hopper.gemm(matmul(1000, 1016, 528, "tf32", layout="NN"), Plan(64, 64, 1, transposed="shared")))
 
 
 @pytest.mark.parametrize("make", [of_cores, of_copies])

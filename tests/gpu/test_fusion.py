@@ -105,6 +105,21 @@ def test_residuals_before_the_products(dtype: str, plan: str, shape: tuple[int, 
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("plan", EARLY)
+def test_residuals_by_bulk_copies(plan: str, shape: tuple[int, int, int]) -> None:
+    needs_hopper()
+    m, n, _ = shape
+    residual, bias = Matrix(m, n, "bf16", name="residual"), Vector(n, "bf16", name="bias")
+    spec = matmul(*shape, "bf16", layout="TN").then(add(bias), relu, add(residual))
+    for slots in {"turns": (2,), "wide": (1,)}.get(plan, (1, 2)):  # two panels of 128x224 leave no room for a ring
+        for swapped in (False, True):
+            how = attrs.evolve(EARLY[plan], early=False, copied=slots, swapped=swapped, stages=4 - slots)
+            schedule = hopper.gemm(spec, how)
+            assert "residual_sh" in schedule.cuda("sm_90a")
+            held(schedule, "sm_90a")
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("plan", EARLY)
 @pytest.mark.parametrize("addends", [False, True])
 def test_residuals_that_ops_add_last(addends: bool, plan: str, shape: tuple[int, int, int]) -> None:
     needs_hopper()

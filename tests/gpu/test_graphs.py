@@ -184,6 +184,60 @@ def test_a_training_step(gpu: int) -> None:
         torch.testing.assert_close(p.grad, w, rtol=2e-3, atol=2e-5)
 
 
+def alike(made: Any, exact: Any) -> bool:
+    """Say whether the gradients of two models agree."""
+    both = zip(made.parameters(), exact.parameters(), strict=True)
+    return all(float((p.grad - q.grad).norm()) <= 5e-3 * float(q.grad.norm()) + 1e-5 for p, q in both)
+
+
+@pytest.mark.parametrize("device", ["cuda:0", "cuda:1"])
+def test_captured_training_steps(gpu: int, device: str, monkeypatch: Any) -> None:
+    from fireiron.graph import captured_training
+
+    if torch.cuda.device_count() <= int(device[-1]):
+        pytest.skip("one GPU")
+    replays: list[bool] = []
+    ready = captured_training.CapturedPass._ready
+    monkeypatch.setattr(
+        captured_training.CapturedPass, "_ready", lambda *given: replays.append(ready(*given)) or replays[-1]
+    )
+    torch.manual_seed(0)
+    exact, made = Block().to(device), Block().to(device)
+    made.load_state_dict(exact.state_dict())
+    fast = compiled(made, capture=True)
+    steps = [torch.optim.SGD(model.parameters(), 0.1) for model in (exact, made)]
+    streams = [torch.cuda.current_stream(device), torch.cuda.Stream(device)]
+    results: list[tuple[Any, Any]] = []
+    for turn in range(8):  # gradients of turns 2 to 4 add up; later turns change streams
+        x = torch.randn(4, 128, 256, device=device)
+        stream = streams[turn % 2 if turn > 4 else 0]
+        for other in streams:
+            stream.wait_stream(other)
+        with torch.cuda.stream(stream):
+            y, z = fast(x), exact(x)
+            for model in (exact, made) if turn not in (3, 4) else ():
+                model.zero_grad(set_to_none=bool(turn % 2))
+            y.square().mean().backward()
+            z.square().mean().backward()
+            results.append((y.detach(), z.detach()))
+            assert alike(made, exact), turn
+            for step in steps:
+                step.step()
+        streams[0].wait_stream(stream)
+    assert all(near(*both) for both in results)
+    assert replays[-8:] == [True] * 8
+    # A second forward pass leaves what the first kept.
+    for model in (exact, made):
+        model.zero_grad()
+    given = [torch.randn(4, 128, 256, device=device) for _ in "ab"]
+    for model in (fast, exact):
+        one, two = (model(x) for x in given)
+        (one.square().mean() + 2 * two.square().mean()).backward()
+        del one, two
+    assert alike(made, exact)
+    assert replays[-4:] == [True, False, False, True]
+
+
 @pytest.mark.parametrize("how", ["none", "causal", "conditions", "numbers", "groups"])
 @pytest.mark.parametrize("way", ["", "_of_package", "_by_flash", "_by_efficient", "_by_products"])
 def test_gradients_of_attention(gpu: int, how: str, way: str, monkeypatch: Any) -> None:

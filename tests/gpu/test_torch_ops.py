@@ -99,8 +99,9 @@ def test_convolutions(windows, form):
     w = (images(128, 64 // windows.get("groups", 1), 3, 3) * 0.04).detach().requires_grad_()
     made = (torch.compile(ours, fullgraph=True, backend="aot_eager") if form == "compiled" else ours)(x, w, b)
     wide = [t.detach().double().requires_grad_() for t in (x, w, b)]
-    wanted = F.relu(F.conv2d(*wide, **windows))
-    gradient = torch.randn_like(wanted)
+    before = F.conv2d(*wide, **windows)
+    wanted = F.relu(before)
+    gradient = torch.randn_like(wanted) * (before.abs() > 1e-3)  # nearer to 0, rounding decides whether relu passes it
     found = torch.autograd.grad(made, (x, w, b), gradient.half())
     expected = torch.autograd.grad(wanted, wide, gradient)
     for got, want in zip((made, *found), (wanted, *expected), strict=True):

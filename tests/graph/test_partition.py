@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fireiron import nn, tensor, trace_graph
+from fireiron.graph.areas import Areas
 from fireiron.graph.memory import Interval, plan_memory
-from fireiron.graph.partition import Areas, apart, partition
+from fireiron.graph.partition import apart, partition
 from fireiron.graph.views import dense, materialised, orders_of, reshaped, views_of
 
 

@@ -325,15 +325,15 @@ class Words(nn.Module):
 
 def held_by_torch(module: Any) -> int:
     """Give the most bytes that are alive where torch runs a graph operator by operator, inputs and results counted."""
-    from fireiron.graph.from_torch import _base_of
+    from fireiron.graph.torch_views import base_of
 
     nodes, last, size = list(module.graph.nodes), dict[Any, int](), dict[Any, int]()
     for place, node in enumerate(nodes):
         value = node.meta.get("val")
         size[node] = (
-            value.numel() * value.element_size() if isinstance(value, torch.Tensor) and _base_of(node) is node else 0
+            value.numel() * value.element_size() if isinstance(value, torch.Tensor) and base_of(node) is node else 0
         )
-        last |= dict.fromkeys(map(_base_of, node.all_input_nodes), place)
+        last |= dict.fromkeys(map(base_of, node.all_input_nodes), place)
     first = {node: -1 if node.op == "placeholder" else place for place, node in enumerate(nodes)}
     return max(sum(size[n] for n in nodes if first[n] <= at <= last.get(n, first[n])) for at in range(len(nodes)))
 

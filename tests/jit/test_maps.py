@@ -251,6 +251,32 @@ def test_the_attribute_of_dependent_launches_is_the_drivers():
     assert (ours.id, ours.value[0]) == (theirs.id, theirs.value[0]) == (6, 1)
 
 
+def test_the_attribute_of_cooperative_launches_is_the_drivers():
+    bindings = pytest.importorskip("cuda.bindings.driver")
+    attribute = bindings.CUlaunchAttribute()
+    attribute.id = bindings.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+    attribute.value.cooperative = 1
+    theirs = Attribute.from_address(int(attribute.getPtr()))
+    ours = configuration(6, 128, 0, 1, cooperative=True).attributes[0]
+    assert (ours.id, ours.value[0]) == (theirs.id, theirs.value[0]) == (2, 1)
+
+
+def test_blocks_that_wait_for_each_other_all_fit():
+    interface = attrs.evolve(interface_of(), cooperative=True, persistent=False)
+    driver = FakeDriver()
+    plan(interface, bound(interface), driver, Loaded(99, 0, 7, 9)).run([4096, 8192, 256], [], 0)
+    assert len(driver.launches) == 1
+    with pytest.raises(CallError) as error:
+        plan(interface, bound(interface), driver, Loaded(99, 0, 7, 8))
+    assert error.value.code == "cooperative-grid"
+    assert (
+        str(error.value)
+        == f"""\
+CallError[cooperative-grid]: the 9 blocks of {interface.entry} wait for each other, and GPU 0 runs 8 at once
+fix: use larger tiles or fewer ways, or drop shared=True"""
+    )
+
+
 def test_persistent_grids_fill_the_machine_at_most():
     for resident, blocks in ((132, 9), (4, 4)):
         driver = FakeDriver()

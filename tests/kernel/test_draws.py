@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
 import ml_dtypes
 import numpy as np
 import pytest
@@ -13,10 +12,10 @@ from fireiron import RF, SH, A, B, Block, Thread, Warpgroup, drawn, matmul, tens
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.ir.statements import Draw, For, Leave, Roles, walk
 from fireiron.kernel.passes.edges import unordered
-from fireiron.language.decompositions import Tile
 from fireiron.schedules import attention, hopper, rows
 from fireiron.schedules.hopper import Plan
 from fireiron.show import pictures
+from tests.mutate.cases import drawing
 
 
 def of_cores() -> Any:
@@ -32,10 +31,7 @@ def of_attention(draw: bool = True) -> Any:
 
 def of_copies() -> Any:
     """Multiply by wgmma where all threads of the role that loads copy."""
-    schedule = hopper.gemm(matmul(256, 192, 64, "tf32", layout="NN"), Plan(64, 64, 1, transposed="shared"))
-    i = next(i for i, link in enumerate(schedule.links) if isinstance(link, Tile))
-    link = attrs.evolve(schedule.links[i], share=drawn())
-    return attrs.evolve(schedule, links=(*schedule.links[:i], link, *schedule.links[i + 1 :]))
+    return drawing(hopper.gemm(matmul(256, 192, 64, "tf32", layout="NN"), Plan(64, 64, 1, transposed="shared")))
 
 
 @pytest.mark.parametrize("launched", [1, 2, 5, 12])

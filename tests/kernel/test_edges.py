@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import pytest
 
-from fireiron import matmul
+from fireiron import Matrix, Vector, add, matmul
 from fireiron.algebra.expr import as_expr
 from fireiron.kernel.ir.rewrite import rewrite
 from fireiron.kernel.ir.statements import (
@@ -49,6 +49,10 @@ def tn(*sizes: int, dtype: str = "bf16") -> Any:
     return matmul(*sizes, dtype, layout="TN", arch="sm_90")
 
 
+def fused(m: int, n: int, k: int) -> Any:
+    return tn(m, n, k).then(add(Vector(n, "bf16", name="bias")), add(Matrix(m, n, "bf16", name="residual")))
+
+
 @pytest.mark.parametrize("dtype", ["bf16", "e4m3", "tf32", "i8"])
 def test_large_products_order_all_their_edges(dtype: str) -> None:
     for sizes in ((4096, 4096, 4096), (64, 64, 8192)):
@@ -65,6 +69,7 @@ KERNELS: dict[str, Callable[[], Kernel]] = {
         tn(72, 72, 2048), Plan(64, 64, 1, ways=2, through="cluster", stages=3)
     ).lowered(),
     "dependent": lambda: hopper.cooperative(tn(512, 512, 512), Plan(128, 64, 2, dependent=True, stages=4)).lowered(),
+    "copied operands": lambda: hopper.gemm(fused(2048, 2048, 128), Plan(128, 128, copied=1, stages=3)).lowered(),
     "promoted": lambda: hopper.gemm(tn(2048, 2048, 4096, dtype="e4m3")).lowered(),
 }
 
@@ -101,6 +106,18 @@ def test_every_count_that_is_off_by_one_is_found(name: str) -> None:
     for wanted, change in mistakes:
         missed = [str(hit) for hit, broken in planted(kernel, wanted, change) if not unordered(broken)]
         assert missed == []
+
+
+def test_units_in_turn_meet_at_the_mbarriers_of_copied_operands() -> None:
+    kernel = hopper.gemm(fused(2048, 2048, 128), Plan(128, 64, pingpong=True, copied=2, stages=3)).lowered()
+
+    def of_operand(s: Statement) -> bool:
+        return isinstance(s, Await | Arrive) and s.barrier.name.startswith("residual")
+
+    found = list(planted(kernel, of_operand, lambda s: ()))
+    assert len(found) == 4
+    assert unordered(kernel) == ()
+    assert [str(hit) for hit, broken in found if not unordered(broken)] == []
 
 
 def test_a_slot_that_is_released_before_its_products_end() -> None:

@@ -110,10 +110,10 @@ def effect(line: str) -> tuple[frozenset[int], frozenset[int], int | None]:
     """Give the registers of A that a product reads, those that another instruction writes, and what a wait leaves."""
     if (wait := re.search(r"WARPGROUP\.DEPBAR\.LE gsb0, 0x(\d+)", line)) is not None:
         return frozenset(), frozenset(), int(wait[1])
-    if (product := re.search(r"HGMMA\.\S+ R\d+, R(\d+), gdesc", line)) is not None:
+    if (product := re.search(r"[HQ]GMMA\.\S+ R\d+, R(\d+), gdesc", line)) is not None:
         return frozenset(range(int(product[1]), int(product[1]) + 4)), frozenset(), None
     result = re.search(r"\*/\s+(?:@!?U?P\d+ )?([A-Z][A-Z0-9_.]+) (?:P\w+, )?R(\d+)", line)
-    if result is None or result[1].startswith(("HGMMA", "ST", "RED", "ATOM")):
+    if result is None or result[1].startswith(("HGMMA", "QGMMA", "ST", "RED", "ATOM")):
         return frozenset(), frozenset(), None
     wide = 4 if ".128" in result[1] else 2 if ".64" in result[1] or "WIDE" in result[1] else 1
     return frozenset(), frozenset(range(int(result[2]), int(result[2]) + wide)), None
@@ -160,6 +160,16 @@ def test_dropout_and_sinks_write_no_register_that_products_still_read(depth: int
     assert written_in_flight(disassemble(schedule.compile("sm_90a").cubin)) == []
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_weights_of_8_bits_write_no_register_that_products_still_read(causal: bool) -> None:
+    q, k = (tensor(4, 4, 4096, 128, dtype="e4m3") for _ in range(2))
+    v = tensor(4, 4, 4096, 128, dtype="e4m3", strides=(1 << 21, 1 << 19, 1, 4096))
+    schedule = attention.wgmma(attention.attention(q, k, v, causal=causal, out="bf16"))
+    sass = disassemble(schedule.compile("sm_90a").cubin)
+    assert "QGMMA" in sass
+    assert written_in_flight(sass) == []
+
+
 @pytest.mark.parametrize("depth", [64, 128])
 @pytest.mark.parametrize("function", ["of_queries", "of_keys"])
 def test_gradients_write_no_register_that_products_still_read(function: str, depth: int) -> None:
@@ -186,6 +196,13 @@ def test_convolutions_of_what_threads_compute_write_no_register_that_products_st
     x, f = tensor(32, *[28, 28, 4][:rank], 128, dtype="f16"), tensor(128, *[3] * rank, 128, dtype="f16", name="f")
     given: dict[str, Any] = {"gain": tensor(128, name="gain"), "shift": tensor(128, name="shift"), "before": relu}
     schedule = conv.wgmma({2: conv.conv2d, 3: conv.conv3d}[rank](x, f, pad=1, **given), channels=channels)
+    assert written_in_flight(disassemble(schedule.compile("sm_90a").cubin)) == []
+
+
+def test_convolutions_of_odd_channels_write_no_register_that_products_still_read() -> None:
+    x, f = tensor(32, 28, 28, 133, dtype="f16"), tensor(128, 3, 3, 133, dtype="f16", name="f")
+    given: dict[str, Any] = {"gain": tensor(133, name="gain"), "shift": tensor(133, name="shift"), "before": relu}
+    schedule = conv.wgmma(conv.conv2d(x, f, pad=1, **given))
     assert written_in_flight(disassemble(schedule.compile("sm_90a").cubin)) == []
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import fireiron as fi
 from fireiron import FireironError, Matrix
+from fireiron.kernel.lower import ranked_points
 from fireiron.language import steps
 from fireiron.schedules import rows
 
@@ -68,17 +70,28 @@ def _equal(m: int, n: int) -> Any:
 
 
 @pytest.mark.parametrize("values", [_rising, _below_zero, _equal])
-@pytest.mark.parametrize(("k", "width", "plan"), [(8, 2052, {}), (2, 1100, {"warps": 1, "blocks": 1}), (2, 33000, {})])
-def test_points_below_a_bound_change_nothing(values: Any, k: int, width: int, plan: dict[str, int]) -> None:
+@pytest.mark.parametrize(
+    ("k", "width", "dtype", "plan"),
+    [
+        (8, 2052, "f32", {}),
+        (2, 1100, "f32", {"warps": 1, "blocks": 1}),
+        (2, 33000, "f32", {}),
+        (4, 1304, "bf16", {"warps": 1, "blocks": 1}),
+        (2, 1100, "f16", {"warps": 1, "blocks": 1}),
+    ],
+)
+def test_points_below_a_bound_change_nothing(values: Any, k: int, width: int, dtype: str, plan: dict[str, Any]) -> None:
     """Over several chunks, of which the last lacks points: the zeros in their place are above all values of a row.
 
-    A cluster of two blocks has 33,000 columns.
+    A cluster of two blocks has 33,000 columns. Of 16-bit values many are equal, and pairs are compared at once.
     """
-    x = values(2, width).astype(np.float32)
-    schedule = rows.row(rows.top(Matrix(2, width), k, out=("f32", "i32")), **plan)
+    kinds: dict[str, Any] = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
+    given = values(2, width).astype(kinds[dtype])
+    x = given.astype(np.float32)
+    schedule = rows.row(rows.top(Matrix(2, width, dtype), k, out=("f32", "i32")), **plan)
     assert "bound[0]" in schedule.cuda("sm_90a")
     found, columns = np.zeros((2, k), np.float32), np.zeros((2, k), np.int32)
-    schedule.simulate(x, out=(found, columns))
+    schedule.simulate(given, out=(found, columns))
     wanted = np.argsort(-x, axis=1, kind="stable")[:, :k]
     np.testing.assert_array_equal(columns, wanted)
     np.testing.assert_array_equal(found, np.take_along_axis(x, wanted, 1))
@@ -93,14 +106,42 @@ def test_a_bound_that_is_too_high_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
     assert (values != -np.sort(-x)[:, :4]).any()
 
 
+@pytest.mark.parametrize("lost", [0, 7])
+def test_a_point_that_the_queue_loses_is_seen(monkeypatch: pytest.MonkeyPatch, lost: int) -> None:
+    queued = ranked_points._queued  # pyright: ignore
+
+    def without(step: Any, opened: Any, state: Any, i: int, *rest: Any) -> Any:
+        body = queued(step, opened, state, i, *rest)
+        return body[:-1] if i == lost else body  # the last statement counts the point
+
+    monkeypatch.setattr(ranked_points, "_queued", without)
+    values, _ = found(8, 1100, np.random.default_rng(4).standard_normal((2, 1100)).astype(np.float32))
+    whole = np.random.default_rng(4).standard_normal((2, 1100)).astype(np.float32)
+    assert (values != -np.sort(-whole)[:, :8]).any()
+
+
+def test_a_point_is_folded_by_code_that_the_kernel_has_once() -> None:
+    """However many vectors a lane loads: a queue of eight points and a rolled loop, for the instruction cache."""
+    spec = rows.top(Matrix(4096, 32000, "bf16"), 8, out=("bf16", "i32"))
+    texts: list[str] = []
+    for chunk in (512, 2048):
+        chain = (
+            spec.tile(m=1).to(fi.Block).split(n=chunk).online().split("n", ways=1, multiple_of=256).parallel(fi.Warp)
+        )
+        texts.append(chain.load("x", fi.RF, fi.vector(16)).epilog(memory=fi.RF).done().cuda("sm_90a"))
+    for text in texts:
+        assert text.count("place[0] < top_15[0]") == 2 + 1  # two scalars that move, and the question whether any does
+    assert len(texts[1]) < 1.1 * len(texts[0])
+
+
 def test_warps_pass_by_points_that_change_nothing(golden: Callable[..., None]) -> None:
-    """Of a chunk, a group and a point a vote says whether any lane takes it; one warp has a row where rows are many."""
+    """Votes of a chunk, a group and a queue say whether any lane takes a point; one warp has a row of many rows."""
     schedule = rows.row(rows.top(Matrix(4096, 32000, "bf16"), 2, out=("bf16", "i32")))
-    assert ".split n 1024 .split n 1 ways to Warp" in str(schedule)
+    assert ".split n 1024 .load x to SH .split n 1 ways to Warp" in str(schedule)
     golden(schedule.cuda("sm_90a"), "kernel/top_by_bounds.cu")
 
 
-@pytest.mark.parametrize(("m", "n", "warps"), [(64, 32000, 16), (2, 3000, 4), (400, 32000, 2), (1000, 32000, 1)])
+@pytest.mark.parametrize(("m", "n", "warps"), [(64, 32000, 16), (2, 3000, 2), (400, 32000, 2), (1000, 32000, 1)])
 def test_more_warps_have_a_row_where_rows_are_few(m: int, n: int, warps: int) -> None:
     schedule = rows.row(rows.top(Matrix(m, n, "bf16"), 8, out=("bf16", "i32")))
     assert f".split n {warps} ways to Warp" in str(schedule)
@@ -108,7 +149,7 @@ def test_more_warps_have_a_row_where_rows_are_few(m: int, n: int, warps: int) ->
 
 def test_clusters_have_rows_where_sms_are_more() -> None:
     schedule = rows.row(rows.top(Matrix(3, 1000000, "bf16"), 8, out=("bf16", "i32")))
-    assert ".split n 8 ways to Block .split n 8192 .split n 16 ways to Warp" in str(schedule)
+    assert ".split n 8 ways to Block .split n 16384 .load x to SH .split n 16 ways to Warp" in str(schedule)
 
 
 def test_comparisons_are_joined_without_branches() -> None:

@@ -14,11 +14,18 @@ import attrs
 import numpy as np
 
 from fireiron import (
+    RF,
+    SH,
+    A,
+    B,
+    Block,
     ColMajor,
     Matrix,
+    Thread,
     Vector,
     add,
     drawn,
+    in_order,
     matmul,
     products,
     program,
@@ -89,8 +96,8 @@ def _heads(queries: int, keys: int, depth: int, width: int, **options: Any) -> A
     return attention.attention(*arrays, **options)
 
 
-def _drawn(schedule: Any) -> Any:
-    """Let blocks draw the tiles that they take in turn."""
+def drawing(schedule: Any) -> Any:
+    """Let the blocks of a schedule draw the tiles that they would take in turn."""
     first, *others = schedule.links
     return attrs.evolve(schedule, links=(attrs.evolve(first, share=drawn()), *others))
 
@@ -112,6 +119,25 @@ def _filters(y: tuple[int, ...], x: tuple[int, ...]) -> Any:
     return conv_gradients.conv2d_filter_gradient(tensor(*y, dtype="f16"), tensor(*x, dtype="f16"), (2, 2), out="f32")
 
 
+def _shares() -> Any:
+    """Let three blocks run at once, and each add a share of a tile's sums."""
+    chain = matmul(20, 48, 50).tile(16, 24).to(Block).epilog(memory=RF)
+    chain = chain.split(ways=3, multiple_of=8).parallel(Block, in_order(shared=True)).split(8)
+    chain = (
+        chain.load(A, SH)
+        .load(B, SH)
+        .tile(16, 8)
+        .unroll()
+        .tile(4, 1)
+        .to(Thread)
+        .split(1)
+        .unroll()
+        .load(A, RF)
+        .load(B, RF)
+    )
+    return chain.tile(1, 1).unroll().done()
+
+
 SMALL: dict[str, Any] = {"m": 32, "n": 32, "warp": (16, 16)}
 THREADS: dict[str, Any] = {"warp": (32, 64), "thread": (8, 8)}
 CASES: dict[str, Callable[[], Any]] = {
@@ -126,6 +152,7 @@ CASES: dict[str, Callable[[], Any]] = {
         matmul(70, 72, 40).then(add(Vector(72, name="bias")), relu), m=64, n=64, **THREADS, ahead=2
     ),
     "sgemm ways, split_k": lambda: simt.sgemm(matmul(70, 72, 94, beta=2), m=64, n=64, **THREADS, ways=2, split_k=2),
+    "sums in shares": _shares,
     "turing": lambda: turing.gemm(matmul(40, 37, 94, "f16"), **SMALL, stages=2),
     "ampere 3": lambda: ampere.gemm(matmul(40, 40, 216, "f16", layout="NT"), **SMALL, k=32, stages=3),
     "ampere 3 whole": lambda: ampere.gemm(matmul(64, 32, 224, "f16", layout="TN"), **SMALL, k=32, stages=3),
@@ -175,7 +202,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "attention, speculating": lambda: attention.wgmma(
         _heads(242, 235, 64, 64), groups=1, keys=32, stages=3, persistent=False, slack=8.0, speculate=True
     ),
-    "drawn": lambda: _drawn(hopper.gemm(matmul(150, 104, 72, "f16", layout="TN"), Plan(64, 64, 1, stages=4))),
+    "drawn": lambda: drawing(hopper.gemm(matmul(150, 104, 72, "f16", layout="TN"), Plan(64, 64, 1, stages=4))),
     "attention's gradient": lambda: attention_gradients.mma(_gradient(69, 88, 16, 32), warps=1, chunk=16),
     "conv, cores": lambda: conv.simt(_images((2, 5, 7, 6), (5, 3, 2, 6), "f32", stride=2, pad=1), 8, 4, 4),
     "conv, mma": lambda: conv.mma(
@@ -194,7 +221,7 @@ CASES: dict[str, Callable[[], Any]] = {
         _filters((9, 4, 5, 40), (9, 5, 6, 40)), filters=32, channels=32, pixels=16, ways=2, stages=2
     ),
     "filters' gradient, wgmma": lambda: conv_gradients.filters_wgmma(
-        _filters((21, 4, 5, 72), (21, 5, 6, 40)), pixels=32, ways=2, stages=2
+        _filters((21, 4, 5, 72), (21, 5, 6, 40)), pixels=32, ways=2, stages=2, shared=False
     ),
 }
 # Blocks of persistent kernels that are launched, where two would hide something: uneven trips, tiles that are shared.

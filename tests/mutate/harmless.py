@@ -29,6 +29,7 @@ from fireiron.kernel.ir.statements import (
     If,
     Kernel,
     Let,
+    Meet,
     Prefetch,
     Region,
     Roles,
@@ -326,7 +327,9 @@ def why(case: str, mutant: Mutant, kernel: Kernel) -> str:
         return "only requests to the L2 cache or fetches of tensor maps differ"
     before, key = mutant.before, f"{mutant.field}: {mutant.change}"
     match before:
-        case Sync(level=level) | CountIn(level=level) if mutant.field == "level" and _alone(level, mutant, kernel):
+        case Sync(level=level) | CountIn(level=level) | Meet(level=level) if mutant.field == "level" and _alone(
+            level, mutant, kernel
+        ):
             return "the unit of this level has all threads that run the statement"
         case If() if key.startswith("condition") and "== 0 one off" in key:
             return "another thread of the unit does it"

@@ -37,6 +37,7 @@ from fireiron.kernel.ir.statements import (
     Leave,
     Let,
     Lower,
+    Meet,
     Micro,
     Prefetch,
     Raise,
@@ -55,7 +56,23 @@ Place = tuple[int, ...]  # positions from the kernel's body inwards; of a Roles,
 Change = tuple[str, str, tuple[Statement, ...]]  # the field, what is changed, and what stands there instead
 
 # Between these, the order of what stands around them is the kernel's meaning.
-ORDERING = (Sync, Wait, Await, Arrive, Fence, Commit, Advance, Turn, InitBarriers, CountIn, Draw, Leave, Raise, Lower)
+ORDERING = (
+    Sync,
+    Wait,
+    Await,
+    Arrive,
+    Fence,
+    Commit,
+    Advance,
+    Turn,
+    InitBarriers,
+    CountIn,
+    Meet,
+    Draw,
+    Leave,
+    Raise,
+    Lower,
+)
 
 
 @attrs.frozen
@@ -185,7 +202,7 @@ def _counts(statement: Statement) -> bool:
         case Draw(reads=reads):
             return not reads
         case _:
-            return isinstance(statement, Arrive | Advance | CountIn | Raise | Lower | Turn)
+            return isinstance(statement, Arrive | Advance | CountIn | Meet | Raise | Lower | Turn)
 
 
 def _ordered(first: Statement, second: Statement) -> bool:
@@ -264,6 +281,11 @@ def changes(statement: Statement) -> Iterator[Change]:
             yield from (evolved("order", one, one) for one in weaker)
             yield from (evolved("level", str(one), one) for one in narrower(level))
             yield from (evolved("counter", how, new[0]) for how, new in views((statement.counter,)))
+        case Meet(counter=counter, count=count, level=level):
+            yield evolved("count", "+ 1", count + 1)
+            yield evolved("count", "- 1", count - 1)
+            yield from (evolved("level", str(one), one) for one in narrower(level))
+            yield from (evolved("counter", how, new[0]) for how, new in views((counter,)))
         case Raise(flag=flag, level=level) | Lower(flag=flag, level=level):
             yield from (evolved("flag", how, new[0]) for how, new in views((flag,)))
             yield from (evolved("level", str(one), one) for one in narrower(level))
@@ -431,6 +453,6 @@ def _everywhere(kernel: Kernel, old: Buffer | Barrier, new: Buffer | Barrier) ->
 
 
 STATEMENTS = (
-    Let, Draw, Leave, Fetch, Vote, FindGroup, For, If, Call, Compute, Sync, CountIn, Raise, Lower, Commit, Wait, Micro,
-    Region, InitBarriers, Await, Arrive, Advance, Fence, Prefetch, Ask, Turn, Roles,
+    Let, Draw, Leave, Fetch, Vote, FindGroup, For, If, Call, Compute, Sync, CountIn, Meet, Raise, Lower, Commit, Wait,
+    Micro, Region, InitBarriers, Await, Arrive, Advance, Fence, Prefetch, Ask, Turn, Roles,
 )  # fmt: skip

@@ -10,18 +10,24 @@ import numpy as np
 import pytest
 
 import fireiron as fi
-from fireiron.atoms.table import find
+from fireiron.atoms.table import REGROUP, as_summed, find
 from fireiron.schedules import attention as schedules
 
 NUMPY = {"e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
-PLANS = {"mma": {"warps": 2}, "decode": {"ways": 2}, "simt": {"rows": 32}}
+PLANS = {"mma": {"warps": 2}, "decode": {"ways": 2}, "simt": {"rows": 32}, "wgmma": {}}
 
 
-def spec_of(lead: tuple[int, ...], sizes: tuple[int, int, int, int], dtype: str, **options: Any) -> Any:
-    """Build attention of heads with a scale each; three numbers lead where queries share keys."""
+def spec_of(
+    lead: tuple[int, ...], sizes: tuple[int, int, int, int], dtype: str, turned: bool = False, **options: Any
+) -> Any:
+    """Build attention of heads with a scale each; three numbers lead where queries share keys.
+
+    Turned values have the keys of a column together.
+    """
     queries, keys, depth, width = sizes
     shapes = (*lead, queries, depth), (*lead[:2], keys, depth), (*lead[:2], keys, width)
-    q, k, v = (fi.tensor(*shape, dtype=dtype) for shape in shapes)
+    strides = (lead[1] * keys * width, keys * width, 1, keys) if turned else None
+    q, k, v = (fi.tensor(*s, dtype=dtype, strides=strides if s is shapes[2] else None) for s in shapes)
     scales = {"q_scale": fi.tensor(prod(lead[1:])), "k_scale": fi.tensor(lead[1]), "v_scale": fi.tensor(lead[1])}
     program = schedules.attention.on(q="b h g i d") if len(lead) == 3 else schedules.attention
     return program(q, k, v, lse=True, out=("bf16", "f32"), **scales, **options)
@@ -35,11 +41,15 @@ def spec_of(lead: tuple[int, ...], sizes: tuple[int, int, int, int], dtype: str,
         ("mma", (1, 2), (20, 40, 32, 64), "e5m2", {"sinks": fi.tensor(2)}),
         ("decode", (1, 2, 4), (2, 300, 64, 64), "e4m3", {}),
         ("simt", (1, 2), (10, 20, 32, 32), "e4m3", {}),
+        ("wgmma", (1, 1), (150, 304, 64, 64), "e4m3", {}),
+        ("wgmma", (1, 2), (130, 256, 128, 128), "e4m3", {"causal": True}),
+        ("wgmma", (1, 1), (64, 160, 128, 64), "e5m2", {"sinks": fi.tensor(1)}),
     ],
 )
 def test_values(preset: str, lead: Any, sizes: Any, dtype: str, options: Any) -> None:
     """A weight is off by half a unit of its type, or by half the smallest one; so a result has a bound of its own."""
-    spec, rng = spec_of(lead, sizes, dtype, **options), np.random.default_rng(0)
+    turned = preset == "wgmma"
+    spec, rng = spec_of(lead, sizes, dtype, turned, **options), np.random.default_rng(0)
     given = {}
     for array in spec.computed.inputs:
         drawn = rng.normal(size=array.shape)
@@ -63,6 +73,7 @@ def test_values(preset: str, lead: Any, sizes: Any, dtype: str, options: Any) ->
         {"e4m3": 2.0**-10, "e5m2": 2.0**-17}[dtype],
     )
     bound = (unit * part + least / 2**8) / total @ abs(values) * 1.001 + abs(want) * 2.0**-8
+    given["v"] = np.ascontiguousarray(given["v"].swapaxes(-1, -2)) if turned else given["v"]  # as memory holds it
     made, sums = list(getattr(schedules, preset)(spec, **PLANS[preset]).simulate(*given.values()).arrays.values())[:2]
     assert made.dtype == np.dtype(ml_dtypes.bfloat16)
     assert (abs(made.astype(float) - want.reshape(made.shape)) <= bound.reshape(made.shape)).all()
@@ -84,6 +95,36 @@ def test_golden(golden: Any) -> None:
     """No shuffle stands between both products, and values are exchanged within registers on their way."""
     source = schedules.mma(spec_of((4, 16), (1024, 1024, 128, 128), "e4m3"), warps=8).cuda("sm_89")
     golden(source, "schedules/attention_e4m3_mma.cu")
+
+
+def test_lanes_exchange_weights() -> None:
+    """Between registers of sums and of a factor, words of four lanes hold the same elements."""
+    src, dst = (REGROUP.operand(role).layout for role in ("src", "dst"))
+    for lane in range(32):
+        four = range(lane // 4 * 4, lane // 4 * 4 + 4)
+        held = {int(src(t + 32 * r)) for t in four for r in range(8)}
+        assert {int(dst(lane + 32 * r)) for r in range(8)} <= held
+    plain, summed = (find(f"mma.m16n8k32.f32.e4m3{of}").operand("A") for of in ("", ".of_sums"))
+    assert as_summed(plain) == summed.layout
+
+
+def test_golden_of_hopper(golden: Any) -> None:
+    """Eight exchanges of two words stand between the softmax and the products of 128 keys."""
+    source = schedules.wgmma(spec_of((4, 16), (1024, 1024, 128, 128), "e4m3", turned=True)).cuda("sm_90a")
+    assert source.count("regroup_bytes(&") == 2  # ahead of the loop over chunks, and in it
+    golden(source, "schedules/attention_e4m3_wgmma.cu")
+
+
+@pytest.mark.parametrize(("columns", "causal"), [(64, False), (128, True), (128, False)])
+def test_hopper_compiled(columns: int, causal: bool) -> None:
+    spec = spec_of((4, 16), (4096, 4096, columns, columns), "e4m3", turned=True, causal=causal)
+    assert not schedules.wgmma(spec).compile("sm_90a").resources.spills
+
+
+def test_values_lie_as_wgmma_takes_them() -> None:
+    with pytest.raises(fi.FireironError, match="keys of a column together") as caught:
+        schedules.wgmma(spec_of((1, 1), (64, 64, 64, 64), "e4m3"))
+    assert caught.value.code == "attention-dtypes"
 
 
 @pytest.mark.parametrize(("arch", "columns"), [("sm_89", 128), ("sm_90a", 64), ("sm_120", 128)])

@@ -189,6 +189,70 @@ def test_channels_first(case: str) -> None:
     assert "copy_16B(&x_sh" in schedule.cuda()
 
 
+@pytest.mark.parametrize("case", FIRST)
+def test_channels_first_on_hopper(case: str) -> None:
+    """Threads of the role that loads transpose: wgmma takes lines of channels, whatever the width of images."""
+    schedule = conv.wgmma(FIRST[case]())
+    right(schedule)
+    cuda = schedule.cuda("sm_90a")
+    assert "wgmma_m64" in cuda
+    assert "copy_16B(&x_sh" in cuda
+    assert ("tma_load" in cuda) is (case in ("images alone, dilated", "pointwise"))  # filters, channels last
+
+
+def test_filters_alone_channels_first_on_hopper() -> None:
+    """What bulk copies take they load, beside threads that transpose."""
+    schedule = conv.wgmma(conv.conv2d(images(2, 9, 11, 32), first(24, 3, 3, 32, name="f"), pad=1), runs=False)
+    right(schedule)
+    assert "tma_load_4d(&x_sh" in schedule.cuda("sm_90a")
+    assert "copy_16B(&f_sh" in schedule.cuda("sm_90a")
+
+
+WIDE = first(2, 9, 11, 64)
+BEFORE_ODD = {"gain": tensor(33, name="gain"), "shift": tensor(33, name="shift"), "before": relu}
+COPIED: dict[str, Callable[[], Any]] = {
+    "a pair of blocks": lambda: conv.wgmma(
+        conv.conv2d(WIDE, filters(72, 3, 3, 64), pad=1, channels_first=True), cluster=2
+    ),
+    "ways": lambda: conv.wgmma(
+        conv.conv2d(first(1, 5, 8, 256), filters(40, 2, 1, 256), channels_first=True), ways=2, channels=64
+    ),
+    "what is computed ahead": lambda: conv.wgmma(
+        conv.conv2d(images(2, 5, 7, 33), filters(40, 2, 3, 33), pad=1, **BEFORE_ODD)
+    ),
+    "groups of volumes": lambda: conv.wgmma(of_volumes()),
+    "gaps between lines": lambda: conv.wgmma(
+        conv.conv2d(tensor(1, 5, 7, 32, dtype="f16", strides=(1155, 231, 33, 1)), filters(24, 2, 2, 32))
+    ),
+}
+
+
+@pytest.mark.parametrize("case", COPIED)
+def test_what_threads_copy_on_hopper(case: str) -> None:
+    schedule = COPIED[case]()
+    right(schedule)
+    assert not schedule.compile("sm_90a").resources.spills
+
+
+@pytest.mark.parametrize(("dtype", "out"), [("f16", None), ("i8", "i32"), ("tf32", None)])
+@pytest.mark.parametrize("preset", [conv.mma, conv.wgmma])
+def test_odd_channels(preset: Any, dtype: str, out: str | None) -> None:
+    """Lines that start at any element are copied through registers, and run on tensor cores."""
+    more = {} if out is None else {"out": out}
+    spec = conv.conv2d(images(2, 5, 7, 33, dtype=dtype), filters(35, 3, 2, 33, dtype=dtype), pad=1, stride=2, **more)
+    schedule = preset(spec)
+    right(schedule)
+    assert not schedule.compile("sm_90a").resources.spills
+    assert best(spec).cuda("sm_90a").count("mma_m16n8k") > 1
+
+
+def test_gradients_of_odd_channels() -> None:
+    y, x = tensor(2, 5, 7, 35, name="y", dtype="f16"), images(2, 5, 7, 33)
+    spec = conv_gradients.conv2d_filter_gradient(y, x, (3, 3), pad=1, out="f32")
+    right(conv_gradients.filters_mma(spec, ways=1))
+    assert "mma_m16n8k16" in best(spec).cuda("sm_90a")
+
+
 def test_channels_first_is_channels_last_of_views() -> None:
     rng = np.random.default_rng(7)
     x, f = (rng.integers(-2, 3, size=shape).astype(np.float16) for shape in ((2, 32, 7, 9), (24, 32, 3, 3)))
@@ -202,6 +266,17 @@ def test_channels_first_is_channels_last_of_views() -> None:
 def test_best_takes_tensor_cores_for_channels_first_and_groups() -> None:
     for case in (FIRST["strided, what follows"], of_volumes):
         assert "mma_m16n8k16" in best(case()).cuda("sm_90a")
+    many = conv.conv2d(first(2, 9, 11, 40), filters(128, 3, 3, 40), pad=1, channels_first=True)
+    assert "wgmma_m64" in best(many).cuda("sm_90a")  # threads copy for more filters
+
+
+def test_short_sums_have_tiles_of_most_filters() -> None:
+    """Results are most of the bytes: their rows are whole, 20.0 us on an H200 for 22.0 by half rows."""
+    plan = conv.plans(conv.conv2d(images(32, 56, 56, 64), filters(256, 1, 1, 64)))[0]
+    assert (plan.pixels, plan.channels) == (128, 256)
+    residual = tensor(32, 56, 56, 256, dtype="f16", name="residual")
+    beside = conv.plans(conv.conv2d(images(32, 56, 56, 64), filters(256, 1, 1, 64), residual=residual))[0]
+    assert (beside.pixels, beside.channels) == (256, 128)  # 128x256 spills
 
 
 def of_volumes() -> Any:
@@ -221,6 +296,9 @@ def test_channels_first_compiles(golden: Callable[[str, str], None]) -> None:
     for arch in ("sm_80", "sm_90a", "sm_120"):
         assert not schedule.compile(arch).resources.spills
     golden(schedule.cuda("sm_80"), "schedules/conv_channels_first.cu")
+    newest = conv.wgmma(conv.conv2d(x, f, pad=1, channels_first=True))
+    assert not newest.compile("sm_90a").resources.spills
+    golden(newest.cuda("sm_90a"), "schedules/conv_channels_first_wgmma.cu")
 
 
 FLAT: dict[str, Callable[[], Any]] = {
@@ -414,6 +492,48 @@ def test_bulk_copies_and_wgmma(case: str, form: str) -> None:
     assert max(site.conflict_degree for site in report.sites) <= 1.0
 
 
+@pytest.mark.parametrize("form", ["two groups", "three groups", "pairs of blocks", "of one tile"])
+def test_bulk_copies_bring_what_is_added(form: str) -> None:
+    spec = conv.conv2d(
+        images(2, 9, 20, 32), filters(40, 1, 1, 32), tensor(40, dtype="f16", name="bias"),
+        tensor(2, 9, 20, 40, dtype="f16", name="residual"), op=relu,
+    )  # fmt: skip
+    how = {"persistent": False, "pixels": 128, "channels": 64, "cluster": 1} if form == "of one tile" else BULK[form]
+    schedule = conv.wgmma(spec, **how, copied="residual")
+    assert max(site.conflict_degree for site in right(schedule).report.sites) <= 1.0
+    load, math = schedule.cuda("sm_90a").partition("// load")[2].split("// math")
+    assert "&residual_map" in load
+    assert "copy_4B(&residual_rf" in math
+    assert "&residual[" not in math
+
+
+def test_residuals_of_few_channels_are_copied() -> None:
+    """Others hide their reads under the products of many chunks; runs of pixels are dims that maps do not count."""
+
+    def copies(channels: int, size: int, filters_: int = 256, **how: Any) -> bool:
+        side = 29 - size
+        spec = conv.conv2d(
+            images(8, 28, 28, channels), filters(filters_, size, size, channels),
+            residual=tensor(8, side, side, filters_, dtype="f16", name="residual"),
+        )  # fmt: skip
+        return "residual_sh" in conv.wgmma(spec, **how).cuda("sm_90a")
+
+    assert [copies(64, 1), copies(512, 1), copies(1024, 1), copies(64, 3)] == [True, True, False, False]
+    assert not copies(64, 1, filters_=252)
+    assert not any(copies(64, 1, **how) for how in ({"runs": True}, {"ways": 1, "persistent": False}, {"early": ()}))
+
+
+def test_copied_tiles_leave_room_for_chunks() -> None:
+    """Two tiles of a residual take shared memory that the default's wide tiles have no room for."""
+    spec = conv.conv2d(
+        images(32, 56, 56, 64), filters(256, 1, 1, 64), residual=tensor(32, 56, 56, 256, dtype="f16", name="residual")
+    )
+    kernel = conv.wgmma(spec, copied="residual").lowered("sm_90a")
+    slots = {b.name: b.slots for b in kernel.buffers}
+    assert (slots["residual_sh"], slots["x_sh"] > 1) == (2, True)
+    assert kernel.shared_nbytes <= 227 * 1024
+
+
 @pytest.mark.parametrize("form", ["two groups", "three groups", "pairs of blocks"])
 def test_what_is_added_is_loaded_before_the_products(form: str) -> None:
     spec = conv.conv2d(
@@ -517,7 +637,9 @@ def test_gradient_of_filters(preset: Any, stride: int, pad: Any, taps: Any, c: i
     p, q = ((n + 2 * b - t) // stride + 1 for n, b, t in zip((7, 9), pads, taps, strict=True))
     y, x = tensor(3, p, q, 72, name="y", dtype="f16"), images(3, 7, 9, c)
     spec = conv_gradients.conv2d_filter_gradient(y, x, taps, stride=stride, pad=pad, out="f32")
-    report = right(preset(spec, ways=ways)).report
+    # All blocks at once would be more than the simulator runs.
+    apart = {"shared": False} if preset is conv_gradients.filters_wgmma else {}
+    report = right(preset(spec, ways=ways, **apart)).report
     assert max(site.conflict_degree for site in report.sites) <= 1.0
 
 
@@ -609,7 +731,7 @@ def test_the_model_chooses_tiles() -> None:
     """Tiles that fill the SMs: on an H200 each of these took 0.77 to 0.95 of the time of the fastest box."""
     assert tiles_of(32, 28, 128, 128) == ("run", 192, 128, 1)  # 131 tiles of 132 SMs; no box of 192 fills 28 x 28
     assert tiles_of(32, 14, 256, 256) == ("run", 192, 64, 2)  # 132 tiles
-    assert tiles_of(32, 7, 512, 512) == ("run", 128, 64, 2)  # 104 tiles; a box wastes an eighth of its pixels
+    assert tiles_of(32, 7, 512, 512) == ("run", 64, 128, 1)  # 100 tiles of one warpgroup; a box wastes an eighth
     assert tiles_of(256, 7, 512, 512) == ("run", 192, 128, 1)
     assert tiles_of(4, 16, 256, 256)[0] == "box"  # runs of whole rows are boxes
 
@@ -712,3 +834,11 @@ def test_compiles(golden: Callable[[str, str], None]) -> None:
     for arch in ("sm_80", "sm_90a", "sm_120"):
         assert not schedule.compile(arch).resources.spills
     golden(schedule.cuda("sm_80"), "schedules/conv_mma.cu")
+
+
+def test_a_residual_leaves_registers_for_fewer_sums() -> None:
+    """Tiles of 192x192 have 96 sums a thread: with a residual and a bias, 168 registers of 160."""
+    residual = tensor(16, 56, 56, 160, dtype="f16", name="residual")
+    spec = conv.conv2d(images(16, 56, 56, 64), filters(160, 3, 3, 64), tensor(160, name="bias"), residual, pad=1)
+    assert conv.plans(spec)[0].groups != 3
+    assert not conv.wgmma(spec).compile("sm_90a").resources.spills

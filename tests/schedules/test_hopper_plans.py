@@ -8,7 +8,8 @@ from typing import Any
 import attrs
 import pytest
 
-from fireiron import A, ColMajor, MatMul, Matrix, RowMajor, matmul, relu, row_sum
+from fireiron import A, ColMajor, MatMul, Matrix, RowMajor, matmul, relu, row_sum, symbol
+from fireiron.algebra.expr import as_int
 from fireiron.base.errors import DecompositionError
 from fireiron.schedules import hopper
 from fireiron.schedules._clocks import GROUPS, _spread
@@ -39,16 +40,55 @@ def test_lines_between_multiples_of_128_bytes_cost_more(m: int) -> None:
 
 
 @pytest.mark.parametrize("shape", [(2048, 3304, 2568), (1760, 2776, 3752), (2456, 2616, 1168)])
-def test_pairs_of_blocks_with_wide_tiles_read_such_lines(shape: tuple[int, int, int]) -> None:
+def test_wide_tiles_and_clusters_read_such_lines(shape: tuple[int, int, int]) -> None:
     """They ask for the fewest rows: 58.6, 59.2 and 32.8 us, where narrower tiles in turn took 76.7, 65.4 and 37.5."""
     for layout in ("NN", "NT", "TT", "TN"):
         first = hopper.plans(matmul(*shape, "f16", layout=layout, arch="sm_90a"))[0]
-        assert first.cluster != (1, 1)
-        assert first.n >= 192
+        asked = first.m / first.cluster[1] + first.n / first.cluster[0]
+        assert asked / (first.m * first.n) < 1 / 96  # 128x256 asks for 1/85, pairs of it for 1/128
     blocks = hopper.Plan(), hopper.Plan(cluster=(2, 1))
     spec = matmul(*shape, "f16", layout="NN", arch="sm_90a")
     alone, paired = (hopper.clocks(plan, spec) for plan in blocks)
     assert paired < alone
+
+
+@pytest.mark.parametrize(
+    ("shape", "layout"), [((1600, 1480, 2792), "TN"), ((864, 1848, 2712), "TT"), ((2496, 656, 1656), "TN")]
+)
+def test_four_blocks_share_such_lines_where_they_run_at_once(shape: tuple[int, int, int], layout: str) -> None:
+    """24.3, 20.7 and 15.5 us, where pairs took 26.6, 22.5 and 16.5 at best; whole lines are read by pairs."""
+    first = hopper.plans(matmul(*shape, "bf16", layout=layout, arch="sm_90a"))[0]
+    assert first.cluster == (4, 1)
+    whole = hopper.plans(matmul(*(-(-size // 64) * 64 for size in shape), "bf16", layout=layout, arch="sm_90a"))
+    assert not any(plan.cluster == (4, 1) for plan in whole)
+
+
+@pytest.mark.parametrize(("shape", "layout"), [((3840, 1280, 3968), "TT"), ((3200, 1536, 2944), "NN")])
+def test_tall_tiles_of_one_wave_stand_near_the_first(shape: tuple[int, int, int], layout: str) -> None:
+    """256x160 took 55.1 and 43.1 us, 128x192 at best 63.7 and 48.3: 120 tiles of a wave, and 200 of two."""
+    spec = matmul(*shape, "f16", layout=layout, arch="sm_90a")
+    found = hopper.plans(spec)
+    tall = next(plan for plan in found if (plan.m, plan.n) == (256, 160))
+    wide = next(plan for plan in found if (plan.m, plan.n) == (128, 192))
+    assert hopper.clocks(tall, spec) < hopper.clocks(wide, spec)
+    assert hopper.clocks(tall, spec) < 1.08 * hopper.clocks(found[0], spec)
+
+
+def test_columns_of_a_tile_follow_the_operand_along_them() -> None:
+    """Lines of K come by eights; of an operand whose K is not contiguous whole spans of 64 elements come."""
+    fine = {"TN": (False, True), "NN": (True,), "TT": (False,), "NT": ()}
+    for layout, swaps in fine.items():
+        found = hopper.plans(matmul(1024, 1024, 1024, "f16", layout=layout, arch="sm_90a"))
+        assert {plan.swapped for plan in found if plan.n % 64} == set(swaps), layout
+
+
+def test_clusters_of_four_leave_twelve_sms_idle() -> None:
+    """864x1848x2712 as 128 blocks in clusters of (2, 2) took 31.9 us, where 112 in clusters of (4, 1) took 20.7."""
+    spec = matmul(864, 1848, 2712, "bf16", layout="TT", arch="sm_90a")
+    waves, one = Plan(128, 128, swapped=True, cluster=(2, 2)), Plan(128, 128, swapped=True, cluster=(4, 1))
+    assert tiles(waves, 864, 1848) == 128
+    assert tiles(one, 864, 1848) == 112
+    assert hopper.clocks(waves, spec) > 1.3 * hopper.clocks(one, spec)
 
 
 def test_blocks_that_share_long_loops_read_their_rows_apart() -> None:
@@ -288,3 +328,20 @@ def test_rows_and_columns_of_neighbours_are_counted_at_once() -> None:
     for _ in range(400):
         given = (*(rng.randint(1, 20) for _ in range(2)), rng.choice(GROUPS), rng.randint(1, 70), rng.randint(1, 200))
         assert _spread(*given) == visited(*given), given
+
+
+def test_blocks_of_deep_products_share_sums_where_all_run_at_once() -> None:
+    plans = hopper.plans(tn(128, 368, 52224))
+    assert all(plan.through == "grid" and plan.ways > 1 for plan in plans)
+    for plan in plans[:3]:
+        kernel = hopper.gemm(tn(128, 368, 52224), plan).lowered()
+        assert kernel.cooperative
+        assert as_int(kernel.grid) in range(2, 133)
+    few_rows, short, wide, unknown = (
+        tn(16, 512, 65536),
+        tn(128, 368, 2048),
+        tn(64, 4096, 16384),
+        tn(128, 368, symbol("K")),
+    )
+    for spec in (few_rows, short, wide, unknown, tn(128, 256, 52224, groups=2)):
+        assert not any(plan.through == "grid" for plan in hopper.plans(spec))

@@ -42,6 +42,11 @@ def test_split_k_prints(golden: Golden) -> None:
            "schedules/hopper_split_k.cu")  # fmt: skip
 
 
+def test_shares_print(golden: Golden) -> None:
+    plan = Plan(m=64, n=64, consumers=1, ways=8, through="grid", stages=4)
+    golden(hopper.split_k(tn(64, 64, 4096, dtype="f16"), plan).cuda(), "schedules/hopper_shares.cu")
+
+
 def test_stream_k_prints(golden: Golden) -> None:
     golden(hopper.stream_k(tn(16, 4096, 4096), FEW).cuda(), "schedules/hopper_stream_k.cu")
 
@@ -56,6 +61,9 @@ def test_stream_k_prints(golden: Golden) -> None:
         ((512, 512, 8192), Plan(m=128, n=256, ways=8)),
         ((512, 512, 8192), Plan(m=128, n=192, pingpong=True, swapped=True, ways=4)),
         ((3200, 3200, 4096), Plan(m=128, n=256, stream=True, cluster=(2, 1))),
+        ((472, 224, 59520), Plan(m=128, n=224, ways=31, through="grid")),
+        ((264, 448, 55104), Plan(m=192, n=128, consumers=3, ways=16, through="grid", cluster=(2, 1))),
+        ((128, 128, 65536), Plan(m=64, n=64, consumers=1, ways=33, through="grid", swapped=True)),
         ((3200, 3200, 4096), Plan(m=192, n=192, consumers=3, stream=True)),
     ],
     ids=lambda x: "" if isinstance(x, Plan) else "x".join(map(str, x)),

@@ -141,7 +141,7 @@ CHANGES: dict[type[Any], tuple[Callable[[], Any], dict[str, Any]]] = {
         "further": (("N", 8),), "skewed": "s", "order": ("s",),
     }),
     Specialised: (parallel, {"producers": 2, "registers": (24, 240), "prefetch": 1}),
-    InOrder: (parallel, {"nbytes": 4096, "two_levels": True}),
+    InOrder: (parallel, {"nbytes": 4096, "two_levels": True, "shared": True}),
     ByCluster: (parallel, {"shares": 2, "at_once": True}),
     Load: (product, {
         "role": "B", "memory": RF, "move": STORE, "pad": 4, "swizzle": Swizzle(2, 3, 3), "storage": ColMajor,
@@ -150,7 +150,7 @@ CHANGES: dict[type[Any], tuple[Callable[[], Any], dict[str, Any]]] = {
     Prolog: (product, {"role": "B", "value": twice(SOME)}),
     Epilog: (product, {
         "value": twice(SOME), "memory": FR, "dtype": f64, "init": 1.0, "store": STORE, "outputs": (),
-        "early": (Matrix(64, 64, name="r"),), "addends": True,
+        "early": (Matrix(64, 64, name="r"),), "addends": True, "loads": (Load("r", SH, STORE),), "slots": 2,
     }),
     Output: (product, {
         "value": twice(SOME), "tensor": Matrix(64, 64, "f16", name="g"), "store": STORE, "apart": True,

@@ -10,9 +10,12 @@ import helpers
 import pytest
 from helpers import FakeMeasurer, record
 
+from fireiron import best, tensor
 from fireiron.front import best as choosing
 from fireiron.front.cli import main
+from fireiron.schedules import conv
 from fireiron.tune import search
+from fireiron.tune.problem import problem
 from fireiron.tune.records import append, read
 
 SMALL = f"{Path(helpers.__file__)}:small"
@@ -47,6 +50,49 @@ def test_tune_finds_and_records(fake_gpu: FakeMeasurer, tmp_path: Path, capsys: 
     assert "ranked by the model" in said
 
 
+CONV = ["conv.conv2d", "--shape", "4x8x8x64x64x3x3x64", "--pad", "1", "--dtype", "f16", "--arch", "sm_90a"]
+
+
+def test_a_program_is_tuned_and_best_takes_its_record(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], fake_gpu: FakeMeasurer
+) -> None:
+    """What is computed is the program of the options, and the record that of this program."""
+    fake_gpu.us = lambda k: 5.0 + abs((k["pixels"] or 99) - 64) + k["stages"]
+    path = str(tmp_path / "mine.jsonl")
+    words = ["--schedule", "mma", "--space", "pixels=64,128", "--space", "channels=64", "--space", "depth=32"]
+    code, data = answer(capsys, "tune", *CONV, *words, "--stages", "2", "--warp", "32x64", "--records", path)
+    assert code == 0
+    (tuned,) = data["tuned"]
+    assert tuned["best"]["schedule"] == "conv.mma(spec, channels=64, depth=32, pixels=64, stages=2, warp=(32, 64))"
+    monkeypatch.setenv("FIREIRON_RECORDS", path)
+    monkeypatch.setattr(choosing, "_machine", lambda: helpers.GPU)
+    choosing.forget()
+    try:
+        x, f = tensor(4, 8, 8, 64, dtype="f16"), tensor(64, 3, 3, 64, dtype="f16", name="f")
+        spec = conv.conv2d(x, f, pad=1, arch="sm_90a")
+        assert best(spec).cuda() == conv.mma(spec, pixels=64, channels=64, depth=32, stages=2, warp=(32, 64)).cuda()
+    finally:
+        monkeypatch.undo()
+        choosing.forget()
+
+
+def test_a_program_is_tuned_over_the_presets_that_best_tries(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[tuple[Any, Any]] = []
+
+    def tune(spec: Any, presets: Any, **more: Any) -> search.Tuned:
+        asked.append((more["names"], more["space"]))
+        return search.Tuned(problem(spec), (), None, 0, {}, None, 0.0)
+
+    monkeypatch.setattr(search, "tune", tune)
+    code, data = answer(capsys, "tune", *CONV)
+    assert code == 1  # nothing could be measured
+    assert data["tuned"][0]["problem"]["kind"].startswith("conv2d #")
+    assert answer(capsys, "tune", *CONV[:-1], "sm_80")[0] == 1
+    assert asked == [(("conv.wgmma", "conv.mma", "conv.simt"), None), (("conv.mma", "conv.simt"), None)]
+
+
 def test_an_interrupted_search_says_so(fake_gpu: FakeMeasurer, capsys: pytest.CaptureFixture[str]) -> None:
     fake_gpu.interrupt_after = 1
     code, data = answer(capsys, "tune", SMALL, "--shape", "128x128x32", "--space", "m=32,64", "--n", "64")
@@ -63,6 +109,11 @@ def test_an_interrupted_search_says_so(fake_gpu: FakeMeasurer, capsys: pytest.Ca
         (["tune", SMALL, "--space", "m="], "empty-space"),
         (["tune", SMALL, "--effort", "endless"], "unknown-effort"),
         (["tune", SMALL, "--suite", "nosuch"], "unknown-suite"),
+        (["tune", *CONV, "--suite", "square"], "fixed-spec"),
+        (["tune", *CONV, "--schedule", "mma", "--ways", "2"], "unknown-parameter"),
+        (["tune", *CONV, "--space", "threads=7"], "unknown-parameter"),
+        (["tune", "conv.conv2d", "--shape", "4x8"], "bad-shape"),
+        (["tune", "rows.softmax"], "empty-space"),
         (["tune", SMALL, "--shape", "MxNxK"], "unknown-size"),
         (["best", "--dtype", "f7"], "unknown-dtype"),
         (["best", "--records", "/nowhere"], "no-such-file"),

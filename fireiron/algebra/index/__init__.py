@@ -1,1 +1,1 @@
-"""Hold the parts of the index expressions; import them through `fireiron.algebra.expr`."""
+"""The parts of the index expressions; import them through `fireiron.algebra.expr`."""

@@ -67,24 +67,24 @@ def bit_and(a: Expr, b: Expr) -> Expr:
 
 
 def _widest_run(mask: int, known: int) -> int:
-    """Set bits of a mask that cannot be set in the value, so that it becomes one run of ones if it can."""
+    """Extend a mask by bits that the value never has, so that the mask becomes one run of ones if possible."""
     low, high = mask & -mask, 1 << mask.bit_length()
     run = high - low
     if run & known == mask:
-        # An open end lets the remainder vanish altogether.
+        # A run up to the value's highest bit needs no remainder.
         return (1 << max(known.bit_length(), run.bit_length())) - low if known < high else run
     return mask
 
 
 def bit_or(a: Expr, b: Expr) -> Expr:
-    """Return a | b; operands that share no bits are added."""
+    """Return a | b; operands without common bits are added."""
     if a == b:
         return a
     return _joined("|", a, b)
 
 
 def bit_xor(a: Expr, b: Expr) -> Expr:
-    """Return a ^ b; operands that share no bits are added, and bits that only one has stay outside."""
+    """Return a ^ b; operands without common bits are added, and bits that only one operand can have are split off."""
     if a == b:
         return const(0)
     return _joined("^", a, b)

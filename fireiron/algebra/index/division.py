@@ -1,6 +1,6 @@
-"""Divide with rounding down, into one canonical form for each quotient and remainder.
+"""Division that rounds down, in one canonical form for each quotient and remainder.
 
-A numerator that may be written so that it is never negative is written so: C's `/` and `%` then agree with these.
+A numerator is written so that it is never negative, where that is possible: C's `/` and `%` then give the same.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _quotient(a: Expr, size: int) -> Expr:
     whole, rest = _extract(a, size)
     if whole is not None:
         return add(whole, _quotient(rest, size))
-    # A bare atom stays whole: M // 32 rather than M // 8 // 4, though 8 divides M.
+    # A single variable is not split: M // 32 rather than M // 8 // 4, though 8 divides M.
     coarse = _coarsen(a, size) if type(a) is Sum or type(a) is Product else None
     if coarse is not None:
         grain, multiple, _ = coarse
@@ -104,7 +104,7 @@ def _remainder(a: Expr, size: int) -> Expr:
 
 
 def _extract(a: Expr, size: int) -> tuple[Expr | None, Expr]:
-    """Write a as size * whole + rest with the rest small and, where possible, never negative; None if whole is 0."""
+    """Write a as size * whole + rest, with a small rest that is never negative if possible; None if whole is 0."""
     terms, constant = terms_of(a)
     whole: dict[Expr, int] = {}
     rest: dict[Expr, int] = {}
@@ -157,7 +157,7 @@ def _coarsen(a: Expr, size: int) -> tuple[int, Expr, Expr] | None:
 
 
 def _without_inner_remainders(a: Expr, size: int) -> Expr | None:
-    """Drop remainders that a coarser remainder makes useless: (x % 64 + y) % 8 is (x + y) % 8."""
+    """Drop remainders inside a remainder that divides theirs: (x % 64 + y) % 8 is (x + y) % 8."""
     terms, constant = terms_of(a)
     found: Expr = const(constant)
     changed = False
@@ -206,7 +206,7 @@ def _size(e: Expr) -> int:
 
 
 def _monomial_quotient(monomial: Expr, by: Expr) -> Expr | None:
-    """Cancel the factors of one monomial from another."""
+    """Divide one monomial by another; None where it does not divide it."""
     left = list(monomial.factors) if type(monomial) is Product else [monomial]
     for factor in by.factors if type(by) is Product else (by,):
         if factor not in left:

@@ -1,4 +1,4 @@
-"""Compare, combine conditions, and choose, resolving whatever ranges decide."""
+"""Comparisons, logical operations, and selections; those that ranges decide become constants."""
 
 from __future__ import annotations
 
@@ -132,12 +132,12 @@ def not_(condition: Index) -> Expr:
 
 
 def and_(*conditions: Index) -> Expr:
-    """Return the condition that all hold; of none, TRUE."""
+    """Return the condition that all conditions hold; TRUE for no conditions."""
     return _combine("&&", conditions)
 
 
 def or_(*conditions: Index) -> Expr:
-    """Return the condition that any holds; of none, FALSE."""
+    """Return the condition that any condition holds; FALSE for no conditions."""
     return _combine("||", conditions)
 
 
@@ -208,7 +208,7 @@ def _extremum(op: Literal["min", "max"], values: tuple[Index, ...]) -> Expr:
 
 
 def _covers(op: str, a: Expr, b: Expr) -> bool:
-    """Tell whether b never matters beside a."""
+    """Tell whether a decides an extremum of a and b, for all values."""
     return proves(le(a, b) if op == "min" else le(b, a))
 
 

@@ -1,7 +1,7 @@
 """Define the nodes of index expressions: mathematical integers over loop variables and run-time sizes.
 
-Nodes are made by the constructors (`+`, `lt`, `select`, ...), which keep them canonical; making one directly does not.
-Sums and products remember the order in which their operands first appeared, but equality ignores it.
+Make nodes by operators and functions (`+`, `lt`, `select`, ...), which return canonical forms; the classes themselves
+do not. Sums and products keep the order in which their operands first appeared, but equality ignores it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ Interval: TypeAlias = "tuple[int | None, int | None]"
 Term: TypeAlias = "tuple[Expr, int]"
 
 
-PLANNED = 4096  # of an extent whose symbol has no typical size; `check` says so
+PLANNED = 4096  # planned size of a symbol without a typical size; `check` notes it
 
 
 class Expr:
-    """An integer expression; compare with `lt`, `eq`, ..., since `==` asks whether two expressions are the same."""
+    """An integer expression. `lt`, `eq`, ... compare values; `==` compares the expressions themselves."""
 
     __slots__ = ("_divisor", "_hash", "_range", "leaves")
     _divisor: int
@@ -34,7 +34,7 @@ class Expr:
 
     @property
     def planned(self) -> int:
-        """Give the size that presets choose tiles and plans for, where this is an extent known at the launch alone."""
+        """Return the size that presets choose tiles and plans for, if this is an extent known only at the launch."""
         return PLANNED
 
     def _key(self) -> Hashable:
@@ -55,7 +55,7 @@ class Expr:
             return False
         try:
             same = self._hash == other._hash
-        except AttributeError:  # of one of them the hash is not known yet
+        except AttributeError:  # one of the hashes is not cached yet
             same = hash(self) == hash(other)
         return same and self._key() == other._key()
 
@@ -187,7 +187,7 @@ class Var(Expr):
 class Symbol(Expr):
     """A run-time size (a kernel parameter), a multiple of `multiple_of` between `minimum` and `maximum`.
 
-    `typical` is what estimates and presets take it to be.
+    `typical` is the size that estimates and presets assume.
     """
 
     name: str
@@ -198,7 +198,7 @@ class Symbol(Expr):
 
     @property
     def planned(self) -> int:
-        """Give the typical size, else PLANNED as far as the range has it."""
+        """Return the typical size, else PLANNED, limited to the range."""
         return min(max(PLANNED, self.minimum), self.maximum) if self.typical is None else self.typical
 
     def _key(self) -> Hashable:
@@ -207,7 +207,7 @@ class Symbol(Expr):
 
 @attrs.frozen(eq=False, repr=False)
 class Sum(Expr):
-    """The sum of coefficient times monomial over `terms`, and a constant; monomials are neither sums nor constants."""
+    """The sum over `terms` of coefficient * monomial, plus a constant; monomials are neither sums nor constants."""
 
     terms: tuple[Term, ...]
     constant: int
@@ -262,7 +262,7 @@ class Bitwise(Expr):
 
 @attrs.frozen(eq=False, repr=False)
 class Shift(Expr):
-    """A shift by an amount that is not a constant (those become `*` and `//`)."""
+    """A shift by an amount that is not constant (shifts by constants become `*` and `//`)."""
 
     op: Literal["<<", ">>"]
     value: Expr
@@ -320,14 +320,14 @@ class Select(Expr):
 
 @attrs.frozen(eq=False, repr=False)
 class Element(Expr):
-    """An element of an array of integers, in an index or a condition: `lower <= element < extent`.
+    """An element of an integer array, in an index or a condition: `lower <= element < extent`.
 
     Args:
-        array: its name.
-        index: where in the array, one for each of its dimensions.
+        array: the array's name.
+        index: the element's index, one expression for each dimension of the array.
         shape: of the array.
-        extent: what the element stays below, None where that is not known.
-        lower: what it is at least: 0 in an index.
+        extent: the element is below it; None where no bound is known.
+        lower: the element is at least this: 0 in an index.
     """
 
     array: str
@@ -380,7 +380,7 @@ def simplest(value: Index) -> Index:
 
 
 def closed(e: Expr) -> Node:
-    """View an expression as the closed union of nodes, for `match` with `assert_never`."""
+    """Return an expression, typed as the closed union of nodes, for `match` with `assert_never`."""
     return e  # pyright: ignore[reportReturnType]
 
 

@@ -1,4 +1,4 @@
-"""Print index expressions as C and as Python with NumPy, with the parentheses that are needed."""
+"""Printing index expressions as C, with only the parentheses that are needed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Text(NamedTuple):
     wide: bool = False
 
     def within(self, binding: int) -> str:
-        """Return the code, in parentheses where an operand must bind at least so tightly."""
+        """Return the code, in parentheses unless it binds at least so tightly."""
         return self.code if self.binding >= binding else f"({self.code})"
 
 
@@ -55,8 +55,8 @@ def to_c(value: Index, names: Mapping[str, str] | None = None, wide: bool = Fals
 
     Args:
         value: the expression.
-        names: other names for leaves.
-        wide: compute in `long long` what might not fit an int, casting once for each product.
+        names: names to print for leaves, instead of their own.
+        wide: whether values that might exceed an int are computed in `long long`, with one cast for each product.
 
     Example:
         >>> row, lda = Var("row", 64), Symbol("lda")
@@ -73,7 +73,7 @@ def fits(interval: Interval) -> bool:
 
 
 def ordered_terms(e: Sum) -> list[Term]:
-    """List terms as printed: the first positive one leads, if the constant does not; a constant comes as (1, c)."""
+    """List terms in the order of printing: a positive term or constant first; the constant c is the term (1, c)."""
     terms = list(e.terms)
     if terms[0][1] < 0:
         lead = next((n for n, (_, coefficient) in enumerate(terms) if coefficient > 0), None)
@@ -85,7 +85,7 @@ def ordered_terms(e: Sum) -> list[Term]:
 
 
 def fits_int32(value: Index) -> bool:
-    """Tell whether an expression and all that is computed on the way, as printed, fit a 32-bit int."""
+    """Tell whether an expression, and all intermediate results as printed, fit a 32-bit int."""
     e = as_expr(value)
     if not fits(e.range):
         return False
@@ -104,7 +104,7 @@ def fits_int32(value: Index) -> bool:
 
 
 class _Printer:
-    """Print to C with given names and width."""
+    """Print expressions as C, with given names and width."""
 
     def __init__(self, names: Mapping[str, str], wide: bool) -> None:
         self.names = names
@@ -164,7 +164,7 @@ class _Printer:
             if large:
                 partial = partial + (coefficient if isinstance(monomial, Const) else build({monomial: coefficient}, 0))
             if large and not (wide or text.wide) and self._grows(partial):
-                text = self._cast(text)  # the second of two casts the sum as well as the first would
+                text = self._cast(text)  # casting the second addend makes the sum wide too
             wide = wide or text.wide
             if number == 0:
                 code = text.within(TIMES) if coefficient > 0 else f"-{text.within(UNARY if size == 1 else ATOM)}"
@@ -175,7 +175,7 @@ class _Printer:
         return Text(code, TIMES if terms[0][1] > 0 else UNARY, wide)
 
     def _term(self, monomial: Expr, size: int) -> Text:
-        """Print a product; a factor that itself is a quotient or a remainder leads, so as to need no parentheses."""
+        """Print a product; a factor that is a quotient or a remainder comes first, so that it needs no parentheses."""
         factors = list(monomial.factors) if isinstance(monomial, Product) else [monomial]
         texts = [self.text(factor) for factor in factors]
         if size != 1:
@@ -217,7 +217,7 @@ class _Printer:
 
     def _extremum(self, op: str, texts: list[Text]) -> Text:
         wide = any(text.wide for text in texts)
-        if wide:  # the overloads take two of a type
+        if wide:  # the overloads need two arguments of one type
             texts = [self._cast(text) for text in texts]
         code = texts[0].code
         for text in texts[1:]:
@@ -236,7 +236,7 @@ class _Printer:
 
 
 def _most(e: Expr) -> int:
-    """Give the largest magnitude of an expression; of one without bounds more than an int holds."""
+    """Return the largest magnitude of an expression; without bounds a number above any int."""
     low, high = e.range
     return UNBOUNDED if low is None or high is None else max(-low, high, 1)
 

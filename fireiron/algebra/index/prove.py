@@ -1,4 +1,4 @@
-"""Decide the sign of an expression from ranges, putting symbolic bounds in place of what they bound."""
+"""Proofs of an expression's sign, from ranges, and by replacing variables by their symbolic bounds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MOST_STEPS = 12
 
 
 def worthwhile(e: Expr) -> bool:
-    """Tell whether a sum holds anything to put a symbolic bound in for; else its range says all."""
+    """Tell whether a sum has anything that a symbolic bound may replace; if not, its range decides."""
     if type(e) is not Sum:
         return False
     for monomial, _ in e.terms:
@@ -24,7 +24,7 @@ def worthwhile(e: Expr) -> bool:
 
 
 def _far(e: Expr) -> bool:
-    """Tell whether an extent is one of symbols."""
+    """Tell whether an extent depends on symbols."""
     if type(e) is Var or type(e) is Element:
         return e.extent is not None and type(e.extent) is not Const
     return False
@@ -111,7 +111,7 @@ def _bound_variable(e: Sum, variable: Var | Element) -> Expr:
 
 
 def _bound_apart(e: Sum, variable: Var | Element) -> Expr:
-    """Bound each term of the variable on its own, where its slope has no known sign."""
+    """Bound each term with the variable separately, where the sign of the variable's slope is not known."""
     found: Expr = const(e.constant)
     for monomial, coefficient in e.terms:
         term = build({monomial: coefficient}, 0)
@@ -126,7 +126,7 @@ def _has_sign(monomial: Expr) -> bool:
 
 
 def _top(term: Expr) -> Expr:
-    """Replace a term by the top of its interval, or by an unbounded variable where there is none."""
+    """Replace a term by its upper bound, or by an unbounded variable where it has none."""
     high = term.range[1]
     return Var("unbounded", None, -(2**63)) if high is None else const(high)
 
@@ -137,7 +137,7 @@ def _bound_term(e: Sum, monomial: Expr, coefficient: int) -> Expr:
 
 
 def _relaxed(e: Sum, *kinds: type[Expr]) -> list[Expr]:
-    """List upper bounds of a sum with its first node of these kinds that can be bounded replaced by what bounds it."""
+    """List upper bounds of a sum, in which the first boundable node of the given kinds is replaced by its bounds."""
     for monomial, coefficient in e.terms:
         for factor in _factors(monomial):
             bounds = _bounds(factor, coefficient) if type(factor) in kinds else ()
@@ -154,7 +154,7 @@ def _others_positive(monomial: Expr, factor: Expr) -> bool:
 
 
 def _bounds(factor: Expr, coefficient: int) -> tuple[tuple[Expr, int], ...]:
-    """List (bound, size) with bound / size above the factor where the coefficient is positive, else below."""
+    """List pairs such that bound / size is above the factor for a positive coefficient, else below it."""
     if type(factor) is FloorDiv and type(factor.denominator) is Const and not factor.exact:
         size = factor.denominator.value
         if coefficient % size == 0:

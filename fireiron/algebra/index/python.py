@@ -35,8 +35,9 @@ def to_python(value: Index, names: Mapping[str, str] | None = None, arrays: bool
 
     Args:
         value: the expression.
-        names: other names for leaves; any Python expression that binds like a name.
-        arrays: leaves may be NumPy arrays (`np` must be in scope), else they are ints. A condition prints as bool.
+        names: names to print for leaves, instead of their own; any Python expression that binds as tightly as a name.
+        arrays: whether leaves may be NumPy arrays (`np` must be in scope); else they are ints. A condition gives a
+            bool.
 
     Example:
         >>> i = Var("i", 64)
@@ -47,7 +48,7 @@ def to_python(value: Index, names: Mapping[str, str] | None = None, arrays: bool
 
 
 class _Printer:
-    """Print to Python with given names."""
+    """Print expressions as Python, with given names."""
 
     def __init__(self, names: Mapping[str, str], arrays: bool) -> None:
         self.names = names
@@ -91,7 +92,7 @@ class _Printer:
                 assert_never(never)
 
     def number(self, e: Expr) -> Text:
-        """Print a node as an integer: the sum of two bool arrays would be their disjunction."""
+        """Print a node as an integer, since the sum of two bool arrays would be their disjunction."""
         text = self.text(e)
         return Text(f"{text.within(UNARY)} * 1", TIMES) if isinstance(e, Compare | Logic) else text
 

@@ -1,4 +1,4 @@
-"""Compute what is known of an expression's values: the interval, the divisor, and the bits that may be set."""
+"""Facts about an expression's values: the interval, the divisor, and the bits that may be set."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ def set_bits(e: Expr) -> int | None:
 
 
 def disjoint_parts(e: Expr) -> list[tuple[Expr, int]] | None:
-    """Split a sum into terms that share no bits, each with its mask; None where they may carry."""
+    """Split a sum into terms without common bits, each with its mask; None where carries are possible."""
     if not isinstance(e, Sum):
         mask = set_bits(e)
         return None if mask is None else [(e, mask)]

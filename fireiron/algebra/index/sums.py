@@ -1,4 +1,4 @@
-"""Add and multiply into canonical sums of terms, folding quotients and remainders back into what they came from."""
+"""Addition and multiplication into canonical sums of terms; quotients and remainders are folded back where possible."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def _exact_quotient(atom: Expr, size: int) -> Expr:
 
 
 def divide_term(monomial: Expr, coefficient: int, size: int) -> Term | None:
-    """Divide a term by a positive integer, None where it is not known to divide it."""
+    """Divide a term by a positive integer; None where the integer is not known to divide the term."""
     common = gcd(coefficient, size)
     coefficient //= common
     size //= common
@@ -168,7 +168,7 @@ def divide_term(monomial: Expr, coefficient: int, size: int) -> Term | None:
 
 
 def _quotient_of(remainder: Mod) -> Expr:
-    """Return the quotient that belongs to a remainder, as division would have written it."""
+    """Return the quotient that belongs to a remainder, in the form that division gives."""
     inner, size = remainder.numerator, remainder.denominator
     if type(inner) is FloorDiv and type(inner.denominator) is Const and type(size) is Const:
         return FloorDiv(inner.numerator, const(inner.denominator.value * size.value))
@@ -176,7 +176,7 @@ def _quotient_of(remainder: Mod) -> Expr:
 
 
 def _recombine(terms: tuple[Term, ...], constant: int) -> Expr:
-    """Fold d * (e // d) + e % d to e, and its three other readings."""
+    """Fold d * (e // d) + e % d to e, and three similar sums."""
     found = dict(terms)
     for monomial, coefficient in terms:
         if type(monomial) is Mod and type(monomial.denominator) is Const:
@@ -224,7 +224,7 @@ def _fold_quotient(
 
 
 def _replace(terms: tuple[Term, ...], constant: int, gone: tuple[Expr, ...], replacement: Expr) -> Expr:
-    """Put a replacement where the first of the folded terms stood, and fold again."""
+    """Replace the folded terms, at the place of the first one, and fold again."""
     more, offset = terms_of(replacement)
     found: dict[Expr, int] = {}
     placed = False

@@ -1,4 +1,4 @@
-"""Walk expressions: substitute, list the leaves, evaluate, and read them as affine."""
+"""Walks over expressions: substitution, leaves, evaluation, and affine forms."""
 
 from __future__ import annotations
 
@@ -77,14 +77,14 @@ def substitute(value: Index, by: Mapping[Any, Index]) -> Expr:
 
     Args:
         value: the expression.
-        by: what replaces each of them; all are replaced at once.
+        by: the replacements; all are made at once.
     """
     known: dict[Expr, Expr] = {key: as_expr(to) for key, to in by.items()}
     return _substitute(as_expr(value), known)
 
 
 class Substitution:
-    """Replace variables as `substitute` does, in many expressions: parts that they share are replaced once.
+    """Replace variables like `substitute`, in many expressions; common parts are replaced once.
 
     Example:
         >>> i, j = Var("i", 8), Var("j", 4)
@@ -98,11 +98,11 @@ class Substitution:
         self._known: dict[Expr, Expr] = {}
 
     def add(self, old: Expr, new: Expr) -> None:
-        """Replace one more variable, which no expression replaced so far has."""
+        """Add a variable to replace; no expression replaced so far may contain it."""
         self._known[old] = new
 
     def __call__(self, value: Expr) -> Expr:
-        """Replace what is known in an expression."""
+        """Replace the added variables in an expression."""
         return _substitute(value, self._known)
 
 
@@ -151,10 +151,10 @@ def _rebuild(e: Expr, known: dict[Expr, Expr]) -> Expr:
 
 
 def _summed(new: Sequence[Expr], old: Sequence[Term], constant: int) -> Expr:
-    """Add what terms have become.
+    """Add the replaced terms.
 
-    Where a variable of a term became a sum, a stride alone (N of (k + 1) * N) stands behind all multiples of the
-    stride, as it does where coordinates are added before they are multiplied: ptxas shares more of them then.
+    Where a variable of a term became a sum, a stride alone (N of (k + 1) * N) follows all multiples of the stride, as
+    if coordinates had been added before the multiplication: ptxas then shares more of these sums.
     """
     found: dict[Expr, int] = {}
     waiting: list[Term] = []
@@ -181,9 +181,9 @@ def _multiple(e: Expr, stride: Expr) -> bool:
 
 
 def evaluate(value: Index, env: Mapping[str, Value]) -> Value:
-    """Compute an expression from the values of its leaves by name, integers or integer arrays; conditions give 0 or 1.
+    """Compute an expression from its leaves' values by name, integers or integer arrays; conditions give 0 or 1.
 
-    Elements are taken of the array of their array's name.
+    An element is read from the value of its array's name.
 
     Raises:
         KeyError: if a leaf has no value.
@@ -251,7 +251,7 @@ def _choose(op: str, values: list[Any]) -> Any:
 
 
 def terms(value: Index) -> tuple[Expr, ...]:
-    """List what an expression is the sum of, the constant last.
+    """List the terms of a sum, the constant last.
 
     Example:
         >>> from fireiron.algebra.index.nodes import Var
@@ -264,7 +264,7 @@ def terms(value: Index) -> tuple[Expr, ...]:
 
 
 def affine(value: Index, variables: Sequence[Var]) -> tuple[dict[Var, Index], Expr] | None:
-    """Read an expression as the sum of coefficient times variable, and a rest without these variables.
+    """Split an expression into a sum of coefficient * variable, and a rest without these variables.
 
     Returns:
         The coefficients (an int where constant, 0 where a variable does not occur) and the rest; None if not affine.

@@ -1,6 +1,6 @@
 """The command line: every verb of a schedule, for a preset by name or a function in a file.
 
-Exit codes: 0 right, 1 wrong (a check, a simulation or a result), 2 a command that cannot be understood.
+Exit codes: 0 for success, 1 for a failed check, simulation or result, 2 for a command that cannot be understood.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Completion of command lines in shells: a script for the shell asks `fireiron completion words ...` for candidates."""
+"""Completion of command lines in shells: a shell's script calls `fireiron completion words ...` for candidates."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ complete -c fireiron -a '(fireiron completion words (commandline -opc)[2..-1] (c
 
 
 def completion(command: Command) -> Answer:
-    """Print a shell's script, or the candidates for the last of the words."""
+    """Print a shell's script, or the candidates for the last of some words."""
     options = command.options
     if options.action != "words":
         return Answer({"script": SCRIPTS[options.action]}, (SCRIPTS[options.action],))
@@ -36,7 +36,7 @@ def completion(command: Command) -> Answer:
 
 
 def candidates(words: list[str]) -> list[str]:
-    """List what the last word may become; nothing where files are due.
+    """List the candidates for the last word; none where a file name is expected.
 
     Example:
         >>> candidates(["che"]), candidates(["run", "simt.sg"]), candidates(["run", "simt.sgemm", "--la"])
@@ -82,7 +82,7 @@ def _positionals(verb: str) -> list[Any]:
 
 
 def _values(action: argparse.Action) -> list[str]:
-    """List the values of an option that has few."""
+    """List the values of an option, if it has a small set of them."""
     from fireiron.algebra.arch import ARCHS
     from fireiron.language.storage_order import LAYOUTS
 

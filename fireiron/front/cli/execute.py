@@ -1,4 +1,4 @@
-"""Schedule that run a schedule on random inputs, and verify: simulate, run."""
+"""Commands that run a schedule on random inputs and verify the results: simulate, run."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ CHEAP_S = 2.0  # of a simulation that may run twice, where once would do
 
 @attrs.frozen(eq=False)
 class Run:
-    """Hold a schedule with all that runs of it need.
+    """Hold a schedule and all that a run needs.
 
     Args:
-        schedule: what runs.
+        schedule: the schedule.
         kernel: its lowered form.
         interface: how it is launched.
         sizes: symbols by name.
-        numbers: scalars by name, those that were given.
+        numbers: the given scalars by name.
         seed: of the data.
     """
 
@@ -53,7 +53,7 @@ class Run:
         return make(kind, self.schedule, self.interface, self.sizes, self.numbers, self.seed)
 
     def described(self, data: Data) -> dict[str, str]:
-        """Say what ran, for people."""
+        """Describe a run: shapes, data and seed, for the printed answer."""
         facts = {"schedule": f"{self.kernel.name}: {origin_of(self.schedule)}"}
         if scalars := _scalars(data):
             facts["with"] = ", ".join(f"{name} = {value}" for name, value in scalars.items())
@@ -64,7 +64,7 @@ def prepare(command: Command, schedule: Schedule) -> Run:
     """Choose sizes and numbers, and make the arrays.
 
     Raises:
-        UsageError: `unknown-argument` for a --set of something that the kernel does not take.
+        UsageError: `unknown-argument` for a name in --set that the kernel does not take.
     """
     kernel = schedule.lowered(architecture(command.options.arch))
     interface = Interface.of(kernel)
@@ -91,7 +91,7 @@ def simulate(command: Command) -> Answer:
 
 
 def run(command: Command) -> Answer:
-    """Run on the GPU if there is one, else on the simulator, and verify; the time is told where it is real."""
+    """Run on the GPU if there is one, else on the simulator, and verify; a run on the GPU is also timed."""
     from fireiron.jit.driver import probe
 
     schedule = command.schedule
@@ -133,9 +133,9 @@ def _run_simulated(command: Command, made: Run) -> Answer:
 
 
 def _simulated(command: Command, made: Run, track: bool) -> tuple[Verdict, Data, Report]:
-    """Run on whole numbers, then on random ones; the second run is left out where runs are long and the first decides.
+    """Run on whole numbers, then on random ones; skip the second run if runs are long and the first one decides.
 
-    Gives the first run's data and report: what is counted does not depend on numbers.
+    Data and report are those of the first run; the report's counts do not depend on the numbers.
     """
     options = command.options
     seconds = refuse_long(command.request, made.schedule, made.kernel, made.sizes, options.blocks, options.arch)
@@ -158,7 +158,7 @@ def _simulated(command: Command, made: Run, track: bool) -> tuple[Verdict, Data,
 
 
 def _scalars(data: Data) -> dict[str, Any]:
-    """Give a call's keywords."""
+    """Return the keywords of a call: sizes and scalars."""
     return {**data.sizes, **data.numbers}
 
 
@@ -183,7 +183,7 @@ def _data(run: Run, data: Data, found: Verdict) -> dict[str, Any]:
 
 
 def _verified(run: Run, found: Verdict) -> dict[str, str]:
-    """Say what each run showed, below the word of both."""
+    """Describe the verdict: one word for both runs, then the result of each."""
     told = [f"{what}: {x}" for what, x in (("whole numbers", found.exact), ("random numbers", found.random)) if x]
     return {found.word: "\n".join(told), "bound": bound_in_words(run.schedule)}
 
@@ -205,7 +205,7 @@ def _counted(report: Report, kernel: Kernel) -> Mapping[str, str]:
 
 
 def _sites(report: Report) -> Sequence[Any]:
-    """Draw where memory traffic is worse than it could be."""
+    """Draw the accesses whose memory traffic could be smaller."""
     found = [site for site in report.sites if site.conflict_degree > 1 or site.sector_ratio > 1]
     if not found:
         return ()

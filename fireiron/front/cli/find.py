@@ -33,14 +33,31 @@ PACKAGE = str(Path(__file__).parents[2])
 
 
 @attrs.frozen
-class Target:
-    """Hold what a reference leads to.
+class Asked:
+    """Hold a program that the command line describes, and the function that it wants to schedule it.
 
     Args:
-        reference: as it was written.
-        made: a function that gives a schedule, or a schedule.
-        takes_spec: whether the function is given a spec.
-        keywords: what else it may be given.
+        spec: the program, traced.
+        preset: the function.
+        given: keywords of that function.
+        others: functions of the same file that may schedule the program, where none is said.
+    """
+
+    spec: Any
+    preset: Callable[..., Any]
+    given: dict[str, Any]
+    others: tuple[Callable[..., Any], ...] = ()
+
+
+@attrs.frozen
+class Target:
+    """Hold a schedule, or a function that makes one, which a word of a command names.
+
+    Args:
+        reference: the word: `hopper.gemm`, or `mine.py:schedule`.
+        made: the schedule, or the function.
+        takes_spec: whether the function takes a spec.
+        keywords: the function's other parameters.
     """
 
     reference: str
@@ -50,20 +67,20 @@ class Target:
 
     @property
     def about(self) -> str:
-        """Give the first line of the docstring."""
+        """Return the first line of the docstring."""
         return (inspect.getdoc(self.made) or "").partition("\n")[0] if callable(self.made) else ""
 
     def offers(self, schedule: str) -> bool:
-        """Say whether one of the functions that schedule a program has this name."""
+        """Say whether this target is a program and one of its presets has this name."""
         if not callable(self.made) or (told := inspect.signature(self.made).parameters.get("schedule")) is None:
             return False
         return schedule in get_args(told.annotation)
 
     @property
     def default(self) -> Problem:
-        """Give the problem where nothing is said: small, with what the preset's file says.
+        """Return the problem to use without options: a small one, with the constants of the preset's file.
 
-        `SHAPE`, `LAYOUT` and `DTYPE` are those of all its presets, `DTYPES` of some by name.
+        In the file, `SHAPE`, `LAYOUT` and `DTYPE` apply to all presets, and `DTYPES` to some, by name.
         """
         module = sys.modules.get(getattr(self.made, "__module__", ""))
         shape = getattr(module, "SHAPE", DEFAULT_SHAPE)
@@ -73,33 +90,41 @@ class Target:
 
     @property
     def moves(self) -> bool:
-        """Tell whether the function schedules a Move, and no product."""
+        """Say whether the function schedules a Move instead of a product."""
         return self.takes_spec and "MoveChain" in str(next(iter(inspect.signature(self.made).parameters.values())))
+
+    @property
+    def is_program(self) -> bool:
+        """Say whether the reference names a program, which a function of its file schedules."""
+        return hasattr(self.made, "asked")
+
+    def asked(self, problem: Problem, values: Mapping[str, Any]) -> Asked:
+        """Trace the program that a command describes.
+
+        Args:
+            problem: extents and element type.
+            values: keywords of the program and of the function that schedules it.
+
+        Raises:
+            FireironError: as tracing does. UsageError: `bad-shape`, `fixed-spec`, `unknown-array`, `unknown-parameter`.
+        """
+        values, _ = self._of_program(problem, values)
+        try:
+            return self.made.asked(**values)
+        except FireironError as error:
+            raise self.own(error) from None
 
     def build(self, problem: Problem, values: Mapping[str, Any]) -> Schedule:
         """Build the schedule.
 
         Args:
-            problem: the spec; what it leaves open takes defaults.
-            values: keywords.
+            problem: the spec's options; missing options take defaults.
+            values: keywords of the function.
 
         Raises:
             FireironError: as the links do. UsageError: `fixed-spec`, `schedule-failed`, `not-a-schedule`.
         """
-        own = {keyword.name for keyword in self.keywords} - {*values}
-        dims: tuple[str, ...] = getattr(self.made, "dims", ())
-        if dims and problem.shape is not None:  # of a program
-            values = {**self._extents(dims, problem.shape), **values}
-            problem = attrs.evolve(problem, shape=None)
-        if not self.takes_spec:  # what a spec's option says may be a keyword of a preset without one: --dtype
-            given = {name: x for name, x in attrs.asdict(problem).items() if x is not None and name in own}
-            values, problem = {**values, **given}, attrs.evolve(problem, **dict.fromkeys(given))
-        if not self.takes_spec and problem.said:
-            raise UsageError(
-                "fixed-spec",
-                f"{self.reference} has a spec of its own, and {', '.join(problem.said)} cannot change it",
-                fix="drop the option, or name a function whose first parameter is a spec",
-            )
+        values, problem = self._of_program(problem, values)
         made = self.made
         if not isinstance(made, Schedule):
             whole = problem.over(self.default)
@@ -118,11 +143,34 @@ class Target:
             )
         return made
 
+    def _of_program(self, problem: Problem, values: Mapping[str, Any]) -> tuple[Mapping[str, Any], Problem]:
+        """Make keywords of what a spec's options say, of a reference with a spec of its own, and give what is left.
+
+        Raises:
+            UsageError: `bad-shape`, `fixed-spec`.
+        """
+        own = {keyword.name for keyword in self.keywords} - {*values}
+        dims: tuple[str, ...] = getattr(self.made, "dims", ())
+        if dims and problem.shape is not None:
+            values = {**self._extents(dims, problem.shape), **values}
+            problem = attrs.evolve(problem, shape=None)
+        if self.takes_spec:
+            return values, problem
+        given = {name: x for name, x in attrs.asdict(problem).items() if x is not None and name in own}
+        values, problem = {**values, **given}, attrs.evolve(problem, **dict.fromkeys(given))
+        if problem.said:
+            raise UsageError(
+                "fixed-spec",
+                f"{self.reference} has a spec of its own, and {', '.join(problem.said)} cannot change it",
+                fix="drop the option, or name a function whose first parameter is a spec",
+            )
+        return values, problem
+
     def _extents(self, dims: Sequence[str], shape: Sequence[int | str]) -> dict[str, int | str]:
         """Name the extents of a program's dims.
 
         Raises:
-            UsageError: `bad-shape` where there are more or fewer.
+            UsageError: `bad-shape` for a wrong number of extents.
         """
         if len(shape) != len(dims):
             raise UsageError(
@@ -133,7 +181,7 @@ class Target:
         return dict(zip(dims, shape, strict=True))
 
     def own(self, error: FireironError) -> FireironError:
-        """Leave out lines that the user did not write: who called a preset is the command line itself."""
+        """Remove from an error the caller of the preset, which is the command line's own code."""
         if error.link is not None and ".py" not in self.reference:
             error.link = attrs.evolve(error.link, caller=None) if error.link.in_preset else None
         return error
@@ -151,7 +199,7 @@ def is_reference(word: str) -> bool:
 
 
 def find(reference: str) -> Target:
-    """Find what a reference names.
+    """Find the target that a word of a command names.
 
     Raises:
         UsageError: `unknown-preset`, `no-such-file`, `no-such-function`, `schedule-failed`.
@@ -176,7 +224,7 @@ def find(reference: str) -> Target:
 
 
 def presets() -> tuple[Target, ...]:
-    """List every preset: the public functions of fireiron.schedules that give a schedule, of a spec or of their own."""
+    """List all presets: the public functions of fireiron.schedules that return a schedule."""
     return tuple(target for file in _files() for target in _presets_of(file))
 
 
@@ -208,7 +256,7 @@ def _schedules(function: Callable[..., Any]) -> bool:
 
 
 def _gives_schedule(function: Callable[..., Any]) -> bool:
-    """Tell whether a function's annotation says that it gives a schedule: `-> Schedule`, or a chain."""
+    """Say whether a function's annotation names a schedule as its result: `-> Schedule`, or a chain."""
     said = str(inspect.signature(function).return_annotation)
     return "Schedule" in said or "Chain" in said
 
@@ -219,9 +267,9 @@ def _takes_program(function: Callable[..., Any]) -> bool:
 
 
 def _programs(module: ModuleType) -> list[tuple[str, Callable[..., Any]]]:
-    """List a module's programs, each with the module's functions that schedule programs, the first by default.
+    """List a module's programs, each with the module's functions that schedule programs; the first is the default.
 
-    A function that schedules programs in a module without any is a preset of the program that the module imports.
+    In a module without programs, a function that schedules programs is a preset for the program that it imports.
     """
     by = {name: f for name, f in _functions(module) if _takes_program(f) and _gives_schedule(f)}
     programs = [(name, value) for name, value in vars(module).items() if isinstance(value, Function)]
@@ -234,9 +282,9 @@ def _programs(module: ModuleType) -> list[tuple[str, Callable[..., Any]]]:
 def _scheduled(program: Function, by: Mapping[str, Callable[..., Any]], module: ModuleType) -> Callable[..., Any]:
     """Make a preset of a program.
 
-    Its keywords are the extents of the dims, one element type, the program's own arguments, which arrays with a default
-    of None it shall have, which function schedules it, and that one's keywords: `schedule_groups` where the program
-    has an argument `groups`.
+    The preset's keywords are the extents of the dims, one element type, the program's own arguments, one switch for
+    each optional array, the name of the function that schedules the program, and the keywords of that function. If both
+    have an argument `groups`, that of the function is called `schedule_groups`.
     """
     taken = inspect.signature(program.function).parameters
     needed = [name for name in program.dims if taken[name].default is inspect.Parameter.empty]
@@ -255,7 +303,8 @@ def _scheduled(program: Function, by: Mapping[str, Callable[..., Any]], module: 
     out = getattr(module, "OUTS", {}).get(program.name)
     usual = getattr(module, "DTYPES", {}).get(program.name, getattr(module, "DTYPE", "f32"))
 
-    def made(dtype: str = usual, arrays: str | None = None, schedule: str | None = None, **values: Any) -> Any:
+    def asked(dtype: str = usual, arrays: str | None = None, schedule: str | None = None, **values: Any) -> Asked:
+        """Trace the program, and choose which function schedules it with which keywords."""
         sizes: dict[str, Any] = {dim: values.pop(dim, extent) for dim, extent in extents.items()}
         own = {k.name: values.pop(k.name) for k in arguments if k.name in values}
         named = [word for word in (arrays or "").split(",") if word]
@@ -278,16 +327,20 @@ def _scheduled(program: Function, by: Mapping[str, Callable[..., Any]], module: 
         if foreign := [name for name in given if name not in _names(by[chosen])]:
             listed = ", ".join(_names(by[chosen])) or "nothing"
             raise UsageError("unknown-parameter", f"{chosen} takes no {foreign[0]}", fix=f"it takes {listed}")
+        others = tuple(f for name, f in by.items() if name != chosen)
+        return Asked(spec, by[chosen], given, () if schedule or given else others)
+
+    def made(**values: Any) -> Any:
+        found = asked(**values)
         try:
-            return by[chosen](spec, **given)
+            return found.preset(found.spec, **found.given)
         except FireironError as error:
-            if schedule or given:
+            if values.get("schedule") or found.given:
                 raise
-            others: list[Callable[[Any], Any]] = [f for name, f in by.items() if name != chosen]
-            others.append(lambda spec: best_program(spec, None))  # gathers fold nothing, in a module of rows
-            for take in others:
+            best: Callable[[Any], Any] = functools.partial(best_program, arch=None)
+            for take in (*found.others, best):  # gathers fold nothing, in a module of rows
                 try:
-                    return take(spec)
+                    return take(found.spec)
                 except FireironError:
                     continue
             raise error from None  # what the first schedule of the program's own file says is nearest
@@ -314,17 +367,18 @@ def _scheduled(program: Function, by: Mapping[str, Callable[..., Any]], module: 
         about.append(f"arrays: those that the program shall have of {', '.join(spare)}, parted by commas")
     made.__doc__ = "\n".join([inspect.getdoc(program.function) or "", *about])
     cast(Any, made).dims = tuple(extents)
+    cast(Any, made).asked = asked
     made.__annotations__ = {p.name: p.annotation for p in parameters}
     return made
 
 
 def _names(schedule: Callable[..., Any]) -> list[str]:
-    """List the keywords of a function that schedules programs."""
+    """List the names of a scheduling function's keywords."""
     return list(inspect.signature(schedule).parameters)[1:]
 
 
 def _with_subscripts(traced: Callable[..., Any], names: Sequence[str]) -> tuple[Any, tuple[str, ...]]:
-    """Trace a program, and find which array of integers it takes for a subscript, if any."""
+    """Trace a program; return its chain, and the names of arrays of integers that it uses as subscripts."""
     try:
         return traced(names), ()
     except FireironError as error:
@@ -339,7 +393,7 @@ def _with_subscripts(traced: Callable[..., Any], names: Sequence[str]) -> tuple[
 
 
 def _hint(keyword: Keyword) -> Any:
-    """Give the annotation that a keyword was found from."""
+    """Return a Python annotation for a keyword."""
     if keyword.choices:
         return Literal[keyword.choices]
     if keyword.kind is tuple:
@@ -357,7 +411,7 @@ def _takes_spec(function: Callable[..., Any]) -> bool:
 
 
 def _has_a_spec(function: Callable[..., Any]) -> bool:
-    """Say whether a function makes the spec itself, from keywords that all have defaults."""
+    """Say whether a function makes its spec itself: all its parameters have defaults."""
     signature = inspect.signature(function)
     free = all(p.default is not inspect.Parameter.empty for p in signature.parameters.values())
     return free and _gives_schedule(function)
@@ -415,13 +469,13 @@ def _imported(path: Path, reference: str) -> ModuleType:
 
 
 def _is_ours(error: BaseException) -> bool:
-    """Say whether an exception comes from the library: then it is a defect, whose traceback must be seen."""
+    """Say whether an exception comes from the library: it is a defect then, and its traceback is shown."""
     frames = traceback.extract_tb(error.__traceback__)
     return any(frame.filename.startswith(f"{PACKAGE}{os.sep}") for frame in frames[-1:])
 
 
 def _failed(reference: str, error: BaseException) -> UsageError:
-    """Say where the user's own code failed."""
+    """Make an error that names the line where the user's code failed."""
     frames = traceback.extract_tb(error.__traceback__)
     at = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
     if isinstance(error, SyntaxError):

@@ -1,4 +1,4 @@
-"""A preset's keywords as options of the command line, found from its signature."""
+"""Options of the command line for a preset's keywords, read from the preset's signature."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ class Keyword:
     Args:
         name: the parameter's.
         kind: int, float, str, bool, or tuple.
-        default: None where it has none, or has None.
-        required: whether it must be given.
-        choices: the values of a Literal.
+        default: the parameter's default; None also where it has none.
+        required: whether the keyword must be given.
+        choices: the values of a `Literal`; empty for other types.
         element: type of a tuple's elements.
-        about: its line in the docstring.
-        fields: of a record, such as hopper.Plan, which is written as `n=192,pingpong,cluster=2x1`.
+        about: the parameter's text in the docstring.
+        fields: fields of a keyword that is a class, such as hopper.Plan, whose value is written
+            `n=192,pingpong,cluster=2x1`.
     """
 
     name: str
@@ -45,7 +46,7 @@ class Keyword:
 
     @property
     def option(self) -> str:
-        """Write the option.
+        """Write the option's name: `--stages`.
 
         Example:
             >>> Keyword("max_stages", int).option
@@ -70,11 +71,11 @@ class Keyword:
         return f"{self.option} {self._form if self.default is None else _said(self.default)}"
 
     def add_to(self, parser: Any, taken: frozenset[str]) -> None:
-        """Offer the keyword; one whose name an option of every schedule has is offered as `--preset-NAME`.
+        """Add the keyword's option; if a general option has its name, it is called `--preset-NAME`.
 
         Args:
             parser: argparse's parser, or a group of one.
-            taken: the other options.
+            taken: names of the general options.
         """
         option = f"--preset-{self.option[2:]}" if self.option in taken else self.option
         about = " ".join(filter(None, (self.about, "" if self.required else f"(default: {_said(self.default)})")))
@@ -93,14 +94,14 @@ class Keyword:
 
     @property
     def _form(self) -> str:
-        """Say how a value is written."""
+        """Describe how a value is written, for the help."""
         return RECORD if self.fields else "AxB" if self.kind is tuple else self.kind.__name__.upper()
 
     def read(self, text: str) -> Any:
-        """Read a value.
+        """Read a value from text.
 
         Raises:
-            argparse.ArgumentTypeError: where it is of another type.
+            argparse.ArgumentTypeError: where the text is no value of the keyword's type.
         """
         if self.fields:
             return self._record(text)
@@ -142,7 +143,7 @@ def keywords(function: Callable[..., Any], skip: int) -> tuple[Keyword, ...]:
 
     Args:
         function: the preset.
-        skip: how many parameters stand before them.
+        skip: number of leading parameters to leave out: the spec.
     """
     try:
         hints = typing.get_type_hints(function)
@@ -179,7 +180,7 @@ def _keyword(parameter: inspect.Parameter, hint: Any, about: str) -> Keyword | N
 
 
 def _about(function: Callable[..., Any], name: str) -> str:
-    """Find a parameter's line in the docstring's Args."""
+    """Return a parameter's text in the docstring's Args."""
     for line in (inspect.getdoc(function) or "").splitlines():
         names, colon, text = line.strip().partition(": ")
         if colon and name in [word.strip() for word in names.split(",")]:

@@ -1,4 +1,4 @@
-"""Refuse a simulation that would take too long, and say what would not."""
+"""Refuse a simulation that would take too long, and name a shape that would not."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ STEPS = 9
 def refuse_long(
     request: Request, schedule: Schedule, kernel: Kernel, sizes: Mapping[str, int], blocks: int | None, arch: str | None
 ) -> float:
-    """Predict a simulation's seconds.
+    """Predict a simulation's time in seconds, and refuse one above the limit.
 
     Raises:
-        UsageError: `long-simulation`, naming the largest shape and the number of blocks that fit.
+        UsageError: `long-simulation`; its fix names the largest shape and number of blocks below the limit.
     """
     data = sum(int(evaluate(p.buffer.size, sizes)) for p in kernel.parameters if isinstance(p, Pointer)) / DRAWN_PER_S
     seconds = cost(kernel, sizes, blocks) + data
@@ -51,7 +51,7 @@ def refuse_long(
 
 
 def largest_shape(request: Request, schedule: Schedule, sizes: Mapping[str, int], arch: str | None) -> str:
-    """Search the shapes of the same proportions for the largest that fits; empty where the spec is the file's own."""
+    """Return the largest shape of the same proportions below the limit; "" where the spec stands in a user's file."""
     if not request.target.takes_spec:
         return ""
     problem = request.problem.over(request.target.default)
@@ -72,7 +72,7 @@ def largest_shape(request: Request, schedule: Schedule, sizes: Mapping[str, int]
 def _seconds(
     request: Request, shape: tuple[Extent, ...], scaled: tuple[int, ...], sizes: Mapping[str, int], arch: str | None
 ) -> float:
-    """Predict the seconds of another shape, infinitely many where the schedule refuses it."""
+    """Predict the seconds for another shape; infinity where the schedule refuses the shape."""
     numbers = tuple(name if isinstance(name, str) else n for name, n in zip(shape, scaled, strict=True))
     named = {name: n for name, n in zip(shape, scaled, strict=True) if isinstance(name, str)}
     other = attrs.evolve(request, problem=attrs.evolve(request.problem, shape=numbers))
@@ -83,20 +83,20 @@ def _seconds(
 
 
 def _scaled(extent: int, by: float) -> int:
-    """Scale an extent, to a multiple of what tiles usually divide."""
+    """Scale an extent, and round it to a multiple that tiles usually divide."""
     return extent if extent <= GRANULE else max(GRANULE, int(extent * by) // GRANULE * GRANULE)
 
 
 def default_sizes(
     request: Request, schedule: Schedule, names: Mapping[str, int], given: Mapping[str, int]
 ) -> dict[str, int]:
-    """Give every symbol a value: the one said, else that of the default shape, rounded up to what the symbol demands.
+    """Give each symbol a value: the given one, else that of the default shape, rounded up to the symbol's multiple.
 
     Args:
-        request: whose target knows the default shape.
+        request: the request, whose target has the default shape.
         schedule: the schedule.
-        names: the symbols, and what each must be a multiple of.
-        given: values said.
+        names: the symbols, each with the number that its value must be a multiple of.
+        given: values from the command.
     """
     spec = schedule.program.spec
     default = request.target.default.shape or ()

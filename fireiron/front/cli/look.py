@@ -1,4 +1,4 @@
-"""Schedule that look at a schedule, or at an error: list, show, check, explain, diff, estimate, why."""
+"""Commands that show facts of a schedule or an error: list, show, check, explain, diff, estimate, why."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def show(command: Command) -> Answer:
 
 
 def check(command: Command) -> Answer:
-    """Check against an architecture's limits; every finding is told, not the first error alone."""
+    """Check a schedule against an architecture's limits, and print all findings."""
     schedule = command.schedule
     arch = architecture(command.options.arch)
     found = schedule.facts(arch)
@@ -71,7 +71,7 @@ def check(command: Command) -> Answer:
 
 
 def _own(command: Command, finding: Finding) -> Finding:
-    """Leave out of a finding who called a preset, as errors do."""
+    """Remove from a finding the caller of the preset, which is the command line's own code."""
     return attrs.evolve(finding, link=command.request.target.own(finding.error()).link)
 
 
@@ -82,7 +82,7 @@ def explain(command: Command) -> Answer:
 
 
 def diff(command: Command) -> Answer:
-    """Say how two schedules differ."""
+    """Describe how two schedules differ."""
     left, right = (request.build() for request in command.requests)
     found = left.diff(right)
     names = [request.text for request in command.requests]
@@ -97,7 +97,7 @@ def estimate(command: Command) -> Answer:
 
 
 def why(command: Command) -> Answer:
-    """Explain an error's code; without one, list all."""
+    """Explain an error's code; without a code, list all codes."""
     import textwrap
 
     from fireiron.front.catalogue import catalogue

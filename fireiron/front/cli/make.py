@@ -1,4 +1,4 @@
-"""Schedule that make files, and those about the machine: emit, compile, export, doctor, cache."""
+"""Commands that make files or describe the machine: emit, compile, export, studio, doctor, cache."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fireiron.front.cli.output import Answer, pairs, plain, progress, write
 
 
 def emit(command: Command) -> Answer:
-    """Print the CUDA; as data, with all that a launch from another language needs."""
+    """Print the CUDA; with --json, also all that another language needs to launch it."""
     from fireiron.jit.interface import Interface
 
     schedule, arch = command.schedule, architecture(command.options.arch)
@@ -27,7 +27,7 @@ def emit(command: Command) -> Answer:
 
 
 def compile(command: Command) -> Answer:
-    """Compile, and say what it takes."""
+    """Compile, and print time, registers and shared memory."""
     from fireiron.front.digest import digest
     from fireiron.jit.cache import SUFFIX, cache_key
     from fireiron.jit.compile import CompileOptions
@@ -100,7 +100,7 @@ def export(command: Command) -> Answer:
 
 
 def _entries() -> dict[str, int]:
-    """Give the time at which each entry of the cache was written."""
+    """Return the time at which each entry of the cache was written, by name."""
     from fireiron.jit.folder import cache_path, kept
 
     return {one.path.name: one.changed_ns for one in kept(cache_path())}
@@ -124,7 +124,7 @@ def studio(command: Command) -> Answer:
 
 
 def doctor(command: Command) -> Answer:
-    """Say what this machine has; wrong where it cannot compile."""
+    """Print facts of this machine; the exit code is 1 where it cannot compile."""
     from rich.table import Table
     from rich.text import Text
 

@@ -1,4 +1,4 @@
-"""Read a command: the verb, the schedule, and then the options that the schedule's own signature adds."""
+"""Read a command: the verb, the schedule, and options, some of which the schedule's signature adds."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Verb:
     """Describe a verb.
 
     Args:
-        about: one line of help.
-        module: where its function stands, named as the verb.
-        schedules: how many schedules it takes.
-        spec: whether it takes a spec's options although it takes no schedule.
-        options: adds its own options to a parser.
+        about: help in one line.
+        module: name of the module whose function of the verb's name runs the command.
+        schedules: number of schedules that the verb takes.
+        spec: whether the verb takes a spec's options, though it takes no schedule.
+        options: function that adds the verb's own options to a parser.
     """
 
     about: str
@@ -51,12 +51,12 @@ class Verb:
 
 @attrs.frozen
 class Command:
-    """Hold a command that was understood.
+    """Hold a command that was read.
 
     Args:
-        verb: its name.
-        options: as argparse read them; those of the first schedule, where there are two.
-        requests: the schedules asked for.
+        verb: name of the verb.
+        options: options as argparse read them; for two schedules, those of the first.
+        requests: the command's schedules.
     """
 
     verb: str
@@ -65,26 +65,26 @@ class Command:
 
     @property
     def request(self) -> Request:
-        """Give the only schedule's request."""
+        """Return the request of a command with one schedule."""
         return self.requests[0]
 
     @property
     def schedule(self) -> Schedule:
-        """Build the only schedule."""
+        """Build the schedule of a command with one schedule."""
         return self.requests[0].build()
 
     def run(self) -> Answer:
-        """Do what was asked for."""
+        """Run the command."""
         module = import_module(f"{HERE}.{VERBS[self.verb].module}")
         return getattr(module, self.verb)(self)
 
 
 @attrs.frozen
 class Request:
-    """Hold one schedule that a command asks for.
+    """Hold one schedule of a command.
 
     Args:
-        target: what the reference leads to.
+        target: the preset, or the function or schedule in a file.
         problem: the spec's options.
         values: the preset's keywords.
     """
@@ -212,7 +212,7 @@ def _counted(text: str) -> int:
 
 
 class _Once(argparse.Action):
-    """Store an option's value; refuse another value for the same option, where argparse would keep the last."""
+    """Store an option's value; refuse a second, different value, where argparse would keep the last."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         given = namespace.__dict__.setdefault(GIVEN, {})
@@ -227,12 +227,12 @@ def _written(value: Any) -> str:
 
 
 class Parser(argparse.ArgumentParser):
-    """Read words; one that cannot be understood is an error with a code, as all others are.
+    """Read the words of a command; an unknown word is an error with a code.
 
     An option that takes one value may be repeated with the same value, not with another one.
 
     Attributes:
-        command: whose help an error names; the parser's own where empty.
+        command: name of the command whose help an error recommends; the parser's own where empty.
     """
 
     command = ""
@@ -243,7 +243,7 @@ class Parser(argparse.ArgumentParser):
         self.register("action", "store", _Once)
 
     def error(self, message: str) -> NoReturn:
-        """Refuse the words.
+        """Refuse the words of a command.
 
         Raises:
             UsageError: `bad-command`.
@@ -252,7 +252,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def told(read: Callable[[str], T]) -> Callable[[str], T]:
-    """Let argparse print what is wrong with a word, where it would print a function's name."""
+    """Wrap a function that reads a word, so that argparse prints the function's message instead of its name."""
 
     def reading(text: str) -> T:
         try:
@@ -334,7 +334,7 @@ def architecture(name: str | None) -> str | None:
 
 
 def _two(name: str, words: list[str]) -> Command:
-    """Read two schedules, each followed by options of its own; a spec's option given for one holds for both."""
+    """Read two schedules, each with its own options; a spec's option for one schedule applies to both."""
     if "--" in words:
         at = words.index("--")
         left, right = words[:at], words[at + 1 :]
@@ -363,7 +363,7 @@ def is_schedule(word: str) -> bool:
 
 
 def _request(name: str, words: list[str]) -> tuple[argparse.Namespace, Request]:
-    """Read a schedule and its options: first the schedule alone, then all that its signature allows."""
+    """Read a schedule, then its options, which depend on its signature."""
     from fireiron.front.cli.find import find
     from fireiron.front.cli.keywords import PREFIX
 
@@ -388,7 +388,7 @@ def _request(name: str, words: list[str]) -> tuple[argparse.Namespace, Request]:
 
 
 def _oldest(names: Sequence[str]) -> str | None:
-    """Give the oldest of several architectures: its instructions are those that the newer ones have too."""
+    """Return the oldest of several architectures, whose instructions the newer ones have too."""
     from fireiron.algebra.arch import arch
 
     known = [str(architecture(name)) for name in names]
@@ -396,7 +396,7 @@ def _oldest(names: Sequence[str]) -> str | None:
 
 
 def _is_target(keyword: Keyword) -> bool:
-    """Say whether a preset's keyword names the architecture: --arch gives it to the preset and to the verb."""
+    """Say whether a preset's keyword is the architecture, which --arch sets for both preset and verb."""
     return keyword.name == "arch" and keyword.kind is str
 
 

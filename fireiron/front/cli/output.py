@@ -1,4 +1,4 @@
-"""What a command answers, and how it reaches the terminal, a file, or a program that reads JSON."""
+"""Answers of commands, and their output: to a terminal, to a file, or as JSON."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ PATIENCE_S = 1.0
 
 @attrs.frozen
 class Answer:
-    """Hold what a verb found.
+    """Hold the answer of a verb.
 
     Args:
-        data: for --json.
-        parts: for people, in order: texts, printed as they are, and what rich can draw.
+        data: the answer as data, for --json.
+        parts: the answer for people: texts, and objects that rich can draw, in order.
         code: the exit code.
-        width: columns, None for the terminal's.
+        width: columns of the output; None for the terminal's width.
     """
 
     data: Mapping[str, Any]
@@ -44,7 +44,7 @@ class Answer:
 
 
 def console(file: TextIO, width: int | None = None) -> Console:
-    """Open a console as wide as the terminal that the file is, 80 columns where it is none."""
+    """Open a console on a file: as wide as the terminal, or 80 columns where the file is no terminal."""
     from rich.console import Console
 
     if width is None and not file.isatty() and not os.environ.get("COLUMNS", "").isdigit():
@@ -53,7 +53,7 @@ def console(file: TextIO, width: int | None = None) -> Console:
 
 
 def show(answer: Answer, *, as_json: bool) -> None:
-    """Print an answer on stdout, as JSON alone or for people."""
+    """Print an answer on stdout, as JSON or for people."""
     if as_json:
         print(json.dumps(plain(answer.data), indent=2, allow_nan=False))
         return
@@ -72,7 +72,7 @@ def show(answer: Answer, *, as_json: bool) -> None:
 
 
 def report_error(error: FireironError, *, as_json: bool) -> None:
-    """Print an error on stderr; on stdout too, as data, where JSON was asked for."""
+    """Print an error on stderr; with --json, also on stdout as JSON."""
     print(printable(str(error)), file=sys.stderr)
     if as_json:
         print(json.dumps({"error": plain(error)}, indent=2))
@@ -92,7 +92,7 @@ def pairs(rows: Mapping[str, Any]) -> Table:
 
 
 def columns(*heads: str, right: tuple[int, ...] = ()) -> Table:
-    """Open a table with these heads; columns in `right` hold numbers."""
+    """Open a table with these heads; columns in `right` are aligned right, for numbers."""
     from rich import box
     from rich.table import Table
 
@@ -110,7 +110,7 @@ def row(table: Table, *cells: object) -> None:
 
 
 def write(path: str, content: str | bytes) -> None:
-    """Write what -o asks for.
+    """Write the file of option -o.
 
     Raises:
         UsageError: `cannot-write`.
@@ -127,7 +127,7 @@ def write(path: str, content: str | bytes) -> None:
 
 @contextmanager
 def progress(doing: str) -> Generator[None]:
-    """Say on stderr what takes so long, once it takes longer than a second."""
+    """Print on stderr what is being done, once it takes longer than a second."""
     lock = threading.Lock()
     spinning: list[Any] = []
     finished = False
@@ -159,7 +159,7 @@ def progress(doing: str) -> Generator[None]:
 
 
 def plain(value: Any) -> Any:
-    """Turn records into what JSON holds; numbers that it lacks become their names.
+    """Convert records to data of JSON; NaN and infinities become their names.
 
     Example:
         >>> plain((1, float("inf"), Finding("idle-threads", "64 idle", "warning"))[:2])
@@ -191,7 +191,7 @@ def plain(value: Any) -> Any:
 
 
 def _is_record(value: Any) -> bool:
-    """Say whether a value is told field by field; links, and the language's words that print short, are text."""
+    """Say whether a value is converted field by field; links and short words of the language become text."""
     if not hasattr(value, "__attrs_attrs__") or isinstance(value, Link):
         return False
     words = value.__class__.__module__.startswith(("fireiron.algebra", "fireiron.language"))

@@ -1,4 +1,4 @@
-"""The spec that a command asks for: shape, dtypes, layout, batch and coefficients."""
+"""The spec of a command: shape, dtypes, layout, batch and coefficients."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ DEFAULT_SHAPE: tuple[Extent, ...] = (256, 256, 128)
 
 @attrs.frozen
 class Problem:
-    """Describe a MatMul as the options of the command line do; None is what was not said.
+    """Hold the options of a command that describe a spec; None for options that were not given.
 
     Args:
-        shape: M, N, K, of a Move M, N, or the extents of a program's dims; numbers or names of symbols.
+        shape: M, N, K; M, N for a Move; or the extents of a program's dims. Numbers or names of symbols.
         dtype: element types of the inputs, the accumulator and the output, as `in[:acc[:out]]`.
         layout: NN, NT, TN or TT.
         batch: number of products.
@@ -44,7 +44,7 @@ class Problem:
         return tuple(f"--{name}" for name, value in attrs.asdict(self).items() if value is not None)
 
     def over(self, other: Problem) -> Problem:
-        """Take from another problem what this one leaves open."""
+        """Fill in options that were not given from another problem."""
         mine, theirs = attrs.asdict(self), attrs.asdict(other)
         return Problem(**{name: theirs[name] if mine[name] is None else mine[name] for name in mine})
 
@@ -84,7 +84,7 @@ class Problem:
             raise UsageError(error.code, error.message, fix=error.fix) from None
 
     def move(self) -> MoveChain:
-        """Build the spec of a Move between two matrices: a copy, or a transpose by `--layout row,col`.
+        """Build the spec of a Move between two matrices: a copy, or with `--layout row,col` a transpose.
 
         Raises:
             UsageError: `bad-shape`, `fixed-spec`, `unknown-dtype`, `bad-extent`.
@@ -108,7 +108,7 @@ class Problem:
             raise UsageError(error.code, error.message, fix=error.fix) from None
 
     def _extents(self, what: str, count: int) -> tuple[Extent, ...]:
-        """Give the shape, which has so many extents."""
+        """Return the shape, which must have `count` extents."""
         found = self.shape or DEFAULT_SHAPE[:count]
         if len(found) != count:
             said, form = "x".join(map(str, found)), "x".join("MNK"[:count])
@@ -120,7 +120,7 @@ def shape(text: str) -> tuple[Extent, ...]:
     """Read `MxNxK`, or a Move's `MxN`, or as many extents as a program has dims.
 
     Raises:
-        ValueError: where it is not extents.
+        ValueError: where the text has another form.
 
     Example:
         >>> shape("512x512x64"), shape("Mx4096xK")
@@ -133,7 +133,7 @@ def extent(text: str) -> Extent:
     """Read a number, or the name of a symbol.
 
     Raises:
-        ValueError: where it is neither.
+        ValueError: where the text is neither.
     """
     if re.fullmatch(r"[A-Za-z_]\w*", text):
         return text
@@ -149,7 +149,7 @@ def dtypes(text: str) -> str:
     """Check the form of `in[:acc[:out]]`; the names are checked where the spec is built.
 
     Raises:
-        ValueError: where there are more than three.
+        ValueError: for more than three types.
     """
     if not 1 <= len(text.split(":")) <= 3 or not text.split(":")[0]:
         raise ValueError(f"{text!r} is not in[:acc[:out]]")
@@ -160,7 +160,7 @@ def coefficient(text: str) -> float | str:
     """Read a number, or the name of a scalar.
 
     Raises:
-        ValueError: where it is neither.
+        ValueError: where the text is neither.
     """
     return text if re.fullmatch(r"[A-Za-z_]\w*", text) else float(text)
 
@@ -169,7 +169,7 @@ def setting(text: str) -> tuple[str, int | float]:
     """Read `NAME=VALUE`.
 
     Raises:
-        ValueError: where it is none.
+        ValueError: where the text has another form.
     """
     name, _, value = text.partition("=")
     if not re.fullmatch(r"[A-Za-z_]\w*", name):

@@ -1,4 +1,4 @@
-"""Schedule about fast schedules: tune, best, records."""
+"""Commands that find fast schedules: tune, best, records."""
 
 from __future__ import annotations
 
@@ -35,29 +35,35 @@ def tune(command: Command) -> Answer:
 
     options, request = command.options, command.request
     target = request.target
-    if not target.takes_spec or target.moves:
+    axes: dict[str, Any] | None
+    if target.is_program:
+        specs, presets, axes = _of_program(command)
+    elif not target.takes_spec or target.moves:
         raise UsageError(
             "fixed-spec",
             f"{target.reference} schedules a Move" if target.moves else f"{target.reference} has a spec of its own",
             fix="name a function that schedules a product",
         )
-    own = space_of(target.made)
-    # A keyword that the command gives a value is not searched.
-    axes: dict[str, Any] = {**dict(own.axes if own else ()), **dict(options.space)}
-    axes |= {name: (value,) for name, value in request.values.items()}
-    specs = _specs(options.suite) if options.suite else [request.problem.over(target.default).spec()]
+    else:
+        own = space_of(target.made)
+        # A keyword that the command gives a value is not searched.
+        said: dict[str, Any] = {name: (value,) for name, value in request.values.items()}
+        axes = {**dict(own.axes if own else ()), **dict(options.space), **said}
+        specs = _specs(options.suite) if options.suite else [request.problem.over(target.default).spec()]
+        presets = {target.reference: target.made}
     found: list[Tuned] = []
     failed: dict[str, FireironError] = {}
     interrupted = False
     # One set of compilers serves all shapes.
-    compilers = Processes(os.cpu_count() or 1, COMPILE_LIMIT_S) if preset(target.made).portable else None
+    portable = all(preset(made).portable for made in presets.values())
+    compilers = Processes(os.cpu_count() or 1, COMPILE_LIMIT_S) if portable else None
     try:
         for i, spec in enumerate(specs):
             with _bar(f"{i + 1} of {len(specs)}: {spec.residual}") as tell:
                 try:
                     found.append(
                         search(
-                            spec, target.made, space=axes, names=(target.reference,), arch=architecture(options.arch),
+                            spec, (*presets.values(),), space=axes, names=(*presets,), arch=architecture(options.arch),
                             device=options.device, effort=options.effort, budget_s=options.budget,
                             records=options.records, executor=compilers, on_progress=tell,
                         )
@@ -87,8 +93,51 @@ def tune(command: Command) -> Answer:
     return Answer(data, tuple(parts), INTERRUPTED if interrupted else int(not right))
 
 
+def _of_program(command: Command) -> tuple[list[Any], dict[str, Any], dict[str, Any] | None]:
+    """Give the program that a command describes, the presets to search by name, and their axes, None for their own.
+
+    The presets are those that `fireiron.best` tries for the program, unless the command names one, by `--schedule`, by
+    a preset's keywords or by `--space`.
+
+    Raises:
+        UsageError: `fixed-spec` where cases of a suite are asked for.
+    """
+    from fireiron.base.records import evolve
+    from fireiron.front.best_program import names_for
+    from fireiron.language.specs import task_of
+    from fireiron.tune.candidates import preset
+    from fireiron.tune.space import space_of
+
+    options, request = command.options, command.request
+    if options.suite:
+        raise UsageError(
+            "fixed-spec",
+            f"{request.target.reference} is a program, and cases of suites are products",
+            fix="drop --suite, and give extents by --shape or by name",
+        )
+    asked = request.target.asked(request.problem, request.values)
+    spec = asked.spec
+    arch = architecture(options.arch)
+    if arch is not None:
+        spec = evolve(spec, program=task_of(spec.program.spec, arch))
+    said = request.values.get("schedule") or asked.given or options.space
+    if not said:
+        made = {name: _preset_of(name) for name in names_for(spec)}
+        if spaces := {name: each for name, each in made.items() if space_of(each) is not None}:
+            return [spec], spaces, None
+    own = space_of(asked.preset)
+    given: dict[str, Any] = {name: (value,) for name, value in asked.given.items()}
+    axes: dict[str, Any] = {**dict(own.axes if own else ()), **dict(options.space), **given}
+    return [spec], {preset(asked.preset).name: asked.preset}, axes or None
+
+
+def _preset_of(name: str) -> Any:
+    file, _, function = name.partition(".")
+    return getattr(import_module(f"fireiron.schedules.{file}"), function)
+
+
 def best(command: Command) -> Answer:
-    """Say which schedule is chosen for a product."""
+    """Print the schedule that `best` chooses for a product, with the reason."""
     from fireiron.front.best import choose
 
     options = command.options
@@ -118,7 +167,7 @@ def best(command: Command) -> Answer:
 
 
 def records(command: Command) -> Answer:
-    """Merge files of records into the first, check or repair their lines, or show what they hold."""
+    """Merge files of records into the first, check or repair their lines, or print them."""
     from fireiron.tune.records import BROKEN, merge, newest, read, repair
 
     options = command.options
@@ -149,7 +198,7 @@ def records(command: Command) -> Answer:
 
 
 def _checked(looked: Sequence[tuple[Path, Read]], moved: str) -> Answer:
-    """Tell of files how many lines are records, how many a newer version wrote, and which are none."""
+    """Print for each file its numbers of records and of records by a newer version, and its invalid lines."""
     lines: list[str] = []
     for path, found in looked:
         said = f"{path}: {count(len(found.records), 'record')}, {count(len(found.broken), 'broken line')}"
@@ -192,7 +241,7 @@ def _data(tuned: Tuned) -> dict[str, Any]:
 
 
 def _described(tuned: Tuned) -> list[Any]:
-    """Tell what a search found: the fastest schedules, how good the model was, what failed and why."""
+    """Describe a search's results: the fastest schedules, the errors of the model, and the failures with reasons."""
     timed = [r for r in tuned.records if r.us is not None]
     table = columns("schedule", "us", "p20", "p80", "samples", "TFLOP/s", "modelled us", right=(1, 2, 3, 4, 5, 6))
     for r in timed[:SHOWN]:
@@ -217,7 +266,7 @@ def _described(tuned: Tuned) -> list[Any]:
 
 @contextmanager
 def _bar(title: str) -> Generator[Any]:
-    """Draw a progress bar on stderr where that is a terminal; elsewhere say the title alone."""
+    """Draw a progress bar on stderr, if it is a terminal; else print only the title."""
     if not sys.stderr.isatty():
         print(f"tuning {title} ...", file=sys.stderr, flush=True)
         yield None

@@ -1,7 +1,7 @@
 """Static traffic: sectors of GL and bank conflicts of SH for each access of a kernel, from its index expressions alone.
 
-Counts mean what the simulator's counters mean; they are of an average block, and exact where grid and loops are small
-enough to be enumerated.
+Counts have the meaning of the simulator's counters, for an average block. They are exact where the grid and the loops
+are small enough to enumerate.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from fireiron.kernel.analysis.traffic import BANKS, SECTOR, WORD, Array, Traffic
 from fireiron.kernel.ir.statements import Call, Compute, Kernel, Micro, View
 
 MOST_NBYTES = 16
-MOST_STEPS = 64  # elements that are evaluated of a view with symbolic strides
-FEW_PIECES = 16  # accesses of one view that are evaluated, at least
+MOST_STEPS = 64  # most elements that are evaluated of a view with symbolic strides
+FEW_PIECES = 16  # fewest accesses of one view that are evaluated
 
 
 @attrs.frozen
@@ -30,10 +30,10 @@ class AccessRow:
     """Count the accesses of one buffer by one instruction of one spec, for an average block.
 
     Args:
-        title: the enclosing region's.
-        place: a key of that region that does not depend on its title.
-        path: where in the decomposition tree.
-        what: the instruction, `compute`, or a microkernel's name.
+        title: of the enclosing region.
+        place: the region's key (`Region.place`), the same for copies of the region.
+        path: the region's place in the decomposition tree.
+        what: the name of the instruction, `compute`, or the name of a microkernel.
         buffer: name of the buffer.
         memory: GL or SH.
         direction: read or write.
@@ -85,12 +85,12 @@ class AccessRow:
 def accesses(
     kernel: Kernel, sizes: Mapping[str, int] | None = None, keep: Callable[[Site], bool] | None = None
 ) -> tuple[AccessRow, ...]:
-    """Analyse every access to GL and SH, one row an instruction of a region and buffer, in program order.
+    """Analyse every access to GL and SH, in program order: one row for each instruction of a region and buffer.
 
     Args:
-        kernel: what is analysed.
-        sizes: values of the symbols; a typical one stands for what is missing.
-        keep: says which sites to analyse; None for all.
+        kernel: the kernel to analyse.
+        sizes: values of the symbols; a symbol without one has its typical value.
+        keep: whether a site is analysed; None for all sites.
     """
     values = typical_sizes(kernel, sizes)
     rows: dict[tuple[str, ...], AccessRow] = {}
@@ -130,9 +130,9 @@ def _row(site: Site, view: View, direction: str, kernel: Kernel, sizes: Mapping[
 
 
 def _whole(site: Site, view: View, sizes: Mapping[str, int]) -> tuple[int, int] | None:
-    """Give the bytes of a tile that an instruction addresses as a whole, and the threads that execute it together.
+    """Return the bytes of a tile that one instruction accesses as a whole, and the threads that execute it together.
 
-    Parts that peers send to this block are counted too.
+    Bytes that other blocks of the cluster send to this block are counted too.
     """
     call = site.statement
     if not isinstance(call, Call):
@@ -146,7 +146,7 @@ def _whole(site: Site, view: View, sizes: Mapping[str, int]) -> tuple[int, int] 
 
 
 def _executions(known: Sample, mask: Array | None, unit: int) -> float:
-    """Count how often the units of a block, of so many threads each, execute a statement."""
+    """Return how often the units of a block execute a statement, for units of so many threads."""
     lanes = np.full(known.lanes[0], known.threads) if mask is None else mask.sum(axis=1)
     return float((lanes * known.weights).sum()) / unit
 
@@ -183,7 +183,7 @@ def _steps(layout: Layout, sizes: Mapping[str, int]) -> Array:
 
 
 def _pieces(view: View, sizes: Mapping[str, int], most: int) -> tuple[int, Array, float]:
-    """Cut a view into hardware accesses: bytes of one, first elements, and how many accesses each represents."""
+    """Cut a view into hardware accesses: bytes of an access, first elements, and how many accesses each stands for."""
     item = view.buffer.dtype.nbytes
     steps = _steps(view.layout, sizes)
     count = int(evaluate(as_expr(view.layout.size), sizes))  # pyright: ignore[reportArgumentType]

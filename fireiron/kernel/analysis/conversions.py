@@ -1,4 +1,4 @@
-"""The architecture that a kernel's conversions need: conversions of tf32 and 8-bit floats are instructions."""
+"""Check that an architecture has a kernel's conversions: those of tf32 and 8-bit floats are instructions."""
 
 from __future__ import annotations
 

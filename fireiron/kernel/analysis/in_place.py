@@ -1,9 +1,9 @@
-"""Programs that write over an input: a walk of the kernel shows that each element is read before it is written.
+"""Programs whose output overwrites an input: a walk of the kernel checks that reads come before the write.
 
-The walk runs some blocks of the finished kernel for the values of indices alone. Each access of the array is an event:
-elements, threads, and when it begins and is complete. An element's reads must be complete before its one write begins,
-by the thread that writes, or ahead of a barrier that both threads meet at. A block writes all elements that it reads;
-since each element is written once, no other block then reads them.
+The walk executes some blocks of the finished kernel, with the values of indices only. Each access of the array is an
+event: elements, threads, begin, and completion. An element's reads must be complete before its single write begins: by
+the writing thread itself, or before a barrier that both threads pass. A block must write all elements that it reads;
+since each element is written once, no other block reads them.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from fireiron.kernel.ir.statements import (
     If,
     Kernel,
     Let,
+    Meet,
     Micro,
     Region,
     Roles,
@@ -49,8 +50,8 @@ from fireiron.kernel.ir.statements import (
 )
 from fireiron.language.levels import Block
 
-ITEMS = 3  # work items of a persistent block
-MOST_ACCESSES = 1 << 15  # of a block: more are not walked
+ITEMS = 3  # work items for which a persistent block is walked
+MOST_ACCESSES = 1 << 15  # most accesses of a block in a walk
 NEVER = np.int64(1) << 62
 
 Body = tuple[Statement, ...]
@@ -62,10 +63,10 @@ class _Event:
 
     Args:
         way: read or write.
-        elements: of the array, a row a thread.
-        threads: who.
-        begins: when.
-        ends: when it is complete; a list of one number, which a wait sets.
+        elements: numbers of the array's elements, one row for each thread.
+        threads: the threads that access them.
+        begins: the time at which it begins.
+        ends: the time at which it is complete; a list of one number, which a wait sets.
         link: the chain link it comes from.
     """
 
@@ -78,11 +79,11 @@ class _Event:
 
 
 def check_in_place(kernel: Kernel, names: Collection[str]) -> None:
-    """Refuse a kernel in which an element of an array is written before all that read it have done so.
+    """Raise an error where an element of an array is written before all its reads are complete.
 
     Args:
         kernel: the finished kernel.
-        names: the arrays that outputs replace.
+        names: the arrays that outputs overwrite.
 
     Raises:
         DecompositionError: `inplace-order`.
@@ -98,7 +99,7 @@ def check_in_place(kernel: Kernel, names: Collection[str]) -> None:
 
 
 def _only_added(kernel: Kernel, name: str) -> bool:
-    """Say whether instructions that add are all that accesses an array: in whatever order, the sum is the same."""
+    """Say whether only instructions that add access an array; their order does not matter."""
     found = [
         s
         for s in walk(kernel.body)
@@ -127,10 +128,10 @@ class _Walk:
         self.compare()
 
     def needed(self, s: Statement) -> bool:
-        """Say whether a statement accesses the array, orders accesses, or sets a name."""
+        """Say whether the walk must execute a statement: it accesses the array, orders accesses, or defines a name."""
         if isinstance(s, Call | Compute | Micro):
             return any(view.buffer.name == self.name for view, _ in reads_and_writes(s))
-        return isinstance(s, Let | Draw | Fetch | FindGroup | Vote | CountIn | Sync | Commit | Wait)
+        return isinstance(s, Let | Draw | Fetch | FindGroup | Vote | CountIn | Meet | Sync | Commit | Wait)
 
     def body(self, body: Body, mask: Array) -> None:
         for s in body:
@@ -144,7 +145,10 @@ class _Walk:
                 case FindGroup(groups=groups):
                     self.unknown |= {v.name for v in (groups.group, groups.first, groups.begin, groups.length)}
                 case CountIn(var=var):
-                    self.env[var.name] = 1  # what stands behind it runs in the last unit alone
+                    self.env[var.name] = 1  # statements after it are executed only in the last unit
+                    self.now += 1
+                    self.barriers.append(self.now)
+                case Meet():
                     self.now += 1
                     self.barriers.append(self.now)
                 case Region(body=inner):
@@ -264,7 +268,7 @@ class _Walk:
                 raise self.refusal(said, link)
 
     def met(self, ticks: list[int], after: int, before: Array) -> Array:
-        """Say whether a barrier stands between a read's end and each write."""
+        """Say for each write whether a barrier stands between the read's end and that write."""
         later = [t for t in ticks if t > after]
         return before > later[0] if later else np.zeros(len(before), bool)
 
@@ -278,7 +282,7 @@ class _Walk:
 
 
 def _flat(events: list[_Event], when: Callable[[_Event], int]) -> tuple[Array, Array, Array, Array]:
-    """List elements, threads, times and the events that they are of."""
+    """Flatten events to arrays of elements, threads, times and event numbers."""
     if not events:
         none: Array = np.zeros(0, np.int64)
         return none, none, none, none

@@ -1,8 +1,8 @@
 """Ownership: which thread holds which element of a register tensor, and in which of its registers.
 
 A register tensor has one map (thread, register) -> coordinate. The atom that computes with it, or the schedule that
-produces it, defines the map; every other access is resolved against it, numerically over all threads, so that a
-contradiction is found and named.
+produces it, defines the map. Every other access is compared with the map for all threads; an access of an element that
+its thread does not hold is an error.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 SPAN = 1 << 16
 # Added to the keys of registers that hold no element, so that they match no other key.
 ABSENT = 1 << 62
-KEY_BITS = 60  # of the key of an element that exists
+KEY_BITS = 60  # bits of the key of an existing element
 
 
 @attrs.frozen
 class RegisterLoop:
-    """Name a loop around an access: its variable, its trips, whether it is unrolled, and the link that made it."""
+    """Describe a loop around an access: its variable, its trips, whether it is unrolled, and the link that made it."""
 
     var: Var
     trips: Expr
@@ -44,12 +44,12 @@ class RegisterLoop:
 
 @attrs.frozen
 class Limit:
-    """Require `offset + steps(x) < limit` of the local index x, at a tile's end that a thread's elements may cross.
+    """Hold the condition that an element with local index x lies inside the tile: `offset + steps(x) < limit`.
 
     Args:
         axis: the dimension's number.
-        offset: over `thread` and the loops' variables.
-        steps: local index -> steps.
+        offset: an expression of `thread` and the loops' variables.
+        steps: local index -> steps along the dimension.
         limit: the tile's extent.
     """
 
@@ -64,11 +64,11 @@ class Access:
     """Describe the elements of a register tensor that one place in the program touches.
 
     Args:
-        coordinates: of the first element, one expression a dimension, over `thread` and the loops' variables.
-        elements: local index -> coordinate steps, one layout a dimension; elements count colexicographically.
+        coordinates: of the first element: for each dimension an expression of `thread` and the loops' variables.
+        elements: for each dimension a layout, local index -> steps. Local indices count elements colexicographically.
         loops: the enclosing loops that the coordinates depend on, outermost first.
-        limits: which elements exist, where tiles do not divide.
-        guards: conditions on threads and trips under which any exist, where there are more units than tiles.
+        limits: conditions for an element to exist, where tiles do not divide the tensor.
+        guards: conditions on threads and trips for any element to exist, where there are more units than tiles.
     """
 
     coordinates: tuple[Expr, ...]
@@ -79,7 +79,7 @@ class Access:
 
     @property
     def count(self) -> int:
-        """Count the elements of one visit."""
+        """Return the number of elements in one trip of the loops."""
         return prod([layout.size for layout in self.elements])
 
     @property
@@ -94,13 +94,14 @@ class Access:
 
     @property
     def span(self) -> int:
-        """Give the factor by which a coordinate is flattened; the result fits a key."""
+        """Return the factor by which coordinates are flattened to one key: key * span + the next coordinate."""
         return min(SPAN, 1 << KEY_BITS // max(1, len(self.coordinates)))
 
     def keys(self, threads: int) -> Ints:
         """Tabulate the flattened coordinate of every element.
 
-        Rows are threads (one row where they do not matter), columns loop values and elements, innermost fastest.
+        Rows are threads (one row where coordinates do not depend on the thread). Columns are trips of the loops and
+        elements, innermost fastest.
         """
         count, extents = self.count, self.extents
         total = prod(extents) * count
@@ -151,7 +152,7 @@ def access(
     """Describe an access by its coordinates, the loops that change them, and the conditions on these loops.
 
     Raises:
-        DecompositionError: `register-loop` where one of them is not unrolled: registers have no run-time index.
+        DecompositionError: `register-loop` where one of the loops is not unrolled: registers have no run-time index.
     """
     used = frozenset[Any]().union(*(free(c) for c in coordinates)) if coordinates else frozenset[Any]()
     kept = tuple(loop for loop in loops if loop.var in used)
@@ -175,12 +176,13 @@ class Ownership:
     """Hold the map (thread, register) -> coordinate of one register tensor, as its defining access.
 
     Args:
-        access: registers count its loops' trips, outermost slowest, then its elements.
-        written: the access as the kernel writes it, by its named index expressions.
+        access: the defining access. Registers are numbered by the trips of its loops (outermost slowest), then by
+            elements.
+        written: the same access in terms of the kernel's named index expressions.
         threads: of the block.
         owner: name of the atom or link that defined it, for messages.
-        opaque: name of the fragment if its layout is not documented; the map is then only a placeholder.
-        link: where what defined it was written.
+        opaque: name of the fragment if its layout is not documented; the map is then only a placeholder. Else "".
+        link: the link that defined the map.
     """
 
     access: Access
@@ -196,12 +198,12 @@ class Ownership:
         return prod(self.access.extents) * self.access.count
 
     def agree(self, opaque: str, name: str, user: str) -> None:
-        """Refuse accesses of single elements of an opaque fragment, whose registers hold unknown elements.
+        """Raise an error for an access of single elements of an opaque fragment, whose registers hold unknown elements.
 
         Args:
-            opaque: the fragment that the user accepts; "" if it accesses elements.
+            opaque: the fragment that the accessing instruction takes; "" where it accesses elements.
             name: of the tensor.
-            user: what touches it, for messages.
+            user: the accessing instruction, for messages.
 
         Raises:
             DecompositionError: `opaque-fragment`.
@@ -218,7 +220,7 @@ class Ownership:
         raise DecompositionError("opaque-fragment", message, fix=fix, other=self.link)
 
     def register(self) -> Expr:
-        """Give the register of the defining access's first element."""
+        """Return the number of the register that holds the defining access's first element."""
         total, weight = as_expr(0), self.access.count
         for loop, extent in reversed(list(zip(self.access.loops, self.access.extents, strict=True))):
             total = loop.var * weight + total
@@ -242,7 +244,7 @@ class Ownership:
     @staticmethod
     @lru_cache(maxsize=4096)
     def _resolved(held: Access, other: Access, threads: int) -> tuple[Expr, Layout] | None:
-        """Resolve an access once for all kernels that make it; None where it is refused."""
+        """Resolve an access, cached for all kernels; None where it is an error."""
         ownership = Ownership(held, held, threads, "")
         try:
             return ownership._computed(other, ownership._lookup(other, "", ""), "", "")
@@ -250,7 +252,7 @@ class Ownership:
             return None
 
     def _computed(self, other: Access, found: Ints, name: str, user: str) -> tuple[Expr, Layout]:
-        """Write a table of registers as the first one, over loops, and the steps to the others."""
+        """Write a table of registers as an expression of the first register and a layout of steps to the others."""
         count, extents = other.count, other.extents
         table = found[0].reshape((*extents, count))
         total = as_expr(int(table[(0,) * table.ndim]))
@@ -261,7 +263,7 @@ class Ownership:
             if leaves is None:
                 raise self._irregular(name, user)
             run = 1
-            for extent, step in leaves:  # steps may be negative: pairs that are read crosswise
+            for extent, step in leaves:  # steps may be negative, where pairs are read crosswise
                 total = (
                     total + loop.var // run % extent * step
                     if run * extent < len(column)
@@ -304,7 +306,7 @@ class Ownership:
         return found
 
     def _looked_up_once(self, other: Access, name: str, user: str) -> Ints:
-        """Look up the registers for the first thread; the result holds for all."""
+        """Look up the registers of the first thread; other threads have the same ones."""
         held: list[int] = self.access.keys(1)[0].tolist()
         wanted: list[int] = other.keys(1)[0].tolist()
         registers = {key: register for register, key in reversed([*enumerate(held)])}
@@ -339,7 +341,7 @@ class Ownership:
 
 
 def _moved_alike(a: Access, b: Access) -> bool:
-    """Say whether both accesses depend on the thread by the same additive term: then one thread is enough to check."""
+    """Say whether both accesses have the same additive term of the thread; checking one thread is then enough."""
     if a.limits or a.guards or b.limits or b.guards:
         return False
     return all(
@@ -349,7 +351,7 @@ def _moved_alike(a: Access, b: Access) -> bool:
 
 
 def _moved(coordinate: Expr) -> frozenset[Term] | None:
-    """List the additive terms of the thread alone in a coordinate; None where a term mixes the thread with others."""
+    """List a coordinate's terms that read only the thread; None where a term also reads other variables."""
     found: list[Term] = []
     for term in terms_of(coordinate)[0]:
         names = {leaf.name for leaf in free(term[0])}
@@ -361,13 +363,13 @@ def _moved(coordinate: Expr) -> frozenset[Term] | None:
 
 
 def _shifted_alike(held: Ints, wanted: Ints) -> bool:
-    """Say whether every thread's keys are the first thread's plus a constant: then one thread is enough to check."""
+    """Say whether each thread's keys are the first thread's plus a constant; checking one thread is then enough."""
     origin = held[:, :1]
     return all(bool((t - origin == t[:1] - origin[:1]).all()) for t in (held, wanted))
 
 
 def fit(values: Ints) -> Layout | None:
-    """Find a layout that tabulates as `values` (which start at 0), None where there is none.
+    """Find a layout whose table is `values` (which start at 0); None where there is none.
 
     Example:
         >>> str(fit(np.array([0, 1, 2, 3, 64, 65, 66, 67])))
@@ -382,7 +384,7 @@ def fit(values: Ints) -> Layout | None:
 
 
 def _leaves(values: Ints) -> tuple[tuple[int, int], ...] | None:
-    """Find extents and steps, innermost first, that tabulate as `values`; steps may be negative."""
+    """Find extents and steps, innermost first, of a layout whose table is `values`; steps may be negative."""
     n = len(values)
     if n == 1:
         return ((1, 0),)

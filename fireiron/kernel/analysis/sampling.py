@@ -1,4 +1,4 @@
-"""Sites: every statement that does something, its loops, names and conditions, and samples of their values."""
+"""Sites: statements that access memory or compute, with what stands around them; and samples of variables."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ from fireiron.kernel.ir.statements import (
     Leave,
     Let,
     Lower,
+    Meet,
     Micro,
     Pointer,
     Prefetch,
@@ -56,7 +57,7 @@ MOST_TRIPS = 2**31 - 1
 TYPICAL = 1024  # value of a size that was not given
 MOST_LANES = 1 << 16  # lanes for which one site is evaluated
 SHORT = 16  # loops and grids up to this are never sampled
-FEW = 6  # samples of a longer one
+FEW = 6  # samples of a longer loop or grid
 
 
 @attrs.frozen
@@ -65,13 +66,13 @@ class Site:
 
     Args:
         statement: a Call, Compute, Micro or Sync.
-        index: its place in program order.
-        loops: around it, outermost first.
-        lets: names in scope.
-        guards: conditions around it.
-        region: the innermost one.
+        index: its number in program order.
+        loops: the loops around it, outermost first.
+        lets: the named expressions in scope.
+        guards: the conditions around it.
+        region: the innermost region around it.
         role: the role that runs it; None outside roles.
-        arrivals: counters that the block has incremented before it.
+        arrivals: the counters (`CountIn`) that the block has incremented before it.
     """
 
     statement: Call | Compute | Micro | Sync
@@ -116,9 +117,9 @@ def _sites(body: tuple[Statement, ...], around: Site) -> Iterator[Site]:
                 around = attrs.evolve(around, lets=(*around.lets, statement))
             case FindGroup():
                 around = attrs.evolve(around, lets=(*around.lets, *_alike(statement)))
-            case Draw(var=var):  # as if units took turns
+            case Draw(var=var):  # as if all units drew equally often
                 around = attrs.evolve(around, lets=(*around.lets, Let(var, statement.expected)))
-            case Fetch(var=var, view=view):  # as if each element were its own place
+            case Fetch(var=var, view=view):  # as if each element's value were its index
                 value = view.offset if var.extent is None else view.offset % var.extent
                 around = attrs.evolve(around, lets=(*around.lets, Let(var, value)))
             case Vote(var=var):  # as if each warp took every branch
@@ -136,6 +137,7 @@ def _sites(body: tuple[Statement, ...], around: Site) -> Iterator[Site]:
                 around = attrs.evolve(around, arrivals=(*around.arrivals, statement))
             case (
                 Leave()
+                | Meet()
                 | Raise()
                 | Lower()
                 | Commit()
@@ -155,7 +157,7 @@ def _sites(body: tuple[Statement, ...], around: Site) -> Iterator[Site]:
 
 
 def _alike(search: FindGroup) -> tuple[Let, ...]:
-    """Give the result of a search if all groups have the same number of rows."""
+    """Return the values of a FindGroup's variables for groups of equal size, as typical ones."""
     groups = search.groups
     rows = ceil_div(groups.rows, groups.count)
     items = ceil_div(rows, groups.size) * groups.items
@@ -169,9 +171,9 @@ def _alike(search: FindGroup) -> tuple[Let, ...]:
 
 
 def reads_and_writes(statement: Call | Compute | Micro | Sync) -> tuple[tuple[View, str], ...]:
-    """List the views that a statement touches, each with `read` or `write`; an atom's updated one comes twice.
+    """List the views that a statement accesses, each with `read` or `write`; a view that an atom updates comes twice.
 
-    Outputs of a microkernel count as written only, as on the simulator: only its source says whether it reads them.
+    Outputs of a microkernel count as written only, as on the simulator; whether it also reads them is not known.
     """
     found: list[tuple[View, str]] = []
     match statement:
@@ -190,10 +192,10 @@ def reads_and_writes(statement: Call | Compute | Micro | Sync) -> tuple[tuple[Vi
 
 
 def typical_sizes(kernel: Kernel, given: Mapping[str, int] | None = None) -> dict[str, int]:
-    """Give every symbol a value: the given one, its typical one, else 1024 made to fit its bounds and multiple.
+    """Give every symbol a value: the given one, else its typical one, else 1024 adjusted to its bounds and multiple.
 
     Raises:
-        CallError: `size-range` where a value is none of the symbol's; `unknown-size` where no symbol has the name.
+        CallError: `size-range` where the symbol cannot have the value; `unknown-size` where no symbol has the name.
     """
     sizes: dict[str, int] = {}
     found = {symbol.name: symbol for symbol in symbols(kernel)}
@@ -223,7 +225,7 @@ def typical_sizes(kernel: Kernel, given: Mapping[str, int] | None = None) -> dic
 
 
 def symbols(kernel: Kernel) -> tuple[Symbol, ...]:
-    """List the sizes that are known at launch only."""
+    """List the sizes that are known only at the launch."""
     found: dict[Symbol, None] = {p.symbol: None for p in kernel.parameters if isinstance(p, Size)}
     exprs = [kernel.grid, *(e for p in kernel.parameters if isinstance(p, Pointer) for e in (*p.shape, *p.strides))]
     for e in exprs:
@@ -233,13 +235,13 @@ def symbols(kernel: Kernel) -> tuple[Symbol, ...]:
 
 @attrs.frozen(eq=False)
 class Sample:
-    """Hold values of the variables around a site, some for many.
+    """Hold sampled values of the variables around a site; each sample stands for several executions.
 
     Args:
-        env: by name: the threads along the last axis, samples along the first.
-        weights: how many executions of a block each sample stands for; they sum to the executions of an average block.
-        threads: of the block, or of the role.
-        turns: conditions under which a thread's units take part in the trips of loops that they share in turn.
+        env: arrays of values by name: samples along the first axis, threads along the last.
+        weights: how many executions each sample stands for; their sum is the executions of an average block.
+        threads: number of threads of the block, or of the role.
+        turns: for loops whose trips units take in turn, the condition that a thread's unit takes the trip.
     """
 
     env: dict[str, Any]
@@ -254,7 +256,7 @@ class Sample:
 
     def of(self, e: Expr) -> Array:
         """Evaluate an expression for all lanes."""
-        with np.errstate(divide="ignore"):  # of lanes beyond the last trip, which no mask keeps
+        with np.errstate(divide="ignore"):  # in lanes beyond the last trip, which masks exclude
             return np.broadcast_to(np.asarray(evaluate(e, self.env), np.int64), self.lanes)
 
     def mask(self, *conditions: Expr | None) -> Array | None:
@@ -267,7 +269,7 @@ class Sample:
         return None if total is None or total.all() else total
 
     def warps(self, mask: Array | None) -> float:
-        """Count the warps of a block that execute with these lanes active."""
+        """Return how many warps of a block execute a statement, given the active lanes."""
         warps = -(-self.threads // 32)
         if mask is None:
             return float(self.weights.sum()) * warps
@@ -276,14 +278,14 @@ class Sample:
 
 
 def sample(site: Site, kernel: Kernel, sizes: Mapping[str, int], wanted: tuple[Expr, ...]) -> Sample:
-    """Choose values of the loops and the block that some expressions depend on: all of them where they are few.
+    """Choose values of loop variables and the block index for some expressions: all values where they are few.
 
-    Of a long loop the first and the last iteration count once, and four between stand for the rest; of a large grid
-    evenly spread blocks stand for all.
+    In a long loop, the first and the last iteration stand for themselves, and four between for the rest. In a large
+    grid, evenly spread blocks stand for all.
 
     Args:
-        site: whose loops.
-        kernel: around it.
+        site: the site whose loops are sampled.
+        kernel: the kernel of the site.
         sizes: values of all symbols.
         wanted: the expressions that will be evaluated.
     """
@@ -369,7 +371,7 @@ def _trips(site: Site, extents: list[Expr], sizes: Mapping[str, int], grid: int)
 
 
 def _few(axes: Mapping[str, int], budget: int) -> set[str]:
-    """Choose the axes that are sampled: the longest ones, until the product of the others fits."""
+    """Choose the axes to sample: the longest ones, until the others are few enough to enumerate."""
     few: set[str] = set()
     counts = dict(axes)
     while np.prod([max(n, 1) for n in counts.values()], dtype=float) > budget:
@@ -382,17 +384,17 @@ def _few(axes: Mapping[str, int], budget: int) -> set[str]:
 
 
 def _spread(count: int, parts: int) -> Array:
-    """Choose the middles of equal parts."""
+    """Return the middles of equal parts of a range."""
     return ((np.arange(parts) * 2 + 1) * count // (2 * parts)).astype(np.int64)
 
 
 def _iterations(bounds: Array, most: int, few: bool) -> tuple[Array, Array]:
-    """Choose trips of a loop, a row for each sample, and how many trips each stands for.
+    """Choose trips of a loop, a row for each sample, and how many trips each chosen one stands for.
 
     Args:
-        bounds: trips of each sample.
+        bounds: number of trips in each sample.
         most: largest number of trips.
-        few: whether the first and the last trip and four between stand for all.
+        few: whether only the first, the last and four trips between are chosen.
 
     Example:
         >>> values, weights = _iterations(np.array([100, 3]), 100, True)

@@ -29,8 +29,8 @@ class Traffic:
         nbytes: bytes that threads access.
         requests: warp-wide requests.
         units: sectors for GL, wavefronts for SH.
-        ideal: the fewest that could have done: the sectors that hold the distinct bytes, or one wavefront for each
-            group of lanes served together.
+        ideal: the smallest possible number of units: the sectors that hold the distinct bytes, or one wavefront for
+            each group of lanes that is served together.
     """
 
     nbytes: int = 0
@@ -57,7 +57,7 @@ class Traffic:
 
 
 def warps(address: Array, mask: Array | None) -> Array:
-    """Arrange byte addresses of lanes (requests, threads) as rows of 32, inactive lanes nowhere."""
+    """Arrange byte addresses of lanes (requests, threads) as rows of 32; inactive lanes get the address `_NOWHERE`."""
     if mask is not None:
         address = np.where(mask, address, _NOWHERE)
     ragged = -address.shape[1] % WARP
@@ -88,7 +88,7 @@ def sectors(address: Array, mask: Array | None, width: int) -> Traffic:
 
 
 def wavefronts(address: Array, mask: Array | None, width: int) -> Traffic:
-    """Count the wavefronts of SH accesses of `width` bytes: the most distinct words that one bank must give.
+    """Count the wavefronts of SH accesses of `width` bytes: the largest number of distinct words in one bank.
 
     Args:
         address: first bytes (requests, threads).

@@ -1,1 +1,1 @@
-"""Rules of the edge verifier, one in each file; `kernel/passes/edges.py` walks the kernel."""
+"""Rules of the edge verifier (an edge orders two conflicting accesses); `kernel/passes/edges.py` walks the kernel."""

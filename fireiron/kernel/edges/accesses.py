@@ -1,4 +1,7 @@
-"""Accesses: where two conflict, the earlier one must be complete for the later one's agent before that begins."""
+"""Accesses: of two that conflict, the earlier one must be complete before the later one begins.
+
+The agent of the later access must also know that it is complete, by a barrier or a wait.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +82,7 @@ def load(world: World, s: Call, made: Event, agent: Agent, mask: Array | None) -
 
 
 def conflicts(world: World, made: Event, agent: Agent, mask: Array | None, rank: int) -> None:
-    """Check that every earlier conflicting access is complete, and that the agent knows it."""
+    """Check that every earlier conflicting access is complete, and that barriers or waits told the agent."""
     buffer = made.view.buffer
     names = [buffer.name] if buffer.memory.registers else world.beside[buffer.name]
     known, proxied = agent.known, agent.proxied
@@ -129,7 +132,7 @@ def lacks(event: Event, made: Event, agent: Agent, known: Mapping[int, int], pro
 
 
 def owed(event: Event, made: Event, lacking: str) -> str:
-    """Name the pass that orders two accesses of shared memory, or of registers in flight."""
+    """Return the name of the pass that should have ordered two accesses of shared memory, or of registers in flight."""
     views = (event.view, made.view)
     if event.flight:
         mine = all(v.buffer.memory == SH and not v.buffer.guarded for v in views)  # threads overwrite operands
@@ -151,7 +154,7 @@ def held(world: World, made: Event, agent: Agent) -> None:
 
 
 def keep(world: World, event: Event, rank: int, agent: Agent) -> None:
-    """Replace the last event of the same kind."""
+    """Record an event in place of the last event of the same kind."""
     table = world.events.setdefault(place(event.view.buffer, rank, agent), {})
     key = (event.span, agent.number, event.owner, event.way, event.proxy, event.id)
     old = table.get(key)
@@ -161,12 +164,12 @@ def keep(world: World, event: Event, rank: int, agent: Agent) -> None:
 
 
 def place(buffer: Buffer, rank: int, agent: Agent) -> tuple[int, int, str]:
-    """Give the table that events of a buffer are kept in."""
+    """Return the table with a buffer's events."""
     return (rank, agent.number if buffer.memory.registers else 0, buffer.name)
 
 
 def span(world: World, view: View, agent: Agent, mask: Array | None, whole: tuple[str, ...]) -> tuple[int, int] | None:
-    """Give the ring's slot, or the registers, that an access touches; None where they may be any."""
+    """Return the range of ring slots, or of registers, that an access touches; None where it may touch any."""
     if view.buffer.memory.registers:
         if any(getattr(leaf, "name", "") in whole for leaf in free(view.offset)):
             return None
@@ -179,7 +182,7 @@ def span(world: World, view: View, agent: Agent, mask: Array | None, whole: tupl
 
 
 def name(s: Call | Compute | Micro) -> str:
-    """Name a statement."""
+    """Describe a statement for messages."""
     return s.atom.name if isinstance(s, Call) else s.name if isinstance(s, Micro) else "threads"
 
 
@@ -192,19 +195,19 @@ def _meets(a: Event, b: Event) -> bool:
 
 
 def _private(a: Event, b: Event) -> bool:
-    """Say whether two agents' accesses are of copies of their own."""
+    """Say whether two agents access different copies of a buffer."""
     units = [e.view.buffer.unit or Block for e in (a, b)]
     return all(u.size is not None and u.size <= WARPGROUP for u in units)
 
 
 def _scope(a: Event, b: Event, agent: Agent) -> int:
-    """Give the threads of the narrowest unit that both buffers are private to."""
+    """Return the number of threads of the smallest unit that both buffers are private to."""
     sizes = [(e.view.buffer.unit or Block).size for e in (a, b)]
     return agent.threads if None in sizes else min(agent.threads, max(s for s in sizes if s is not None))
 
 
 def read_by_peers(world: World, agents: list[Agent]) -> None:
-    """Check that peers have read what a block shares where it ends."""
+    """Check at a block's end that other blocks of the cluster have completed their reads of its shared memory."""
     for (rank, _, _), table in world.events.items():
         here = [a for a in agents if a.rank == rank]
         for event in (e for e in table.values() if e.view.peer is not None):

@@ -1,4 +1,4 @@
-"""Records of the edge verifier: agents of a kernel, their clocks of complete accesses, and their events."""
+"""Records of the edge verifier: agents (groups of threads that run one body), their clocks, and their events."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ WARPGROUP = 128
 
 @attrs.frozen
 class Unordered:
-    """Hold an edge that nothing orders, or a wait for an event that never happens.
+    """Hold a finding: two conflicting accesses that nothing orders, or a wait for an event that never happens.
 
     Args:
-        first: the earlier access, or what is missing.
+        first: the earlier access, or the missing event.
         then: the later access.
-        lacks: what is missing between them.
-        owed: the pass whose statements should have ordered them.
+        lacks: the missing barrier, wait or fence between them, in words.
+        owed: the name of the pass that should have inserted it.
     """
 
     first: str
@@ -38,17 +38,19 @@ class Unordered:
 
 @attrs.define(eq=False)
 class Event:
-    """Hold the last access of one kind.
+    """Hold the last access of one kind (buffer, agent, read or write).
 
     Args:
-        owner: the agent (or the engine) whose clock counts it.
-        tick: when it was made, or completed.
-        view: the elements it touched.
+        owner: number of the clock that counts it: an agent's, or an asynchronous engine's.
+        tick: the time of the access, or of its completion.
+        view: the elements that it accessed.
         way: read or write.
-        proxy: generic accesses are fenced before asynchronous ones; what was awaited needs no fence.
-        flight: the group of asynchronous operations that it belongs to until it is awaited, "" where it is complete.
-        span: the range of registers, or the ring's slot; None for all.
-        words: its name, for messages.
+        proxy: whether it was made by ordinary instructions (generic) or asynchronous ones; a generic access needs a
+            fence before an asynchronous access of the same memory. An access that was waited for needs none.
+        flight: the group of asynchronous operations that it belongs to until a wait completes it, "" where it is
+            complete.
+        span: the range of registers or ring slots; None for all.
+        words: its description in messages.
         id: of its statement.
     """
 
@@ -65,7 +67,7 @@ class Event:
 
 @attrs.define(eq=False)
 class Group:
-    """Hold the operations in flight of one group: the open ones, and the committed ones, oldest first."""
+    """Hold the operations in flight of one kind: the uncommitted ones, and the committed groups, oldest first."""
 
     open: list[Event] = attrs.field(factory=list[Event])
     committed: list[list[Event]] = attrs.field(factory=list[list[Event]])
@@ -87,7 +89,7 @@ class Phase:
     remote: bool = False
 
     def settle(self, now: int) -> None:
-        """Complete the phase where all have arrived and all bytes have landed."""
+        """Complete the phase if all arrivals have been made and all bytes have landed."""
         if self.pending == 0 and self.nbytes == 0:
             self.told[self.engine] = self.fenced[self.engine] = now
             self.known = (dict(self.told), dict(self.fenced))
@@ -97,26 +99,27 @@ class Phase:
 
 @attrs.define(eq=False)
 class Agent:
-    """Hold threads that run one body together.
+    """Hold a group of threads that run one body together.
 
     Args:
-        number: its clock.
-        products: the clock of its unit's products.
-        rank: of its block in the cluster.
+        number: number of its clock.
+        products: number of the clock of its unit's asynchronous products.
+        rank: index of its block in the cluster.
         role: its role, None for a whole block.
-        first: its first thread in the role.
-        threads: how many.
+        first: number of its first thread in the role.
+        threads: number of its threads.
         env: values of variables.
         known, proxied: for each clock, the tick up to which accesses are complete for all of its threads; `proxied`
         also for asynchronous accesses.
         partly: the same for some of its threads.
-        met: by level's size, its last barrier and the last fence before that barrier.
-        fence, registers: its last fence of the proxy, and of registers (0 if a spinning loop follows it).
-        initialised: the blocks whose mbarriers it may use; -1 - rank where it initialised them itself.
-        groups: what is in flight.
+        met: by the threads of a level's unit: the time of its last barrier, and of the last fence before that barrier.
+        fence, registers: times of its last proxy fence and of its last register fence (0 if a spinning loop follows
+            it).
+        initialised: ranks of the blocks whose mbarriers it may use; -1 - rank where it initialised them itself.
+        groups: its asynchronous operations in flight, by kind.
         launched: whether it has waited for the previous launch.
-        wrote: its last write of global memory.
-        waits: the pass that made it wait, where it waits.
+        wrote: the time of its last write to global memory.
+        waits: while it waits, the name of the pass that inserted the wait.
     """
 
     number: int
@@ -142,11 +145,11 @@ class Agent:
 
     @property
     def label(self) -> str:
-        """Name the agent in messages."""
+        """Describe the agent in messages."""
         return "block" if self.role is None else self.role.name
 
     def grain(self, mask: Array | None) -> int:
-        """Give the smallest size of units each of which has a thread here."""
+        """Return the smallest size of units such that each unit of the agent has an active thread."""
         if mask is None:
             return 1
         here = np.flatnonzero(mask)
@@ -156,14 +159,14 @@ class Agent:
         return self.threads
 
     def since(self, size: int) -> tuple[int, int]:
-        """Give the last barrier of units of at least a size, and the fence ahead of it."""
+        """Return the times of the last barrier among units of at least a size, and of the last fence before it."""
         found = [ticks for level, ticks in self.met.items() if level >= min(size, self.threads)]
         return max((t for t, _ in found), default=0), max((f for _, f in found), default=0)
 
 
 @attrs.define(eq=False)
 class Gate:
-    """Hold a barrier of agents: how often it opened, the agents that arrived since, and the clocks it passes on."""
+    """Hold a barrier among agents: how often it opened, the agents that have arrived since, and their merged clocks."""
 
     opened: int = 0
     threads: int = 0

@@ -1,4 +1,4 @@
-"""Flights: groups of asynchronous accesses, which are complete where their agent has waited for them."""
+"""Flights: groups of asynchronous accesses, which are complete once their agent has waited for them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fireiron.language.levels import SH
 
 
 def commit(agent: Agent, group: str) -> None:
-    """Close an agent's group."""
+    """Commit an agent's open asynchronous operations as one group."""
     flight = agent.groups.setdefault(group, Group())
     flight.committed.append(flight.open)
     flight.open = []
@@ -27,13 +27,13 @@ def wait(world: World, s: Wait, agent: Agent) -> None:
         if not event.flight or (s.reads_only and event.way == "write"):
             continue
         event.flight, event.tick, event.proxy = "", now, "awaited"
-        if kind == "products":  # a whole unit waits, and knows
+        if kind == "products":  # all threads of the unit wait, so all know
             event.owner = agent.products
             agent.known[agent.products] = agent.proxied[agent.products] = now
 
 
 def owed(group: str) -> str:
-    """Name the pass that awaits a group."""
+    """Return the name of the pass that inserts waits for a group."""
     return flying(group) or "copies"
 
 

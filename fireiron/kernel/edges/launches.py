@@ -1,4 +1,8 @@
-"""The grid: agents wait for the previous launch; a barrier stands between writes and the flag that publishes them."""
+"""Rules of the grid: waits for the previous launch, and barriers before flags.
+
+Agents wait for the previous launch before they access global memory. A barrier stands between a unit's writes and the
+flag that publishes them to other blocks.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Barriers: which accesses and fences of other agents come before an agent after a barrier of a level or a number."""
+"""Barriers: after one, an agent knows the accesses and fences that the other agents made before it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def meet(world: World, agent: Agent, size: int) -> None:
 
 
 def together(world: World, agents: list[Agent]) -> None:
-    """Order all accesses that came before any of these agents before the next accesses of each of them."""
+    """Order all earlier accesses of these agents, and those they knew of, before each one's next accesses."""
     for a in agents:
         meet(world, a, a.threads)
     now = world.tick()
@@ -66,7 +66,7 @@ def together(world: World, agents: list[Agent]) -> None:
 
 
 def released(world: World, agent: Agent, mask: Array | None) -> tuple[dict[int, int], dict[int, int]]:
-    """Give the clocks of the threads of an agent that a mask selects, with their own latest accesses."""
+    """Return the clocks of those threads of an agent that a mask selects, with their own latest accesses."""
     known, proxied = dict(agent.known), dict(agent.proxied)
     if mask is not None and mask.tobytes() in agent.partly:
         more = agent.partly[mask.tobytes()]
@@ -79,7 +79,7 @@ def released(world: World, agent: Agent, mask: Array | None) -> tuple[dict[int, 
 
 
 def learn(agent: Agent, mask: Array | None, told: tuple[dict[int, int], dict[int, int]]) -> None:
-    """Merge the clocks that others released into those of the threads of an agent that a mask selects."""
+    """Merge clocks that others released into the clocks of those threads of an agent that a mask selects."""
     into = (agent.known, agent.proxied)
     if mask is not None:
         into = agent.partly.setdefault(mask.tobytes(), ({}, {}))

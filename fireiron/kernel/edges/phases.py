@@ -13,7 +13,7 @@ from fireiron.kernel.ir.statements import Arrive, Await, Barrier
 
 
 def usable(world: World, barrier: Barrier, rank: int, agent: Agent, mask: Array | None) -> None:
-    """Check that an mbarrier was initialised, and that these threads know it: the one that did it, or behind a wait."""
+    """Check that an mbarrier was initialised: by the same thread, or before a barrier that the threads passed."""
     own = -1 - rank in agent.initialised and rank in world.fenced and mask is not None and not mask[1:].any()
     if not (own or rank in agent.initialised) or (rank, barrier.name) not in world.made:
         world.report(
@@ -22,7 +22,7 @@ def usable(world: World, barrier: Barrier, rank: int, agent: Agent, mask: Array 
 
 
 def awaits(world: World, s: Await, agent: Agent, mask: Array | None) -> Iterator[Blocked]:
-    """Wait for a phase; what came before the agents that arrived then comes before this agent."""
+    """Wait for a phase. Accesses that the arriving agents knew of are then known to this agent."""
     usable(world, s.barrier, agent.rank, agent, mask)
     slot = world.barriers[agent.rank, s.barrier.name][world.number(s.slot, agent, mask)]
     parity = world.number(s.parity, agent, mask)
@@ -40,7 +40,7 @@ def owed(s: Await | Arrive) -> str:
 
 
 def arrive(world: World, s: Arrive, agent: Agent, mask: Array | None) -> None:
-    """Arrive; this agent's accesses, and those before them, come before the agents that wait for the phase."""
+    """Arrive at a phase. Accesses that this agent knows of are then known to agents that wait for the phase."""
     threads = np.arange(agent.threads) if mask is None else np.flatnonzero(mask)
     slots = np.broadcast_to(world.value(s.slot, agent), (agent.threads,))[threads]
     ranks = np.full(len(threads), agent.rank)

@@ -1,4 +1,4 @@
-"""The state of a walk: its clocks, the recorded events, and the findings. It proves nothing itself."""
+"""The state of the edge verifier's walk: clocks, recorded events, and findings. The rules stand in the other files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from fireiron.algebra.expr import Expr, as_int, evaluate
 from fireiron.atoms.flights import flying
 from fireiron.kernel.edges.agents import Agent, Array, Event, Gate, Phase, Unordered
-from fireiron.kernel.ir.statements import THREAD, Call, CountIn, Kernel, Raise, Role, View, walk
+from fireiron.kernel.ir.statements import THREAD, Call, CountIn, Kernel, Meet, Raise, Role, View, walk
 from fireiron.language.levels import SH
 
 
@@ -33,7 +33,7 @@ class World:
         self.made: set[tuple[int, str]] = set()
         calls = [s for s in walk(kernel.body) if isinstance(s, Call)]
         self.holds = any(flying(c.atom.completion) == "products" for c in calls)
-        self.tells = kernel.dependent or any(isinstance(s, CountIn | Raise) for s in walk(kernel.body))
+        self.tells = kernel.dependent or any(isinstance(s, CountIn | Meet | Raise) for s in walk(kernel.body))
         shared = [b for b in kernel.buffers if b.memory == SH]
         self.beside = {
             b.name: [c.name for c in shared if c.offset < b.offset + b.nbytes and b.offset < c.offset + c.nbytes]
@@ -42,7 +42,7 @@ class World:
         self.barriers: dict[tuple[int, str], list[Phase]] = {}
 
     def follows(self, view: View) -> bool:
-        """Say whether accesses through a view are followed."""
+        """Say whether accesses through a view are recorded and checked."""
         return view.buffer.memory == SH or (self.holds and view.buffer.memory.registers)
 
     def clock(self) -> int:
@@ -62,7 +62,7 @@ class World:
         return made
 
     def report(self, first: str, then: str, lacks: str, owed: str) -> None:
-        """Record an edge that nothing orders, and the pass that owes its order."""
+        """Record a finding: two accesses that nothing orders, and the pass that should have ordered them."""
         made = Unordered(first, then, lacks, owed)
         self.found.setdefault(str(made), made)
 
@@ -83,7 +83,7 @@ class World:
         return int((found if mask is None else found[mask])[0])
 
     def here(self, condition: Expr, agent: Agent, mask: Array | None) -> Array | bool:
-        """Say whether a condition holds in all threads, none, or some."""
+        """Return where a condition holds: True for all threads, False for none, else a mask of the threads."""
         found = self.value(condition, agent)
         if isinstance(found, int):
             return bool(found) and (True if mask is None else mask)

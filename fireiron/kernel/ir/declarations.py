@@ -26,11 +26,12 @@ class Buffer:
         unit: the level whose units each own one copy (Block for most SH buffers).
         offset: first byte inside the block's shared memory, for SH; copies of inner units and slots follow each other.
         nbytes: all bytes of it in one block (slots and units counted), for SH.
-        align: byte alignment that every access may rely on.
+        align: alignment of the first element in bytes.
         written: whether the kernel writes it (a GL output).
         read: whether the kernel reads it.
-        guarded: whether mbarriers order every access of it, so that no other barrier is derived.
-        follows: the register tensor from which it is computed element by element; each source element is dead by then.
+        guarded: whether mbarriers order all its accesses, so that no other barrier is inserted for it.
+        follows: the register tensor from which it is computed element by element. A source element is not read after
+            its result is written, so both may share a register.
     """
 
     name: str
@@ -53,17 +54,17 @@ class View:
     """Hold the elements that one access touches, for each thread.
 
     Args:
-        buffer: where.
+        buffer: the buffer with the elements.
         offset: flat element index of the first element: swizzle, slot and unit copy already applied.
         layout: steps from the first element to the others, in the atom's order (`4:1` for a vector, `1:0` for
             a scalar).
         slot: which ring slot `offset` lies in (0 <= slot < slots), kept for hazard analysis.
-        origin: coordinates of the first element in the whole tensor, one a dimension: for messages, and for bulk
-            copies, which count by them.
-        swizzle: permutes the element offset of each element, first one included, where an instruction addresses a
-            whole tile by its first element (bulk copies, wgmma); `offset` is then not yet permuted.
-        peer: rank of the cluster's block in whose shared memory it lies, the same for all threads of a block; None for
-            this block's own.
+        origin: coordinates of the first element in the whole tensor, one for each dimension; used in messages, and as
+            the box's coordinates of bulk copies.
+        swizzle: for instructions that address a whole tile by its first element (bulk copies, wgmma): the permutation
+            of the offsets of all elements. `offset` itself is not permuted then.
+        peer: rank of the block in the cluster whose shared memory holds the elements, the same for all threads of a
+            block; None for this block's shared memory.
     """
 
     buffer: Buffer
@@ -77,13 +78,13 @@ class View:
 
 @attrs.frozen
 class Barrier:
-    """Hold a ring of mbarriers in shared memory, one a slot.
+    """Hold a ring of mbarriers in shared memory, one for each slot.
 
     Args:
         name: the C identifier.
-        slots: how many.
-        count: arrivals that complete a phase, from all blocks of the cluster that arrive here.
-        offset: first byte inside the block's shared memory; each takes 8.
+        slots: number of mbarriers.
+        count: number of arrivals that complete a phase, those from other blocks of the cluster included.
+        offset: first byte inside the block's shared memory; each mbarrier takes 8 bytes.
     """
 
     name: str
@@ -94,11 +95,11 @@ class Barrier:
 
 @attrs.frozen
 class Cursor:
-    """Walk a ring: mutable state of a role, which starts at slot 0 with parity 0.
+    """Name the two variables with which a role walks a ring: slot and parity of its phase, both 0 at first.
 
     Args:
-        name: prefix of its two variables.
-        slots: of the ring.
+        name: prefix of the two variables.
+        slots: number of slots of the ring.
     """
 
     name: str
@@ -106,28 +107,28 @@ class Cursor:
 
     @property
     def slot(self) -> Var:
-        """Give the variable of the slot that is next."""
+        """Return the variable of the current slot."""
         return Var(f"{self.name}_slot", self.slots)
 
     @property
     def parity(self) -> Var:
-        """Give the variable of that slot's phase parity: it flips whenever the ring wraps."""
+        """Return the variable of the current phase's parity: it flips whenever the ring wraps."""
         return Var(f"{self.name}_parity", 2)
 
 
-MOST_ITEMS = 2**31 - 1  # a grid holds fewer blocks
+MOST_ITEMS = 2**31 - 1  # a grid has fewer blocks
 
 
 @attrs.frozen
 class Groups:
-    """Walk consecutive groups of rows, each with tiles of its own: the state of the threads that search for a group.
+    """Name the variables of a search for the group that has a work item, where each group's rows are cut into tiles.
 
     Args:
-        name: prefix of its variables.
-        count: groups.
-        rows: of all groups.
+        name: prefix of the variables.
+        count: number of groups.
+        rows: number of rows of all groups.
         size: rows of a tile.
-        items: for each tile of rows, how many items of work.
+        items: number of work items for each tile of rows (the tiles of columns).
     """
 
     name: str
@@ -158,35 +159,35 @@ class Groups:
 
     @property
     def sought(self) -> Var:
-        """Give the same variable during the search: the number of groups where none holds the item."""
+        """Return the variable of the group during the search: the number of groups where none has the item."""
         return Var(self.name, self.count + 1)
 
     @property
     def found(self) -> Expr:
-        """Give the condition under which there is a group that holds the item."""
+        """Return the condition that some group has the item."""
         return lt(self.sought, self.count)
 
     @property
     def most(self) -> Expr:
-        """Give the largest possible number of items: each group's last tile may hold a single row."""
+        """Return the largest possible number of items: each group's last tile may have a single row."""
         return (self.rows + self.count * (self.size - 1)) // self.size * self.items
 
 
 @attrs.frozen
 class TensorMap:
-    """Pass a tensor map, by which bulk copies cut boxes out of a GL buffer; encoded at the call.
+    """Pass a tensor map, by which bulk copies address boxes of a GL buffer; the host encodes it at the call.
 
     Args:
         name: the C identifier of the parameter.
         buffer: the buffer that it describes, a Pointer of the kernel too.
-        axes: the axes of the Pointer's shape that it covers, innermost first; the first has stride 1.
+        axes: numbers of the axes of the Pointer's shape that it covers, innermost first; the first has stride 1.
         box: elements of a box along these axes. Both views of a bulk copy list a box's elements in this order, the
             first axis fastest; the `origin` of its GL view has one coordinate for each axis of the Pointer's shape.
         swizzle: bytes of the swizzle's span in shared memory: 0, 32, 64 or 128.
         steps: elements of the buffer from one element of a box to the next along these axes, 1 to 8; () for all 1.
-        lower: in im2col mode the first pixel of the images that copies visit, along each axis but the first and the
-            last; () for boxes. A copy takes `box[0]` channels of `box[1]` pixels in a run, each at the call's offsets.
-        upper: likewise the last pixel, counted from the axis's last.
+        lower: in im2col mode, the first pixel that copies visit, along each axis but the first and the last; () for
+            boxes. A copy takes `box[0]` channels of `box[1]` consecutive pixels, each at the call's offsets.
+        upper: in im2col mode, the last pixel that copies visit, relative to the axis's last element.
 
     Source: CUDA driver API, cuTensorMapEncodeTiled: elementStrides; cuTensorMapEncodeIm2col.
     """
@@ -210,9 +211,9 @@ class Pointer:
         shape: its extents, ints or symbols, outermost dimension first as the user's array has it.
         strides: element strides in the same order.
         role: input, output (written only), or update (read and written).
-        shares: for the offsets of a grouped product, the number of rows that all groups share. None for other tensors.
-        below: for a tensor of subscripts, the extent that its elements must stay below. None for other tensors.
-        ragged: for an output of a grouped product, the dimension of `shape` that the groups share. Elements behind the
+        shares: for the array of groups' ends, the number of rows of all groups together. None for other tensors.
+        below: for an array of subscripts, the extent that its elements must stay below. None for other tensors.
+        ragged: for an output of a grouped product, the dimension of `shape` that is cut into groups. Elements after the
             last group's end are not written. None for other tensors.
     """
 
@@ -234,7 +235,7 @@ class Size:
 
 @attrs.frozen
 class Number:
-    """Pass a scalar (`alpha`), with the default where it has one."""
+    """Pass a scalar (`alpha`), with its default value if it has one."""
 
     name: str
     dtype: DType
@@ -243,11 +244,11 @@ class Number:
 
 @attrs.frozen
 class Workspace:
-    """Pass global memory that belongs to the kernel, zeroed before its first launch; callers never see it.
+    """Pass global memory for the kernel's own use, zeroed before its first launch; callers do not pass it.
 
     Args:
         buffer: its name, element type and size, an expression of sizes.
-        zero: whether it is zero when a launch begins; each launch must set it back to zero.
+        zero: whether each launch needs zeros in it; each launch must then leave zeros.
     """
 
     buffer: Buffer
@@ -263,8 +264,8 @@ class Precondition:
 
     Args:
         condition: an expression of symbols.
-        message: what fails.
-        fix: what to do about it.
+        message: the error's message where the condition is false.
+        fix: the error's fix.
     """
 
     condition: Expr

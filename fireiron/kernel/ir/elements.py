@@ -1,4 +1,4 @@
-"""Elements: the places of a tile's elements in its buffer, as data that pictures and the simulator evaluate."""
+"""Elements: where each element of a tile lies in its buffer, as data for pictures and the simulator."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ def address(coordinates: tuple[Expr, ...], strides: tuple[Index, ...] | Layout) 
 
 @attrs.frozen
 class Held:
-    """Say which elements of a tile the registers of a thread hold.
+    """Say which elements of a tile the registers of a thread hold. A visit is one trip of the loops over registers.
 
     Args:
-        first: the coordinates of the first element of a visit, over `thread` and the loops' variables.
+        first: coordinates of a visit's first element, expressions of `thread` and the loops' variables.
         steps: number of an element in its visit -> steps along each dimension; the first dimension counts fastest.
         loops: the loops around a visit and their trips, outermost first.
-        limits: for each end of a tile that elements may cross: the dimension's number, and an offset, steps and an
-            extent; elements exist where offset + steps < extent.
-        guards: in which threads and trips any elements exist.
-        size: registers of a thread.
+        limits: for each end of a tile that elements may cross: the dimension's number, an offset, steps, and an extent.
+            An element exists where offset + steps < extent.
+        guards: conditions on threads and trips for any elements to exist.
+        size: number of registers of a thread.
     """
 
     first: tuple[Expr, ...]
@@ -55,12 +55,12 @@ class Elements:
     Args:
         buffer: its name.
         shape: extents of the tile.
-        unit: the level whose units each hold a tile of their own.
+        unit: the level whose units each hold a separate tile.
         strides: in shared memory, elements between neighbours of each dimension, or a layout of coordinates; None for
             registers.
-        swizzle: of the shared memory.
-        held: of registers, which elements they hold; None where the instruction does not say it.
-        threads: of registers, how many threads `held` is for.
+        swizzle: the permutation of offsets in shared memory.
+        held: for registers, the elements that they hold; None where the instruction's layout is not documented.
+        threads: for registers, the number of threads that `held` describes.
     """
 
     buffer: str
@@ -73,7 +73,7 @@ class Elements:
 
     @cached_property
     def offset(self) -> Expr | None:
-        """Give an element's place in its slot over the coordinates `place0`, `place1`, ...; None for registers."""
+        """Return an element's offset in its slot, from the coordinates `place0`, `place1`, ...; None for registers."""
         if self.strides is None:
             return None
         places = tuple(as_expr(Var(PLACE.format(i), extent)) for i, extent in enumerate(self.shape))
@@ -82,16 +82,16 @@ class Elements:
 
     @cached_property
     def coordinates(self) -> tuple[Expr, ...]:
-        """Give the coordinates of the element that `register` of `thread` holds; () where nothing says it."""
+        """Return the coordinates of the element that `register` of `thread` holds; () where `held` is None."""
         return () if self.held is None else self._of_registers(self.held)[0]
 
     @cached_property
     def there(self) -> Expr | None:
-        """Say whether `register` of `thread` holds an element of the tile at all; None where nothing says it."""
+        """Return the condition that `register` of `thread` holds an element of the tile; None where `held` is None."""
         return None if self.held is None else self._of_registers(self.held)[1]
 
     def _of_registers(self, held: Held) -> tuple[tuple[Expr, ...], Expr]:
-        """Write places with the register's number instead of the loops that visit the registers."""
+        """Replace the loops' variables in expressions by quotients of the register's number."""
         register = Var(REGISTER, max(held.size, 1))
         known: dict[Expr, Expr] = {}
         count = weight = prod(layout.size for layout in held.steps)

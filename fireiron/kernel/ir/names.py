@@ -1,4 +1,4 @@
-"""Names of a kernel's variables: C identifiers, no two of which are equal."""
+"""Names of a kernel's variables: unique C identifiers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from fireiron.algebra.expr import Index, Var, simplest
 from fireiron.kernel.ir.statements import CountIn, Draw, Fetch, For, If, Let, Region, Roles, Statement, Vote
 
 Body = tuple[Statement, ...]
-_OTHER = re.compile(r"\W")  # what no identifier holds
+_OTHER = re.compile(r"\W")  # characters that identifiers cannot have
 
 
 def unused(wanted: str, taken: set[str]) -> str:
-    """Make a C identifier that no other name of the kernel equals, and add it to those that are taken.
+    """Return a C identifier that differs from all names in `taken`, and add it to them.
 
     Example:
         >>> unused("k", {"k", "k2"})
@@ -45,13 +45,13 @@ class Names:
         return unused(wanted, self._taken)
 
     def variable(self, wanted: str, extent: Index) -> Var:
-        """Make a variable with a name of its own."""
+        """Make a variable with a new name."""
         return Var(self.name(wanted), simplest(extent))
 
     def _add(self, body: Body) -> None:
         for s in body:
             match s:
-                case Region(kind="fill"):  # another role executes it: a scope of its own
+                case Region(kind="fill"):  # another role executes it, in a separate C scope
                     pass
                 case For(var=var, body=inner):
                     self._taken.add(var.name)

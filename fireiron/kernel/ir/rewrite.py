@@ -1,4 +1,4 @@
-"""Rewriting statements: one lowered body is used at several places, with other values of its variables."""
+"""Rewriting statements: replacing, removing and selecting them, and replacing their variables."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from fireiron.kernel.ir.statements import (
     Leave,
     Let,
     Lower,
+    Meet,
     Micro,
     Prefetch,
     Raise,
@@ -53,11 +54,11 @@ def rewrite(body: Body, f: Callable[[Statement], Statement | Body]) -> Body:
     """Rewrite statements, inner ones before those around them.
 
     Args:
-        body: the statements. Loops, conditions, regions and roles stay around their rewritten bodies.
-        f: gives the replacement of a statement: the statement itself, another one, several, or none.
+        body: the statements. Loops, conditions, regions and roles are kept, with rewritten bodies.
+        f: f(statement) -> its replacements: the statement itself, another one, several, or none.
 
     Returns:
-        The same object where nothing changes.
+        The rewritten statements; `body` itself where nothing changes.
     """
     out: list[Statement] = []
     same = True
@@ -140,7 +141,7 @@ def replaced(body: Body, values: Mapping[Var, Expr] | Mapping[Element, Var]) -> 
                 return attrs.evolve(s, views=views, bindings=bindings, write=condition(s.write))
             case Let(value=value):
                 return attrs.evolve(s, value=one(value))
-            case CountIn():
+            case CountIn() | Meet():
                 return attrs.evolve(s, counter=view(s.counter), count=one(s.count))
             case Raise(flag=flag) | Lower(flag=flag):
                 return attrs.evolve(s, flag=view(flag))
@@ -187,7 +188,7 @@ def reduced(body: Body, keeps: Callable[[Statement], bool]) -> Body:
 
     Args:
         body: the statements.
-        keeps: whether a statement that has no body is kept. Where names (`Let`) alone are left, nothing is kept.
+        keeps: whether a statement without a body is kept. A body in which only `Let` is left is removed.
     """
     out: list[Statement] = []
     for s in body:
@@ -204,7 +205,7 @@ def reduced(body: Body, keeps: Callable[[Statement], bool]) -> Body:
 
 
 def masked(body: Body, present: Expr, able: Callable[[Call], bool]) -> Body | None:
-    """Move a condition into the atoms, so that no branch is needed; None where an atom has no condition."""
+    """Make a condition the `write` of atoms, so that no branch is needed; None where an atom has no such condition."""
 
     def carries(s: Statement) -> Statement:
         if not isinstance(s, Call):

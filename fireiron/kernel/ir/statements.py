@@ -1,7 +1,7 @@
 """Kernel IR: one statement language between schedules and their backends.
 
-Everything is explicit here: which element each access touches, under which condition, and where barriers stand. `cuda/`
-prints it, `simulate/` runs it, and neither decides anything.
+Statements say everything explicitly: the element of each access, its condition, and each barrier. `cuda/` prints
+statements and `simulate/` executes them; neither makes decisions.
 """
 
 from __future__ import annotations
@@ -48,14 +48,15 @@ class Let:
 
 @attrs.frozen
 class FindGroup:
-    """Find the group that holds an item of work, and set the variables of `groups`.
+    """Find the group that has a work item, and set the variables of `groups`.
 
-    A search for items in ascending order continues from the last group. Where no group holds the item, none is `found`.
+    Items must be searched in ascending order; a search continues from the last group. Where no group has the item,
+    `groups.found` is false.
 
     Args:
-        groups: the variables, and how rows become items.
-        ends: first element of an i32 array with the row before which each group ends; a decreasing end makes its group
-        empty.
+        groups: the variables that are set, and the number of work items of each tile of rows.
+        ends: first element of an i32 array with the end row of each group; a group whose end is below the previous one
+            is empty.
         item: number of the item.
     """
 
@@ -69,10 +70,10 @@ class Fetch:
     """Set a variable to an element of an integer array in global memory; the variable indexes other arrays.
 
     Args:
-        var: 0 <= var < its extent: the simulator and debug builds refuse other elements. One whose lower bound is below
-            0 is compared alone: elements beyond its ends are as its ends.
+        var: the variable. The simulator and debug builds check 0 <= element < the variable's extent. A variable with a
+            negative lower bound is used only in comparisons; its value is the element clamped to its bounds.
         view: the element.
-        present: where false, the array has no such element, and the variable is 0.
+        present: where false, no element is read and the variable is 0.
     """
 
     var: Var
@@ -87,8 +88,8 @@ class Vote:
 
     Args:
         var: 1 in warps where some lane's flag is set, else 0.
-        flag: a 32-bit register; set where it is not 0.
-        present: where false, there is no vote and the variable is 1; the same for all lanes of a warp.
+        flag: a 32-bit register; the flag is set where it is not 0.
+        present: where false, there is no vote and the variable is 1. It has the same value in all lanes of a warp.
     """
 
     var: Var
@@ -97,14 +98,13 @@ class Vote:
     link: Link | None = attrs.field(default=None, eq=False, repr=False)
 
 
-# What a loop goes over: the work items of a persistent unit; the tiles that a unit takes in turn, or that no unit
-# takes; the chunks of a split; the layers of a stack; the partial sums of units; the slots of a ring; the elements of a
-# tile, or vectors of them.
+# What a loop counts: the work items of a persistent unit; the tiles of a unit; the chunks of a split; the layers of a
+# stack; the partial sums of units; the slots of a ring; the elements of a tile, or vectors of them.
 LoopKind: TypeAlias = Literal["items", "turns", "tiles", "chunks", "layers", "sums", "slots", "elements"]
 
-# What a region implements: what a link leaves to do, a load, a store, a start value, a fold of sums, pointwise ops, a
-# product, or the copies that fill a ring for another role to read. Of a pipeline: where its first slots are filled, and
-# what starts, and what finishes, the copies of a chunk.
+# What a region implements: a residual spec, a load, a store, an initial value, a fold, pointwise ops, a product, or the
+# copies that fill a ring for another role. In a pipeline: `first` fills the first slots, `start` and `finish` start and
+# finish the copies of a chunk.
 RegionKind: TypeAlias = Literal[
     "spec", "load", "store", "init", "fold", "compute", "product", "fill", "first", "start", "finish"
 ]
@@ -112,20 +112,20 @@ RegionKind: TypeAlias = Literal[
 
 @attrs.frozen
 class Draw:
-    """Set a variable to a work item that no other unit takes: a counter in global memory says which are taken.
+    """Set a variable to the next work item that no unit has taken, by an atomic counter in global memory.
 
-    A unit's first item is its own number. One thread of the unit draws each later one and leaves it in shared memory,
-    where its other threads read it.
+    A unit's first item is the unit's number. One thread of the unit draws each later item and writes it to shared
+    memory, where the unit's other threads read it.
 
     Args:
         var: the item; `items` or more where none is left.
-        trip: of the loop around.
+        trip: number of the trip of the surrounding loop.
         first: the item of the first trip.
-        units: how many units draw: the first drawn item.
-        items: how many there are. The last draw of a launch sets the counter back to 0.
+        units: number of units that draw, which is also the first drawn item.
+        items: number of items. The last draw of a launch sets the counter back to 0.
         counter: one i32 in global memory.
-        place: where shared memory holds the item.
-        reads: whether another thread has drawn it.
+        place: the element of shared memory for the item.
+        reads: whether this thread reads an item that another thread has drawn.
     """
 
     var: Var
@@ -140,13 +140,13 @@ class Draw:
 
     @property
     def expected(self) -> Expr:
-        """Give the item that the unit has in a launch where units take turns."""
+        """Return the item that the unit would have if all units drew equally often: first + trip * units."""
         return self.first + self.trip * self.units
 
 
 @attrs.frozen
 class Leave:
-    """End the loop around where a condition holds, which is the same for all threads that run the loop."""
+    """End the surrounding loop where a condition holds. The condition has one value for all threads of the loop."""
 
     condition: Expr
 
@@ -157,11 +157,11 @@ class For:
 
     Args:
         kind: what the loop counts.
-        drawn: whether a `Leave` ends the loop, after so many trips as the run brings; `extent` is how many trips there
-            are where units take turns.
+        drawn: whether a `Leave` ends the loop after a number of trips that is known only at run time; `extent` is the
+            number of trips if all units draw equally often.
         unroll: whether the loop is unrolled completely.
         together: number of trips in one trip of the compiled loop (partial unrolling).
-        pairs: whether one instruction computes two trips.
+        pairs: whether one instruction computes two trips (packed 16-bit arithmetic).
     """
 
     var: Var
@@ -184,7 +184,7 @@ class If:
 
 @attrs.frozen
 class Binding:
-    """Give a microkernel or an atom's text one named index value."""
+    """Bind a name in the text of a microkernel or an atom to the value of an index expression."""
 
     name: str
     value: Expr
@@ -196,17 +196,17 @@ class Call:
 
     Args:
         atom: the instruction.
-        views: one a operand, in the atom's order (A, B, C or src, dst).
+        views: one for each operand, in the atom's order (A, B, C or src, dst).
         read: where false, a Move's destination receives zeros and the source is not touched (None: always true).
         write: where false, nothing is written (None: always true). `write` false wins over `read`.
         lane: the source lane of a Shuffle, 0 <= lane < 32, as an expression of `thread`; None for other atoms.
-        accumulate: where false, a MatMul takes C's old value for zero (None: always true).
-        map: the tensor map through which a bulk copy sees its GL view, whose `origin` gives the box's coordinates.
-        signal: the mbarrier that counts the bytes of a bulk copy as they land, with its slot.
-        peers: a bit for each block of the cluster that a bulk copy lands in, at the same offset and on the same
-            barrier of each; None for this block alone.
+        accumulate: where false, a MatMul takes zero for C's old value (None: always true).
+        map: the tensor map of a bulk copy's GL view; the view's `origin` gives the box's coordinates.
+        signal: the mbarrier, and its slot, that counts the bytes of a bulk copy as they land.
+        peers: for a multicast bulk copy, a bit for each block of the cluster that it writes to, at the same offset and
+            with the same mbarrier in each; None for this block only.
         bindings: further index values that the atom's text names.
-        id: a number that no other statement of the kernel has, 0 before lowering ends.
+        id: a number that is unique in the kernel; 0 before lowering ends.
     """
 
     atom: Atom
@@ -224,7 +224,7 @@ class Call:
 
     @property
     def sent(self) -> int:
-        """Count the blocks of the cluster that a bulk copy writes to; each gets as many from its peers."""
+        """Return the number of blocks that a bulk copy writes to; each block also receives from as many blocks."""
         return 1 if self.peers is None else int(evaluate(self.peers, {RANK: 0})).bit_count()
 
 
@@ -247,8 +247,9 @@ class Compute:
 class Sync:
     """Wait for all threads of each unit of `level` (Block, or Warp and groups of it).
 
-    Shared memory written before is seen after, unless it is `relaxed`, between blocks of a cluster: then only mbarriers
-    are that were fenced. `reason` says in words which edge needs it.
+    After it, the threads see each other's earlier writes to shared memory. A `relaxed` barrier (between blocks of a
+    cluster) does not give this; it only orders the initialisation of mbarriers, which a fence has published. `reason`:
+    the accesses that it orders, in words.
     """
 
     level: Level
@@ -259,17 +260,17 @@ class Sync:
 
 @attrs.frozen
 class CountIn:
-    """Increment a counter in global memory, by one thread of the unit; all threads then know whether the unit was last.
+    """Increment a counter in global memory, by one thread of the unit; all its threads learn whether the unit was last.
 
-    The last unit sets the counter back to 0. Accesses of a unit's threads before the preceding barrier are released to
-    units that increment the counter later and acquire it (device scope).
+    The last unit sets the counter back to 0. Memory accesses of a unit's threads before the preceding barrier are
+    visible to units that increment the counter later with an acquire (device scope).
 
     Args:
         var: 1 in the last of `count` units, 0 in the others.
         counter: one i32.
         count: number of units that increment it.
-        order: whether its atomic releases, acquires, or both.
-        level: of the units: Block (in a role, its threads), or one inside.
+        order: memory order of the atomic: release, acquire, or both.
+        level: level of the units: Block (in a role, the role's threads), or a level inside the block.
     """
 
     var: Var
@@ -283,10 +284,10 @@ class CountIn:
 
 @attrs.frozen
 class Raise:
-    """Set a flag in global memory, by one thread of each unit; accesses before the preceding barrier are released.
+    """Set a flag in global memory, by one thread of each unit; it releases all accesses before the preceding barrier.
 
     Args:
-        flag: one i32, lowered before.
+        flag: one i32, which is 0 before.
         level: of the units.
     """
 
@@ -297,10 +298,10 @@ class Raise:
 
 @attrs.frozen
 class Lower:
-    """Wait, by one thread of each unit, until a flag is set, and clear it; all threads then continue, and acquire.
+    """Wait, by one thread of each unit, until a flag is set (acquire), and clear it; then all threads continue.
 
     Args:
-        flag: one i32, which one unit raises and one lowers in each launch.
+        flag: one i32, which one unit sets and one unit clears in each launch.
         level: of the units.
     """
 
@@ -310,17 +311,39 @@ class Lower:
 
 
 @attrs.frozen
+class Meet:
+    """Increment a counter in global memory, by one thread of each unit, and wait until all units have done so.
+
+    Memory accesses of a unit's threads before the preceding barrier are then visible to the threads of all units
+    (device scope). The counter is 0 again when the last unit continues. All blocks of the launch must run at once, so
+    that no block waits for one that has not started.
+
+    Args:
+        counter: one i32.
+        count: number of units that meet at it.
+        level: level of the units: Block (in a role, the role's threads), or a level inside the block.
+    """
+
+    counter: View
+    count: Expr
+    level: Level = Block
+    link: Link | None = attrs.field(default=None, eq=False, repr=False)
+    id: int = attrs.field(default=0, eq=False, repr=False)
+
+
+@attrs.frozen
 class Commit:
-    """Close a thread's group of asynchronous atoms; empty groups count too."""
+    """Close a thread's group of asynchronous atoms; a group may be empty, and counts too."""
 
     group: str
 
 
 @attrs.frozen
 class Wait:
-    """Wait until at most `pending` of a thread's groups are in flight, oldest first; it then sees their results.
+    """Wait until only the newest `pending` of a thread's groups are in flight; it then sees the others' results.
 
-    `reads_only`: wait only until their sources were read. `holds`: registers that must not be copied before.
+    `reads_only`: wait only until the groups have read their sources. `holds`: registers that the compiler must not copy
+    before the wait.
     """
 
     group: str
@@ -331,7 +354,7 @@ class Wait:
 
 @attrs.frozen
 class InitBarriers:
-    """Initialise mbarriers, by one thread of the block; a barrier of the block or cluster must follow."""
+    """Initialise mbarriers, by one thread of the block. A barrier of the block or cluster must follow."""
 
     barriers: tuple[Barrier, ...]
 
@@ -342,9 +365,10 @@ class Await:
 
     Args:
         barrier: the mbarriers.
-        slot: which of the ring.
+        slot: slot of the ring.
         parity: of the phase.
-        wide: whether the waiting threads then see shared-memory writes that blocks of the cluster made before arriving.
+        wide: whether the waiting threads then see shared-memory writes that other blocks of the cluster made before
+            they arrived.
     """
 
     barrier: Barrier
@@ -360,10 +384,10 @@ class Arrive:
 
     Args:
         barrier: the mbarriers.
-        slot: which of the ring.
+        slot: slot of the ring.
         nbytes: bytes that must also land before the phase completes (expect_tx); 0 for none.
-        peer: rank of the cluster's block whose barrier it is, None for this block's own.
-        wide: whether waiting blocks of the cluster then see this thread's earlier writes to shared memory.
+        peer: rank of the block in the cluster whose barrier it is, None for this block's.
+        wide: whether threads of other blocks that wait then see this thread's earlier writes to shared memory.
     """
 
     barrier: Barrier
@@ -376,7 +400,7 @@ class Arrive:
 
 @attrs.frozen
 class Advance:
-    """Move a cursor on by a number of slots."""
+    """Advance a cursor by a number of slots."""
 
     cursor: Cursor
     by: Expr
@@ -387,11 +411,12 @@ class Fence:
     """Order memory accesses of the threads that execute it.
 
     Args:
-        kind: what it orders. `proxy.async`: generic accesses before asynchronous ones. `registers`: writes of registers
-            before asynchronous products that use them. `barrier.init`: the initialisation of mbarriers before their use
-            by other threads. `grid.wait`: the whole launch before ahead of these threads' accesses of global memory.
-            `grid.launch` orders nothing: it lets the next launch begin, which must wait by its own `grid.wait`.
-        reason: the edge that needs it.
+        kind: `proxy.async`: ordinary accesses come before asynchronous ones (bulk copies, wgmma). `registers`: writes
+            of registers come before asynchronous products that use them. `barrier.init`: initialisation of mbarriers
+            comes before their use by other threads. `grid.wait`: all of the previous launch comes before these threads'
+            accesses of global memory. `grid.launch` orders nothing: it lets the next launch begin, which must wait by
+            `grid.wait`.
+        reason: the accesses that it orders, in words.
     """
 
     kind: Literal["proxy.async", "registers", "barrier.init", "grid.wait", "grid.launch"]
@@ -400,7 +425,7 @@ class Fence:
 
 @attrs.frozen
 class Prefetch:
-    """Let the block's first thread fetch tensor maps: bulk copies read theirs first."""
+    """Prefetch tensor maps, by the block's first thread: a bulk copy begins by reading its tensor map."""
 
     maps: tuple[TensorMap, ...]
 
@@ -421,7 +446,7 @@ class Turn:
         number: the hardware barrier, a constant.
         threads: number of threads that take part, arriving or waiting.
         waits: whether to wait.
-        reason: which edge needs it.
+        reason: the accesses that it orders, in words.
     """
 
     number: int
@@ -435,15 +460,15 @@ LOADS = "load"  # the name of the role that fills rings
 
 @attrs.frozen
 class Role:
-    """Hold some warps of a block and their code; `thread` counts from the role's first thread.
+    """Hold some warps of a block and their code; in the code, `thread` counts from the role's first thread.
 
     Args:
-        name: `load`, `math`.
-        first: its first thread in the block.
-        threads: how many.
-        registers: a thread's budget (setmaxnreg), 0 where it keeps what the launch gives.
-        cursors: rings that it walks.
-        body: what its threads run.
+        name: `load` or `math`.
+        first: number of its first thread in the block.
+        threads: number of its threads.
+        registers: registers of a thread (setmaxnreg), 0 for as many as the launch gives.
+        cursors: cursors of the rings that it walks.
+        body: the statements of its threads.
     """
 
     name: str
@@ -467,12 +492,11 @@ class Micro:
 
     Args:
         name: for comments and errors.
-        source: CUDA C++ statements; `views` bind as pointers named by role (`A`, `B`, `C`) to their first element, with
-            `A_row`, `A_col` (and so on) element strides; bindings are integers (`M`, `N`, `K` of the residual spec).
-        numpy: its meaning: numpy(A, B, C) on arrays of one unit -> new C; None if there is none, and simulating it is
-        an error.
+        source: CUDA C++ statements. `A`, `B`, `C` are pointers to the views' first elements, `A_row`, `A_col` (and so
+            on) their strides in elements; bindings are integers (`M`, `N`, `K` of the residual spec).
+        numpy: the same computation: numpy(A, B, C) on arrays of one unit -> new C; None: the simulator refuses it.
         roles: names of the views.
-        views: first elements; `layout` holds ((rows), (columns)) with their strides.
+        views: the operands' first elements; a view's `layout` is ((rows), (columns)) with strides in elements.
         written: roles that it writes.
         level: the level whose unit executes it.
     """
@@ -495,14 +519,14 @@ class Region:
     """Group statements under the spec and level that they implement.
 
     Args:
-        title: printed above the statements; nothing else reads it.
+        title: comment above the statements; it has no other use.
         body: the statements.
         path: the links of the schedule down to here.
         link: the last of these links.
-        kind: what the statements implement.
+        kind: the purpose of the statements, such as `start` for copies that a pipeline starts.
         buffer: name of the buffer that a load, a store, a start value or a fold writes, or of the step whose product
             this is; "" for the other kinds.
-        id: as in Call.
+        id: a number that is unique in the kernel; 0 before lowering ends.
     """
 
     title: str
@@ -515,13 +539,13 @@ class Region:
 
     @property
     def place(self) -> tuple[str, str, str]:
-        """Identify the region: its copies in a prologue and in a loop have the same place."""
+        """Return a key of the region; copies of the region in a prologue and in a loop have the same key."""
         return self.path, self.kind, self.buffer
 
 
 Statement: TypeAlias = (
-    Let | FindGroup | Fetch | Vote | Draw | Leave | For | If | Call | Compute | Sync | CountIn | Raise | Lower | Commit
-    | Wait | Micro | Region | InitBarriers | Await | Arrive | Advance | Fence | Prefetch | Ask | Turn | Roles
+    Let | FindGroup | Fetch | Vote | Draw | Leave | For | If | Call | Compute | Sync | CountIn | Meet | Raise | Lower
+    | Commit | Wait | Micro | Region | InitBarriers | Await | Arrive | Advance | Fence | Prefetch | Ask | Turn | Roles
 )  # fmt: skip
 
 
@@ -530,19 +554,20 @@ class Kernel:
     """Hold a whole kernel.
 
     Args:
-        name: entry point, with preset, tile and dtype in it.
+        name: name of the entry point. It contains the preset, the tile and the dtype.
         parameters: in launch order: pointers, tensor maps, sizes, numbers, workspaces.
         grid: number of blocks, an expression of symbols; of a persistent kernel the most that have work.
         threads: threads of a block.
         shared_nbytes: dynamic shared memory of a block.
         buffers: SH and RF buffers (GL ones are parameters).
-        body: what every thread runs.
-        minimum_blocks: blocks per SM that the register budget should allow (0: no promise).
+        body: the statements of every thread.
+        minimum_blocks: number of blocks that an SM should hold at once; it limits the registers of a thread. 0: no
+            limit.
         cluster: blocks of a cluster.
-        persistent: whether the blocks loop over the work: at most as many are launched as run at once.
+        persistent: whether blocks loop over work items; then no more blocks are launched than run at once.
         barriers: mbarriers in shared memory.
-        dependent: whether the launch before may still run when this one begins.
-        elements: where the elements of its tiles lie; nothing that runs depends on it.
+        dependent: whether the kernel may start before the previous launch has ended.
+        elements: where the elements of its tiles lie, for pictures and the simulator's messages.
     """
 
     name: str
@@ -559,6 +584,11 @@ class Kernel:
     barriers: tuple[Barrier, ...] = ()
     dependent: bool = False
     elements: tuple[Elements, ...] = attrs.field(default=(), eq=False, repr=False)
+
+    @property
+    def cooperative(self) -> bool:
+        """Say whether all blocks run at once, because blocks wait for each other."""
+        return any(isinstance(s, Meet) for s in walk(self.body))
 
 
 _AROUND = (For, If, Region)  # a tuple is made once, `For | If | Region` at each call
@@ -581,7 +611,7 @@ Around: TypeAlias = "tuple[For | If | Region | Role, ...]"
 
 
 def within(body: tuple[Statement, ...], around: Around = ()) -> Iterator[tuple[Statement, Around]]:
-    """Visit every statement as `walk` does, each with the statements around it, outermost first."""
+    """Visit every statement in the order of `walk`, each with the statements around it, outermost first."""
     for statement in body:
         yield statement, around
         if isinstance(statement, For | If | Region):
@@ -622,6 +652,7 @@ __all__ = [
     "Let",
     "LoopKind",
     "Lower",
+    "Meet",
     "Micro",
     "Number",
     "Parameter",

@@ -30,12 +30,12 @@ class Ahead:
 
     Args:
         stages: ring slots.
-        trip: the number of a tile among those of this unit.
-        trips: how many there are.
-        link: where the author wrote it.
-        lets: names that stand for the tile's place, in the loop.
-        before: what fills the first slots, ahead of the loop.
-        used: whether a load runs ahead.
+        trip: number of the current tile among this unit's tiles.
+        trips: number of this unit's tiles.
+        link: the link of the tile.
+        lets: definitions, in the loop, of the names of the tile's place.
+        before: statements before the loop that fill the first slots.
+        used: whether any load runs ahead.
     """
 
     stages: int
@@ -47,19 +47,19 @@ class Ahead:
     used: bool = False
 
     def moved(self, trip: Expr) -> dict[Var, Expr]:
-        """Map the loop's names to their values in another trip."""
+        """Return the values that the loop's names have in another trip."""
         found = {self.trip: trip}
         for let in self.lets:
             found[let.var] = substitute(let.value, found)
         return found
 
     def at(self, trip: Expr, state: State) -> State:
-        """Give the same state in another trip."""
+        """Return a state as it is in another trip."""
         moved = self.moved(trip)
         return evolve(state, windows={role: substituted(window, moved) for role, window in state.windows.items()})
 
     def around(self, loop: Statement) -> Body:
-        """Put what fills the first slots before the loop.
+        """Put the statements that fill the first slots before the loop.
 
         Raises:
             DecompositionError: `pipeline-empty`.
@@ -75,14 +75,14 @@ class Ahead:
 
 
 def lower_ahead(link: Load, rest: Tree, state: State, context: Context, recur: Recur) -> Body:
-    """Lower neighbouring loads to shared memory, each some trips ahead of its tile, and then the links below them."""
+    """Lower consecutive loads to shared memory, each some trips ahead of its tile, and then the links below them."""
     ahead, progress = state.ahead, state.progress
     assert ahead is not None and progress is not None
     loads = [x for x in (link, *rest.asked.loads) if x.memory == SH and state.residual.operand(x.role) is not None]
     rest = rest.loads_where(lambda x: x not in loads)
     loads = [x for x in loads if progress.reads(x.role)]
     boxes = {x: box_of(x.role, state) for x in loads}
-    # Along a dim that one tile covers nothing moves; a single tile has a ring all the same.
+    # Windows do not move along a dim with a single tile; a loop over a single tile still has a ring.
     moving = [x for x in loads if _moves(boxes[x], ahead)] or [x for x in loads if _mentions(boxes[x], ahead)]
     state = evolve(state, ahead=None)
     inner = state
@@ -116,7 +116,7 @@ def lower_ahead(link: Load, rest: Tree, state: State, context: Context, recur: R
 
 
 def _once(loads: Sequence[Load], state: State, inner: State, context: Context, recur: Recur) -> Body:
-    """Lower loads that are the same for all tiles in each trip, where no other load runs ahead."""
+    """Lower loads that all tiles share in every trip, where no other load runs ahead."""
     made: list[Copy] = [lower_copy(x, state, inner.windows[x.role].storage, None, context, recur) for x in loads]
     start, finish = tuple(s for c in made for s in c.start), tuple(s for c in made for s in c.finish)
     return (*start, *finish)
@@ -129,7 +129,7 @@ def _moves(window: Window, ahead: Ahead) -> bool:
 
 
 def _mentions(window: Window, ahead: Ahead) -> bool:
-    """Say whether a tile's number stands in a window's place."""
+    """Say whether a window's place depends on the tile's number."""
     places = frozenset[Leaf](ahead.moved(ahead.trip))
     return any(places & free(axis.offset) for axis in window.axes)
 

@@ -1,4 +1,4 @@
-"""Assembly: mbarriers get their places behind a kernel's buffers."""
+"""Assembly: the places of a kernel's mbarriers in shared memory, after its buffers."""
 
 from __future__ import annotations
 

@@ -33,9 +33,9 @@ def over_cluster(scan: Scan, whole: Sequence[Buffer], blocks: int) -> Body:
     """Combine the points of each row with the sums of the blocks of the cluster ahead of this one.
 
     Args:
-        scan: of this block.
-        whole: its sums, a register a row.
-        blocks: of the cluster, in the order of their parts.
+        scan: the scan of this block.
+        whole: this block's sums, one register for each row.
+        blocks: number of blocks of the cluster; their ranks are in the order of their parts.
     """
     context, order, link = scan.context, scan.order, scan.link
     rows = order.rows[0]
@@ -77,12 +77,12 @@ def over_grid(scan: Scan, whole: Sequence[Buffer], state: State) -> Body:
     """Combine the points of each row with the sum of all blocks of the grid ahead of this one, and pass the sum on.
 
     Args:
-        scan: of this block.
-        whole: its sums, a register a row; the block adds what is ahead to them.
-        state: the place in the tree.
+        scan: the scan of this block.
+        whole: this block's sums, one register for each row; the sums of the blocks before it are added to them.
+        state: the lowering state.
 
     Raises:
-        DecompositionError: `scan-blocks` where blocks are persistent: a part may wait for a higher block.
+        DecompositionError: `scan-blocks` where blocks are persistent: a block might wait for one that has not started.
     """
     context, order, link = scan.context, scan.order, scan.link
     if context.persistent:

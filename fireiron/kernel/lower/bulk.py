@@ -1,4 +1,4 @@
-"""Bulk copies: one thread moves a whole box by a tensor map, which also handles the ends of the tensor."""
+"""Bulk copies: one thread copies a whole box by a tensor map, which also handles the tensor's ends."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from fireiron.language.specs import MatMul
 from fireiron.language.tensor import Tensor
 
 MOST_BOX = 256  # elements along one dimension of a box
-MOST_STEP = 8  # a box takes at most one of so many elements
-MAP_ALIGN = 16  # bytes, of a tensor map's strides
+MOST_STEP = 8  # largest step between a box's elements
+MAP_ALIGN = 16  # alignment in bytes of a tensor map's strides
 PATTERN_ROWS = 8  # rows after which a swizzle repeats
 
 
@@ -105,7 +105,7 @@ def lower_bulk(atom: Atom, state: State, context: Context) -> Body:
 
 
 def _check_strides(tensor: Tensor, atom: Atom) -> None:
-    """Refuse lines whose distance is known and is no multiple of the alignment that tensor maps need."""
+    """Raise an error for lines whose distance is known and no multiple of the alignment that tensor maps need."""
     nbytes = tensor.dtype.nbytes
     for stride in tensor.strides:
         step = as_int(as_expr(stride))
@@ -118,9 +118,10 @@ def _check_strides(tensor: Tensor, atom: Atom) -> None:
 
 
 def _check_start(far: Window, near_dim: int, atom: Atom) -> None:
-    """Refuse boxes whose lines may start between the multiples of 16 bytes: hardware traps there.
+    """Raise an error for boxes whose lines may not start at a multiple of 16 bytes: the hardware traps there.
 
-    Source: loads and stores of 1, 2 and 4 bytes an element, on an H200: any other start is an illegal instruction.
+    Source: measured with elements of 1, 2 and 4 bytes, loads and stores, on an H200: any other start is an illegal
+    instruction.
     """
     axis = far.axes[near_dim]
     if divisor(axis.offset) * far.storage.dtype.nbytes % MAP_ALIGN:
@@ -134,7 +135,7 @@ def _check_start(far: Window, near_dim: int, atom: Atom) -> None:
 
 
 def _check_near(near: Window, atom: Atom) -> None:
-    """Refuse boxes that start in shared memory at an address that bulk copies do not take.
+    """Raise an error for boxes whose address in shared memory is not aligned to 128 bytes.
 
     Source: PTX ISA, cp.async.bulk.tensor: the shared memory address is aligned to 128 bytes.
     """
@@ -149,9 +150,9 @@ def _check_near(near: Window, atom: Atom) -> None:
 
 
 def _extent(axis: Axis, tensor: Tensor, dim: int, atom: Atom, loose: bool) -> int:
-    """Give the elements of a box along a dimension. Unless `loose`, the tensor's own ends must be its only bounds.
+    """Return the extent of a box along a dimension. Unless `loose`, the tensor's ends must be the box's only bounds.
 
-    A box may start before its tensor and end behind it; what lies outside arrives as zeros.
+    A box may start before its tensor and end after it; elements outside the tensor are loaded as zeros.
     """
     end = as_expr(tensor.shape[dim])
     bounded = loose or all(
@@ -193,7 +194,7 @@ def _step(axis: Axis) -> int:
 
 
 def _steps(near: Window, order: tuple[int, ...], span: int, atom: Atom) -> Layout:
-    """List a box's elements in shared memory, and check that they lie as the copy writes them: row after row."""
+    """Return the steps of a box's elements in shared memory; check that rows are consecutive, as copies write them."""
     nbytes = near.storage.dtype.nbytes
     steps: list[tuple[int, int]] = []
     for d in order:
@@ -231,8 +232,8 @@ def _shared_among_peers(
 ) -> tuple[Window, Window, Expr | None]:
     """Divide a load among blocks of a cluster that need the same box: each multicasts one part to all of them.
 
-    Blocks need the same where they differ along a dimension that the operand does not have. The parts are slices of
-    the slowest dimension, so that each is a box that lies together.
+    Blocks that differ only along dimensions that the operand does not have need the same box. Parts are slices of the
+    slowest dimension, so each part is a box without gaps in shared memory.
     """
     if context.signal is None:
         return far, near, None
@@ -274,7 +275,7 @@ def _shared_among_peers(
 
 
 def _slice(axis: Axis, part: int, number: Expr) -> Axis:
-    """Give one part of an axis: a number of elements, at a constant distance."""
+    """Return one part of an axis: a number of elements at a constant distance."""
     first = number * (part * _step(axis))
     steps = None if axis.steps is None else line(part, _step(axis))
     bounds = tuple(

@@ -12,7 +12,7 @@ from fireiron.base.records import evolve
 from fireiron.kernel.ir.statements import Advance, Barrier, Cursor, Region
 from fireiron.kernel.lower.context import Body, Context, Recur, Ring, State
 from fireiron.kernel.lower.move import lower_copy, open_load
-from fireiron.kernel.lower.roles import filled, readers_of
+from fireiron.kernel.lower.roles import filled, peers, readers_of
 from fireiron.kernel.lower.storage import holds_boxes
 from fireiron.kernel.lower.tree import Tree
 from fireiron.kernel.lower.window import Storage
@@ -28,7 +28,7 @@ def loads_once(link: Load, rest: Tree, state: State) -> bool:
 
 
 def lower_load_once(link: Load, rest: Tree, state: State, context: Context, recur: Recur) -> Body:
-    """Lower a bulk load above a specialised split: its copies, and what reads them."""
+    """Lower a bulk load above a specialised split, and the links below it."""
     if context.persistent:
         return _ringed(link, rest, state, context, recur)
     names = frozenset(context.names)
@@ -40,11 +40,11 @@ def lower_load_once(link: Load, rest: Tree, state: State, context: Context, recu
     context.once[link.role] = (storage, barrier, None)
     body = recur(rest, inner, context)
     with context.role(names):
-        return (_fill(link, state, storage, barrier, None, context, recur), *body)
+        return (fill_once(link, state, storage, barrier, None, context, recur), *body)
 
 
 def _ringed(link: Load, rest: Tree, state: State, context: Context, recur: Recur) -> Body:
-    """Lower a load of each tile of a loop through a ring of slots, as a split loads its chunks."""
+    """Lower a load for each tile of a loop through a ring of slots, as a split loads its chunks."""
     split = rest.asked.filled
     assert split is not None
     names = frozenset(context.names)
@@ -56,18 +56,19 @@ def _ringed(link: Load, rest: Tree, state: State, context: Context, recur: Recur
     level = readers_of(body)
     assert context.threads is not None and level.size is not None
     full = Barrier(context.name(f"{storage.name}_full"), SLOTS, 1)
-    empty = Barrier(context.name(f"{storage.name}_empty"), SLOTS, context.threads // level.size)
+    units = context.threads // level.size * len(peers(context))
+    empty = Barrier(context.name(f"{storage.name}_empty"), SLOTS, units)
     context.rings.append(Ring(split, cursor, full, empty, level, {link.role: storage}, []))
     context.once[link.role] = (storage, full, cursor)
     passing = Advance(cursor, as_expr(1))
     with context.role(names):
-        return (_fill(link, state, storage, full, cursor, context, recur), *body, passing)
+        return (fill_once(link, state, storage, full, cursor, context, recur), *body, passing)
 
 
-def _fill(
+def fill_once(
     link: Load, state: State, storage: Storage, full: Barrier, cursor: Cursor | None, context: Context, recur: Recur
 ) -> Region:
-    """Start the copies."""
+    """Make the region that starts the copies."""
     slot = None if cursor is None else cursor.slot
     context.signal = (full, as_expr(0) if slot is None else slot)
     alone = evolve(state, position=as_expr(0), width=1)  # one thread starts every bulk copy

@@ -1,8 +1,9 @@
-"""Bulk copies of windows: pixels in a run across rows and images, which no box holds, by a tensor map in im2col mode.
+"""Bulk copies of a convolution's windows: runs of pixels across rows and images, by a tensor map in im2col mode.
 
-Such a map visits the pixels of a box of the images one after another, row by row and image by image, every n-th of them
-for a stride. A copy starts at any pixel, takes so many, and reads them all at one offset, that of a tap: what a tap
-reads of a tile of results. The lowering proves that an index map has this form by its values at every point.
+Such a map visits the pixels of the images row by row and image by image (every n-th pixel for a stride of n). A copy
+starts at any pixel, takes a number of consecutive pixels, and reads each at one offset: that of a filter's tap. So one
+copy loads what one tap reads for a tile of results. The lowering proves that an index map has this form by evaluating
+it at every point.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ BITS = {3: (16, 16), 4: (8, 8), 5: (5, 5)}
 
 @attrs.frozen
 class Side:
-    """Hold how a run of pixels walks along one dimension of a tensor.
+    """Hold how a run of pixels moves along one dimension of a tensor.
 
     Args:
-        first: the smallest coordinate of a pixel, at the first tap.
-        last: the largest.
-        step: from one pixel to the next.
+        first: the smallest coordinate of a pixel at the first tap.
+        last: the largest coordinate of a pixel at the first tap.
+        step: distance from one pixel to the next.
         start: the coordinate at which a tile's run begins.
-        offset: of the tap.
+        offset: of the tap from the pixel.
     """
 
     first: int
@@ -45,7 +46,7 @@ class Side:
 
 
 def windows_read(window: Window, tensor: Tensor, atom: Atom) -> tuple[Axis, Axis, tuple[Side, ...]]:
-    """Split what points read into runs of pixels.
+    """Split the elements that points read into runs of pixels.
 
     Returns:
         The axis of channels, the axis of pixels, and the sides of the tensor that a run crosses, innermost first.
@@ -105,10 +106,10 @@ def lower_windows(atom: Atom, state: State, context: Context, shared: tuple[Wind
 
     Args:
         atom: the bulk copy of boxes.
-        state: of the Move.
-        context: the kernel's.
-        shared: the windows of source and buffer, where blocks of a cluster share the load those of this block's part,
-            and the mask of these blocks.
+        state: the Move's lowering state.
+        context: the kernel's facts.
+        shared: the windows of the source and the buffer (of this block's part, where blocks of a cluster share the
+            load), and the mask of these blocks.
 
     Raises:
         DecompositionError: `bulk-windows`, `bulk-storage`.
@@ -165,7 +166,7 @@ def lower_windows(atom: Atom, state: State, context: Context, shared: tuple[Wind
 
 
 def _lines(near: Window, channels: int, pixels: int, pitch: int, atom: Atom) -> Layout:
-    """List a run's elements in shared memory, and see that they lie as the copy writes them: row after row."""
+    """Return the steps of a run's elements in shared memory; check that rows are consecutive, as copies write them."""
     steps = [(axis.size, near.steps_along(i)) for i, axis in enumerate(near.axes) if axis.size != 1]
     found = sorted((str(size), "" if along is None else str(along.stride)) for size, along in steps)
     if found != sorted((str(size), str(stride)) for size, stride in ((channels, 1), (pixels, pitch)) if size != 1):

@@ -19,10 +19,10 @@ from fireiron.language.tensor import ColMajor, Order, RowMajor
 
 
 def preferred(atoms: tuple[Atom, ...], windows: Mapping[str, Window]) -> Atom:
-    """Choose the atom whose fragments run along the dimension that their loads read contiguously; the first of equals.
+    """Choose the atom whose fragments run along the dimension that is contiguous in memory; the first of several.
 
     Args:
-        atoms: that match.
+        atoms: the matching atoms.
         windows: of the product's operands, by the atoms' roles.
     """
 
@@ -33,13 +33,13 @@ def preferred(atoms: tuple[Atom, ...], windows: Mapping[str, Window]) -> Atom:
 
 
 def _across(operand: Operand, window: Window) -> bool:
-    """Say whether neighbouring registers of a thread hold elements that are not contiguous in the operand's source."""
+    """Say whether neighbouring registers of a thread hold elements that are not neighbours in the operand's memory."""
     order, mine = window.storage.order, order_of_registers(operand)
     return order is not None and mine is not None and order is not mine
 
 
 def order_of_registers(operand: Operand) -> Order | None:
-    """Say along which dimension a thread's first registers run: down a column, or along a row; None for a single one.
+    """Return the order of a thread's first registers: ColMajor for a column, RowMajor for a row; None for a single one.
 
     Example:
         >>> from fireiron.atoms.table import find
@@ -53,7 +53,7 @@ def order_of_registers(operand: Operand) -> Order | None:
 
 
 def require_converged(atom: Atom, state: State, context: Context) -> None:
-    """Refuse an atom where only some of the threads that must execute it together have a tile.
+    """Raise an error where only some of the threads that must execute an atom together have a tile.
 
     Raises:
         DecompositionError: `divergent-atom`.

@@ -1,4 +1,4 @@
-"""Chunks of a split: how each of its dims is cut, how many chunks one loop visits, and which one a trip takes."""
+"""Chunks of a split: the cut of each dim, the number of trips of the loop, and the chunk of each trip."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fireiron.language.decompositions import Split
 
 
 def parts_of(link: Split, extents: Mapping[str, Index | None]) -> dict[str, Cut]:
-    """Give the cut of each dim that a split names, the slowest first."""
+    """Return the cut of each dim of a split, the slowest first."""
     extent = extents[link.dim]
     assert extent is not None
     parts = {link.dim: cut_chunk(link.size, extent, link.ways)}

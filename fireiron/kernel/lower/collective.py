@@ -28,8 +28,8 @@ def lower_collective(chosen: Atom | str | None, state: State, context: Context) 
     """Lower a warp's Move by the first atom that matches both sides: memory on one, registers on the other.
 
     Raises:
-        DecompositionError: `no-atom`, naming what does not fit of the nearest candidates; `fragment-agreement` where
-            just the fragment is another one than the use's; `opaque-fragment`.
+        DecompositionError: `no-atom`, with the nearest candidates and the facts that differ; `fragment-agreement` where
+            only the fragment differs from the one that a later atom needs; `opaque-fragment`.
     """
     # Reasons, by the number of facts that the atom matched.
     why: list[tuple[int, str]] = []
@@ -108,12 +108,12 @@ def _candidates(chosen: Atom | str | None, state: State) -> list[Atom]:
 
 
 def _asked(window: Window) -> int:
-    """Order the sides: the atom may define the ownership of the second one, so the first is checked before."""
+    """Order a Move's sides: the first is checked first, since the atom may define the ownership of the second."""
     return 2 * (window.storage.memory.registers and window.storage.ownership is None) + window.storage.memory.registers
 
 
 def _unfit(atom: Atom, state: State, context: Context) -> tuple[int, str] | None:
-    """Name the first fact of an atom that differs from the Move, and count the facts that match before it."""
+    """Return the first fact of an atom that differs from the Move, and the number of facts that match before it."""
     shape = tuple(size for _, size in state.residual.sizes[-2:])
     sides = [(atom.operand(role), state.windows[role].storage) for role in ROLES]
     if any(
@@ -139,7 +139,7 @@ def _unfit(atom: Atom, state: State, context: Context) -> tuple[int, str] | None
 
 
 def _converted(source: View, state: State, context: Context) -> tuple[tuple[Statement, ...], View]:
-    """Convert what a thread holds of a fragment to the destination's element type, in registers."""
+    """Convert a thread's part of a fragment to the destination's element type, in registers."""
     have, kind = state.windows["src"].storage.dtype, state.windows["dst"].storage.dtype
     count = source.layout.size
     if have == kind:
@@ -167,7 +167,7 @@ def _disagreement(atom: Atom, window: Window, error: FireironError) -> Decomposi
 
 
 def _rows(operand: Operand, window: Window, state: State) -> tuple[View, tuple[Binding, ...]]:
-    """View the row of memory that each lane addresses; of an atom that takes a tile's address, the row it touches.
+    """Return a view of each lane's row in memory: the row it addresses, or accesses if atoms take a tile's address.
 
     Raises:
         DecompositionError: `row-order`, `vector-alignment`, `irregular-steps`.
@@ -197,7 +197,7 @@ def _rows(operand: Operand, window: Window, state: State) -> tuple[View, tuple[B
 
 
 def _pitched(operand: Operand, window: Window, across: int) -> tuple[Binding, ...]:
-    """Give a tile's first element and the distance of its rows, for instructions that take these two."""
+    """Return a tile's first element and the distance of its rows, for instructions that take these two."""
     if not operand.pitch:
         return ()
     storage, kind = window.storage, window.storage.dtype

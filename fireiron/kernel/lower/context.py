@@ -1,4 +1,4 @@
-"""Facts for all of lowering: of the whole kernel (`Context`), and of the present place in the tree (`State`)."""
+"""Facts for all of lowering: of the whole kernel (`Context`), and of the current place in the tree (`State`)."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ class Ring:
 
     Args:
         link: the split that it was made for.
-        cursor: numbers the ring's chunks; each role counts its own.
+        cursor: the variables for slot and parity; each role has its own values.
         full: the mbarrier that completes when a chunk has landed in its slot.
         empty: the mbarrier that completes when all readers of a slot are done, in every block that these loads write
             to.
         level: of the units that read a slot. Example: Warpgroup.
         storages: the buffers, by operand.
-        splits: the splits that use the ring, one after another.
+        splits: the splits that use the ring, in sequence.
     """
 
     link: Split
@@ -84,7 +84,7 @@ class Stream:
         unit: this unit's number.
         first: number of the unit's first chunk.
         count: number of chunks that the unit computes.
-        ends: whether the unit computes the tile's last chunk; it then adds the partial sums of the units before it, and
+        ends: whether the unit computes the tile's last chunk. Such a unit adds the other units' partial sums, and
             stores the tile.
         lowest: number of the unit that computes the tile's first chunk.
         size: blocks of a unit.
@@ -101,53 +101,53 @@ class Stream:
 
 @cache
 def _thread(threads: int) -> Var:
-    """Give the variable of a thread's index: the same object each time, whose hash is known."""
+    """Return the variable of a thread's index, from a cache: the same object each time."""
     return Var(THREAD, threads)
 
 
 @attrs.define(eq=False)
 class Context:
-    """Collect the facts about the whole kernel while it is lowered.
+    """Collect facts about the whole kernel while it is lowered.
 
     Args:
         arch: the architecture's number; atoms that need a later one do not match.
         spec: the step that is lowered.
-        threads: number of threads that compute; the outermost level inside the block sets it.
+        threads: number of threads that compute. The outermost level inside the block determines it.
         loaders: number of threads of the role `load`.
-        registers: registers of a thread of `load` and of `math`, 0 where the launch decides.
+        registers: registers of a thread of `load` and of `math`, 0 for as many as the launch gives.
         rings: the rings that the two roles share, one for each specialised split.
         signal: the mbarrier that counts the bytes of bulk loads, and its slot; None outside rings.
-        cluster: number of blocks in a cluster. `ranks` gives, by dimension, how many of them lie along it, and the
-        index of this block.
+        cluster: number of blocks in a cluster. `ranks` maps a dimension to the number of blocks along it, and this
+            block's index among these.
         persistent: whether blocks loop over tiles.
-        draws: whether blocks draw these tiles.
-        dependent: whether this kernel may begin while the launch before it still runs.
+        draws: whether blocks take these tiles by an atomic counter.
+        dependent: whether this kernel may begin before the previous launch has ended.
         staggered: number of units that take the trips of the persistent loop in turn, 1 for none.
-        skipped: number of chunks of one tile in the loops so far; a staggered unit skips as many for each tile of
-            another unit.
+        skipped: number of chunks of one tile in the loops lowered so far. For each tile of another unit, a staggered
+            unit skips as many ring slots.
         owner: the level whose units each own a whole tile of C: Block, or the level of staggered units.
         maps: tensor maps by tensor, box, span and steps.
-        prologue: statements that the role `math` runs once, before all others.
+        prologue: statements that the role `math` executes once, before all others.
         busy: the condition under which a computing unit has work, None for always.
         zeroed: names of accumulators whose first product starts from 0, so that nothing initialises them.
-        ways: number of blocks that share the K of each tile of C. This block is number `way` of them, and computes tile
-            number `tile` of `tiles`.
+        ways: number of blocks that share the K of each tile of C. `way` is this block's index among them; the block
+            computes tile `tile` of `tiles`.
         joined: number of blocks in a cluster that share one tile's K (1 if none). Not included in `ways`.
-        at_once: whether the warps of these blocks meet at one barrier for each fold.
+        at_once: whether each fold uses one barrier for the warps of all these blocks.
         trip: number of trips of the persistent loop before this one.
         following: for a persistent unit, the condition that a next tile exists, and the next tile's values of the
             variables that name this tile's place. Example: (trip + 1 < trips, {tile: tile + units}).
         barriers: mbarriers that belong to no ring.
-        pipes: the pipelines whose copies run ahead, by the names that the regions of their copies have.
-        online: the loops over chunks that splits with online() or skew() make, by their variables: the split,
-            and the links above it.
-        turns: the loops that units execute one after the other, None where there are none.
-        handed: the workspaces in which a unit of the grid leaves partial sums for the next one.
+        pipes: the pipelines whose copies run ahead, by the names of their copies' regions.
+        online: for each loop over chunks of a split with online() or skew(), by its variable: the split, and the links
+            above it.
+        turns: the loops that units execute in turn, None without any.
+        handed: the workspaces through which units of the grid pass partial sums to the next unit.
         exchanges: buffers that blocks of a cluster read in each other's shared memory, with their mbarriers.
-        once: buffers that the role `load` fills once for a tile, the mbarrier of each, and the ring of a loop
-            over tiles, by operand.
+        once: for each operand that the role `load` loads once per tile: its buffer, the mbarrier, and the ring of a
+            loop over tiles.
         workspaces: buffers in global memory that the kernel uses and no caller passes.
-        meanings: the substitution of `definitions`, and the dictionary that it was made of.
+        meanings: a cached substitution by `definitions`, and the dictionary that it was made from.
         stream: with stream-K, the chunks that this unit computes, else None; `seats` is the number of blocks.
     """
 
@@ -202,12 +202,12 @@ class Context:
     maps: dict[MapKey, TensorMap] = attrs.field(factory=dict["MapKey", TensorMap])
 
     def name(self, wanted: str) -> str:
-        """Make a C identifier that no other name of the kernel equals."""
+        """Make a C identifier that is unique in the kernel."""
         return unused(wanted, self.names)
 
     @contextmanager
     def role(self, names: Collection[str]) -> Generator[None]:
-        """Name what another role runs as if only these names were taken: a role is a scope of its own."""
+        """Make names for another role's code, where only the given names are taken: each role is a separate C scope."""
         taken, shared = self.names, {*self.storages, *(v.name for v in self.definitions)}
         shared |= {name for r in self.rings for name in (r.full.name, r.empty.name, r.cursor.name)}
         self.names = {*names, *shared, *(b.name for b in self.barriers)}
@@ -215,7 +215,7 @@ class Context:
         self.names = {*taken, *(v.name for v in self.definitions)}
 
     def variable(self, wanted: str, extent: Index) -> Var:
-        """Make a variable with a name of its own."""
+        """Make a variable with a new name."""
         return Var(self.name(wanted), simplest(extent))
 
     @property
@@ -225,7 +225,10 @@ class Context:
         return _thread(self.threads)
 
     def define(self, wanted: str, value: Expr, extent: Index) -> Expr:
-        """Name an index expression of thread and block at the kernel's start; short and loop-dependent ones stay."""
+        """Define a name for an index expression of thread and block at the kernel's start; return the variable.
+
+        Short expressions, and those that depend on loops, are returned as they are.
+        """
         if isinstance(value, Var) or value.range[1] == 0:
             return value
         expanded = self.expanded(value)
@@ -242,11 +245,11 @@ class Context:
         return var
 
     def expanded(self, e: Expr) -> Expr:
-        """Replace named index expressions by what they mean."""
+        """Replace names of index expressions by the expressions."""
         return self._meanings()(e) if self.definitions else e
 
     def _meanings(self) -> Substitution:
-        """Give the definitions of named expressions, with earlier names already replaced."""
+        """Return the definitions of names, in which earlier names are already replaced."""
         of, put = self.meanings
         if of is not self.definitions:
             put = Substitution()
@@ -258,12 +261,12 @@ class Context:
 
 @attrs.define(eq=False)
 class Layered:
-    """Describe a loop over layers, whose bodies' pipelines are one: a chunk's number counts all layers' chunks.
+    """Describe a loop over layers whose pipeline continues from layer to layer: chunks are numbered over all layers.
 
     Args:
         var: the layer's number.
-        trips: how many there are.
-        before: what fills the pipelines' first slots, ahead of the loop.
+        trips: number of layers.
+        before: statements before the loop that fill the pipelines' first slots.
     """
 
     var: Var
@@ -273,7 +276,7 @@ class Layered:
 
 @attrs.frozen(slots=False)
 class State:
-    """Hold the present place in the tree: the results of the links above it.
+    """Hold the current place in the tree: the results of the links above it.
 
     Args:
         residual: the spec that the links below decompose.
@@ -281,20 +284,20 @@ class State:
         position: this thread's index in its unit, which has `width` threads (None above Block).
         loops: the enclosing loops, outermost first.
         guards: conditions that hold at this place. Example: `warp < 3`, where 3 tiles go to 4 warps.
-        begun: the condition under which an earlier chunk of K has been accumulated.
-        reach: of grouped products, the axis of the dimension whose extent differs from group to group.
-        ring: number of slots of the buffers right below, and the slot of this trip.
+        begun: the condition that an earlier chunk of K has been accumulated.
+        reach: for grouped products, the axis of the dimension whose extent differs from group to group.
+        ring: number of slots of the buffers loaded directly below, and the slot of this trip.
         whole: for each operand with a pending prolog, its window in the original tensor.
         output: the window of C that the accumulators at this place hold.
         ops: the expression of an element that the Move being lowered stores, None for the element itself.
         products: the roles (A, B, C) of the products that one loop over K computes. Example: (("A0", "B0", "C0"),).
         accumulated: the roles of sums to which an earlier loop over K has added.
-        loop: the number of this loop over K, and the number of such loops of one tile.
+        loop: the index of this loop over K, and the number of such loops of one tile.
         around: the loop over layers around this place, across which a pipeline below continues.
-        number: the layer's number, where one body serves a stack of layers.
-        progress: of a program, the steps that are lowered below this place; None for other specs.
+        number: the layer's number, where one loop computes a stack of layers.
+        progress: for a program, the steps that are lowered below this place; None for other specs.
         path: the links above, in words, for errors.
-        link: where the last of them was written.
+        link: the last of the links above.
         ahead: the loop over tiles around this place whose loads to shared memory run ahead, None where none do.
     """
 
@@ -334,12 +337,12 @@ class State:
         return evolve(self, windows={**self.windows, **windows})
 
     def under(self, words: str, link: Link | None) -> State:
-        """Descend by a link, for error paths."""
+        """Add a link to the path, for errors."""
         return evolve(self, path=f"{self.path} > {words}" if self.path else words, link=link)
 
 
 def descend(state: State, parts: dict[str, Cut], tiles: dict[str, Expr], level: Level | None = None) -> State:
-    """Give the state inside the tile with these numbers along the cut dimensions."""
+    """Return the state inside the tile with these numbers along the cut dimensions."""
 
     def advanced(windows: dict[str, Window]) -> dict[str, Window]:
         found = dict(windows)
@@ -364,14 +367,14 @@ Recur: TypeAlias = Callable[[Tree, State, Context], Body]
 
 @attrs.frozen
 class Units:
-    """Hold how many units of an inner level an outer unit has, which of them this thread is in, and its place there.
+    """Describe the units of an inner level in an outer unit, and this thread's place among them.
 
     Args:
         count: number of units that take part.
         present: number of units that exist; units from `count` on are idle.
-        index: this thread's unit.
-        position: this thread's place in it.
-        width: threads of it.
+        index: number of this thread's unit.
+        position: this thread's index in its unit.
+        width: number of threads of a unit.
     """
 
     count: int
@@ -428,19 +431,19 @@ def units_of(level: Level, state: State, context: Context, tiles: int, cap: int 
 
 
 def unit_index(level: Level, context: Context) -> Expr:
-    """Give the index of this thread's unit of a level among all of the block."""
+    """Return the index of this thread's unit of a level among all such units of the block."""
     return _digits(context.thread, _outside(level, context.threads or 1))
 
 
 @lru_cache(4096)
 def _outside(level: Level, width: int) -> Layout:
-    """Give where the units of a level begin among so many threads."""
+    """Return a layout: unit of a level -> its first thread, for units in a group of `width` threads."""
     return complement(_layout(level), width)
 
 
 @lru_cache(4096)
 def _layout(level: Level) -> Layout:
-    """Give the positions of a level's threads inside any enclosing level."""
+    """Return a layout: thread of a unit -> its position inside an enclosing level."""
     if level.size == 1 or level.parent is None or level.threads is None:
         return Layout(1, 0)
     parent = level.parent
@@ -462,7 +465,7 @@ def _digits(position: Expr, layout: Layout) -> Expr:
 
 
 def register_access(window: Window, state: State) -> Access:
-    """Describe which elements of a register tensor a window touches at this place."""
+    """Describe the elements of a register tensor that a window touches at this place."""
     layouts = tuple(a.layout for a in window.axes)
     limits = tuple(
         Limit(
@@ -479,7 +482,7 @@ def register_access(window: Window, state: State) -> Access:
 
 
 def _expanded(context: Context, written: Access) -> Access:
-    """Write an access in terms of the thread and loop variables only."""
+    """Replace names in an access, so that it depends only on the thread and loop variables."""
     return evolve(
         written,
         coordinates=tuple(context.expanded(c) for c in written.coordinates),
@@ -492,12 +495,12 @@ MOST_HELD = 1 << 16  # most elements of a register tensor in one thread: single 
 
 
 def register_view(context: Context, window: Window, state: State, user: str, opaque: str = "") -> View:
-    """Find the registers of a window: defines the tensor's ownership at first use, resolves against it later.
+    """Find the registers of a window. A tensor's first use defines its ownership; later uses are resolved against it.
 
     Args:
-        context: of the kernel.
-        window: what is touched.
-        state: where.
+        context: the kernel's facts.
+        window: the elements.
+        state: the lowering state.
         user: name of the atom or link that uses it, for messages.
         opaque: the opaque fragment that the user expects, if any.
 
@@ -539,7 +542,7 @@ def memory_view(window: Window) -> View:
     """Address a window's elements in shared or global memory.
 
     Raises:
-        DecompositionError: `irregular-steps` where the elements' places depend on run-time coordinates.
+        DecompositionError: `irregular-steps` where the distances of elements depend on run-time coordinates.
     """
     storage = window.storage
     steps = elements(window)
@@ -558,7 +561,7 @@ def memory_view(window: Window) -> View:
 
 
 def elements(window: Window) -> Layout:
-    """Give the element steps of a window's whole tile, dimension by dimension, first dimension fastest."""
+    """Return the steps (in elements) of a window's whole tile, a mode for each dimension, first dimension fastest."""
     leaves: list[tuple[Index, Index]] = []
     for i, axis in enumerate(window.axes):
         layout = window.steps_along(i)

@@ -1,7 +1,7 @@
-"""Early reads of programs: threads load what steps read behind a loop of products before that loop.
+"""Early reads of programs: values that steps read after a loop of products are loaded before that loop.
 
-The loads run while the products do, and their values wait in registers. Without this, each tile waits for global
-memory behind its last product.
+The loads run while the products run, and the values wait in registers. Without early reads, each tile would wait for
+global memory after its last product.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from fireiron.language.decompositions import Results
 
 
 def read_early(link: Results, body: Body) -> Body:
-    """Move the loads of an epilog's `early=` before the loop that stands ahead of them.
+    """Move the loads of an epilog's `early=` before the loop that precedes them.
 
     Args:
         link: the epilog.
-        body: the statements below it.
+        body: the statements of the links below it.
 
     Raises:
-        DecompositionError: `epilog-early` where an operand is not loaded to registers behind a loop.
+        DecompositionError: `epilog-early` where an operand is not loaded to registers after a loop.
     """
     for name in link.early:
         body, moved = _moved(body, name)
@@ -40,7 +40,7 @@ def read_early(link: Results, body: Body) -> Body:
 
 
 def _moved(body: Body, source: str) -> tuple[Body, bool]:
-    """Move the load of one array before the first loop of chunks ahead of it; say whether there was one."""
+    """Move the load of one array before the first loop over chunks that precedes it; say whether there was one."""
     place = next((i for i, s in enumerate(body) if _loads(s, source)), None)
     loop = next((i for i, s in enumerate(body[:place]) if any(map(_is_loop, walk((s,))))), None)
     if place is not None and loop is not None:
@@ -57,7 +57,7 @@ def _moved(body: Body, source: str) -> tuple[Body, bool]:
 
 
 def _loads(statement: Statement, source: str) -> bool:
-    """Say whether a statement only brings an array from global memory to registers."""
+    """Say whether a statement only loads an array from global memory to registers."""
     if not isinstance(statement, Region) or statement.kind != "load":
         return False
     touched = _touched((statement,))

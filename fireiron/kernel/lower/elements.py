@@ -1,4 +1,4 @@
-"""The place of each element of each tile: by a storage's strides and swizzle, or by a tensor's ownership."""
+"""The place of each element of each tile, from a storage's strides and swizzle, or from a tensor's ownership."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def elements(storages: Iterable[Storage], threads: int) -> tuple[Elements, ...]:
     """Describe the tiles of shared memory and registers whose extents are known, and whose elements are whole bytes.
 
     Args:
-        storages: the kernel's.
-        threads: of the block, or of the role that computes.
+        storages: the kernel's storages.
+        threads: number of threads of the block, or of the role that computes.
     """
     found: list[Elements] = []
     for storage in storages:

@@ -12,10 +12,11 @@ from fireiron.base.errors import DecompositionError
 from fireiron.base.records import evolve
 from fireiron.kernel.ir.statements import Call, Compute, For, Region, View, walk
 from fireiron.kernel.lower.context import Body, Context, Recur, State, buffer_of
+from fireiron.kernel.lower.epilog_copies import lower_copied
 from fireiron.kernel.lower.epilog_operands import lower_early
 from fireiron.kernel.lower.folds.bulk import added_in_bulk
-from fireiron.kernel.lower.folds.cluster import meet
 from fireiron.kernel.lower.folds.grid import share
+from fireiron.kernel.lower.folds.meeting import meet
 from fireiron.kernel.lower.folds.rows import lower_rows
 from fireiron.kernel.lower.folds.shared import gather
 from fireiron.kernel.lower.parallel import of_tile
@@ -42,6 +43,7 @@ def lower_epilog(link: Epilog, rest: Tree, state: State, context: Context, recur
     inside = evolve(state, residual=apply(link, state.residual)).under("epilog", link.link)
     sums = inside.residual.playing("C")
     held: dict[str, Window] = {}
+    names = frozenset(context.names)
     taken = {t.name for t in link.tensors}
     free = next(name for n in itertools.count(1) if (name := f"acc{n if n > 1 else ''}") not in taken)
     for operand in sums:
@@ -80,6 +82,7 @@ def lower_epilog(link: Epilog, rest: Tree, state: State, context: Context, recur
     window, gathered = gather(window, inside, context)
     steps = _steps(link, held, output, state, context) if link.early else ()
     early, ahead = lower_early(link, steps, storage, output, inside, context)
+    copied, copies, passing = lower_copied(link, rest.asked.filled, storage, output, main, names, state, context, recur)
     bulk = next((p for p in parts if isinstance(p.reduce, ByTma)), None)
     if bulk is not None:
         value, stores = added_in_bulk(link, output, bulk)
@@ -89,21 +92,21 @@ def lower_epilog(link: Epilog, rest: Tree, state: State, context: Context, recur
     outputs = (meeting.output, *outputs[1:])
     held = {name: window, **dict(others)}
     finish: Body = (add_constant(window.storage, link.init, context),) if partial and link.init != 0 else ()
-    finish += _finished(link, held, outputs, inside, meeting.state, early, context, recur)
+    finish += _finished(link, held, outputs, inside, meeting.state, {**early, **copied}, passing, context, recur)
     kept = _carried(main, held, context)
     begin = (*(one for one in begin if one.buffer not in context.zeroed or one.buffer in kept), *added)
     if context.stream is not None:
         return (*begin, *ahead, *main, *gathered, *hand_on(window, context.stream, finish, link.link, context))
     finish = meeting.around(share(window, parts, finish, inside, context))
-    return (*begin, *ahead, *main, *gathered, *finish)
+    return (*begin, *ahead, *main, *copies, *gathered, *finish)
 
 
 def _carried(main: Body, held: Mapping[str, Window], context: Context) -> frozenset[str]:
-    """Name the sums of several products each that must begin with zeros, though their first products ignore them.
+    """List the sums of several products that must start from zeros, though their first product ignores old values.
 
-    Without zeros, the trip before gives these products the registers that they ignore. In SASS of stream-K, whose sums
-    are also handed on and added to, ptxas then kept one product's sums elsewhere between trips, and copied them out of
-    its registers ahead of the wait for it: half of C was wrong on an H200. Sums of one product were never copied so.
+    Without zeros, the registers still hold the previous trip's values. In SASS of stream-K, whose sums are also stored
+    and added to, ptxas then kept one product's sums in other registers between trips, and copied them before the wait
+    for the product: half of C was wrong on an H200. ptxas never copied sums of a single product.
     """
     if context.stream is None:
         return frozenset()
@@ -117,10 +120,10 @@ def _carried(main: Body, held: Mapping[str, Window], context: Context) -> frozen
 def _begun(
     link: Epilog, held: Mapping[str, Window], output: Window, inside: State, context: Context
 ) -> tuple[Epilog, Body]:
-    """Add what the ops add to the sums before the products; give the epilog without these ops, and the code.
+    """Start the sums from the tensors that ops add first; return the epilog without these ops, and the code.
 
     Raises:
-        DecompositionError: `epilog-addends` where several units share a tile's sums, each with a part.
+        DecompositionError: `epilog-addends` where several units hold partial sums of one tile.
     """
     (window,) = held.values()
     if window.storage.partials or context.stream is not None:
@@ -146,21 +149,24 @@ def _finished(
     outputs: Sequence[Window],
     inside: State,
     state: State,
-    early: Mapping[str, Storage],
+    near: Mapping[str, Storage | Window],
+    passing: Body,
     context: Context,
     recur: Recur,
 ) -> Body:
-    """Compute what is stored, and store it.
+    """Compute the values that an epilog stores, and store them.
 
-    Outputs of several sums are computed together. Else each expression reads the value of the one before it.
+    Outputs of several sums are computed together. Otherwise each expression reads the value of the one before it.
 
     Args:
         link: the epilog.
         held: windows of the sums, by name.
-        outputs: windows of the tile, of each output that the residual spec has.
-        inside: the place below the epilog, and `state` above it.
-        early: registers with the values that ops read for a thread's elements, where these were loaded early.
-        context: the kernel's.
+        outputs: the tile's window in each output of the residual spec.
+        inside: the lowering state below the epilog; `state` is that above it.
+        near: for each tensor of the ops that was loaded before: registers with a thread's elements, or a tile in shared
+            memory.
+        passing: statements after the last reads of these tiles.
+        context: the kernel's facts.
         recur: lowers the links of stores.
     """
     title = f"Pointwise({link.memory})({state.level})"
@@ -171,10 +177,14 @@ def _finished(
     for group, part in (
         ((stores, steps),) if several else (((one,), (s,)) for one, s in zip(stores, steps, strict=True))
     ):
-        made, ops = lower_ops(part, held, outputs[0], inside, context, link.link, title, early, apart=group[0].apart)
+        made, ops = lower_ops(part, held, outputs[0], inside, context, link.link, title, near, apart=group[0].apart)
         if group[0].fold is not None:
             held = dict.fromkeys(held, made[0])
-            body += (*ops, lower_rows(group[0], made[0], outputs[0], inside, context, link.link))
+            body += (
+                *ops,
+                *(passing if group[-1] is stores[-1] else ()),
+                lower_rows(group[0], made[0], outputs[0], inside, context, link.link),
+            )
             continue
         put: Body = ()
         for i, (one, window) in enumerate(zip(group, made, strict=True)):
@@ -184,19 +194,19 @@ def _finished(
                 ops, store = round_first(ops, store, buffer_of(window.storage), context.arch)
             put += (store,)
         held = held if several or group[0].apart else dict.fromkeys(held, made[0])
-        body += (*ops, *put)
+        body += (*ops, *(passing if group[-1] is stores[-1] else ()), *put)
     return body
 
 
 def _stores(link: Epilog, state: State) -> tuple[Output, ...]:
-    """List what an epilog stores, C last."""
+    """List the stores of an epilog, C's last."""
     return (*link.outputs, Output(link.value, state.residual.playing("C")[-1].tensor, link.store))
 
 
 def _steps(
     link: Epilog, held: Mapping[str, Window], output: Window, state: State, context: Context
 ) -> tuple[Step, ...]:
-    """Express what an epilog makes of sums as steps, one for each store."""
+    """Express an epilog as steps on the sums, one for each store."""
     sums = {name: window.storage.dtype for name, window in held.items()}
     return value_steps(_stores(link, state), sums, output, state, context)
 
@@ -212,7 +222,7 @@ def _store(
     context: Context,
     recur: Recur,
 ) -> Region:
-    """Lower the Move that stores one result of the ops: to an output of the spec (by number), or a tensor of `save`."""
+    """Lower the Move that stores one result: to an output of the spec (by number), or to a tensor of `save`."""
     name, path = one.tensor.name, f"{inside.path} > store"
     if number is None:
         path = f"{path} {name}"
@@ -230,7 +240,7 @@ def _store(
 
 
 def initialise(state: State, context: Context) -> Body:
-    """Zero a C that accumulates in memory, before its loop over K."""
+    """Set C to zero before the loop over K, where C accumulates in memory."""
     window = state.windows["C"]
     if state.level.size != 1:
         raise DecompositionError(

@@ -1,7 +1,7 @@
-"""Early operands: each thread loads the elements that its ops will read before the products begin.
+"""Early operands: before the products begin, each thread loads the elements that the epilog's ops will read.
 
-The loads run while the products run. Their results stay in registers, with the accumulators' ownership. Without this,
-each tile would wait for global memory once, behind its last product.
+The loads run while the products run. Their results stay in registers, with the accumulators' ownership. Without early
+operands, each tile would wait for global memory after its last product.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from fireiron.language.steps import Ref, Step
 def lower_early(
     link: Epilog, steps: Sequence[Step], held: Storage, output: Window, state: State, context: Context
 ) -> tuple[Mapping[str, Storage], Body]:
-    """Load the operands in an epilog's `early=`; give the registers of each, and the code before the products.
+    """Load the operands in an epilog's `early=`; return the registers of each, and the code before the products.
 
     Args:
         link: the epilog.
-        steps: what it makes of the sums.
+        steps: the epilog's steps on the sums.
         held: the accumulators, whose ownership is known.
         output: the window of their tile in C.
-        state: the place in the tree.
-        context: the kernel's.
+        state: the lowering state.
+        context: the kernel's facts.
 
     Raises:
-        DecompositionError: `epilog-early` where the unit that runs the ops is not the one that begins the tile.
+        DecompositionError: `epilog-early` where another unit than the one that starts a tile may run the ops.
     """
     if not link.early:
         return {}, ()

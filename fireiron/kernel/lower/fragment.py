@@ -19,7 +19,7 @@ from fireiron.language.atom import Operand
 
 
 def fragment_view(operand: Operand, window: Window, state: State, context: Context, user: str) -> View:
-    """View one operand of a warp's atom: each thread's registers, in the instruction's order.
+    """Return the view of one operand of a warp's atom: each thread's registers, in the instruction's order.
 
     Raises:
         DecompositionError: `ownership-conflict` where the tensor's registers hold other elements; `fragment-order`
@@ -73,7 +73,7 @@ def digits_of(layout: Layout, index: Expr) -> tuple[Expr, ...]:
 
 
 def parts_of(layout: Layout, rows: int, digits: tuple[Expr, ...]) -> tuple[Expr, Expr]:
-    """Split steps over row + rows * column into steps along the rows and along the columns."""
+    """Split a layout of steps in row + rows * column into a layout of steps along rows and one along columns."""
     row, column = as_expr(0), as_expr(0)
     for digit, (extent, stride) in zip(digits, leaves_of(layout), strict=True):
         assert extent * stride <= rows or stride % rows == 0, "a mode of a fragment steps along one dimension"

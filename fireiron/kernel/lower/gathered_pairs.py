@@ -1,8 +1,8 @@
-"""Factors of products that threads gather from shared memory: neighbours of 16 bits are loaded by one instruction.
+"""Factors of products that threads gather from shared memory: two neighbours of 16 bits are loaded by one instruction.
 
-A factor of windows that overlap lies at no place that ldmatrix takes, and each thread reads its own elements. Where
-two that lie beside each other in its registers also do in shared memory, from an even element on, they are one load;
-what the factor's condition leaves out is set to 0 in registers.
+A factor of overlapping windows has no layout that ldmatrix can read, so each thread reads its elements one by one.
+Where two neighbours in a thread's registers are also neighbours in shared memory, and the first has an even index, one
+instruction loads both. Elements that the factor's condition excludes are set to 0 in registers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fireiron.kernel.lower.context import Body, Context
 from fireiron.kernel.passes.pairs import beside
 from fireiron.language.levels import RF, SH, Thread
 
-NBYTES = 2  # of elements of which a register has two
+NBYTES = 2  # bytes of an element, two of which fill a register
 
 
 def gathered_by_pairs(body: Body, context: Context) -> Body:
@@ -28,7 +28,7 @@ def gathered_by_pairs(body: Body, context: Context) -> Body:
 
     Args:
         body: the loops over a thread's elements, unrolled.
-        context: the kernel's.
+        context: the kernel's facts.
     """
     return rewrite(body, lambda s: _paired(s, context) if isinstance(s, For) else s)
 
@@ -63,7 +63,7 @@ def _paired(loop: For, context: Context) -> Statement:
 
 
 def _kept(tree: Scalar, dtype: DType) -> Arg | Select | None:
-    """Give an element that is read as it is, or under a condition, else 0; None for what is computed."""
+    """Return the element of a plain read, or of a read under a condition and else 0; None for other expressions."""
     while isinstance(tree, Cast) and tree.dtype == dtype:
         tree = tree.x
     match tree:
@@ -77,13 +77,13 @@ def _kept(tree: Scalar, dtype: DType) -> Arg | Select | None:
 
 
 def _together(low: View, high: View) -> bool:
-    """Say whether two elements lie beside each other, the first one at an even place."""
+    """Say whether two elements are neighbours, and the first one has an even index."""
     if low.layout.size != 1 or low.swizzle is not None or low.slot != high.slot:
         return False
     return low.offset.divisor % 2 == 0 and as_int(as_expr(simplest(high.offset - low.offset))) == 1
 
 
 def _at(view: View, values: dict[Expr, Expr]) -> View:
-    """Give the view of another trip."""
+    """Return a view as it is in another trip of the loop."""
     offset, origin = as_expr(simplest(substitute(view.offset, values))), (substitute(e, values) for e in view.origin)
     return attrs.evolve(view, offset=offset, origin=tuple(origin))

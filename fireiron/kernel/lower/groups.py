@@ -1,7 +1,7 @@
 """Groups of rows: products that share the rows of two tensors. The kernel finds the tiles of each group at run time.
 
-An array on the device holds the number of rows of each group. The grid has the largest number of tiles that may be
-needed; a block looks up the group and tile of its number, and the rows of that group are then an ordinary extent.
+An array in global memory holds the end row of each group. The grid has the largest number of tiles that may be needed.
+A block looks up the group and the tile of its number; the rows of that group are then an ordinary extent.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class OpenGroups:
     """Hold the result of cutting groups into tiles.
 
     Args:
-        groups: how items are found.
-        state: where the operands' rows are those of the group that was found.
-        parts: the cuts of one group.
+        groups: the variables of the search.
+        state: the lowering state in which the operands' rows are those of the found group.
+        parts: the cuts of one group's dims.
     """
 
     groups: Groups
@@ -86,7 +86,7 @@ def open_groups(link: Tile, parts: dict[str, Cut], state: State, context: Contex
     groups = Groups(name, as_expr(parts[BATCH].trips), as_expr(total), size, items)
 
     def opened(windows: Mapping[str, Window]) -> dict[str, Window]:
-        """Replace the rows of operands, and of tensors that their ops read, by the rows of the group."""
+        """Replace the rows of operands, and of tensors that their ops read, by the found group's rows."""
         row = Axis(ragged, groups.length, groups.begin)
         return {
             role: attrs.evolve(window, axes=tuple(row if a.dim == ragged else a for a in window.axes))
@@ -104,7 +104,7 @@ def open_groups(link: Tile, parts: dict[str, Cut], state: State, context: Contex
 
 
 def reached(state: State) -> Expr | None:
-    """Give the condition under which a unit's tile holds rows of the group; None if it always does."""
+    """Return the condition that a unit's tile holds rows of the group; None if it always does."""
     if state.reach is None or state.residual.kind != "MatMul":
         return None
     condition = and_(*(bound.condition() for bound in state.reach.bounds))

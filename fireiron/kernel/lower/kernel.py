@@ -97,13 +97,13 @@ RESERVED = (
 
 @attrs.frozen
 class Passed:
-    """Hold what one pass made of a kernel's statements.
+    """Hold the input and the result of one pass over a kernel's statements.
 
     Args:
         name: of the pass.
-        before, after: the statements.
-        context: what lowering collected for the kernel: the pipelines, rings and workspaces that passes are for.
-        notes: what the pass decided that no statement shows. Example: "a_sh: bytes 0 to 8191 of shared memory".
+        before, after: the statements before and after the pass.
+        context: the kernel's facts from lowering: pipelines, rings, workspaces.
+        notes: decisions of the pass that no statement shows. Example: "a_sh: bytes 0 to 8191 of shared memory".
     """
 
     name: str
@@ -125,13 +125,13 @@ def lower(
     """Lower a finished chain.
 
     Args:
-        program: what to compute.
-        links: how.
-        name: the kernel's entry point.
+        program: the program to compute.
+        links: the links of the chain.
+        name: name of the kernel's entry point.
         arch: architecture number; atoms of later ones do not match.
         numbers: defaults of the scalar parameters that the program names.
-        trust_no_sync: believe every `no_sync` instead of proving it, to show what the simulator then finds.
-        told: a function that is called after each pass with what the pass made.
+        trust_no_sync: whether `no_sync` is accepted without a proof (to show the errors that the simulator then finds).
+        told: a function that is called with a `Passed` after each pass.
 
     Raises:
         FireironError: located at the offending link.
@@ -171,7 +171,8 @@ def lower(
     parameters = _parameters(spec, context, body, numbers)
     known = {**buffers, **{p.buffer.name: p.buffer for p in parameters if isinstance(p, Pointer | Workspace)}}
     body = passed("allocation", rebind(placed, known), map(_placed, (*buffers.values(), *barriers)))
-    flying = any([isinstance(s, Call) and s.atom.completion for s in walk(body)])  # else nothing is awaited
+    # Without asynchronous atoms there are no waits.
+    flying = any([isinstance(s, Call) and s.atom.completion for s in walk(body)])
     body = passed("copies", await_copies(body) if flying else body)
     body = passed("products", await_products(body) if flying else body)
     body = passed("stores", await_stores(body, context.threads or 1, buffers.values()) if flying else body)
@@ -179,7 +180,7 @@ def lower(
     body = passed("barriers", synchronise(body, context.storages, context.definitions, trust_no_sync, names))
     body = passed("proxies", order_products(body) if flying else body)
     body = passed("dependence", dependent(body) if context.dependent else body)
-    body = passed("pairs", with_pairs(body) if context.arch >= pairs.FIRST_ARCH else body)
+    body = passed("pairs", with_pairs(body, context.arch) if context.arch >= pairs.FIRST_ARCH else body)
     body = passed("two trips", without_two_trips(body) if context.arch >= FIRST_UNSTEADY else body)
     maps = {s.map.name: s.map for s in walk(body) if isinstance(s, Call) and s.map is not None}
     body = passed("tensor maps", fetch_maps(body, maps.values()))
@@ -213,12 +214,12 @@ def lower(
 
 
 def fetch_maps(body: tuple[Statement, ...], maps: Collection[TensorMap]) -> tuple[Statement, ...]:
-    """Fetch tensor maps ahead of all else."""
+    """Prefetch tensor maps before all other statements."""
     return (Prefetch(tuple(maps)), *body) if maps else body
 
 
 def _roles(body: tuple[Statement, ...], context: Context, taken: frozenset[str]) -> tuple[Statement, ...]:
-    """Part the body into roles, behind what prefetches the first lines that the role which loads reads."""
+    """Split the body into roles, and prefetch the first lines that the role `load` reads."""
     assert context.threads is not None
     cursors = tuple(ring.cursor for ring in context.rings)
     alone = all(ring.full.count == 1 for ring in context.rings)
@@ -230,7 +231,7 @@ def _roles(body: tuple[Statement, ...], context: Context, taken: frozenset[str])
 
 
 def _handed(context: Context) -> Handed | None:
-    """Make the ring through which roles hand the items on that one of them draws; None where there are no roles."""
+    """Make the ring through which the role that draws work items passes them to the other; None without roles."""
     if not context.rings:
         return None
     assert context.threads is not None and Warp.size is not None
@@ -245,7 +246,7 @@ def _handed(context: Context) -> Handed | None:
 
 
 def _placed(placed: Buffer | Barrier) -> str:
-    """Say where shared memory holds a buffer or an mbarrier; nothing for other memories."""
+    """Describe the place of a buffer or an mbarrier in shared memory; "" for other memories."""
     if isinstance(placed, Barrier):
         return f"{placed.name}: {count(placed.slots, 'mbarrier')} from byte {placed.offset} on"
     if placed.memory != SH:
@@ -254,7 +255,7 @@ def _placed(placed: Buffer | Barrier) -> str:
 
 
 def _with_windows(spec: Spec, state: State, context: Context) -> State:
-    """Give each operand the window of its whole tensor.
+    """Make a window of the whole tensor for each operand.
 
     Raises:
         SpecError: `same-name`.
@@ -280,7 +281,7 @@ def _with_windows(spec: Spec, state: State, context: Context) -> State:
 
 
 def _named(spec: Spec, links: Sequence[Decomposition]) -> set[str]:
-    """List the author's names of tensors, sizes and scalars: lowering uses none of them for its own variables."""
+    """List the author's names of tensors, sizes and scalars, which lowering must not use for its own variables."""
     values = [
         v
         for x in every(links)
@@ -298,7 +299,7 @@ def _named(spec: Spec, links: Sequence[Decomposition]) -> set[str]:
 def _parameters(
     spec: Spec, context: Context, body: tuple[Statement, ...], numbers: Sequence[Number]
 ) -> tuple[Parameter, ...]:
-    """List the kernel's parameters: tensors in the spec's order, then epilogue operands, sizes, numbers, workspaces."""
+    """List the kernel's parameters: tensors in the spec's order, then epilog operands, sizes, numbers, workspaces."""
     read, written, align, below = _accesses(body)
     given = {t.name: t for t in spec.given}
     pointers: list[Pointer] = []
@@ -340,7 +341,7 @@ def _parameters(
 
 
 def _shares(spec: Spec, tensor: Tensor) -> Expr | None:
-    """Give the number of rows that all groups share, where the tensor holds the groups' ends."""
+    """Return the number of rows of all groups together, where the tensor holds the groups' ends; else None."""
     if spec.ragged is None or spec.groups is None or tensor.name != spec.groups.name:
         return None
     rows = start(spec).extents[spec.ragged]
@@ -349,7 +350,7 @@ def _shares(spec: Spec, tensor: Tensor) -> Expr | None:
 
 
 def _ragged(spec: Spec, tensor: Tensor) -> int | None:
-    """Give the dimension of an output's array that groups share: all outputs have the rows of C."""
+    """Return the dimension of an output's array that is cut into groups (C's rows); else None."""
     if spec.ragged is None:
         return None
     return tensor.storage.index(len(tensor.shape) - (2 if spec.ragged == "M" else 1))
@@ -373,11 +374,11 @@ def _pointer(tensor: Tensor, storage: Storage, read: bool, written: bool, align:
 
 
 def _accesses(body: tuple[Statement, ...]) -> tuple[set[str], set[str], dict[str, int], dict[str, Expr]]:
-    """Collect what statements access.
+    """Collect the accesses of statements to global memory.
 
     Returns:
-        The tensors that are read; those that are written; the widest access of each in bytes; and for each array whose
-        elements are subscripts the extent that they must stay below: of several, the smallest.
+        The tensors that are read; the tensors that are written; the widest access of each tensor in bytes; for each
+        array of subscripts the smallest extent that its elements must stay below.
     """
     read: set[str] = set()
     written: set[str] = set()

@@ -1,7 +1,8 @@
-"""Reads of a step's result at another point: the lane of the warp that holds it passes it on by a shuffle.
+"""Reads of a step's result at another point, by shuffles from the lane of the warp that holds the point.
 
-A thread holds its own points alone. Where an index map moves every lane's point to that of one other lane of its warp,
-in the same register, lanes exchange registers: `s[:, n + 1 - 2 * (n % 2)]` is the value of the lane beside.
+A thread holds only its own points. Where an index map moves every lane's point to a point of one other lane of its
+warp, in the same register, lanes exchange registers by a shuffle. Example: `s[:, n + 1 - 2 * (n % 2)]` reads the value
+of the neighbouring lane.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from fireiron.kernel.lower.pointwise import temporary
 from fireiron.kernel.lower.window import Axis, Window
 from fireiron.language.steps import Ref
 
-MOST_POINTS = 1024  # of a thread
+MOST_POINTS = 1024  # most points of a thread that are checked
 
 
 def moved_read(ref: Ref, out: Ref) -> bool:
@@ -35,15 +36,15 @@ def moved_read(ref: Ref, out: Ref) -> bool:
 def from_lane(
     ref: Ref, out: Ref, places: Mapping[Expr, Expr], state: State, context: Context, said: str
 ) -> tuple[Body, View]:
-    """Read a step's result at another point: in the thread's own registers, or received from the lane that holds it.
+    """Read a step's result at another point: from the thread's own registers, or by a shuffle from another lane.
 
     Args:
         ref: the read.
-        out: how the step's result is written.
-        places: of the present point, by dim.
-        state: at the point.
-        context: the kernel's.
-        said: what reads it.
+        out: the element that the step writes.
+        places: the coordinates of the current point, by dim.
+        state: the lowering state at the point.
+        context: the kernel's facts.
+        said: the reader, for errors.
 
     Raises:
         DecompositionError: `affine-read` where no one lane of the warp holds it in the same register.
@@ -72,7 +73,7 @@ def from_lane(
 def _own_register(
     ref: Ref, out: Ref, places: Mapping[Expr, Expr], held: Window, state: State, context: Context, said: str
 ) -> View | None:
-    """Find the read among the thread's own registers; None where another thread holds it."""
+    """Return the read's view among the thread's own registers; None where another thread holds it."""
     if any(a.bounds for a in held.axes):
         return None
     steps = [
@@ -97,14 +98,14 @@ def refusal(ref: Ref, out: Ref, said: str, why: str, link: Link | None) -> Decom
 
 
 def alike(own: list[Expr], wanted: list[Expr], loops: set[Var]) -> bool:
-    """Say whether each point reads a point at the same distance in all tiles, blocks and trips."""
+    """Say whether the distance from a point to the point it reads is the same in all tiles, blocks and trips."""
     registers = {v for e in own for v in free(e)} & loops
     ways = [as_expr(simplest(read - mine)) for mine, read in zip(own, wanted, strict=True)]
     return all(v.name == THREAD or v in registers for way in ways for v in free(way))
 
 
 def _source(own: list[Expr], wanted: list[Expr], loops: set[Var], threads: int) -> Expr | None:
-    """Give the lane that holds what each lane reads: with bits flipped, rotated in a group, or one of the group."""
+    """Return the source lane of each lane: with bits flipped, rotated in a group, or a fixed lane of the group."""
     found = [_lanes(own, wanted, trip, threads, sample) for sample in (0, 1) for trip in _trips(own, loops)]
     if not found or any(lanes is None for lanes in found):
         return None
@@ -133,13 +134,13 @@ def _trips(own: list[Expr], loops: set[Var]) -> list[dict[str, int]]:
 
 
 def _lanes(own: list[Expr], wanted: list[Expr], trip: Mapping[str, int], threads: int, sample: int) -> Any:
-    """Find for each thread the lane of its warp whose own point is the one it reads; None where a thread has none.
+    """Find for each thread the lane of its warp whose own point it reads; None where a thread has no such lane.
 
     Args:
         own: the coordinates of a thread's point.
-        wanted: those of the point that it reads.
-        trip: of loops over registers.
-        threads: of a block.
+        wanted: the coordinates of the point that it reads.
+        trip: values of the loops over registers.
+        threads: number of threads of a block.
         sample: 0 for the first tile, 1 for the last.
     """
 

@@ -24,14 +24,14 @@ from fireiron.language.residual import layer_of, result_of
 
 
 def lower_each(link: Each, state: State, context: Context, recur: Recur) -> Body:
-    """Lower the layers one after another, and the Move that stores the last one's result."""
+    """Lower the layers in sequence, and the Move that stores the last layer's result."""
     spec = context.spec
     for layer in spec.layers:  # parameters come in the layers' order
         for tensor in layer.value.tensors:
             tensor_window(tensor, state, context)
     places = _places(link, spec.layers, state, context)
     bodies: list[Body] = []
-    # The reader of registers decides their ownership, so the last layer is lowered first.
+    # The reader of registers determines their ownership, so the last layer is lowered first.
     for number in reversed(range(len(spec.layers))):
         known = set(context.storages)
         bodies.append(_layer(link, number, spec.layers[number], places, state, context, recur))
@@ -49,10 +49,10 @@ def lower_each(link: Each, state: State, context: Context, recur: Recur) -> Body
 
 
 def _places(link: Each, layers: Sequence[Layer], state: State, context: Context) -> tuple[Storage, ...]:
-    """Choose the memory of X and of each layer's result: the memory of the layer's input, where both have one width.
+    """Choose the buffers of X and of each layer's result: the layer's input buffer, where both have the same width.
 
-    Shared memory that nothing reads any more is used again by tensors of its width. Registers are laid out as their
-    only reader needs them.
+    A shared buffer that is no longer read is used again for a tensor of the same width. Registers have the layout that
+    their only reader needs.
     """
     first = state.windows["A"].storage
     places = [first]
@@ -76,7 +76,7 @@ def _place(link: Each, width: int, like: Storage, state: State, context: Context
 
 
 def _at(storage: Storage, state: State, dim: str, width: int) -> Window:
-    """View activations of a width."""
+    """Make the window of activations of a width."""
     rows = state.windows["A"].axes[0]
     return Window(storage, (Axis(rows.dim, rows.size, as_expr(0)), Axis(dim, width, as_expr(0))))
 

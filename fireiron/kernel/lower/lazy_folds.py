@@ -1,11 +1,11 @@
-"""Online folds with slack: the value that others depend on is kept, and a vote of the warp decides when it changes.
+"""Online folds with slack: the value that others depend on (a maximum) rarely changes; votes of the warp decide when.
 
-With slack alone, each chunk is folded first, and the value changes if the chunk's value exceeds it by more than the
-slack. With speculation, each chunk but the first is computed with the old value at once, into sums of its own. These
-sums show whether a term exceeded the slack. If so, the value rises by as many powers of 2 as they tell, and the chunk
-is kept. Where terms may not be finite, the chunk is folded, the value changes, and the chunk is computed again from the
-same inputs. So are all chunks that fail where sums do not tell by how much a value rises, or threads have few
-registers. After `FAILURES` such chunks in a tile, a warp folds each further chunk first.
+With slack only, each chunk is folded first, and the value changes if the chunk's value exceeds it by more than the
+slack. With speculation, each chunk but the first is computed at once with the old value, into separate sums. These sums
+show whether a term exceeded the slack. If one did, the value rises by the powers of 2 that the sums show, and the
+chunk's results are kept. Where terms may not be finite, the chunk is folded, the value changes, and the chunk is
+computed again from the same inputs. Chunks are also computed again where the sums do not show by how much the value
+must rise, or threads have few registers. After `FAILURES` such chunks in a tile, a warp folds each further chunk first.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ LowerStep: TypeAlias = Callable[[Step, State, Context, Recur], "tuple[Body, Stat
 
 @attrs.frozen
 class Lazily:
-    """Hold what the products that follow lazy folds need.
+    """Hold what products after lazy folds need.
 
     Args:
-        again: whether the value that their sums depend on has changed.
+        again: the condition that the value that their sums depend on has changed.
         carried: for each product, the copies of computed factors to the registers that its atoms read.
     """
 
@@ -80,16 +80,16 @@ def lower_lazily(
     """Lower a fold with slack, and all that threads compute of a chunk after it.
 
     Args:
-        lead: the fold.
-        later: the steps after it.
-        products: those of them that atoms compute; their code follows the statements that are returned.
-        state: the place in the tree.
-        context: the kernel's.
+        lead: the fold with slack.
+        later: the steps after the fold.
+        products: the later steps that atoms compute; their code follows the returned statements.
+        state: the lowering state (the place in the tree).
+        context: the kernel's facts.
         recur: lowers the chains of Moves.
-        lower_step: lowers a step that no loop carries.
+        lower_step: lowers a step whose state no loop carries.
 
     Raises:
-        DecompositionError: `online-vote` where threads of several warps decide together, or a thread alone.
+        DecompositionError: `online-vote` where threads of several warps, or single threads, would decide together.
     """
     progress = state.progress
     assert progress is not None and progress.law is not None and progress.trip is not None
@@ -112,7 +112,8 @@ def lower_lazily(
             apart |= {} if part is None else {step.name: part}
             continue
         if product is not None and _flies(product.body):
-            inside, carried[step.name] = _beside(product, inside, context)
+            exchange = product.exchange  # such factors are computed in other registers anyway
+            inside, carried[step.name] = (inside, exchange) if exchange else _beside(product, inside, context)
         for part in (step,) if product is None else product.sides:
             made, inside = lower_step(part, inside, context, recur)
             attempt += made
@@ -175,8 +176,9 @@ class _Ways:
 
     Args:
         fast: the statements that compute the chunk with the old value.
-        rising: the statements that raise the value, and correct what `fast` has computed; () where none exists.
-        most: the sums, in powers of 2, up to which `rising` is exact.
+        rising: the statements that raise the value, and correct the results of `fast`; () if the chunk must be
+            recomputed.
+        most: `rising` is exact for sums up to 2^most.
         whole: the statements that fold the chunk, change the value, and compute the chunk with the new one.
     """
 
@@ -258,7 +260,7 @@ def _outgrown(lead: Step, state: State) -> tuple[Scalar, tuple[View, ...]]:
 
 
 def _under_old_value(lead: Step, state: State, context: Context) -> Body:
-    """Let later steps read a fold's old value. Before the first fold they overflow, which the vote detects."""
+    """Make later steps read a fold's old value; before the first fold results overflow, which the vote detects."""
     progress = state.progress
     assert progress is not None
     (out,) = lead.outs
@@ -316,7 +318,7 @@ def _summed_apart(
 
 
 def _beside(product: Product, state: State, context: Context) -> tuple[State, Body]:
-    """Compute factors into other registers than those that atoms in flight read; give the copies to the latter."""
+    """Compute factors into new registers, since atoms in flight read the old ones; return the copies to the old."""
     copies: Body = ()
     for side in product.sides:
         (out,) = side.outs
@@ -335,7 +337,7 @@ def _beside(product: Product, state: State, context: Context) -> tuple[State, Bo
 
 
 def _witness(lead: Step, apart: Mapping[str, tuple[Open, State]], state: State) -> tuple[Open, State]:
-    """Give the sum of a chunk that shows whether a term exceeded the slack."""
+    """Return the sum of a chunk that shows whether a term exceeded the slack."""
     progress = state.progress
     assert progress is not None and progress.law is not None
     name = next((n for n in witnesses(progress.program, progress.law) if n in apart), None)
@@ -351,7 +353,7 @@ def _witness(lead: Step, apart: Mapping[str, tuple[Open, State]], state: State) 
 
 
 def _seen(storage: Storage, body: Body) -> bool:
-    """Say whether statements use given registers."""
+    """Say whether statements access given registers."""
     touching = (s for s in walk(body) if isinstance(s, Call | Compute | Micro))
     return any(view.buffer.name == storage.name for s in touching for view, _ in reads_and_writes(s))
 
@@ -361,7 +363,7 @@ def _flies(body: Body) -> bool:
 
 
 def _votes(lead: Step, later: Sequence[Step], products: Mapping[str, Product], state: State) -> None:
-    """Refuse places where warps cannot vote."""
+    """Raise an error for places where warps cannot vote."""
     law = state.progress.law if state.progress is not None else None
     assert law is not None
     another = next((s.name for s in later if s.name in law.factors), None)
@@ -385,7 +387,7 @@ def _votes(lead: Step, later: Sequence[Step], products: Mapping[str, Product], s
 
 
 def _alone(body: Body, lead: Step, state: State) -> None:
-    """Refuse folds that several warps compute together: their votes could differ."""
+    """Raise an error for folds that several warps compute together: their votes could differ."""
     for s in walk(body):
         if isinstance(s, Call | Compute):
             buffers: list[Buffer] = [v.buffer for v in s.views] if isinstance(s, Call) else [s.dst.buffer]

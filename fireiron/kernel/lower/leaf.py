@@ -19,6 +19,7 @@ from fireiron.kernel.lower.context import Body, Context, State, buffer_of, eleme
 from fireiron.kernel.lower.descriptor import descriptor_view
 from fireiron.kernel.lower.fragment import fragment_view
 from fireiron.kernel.lower.prolog import transform
+from fireiron.kernel.lower.regroup import regroup
 from fireiron.kernel.lower.storage import tensor_window
 from fireiron.kernel.lower.window import Window, line
 from fireiron.kernel.passes.packing import packed_access
@@ -73,7 +74,7 @@ def _no_atom(
 
 
 def _nearest(chosen: Atom | str | None, found: tuple[Near, ...]) -> str:
-    """Name the atoms that match most facts, and the facts that they miss."""
+    """Name the atoms that differ in the fewest facts, with these facts."""
     least = [near for near in found if len(near.differs) == len(found[0].differs)]
     if chosen is not None:
         return "; ".join(least[0].differs)
@@ -87,7 +88,7 @@ def _steps_to(
     operands: tuple[Placed, ...],
     shape: tuple[int, ...],
 ) -> str:
-    """Say which links lead from a MatMul to the nearest atom."""
+    """Name links that would lead from a MatMul to the nearest atom, for an error's fix."""
     atom = found[0].atom
     steps: list[str] = []
     if state.level != atom.unit:
@@ -157,6 +158,7 @@ def _product(chosen: Atom | str | None, parts: tuple[str, str, str], state: Stat
             continue
         if found.unit.size != 1:
             views.append(fragment_view(operand, window, state, context, f"{found.name} (done)"))
+            regroup(operand, window, state, context, found.name)
             continue
         view = register_view(context, window, state, f"{found.name} (done)")
         count = view.layout.size
@@ -178,14 +180,14 @@ def _product(chosen: Atom | str | None, parts: tuple[str, str, str], state: Stat
 def _by_registers(
     operand: Operand, window: Window, accumulated: bool, state: State, context: Context
 ) -> tuple[Body, View, Body]:
-    """Add Moves between memory and registers for an operand that lies in memory, where a thread's atom takes registers.
+    """Add Moves to and from registers for an operand in memory, where a thread's atom takes registers.
 
     Returns:
-        The Move to registers, these, and the Move back where the atom writes the operand.
+        The Move to registers, the registers, and the Move back where the atom writes the operand.
 
     Raises:
-        DecompositionError: `no-atom` where its elements do not lie together; `accumulator-dtype` where sums would be
-            rounded to C's type.
+        DecompositionError: `no-atom` where the operand's elements are not contiguous; `accumulator-dtype` where sums
+            would be rounded to C's type.
     """
     spec, kind, count = context.spec, window.storage.dtype, elements(window).size
     updated = operand.access != "read"
@@ -282,7 +284,7 @@ def _cast(source: View, into: View, count: int, state: State, context: Context) 
 
 
 def _computed(source: View, into: View, count: int, state: State, context: Context) -> Body:
-    """Apply a prolog's ops element by element, two elements of a byte at once."""
+    """Apply a prolog's ops element by element; two elements that share a byte are computed at once."""
     pack = source.buffer.dtype.pack
     e = context.variable("e", count // pack) if count > pack else as_expr(0)
     body: Body = ()
@@ -301,7 +303,7 @@ def _computed(source: View, into: View, count: int, state: State, context: Conte
 
 
 def _check_alignment(window: Window, count: int) -> None:
-    """Refuse a vector that may start at a misaligned address, or that a bound may cut."""
+    """Raise an error for a vector that may start at a misaligned address, or of which a bound may exclude a part."""
     storage = window.storage
     if count == 1 or storage.memory.registers:
         return
@@ -324,7 +326,7 @@ def _check_alignment(window: Window, count: int) -> None:
 
 
 def _packed(view: View, count: int) -> bool:
-    """Say whether a view's elements lie together and aligned, as one access needs them."""
+    """Say whether a view's elements are contiguous and aligned, as one access needs them."""
     if count == 1:
         return True
     if view.layout != line(count, 1):
@@ -357,7 +359,7 @@ def _copy(chosen: Atom | str | None, src: View, dst: View, count: int, state: St
 
 
 def _elementwise(state: State, context: Context) -> Body:
-    """Lower a spec of one step without a fold on one thread's part."""
+    """Lower a spec of one pointwise step, for one thread's part."""
     (step,) = steps_of(context.spec).steps
     (target,) = state.residual.operands
     window = state.windows[target.role]

@@ -25,12 +25,12 @@ MOST_LOOPS = 8
 
 @attrs.frozen
 class _Nest:
-    """Hold unrolled loops around statements that threads compute for themselves.
+    """Hold nested unrolled loops around statements of single threads.
 
     Args:
-        loops: outermost first.
-        body: inside the innermost one.
-        title: of the region around.
+        loops: the loops, outermost first.
+        body: the statements inside the innermost loop.
+        title: of the surrounding region.
     """
 
     loops: tuple[For, ...]
@@ -52,7 +52,7 @@ class _Nest:
 
 
 def fused(body: Body) -> Body:
-    """Join neighbouring nests of loops over the same points."""
+    """Fuse consecutive nests of loops over the same points."""
     out: list[Statement | _Nest] = []
     for s in body:
         nest = _nest(s)
@@ -67,11 +67,11 @@ def fused(body: Body) -> Body:
 
 
 def in_one_register(body: Body, name: str) -> Body | None:
-    """Keep a register tensor in one register, where each element is read only in the trip that writes it.
+    """Shrink a register tensor to one register, where each element is read only in the trip that writes it.
 
     Args:
         body: all statements that use the tensor.
-        name: of its buffer.
+        name: of the tensor's buffer.
     """
     inner = [s.body for s in walk(body) if isinstance(s, For) and not any(isinstance(x, For) for x in walk(s.body))]
     counts = [sum(v.buffer.name == name for v, _ in _views(x)) for x in inner]
@@ -94,12 +94,12 @@ def in_one_register(body: Body, name: str) -> Body | None:
 
 
 def converted_in_pairs(body: Body, single: Set[str], context: Context) -> Body:
-    """Visit two points per trip where an instruction converts two neighbouring elements.
+    """Compute two points per trip where an instruction converts two neighbouring elements.
 
     Args:
         body: fused nests.
-        single: register tensors that are kept in one register; they then take two.
-        context: the kernel's.
+        single: register tensors that were shrunk to one register; they then take two.
+        context: the kernel's facts.
     """
 
     def statement(s: Statement) -> Statement:
@@ -118,7 +118,7 @@ def _narrows(s: Compute) -> bool:
 
 
 def _by_twos(loop: For, count: int, single: Set[str], context: Context) -> For | None:
-    """Visit two points per trip; None where a conversion's results are not adjacent."""
+    """Compute two points per trip; None where a conversion's results are not adjacent."""
     half = Var(loop.var.name, count // 2)
 
     def of_view(v: View, at: Var) -> View:

@@ -1,6 +1,6 @@
 """Index maps in lowering: the box of a tensor that a tile of points reads, and the element that one point reads.
 
-The points' own window (`points`) says where the tile lies along each dim.
+The window `points` has an axis for each dim; it says where the tile lies along the dims.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from fireiron.language.maps import box
 
 
 def is_mapped(window: Window) -> bool:
-    """Say whether some coordinate of a window is computed by an index expression."""
+    """Say whether an index expression computes some coordinate of a window."""
     return any(axis.map is not None for axis in window.axes)
 
 
 def boxed(window: Window, points: Window, link: Link | None) -> Window:
-    """Give the box of a tensor that a tile of points reads, which may reach beyond the tensor's ends.
+    """Return the window of the box of a tensor that a tile of points reads. The box may reach beyond the tensor's ends.
 
     Raises:
         DecompositionError: `map-box`.
@@ -57,16 +57,17 @@ def boxed(window: Window, points: Window, link: Link | None) -> Window:
 
 
 def ended(box_: Window, window: Window, points: Window, folded: Set[str]) -> Window:
-    """Let a box end where the folded dim ends that alone moves it: what lies behind belongs to other results.
+    """Limit a box to the range of the folded dim, where only that dim changes the coordinate.
 
-    The other factor of a product is 0 there, but 0 times NaN or infinity is NaN. Windows that overlap, as those of a
-    convolution's filters, share what lies behind: their boxes do not end there.
+    Elements after this range belong to other results. The product's other factor is 0 there, but 0 times NaN or
+    infinity is NaN. Windows that overlap, such as those of a convolution, share these elements, so their boxes are not
+    limited.
 
     Args:
-        box_: of a tensor, that a tile of points reads.
-        window: of the tensor, with maps.
-        points: the tile.
-        folded: dims that products sum over.
+        box_: the box of a tensor that a tile of points reads.
+        window: the tensor's window, with maps.
+        points: the tile's window of points.
+        folded: the dims that products sum over.
     """
 
     def of(axis: Axis, whole: Axis) -> Axis:
@@ -88,7 +89,7 @@ def ended(box_: Window, window: Window, points: Window, folded: Set[str]) -> Win
 
 
 def _apart(step: Index, extent: Index | None) -> bool:
-    """Say whether steps of a dim lead past all that another one reads."""
+    """Say whether one step of a dim is larger than the range of coordinates that the other dims cover."""
     if isinstance(step, int):
         step = abs(step)
     return extent is not None and step != 1 and proves(ge(as_expr(step), extent))
@@ -100,15 +101,15 @@ def _holds(bound: Bound, axis: Axis) -> bool:
 
 
 def by_points(window: Window, points: Window, dims: Sequence[str]) -> Window:
-    """Give a tensor's elements as a window over the points that read them; a read outside the tensor gives zero.
+    """Return a window with the points' dims as axes, for elements of a tensor; a read outside the tensor gives zero.
 
     Args:
-        window: of the tensor.
+        window: the tensor's window.
         points: the tile of points.
-        dims: of the points, those that say what is read.
+        dims: the dims of the points that the index reads.
 
     Raises:
-        DecompositionError: `map-box` where something else than zero lies outside.
+        DecompositionError: `map-box` where a read outside the tensor gives another value than zero.
     """
     axes = tuple(axis for dim in dims if (axis := points.axis(dim)) is not None)
     known = {d.name: d for a in window.axes if a.map is not None for d in free(a.map.index) if isinstance(d, Var)}
@@ -124,7 +125,7 @@ def by_points(window: Window, points: Window, dims: Sequence[str]) -> Window:
 
 
 def refuse_overlap(window: Window, points: Window, link: Link | None) -> None:
-    """Refuse registers that are indexed by points where several points read one element.
+    """Raise an error for registers that are indexed by points, where several points read one element.
 
     Raises:
         DecompositionError: `map-registers`.
@@ -149,7 +150,7 @@ def refuse_overlap(window: Window, points: Window, link: Link | None) -> None:
 
 
 def loaded(storage: Storage, source: Window, box_: Window, slot: Expr | None) -> Window:
-    """Give the window of a buffer that holds a box: its coordinates count from the box's start."""
+    """Return the window of a buffer that holds a box; coordinates are relative to the box's start."""
 
     def of(old: Axis, new: Axis) -> Axis:
         if old.map is None:
@@ -164,11 +165,11 @@ def loaded(storage: Storage, source: Window, box_: Window, slot: Expr | None) ->
 
 
 def part_of(window: Window, other: Window) -> Window:
-    """Give the window of a buffer by which another read finds its elements there: of the same lines, fewer columns.
+    """Return the window of a buffer for another read of the same tensor: the same rows, and a part of the columns.
 
     Args:
-        window: of the buffer, whose columns are whole lines of the tensor.
-        other: of the tensor, as that read has it.
+        window: the buffer's window; the buffer holds whole rows of the tensor.
+        other: the other read's window of the tensor.
     """
 
     def of(mine: Axis, axis: Axis) -> Axis:
@@ -183,11 +184,11 @@ def _stride(steps: Layout) -> int:
 
 
 def at_point(window: Window, places: Mapping[Expr, Expr]) -> tuple[Window, Expr]:
-    """Give the window of the element that one point reads, and the condition under which the tensor has it.
+    """Return the window of the element that one point reads, and the condition that it lies inside the tensor.
 
     Args:
-        window: with maps.
-        places: of the point, by dim.
+        window: a window with maps.
+        places: the point's coordinates, by dim.
     """
     conditions: list[Expr] = []
 
@@ -204,5 +205,5 @@ def at_point(window: Window, places: Mapping[Expr, Expr]) -> tuple[Window, Expr]
 
 
 def outside_of(window: Window) -> float:
-    """Say what a read outside the tensor gives."""
+    """Return the value of a read outside the tensor."""
     return next((a.map.outside for a in window.axes if a.map is not None), 0.0)

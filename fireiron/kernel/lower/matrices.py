@@ -23,13 +23,13 @@ from fireiron.language.steps import Step
 def as_matrix(
     window: Window, axes: Sequence[str], order: Sequence[str], named: Mapping[str, str], step: Step
 ) -> Window:
-    """Name a window's axes as the MatMul does, rows and columns last; axes with one letter become one axis.
+    """Rename a window's axes to the MatMul's dimensions, rows and columns last; axes of one letter are merged.
 
     Args:
-        window: without index maps.
+        window: a window without index maps.
         axes: the dim of each axis of the window.
         order: the same dims, in the order of the MatMul.
-        named: the letter of each dim that is rows or columns.
+        named: the letter (M, N or K) of each dim of rows or columns.
         step: the step that uses the window.
 
     Raises:
@@ -86,7 +86,7 @@ def _product(extents: Sequence[Index]) -> Index:
 
 
 def _merged(name: str, axes: Sequence[Axis], shape: Sequence[Index], step: Step) -> Axis:
-    """Merge several axes into one; the last of them is fastest in its local index.
+    """Merge several axes into one; the last axis is fastest in the merged index.
 
     Raises:
         DecompositionError: `each-merge`.
@@ -128,7 +128,7 @@ def _merged(name: str, axes: Sequence[Axis], shape: Sequence[Index], step: Step)
 
 
 def _mode(storage: Storage, dims: Sequence[int]) -> Layout:
-    """Give the addresses of several dims' coordinates, the last dim fastest."""
+    """Return a layout: index over several dims, the last one fastest -> address."""
     modes = storage.strides.modes if isinstance(storage.strides, Layout) else None
     leaves: list[tuple[Index, Index]] = []
     for d in reversed(dims):
@@ -162,12 +162,12 @@ def _strides(modes: Sequence[Layout]) -> tuple[Index, ...] | Layout:
 def unmerge(
     matrix: Storage, tensor: Storage, axes: Sequence[str], order: Sequence[str], named: Mapping[str, str]
 ) -> None:
-    """Rewrite the ownership that an atom gave a matrix for the dims of the tensor that the matrix stands for.
+    """Convert the ownership that an atom gave a matrix to the dims of the tensor that the matrix stands for.
 
     Args:
-        matrix: as `as_matrix` made it.
-        tensor: the registers themselves.
-        axes, order, named: as `as_matrix` was given them.
+        matrix: the result of `as_matrix`.
+        tensor: the window of the registers, in the tensor's dims.
+        axes, order, named: the arguments of `as_matrix`.
 
     Raises:
         DecompositionError: `each-merge` where a tile below ends inside the dims that are rows or columns together.

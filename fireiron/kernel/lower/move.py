@@ -1,8 +1,9 @@
-"""Moves: a load brings an operand to another memory by a chain of its own, in one hop or several."""
+"""Moves: a load copies an operand to another memory by a separate chain, directly or through registers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import gcd
 from typing import TypeAlias
 
 import attrs
@@ -20,7 +21,7 @@ from fireiron.algebra.expr import (
     proves,
     substitute,
 )
-from fireiron.algebra.layout import Layout
+from fireiron.algebra.layout import Layout, of_leaves
 from fireiron.atoms.flights import flying
 from fireiron.atoms.table import chosen_from
 from fireiron.base.errors import DecompositionError
@@ -57,7 +58,7 @@ def open_load(
     slot: Expr | None = None,
     done: Done | None = None,
 ) -> State:
-    """Make a load's buffer, where the links below find the operand; the rest of a Move's chain may need a layout."""
+    """Make a load's buffer, which the links below use as the operand; the Move's own chain may need a layout."""
     source = state.windows[link.role]
     read = box_of(link.role, state, link.memory)
     target = state.windows.get("dst") if link.role == "src" else None
@@ -78,9 +79,9 @@ def open_load(
 
 
 def box_of(role: str, state: State, memory: Memory = SH) -> Window:
-    """Give the part of an operand that a tile reads; for index maps the box.
+    """Return the part of an operand that a tile reads; for index maps the box.
 
-    Where there is no such box, shared memory takes what each point reads.
+    Where the elements form no box, the buffer in shared memory has one place for each reading point.
     """
     window, operand = state.windows[role], state.residual.operand(role)
     if not is_mapped(window):
@@ -96,7 +97,7 @@ def box_of(role: str, state: State, memory: Memory = SH) -> Window:
 
 
 def lower_copy(link: Load, state: State, storage: Storage, slot: Expr | None, context: Context, recur: Recur) -> Copy:
-    """Lower the Move that fills a load's buffer; a Move whose chain begins with a load has two parts."""
+    """Lower the Move that fills a load's buffer. A Move by way of registers has two parts, start and finish."""
     source = box_of(link.role, state, link.memory)
     move = move_of(state.residual, link.role, link.memory, storage.dtype)
     inner = evolve(
@@ -134,14 +135,14 @@ def lower_copy(link: Load, state: State, storage: Storage, slot: Expr | None, co
 
 
 def _defines_ownership(link: Load) -> bool:
-    """Say whether a load's own schedule decides which thread holds which register."""
+    """Say whether a load's own chain determines the ownership of registers."""
     return link.memory.registers and not any(isinstance(x, Own) for x in link.move)
 
 
 def lower_load(link: Load, rest: Tree, state: State, context: Context, recur: Recur) -> Body:
     """Lower a load and what follows it.
 
-    The links below are lowered first where they decide ownership and thread counts; their code still runs second.
+    The links below may determine ownership and thread counts, so they are lowered first; their code still runs second.
     """
     if state.progress is not None and not state.progress.reads(link.role):
         return recur(rest, evolve(state, residual=apply(link, state.residual)), context)
@@ -162,14 +163,14 @@ def lower_load(link: Load, rest: Tree, state: State, context: Context, recur: Re
 
 
 def place_result(link: Load, state: State, context: Context, slots: int = 1, slot: Expr | None = None) -> State:
-    """Make the shared buffer of a step's result, which the step fills; registers follow from the threads.
+    """Make the shared buffer of a step's result, which the step writes; for registers nothing is needed.
 
     Args:
-        link: the load that says so.
-        state: the place in the tree.
-        context: the kernel's.
-        slots: of the buffer.
-        slot: the number of the chunk, which they take in turn.
+        link: the load that names the step.
+        state: the lowering state (the place in the tree).
+        context: the kernel's facts.
+        slots: number of slots of the buffer.
+        slot: the slot of this chunk.
     """
     assert state.progress is not None
     if link.memory == RF:
@@ -187,7 +188,7 @@ def place_result(link: Load, state: State, context: Context, slots: int = 1, slo
 
 
 def _stores_later(done: Done | None) -> str:
-    """Give the group of the bulk store that ends a chain; "" for other chains."""
+    """Return the name of the group (`Flight`) of the bulk store that ends a chain; "" for other chains."""
     if done is None or done.atom is None or isinstance(done.atom, Microkernel):
         return ""
     group = chosen_from(done.atom)[0].completion
@@ -195,7 +196,7 @@ def _stores_later(done: Done | None) -> str:
 
 
 def _through_ring(link: Load, rest: Tree, state: State, context: Context, recur: Recur) -> Body:
-    """Lower one tile of a staging ring: a slot is filled, and a bulk store reads it."""
+    """Lower one tile of a staging ring: threads fill a slot, and a bulk store reads it."""
     slots, trip = state.ring or (1, as_expr(0))
     inner = open_load(link, evolve(state, ring=None), context, slots, trip, rest.asked.done)
     storage = inner.windows[link.role].storage
@@ -205,7 +206,7 @@ def _through_ring(link: Load, rest: Tree, state: State, context: Context, recur:
 
 
 def lower_own(link: Own, rest: Tree, state: State, context: Context, recur: Recur) -> Body:
-    """Descend a register Move to each thread's own elements.
+    """Narrow a Move from or to registers to each thread's own elements.
 
     Raises:
         DecompositionError: `own-level`, `own-panel`, `ownership-unknown`, `opaque-fragment`.
@@ -238,21 +239,12 @@ def lower_own(link: Own, rest: Tree, state: State, context: Context, recur: Recu
     sizes: list[tuple[str, Index | None]] = []
     for i, (mine, other) in enumerate(zip(window.axes, state.windows[other_role].axes, strict=True)):
         along = [(var, extent, steps[i]) for var, extent, steps in regular if steps[i]]
-        first = {var: as_expr(0) for var, _, _ in along}
-        ends = [x for x in limits if x.axis == i]
-        leaves = element_leaves(held.elements[i], [x.steps for x in ends])
-        leaves += [(step, extent, [step_along(end.offset, var) or 0 for end in ends]) for var, extent, step in along]
-        leaves = joined(sorted(leaves))
-        layout = leafwise([(n, s) for s, n, _ in leaves])
-        offset = substitute(coordinates[i], first)
+        offset = substitute(coordinates[i], {var: as_expr(0) for var, _, _ in along})
+        layout, inside = owned_steps(held.elements[i], along, [x for x in limits if x.axis == i])
         at = offset - mine.offset
         if any(isinstance(v, Var) and v.name == THREAD for v in free(mine.offset)):
             meant = context.expanded(at)  # a unit's number, and what it means, cancel
             at = meant if len(str(meant)) < len(str(at)) else at
-        inside = [
-            Bound(substitute(end.offset, first), leafwise([(n, s[j]) for _, n, s in leaves]), end.limit)
-            for j, end in enumerate(ends)
-        ]
         if mine.size != storage.shape[i]:  # a panel: some threads' elements lie before it, some after it
             assert isinstance(mine.size, int)
             if mine.steps is not None:
@@ -299,18 +291,32 @@ def _holds(bound: Bound) -> bool:
     )
 
 
-def leafwise(leaves: list[tuple[int, int]]) -> Layout:
-    """Make a layout of (extent, stride) pairs, fastest first."""
-    if len(leaves) < 2:
-        return Layout(*leaves[0]) if leaves else Layout(1, 0)
-    return Layout(tuple(n for n, _ in leaves), tuple(s for _, s in leaves))
+def owned_steps(
+    elements: Layout, along: Sequence[tuple[Var, int, int]], ends: Sequence[Limit]
+) -> tuple[Layout, list[Bound]]:
+    """Return the steps of a thread's elements along a dimension, and the ends of tiles that the elements may cross.
+
+    Args:
+        elements: the elements of one trip of the loops over registers.
+        along: variable, extent and step of each of these loops that steps along the dimension.
+        ends: the ownership's limits along the dimension.
+    """
+    first = {var: as_expr(0) for var, _, _ in along}
+    leaves = _element_leaves(elements, [x.steps for x in ends])
+    leaves += [(step, extent, [step_along(end.offset, var) or 0 for end in ends]) for var, extent, step in along]
+    leaves = joined(sorted(leaves))
+    bounds = [
+        Bound(substitute(end.offset, first), of_leaves((n, s[j]) for _, n, s in leaves), end.limit)
+        for j, end in enumerate(ends)
+    ]
+    return of_leaves((n, s) for s, n, _ in leaves), bounds
 
 
 def joined(leaves: list[tuple[int, int, list[int]]]) -> list[tuple[int, int, list[int]]]:
     """Merge neighbouring leaves where one continues the other, so that contiguous elements may be one vector.
 
     Args:
-        leaves: stride, extent, and the strides of the limits, fastest first.
+        leaves: (stride, extent, strides of the limits) of each leaf, fastest first.
 
     Example:
         >>> joined([(1, 4, []), (4, 2, []), (64, 2, [])])
@@ -327,7 +333,7 @@ def joined(leaves: list[tuple[int, int, list[int]]]) -> list[tuple[int, int, lis
     return out
 
 
-def element_leaves(elements: Layout, ends: list[Layout]) -> list[tuple[int, int, list[int]]]:
+def _element_leaves(elements: Layout, ends: list[Layout]) -> list[tuple[int, int, list[int]]]:
     """List (stride, extent, strides of the limits) of the elements that one visit touches along a dimension."""
     found: list[tuple[int, int, list[int]]] = []
     place = 1
@@ -345,10 +351,10 @@ Digit: TypeAlias = tuple[Var, int, list[int]]
 def sort_loops(
     coordinates: tuple[Expr, ...], limits: tuple[Limit, ...], guards: tuple[Expr, ...], loops: list[tuple[Var, int]]
 ) -> tuple[tuple[Expr, ...], tuple[Limit, ...], list[Digit], list[tuple[Var, int]]]:
-    """Part register loops into digits that step one dimension (and its limits) regularly, and the rest.
+    """Split register loops into digits that each step along one dimension by a constant distance, and other loops.
 
-    A loop over a strided tile steps in chunks: it is two digits, one over vectors of three dimensions is three.
-    Coordinates and limits come back written by them.
+    A loop over a strided tile steps inside a chunk and from chunk to chunk, so it has two digits; a loop over vectors
+    of three dimensions has three. The returned coordinates and limits are expressions of the digits.
     """
     regular: list[Digit] = []
     irregular: list[tuple[Var, int]] = []
@@ -368,8 +374,8 @@ def _digits(
     """Split a loop's variable into digits, so that coordinates and limits have a fixed stride along each digit.
 
     Returns:
-        The coordinates and limits, written with the digits, and the digits, of which the lowest has the largest extent
-        that is possible; None where no split has fixed strides.
+        The coordinates and limits as expressions of the digits, and the digits, the lowest of which has the largest
+        possible extent; None where no split has fixed strides.
     """
     whole = _steps(coordinates, limits, var)
     if whole is not None:
@@ -387,7 +393,7 @@ def _digits(
 
 
 def _steps(coordinates: tuple[Expr, ...], limits: tuple[Limit, ...], var: Var) -> list[int] | None:
-    """Give the constant step of each coordinate along a variable; None unless just one of them steps, and forward."""
+    """Return the constant step of each coordinate along a variable; None unless exactly one steps, and forward."""
     steps: list[int] = []
     for coordinate in coordinates:
         step = step_along(coordinate, var)
@@ -401,14 +407,14 @@ def _steps(coordinates: tuple[Expr, ...], limits: tuple[Limit, ...], var: Var) -
 
 
 def step_along(e: Expr, var: Var) -> int | None:
-    """Give the step of an expression along a variable, None where it is not constant or goes back."""
+    """Return the step of an expression along a variable; None where it is not constant, or negative."""
     split = affine(e, [var])
     step = split[0].get(var, 0) if split is not None else None
     return step if isinstance(step, int) and step >= 0 else None
 
 
 def widest_sizes(size: Widest, state: State, order: TileOrder) -> tuple[tuple[tuple[str, Extent], ...], TileOrder]:
-    """Choose the widest vector tile that a Move's sides allow, and let neighbouring units take neighbouring vectors.
+    """Choose the widest vector that both sides of a Move allow; neighbouring units take neighbouring vectors.
 
     Raises:
         DecompositionError: `vector-alignment` where the given width is impossible.
@@ -438,9 +444,9 @@ def widest_sizes(size: Widest, state: State, order: TileOrder) -> tuple[tuple[tu
 
 
 def _widths(window: Window, nbytes: int) -> list[tuple[int, str, tuple[object, ...]]]:
-    """For each dimension, count the elements that one aligned access may take along it, and say what limits them.
+    """Return for each dimension how many elements one aligned access may take along it, and the reason for this limit.
 
-    The limit is a format and its arguments: most of these words are never needed.
+    The reason is a format with arguments, since most reasons are never printed.
     """
     storage = window.storage
     most = max(1, storage.dtype.count_in(nbytes))
@@ -452,7 +458,7 @@ def _widths(window: Window, nbytes: int) -> list[tuple[int, str, tuple[object, .
     for i, axis in enumerate(window.axes):
         steps = along[i]
         limits: list[tuple[int, str, tuple[object, ...]]] = [(most, "{} bytes hold", (nbytes,))]
-        run = _run(steps) if steps is not None else 1
+        run = _run(steps) if steps is not None else _run_in_panels(window, i)
         limits.append((run, "lie together along {} of {}", (axis.dim, name)))
         limits.append((base, "the offset of {}'s tile is aligned to", (name,)))
         limits.append((slots, "the slots of {} are aligned to", (name,)))
@@ -478,7 +484,7 @@ def _elements(limit: tuple[int, str, tuple[object, ...]]) -> int:
 
 
 def _other_steps(along: Sequence[Layout | None], index: int) -> list[int]:
-    """List the divisors of all strides of a window but that of the contiguous run along one of its axes."""
+    """List the divisors of all strides of a window except the stride of the contiguous run along one axis."""
     out: list[int] = []
     for i, steps in enumerate(along):
         if steps is None:
@@ -506,6 +512,15 @@ def _run(steps: Layout) -> int:
     return extent & -extent
 
 
+def _run_in_panels(window: Window, index: int) -> int:
+    """Return how many elements are contiguous along an axis in panels; this depends on the first one's place."""
+    axis, strides = window.axes[index], window.storage.strides
+    if window.storage.reading is not None or not isinstance(strides, Layout):
+        return 1
+    run, inside = _run(strides[index]), _run(axis.layout)
+    return gcd(run, inside, axis.offset.divisor)
+
+
 def _power(divisor: int) -> int:
-    """Give the largest power of two in a divisor, at most the bits of a vector; 0 divides everything."""
+    """Return the largest power of two that divides a number, at most the bits of a vector."""
     return MOST_ELEMENTS if divisor == 0 else min(MOST_ELEMENTS, divisor & -divisor)

@@ -1,4 +1,4 @@
-"""Numbering of tiles: which tile a unit takes, in the order that the schedule gives."""
+"""Numbering of tiles: the tile of each unit, in the schedule's order."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def tile_numbers(index: Expr, parts: dict[str, Cut], order: TileOrder) -> dict[s
 
 
 def _grouped(index: Expr, parts: dict[str, Cut], order: Grouped) -> dict[str, Expr]:
-    """Walk down the rows of a group before the next column; the last group may be shorter. Batches come one by one."""
+    """Number the tiles of a group of rows column by column; the last group may have fewer rows. Batches follow."""
     *outer, rows, cols = parts
     if as_expr(parts[rows].trips) == as_expr(1):
         return tile_numbers(index, parts, RowMajor)
@@ -73,7 +73,7 @@ _TABLE = sum(
 
 
 def _hilbert(index: Expr, parts: dict[str, Cut], order: Hilbert) -> dict[str, Expr]:
-    """Walk along a curve in each square, and down the columns of what is no square. Batches come one by one."""
+    """Number tiles along a Hilbert curve in each square, and column by column elsewhere. Batches follow in turn."""
     *outer, rows, cols = parts
     high, wide, side = as_expr(parts[rows].trips), as_expr(parts[cols].trips), order.side
     found = tile_numbers(index // (high * wide), {dim: parts[dim] for dim in outer}, RowMajor)
@@ -90,7 +90,7 @@ def _hilbert(index: Expr, parts: dict[str, Cut], order: Hilbert) -> dict[str, Ex
 
 
 def _on_curve(place: Expr, side: int) -> tuple[Expr, Expr]:
-    """Give row and column of a place on a Hilbert curve that begins and ends in the square's first row."""
+    """Return row and column of a place on a Hilbert curve that begins and ends in the square's first row."""
     row = col = way = as_expr(0)
     for level in reversed(range(side.bit_length() - 1)):
         digit = place // 4**level % 4
@@ -101,7 +101,7 @@ def _on_curve(place: Expr, side: int) -> tuple[Expr, Expr]:
 
 
 def tiles_in(parts: dict[str, Cut]) -> Expr:
-    """Count the tiles of all dimensions together."""
+    """Return the number of tiles of all dimensions together."""
     total = as_expr(1)
     for part in parts.values():
         total = total * part.trips
@@ -109,5 +109,5 @@ def tiles_in(parts: dict[str, Cut]) -> Expr:
 
 
 def named(numbers: dict[str, Expr], prefix: str, parts: dict[str, Cut], context: Context) -> dict[str, Expr]:
-    """Give the numbers names of their own."""
+    """Define a variable for each number."""
     return {dim: context.define(f"{prefix}_{dim.lower()}", number, parts[dim].trips) for dim, number in numbers.items()}

@@ -31,13 +31,13 @@ def lower_lead(step: Step, opened: Open, state: State, context: Context, recur: 
 
 
 def title_of(step: Step) -> str:
-    """Say what a fold folds."""
+    """Return the comment of a fold's code."""
     assert step.fold is not None
     return f"{step.name}: {step.fold.name} over {', '.join(d.name for d in step.over)}"
 
 
 def fold_chunk(step: Step, opened: Open, state: State, context: Context) -> tuple[Body, State]:
-    """Fold only a chunk's points; gives the state in which their value can be read."""
+    """Fold only a chunk's points; return the lowering state in which their value can be read."""
     progress, link = state.progress, state.link
     assert progress is not None
     (out,) = step.outs
@@ -58,7 +58,7 @@ def fold_chunk(step: Step, opened: Open, state: State, context: Context) -> tupl
 
 
 def move(step: Step, opened: Open, state: State, context: Context, recur: Recur) -> tuple[Body, State]:
-    """Update a fold's value by that of a chunk; gives the state in which the correction factors can be read."""
+    """Update a fold's value by a chunk's value; return the lowering state in which correction factors can be read."""
     progress = state.progress
     assert progress is not None and progress.law is not None and step.fold is not None
     (out,), role = step.outs, opened.roles[0]
@@ -84,7 +84,7 @@ def move(step: Step, opened: Open, state: State, context: Context, recur: Recur)
 
 
 def corrected(step: Step, opened: Open, state: State, context: Context) -> Body:
-    """Correct what a fold has summed by the factors of the folds whose values it needs."""
+    """Multiply a fold's sums by the correction factors of the folds that it depends on."""
     pseudo = correction(step, opened, state)
     role = opened.roles[0]
 
@@ -95,13 +95,13 @@ def corrected(step: Step, opened: Open, state: State, context: Context) -> Body:
 
 
 def corrected_at(pseudo: Step, held: View, at: State, context: Context) -> Body:
-    """Correct what a register holds at the present point."""
+    """Correct the sum in the register of the current point."""
     before, views = views_at(pseudo, at, context)
     return (*before, *compute(held, pseudo.body, (held, *views), None, context, at.link))
 
 
 def correction(step: Step, opened: Open, state: State) -> Step:
-    """Write the correction of a fold's sum, `Arg(0)`, by the factors that it reads: none where it follows no fold."""
+    """Write the corrected sum as an expression of the sum, `Arg(0)`, and factors; without dependence it is `Arg(0)`."""
     progress = state.progress
     assert progress is not None
     law, adds, factors = progress.law, False, list[Ref]()
@@ -128,13 +128,13 @@ def copied(opened: Open, word: str, context: Context) -> Storage:
 
 
 def factors(opened: Open, before: Storage, state: State, context: Context) -> tuple[Body, State]:
-    """Compute the factors that correct sums when the value they were made with changes; returns the state with them.
+    """Compute the factors that correct sums from a fold's old value to its new one; return the state with the factors.
 
     Args:
-        opened: the fold whose new value all sums take. Example: the running maximum of a softmax.
-        before: the value that the sums were made with, in registers that lie as the fold's.
-        state: the place in the tree.
-        context: the kernel's.
+        opened: the fold, with the new value. Example: the running maximum of a softmax.
+        before: the old value, in registers with the fold's ownership.
+        state: the lowering state (the place in the tree).
+        context: the kernel's facts.
     """
     progress = state.progress
     assert progress is not None and progress.law is not None

@@ -1,7 +1,8 @@
-"""Parts of online loops: units of a split above the loop fold their chunks by themselves, and their states meet behind.
+"""Parts of online loops: units of a split above the loop fold separate chunks; after the loop states are combined.
 
-Each unit has sums under a value of its own. First the values become one, by the carriers of any fold; then each unit
-corrects its sums by the factor from its own value to the common one, and these become one as other sums do.
+Each unit's sums were computed with its own value (a maximum). First the units' values are combined, as any fold's parts
+are. Then each unit multiplies its sums by the correction from its own value to the combined one, and the sums are
+added.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ from fireiron.kernel.lower.window import POINTS, Storage
 
 
 def places_apart(dims: Sequence[str], state: State) -> dict[str, Expr]:
-    """Give the places along dims where a loop's chunks start; units of splits above the loop start at other places."""
+    """Return the coordinates at which a loop's chunks start; they differ between units of splits above the loop."""
     return {a.dim: a.offset for a in state.windows[POINTS].axes if a.dim in dims}
 
 
 def close_online(mine: Sequence[Open], state: State, context: Context, recur: Recur) -> tuple[Body, State]:
-    """Make results of the folds of an online loop, each behind those that it follows.
+    """Compute the results of an online loop's folds, each after the folds that it depends on.
 
     Args:
         mine: the folds, in the order of their steps.
-        state: behind the loop.
-        context: the kernel's.
+        state: the lowering state after the loop.
+        context: the kernel's facts.
         recur: lowers the chains of Moves.
     """
     progress = state.progress
@@ -57,7 +58,7 @@ def close_online(mine: Sequence[Open], state: State, context: Context, recur: Re
 
 
 def _met(opened: Open, apart: Mapping[str, Expr], state: State, context: Context) -> Body:
-    """Fold over the units above a loop a value that each of their threads has whole."""
+    """Fold a value over the units above a loop, where each thread of a unit has the unit's whole value."""
     places, opened.whole = opened.places, False
     opened.places = {dim: apart.get(dim, place) for dim, place in places.items()}
     body = close(opened, state, context)

@@ -1,7 +1,8 @@
-"""From a register tensor's ownership to the points of a thread: the axes of all windows then list its elements.
+"""The points of a thread, from a register tensor's ownership.
 
-A register tensor says which of its elements a thread holds. Where a step reads it, the thread computes these points:
-its axes then list what the thread holds along each dim, and loops and guards that are not regular stay around the code.
+A register tensor's ownership says which elements a thread holds. Where a step reads the tensor, the thread computes the
+points of these elements: the axes of all windows are narrowed to them. Loops and conditions that axes cannot express
+stay around the code.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from fireiron.base.records import evolve
 from fireiron.kernel.analysis.ownership import RegisterLoop
 from fireiron.kernel.ir.statements import For, If
 from fireiron.kernel.lower.context import Body, Context, State
-from fireiron.kernel.lower.move import element_leaves, joined, leafwise, sort_loops, step_along
-from fireiron.kernel.lower.window import Axis, Bound, Window
+from fireiron.kernel.lower.move import owned_steps, sort_loops
+from fireiron.kernel.lower.window import Axis, Window
 from fireiron.language.levels import Thread
 
 Wrap = Callable[[Body], Body]
@@ -28,9 +29,9 @@ class Points:
     """Hold the points that a thread owns.
 
     Args:
-        state: inside the thread; the windows' axes list its points.
-        loops: loops over points that have no regular distance.
-        guards: the conditions under which the thread has any points.
+        state: the lowering state in which windows have only the thread's points.
+        loops: loops over points at irregular distances.
+        guards: the conditions that the thread has any points.
     """
 
     state: State
@@ -38,7 +39,7 @@ class Points:
     guards: tuple[Expr, ...]
 
     def around(self, body: Body) -> Body:
-        """Put loops and guards around the code for the points."""
+        """Put the loops and guards around the points' code."""
         if self.guards:
             body = (If(and_(*self.guards), body),)
         for loop in reversed(self.loops):
@@ -46,20 +47,20 @@ class Points:
         return body
 
     def first(self, dim: str, points: str) -> Expr:
-        """Give the place of the thread's first point along a dim."""
+        """Return the coordinate of the thread's first point along a dim."""
         axis = self.state.windows[points].axis(dim)
         assert axis is not None
         return substitute(axis.offset, {loop.var: as_expr(0) for loop in self.loops})
 
 
 def own_points(owner: Window, dims: Sequence[str], state: State, context: Context) -> Points:
-    """Give the state of the elements that each thread holds of a register tensor along some dims.
+    """Narrow the state to the elements of a register tensor that each thread holds, along some dims.
 
     Args:
-        owner: the register tensor, whose ownership is known; its window is the one at this place.
-        dims: the dims to visit; the tensor's other dims are left out.
-        state: the place in the tree.
-        context: the kernel's.
+        owner: the window of the register tensor at this place; its ownership is known.
+        dims: the dims to narrow; the tensor's other dims are ignored.
+        state: the lowering state (the place in the tree).
+        context: the kernel's facts.
 
     Raises:
         DecompositionError: `own-strided` where a strided tile stands above; `opaque-fragment`.
@@ -94,18 +95,9 @@ def own_points(owner: Window, dims: Sequence[str], state: State, context: Contex
                 fix="tile by plain sizes above a step that threads share",
             )
         along = [(var, extent, steps[place]) for var, extent, steps in regular if steps[place]]
-        first = {var: as_expr(0) for var, _, _ in along}
-        ends = [x for x in limits if x.axis == place]
-        leaves = element_leaves(held.elements[i], [x.steps for x in ends])
-        leaves += [(step, extent, [step_along(end.offset, var) or 0 for end in ends]) for var, extent, step in along]
-        leaves = joined(sorted(leaves))
-        layout = leafwise([(n, s) for s, n, _ in leaves])
-        bounds = tuple(
-            Bound(substitute(end.offset, first), leafwise([(n, s[j]) for _, n, s in leaves]), end.limit)
-            for j, end in enumerate(ends)
-        )
-        at = substitute(coordinates[place], first) - mine.offset
-        moved[mine.dim] = Axis(mine.dim, layout.size, at, layout, bounds)
+        layout, bounds = owned_steps(held.elements[i], along, [x for x in limits if x.axis == place])
+        at = substitute(coordinates[place], {var: as_expr(0) for var, _, _ in along}) - mine.offset
+        moved[mine.dim] = Axis(mine.dim, layout.size, at, layout, tuple(bounds))
     windows = {role: _descended(window, moved) for role, window in state.windows.items()}
     sizes = tuple((dim, moved[dim].size if dim in moved else size) for dim, size in state.residual.sizes)
     loops = tuple(RegisterLoop(v, as_expr(n), unrolled=True) for v, n in irregular)

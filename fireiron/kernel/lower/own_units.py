@@ -1,4 +1,4 @@
-"""Descending a register Move to the tile that each unit of a level holds, found from the tensor's ownership."""
+"""Narrowing a register Move to the tile that each unit of a level holds, from the tensor's ownership."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fireiron.language.decompositions import Own
 
 
 def own_units(link: Own, state: State, context: Context, storage: Storage) -> State:
-    """Give the state inside the rectangle of elements that this thread's unit of `link.level` holds.
+    """Narrow the state to the rectangle of elements that this thread's unit of `link.level` holds.
 
     Raises:
         DecompositionError: `own-level` where units hold no equal rectangles at regular places.

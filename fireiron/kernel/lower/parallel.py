@@ -19,7 +19,7 @@ from fireiron.language.levels import Block
 
 
 def count_ways(rest: Tree, state: State, context: Context) -> None:
-    """Find the number of blocks that share a tile, in the links below the tile to Block; their split comes first.
+    """Find the number of blocks that share a tile, from the first split below the tile to Block.
 
     Blocks of a cluster are numbered by their rank.
     """
@@ -36,7 +36,7 @@ def count_ways(rest: Tree, state: State, context: Context) -> None:
 
 
 def of_tile(partial: Partial, loops: Sequence[RegisterLoop]) -> Partial:
-    """Give each tile's sums a separate place in the workspace, where blocks that share K loop over tiles."""
+    """Give each tile separate places (seats) in the workspace, where blocks that share K loop over tiles."""
     if partial.level != Block or isinstance(partial.reduce, ByCluster | ByTma):
         return partial
     number, count = numbered(loops)
@@ -44,7 +44,7 @@ def of_tile(partial: Partial, loops: Sequence[RegisterLoop]) -> Partial:
 
 
 def numbered(loops: Sequence[RegisterLoop]) -> tuple[Expr, Expr]:
-    """Number the combined trips of nested loops; gives the present number and their count."""
+    """Number the trips of nested loops together; return the current number and the count."""
     number, count = as_expr(0), as_expr(1)
     for loop in loops:
         number, count = number * loop.trips + loop.var, count * loop.trips
@@ -52,7 +52,7 @@ def numbered(loops: Sequence[RegisterLoop]) -> tuple[Expr, Expr]:
 
 
 def lower_parallel(link: Split, rest: Tree, state: State, context: Context, recur: Recur) -> Body:
-    """Give each unit its chunk; the epilog adds up the units' sums."""
+    """Give each unit its chunk; the epilog adds the units' sums."""
     level, extent = link.level, state.residual.extents["K"]
     assert level is not None and extent is not None
     part = cut_chunk(link.size, extent, link.ways)
@@ -83,14 +83,14 @@ def lower_parallel(link: Split, rest: Tree, state: State, context: Context, recu
 
 
 def below_split(link: Split, part: Cut, word: str, state: State, context: Context) -> tuple[State, Expr, Units]:
-    """Give each unit of a level inside the block its chunk: the place in the tree, this unit's number, and the units.
+    """Give each unit of a level inside the block its chunk; return the state, this unit's number, and the units.
 
     Args:
         link: the split.
-        part: its cut.
+        part: the split's cut.
         word: name of the variable for the unit's number.
-        state: the place above.
-        context: the kernel's.
+        state: the lowering state above.
+        context: the kernel's facts.
 
     Raises:
         DecompositionError: `symbolic-tiles`, `parallel-units`.

@@ -14,7 +14,8 @@ def permuted(link: Tile, unit: Expr, count: Index) -> Expr:
     """Permute unit ids as the link says.
 
     Raises:
-        DecompositionError: `not-a-permutation` where two units would take one tile, or the function gives no index.
+        DecompositionError: `not-a-permutation` where two units would take the same tile, or the function returns no
+            index.
     """
     if link.permute is None:
         return unit

@@ -1,4 +1,4 @@
-"""Split: the loop over chunks. The copies of a pipeline stand ahead of the compute, for `passes/pipeline.py`."""
+"""Splits: the loop over chunks. A chunk's copies stand before its compute; `passes/pipeline.py` moves them ahead."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ def lower_split(
 ) -> Body:
     """Lower a loop over chunks, of K or of dims that steps of a program fold.
 
-    The copies of a pipeline stand ahead of the compute that reads them; `passes/pipeline.py` lets them run ahead.
+    A chunk's copies stand before its compute; `passes/pipeline.py` starts them some chunks ahead.
 
     Args:
         link: the split.
         rest: the links below it.
-        state: the place in the tree.
-        context: the kernel's.
+        state: the lowering state (the place in the tree).
+        context: the kernel's facts.
         recur: lowers the links.
         reach: the first chunk and the number of chunks; None for all.
-        opening: gives the statements right before the loop; called after its body is lowered.
+        opening: returns the statements directly before the loop; called after the loop's body is lowered.
 
     Raises:
         DecompositionError: `register-loop`, `pipeline-empty`, `pipeline-inflight`.
@@ -87,7 +87,8 @@ def lower_split(
         return (*before, *first, *opening(), For(k, trips, body, link.unrolled, link.together, kind="chunks"))
 
     loads = rest.asked.loads
-    results = [load for load in loads if state.residual.operand(load.role) is None]  # of steps, which fill them
+    # Results of steps, which the steps write and no Move fills.
+    results = [load for load in loads if state.residual.operand(load.role) is None]
     pipelined_loads(link, [load for load in loads if load not in results])
     read = [load for load in loads if load not in results and (progress is None or progress.reads(load.role))]
     registers = [load for load in read if load.memory.registers]
@@ -120,7 +121,7 @@ def lower_split(
 
 
 def drained(link: Split) -> None:
-    """Refuse products in flight across trips where no separate role loads.
+    """Raise an error for products in flight across trips where no separate role loads.
 
     Raises:
         DecompositionError: `pipeline-inflight`.
@@ -135,7 +136,7 @@ def drained(link: Split) -> None:
 
 
 def pipelined_loads(link: Split, loads: Sequence[Load]) -> None:
-    """Refuse a pipeline without loads, one of registers in a loop that stays a loop, and products left in flight.
+    """Raise an error for a pipeline without loads, of registers in a rolled loop, or with products left in flight.
 
     Raises:
         DecompositionError: `pipeline-empty`, `register-loop`, `pipeline-inflight`.
@@ -162,7 +163,7 @@ def _chunk(
     context: Context,
     recur: Recur,
 ) -> tuple[Body, Body]:
-    """Lower the compute of chunk k, with `promote` also the addition of its sums; and its part before the loop.
+    """Lower the compute of chunk k, and with `promote` the addition of the chunk's sums.
 
     Returns:
         The statements before the loop, and those of the trip.

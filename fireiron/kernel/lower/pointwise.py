@@ -1,7 +1,7 @@
 """Pointwise ops on a register tensor: each thread computes with the elements that it owns.
 
-Operands in memory are read at the coordinates of these elements: by vectors where a thread's neighbours lie together,
-else one by one.
+Operands in memory are read at these elements' coordinates: by vectors where a thread's elements are contiguous, else
+one by one.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from fireiron.atoms.table import matching
 from fireiron.base.link import Link
 from fireiron.kernel.analysis.ownership import Ownership
 from fireiron.kernel.ir.statements import Call, Compute, For, Region, View
-from fireiron.kernel.lower.context import Body, Context, State, buffer_of
+from fireiron.kernel.lower.context import Body, Context, State, buffer_of, memory_view
 from fireiron.kernel.lower.registers import VECTOR_NBYTES, temporary
 from fireiron.kernel.lower.storage import fresh_window, register_storage, tensor_window
 from fireiron.kernel.lower.window import Axis, Storage, Window
 from fireiron.language.decompositions import Output
-from fireiron.language.levels import GL, RF, Thread
+from fireiron.language.levels import GL, RF, SH, Thread
 from fireiron.language.steps import Dim, Ref, Step
 from fireiron.language.tensor import Tensor
 from fireiron.language.value_steps import dims_of, exchanged, held, step_of
@@ -53,20 +53,20 @@ def compute(
 
 @attrs.frozen
 class Visit:
-    """Describe one pass over the elements that a thread owns.
+    """Describe loops over the elements that a thread owns.
 
     Args:
-        coordinates: of an element in the whole tensor.
-        place: its coordinates in the tile.
-        register: where it is.
-        condition: whether it exists.
-        loops: around it, outermost first.
+        coordinates: the current element's coordinates in the whole tensor.
+        place: the element's coordinates in the tile.
+        register: the number of its register.
+        condition: the condition that it exists.
+        loops: the loops, outermost first.
         inner: the variable of the innermost loop, whose elements are neighbours along axis `along`.
-        width: its extent, 1 where there is none.
-        renamed: the owner's loop variables -> the variables of this pass.
-        index: of the element among those of one visit of the owner.
-        along_axis: for each axis, the condition under which the element exists.
-        guard: the condition under which the thread has any element.
+        width: extent of the innermost loop, 1 where there is none.
+        renamed: the owner's loop variables -> the variables of these loops.
+        index: index of the element in one trip of the owner's loops.
+        along_axis: for each axis, the condition that the element exists.
+        guard: the condition that the thread has any element.
     """
 
     coordinates: tuple[Expr, ...]
@@ -83,11 +83,11 @@ class Visit:
     guard: Expr = attrs.field(factory=lambda: as_expr(1))
 
     def condition_of(self, axes: Collection[int]) -> Expr:
-        """Give the condition under which a tensor has a value for the element, whose place along some axes is given."""
+        """Return the condition that a tensor has a value for the element, given the element's place along some axes."""
         return and_(*(self.along_axis[i] for i in sorted(axes)), self.guard)
 
     def first(self, e: Expr) -> Expr:
-        """Give an expression's value at the first of the neighbours."""
+        """Return an expression's value at the first of the neighbours."""
         return e if self.inner is None else substitute(e, {self.inner: as_expr(0)})
 
     def around(self, body: Body) -> Body:
@@ -100,10 +100,10 @@ class Visit:
 def visit(
     ownership: Ownership, output: Window, context: Context, widths: Callable[[int, int, Expr], int] | None = None
 ) -> Visit:
-    """Walk over the elements of a register tensor.
+    """Make loops over the elements of a register tensor.
 
     Args:
-        ownership: the tensor's.
+        ownership: the tensor's ownership.
         output: the window of the tile in the whole tensor.
         context: names variables.
         widths: a function that chooses the width of a vector, from the axis, the number of neighbours along the axis
@@ -174,7 +174,7 @@ def visit(
 
 
 def _chunk(axis: Axis, first: Expr) -> int:
-    """Count the contiguous neighbours from a place on in a tile that may be in chunks; 0 for no limit."""
+    """Return the number of neighbours from a place on in a tile of chunks at a stride; 0 for no limit."""
     if axis.steps is None:
         return 0
     run, stride = axis.steps.leaves[0]
@@ -198,21 +198,21 @@ def _run(plain: Visit, last: Var, extent: int, elements: tuple[Layout, ...] | No
 
 
 def swapped(context: Context) -> bool:
-    """Say whether the product's operands were exchanged by swap(): rows of the ops' tensors are then its columns."""
+    """Say whether swap() exchanged the product's operands; rows of the ops' tensors are then columns of C."""
     return context.spec.swapped
 
 
 def value_steps(
     outputs: Sequence[Output], sums: Mapping[str, DType], output: Window, state: State, context: Context
 ) -> tuple[Step, ...]:
-    """Make a step for each store; it reads the sums of several products, or the value that the store before it has.
+    """Make a step for each store; it reads the sums of several products, or the value of the store before it.
 
     Args:
         outputs: the stores, first to last.
         sums: element types of the sums, by name.
         output: the window of the tile in the tensor whose elements the sums are.
-        state: the place in the tree.
-        context: the kernel's.
+        state: the lowering state (the place in the tree).
+        context: the kernel's facts.
     """
     dims = dims_of(output.storage.shape)
     # Tensors that a stack of layers reads are batches with one entry per layer.
@@ -230,7 +230,7 @@ def value_steps(
 
 
 def element_of(ref: Ref, places: Mapping[Expr, Expr], state: State, context: Context) -> View:
-    """View the element that a read names, where its dims have these places."""
+    """Return the view of the element that a read names, at the given coordinates of its dims."""
     shared: list[Expr] = []
     total = as_expr(0)
     for e, extent, stride in zip(ref.index, ref.shape, ref.strides, strict=True):
@@ -242,7 +242,7 @@ def element_of(ref: Ref, places: Mapping[Expr, Expr], state: State, context: Con
 
 
 def _width(ref: Ref, dim: Dim, count: int, first: Expr) -> int:
-    """Count the elements of a tensor that one aligned access takes along a dim of the output; 1 where none."""
+    """Return how many elements of a tensor one aligned access takes along a dim of the output; at least 1."""
     place = next((i for i, e in enumerate(ref.index) if e == dim), None)
     if place is None or ref.shape[place] == 1 or simplest(ref.strides[place]) != 1:
         return 1
@@ -257,39 +257,81 @@ def _width(ref: Ref, dim: Dim, count: int, first: Expr) -> int:
     return width
 
 
-def widths(refs: Sequence[Ref], output: Window) -> Callable[[int, int, Expr], int]:
+def widths(
+    refs: Sequence[Ref], output: Window, near: Mapping[str, Storage | Window] = MappingProxyType({})
+) -> Callable[[int, int, Expr], int]:
     """Choose how many neighbours a visit takes at once: as many as one access of each such tensor loads."""
     dims = dims_of(output.storage.shape)
 
     def most(axis: int, count: int, first: Expr) -> int:
-        found = [_width(ref, dims[axis], count, first) for ref in refs]
+        found: list[int] = []
+        for ref in refs:
+            loaded = near.get(ref.name)
+            if loaded is None:
+                found.append(_width(ref, dims[axis], count, first))
+            elif isinstance(loaded, Window):
+                found.append(_shared_width(loaded, axis - len(output.axes), count, first))
         return min((w for w in found if w > 1), default=1)
 
     return most
 
 
+def _shared_width(window: Window, axis: int, count: int, first: Expr) -> int:
+    """Return how many elements of a tile in shared memory one aligned access takes along an axis."""
+    strides, swizzle, nbytes = window.storage.strides, window.storage.swizzle, window.storage.dtype.nbytes
+    if axis < -len(window.axes):
+        return 1
+    if isinstance(strides, Layout):
+        run, step = strides[axis].leaves[0]
+    else:
+        run, step = window.axes[axis].size, strides[axis]
+    if step != 1 or not isinstance(run, int):
+        return 1
+    most = gcd(count, run, VECTOR_NBYTES // nbytes, 0 if swizzle is None else swizzle.contiguous)
+    return gcd(most, first.divisor) if first.divisor else most
+
+
+def _shared_element(window: Window, walk: Visit, width: int = 1) -> View:
+    """Return the view of a visit's element, or of its neighbours, in a tile in shared memory."""
+    skipped = len(walk.place) - len(window.axes)
+    axes = tuple(
+        Axis(axis.dim, width if i == walk.along else 1, walk.first(place) if width > 1 else place)
+        for i, (axis, place) in enumerate(zip(window.axes, walk.place[skipped:], strict=True), skipped)
+    )
+    return memory_view(attrs.evolve(window, axes=axes))
+
+
+def _load_shared(window: Window, into: View, walk: Visit, context: Context, link: Link | None) -> Call:
+    """Load a visit's neighbours from a tile in shared memory, which has zeros for elements outside the tensor."""
+    kind = window.storage.dtype
+    atom = matching("Move", (walk.width,), (kind, kind), (SH, RF), Thread, context.arch)[0]
+    return Call(atom, (_shared_element(window, walk, walk.width), into), link=link)
+
+
 def element(ref: Ref, walk: Visit, output: Window, state: State, context: Context) -> View:
-    """View a tensor's value for the element of a visit."""
+    """Return the view of a tensor's value for the element of a visit."""
     places: dict[Expr, Expr] = dict(zip(dims_of(output.storage.shape), walk.coordinates, strict=True))
     if state.number is not None:
         places[STACK] = state.number
     return element_of(ref, places, state, context)
 
 
-def wide(ref: Ref, walk: Visit, output: Window) -> bool:
+def wide(ref: Ref, walk: Visit, output: Window, loaded: Window | None = None) -> bool:
     """Say whether one access loads a tensor's values for all neighbours of a visit."""
     if walk.inner is None:
         return False
     base = walk.first(walk.coordinates[walk.along])
+    if loaded is not None:
+        return _shared_width(loaded, walk.along - len(output.axes), walk.width, base) == walk.width
     return _width(ref, dims_of(output.storage.shape)[walk.along], walk.width, base) == walk.width
 
 
 def load_vector(
     ref: Ref, source: View, into: View, walk: Visit, output: Window, context: Context, link: Link | None
 ) -> Call:
-    """Load what a tensor has for a visit's neighbours by one instruction, where they exist.
+    """Load a tensor's values for a visit's neighbours by one instruction, where they exist.
 
-    A dim of extent 1 is broadcast, unless the output also has extent 1: rows after a single row read nothing.
+    A dim of extent 1 is broadcast, unless the output also has extent 1 along it; then only index 0 is read.
     """
     axes = [i for i, dim in enumerate(dims_of(output.storage.shape)) if any(dim in free(e) for e in ref.index)]
     exists = walk.condition_of(axes)
@@ -306,7 +348,7 @@ def load_vector(
 
 
 def agree(storage: Storage, tensors: Sequence[Tensor]) -> None:
-    """Refuse register tensors whose elements have no known owner."""
+    """Raise an error for register tensors whose elements have no known owner."""
     assert storage.ownership is not None
     named = ", ".join(dict.fromkeys(tensor.name for tensor in tensors))
     storage.ownership.agree("", storage.name, f"an op that reads {named}")
@@ -320,20 +362,21 @@ def lower_ops(
     context: Context,
     link: Link | None,
     title: str,
-    early: Mapping[str, Storage] = MappingProxyType({}),
+    near: Mapping[str, Storage | Window] = MappingProxyType({}),
     apart: bool = False,
 ) -> tuple[tuple[Window, ...], Body]:
     """Compute steps for every element that a thread owns: in place of the sums, or in new registers.
 
     Args:
-        steps: those that are computed together; each reads sums by name, and elements of tensors.
-        sums: windows of the register tensors, by name; all hold the same elements.
-        output: the window of the tile that they stand for.
-        state: the place in the tree.
-        context: the kernel's.
+        steps: the steps to compute together; each reads sums by name, and elements of tensors.
+        sums: windows of the register tensors, by name; all have the same ownership.
+        output: the window of their tile in the whole tensor.
+        state: the lowering state (the place in the tree).
+        context: the kernel's facts.
         link: the link that has the ops.
         title: comment above the code.
-        early: registers that hold what tensors have for the thread's elements, by the tensors' names.
+        near: what was loaded before, by the tensors' names: registers that hold a thread's elements, or the window of a
+            tile in shared memory.
         apart: whether the sums keep their elements, and the results go to new registers.
 
     Returns:
@@ -351,7 +394,7 @@ def lower_ops(
         agree(storage, [ref.tensor for ref in outside])
     if ownership.opaque:  # the instruction that stores it knows one element type
         steps = [_of_type(step, mine.dtype) for step in steps]
-    walk = visit(ownership, output, context, widths([r for r in outside if r.name not in early], output))
+    walk = visit(ownership, output, context, widths(outside, output, near))
     read: dict[str, View] = {
         name: View(buffer_of(w.storage), _register(w.storage, ownership, walk), origin=walk.coordinates)
         for name, w in sums.items()
@@ -359,14 +402,22 @@ def lower_ops(
     mask = None if proves(walk.condition) else walk.condition
     loads: Body = ()
     for ref in outside:
-        if ref.name in early:
-            read[ref.name] = View(buffer_of(early[ref.name]), walk.register, origin=walk.coordinates)
+        loaded = near.get(ref.name)
+        if isinstance(loaded, Storage):
+            read[ref.name] = View(buffer_of(loaded), walk.register, origin=walk.coordinates)
             continue
-        read[ref.name] = element(ref, walk, output, state, context)
-        if wide(ref, walk, output):
+        if loaded is not None:
+            read[ref.name] = _shared_element(loaded, walk)
+        else:
+            read[ref.name] = element(ref, walk, output, state, context)
+        if wide(ref, walk, output, loaded):
             vec = temporary(f"{ref.name}_vec", ref.dtype, walk.width, context)
             into = View(vec, as_expr(0), Layout(walk.width, 1))
-            loads += (load_vector(ref, read[ref.name], into, walk, output, context, link),)
+            loads += (
+                load_vector(ref, read[ref.name], into, walk, output, context, link)
+                if loaded is None
+                else _load_shared(loaded, into, walk, context, link),
+            )
             assert walk.inner is not None
             read[ref.name] = View(vec, walk.inner)
     zeroed: Body = ()
@@ -385,8 +436,8 @@ def lower_ops(
         dst = read[source] if not fresh else View(buffer_of(storage), walk.register, origin=walk.coordinates)
         inputs = tuple(read[ref.name] for ref in step.reads)
         # Elements beyond the tensor print nothing and are not read.
-        near = all(view.buffer.memory.registers for view in inputs)
-        there = None if near and not prints(step.body) else mask
+        held = all(view.buffer.memory != GL for view in inputs)
+        there = None if held and not prints(step.body) else mask
         if there is not None and fresh:  # stores convert every register, though not all are written
             zeroed += (Compute(dst, number(0, dtype), link=link),)
         if len(steps) == 1:
@@ -404,17 +455,17 @@ def lower_ops(
 
 
 def _is_sum(step: Step, name: str, dtype: DType) -> bool:
-    """Say whether a step gives nothing but a sum's element."""
+    """Say whether a step only copies a sum's element."""
     return step.body == Arg(0, dtype) and step.reads[0].name == name
 
 
 def _of_type(step: Step, dtype: DType) -> Step:
-    """Let a step's result have a type."""
+    """Convert a step's result to a type."""
     return step if step.body.dtype == dtype else attrs.evolve(step, body=Cast(step.body, dtype))
 
 
 def _register(storage: Storage, ownership: Ownership, walk: Visit) -> Expr:
-    """Give the register of a tensor that holds the element of a visit of another tensor of the same tile."""
+    """Return the register of a tensor that holds the element of a visit of another tensor of the same tile."""
     assert storage.ownership is not None
     if storage.ownership is ownership:
         return walk.register

@@ -1,7 +1,7 @@
 """Loops over K below an epilog: one for a single product, several in sequence for several products.
 
-Products that share an operand go through one loop, which loads it once. Each loop is the same chain, projected to the
-operands that it has; accumulators live through all of them.
+Products that share an operand are computed in one loop, which loads it once. Each loop is the same chain, restricted to
+the loop's operands; accumulators stay in registers through all loops.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def lower_loops(rest: Tree, state: State, context: Context, recur: Recur) -> Bod
 
 
 def _phase(state: State, named: tuple[tuple[str, str, str], ...], depth: object, begun: frozenset[str]) -> State:
-    """Project the products to those of one loop."""
+    """Restrict a residual of several products to those of one loop."""
     mine = {role for triple in named for role in triple}
     assert isinstance(depth, int | Expr)
     sizes = tuple((dim, depth if dim == "K" else size) for dim, size in state.residual.sizes)

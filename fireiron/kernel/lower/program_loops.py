@@ -1,7 +1,7 @@
 """Loops of programs over chunks of a dim: one loop for each phase.
 
-A step that needs a finished fold of the dim opens another loop, and expressions that were not kept are computed again
-there. Where folds follow each other (`online`), one loop has them all.
+A step that needs a finished fold of the dim starts another loop (the next phase), in which expressions that were not
+kept are computed again. An online split has one loop for all folds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fireiron.kernel.lower.pipeline import lower_split
 from fireiron.kernel.lower.progress import Progress, folds_dim, has_dim, runs_over
 from fireiron.kernel.lower.reached import reached
 from fireiron.kernel.lower.scans import carry, started
-from fireiron.kernel.lower.step_results import closed
+from fireiron.kernel.lower.step_results import closed_together
 from fireiron.kernel.lower.steps import lower_active
 from fireiron.kernel.lower.tree import Tree
 from fireiron.kernel.lower.uniform import with_uniform_conditions
@@ -57,7 +57,7 @@ def lower_program_split(link: Split, rest: Tree, state: State, context: Context,
 
 
 def phases(active: Sequence[Step], dim: str) -> dict[str, int]:
-    """Number the steps by the length of the chain of finished folds over a dim that they depend on."""
+    """Number the phase of each step: the length of the longest chain of folds over the dim that it depends on."""
     found: dict[str, int] = {}
     makers = {out.name: step for step in active for out in step.outs}
     for step in active:
@@ -70,9 +70,9 @@ def as_one_loop(progress: Progress, link: Split, alone: bool = False) -> Progres
     """Run all folds over a dim in one loop, and the steps that use their results after it.
 
     Args:
-        progress: before.
+        progress: the progress above the loop.
         link: the loop's split.
-        alone: whether there is only one chunk, so that no value changes.
+        alone: whether there is only one chunk, so that nothing needs correction.
     """
     program, law = online(progress.program, link.dim)
     if not alone:
@@ -87,7 +87,7 @@ def as_one_loop(progress: Progress, link: Split, alone: bool = False) -> Progres
 
 
 def of_one_loop(active: Sequence[Step], dim: str) -> dict[str, int]:
-    """Number the steps of an online loop: 0 for steps that the folds need, 1 for the later ones."""
+    """Number the phases of an online loop: 0 for steps that the folds need, 1 for later steps."""
     makers = {out.name: step for step in active for out in step.outs}
     strict = phases(active, dim)
     needed: set[str] = set()
@@ -110,7 +110,7 @@ def of_one_loop(active: Sequence[Step], dim: str) -> dict[str, int]:
 
 
 def _ordered(steps: Sequence[Step], names: Sequence[str]) -> tuple[Step, ...]:
-    """Put the steps of some names first, in their order; each stands behind those that it reads."""
+    """Put steps of some names first, in the given order; each step comes after those whose results it reads."""
     found: dict[str, Step] = {}
     makers = {out.name: step for step in steps for out in step.outs}
 
@@ -128,7 +128,7 @@ def _ordered(steps: Sequence[Step], names: Sequence[str]) -> tuple[Step, ...]:
 
 
 def _of_phase(progress: Progress, phase: dict[str, int], number: int, dim: str) -> tuple[Step, ...]:
-    """List the steps of one loop: folds and outputs of this phase, and the expressions that they read."""
+    """List the steps of one loop: folds and outputs of this phase, and the pointwise steps that they read."""
     outputs = {t.name for t in progress.program.outputs}
     makers = {out.name: step for step in progress.active for out in step.outs}
     wanted: dict[str, Step] = {}
@@ -157,7 +157,7 @@ def _of_phase(progress: Progress, phase: dict[str, int], number: int, dim: str) 
 
 
 def _lower_loop(link: Split, rest: Tree, state: State, context: Context, recur: Recur) -> tuple[Body, State]:
-    """Lower one loop over chunks: folds over its dim are begun before it and closed behind it."""
+    """Lower one loop over chunks; folds over its dim are started before it and finished after it."""
     progress = state.progress
     assert progress is not None
     parts = parts_of(link, state.residual.extents)
@@ -185,15 +185,14 @@ def _lower_loop(link: Split, rest: Tree, state: State, context: Context, recur: 
 
     loop = lower_split(link, rest, inside, context, recur, chunks, opening)
     active = {s.name for s in progress.active}
-    for name, one in {**progress.open, **opened}.items():  # places count from the first chunk that is visited
+    for name, one in {**progress.open, **opened}.items():  # coordinates are relative to the first visited chunk
         if name in active and link.dim in one.places and chunks is not None:
             one.places[link.dim] = one.places[link.dim] - chunks[0] * parts[link.dim].size
     last: Body = ()
     if link.online:
         last, around = close_online(tuple(opened.values()), around, context, recur)
-    for step in () if link.online else mine:
-        made, around = closed(opened[step.name], around, context, recur)
-        last += made
+    elif mine:
+        last, around = closed_together([opened[s.name] for s in mine], around, context, recur)
     if link.online or link.skewed or link.order:
         context.online |= {
             s.var: (link, state.path) for s in loop if isinstance(s, For) and s.kind == "chunks" and not s.unroll

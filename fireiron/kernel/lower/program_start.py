@@ -1,7 +1,7 @@
 """The beginning of a program's chain: windows for every tensor and for the points.
 
-Every tensor of a program has a window, and so have the points (`POINTS`), whose axes are the dims. Tiles and splits
-narrow all windows alike.
+Every tensor of a program has a window. The window `POINTS` has an axis for each dim. Tiles and splits narrow all
+windows in the same way.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fireiron.language.steps import Program
 
 
 def start_program(program: Program, state: State, context: Context) -> State:
-    """Give every tensor of a program a window, and the points one."""
+    """Make the window of every tensor of a program, and the window of the points."""
     windows: dict[str, Window] = {}
     replaced = {name for _, name in program.inplace}
     for tensor in (*(t for t in program.inputs if t.name not in replaced), *map(program.memory_of, program.outputs)):
@@ -47,6 +47,6 @@ def start_program(program: Program, state: State, context: Context) -> State:
 
 
 def lower_results(link: Results, rest: Tree, state: State, context: Context, recur: Recur) -> Body:
-    """Remember how outputs are stored, and load early what the epilog names."""
+    """Record how outputs are stored, and load the tensors of the epilog's `early=`."""
     assert state.progress is not None
     return read_early(link, recur(rest, evolve(state, progress=evolve(state.progress, results=link)), context))

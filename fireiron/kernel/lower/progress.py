@@ -22,7 +22,8 @@ class Carried:
     """Hold the state that a loop over chunks carries: the fold of all chunks so far.
 
     Args:
-        buffers: registers of each scalar of the state, a value for each row of the thread; made with the first chunk.
+        buffers: for each scalar of the state, registers with a value for each of the thread's rows; made with the first
+            chunk.
     """
 
     buffers: tuple[Buffer, ...] = ()
@@ -35,19 +36,19 @@ class Progress:
     Args:
         program: the whole program.
         active: the steps to lower below, in order.
-        open: folds whose state loops around this place carry, by step.
+        open: the folds whose state the loops around this place carry, by step.
         results: how outputs are stored.
-        places: by register tensor, where the first point lies that a thread folded into it along each dim: once the
-            loop around the points is left, nothing else tells which threads hold the same value.
+        places: for each register tensor, the coordinates of the first point that a thread folded into it. After the
+            loop over points they show which threads hold the same value.
         each: the chains of steps that have their own.
-        placed: results that lie in shared memory, with the loads that say so.
-        kept: results that registers hold even if one step reads them.
-        law: how the folds of the loop around this place follow each other, where it is one for all of them.
-        carried: by step that keeps running results, what a loop over its dim hands from chunk to chunk.
-        trip: the number of a chunk among those that the online loop around this place visits.
-        spread: the dim of which blocks of the grid have parts each, and the folds over it, whose results only the last
-            block to arrive has.
-        adds: outputs to which each block of the grid adds its part of a fold.
+        placed: results in shared memory, with the loads that place them there.
+        kept: results that are kept in registers even if only one step reads them.
+        law: how the folds of the online loop around this place depend on each other, None outside of online loops.
+        carried: for each step with running results, the state that a loop over its dim carries from chunk to chunk.
+        trip: the number of the chunk in the online loop around this place.
+        spread: the dim of which each block of the grid has a part, and the folds over it; only the last block to arrive
+            has their results.
+        adds: the outputs to which each block of the grid adds its part of a fold.
     """
 
     program: Program
@@ -89,5 +90,5 @@ def runs_over(step: Step, dim: str) -> bool:
 
 
 def beside(out: Ref, word: str) -> Ref:
-    """Name a further register tensor of a fold. Example: `l_next`, the next value of `l`."""
+    """Make another register tensor of a fold. Example: `l_next`, the next value of `l`."""
     return attrs.evolve(out, name=f"{out.name}_{word}", memory=RF)

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 def transform(
     into: View, source: View, local: tuple[Expr, ...], state: State, context: Context, half: int | None = None
 ) -> Body:
-    """Apply a Move's ops to one element; elements that do not exist become 0, whatever the ops give.
+    """Apply a Move's ops to one element; elements outside the tensor become 0, whatever the ops are.
 
     Args:
-        into: where the result goes.
+        into: the view of the result.
         source: the element, or the byte that holds it.
-        local: its place in the tile that the Move moves, one index a dimension.
-        state: the Move's.
-        context: the kernel's.
-        half: of packed elements, which of the byte's two it is.
+        local: the element's index in the Move's tile along each dimension.
+        state: the Move's lowering state.
+        context: the kernel's facts.
+        half: for packed elements, which of the byte's two elements it is.
     """
     value, window = state.ops, state.whole["src"]
     assert value is not None
@@ -48,17 +48,17 @@ def transform(
     places: dict[Expr, Expr] = dict(zip(dims, at, strict=True))
     inputs = tuple(source if r == element else element_of(r, places, state, context) for r in step.reads)
     body = compute(into, tree, inputs, mask, context, state.link)
-    if mask is None or into == source:  # in place, what does not exist is 0 already
+    if mask is None or into == source:  # in place, missing elements are 0 already
         return body
     zero = number(0, value.dtype)
     return (Compute(into, zero, link=state.link), *body)
 
 
 def _unpacked(tree: Scalar, half: int) -> Scalar:
-    """Read one of the two elements of a byte wherever an expression reads the element.
+    """Replace reads of an element in an expression by one of the two elements of a byte.
 
     Raises:
-        DecompositionError: `packed-access` of elements that share a byte by more than two.
+        DecompositionError: `packed-access` where more than two elements share a byte.
     """
     if isinstance(tree, Arg) and tree.index == 0:
         if tree.dtype not in (i4, u4):

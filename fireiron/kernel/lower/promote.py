@@ -1,8 +1,8 @@
-"""Promotion: the products of each chunk of K are summed apart, and this sum is then added to the accumulators.
+"""Promotion: the products of each chunk of K are summed separately, and the chunk's sum is added to the accumulators.
 
-This keeps sums of low precision short. A prolog's factor that is the same for all products of a chunk multiplies the
-chunk's sum: one multiplication for each element of C, not one for each element of A and B. Factors are loaded one chunk
-ahead.
+So sums of low precision have few terms. Where a prolog multiplies all products of a chunk by the same factor, the
+chunk's sum is multiplied by it: one multiplication for each element of C, not for each element of A and B. Factors are
+loaded one chunk ahead.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Promoted:
     """Hold the code around the products of a chunk.
 
     Args:
-        first: before the loop over chunks; loads the factors of the first chunk.
-        begin: before the products; zeroes their sums, unless the first products do.
-        ahead: while products run; multiplies this chunk's factors together, and loads those of the next chunk.
+        first: stands before the loop over chunks; loads the factors of the first chunk.
+        begin: stands before the products; sets their sums to zero, unless the first products do.
+        ahead: runs while products run; multiplies this chunk's factors together, and loads those of the next chunk.
         after: adds the sums to the accumulators.
     """
 
@@ -47,7 +47,7 @@ def open_chunk(link: Split, state: State, context: Context) -> State:
     """Make separate registers for the sums of a chunk.
 
     Raises:
-        DecompositionError: `promote-place` where a loop above takes part of the accumulators at a time.
+        DecompositionError: `promote-place` where a loop above visits only a part of the accumulators in each trip.
     """
     if link.promoted is None:
         return state
@@ -70,17 +70,17 @@ def open_chunk(link: Split, state: State, context: Context) -> State:
 
 
 def close_chunk(link: Split, k: Expr, at: Callable[[Expr], State], inside: State, context: Context) -> Promoted:
-    """Add the sums of a chunk, times their factors, to the accumulators, whose owners are known by now.
+    """Add the sums of a chunk, times their factors, to the accumulators, whose ownership is known.
 
     Args:
         link: the split.
         k: the chunk's number in its loop.
-        at: the state of each chunk, with the accumulators.
-        inside: the state that `open_chunk` made.
-        context: the kernel's.
+        at: the lowering state of a chunk, with the accumulators.
+        inside: the lowering state from `open_chunk`, with the chunk's sums.
+        context: the kernel's facts.
 
     Raises:
-        DecompositionError: `promote-scales` where chunks do not start where scales do; `opaque-fragment`.
+        DecompositionError: `promote-scales` where a chunk may start inside a scale's group; `opaque-fragment`.
     """
     if link.promoted is None:
         return Promoted()
@@ -118,7 +118,7 @@ def close_chunk(link: Split, k: Expr, at: Callable[[Expr], State], inside: State
 
 
 def _add(into: View, value: View, scale: View | None, link: Split, context: Context) -> Body:
-    """Add an element of a chunk's sums, rounded once where it is multiplied."""
+    """Add an element of a chunk's sums to its accumulator; with a factor by one rounding (a fused multiply-add)."""
     kind = into.buffer.dtype
     tree = Arg(0, kind) if value.buffer.dtype == kind else Cast(Arg(0, value.buffer.dtype), kind)
     if scale is None:

@@ -1,10 +1,10 @@
-"""Values of online folds that are raised by what a chunk's sums show, without folding the chunk or computing it again.
+"""Raising the values of online folds (maxima) from a chunk's sums, without folding the chunk or computing it again.
 
-Terms 2**(x - m) under a value m sum to s, so m + log2(s) bounds every x. A chunk whose sums exceed the slack, but not
-what registers hold, is kept: m rises by a whole number of powers of 2, and its terms fall by as many. All terms are
-then exact as before. The value stands some powers of 2 above the terms (`headroom`), so that few chunks exceed it.
-When a warp raises the value of one row, it also raises those of other rows whose terms exceed 1. It takes steps of
-several powers of 2, by a few comparisons: code that runs rarely is fetched from afar, and is short for that reason.
+Terms 2**(x - m) for a value m sum to s, so m + log2(s) bounds every x. A chunk whose sums exceed the slack, but do not
+overflow, is kept: m rises by a whole number n, and the chunk's terms are multiplied by 2**-n, which is exact. The
+value lies some powers of 2 above the terms (`headroom`), so that few chunks exceed it. When a warp raises the value of
+one row, it also raises the values of other rows whose terms exceed 1. Values rise in steps of several powers of 2,
+chosen by few comparisons: this code runs rarely, is then fetched from memory, and must be short.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ from fireiron.kernel.passes.pairs import FIRST_ARCH
 from fireiron.language.lazy import MOST_SLACK, doubling
 from fireiron.language.steps import Step
 
-DEEP = 66  # powers of 2 below the largest term that terms still hold: smaller ones vanish in sums of f32
-LEAST_REGISTERS = 200  # of a thread: with 160, attention of 64 columns under a mask spills 4 to 8 B for the second vote
-STEPS = (4, 16)  # powers of 2 that a value rises by: without and with headroom
+DEEP = 66  # terms below 2**-66 of the largest one do not change sums of f32
+# Fewest registers of a thread: with 160, attention of 64 columns under a mask spills 4 to 8 B for the second vote.
+LEAST_REGISTERS = 200
+STEPS = (4, 16)  # steps in powers of 2 by which a value rises, without and with headroom
 
 
 @attrs.frozen
@@ -43,9 +44,9 @@ class Rise:
     """Say how a fold's value may be raised.
 
     Args:
-        unit: what the value rises by when terms fall to a half.
-        headroom: powers of 2 that the value stands above the largest term that was folded.
-        most: the powers of 2 that a chunk's sums may reach; above, terms may not be finite.
+        unit: by how much the value rises for terms to fall to a half.
+        headroom: how far the value lies above the largest folded term, in powers of 2.
+        most: sums of a chunk may reach 2^most; beyond, terms may not be finite.
     """
 
     unit: float
@@ -54,19 +55,19 @@ class Rise:
 
     @property
     def step(self) -> int:
-        """Give by how many powers of 2 the value may rise more than it must."""
+        """Return how many powers of 2 further than necessary the value may rise."""
         least, most = STEPS
         return most if self.headroom >= most else least
 
 
 def rise_of(lead: Step, sums: Storage, products: Mapping[str, Product], state: State) -> Rise | None:
-    """Say how a fold's value may be raised; None where it may not.
+    """Return how a fold's value may be raised; None where it may not.
 
     Args:
         lead: the fold.
-        sums: of a chunk, which show whether a term exceeds the slack.
-        products: those that follow the fold, by step. One factor of each is computed from the value.
-        state: the place in the tree.
+        sums: the sums of a chunk, which show whether a term exceeds the slack.
+        products: the products that depend on the fold, by step. One factor of each is computed from the value.
+        state: the lowering state (the place in the tree).
     """
     progress = state.progress
     assert progress is not None and progress.law is not None
@@ -82,7 +83,7 @@ def rise_of(lead: Step, sums: Storage, products: Mapping[str, Product], state: S
 
 
 def with_headroom(lead: Step, rise: Rise, state: State, context: Context) -> Body:
-    """Raise the value of a chunk that was folded."""
+    """Add the headroom to the value of a chunk that was folded."""
     (out,) = lead.outs
     chunk = state.windows[beside(out, "chunk").name].storage
     above = Binary("add", Arg(0, chunk.dtype), Constant(rise.unit * rise.headroom, chunk.dtype))
@@ -104,15 +105,15 @@ def raised(
     state: State,
     context: Context,
 ) -> Body:
-    """Set a chunk's value by its sums: the old one where they do not exceed 1, else so many powers of 2 above.
+    """Set a chunk's value from its sums: the old value where they do not exceed 1, else a value above.
 
     Args:
         lead: the fold.
-        opened: its state.
-        parts: the chunk's sums, with the state in which they can be read.
-        rise: how it rises.
+        opened: the fold's state.
+        parts: the chunk's sums, with the lowering state in which they can be read.
+        rise: how the value may rise.
         state: the place in the tree, where the chunk's value can be read.
-        context: the kernel's.
+        context: the kernel's facts.
     """
     sums, there = parts
     (out,), (total,) = lead.outs, sums.step.outs
@@ -143,14 +144,14 @@ def fallen(
     state: State,
     context: Context,
 ) -> Body:
-    """Correct a chunk's own terms and sums by the factors of a value that has risen since.
+    """Correct a chunk's terms and sums by the factors of a value that has risen since they were computed.
 
     Args:
-        later: the steps that follow the value.
+        later: the steps that depend on the value.
         products: those of them that atoms compute; the factor of each that was computed from the value is corrected.
-        parts: the chunk's sums of the others, with the state in which they can be read.
+        parts: the chunk's sums of the other steps, with the lowering state in which they can be read.
         state: the place in the tree, where the corrections can be read.
-        context: the kernel's.
+        context: the kernel's facts.
     """
     progress = state.progress
     assert progress is not None

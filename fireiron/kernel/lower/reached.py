@@ -1,4 +1,4 @@
-"""Reach of a loop: the chunks of a dim in which masks leave any point for its folds."""
+"""Reach of a loop: the chunks of a dim with any point that the masks of its folds do not exclude."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from fireiron.language.levels import Block, Warp
 from fireiron.language.maps import box
 from fireiron.language.reach import common_conditions
 
-FEW = 16  # elements that a tile reads, whose extremes a loop's ends are made of
+FEW = 16  # most array elements of a tile whose extremes may bound a loop
 
 
 def reached(dim: str, part: Cut, state: State, context: Context) -> tuple[Expr, Expr]:
-    """Give the first chunk with points that masks leave for the folds of a loop, and the number of such chunks.
+    """Return the first chunk with points that masks do not exclude, and the number of chunks up to the last such one.
 
     All threads of a block, and all blocks of a cluster, take the same trips, since they synchronise in them.
     """
@@ -45,7 +45,7 @@ def reached(dim: str, part: Cut, state: State, context: Context) -> tuple[Expr, 
     makers = {out.name: s for s in progress.active for out in s.outs}
     outputs = {t.name for t in progress.program.outputs}
     adds = progress.adds
-    if adds is not None:  # where a chunk adds 0, nothing is lost if it is left out
+    if adds is not None:  # a chunk that adds 0 may be skipped
         outputs -= adds.outputs
     folds = [s for s in steps if folds_dim(s, dim) or (adds is not None and folds_dim(s, adds.dim))]
     written = any(out.name in outputs for s in steps if not folds_dim(s, dim) for out in s.outs)
@@ -67,7 +67,7 @@ def reached(dim: str, part: Cut, state: State, context: Context) -> tuple[Expr, 
             continue
         slopes, most = split
         slope = slopes.pop(dims[dim])
-        for v, along in slopes.items():  # the most that the difference is at any point of the tile
+        for v, along in slopes.items():  # the largest difference at any point of the tile
             axis = axes[v.name]
             far = axis.offset if isinstance(along, int) and along < 0 else axis.offset + (as_expr(axis.size) - 1)
             most = most + far * along
@@ -90,7 +90,7 @@ def _of_threads(e: Expr, context: Context) -> bool:
 
 
 def _ends(offset: Expr, context: Context) -> tuple[Expr, Expr] | None:
-    """Give the smallest and the largest place at which units of a block begin; None where they are not known."""
+    """Return the smallest and the largest coordinate at which units of a block start; None where they are not known."""
     units = [v for v in free(offset) if isinstance(v, Var) and _of_threads(v, context)]
     split = affine(offset, tuple(units))
     if split is None or not all(isinstance(n, int) and n >= 0 for n in split[0].values()):
@@ -102,10 +102,10 @@ def _ends(offset: Expr, context: Context) -> tuple[Expr, Expr] | None:
 
 
 def _at_tile(condition: Compare, axes: Mapping[str, Axis], dim: str) -> Compare | None:
-    """Put in where the tile lies along dims of which it has one place, and for elements their extremes in the tile.
+    """Replace dims by the tile's coordinate where it has only one, and array elements by their extremes in it.
 
     Returns:
-        A condition that holds at some point of the tile where the given one does; None where there is none.
+        A condition that holds wherever the given one holds at some point of the tile; None where none is found.
     """
     places: dict[Expr, Expr] = {}
     for v in free(condition):
@@ -127,7 +127,7 @@ def _at_tile(condition: Compare, axes: Mapping[str, Axis], dim: str) -> Compare 
 
 
 def _extreme(element: Element, axes: Mapping[str, Axis], dim: str, largest: bool) -> Expr | None:
-    """Give the largest or smallest element that points of the tile read, where they are few."""
+    """Return the largest or smallest array element that points of the tile read, where these are few."""
     offsets = {a.dim: a.at(as_expr(0)) for a in axes.values()}
     sizes = {a.dim: a.size for a in axes.values()}
     if any(isinstance(v, Var) and v.name == dim for v in free(element)):

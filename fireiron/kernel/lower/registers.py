@@ -1,4 +1,4 @@
-"""Registers of a thread, one after another or by vectors: to fill, add, copy and move what the thread holds."""
+"""Statements on a thread's registers, one by one or by vectors: fill, add, copy and move."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def loop(
     unroll: bool = True,
     kind: LoopKind = "elements",
 ) -> Body:
-    """Repeat statements, without a loop where there is one pass."""
+    """Repeat statements in a loop; without a loop for one trip."""
     if as_int(as_expr(extent)) == 1:
         return body(as_expr(0))
     var = context.variable(name, extent)
@@ -49,7 +49,7 @@ def loop(
 
 
 def each_register(storage: Storage, context: Context, body: Callable[[Expr], Body]) -> Body:
-    """Do something for each register of a tensor."""
+    """Make a loop over the registers of a tensor."""
     return loop(context, "i", storage.size, body)
 
 
@@ -59,19 +59,19 @@ def move(src: Memory, dst: Memory, dtype: DType, count: int) -> Atom:
 
 
 def vector(buffer: Buffer, offset: Expr, count: int) -> View:
-    """View elements that lie together."""
+    """Return the view of contiguous elements."""
     return View(buffer, offset, Layout(count, 1) if count > 1 else Layout(1, 0))
 
 
 def temporary(name: str, dtype: DType, count: int, context: Context) -> Buffer:
-    """Make registers that hold a few elements on their way."""
+    """Make registers for a few elements between a load and a store."""
     buffer = Buffer(context.name(name), RF, dtype, as_expr(count), unit=Thread)
     context.temporaries.append(buffer)
     return buffer
 
 
 def widest(size: int, dtype: DType) -> int:
-    """Count the elements of the widest vectors that a number of registers divides into."""
+    """Return the number of elements of the widest vector that a number of registers divides into."""
     return gcd(size, VECTOR_NBYTES // dtype.nbytes)
 
 

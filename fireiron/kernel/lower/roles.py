@@ -1,9 +1,9 @@
-"""Specialised splits: warps of one role fill the ring of a split, those of the other empty it; mbarriers order them.
+"""Specialised splits: the role `load` fills the ring of a split, the role `math` empties it; mbarriers order them.
 
-The computing role makes the buffers, so its loop is lowered first. The loading role's loop stands ahead of it, in a
-region of kind `fill`; `passes/roles.py` parts the two. The computing role waits until a slot is full, computes, and
-releases the slot. The loading role waits until a slot is released, announces the number of bytes to its mbarrier, and
-starts the copies.
+The computing role's loop makes the buffers, so it is lowered first. The loading role's loop stands before it, in a
+region of kind `fill`; `passes/roles.py` separates the two. The computing role waits until a slot is full, computes,
+and releases the slot. The loading role waits until a slot is released, announces the number of bytes to the slot's
+mbarrier, and starts the copies.
 """
 
 from __future__ import annotations
@@ -59,23 +59,24 @@ def lower_specialised(
     recur: Recur,
     opening: Callable[[], Body],
 ) -> Body:
-    """Lower the loop over chunks of the role that computes, which makes the slots, and that of the role that loads.
+    """Lower the loops over chunks of the computing role, which makes the slots, and of the loading role.
 
     Args:
         link: the split.
         rest: the links below it.
-        at: the state of each chunk.
+        at: the lowering state of a chunk.
         k: the chunk's number in the loop.
         trips: number of chunks.
-        context: the kernel's.
+        context: the kernel's facts.
         recur: lowers the links.
-        opening: gives what stands right before the loop, once its body is lowered.
+        opening: returns the statements directly before the loop; called after the loop's body is lowered.
 
     Raises:
         DecompositionError: `role-loads`, `role-copies`, `register-inflight`.
     """
     inner = at(k)
-    results = tuple(x for x in rest.asked.loads if inner.residual.operand(x.role) is None)  # of steps, which fill them
+    # Results of steps, which the steps write and no Move fills.
+    results = tuple(x for x in rest.asked.loads if inner.residual.operand(x.role) is None)
     loads = tuple(x for x in rest.asked.loads if x not in results)
     if not loads or any(x.memory != SH for x in loads):
         raise DecompositionError(
@@ -179,9 +180,9 @@ def _opened(load: Load, link: Split, state: State, cursor: Cursor, context: Cont
 
 
 def _slots(link: Split, loads: Sequence[Load], state: State, context: Context) -> tuple[Ring | None, State]:
-    """Return the ring of an earlier K loop that this loop can continue to use, or None, and place its operands there.
+    """Return the ring of an earlier K loop that this loop can use, or None; place the loop's operands in it.
 
-    Several products share one split and one ring; layers, which have a split each, share a ring where its slots fit.
+    Several products share one split and one ring. Layers have a split each, and share a ring if its slots fit.
 
     Raises:
         DecompositionError: `role-ring` where a later product's operands have no buffers in the ring.
@@ -229,11 +230,11 @@ def _same_slots(load: Load, state: State, ring: Ring, taken: set[str], context: 
 def _turns(
     cursor: Cursor, k: Var, trips: Expr, level: Level, slots: int, loop: tuple[int, int], context: Context
 ) -> Body:
-    """Let units take turns at a main loop; gives the statements that skip the other units' slots after it.
+    """Make units execute a main loop in turn; return the statements after it that skip the other units' slots.
 
-    Staggered units take turns, and skip the chunks of the other units' tiles; loops of several products are one turn.
-    Units that hold rows of the same layers also take turns; all of them read each chunk, so the ring must hold all
-    chunks of a layer.
+    Staggered units execute the loop in turn, and skip the chunks of the other units' tiles; loops of several products
+    are one turn. Units with rows of the same layers also execute loops in turn; all of them read each chunk, so the
+    ring must hold all chunks of a layer.
     """
     assert level.size is not None and context.threads is not None
     own = context.staggered > 1
@@ -254,9 +255,9 @@ def _turns(
 
 
 def _budgets(link: Split, context: Context) -> None:
-    """Refuse blocks with too many threads, and register budgets above what the launch gives the block.
+    """Raise an error for blocks with too many threads, or roles with more registers than the launch gives.
 
-    A launch gives every thread the same number, rounded down to a multiple of 8; roles only redistribute these.
+    A launch gives every thread the same number of registers, rounded down to a multiple of 8; roles redistribute them.
 
     Raises:
         DecompositionError: `too-many-threads`, `role-registers`.
@@ -316,7 +317,7 @@ def _refilled(call: Call, body: Body) -> bool:
 
 
 def readers_of(compute: Body) -> Level:
-    """Find the level whose units read the ring; all threads of a unit release a slot together."""
+    """Return the level whose units read the ring; all threads of a unit release a slot together."""
     for statement in walk(compute):
         if isinstance(statement, Call) and _flies(statement):
             return statement.atom.unit
@@ -337,7 +338,7 @@ def peers(context: Context) -> tuple[tuple[int, ...], ...]:
 
 
 def handshake(ring: Ring, context: Context) -> rings.Ring:
-    """Describe the arrivals that let a slot be filled again: the blocks that arrive, and at whose mbarriers."""
+    """Describe the arrivals that release a slot: which blocks arrive, and at whose mbarriers."""
     assert ring.level.size is not None
     position, found = context.thread % ring.level.size, peers(context)
     peer = None if len(found) == 1 else _peer(position, context)
@@ -350,7 +351,7 @@ def handshake(ring: Ring, context: Context) -> rings.Ring:
 
 
 def _peer(position: Expr, context: Context) -> Expr:
-    """Give the rank of the block whose mbarrier gets this position's arrival."""
+    """Return the rank of the block at whose mbarrier the thread at a position arrives."""
     counts = [n for n, _ in context.ranks.values()]
     mine = [number for _, number in context.ranks.values()]
     total = as_expr(0)
@@ -375,13 +376,13 @@ def _peer(position: Expr, context: Context) -> Expr:
 
 
 def _arrivals(loads: Sequence[Load], context: Context) -> int:
-    """Count the arrivals that fill a slot: one announces the bytes of bulk copies, one a warp follows its stores."""
+    """Return the number of arrivals that fill a slot: one for all bulk copies, and one for each warp that stores."""
     bulk = [is_bulk(load) for load in loads]
     return any(bulk) + (0 if all(bulk) else context.loaders // WARP)
 
 
 def is_bulk(load: Load) -> bool:
-    """Say whether one thread starts a load's copies, whose bytes an mbarrier counts."""
+    """Say whether a load is a bulk copy: one thread starts it, and an mbarrier counts its bytes."""
     done = next((x for x in load.move if isinstance(x, Done)), None)
     if done is None or done.atom is None or isinstance(done.atom, Microkernel):
         return False
@@ -400,8 +401,8 @@ def _fill(
 ) -> Region:
     """Lower the loop that fills the slots.
 
-    One thread starts every bulk copy. Where threads copy, by way of registers, all of the role's take part: they load
-    the elements of a chunk to registers while they wait for a slot, and store them when it is free.
+    One thread starts all bulk copies. Copies by way of registers use all threads of the role: they load a chunk's
+    elements to registers while they wait for a slot, and store them when the slot is free.
     """
     alone = attrs.evolve(inner, position=as_expr(0), width=1)
     mine = [r for r in context.rings if any(split is link for split in r.splits)]
@@ -430,10 +431,10 @@ def _fill(
 def _by_threads(
     load: Load, link: Split, at: Callable[[Expr], State], k: Var, ring: Ring, context: Context, recur: Recur
 ) -> Copy:
-    """Lower a copy that the role's threads make, as if they were the block's.
+    """Lower a copy by all threads of the loading role, which are treated as a whole block.
 
     Raises:
-        DecompositionError: `role-copies` where it does not go through registers.
+        DecompositionError: `role-copies` where the copy does not go through registers.
     """
     threads, context.threads = context.threads, context.loaders
     try:
@@ -461,5 +462,5 @@ def _present(body: Body, condition: Expr) -> Body:
 
 
 def filled(copies: Body, link: Link | None) -> Region:
-    """Mark statements that the role which loads runs."""
+    """Put statements of the loading role into a region of kind `fill`."""
     return Region("fill", copies, "", link, "fill")

@@ -1,4 +1,4 @@
-"""Scales of a chunk's sums: the factors of prologs, applied once to each element of C that a thread owns."""
+"""Scales of a chunk's sums: the factors of prologs, which multiply each element of C that a thread owns."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from fireiron.language.value_steps import dims_of, exchanged, repeated
 
 @attrs.frozen
 class Held:
-    """Hold values in registers, one for each run of elements that share it.
+    """Hold values in registers, one for each run of elements with the same value.
 
     Args:
         buffer: the registers.
-        steps: the loops over a thread's elements along which values differ, how many neighbours share one, and the step
-            in the buffer from one to the next.
+        steps: for each loop over a thread's elements along which values differ: how many neighbours share a value, and
+            the distance in registers from one value to the next.
     """
 
     buffer: Buffer
     steps: tuple[tuple[Var, int, int], ...]
 
     def view(self, known: Mapping[Expr, Expr] | None = None) -> View:
-        """View the value of the present element of the loops, or of the element that other variables name."""
+        """Return the view of the value for the current element, or for the element at other loop variables."""
         at = as_expr(0)
         for var, run, weight in self.steps:
             at = at + substitute(var, known or {}) // run * weight
         return View(self.buffer, at)
 
     def run(self, var: Var, extent: int) -> int:
-        """Count the neighbours along a loop that share a value."""
+        """Return the number of neighbours along a loop that share a value."""
         return next((run for one, run, _ in self.steps if one == var), extent)
 
 
@@ -52,10 +52,10 @@ class Factor:
     """Hold the factor that an operand's prolog multiplies by.
 
     Args:
-        role: the operand's.
-        value: the prolog.
-        tree: the factor, with the prolog's argument numbers.
-        held: the registers of its values; None where it reads no tensor.
+        role: the operand's role.
+        value: the prolog's expression.
+        tree: the factor, with the argument numbers of `value`.
+        held: the registers of the factor's values; None where it reads no tensor.
     """
 
     role: str
@@ -69,13 +69,13 @@ def factors_of(dtype: DType, walk: Visit, chunk: Index, state: State, context: C
 
     Args:
         dtype: of the registers.
-        walk: over the elements of C that a thread owns.
+        walk: the loops over the elements of C that a thread owns.
         chunk: extent of a chunk of K.
-        state: of a chunk.
-        context: the kernel's.
+        state: the lowering state of a chunk.
+        context: the kernel's facts.
 
     Raises:
-        DecompositionError: `promote-scales` where chunks do not start where scales do.
+        DecompositionError: `promote-scales` where a chunk may start inside a scale's group.
     """
     found: list[Factor] = []
     for operand in state.residual.operands[:2]:
@@ -141,7 +141,7 @@ def _registers(name: str, dtype: DType, runs: Sequence[tuple[Var, int, int]], co
 
 
 def _blocks(held: Held, walk: Visit, context: Context) -> tuple[dict[Expr, Expr], list[tuple[Var, int]]]:
-    """Loop over runs of neighbours only: gives the values of the full loops' variables, and the loops."""
+    """Make loops over runs of neighbours; return the values of the full loops' variables, and the loops."""
     known, loops = dict[Expr, Expr](), list[tuple[Var, int]]()
     for var, extent in walk.loops:
         run = held.run(var, extent)
@@ -164,9 +164,9 @@ def _cast(tree: Scalar, dtype: DType) -> Scalar:
 
 
 def _element(tensor: Tensor, role: str, walk: Visit, chunk: Index, state: State, context: Context) -> View:
-    """View the element of a tensor that belongs to a chunk and to the present element of C.
+    """Return the view of a scale tensor's element for a chunk and the current element of C.
 
-    Elements beyond the end of C, and after the last chunk, are multiplied too: by the tensor's last element.
+    Elements beyond the end of C, and chunks after the last one, are multiplied by the tensor's last element.
     """
     window, output, operand = state.whole[role], state.output, state.residual.operand(role)
     assert output is not None and operand is not None
@@ -192,7 +192,7 @@ def _element(tensor: Tensor, role: str, walk: Visit, chunk: Index, state: State,
 
 
 def _run(var: Var, extent: int, places: Sequence[Expr]) -> int:
-    """Count the neighbours along a loop that always read the same place."""
+    """Return the number of neighbours along a loop that read the same element."""
     for run in range(extent, 1, -1):
         if extent % run:
             continue

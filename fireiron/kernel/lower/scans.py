@@ -1,9 +1,9 @@
 """Running results (scans): each point of a dim gets the fold of all points up to it, in the order of the dim.
 
-A thread folds its runs of neighbouring points one after another. It receives the folds of lower lanes by shuffles, the
-folds of lower warps through shared memory, those of lower blocks as `block_scans.py` says, and the folds of earlier
-chunks in registers that the loop carries. A check on intervals of points proves that registers, lanes and warps follow
-the order of the dim; any other order is refused.
+A thread folds its runs of neighbouring points in sequence. It receives the folds of lower lanes by shuffles, of lower
+warps through shared memory, of lower blocks as in `block_scans.py`, and of earlier chunks in registers that the loop
+carries. A check on intervals of points proves that registers, lanes and warps follow the order of the dim; any other
+order is an error.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ Values = Sequence[View]
 class Order:
     """Hold the order of a thread's registers, of the lanes of its warp, and of the warps of its block.
 
-    A thread holds rows that are folded apart. A row has runs, and a run has neighbouring points.
+    A thread holds rows, which are folded separately. A row has runs, and a run has neighbouring points.
 
     Args:
         first: the register of the first point of the first run of the first row.
-        rows, runs, points: the number of a thread's rows, of a row's runs, of a run's points, each with the distance in
-            registers from one to the next.
-        lanes, stride: the number of lanes that share a row, and the distance in lanes from one to the next.
-        groups, ways: the number of groups of warps, each with rows of its own, and the number of warps in a group.
-        group, seat: the group of a thread's warp, and the number of the warp in it.
+        rows, runs, points: number of rows of a thread, of runs of a row, and of points of a run, each with the distance
+            in registers from one to the next.
+        lanes, stride: number of lanes that share a row, and the distance in lanes from one to the next.
+        groups, ways: number of groups of warps (groups have different rows), and number of warps in a group.
+        group, seat: the group of this thread's warp, and the index of the warp in the group.
     """
 
     first: int
@@ -80,10 +80,11 @@ class Order:
 
 
 def carry(step: Step, state: State, context: Context, link: Link | None) -> Carried:
-    """Open the state that a loop over chunks carries.
+    """Make the state that a loop over chunks carries.
 
     Raises:
-        DecompositionError: `scan-order` where units share the dim above the loop: each would have to wait.
+        DecompositionError: `scan-order` where units share the dim above the loop: each unit would have to wait for
+            others.
     """
     (dim,) = (d.name for d in step.over)
     axis = state.windows[POINTS].axis(dim)
@@ -99,7 +100,7 @@ def carry(step: Step, state: State, context: Context, link: Link | None) -> Carr
 
 
 def started(step: Step, carried: Carried, context: Context, link: Link | None) -> Body:
-    """Set the carried state of a loop to the fold of no points."""
+    """Set the carried state of a loop to the fold's identity."""
     assert step.fold is not None
     body: Body = ()
     for buffer, nothing in zip(carried.buffers, identity_of(step.fold), strict=False):
@@ -108,7 +109,7 @@ def started(step: Step, carried: Carried, context: Context, link: Link | None) -
 
 
 def lower_scan(step: Step, state: State, context: Context, recur: Recur) -> tuple[Body, State]:
-    """Compute running results where a step's points are held; gives the state in which they can be read.
+    """Compute running results in the threads that hold a step's points; return the state in which they can be read.
 
     Raises:
         DecompositionError: `scan-order` where threads do not hold the points in the order of the dim.
@@ -164,7 +165,7 @@ def lower_scan(step: Step, state: State, context: Context, recur: Recur) -> tupl
 
 
 def shared_by_blocks(axis: Axis, context: Context) -> Literal["", "cluster", "grid"]:
-    """Say which blocks have parts of a dim, if any."""
+    """Return which blocks have parts of a dim: those of a cluster, those of the grid, or none."""
     at = free(context.expanded(axis.offset))
     if context.joined > 1 and any(v.name == RANK for v in at):
         return "cluster"
@@ -173,7 +174,7 @@ def shared_by_blocks(axis: Axis, context: Context) -> Literal["", "cluster", "gr
 
 
 def _lifted(step: Step, fold: Fold, state: State, context: Context) -> tuple[list[Window], Body]:
-    """Put the state of each single point into registers; missing points get the fold of no points."""
+    """Put the state of each single point into registers; missing points get the fold's identity."""
     windows: list[Window] = []
     body: Body = ()
     for i, (lift, nothing) in enumerate(zip(fold.lift, identity_of(fold), strict=True)):
@@ -198,13 +199,13 @@ class Scan:
     """Fold registers in order.
 
     Args:
-        step: that keeps running results.
-        fold: its monoid.
-        order: of registers, lanes and warps.
-        held: registers of each scalar of the state, by point.
-        context: the kernel's.
-        path: of the place in the tree.
-        link: of the chain.
+        step: the step with running results.
+        fold: the step's fold.
+        order: the order of registers, lanes and warps.
+        held: for each scalar of the state, registers with a value for each point.
+        context: the kernel's facts.
+        path: the place in the tree, for errors.
+        link: the link of the chain.
     """
 
     step: Step
@@ -260,7 +261,7 @@ class Scan:
         return body
 
     def _over_warps(self, row: Expr, total: Values, before: Values) -> Body:
-        """Combine the folds of all warps before a warp with that warp's own, theirs first."""
+        """Combine the folds of all earlier warps of a row with this warp's fold, in order."""
         context, order, ways = self.context, self.order, self.order.ways
         lane = Var(THREAD, context.threads) % LANES
         rows = order.rows[0]
@@ -297,7 +298,7 @@ class Scan:
         return (Region(f"{self.step.name} over {ways} warps", body, self.path, self.link),)
 
     def behind(self, front: Sequence[Buffer]) -> Body:
-        """Combine each row's points with a fold that comes before them, a register a row."""
+        """Combine each row's points with the fold of earlier points, one register for each row."""
         order, (runs, points) = self.order, (self.order.runs[0], self.order.points[0])
 
         def at(row: Expr, run: Expr, point: Expr) -> Body:
@@ -316,7 +317,7 @@ class Scan:
         return [View(temporary(name, dtype, 1, self.context), as_expr(0)) for dtype in self.fold.dtypes]
 
     def nothing(self, to: Values) -> Body:
-        """Set a state to its fold's identity."""
+        """Set a state to the fold's identity."""
         return tuple(Compute(v, c, link=self.link) for v, c in zip(to, identity_of(self.fold), strict=True))
 
     def _copy(self, to: Values, source: Values) -> Body:
@@ -338,7 +339,7 @@ class Scan:
 
 
 def _ordered(step: Step, window: Window, state: State, context: Context) -> Order:
-    """Find the order of all threads' points from their places, and prove it."""
+    """Find the order of all threads' points from their coordinates, and prove it."""
     assert context.threads is not None
     link, threads, (dim,) = state.link, context.threads, (d.name for d in step.over)
     ownership = window.storage.ownership
@@ -377,13 +378,13 @@ def _ordered(step: Step, window: Window, state: State, context: Context) -> Orde
 
 
 def _without(step: Step, dim: str) -> Step:
-    """Give the step that folds the whole dim: the same threads hold parts of its values."""
+    """Return the step that folds the whole dim; the same threads hold parts of its values."""
     outs = tuple(evolve(out, index=tuple(e for e in out.index if str(e) != dim)) for out in step.outs)
     return evolve(step, outs=outs, running=False)
 
 
 def _registers(step: Step, place: Any, kept: Any, link: Link | None) -> tuple[Any, Any, Any, int]:
-    """Sort a thread's registers by rows, runs of neighbours and points, all of equal number and distance."""
+    """Divide a thread's registers into rows, runs of neighbours and points, at constant distances."""
     names = list(dict.fromkeys(kept.tolist()))
     table: list[list[int]] = []
     for name in names:
@@ -410,14 +411,14 @@ def _registers(step: Step, place: Any, kept: Any, link: Link | None) -> tuple[An
 
 
 def _lanes(place: Any, kept: Any, exists: Any) -> tuple[int, int]:
-    """Count the lanes that share the first lane's row (a power of two); give also the distance in lanes between two."""
+    """Return how many lanes share the first lane's row (a power of two), and the distance in lanes between them."""
     warp = min(LANES, len(place))
     mine = [t for t in range(warp) if exists[t] and kept[t] == kept[0] and (t == 0 or place[t] != place[0])]
     return (1 << (len(mine) - 1).bit_length(), mine[1] - mine[0]) if len(mine) > 1 else (1, 1)
 
 
 def _prove(step: Step, order: Order, place: Any, kept: Any, exists: Any, link: Link | None) -> None:
-    """Fold intervals in the kernel's order: two that are combined must be adjacent, and each must end at its own point.
+    """Fold intervals of points in the kernel's order: combined intervals must be adjacent, and end at their own point.
 
     Raises:
         DecompositionError: `scan-order`.

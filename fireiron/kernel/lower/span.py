@@ -1,4 +1,4 @@
-"""Spans: rows of shared memory that the hardware swizzles, as bulk copies write them and wgmma reads them."""
+"""Spans: rows of 32, 64 or 128 bytes of shared memory that the hardware swizzles, in bulk copies and wgmma."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ BOX_ALIGN = 128  # bytes to which boxes of bulk copies are aligned in shared mem
 
 
 def swizzle_of(span: int, nbytes: int) -> Swizzle | None:
-    """Give the permutation of elements of `nbytes` that a span of bytes means.
+    """Return the swizzle, in elements of `nbytes`, of rows of `span` bytes.
 
     Source: PTX ISA, tensor swizzling modes.
 

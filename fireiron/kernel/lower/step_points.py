@@ -1,4 +1,4 @@
-"""Points of a step: the thread that computes them, its loops over the points, and the reads at the present point."""
+"""Points of a step: the threads that compute them, the loops over points, and the reads at the current point."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ def _dims_of_inputs(program: Program) -> set[str]:
 
 
 def new_dims(dims: Sequence[Dim], owner: Window, state: State) -> list[str]:
-    """List the dims of a step that a register tensor lacks, though it says who computes the step."""
+    """List the dims of a step that the register tensor which determines its threads does not have."""
     has = {a.dim for a in owner.axes}
     return [d.name for d in dims if d.name not in has and state.residual.extents[d.name] != 1]
 
 
 def owner_of(dims: Sequence[Dim], state: State, required: bool = True) -> Window | None:
-    """Find the register tensor whose threads compute a step: the one with most of the step's dims."""
+    """Find the register tensor whose owners compute a step: the tensor with the most of the step's dims."""
     names = {d.name for d in dims}
     held = [
         w
@@ -90,14 +90,15 @@ def owner_of(dims: Sequence[Dim], state: State, required: bool = True) -> Window
 def over_points(
     step: Step, state: State, context: Context, body: Callable[[State], Body], owner: Window | None = None
 ) -> Body:
-    """Visit the points of a step that each thread owns, one after another, in loops that are unrolled.
+    """Make unrolled loops over the points of a step that each thread owns.
 
     Args:
-        step: whose points.
-        state: the place in the tree.
-        context: the kernel's.
+        step: the step.
+        state: the lowering state (the place in the tree).
+        context: the kernel's facts.
         body: makes the code for a point.
-        owner: the register tensor that says whose points they are, None for the one with most of the step's dims.
+        owner: the register tensor whose owners compute the points; None for the tensor with the most of the step's
+            dims.
     """
     state, owned = at_points(step, state, context, owner)
     inner = each_point(step, state, context, body)
@@ -105,7 +106,7 @@ def over_points(
 
 
 def at_points(step: Step, state: State, context: Context, owner: Window | None = None) -> tuple[State, Points | None]:
-    """Give the state inside the thread that computes a step's points, and what stands around its code for them."""
+    """Return the state inside the thread that computes a step's points, and the loops and guards around its code."""
     progress = state.progress
     assert progress is not None
     owned: Points | None = None
@@ -124,7 +125,7 @@ def at_points(step: Step, state: State, context: Context, owner: Window | None =
 
 
 def each_point(step: Step, state: State, context: Context, body: Callable[[State], Body]) -> Body:
-    """Visit the points of a thread, one after another, in loops that are unrolled."""
+    """Make unrolled loops over the points of a thread."""
     loops: list[tuple[Var, int]] = []
     extents = {a.dim: a.size for a in state.windows[POINTS].axes}
     for dim in (d.name for d in step.dims):
@@ -143,7 +144,7 @@ def each_point(step: Step, state: State, context: Context, body: Callable[[State
 
 
 def _require_apart(step: Step, owned: Points, axes: Mapping[str, Expr], state: State) -> None:
-    """Refuse register loops that step along kept and folded dims at once: each trip would need a state of its own."""
+    """Raise an error for register loops along kept and folded dims at once: each trip would need a separate state."""
     moved = {loop.var: {d for d, at in axes.items() if loop.var in free(at)} for loop in owned.loops}
     folded = {d.name for d in step.over}
     for dims in moved.values():
@@ -158,7 +159,7 @@ def _require_apart(step: Step, owned: Points, axes: Mapping[str, Expr], state: S
 
 
 def views_at(step: Step, state: State, context: Context) -> tuple[Body, tuple[View, ...]]:
-    """View the reads of the present point; elements that may lie outside a tensor are first loaded into a register."""
+    """Return views of the current point's reads; an element that may lie outside a tensor is first loaded."""
     progress = state.progress
     assert progress is not None
     found: list[View] = []
@@ -201,11 +202,11 @@ def _gathers(e: Expr) -> bool:
 
 
 def _beside(role: str, state: State, context: Context) -> View | None:
-    """Find a read in registers that hold the tensor for another read of the thread: `x[d]` beside `x[d ^ 1]`.
+    """Find a read's element in registers that hold another read of the tensor. Example: `x[d]` and `x[d ^ 1]`.
 
     Returns:
-        None where the thread does not hold the element at every point of every tile, or where it may lie outside the
-        tensor.
+        The view; None where the thread does not hold the element at every point of every tile, or where the element may
+        lie outside the tensor.
     """
     assert state.progress is not None
     mapped = state.windows[role]
@@ -235,14 +236,14 @@ def _beside(role: str, state: State, context: Context) -> View | None:
 
 
 def in_registers(views: Sequence[View]) -> bool:
-    """Say whether all that is read lies in registers."""
+    """Say whether all reads lie in registers."""
     return all(view.buffer.memory.registers for view in views)
 
 
 def folded_dims(state: State) -> frozenset[str] | None:
-    """Name the dims whose points must exist in an online loop, None for all: those that its steps fold.
+    """Return the dims whose missing points an online loop must mask (those that its steps fold); None for all.
 
-    Values at missing points of other dims are never used: they are not stored, and not combined with others.
+    Values at missing points of other dims are never used: they are neither stored nor combined with others.
     """
     progress = state.progress
     if progress is None or progress.law is None:
@@ -251,11 +252,11 @@ def folded_dims(state: State) -> frozenset[str] | None:
 
 
 def exists(step: Step, state: State, dims: frozenset[str] | None = None) -> Expr | None:
-    """Give the condition under which the point exists: tiles may reach beyond the ends of dims.
+    """Return the condition that the point exists: tiles may reach beyond the ends of dims.
 
     Args:
-        step: whose points.
-        state: at the point.
+        step: the step.
+        state: the lowering state at the point.
         dims: the dims to check; None for all.
     """
     mine = {d.name for d in step.dims if dims is None or d.name in dims}
@@ -295,7 +296,7 @@ def _coarse(condition: Expr) -> Expr:
 
 
 def _coordinates(state: State) -> dict[Expr, Expr]:
-    """Give the coordinates of the present point, by dim."""
+    """Return the coordinates of the current point, by dim."""
     progress = state.progress
     assert progress is not None
     axes = {a.dim: a for a in state.windows[POINTS].axes}
@@ -303,7 +304,7 @@ def _coordinates(state: State) -> dict[Expr, Expr]:
 
 
 def at_place(tree: Scalar, state: State) -> Scalar:
-    """Replace an expression's indices by those of the present point."""
+    """Replace the dims in an expression's indices by the current point's coordinates."""
     if prints(tree):
         tree = located(tree, tuple(_coordinates(state)))
     return simplify(placed(tree, _coordinates(state))) if coordinates(tree) else tree
@@ -329,9 +330,9 @@ def accumulate(step: Step, opened: Open, state: State, context: Context) -> Body
 
 
 def _differs_by_point(condition: Expr, state: State) -> bool:
-    """Say whether some of a thread's points may meet a condition, and others not.
+    """Say whether a condition may hold for some of a thread's points, and not for others.
 
-    In online loops, whose last chunk alone has missing points, it counts as one for all.
+    In online loops, where only the last chunk has missing points, the condition counts as the same for all points.
     """
     assert state.progress is not None
     return state.progress.law is None and not free(condition).isdisjoint(x.var for x in state.loops if x.unrolled)
@@ -341,12 +342,12 @@ def assign(step: Step, role: str, state: State, context: Context, masked: bool =
     """Compute one point of a pointwise step.
 
     Args:
-        step: that is computed.
-        role: the window of its result.
-        state: at the point.
-        context: the kernel's.
-        masked: whether points that do not exist are left out.
-        filled: whether they are 0: an atom reads them.
+        step: the step.
+        role: the role of its result's window.
+        state: the lowering state at the point.
+        context: the kernel's facts.
+        masked: whether missing points are skipped.
+        filled: whether missing points are set to 0, since an atom reads them.
     """
     window = state.windows[role]
     before, views = views_at(step, state, context)
@@ -362,7 +363,7 @@ def assign(step: Step, role: str, state: State, context: Context, masked: bool =
     filled = filled or (lacks and not masked and window.storage.memory.registers)  # later steps may read all points
     mask = exists(step, state) if masked or filled or lacks else None
     zero: Body = ()
-    if filled and mask is not None and in_registers(views):  # no other place is read
+    if filled and mask is not None and in_registers(views):  # no other element is read
         mask = exists(step, state, folded_dims(state))
         tree, mask = tree if mask is None else _or_zero(tree, mask), None
     elif filled and mask is not None:
@@ -371,7 +372,7 @@ def assign(step: Step, role: str, state: State, context: Context, masked: bool =
 
 
 def _or_zero(tree: Scalar, mask: Expr) -> Scalar:
-    """Give 0 for missing points, before a conversion, so that it can convert two neighbours at once."""
+    """Select 0 for missing points before the last conversion, so that one instruction can convert two neighbours."""
     if isinstance(tree, Cast):
         return Cast(_or_zero(tree.x, mask), tree.dtype)
     return Select(Coordinate(mask), tree, number(0, tree.dtype))

@@ -1,7 +1,7 @@
 """Steps by atoms: a contraction of a program becomes a MatMul at its place, which a chain of its own lowers.
 
-The atom at the end of the chain says which thread holds which element of the sum, and of factors in registers; the
-other steps of the program follow it.
+The atom at the end of the chain defines the ownership of the sum, and of factors in registers; the program's other
+steps use this ownership.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from fireiron.kernel.lower.folds.state import Open
 from fireiron.kernel.lower.maps import boxed, is_mapped
 from fireiron.kernel.lower.matrices import as_matrix, unmerge
 from fireiron.kernel.lower.registers import fill
+from fireiron.kernel.lower.regroup import exchanged
 from fireiron.kernel.lower.storage import register_storage
 from fireiron.kernel.lower.tree import tree
 from fireiron.kernel.lower.window import POINTS, Axis, Storage, Window
-from fireiron.language.contractions import Side, contraction
+from fireiron.language.contractions import Contraction, Side, contraction
 from fireiron.language.decompositions import Decomposition
 from fireiron.language.levels import RF
 from fireiron.language.maps import is_plain
@@ -36,17 +37,19 @@ class Product:
     """Hold the result of lowering a step by its own chain.
 
     Args:
-        opened: its sum.
+        opened: the product's sum.
         kept: whether a loop around this place carries the sum.
-        sides: steps that compute factors in registers, right before the atoms read them.
-        begin: zeroes the sum, where the atoms do not.
-        body: the atoms.
+        sides: steps that compute factors in registers, directly before the atoms read them.
+        begin: statements that set the sum to zero, where the atoms do not.
+        exchange: statements that bring computed factors to where the atoms take them.
+        body: the statements of the atoms.
     """
 
     opened: Open
     kept: bool
     sides: tuple[Step, ...]
     begin: Body
+    exchange: Body
     body: Body
 
 
@@ -60,21 +63,21 @@ def lower_product(
     context: Context,
     recur: Recur,
 ) -> tuple[State, Product]:
-    """Lower a step by its own chain; gives the state with the windows of factors that other steps compute.
+    """Lower a step by its own chain; return the state with the windows of factors that other steps compute.
 
     Args:
         step: a contraction.
-        opened: its sum in registers.
-        kept: whether a loop around this place carries it.
+        opened: the step's sum in registers.
+        kept: whether a loop around this place carries the sum.
         links: the step's chain.
-        steps: those that are lowered at this place.
-        state: the place in the tree.
-        context: the kernel's.
+        steps: the steps that are lowered at this place.
+        state: the lowering state (the place in the tree).
+        context: the kernel's facts.
         recur: lowers the links.
 
     Raises:
-        DecompositionError: `each-product`, `each-dims`, `each-order`, `each-merge`, `each-factor`, and
-            those of the chain.
+        DecompositionError: `each-product`, `each-dims`, `each-order`, `each-merge`, `each-factor`, and those of the
+            chain.
     """
     found = contraction(step, state.residual.extents, _held_by_points(step, state))
     windows: dict[str, Window] = {}
@@ -86,7 +89,8 @@ def lower_product(
             (out,) = made.outs
             state = _held_as(out, side.dims, state, context)
             sides.append(made)
-            computed[side.role] = state.windows[out.name].storage
+            computed[side.role] = held = state.windows[out.name].storage
+            held.of_sums = any(ref.name in {x.outs[0].name for x in steps} for ref in made.reads)
             windows[side.role] = as_matrix(state.windows[out.name], side.axes, side.order, found.named, step)
             continue
         state, name = _placed(step, side, side.ref, steps, state, context)
@@ -111,15 +115,36 @@ def lower_product(
     for side in (found.left, found.right):
         if side.role in computed:
             unmerge(windows[side.role].storage, computed[side.role], side.axes, side.order, found.named)
+    exchange: Body = ()
+    for made, side in zip(sides, [x for x in (found.left, found.right) if x.role in computed], strict=True):
+        state, moved = _regrouped(made.outs[0], windows[side.role].storage, side, found, state, context)
+        exchange += moved
     begin: Body = ()
     if not kept and sums.storage.name not in context.zeroed:
         title = f"Init(0)({sums.storage.memory})({state.level})"
         begin = (Region(title, (fill(sums.storage, 0, context),), inner.path, state.link, "init", sums.storage.name),)
-    return state, Product(opened, kept, tuple(sides), begin, body)
+    return state, Product(opened, kept, tuple(sides), begin, exchange, body)
+
+
+def _regrouped(
+    out: Ref, matrix: Storage, side: Side, found: Contraction, state: State, context: Context
+) -> tuple[State, Body]:
+    """Let a factor's step compute where sums lie, where its atom has asked for an exchange behind it."""
+    window, made = state.windows[out.name], matrix.regrouped
+    if made is None:
+        return state, ()
+    storage = window.storage
+    summed = made
+    if matrix is not storage:
+        summed = attrs.evolve(storage, name=made.name, ownership=None, of_sums=False, regrouped=None, partials=[])
+        context.storages[made.name] = summed
+        unmerge(made, summed, side.axes, side.order, found.named)
+    body = exchanged(summed, storage, state.path, state.link, context)
+    return evolve(state, windows={**state.windows, out.name: evolve(window, storage=summed)}), body
 
 
 def _held_by_points(step: Step, state: State) -> dict[Ref, tuple[str, ...]]:
-    """Name the dims of the buffers that hold what each point reads: their coordinates are the points' own."""
+    """Return the dims of buffers with one place for each reading point, by the read; the dims are the points' dims."""
     assert state.progress is not None
     found: dict[Ref, tuple[str, ...]] = {}
     for ref, name in zip(step.reads, named_reads(state.progress.program, step), strict=True):
@@ -130,7 +155,7 @@ def _held_by_points(step: Step, state: State) -> dict[Ref, tuple[str, ...]]:
 
 
 def _factor(step: Step, side: Side) -> Step:
-    """Make a step of a factor that is an expression: its value in registers, as the atom takes it."""
+    """Make a step for a factor that is an expression: its value in registers, with the atom's ownership."""
     reads: list[Ref] = []
     for x in parts(side.tree):
         if isinstance(x, Arg) and step.reads[x.index] not in reads:
@@ -149,7 +174,7 @@ def _temporary(name: str, side: Side) -> Ref:
 def _placed(
     step: Step, side: Side, ref: Ref, steps: Sequence[Step], state: State, context: Context
 ) -> tuple[State, str]:
-    """Find the window of a factor that is a tensor; results of pointwise steps are laid out as the atom takes them."""
+    """Find the window of a factor that is a single read; results of pointwise steps get the atom's ownership."""
     progress = state.progress
     assert progress is not None
     name = named_reads(progress.program, step)[step.reads.index(ref)]
@@ -166,7 +191,7 @@ def _placed(
 
 
 def _held_as(out: Ref, dims: Sequence[Dim], state: State, context: Context) -> State:
-    """Make the registers of a factor, whose ownership the atom defines."""
+    """Make the registers of a factor; the atom defines their ownership."""
     extents = state.residual.extents
     axes = tuple(Axis(d.name, extents[d.name] or 0, as_expr(0)) for d in dims)
     name = f"{out.name.lower()}_fr"

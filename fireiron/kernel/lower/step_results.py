@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from fireiron.algebra.expr import Expr, and_, as_expr, eq, lt, proves, substitute
+from fireiron.algebra.expr import Expr, and_, as_expr, as_int, eq, lt, proves, substitute
 from fireiron.algebra.layout import Layout
 from fireiron.base.records import evolve
 from fireiron.kernel.ir.statements import If, Region
 from fireiron.kernel.lower.context import Body, Context, Recur, State
 from fireiron.kernel.lower.folds.bulk import adding_store
 from fireiron.kernel.lower.folds.state import Open, Shared, finish
-from fireiron.kernel.lower.folds.threads import close
+from fireiron.kernel.lower.folds.threads import close, side_by_side
 from fireiron.kernel.lower.own_points import own_points
 from fireiron.kernel.lower.step_points import owner_of
 from fireiron.kernel.lower.tree import tree
@@ -25,9 +25,9 @@ from fireiron.language.steps import Ref, Step
 
 
 def closed(opened: Open, state: State, context: Context, recur: Recur) -> tuple[Body, State]:
-    """Make a fold's results from threads' parts, and store those that are outputs; gives the state after it.
+    """Compute a fold's results from the threads' parts, and store outputs; return the state after it.
 
-    Folds over blocks of the grid have their results later.
+    Results of folds over blocks of the grid are computed later, by the last block.
     """
     progress = state.progress
     assert progress is not None
@@ -38,8 +38,27 @@ def closed(opened: Open, state: State, context: Context, recur: Recur) -> tuple[
     return with_results((*body, *finish(opened, state, context)), opened, state, context, recur)
 
 
+def closed_together(waiting: Sequence[Open], state: State, context: Context, recur: Recur) -> tuple[Body, State]:
+    """Close folds that do not read each other: each carrier's exchanges stand side by side, behind one barrier."""
+    progress = state.progress
+    assert progress is not None
+    if len(waiting) == 1 or not all(as_int(opened.storages[0].size) == 1 for opened in waiting):
+        body: Body = ()
+        for opened in waiting:  # side by side, states of many registers would be in flight at once
+            made, state = closed(opened, state, context, recur)
+            body += made
+        return body, state
+    body = side_by_side([close(opened, state, context) for opened in waiting])
+    for opened in waiting:
+        if progress.spread is not None and progress.shares(opened.step):
+            progress.spread[1].append(Shared(opened, state))
+        else:
+            body, state = with_results((*body, *finish(opened, state, context)), opened, state, context, recur)
+    return body, state
+
+
 def with_results(body: Body, opened: Open, state: State, context: Context, recur: Recur) -> tuple[Body, State]:
-    """Let later steps read a fold's results, and store those that are outputs."""
+    """Make a fold's results readable for later steps, and store outputs."""
     progress = state.progress
     assert progress is not None
     held = (*opened.storages, *(w.storage for w in opened.results.values()))
@@ -69,15 +88,15 @@ def store_result(
     context: Context,
     recur: Recur,
 ) -> Body:
-    """Bring a result from registers to its output; of several threads that hold it, the first stores.
+    """Store a result from registers to its output; of several threads with the same value, the first one stores.
 
     Args:
-        step: that computes it.
+        step: the step that computes the result.
         out: the output.
         window: the result in registers.
-        places: the place of a thread's first point along dims, as far as it is known.
-        state: the place in the tree.
-        context: the kernel's.
+        places: the coordinates of a thread's first point along dims, as far as they are known.
+        state: the lowering state (the place in the tree).
+        context: the kernel's facts.
         recur: lowers the chain of the Move.
     """
     progress = state.progress
@@ -113,12 +132,12 @@ def store_result(
 
 
 def stored_name(name: str) -> str:
-    """Name the window of an output in memory; the output's own name is its value in registers, which steps read."""
+    """Return the role of an output's window in memory; the output's own name is the role of its registers."""
     return f"store {name}"
 
 
 def permuted(window: Window, dims: Sequence[str]) -> Window:
-    """List a memory window's axes in another order: that in which registers hold the same dims."""
+    """Reorder a memory window's axes to the order in which registers hold the same dims."""
     places = [next(i for i, a in enumerate(window.axes) if a.dim == dim) for dim in dims]
     if places == sorted(places):
         return window
@@ -130,7 +149,7 @@ def permuted(window: Window, dims: Sequence[str]) -> Window:
 
 
 def stores_here(step: Step, out: Ref, places: Mapping[str, Expr], state: State, context: Context) -> Expr:
-    """Say which of the threads that hold a value stores it: the one at the start of every dim that the value lacks."""
+    """Return the condition that a thread stores a value which several hold: at the start of all dims it lacks."""
     missing = [d for d, _ in state.residual.sizes if d not in {x.name for x in out.dims}]
     if not missing:
         # All threads of a unit hold the same single element.

@@ -1,4 +1,4 @@
-"""Pointwise steps: their values in registers of the threads that own the points, and from there in shared memory."""
+"""Pointwise steps: values in registers of the threads that own the points, and copies of them in shared memory."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from fireiron.language.steps import Dim, Ref, Step
 
 
 def lower_value(step: Step, state: State, context: Context, recur: Recur) -> tuple[Body, State]:
-    """Compute a pointwise step's value where its points are held; gives the state in which it can be read."""
+    """Compute a pointwise step's value in the threads that hold its points; return the state with its window."""
     progress, link = state.progress, state.link
     assert progress is not None
     (out,) = step.outs
     outputs = {t.name for t in progress.program.outputs}
     dtype = out.dtype
     placed = progress.placed.get(out.name)
-    wanted = None if placed is not None else state.windows.get(out.name)  # as an atom takes it
+    wanted = None if placed is not None else state.windows.get(out.name)  # with the ownership of an atom's operand
     window = held_at(step, state, context) if wanted is None else wanted
     owner = owner_of(step.dims, state, required=False)
     if owner is not None and owner.storage.name in progress.places:
@@ -97,9 +97,9 @@ def _read_later(owner: Window, step: Step, state: State) -> bool:
 
 
 def _places(owner: Window, axes: tuple[Axis, ...]) -> list[int] | None:
-    """Find axes among those of a register tensor that an atom or a load made at this place; None if it has others.
+    """Find axes among the axes of a register tensor that an atom or a load made at this place; None if one is missing.
 
-    Only axes of one element may stand in another order.
+    Only axes of extent 1 may stand in another order.
     """
 
     def facts(a: Axis) -> object:
@@ -117,7 +117,7 @@ def _places(owner: Window, axes: tuple[Axis, ...]) -> list[int] | None:
 
 
 def _reordered(made: Ownership, places: Sequence[int]) -> Ownership:
-    """Say of axes in another order which thread holds what."""
+    """Reorder the axes of an ownership."""
     if places == sorted(places):
         return made
 

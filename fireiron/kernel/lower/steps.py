@@ -1,12 +1,12 @@
-"""Steps where a chain ends: each is computed by the threads that hold what it reads.
+"""Steps at the end of a chain: each step is computed by the threads that hold its operands.
 
-Parts of a fold in several threads are combined by the carriers of `folds`. A pointwise step with a single reader is
-computed there.
+Where several threads hold parts of a fold, the files in `folds` combine them. A pointwise step with a single reader is
+computed as a part of that reader.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import attrs
 
@@ -17,7 +17,7 @@ from fireiron.base.link import Link
 from fireiron.base.records import evolve
 from fireiron.kernel.ir.statements import If, Region
 from fireiron.kernel.lower.context import Body, Context, Recur, State
-from fireiron.kernel.lower.folds.state import begin_points, note_places, open_fold
+from fireiron.kernel.lower.folds.state import Open, begin_points, note_places, open_fold
 from fireiron.kernel.lower.lane_reads import moved_read
 from fireiron.kernel.lower.lazy_folds import Lazily, is_lazy, lower_lazily
 from fireiron.kernel.lower.maps import is_mapped
@@ -29,7 +29,7 @@ from fireiron.kernel.lower.ranked_points import fold_points
 from fireiron.kernel.lower.scans import lower_scan
 from fireiron.kernel.lower.step_points import assign, over_points
 from fireiron.kernel.lower.step_products import Product, lower_product
-from fireiron.kernel.lower.step_results import closed, stored_name, stores_here
+from fireiron.kernel.lower.step_results import closed, closed_together, stored_name, stores_here
 from fireiron.kernel.lower.step_values import lower_value
 from fireiron.kernel.lower.window import POINTS, Storage
 from fireiron.language.decompositions import Done, EachStep, Load, Own, Tile, Widest
@@ -40,17 +40,17 @@ from fireiron.language.steps import Ref, Step
 
 
 def lower_steps(state: State, context: Context, recur: Recur, each: EachStep | None = None) -> Body:
-    """Lower the steps that are left at the end of a chain: by chains of their own, or over the points of threads."""
+    """Lower the remaining steps at the end of a chain: by chains of their own, or over the points of threads."""
     assert state.progress is not None
     return lower_active(evolve(state, progress=evolve(state.progress, each=each)), context, recur)[0]
 
 
 def lower_active(state: State, context: Context, recur: Recur, keep: bool = False) -> tuple[Body, State]:
-    """Lower steps one after another; gives the state in which their results can be read.
+    """Lower steps in sequence; return the state in which their results can be read.
 
     Args:
-        state: with the steps to lower.
-        context: the kernel's.
+        state: the lowering state, with the steps to lower.
+        context: the kernel's facts.
         recur: lowers the chains of Moves and of steps.
         keep: whether later loops may read results that no step here reads.
     """
@@ -74,11 +74,13 @@ def lower_active(state: State, context: Context, recur: Recur, keep: bool = Fals
             continue
         steps.append(_inlined(step, pending))
     state, products = _lower_products(steps, state, context, recur)
+    steps = _with_folds_side_by_side(steps, products, state)
     plain = [x for s in steps for x in (products[s.name].sides if s.name in products else (s,))]
     state, loads = _auto_loads(plain, state, context)
     body: Body = ()
     ahead: dict[Load, int] = {}  # length of the body before each load: a load stands right before its first reader
     lazily: Lazily | None = None
+    waiting: list[Open] = []  # folds whose points are folded, and whose parts meet with those of a later one
     for i, step in enumerate(steps):
         product = products.get(step.name)
         if lazily is not None and product is None:
@@ -90,6 +92,12 @@ def lower_active(state: State, context: Context, recur: Recur, keep: bool = Fals
                 continue
             if is_lazy(part, state):
                 made, state, lazily = lower_lazily(part, steps[i + 1 :], products, state, context, recur, _lower_step)
+            elif product is None and _closes_here(part, state):
+                made, state, opened = _folded(part, state, context)
+                waiting.append(opened)
+                if not _wait(waiting, steps[i + 1 :], products, state):
+                    closing, state = closed_together(waiting, state, context, recur)
+                    made, waiting = (*made, *closing), []
             else:
                 made, state = _lower_step(part, state, context, recur)
             body += made
@@ -106,7 +114,7 @@ def lower_active(state: State, context: Context, recur: Recur, keep: bool = Fals
 def _lower_products(
     steps: Sequence[Step], state: State, context: Context, recur: Recur
 ) -> tuple[State, dict[str, Product]]:
-    """Lower the steps that have chains of their own: their atoms define the ownership of what the other steps read."""
+    """Lower the steps with chains of their own: their atoms define the ownership of registers that others read."""
     progress = state.progress
     assert progress is not None
     made: dict[str, Product] = {}
@@ -136,25 +144,27 @@ def _lower_products(
 def _finish_product(
     step: Step, product: Product, state: State, context: Context, recur: Recur, lazily: Lazily | None
 ) -> tuple[Body, State]:
-    """Put an atom's statements behind the correction of its sum, and fold the sums of several units to one."""
+    """Put an atom's statements after the correction of its sum, and add the sums of several units."""
     opened, title = product.opened, f"{step.name}: {step.fold.name if step.fold else ''} by atoms"
     if product.kept:
         factors = corrected(step, opened, state, context)
         before: Body = (Region(f"{step.name}: what was summed is corrected", factors, state.path, state.link),)
         before = before if factors else ()
+        moved = product.exchange
         if lazily is not None:
             before = (*((If(lazily.again, before),) if before else ()), *lazily.carried.get(step.name, ()))
+            moved = () if step.name in lazily.carried else moved
         body = Region(title, product.body, state.path, state.link, "product", step.name)
-        return (*before, body), state
+        return (*before, *moved, body), state
     made, after = closed(opened, state, context, recur)
     body = (*product.begin, *product.body)
-    return (Region(title, body, state.path, state.link, "product", step.name), *made), after
+    return (*product.exchange, Region(title, body, state.path, state.link, "product", step.name), *made), after
 
 
 def _auto_loads(
     steps: Sequence[Step], state: State, context: Context
 ) -> tuple[State, dict[Load, tuple[State, Storage]]]:
-    """Load the elements that threads read from global memory into registers, by vectors, each thread its own."""
+    """Load the elements that threads read from global memory to registers, by vectors; each thread loads its own."""
     progress = state.progress
     assert progress is not None
     loads: dict[Load, tuple[State, Storage]] = {}
@@ -176,10 +186,10 @@ def _auto_loads(
 
 
 def _read_where_written(progress: Progress, link: Link | None) -> set[str]:
-    """Find results that are read at other points of their dims: lanes pass them on, and so they lie in registers.
+    """Find results that are read at other points of their dims; they are kept in registers, for shuffles between lanes.
 
     Raises:
-        DecompositionError: `affine-read` of results that are read at other dims, or folded.
+        DecompositionError: `affine-read` where a result is read at other dims, or is the result of a fold.
     """
     written = {out.name: (out, step) for step in progress.program.steps for out in step.outs}
     moved: set[str] = set()
@@ -200,7 +210,7 @@ def _read_where_written(progress: Progress, link: Link | None) -> set[str]:
 
 
 def _inlined(step: Step, pending: dict[str, Step]) -> Step:
-    """Put expressions in place of the reads of their results."""
+    """Substitute the expressions of pointwise steps into their readers."""
     while any(ref.name in pending for ref in step.reads):
         reads: list[Ref] = []
 
@@ -222,8 +232,63 @@ def _inlined(step: Step, pending: dict[str, Step]) -> Step:
     return step
 
 
+def _closes_here(step: Step, state: State) -> bool:
+    """Say whether a step is a fold whose points a thread has at this place alone."""
+    progress = state.progress
+    return step.fold is not None and not step.running and progress is not None and step.name not in progress.open
+
+
+def _with_folds_side_by_side(steps: Sequence[Step], products: Mapping[str, Product], state: State) -> list[Step]:
+    """Move folds right behind an earlier fold, where all that they read is there by then: they meet at one barrier.
+
+    Products stay where they stand: what is computed between two of them runs while the second one does.
+    Example: a layer norm's gradient sums x and dy * gain of a row before it does anything with either sum.
+    """
+    made: list[Step] = []
+    rest = list(steps)
+    while rest:
+        step = rest.pop(0)
+        made.append(step)
+        if step.name in products or not _closes_here(step, state):
+            continue
+        missing = {out.name for other in (step, *rest) for out in other.outs}
+        folds = [x for x in rest if x.name not in products and _closes_here(x, state)]
+        beside = [x for x in folds if not any(ref.name in missing for ref in x.reads)]
+        made += beside
+        rest = [x for x in rest if x not in beside]
+    return made
+
+
+def _wait(waiting: Sequence[Open], later: Sequence[Step], products: Mapping[str, Product], state: State) -> bool:
+    """Say whether a later fold comes before all that reads these folds: their parts then meet at the same barriers."""
+    made = {out.name for opened in waiting for out in opened.step.outs}
+    for other in later:
+        if other.name in products or any(ref.name in made for ref in other.reads):
+            return False
+        if _closes_here(other, state):
+            return True
+    return False
+
+
+def _folded(step: Step, state: State, context: Context) -> tuple[Body, State, Open]:
+    """Fold the points of each thread; gives the state in which its part can be read."""
+    progress = state.progress
+    assert progress is not None
+    step = factor_outside(step)
+    opened = open_fold(step, state, context, state.link)
+    known = evolve(progress, open={**progress.open, step.name: opened})
+    inside = evolve(state, windows={**state.windows, **opened.windows}, progress=known)
+    main = fold_points(step, opened, inside, context, False)
+    return (Region(_title(step), (*begin_points(opened, context), *main), state.path, state.link),), inside, opened
+
+
+def _title(step: Step) -> str:
+    assert step.fold is not None
+    return f"{step.name}: {step.fold.name} over {', '.join(d.name for d in step.over)}"
+
+
 def _lower_step(step: Step, state: State, context: Context, recur: Recur) -> tuple[Body, State]:
-    """Lower one step; gives the state in which its results can be read."""
+    """Lower one step; return the state in which its results can be read."""
     progress = state.progress
     assert progress is not None
     link = state.link
@@ -233,19 +298,13 @@ def _lower_step(step: Step, state: State, context: Context, recur: Recur) -> tup
     if carried is not None and progress.law is not None and step.name in progress.law.factors:
         return lower_lead(step, carried, state, context, recur)
     if step.fold is not None:
-        step, fold = (step, step.fold) if carried is not None else (factor_outside(step), step.fold)
-        opened = carried or open_fold(step, state, context, link)
-        known = evolve(progress, open={**progress.open, step.name: opened})
-        windows = state.windows if carried is not None else {**state.windows, **opened.windows}
-        inside = evolve(state, windows=windows, progress=known)
-        main = fold_points(step, opened, inside, context, carried is not None)
-        title = f"{step.name}: {fold.name} over {', '.join(d.name for d in step.over)}"
-        if carried is not None:
-            body = (*corrected(step, carried, state, context), *main)
-            return (Region(title, body, state.path, link),), state
-        body = (*begin_points(opened, context), *main)
-        made, after = closed(opened, inside, context, recur)
-        return (Region(title, body, state.path, link), *made), after
+        if carried is None:
+            body, inside, opened = _folded(step, state, context)
+            made, after = closed(opened, inside, context, recur)
+            return (*body, *made), after
+        main = fold_points(step, carried, state, context, True)
+        body = (*corrected(step, carried, state, context), *main)
+        return (Region(_title(step), body, state.path, link),), state
     (out,) = step.outs
     outputs = {t.name for t in progress.program.outputs}
     if state.level.name == Thread.name and out.name in outputs and progress.results is None:

@@ -1,4 +1,4 @@
-"""Storages: the buffer of a load or an epilog: its memory, its strides, and the number of copies."""
+"""Storages: the memory, strides and number of copies of a load's or an epilog's buffer."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def register_storage(
 
 
 def order_of(window: Window) -> Order | None:
-    """Say which of a window's last two dimensions is contiguous in memory, None for registers and vectors."""
+    """Return which of a window's last two dimensions is contiguous in memory; None for registers and vectors."""
     storage = window.storage
     if storage.memory.registers or len(window.axes) < 2:
         return None
@@ -93,7 +93,7 @@ def make_storage(
     slots: int,
     done: Done | None = None,
 ) -> Storage:
-    """Make the buffer that a load fills, with the schedule's layout, else the layout that an atom needs.
+    """Make the buffer that a load fills, with the schedule's layout, or else the layout that an atom needs.
 
     Raises:
         DecompositionError: `symbolic-buffer`, `storage-shape`.
@@ -126,7 +126,7 @@ def make_storage(
 
 
 def _per_unit(storage: Storage, state: State, context: Context) -> None:
-    """Give each unit inside the block a copy of its own.
+    """Give each unit inside the block a separate copy of a buffer.
 
     Raises:
         DecompositionError: `shared-unit`.
@@ -145,7 +145,7 @@ def _per_unit(storage: Storage, state: State, context: Context) -> None:
 
 
 def demanded_span(link: Load, done: Done | None, role: Literal["src", "dst"]) -> int:
-    """Give the bytes of the rows that the atom which ends a Move needs on one side; 0 where the schedule decides."""
+    """Return the width in bytes of swizzled rows that a Move's atom needs on one side; 0 where schedules decide."""
     atom = None if done is None else done.atom
     if (
         atom is None
@@ -179,9 +179,9 @@ def _panels(
     context: Context,
     slots: int,
 ) -> Storage:
-    """Make a buffer of panels: `span` bytes of the contiguous dimension, row after row, swizzled.
+    """Make a buffer of panels: each panel has `span` bytes of the contiguous dimension of every row, swizzled.
 
-    Dimensions above the matrix are rows too: a panel has the rows of all of them.
+    Dimensions before the last two count as rows too: a panel has the rows of all matrices.
 
     Raises:
         DecompositionError: `bulk-storage` where a row is no whole number of spans.
@@ -244,5 +244,5 @@ def _strides(link: Load, shape: tuple[int, ...], order: Order) -> tuple[tuple[In
 
 
 def _outer_strides(extents: tuple[int, ...], size: int) -> tuple[int, ...]:
-    """Give the strides of consecutive matrices of a size; the last of the outer dimensions is fastest."""
+    """Return the strides of outer dimensions for matrices of a size without gaps; the last dimension is fastest."""
     return tuple(size * prod(extents[i + 1 :]) for i in range(len(extents)))

@@ -1,8 +1,8 @@
-"""Stream-K: each persistent unit computes an equal run of all tiles' chunks of K; parts of one tile are added.
+"""Stream-K: each persistent unit computes an equal run of all tiles' chunks of K; partial sums of one tile are added.
 
 A unit computes its tiles from the last to the first. Its last tile, which a higher unit finishes, comes first. Its
-first tile, which lower units began, comes last: by then they have written their partial sums. A unit waits for lower
-units alone, so blocks that start in order never wait for a block that has not started.
+first tile, which lower units started, comes last: by then the lower units have written their partial sums. A unit only
+waits for lower units, so blocks that start in order never wait for a block that has not started.
 """
 
 from __future__ import annotations
@@ -94,12 +94,12 @@ def share_out(split: Split, tiles: Expr, chunks: Index, unit: Expr, units: Expr,
     and few tiles have more than two parts.
 
     Args:
-        split: whose chunks they are.
-        tiles: how many there are.
-        chunks: of a tile.
-        unit: this unit, of `units`.
-        size: blocks of a unit.
-        context: makes names.
+        split: the split that cuts K.
+        tiles: number of tiles.
+        chunks: number of chunks of a tile.
+        unit: number of this unit, below `units`.
+        size: number of blocks of a unit.
+        context: the kernel's facts.
     """
     head: list[Let] = []
     item: list[Let] = []
@@ -137,7 +137,7 @@ def chunks_of(split: Split, extent: Index) -> Index:
 
 
 def hand_on(window: Window, stream: Stream, finish: Body, link: Link | None, context: Context) -> Body:
-    """Store the partial sum of a tile that another unit finishes; add the others' sums to a tile of its own.
+    """Store this unit's partial sum of a tile that another unit finishes, or add the others' sums and finish the tile.
 
     Partial sums are added from the last to the first, in the same order in every run.
 
@@ -145,8 +145,8 @@ def hand_on(window: Window, stream: Stream, finish: Body, link: Link | None, con
         window: the accumulator.
         stream: this unit's part of the tile.
         finish: lowers the use of the whole sum.
-        link: where the sharing was asked for.
-        context: makes buffers.
+        link: the tile's link, with `share`.
+        context: the kernel's facts.
     """
     storage, seats = window.storage, context.seats
     size, threads = as_int(storage.size), context.threads or 1

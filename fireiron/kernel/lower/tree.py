@@ -1,9 +1,9 @@
-"""The tree between a chain and the kernel: its links, frozen, each with what the links below ask of those above.
+"""The tree between a chain and the kernel: frozen links, each with the facts that it needs of the links below.
 
-A chain is a list, and some rules need a fact that stands further down it: a tile to Cluster has as many blocks as the
-next tile says, and a load that a bulk store ends keeps its rows as the store needs them. `tree` walks a chain once,
-from its last link up, and notes these facts. Lowering then goes down the tree once: a rule reads its own link and what
-is asked of it, and no link that is not lowered yet.
+A chain is a list, and some rules need a fact of a later link: a tile to Cluster has as many blocks as the next tile
+gives, and a buffer that a bulk store reads has the layout that the store needs. `tree` walks a chain once, from its
+last link up, and records these facts. Lowering then goes down the tree once: a rule reads its own link and the recorded
+facts, but no later link.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from fireiron.language.decompositions import Decomposition, Done, Load, Split, T
 
 @attrs.frozen(slots=False)
 class Asked:
-    """Say what the links of a chain ask of those above them, None for what no link asks.
+    """Record facts of a chain's links for the links above them; None where no link has the fact.
 
     Args:
-        tile: the first tile. Example: it cuts a cluster's tile into those of its blocks.
-        split: the first split. Example: by parallel(Block) it has several blocks share a tile.
+        tile: the first tile. Example: a tile to Cluster needs it for the number of blocks.
+        split: the first split. Example: with parallel(Block), several blocks share a tile.
         staggered: the first tile whose units take the trips of a persistent loop in turn.
         filled: the first split whose loads belong to another role.
-        online: the splits whose folds follow each other in one loop.
-        loads: the loads that stand first, one of each operand: those that a pipeline above covers.
+        online: the splits with online loops.
+        loads: the loads at the head of the chain, one for each operand, which a pipeline above covers.
         done: the link that ends the chain.
     """
 
@@ -41,12 +41,12 @@ class Asked:
 
 @attrs.frozen(eq=False)
 class Tree:
-    """Hold a link, the links below it, and what all of them ask of those above.
+    """Hold a link, the tree of the links below it, and the recorded facts of all of them.
 
     Args:
-        link: the first link; None behind the last.
-        below: the links below it; None behind the last.
-        asked: what they ask.
+        link: the first link; None after the last one.
+        below: the tree of the links below it; None after the last one.
+        asked: the recorded facts.
     """
 
     link: Decomposition | None = None
@@ -55,7 +55,7 @@ class Tree:
 
     @property
     def behind(self) -> Tree:
-        """Give the tree below the loads that stand first."""
+        """Return the tree below the loads at the head."""
         found = self
         for _ in self.asked.loads:
             assert found.below is not None
@@ -63,7 +63,7 @@ class Tree:
         return found
 
     def loads_where(self, kept: Callable[[Load], bool]) -> Tree:
-        """Leave out other loads."""
+        """Keep only some of the loads at the head."""
         return tree([link for link in self._links() if not isinstance(link, Load) or kept(link)])
 
     def _links(self) -> Iterator[Decomposition]:
@@ -82,12 +82,12 @@ def tree(links: Sequence[Decomposition]) -> Tree:
 
 
 def done_of(links: Sequence[Decomposition]) -> Done | None:
-    """Give the link that ends a chain by an atom, None where the chain ends otherwise."""
+    """Return the link that ends a chain by an atom, None where the chain ends otherwise."""
     return links[-1] if links and isinstance(links[-1], Done) else None
 
 
 def _asked(link: Decomposition, below: Asked) -> Asked:
-    """Add what a link asks to what the links below it ask."""
+    """Add a link's facts to the facts of the links below it."""
     asked = evolve(below, loads=()) if below.loads else below
     match link:
         case Tile(staggered=staggered):

@@ -1,7 +1,7 @@
-"""Conditions by arrays: where a whole tile reads one element of an array of integers, a comparison is one of indices.
+"""Conditions on array elements that are the same for a whole tile, such as `j < lengths[b]` in a tile of a single b.
 
-`j < lengths[b]` in a tile of one b compares j with one number, which the block reads once. As with conditions of
-indices alone, chunks at which all points count then have no masks.
+The block reads the element once, and the condition then compares indices with one variable. As with conditions on
+indices, chunks where it holds for all points are computed without masks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fireiron.language.steps import Ref, Step
 
 
 def with_uniform_conditions(state: State) -> State:
-    """Let conditions of a program compare indices with the elements that all points of the present tile read."""
+    """Replace reads of integer arrays in conditions by index elements, where a tile's points all read the same one."""
     progress = state.progress
     assert progress is not None
     program = progress.program

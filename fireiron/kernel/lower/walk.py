@@ -199,7 +199,7 @@ def _loop_ahead(
     state: State,
     context: Context,
 ) -> Body:
-    """Loop over tiles whose loads run ahead: one loop, whatever the number of dims."""
+    """Make the loop over tiles whose loads run ahead: a single loop, whatever the number of dims."""
     trips = simplest(tiles_in(parts))
     trip = context.variable("trip", trips)
     ahead = Ahead(link.stages, trip, as_expr(trips), link.link)
@@ -255,12 +255,12 @@ def _grid_tile(
 
 
 def _of_blocks(tile: Expr, size: int) -> Expr:
-    """Give the number of this block's tile, from its cluster's tile."""
+    """Return the number of this block's tile, from its cluster's tile."""
     return tile if size == 1 else tile * size + Var(RANK, size)
 
 
 def _blocks_of(link: Tile, rest: Tree, sizes: dict[str, Index]) -> int:
-    """Count the blocks of a cluster, which the next tile gives.
+    """Return the number of blocks of a cluster, which the next tile gives.
 
     Raises:
         DecompositionError: `cluster-blocks`.
@@ -301,7 +301,7 @@ def _work_loop(
     size: int,
     opened: OpenGroups | None,
 ) -> Body:
-    """Let each launched unit take every n-th work item (n units): a tile, or one way's part of a tile."""
+    """Make the loop in which each of n launched units takes every n-th work item (a tile, or a way's part of one)."""
     tiles = opened.groups.most if opened else tiles_in(parts)
     if isinstance(link.share, StreamK):
         return _stream_loop(link, link.share, parts, order, rest, state, context, unit, size)
@@ -355,7 +355,7 @@ def _work_loop(
 def _draw(
     link: Tile, item: Var, trip: Var, first: Expr, units: Expr, total: Expr, context: Context
 ) -> tuple[Draw, Leave]:
-    """Draw the trip's item, and end the loop where none is left."""
+    """Draw the trip's work item, and end the loop where none is left."""
     counter = View(workspace("drawn", i32, 1, context, zero=True), as_expr(0))
     held = staging(f"{item.name}_sh", i32, as_expr(1), context, link.link, turn=trip)
     context.storages[held.name].guarded = True
@@ -366,7 +366,7 @@ def _draw(
 
 
 def _refuse_draws(link: Tile, size: int, stagger: int) -> None:
-    """Refuse to draw tiles where the next one must be known, or where several blocks or warpgroups draw one.
+    """Raise an error for drawn tiles where the next tile must be known, or several blocks or warpgroups share a tile.
 
     Raises:
         DecompositionError: `drawn-units`.
@@ -384,7 +384,7 @@ def _refuse_draws(link: Tile, size: int, stagger: int) -> None:
 
 
 def _visits(first: Expr, step: Expr, total: Expr) -> Expr:
-    """Count the work items of a unit that begins with item `first` and takes every `step`-th of `total` items."""
+    """Return the number of work items of a unit that begins with item `first` and takes every `step`-th of `total`."""
     if proves(lt(first, total)):
         return ceil_div(total - first, step)
     return maximum(total - first + step - 1, 0) // step
@@ -400,7 +400,7 @@ def _work(
     tile: Expr,
     lets: tuple[Let, ...],
 ) -> Body:
-    """Lower what a persistent unit does in one trip, with the names that it needs."""
+    """Lower one trip of a persistent unit, with the definitions that it needs."""
     index = permuted(link, tile, simplest(tiles_in(parts)))
     defined, numbers = _let(tile_numbers(index, parts, order), "tile", parts, context)
     if state.ahead is not None:
@@ -438,7 +438,7 @@ def _group_tile(
     item: Expr,
     prefix: str,
 ) -> Body:
-    """Find the group of an item, and the item's tile in it; after the last item there is nothing to do."""
+    """Find the group of a work item, and the item's tile in the group; items beyond the last group have no tile."""
     inner = {dim: part for dim, part in opened.parts.items() if dim != BATCH}
     place = context.variable(f"{opened.groups.name}_item", simplest(minimum(opened.groups.most, MAX_GRID)))
     lets, numbers = _let(tile_numbers(place, inner, order), prefix, inner, context)
@@ -459,7 +459,7 @@ def _stream_loop(
     unit: Expr,
     size: int,
 ) -> Body:
-    """Let each launched unit take its share of all tiles' chunks of K."""
+    """Make the loop in which each launched unit computes its share of all tiles' chunks of K."""
     if share.units is None:
         share = StreamK(native(context.arch).gpu.sms // size)
     assert share.units is not None

@@ -1,8 +1,8 @@
-"""Windows: the part of a buffer that an operand of the residual spec stands for, with one axis for each dimension.
+"""Windows: the part of a buffer that an operand of the residual spec is, with one axis for each dimension.
 
 An axis maps the residual's local index x to a buffer coordinate: `offset + steps(x)`. A tile composes `steps` and adds
-to `offset`; a load starts new axes at 0. A tile that does not divide its extent adds a bound, which every axis below
-keeps.
+to `offset`; a load starts new axes at 0. A tile that does not divide its extent adds a bound, which all axes below
+keep.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fireiron.base.link import Link
 from fireiron.base.records import evolve
 from fireiron.kernel.analysis.ownership import Ownership, fit
 from fireiron.kernel.ir.elements import address
-from fireiron.language.decompositions import Chunks, Extent, Reduction
+from fireiron.language.decompositions import ByCluster, Chunks, Extent, InOrder, Reduction
 from fireiron.language.levels import Level, Memory
 from fireiron.language.tensor import Order, Tensor
 
@@ -32,7 +32,7 @@ POINTS = ""  # name of the window of a program's points, whose axes are the dims
 
 @attrs.frozen
 class Partial:
-    """Describe the units of a parallel split, each of which holds partial sums of an accumulator over its chunk of K.
+    """Describe the units of a parallel split; each unit holds partial sums of an accumulator over its chunk of K.
 
     Args:
         ways: number of units whose partial sums make one sum.
@@ -53,13 +53,18 @@ class Partial:
     path: str
     link: Link | None = attrs.field(default=None, eq=False, repr=False)
 
+    @property
+    def shared(self) -> bool:
+        """Say whether several blocks add their sums, and each finishes a share of the tile."""
+        return isinstance(self.reduce, ByCluster) or (isinstance(self.reduce, InOrder) and self.reduce.shared)
+
 
 @attrs.frozen
 class Reading:
-    """Say which elements of a tensor points read, where a tile of points reads no box.
+    """Describe the elements of a tensor that points read, where a tile's elements form no box.
 
     Args:
-        dims: of the points, in the order of a window's axes.
+        dims: the points' dims, in the order of a window's axes.
         index: for each dimension of the tensor, the coordinate that a point reads.
         shape: of the tensor.
     """
@@ -74,14 +79,14 @@ class Reading:
         return tuple(as_expr(substitute(e, places)) for e in self.index)
 
     def exists(self, point: tuple[Expr, ...]) -> list[Expr]:
-        """List the conditions under which the tensor has what a point reads, less those that all points meet."""
+        """List the conditions that a point's element lies in the tensor; conditions that always hold are left out."""
         found: list[Expr] = []
         for e, place, extent in zip(self.index, self.at(point), self.shape, strict=True):
             found += [ge(place, 0)] * (not proves(ge(e, 0))) + [lt(place, extent)] * (not proves(lt(e, extent)))
         return found
 
     def stride(self, number: int, strides: tuple[Index, ...]) -> Index | None:
-        """Give the elements from one point to the next along a dim; None where that depends on the place."""
+        """Return the distance in elements of neighbouring points along a dim; None where it depends on the place."""
         dim = self.dims[number]
         moved = [i for i, e in enumerate(self.index) if dim in free(e)]
         return strides[moved[0]] if len(moved) == 1 and self.index[moved[0]] == dim else None
@@ -96,14 +101,16 @@ class Storage:
         size: elements of one slot; in registers, elements of one thread, set by the first access, which defines
             ownership.
         unit: the level whose units each have a copy; `copy` is the number of this thread's copy, of `copies`.
-        no_sync: whether the author claims that no barrier is needed, at the link `claimed`.
-        align: bytes to which the buffer is aligned.
-        guarded: whether mbarriers order every access.
+        no_sync: whether the author states that no barrier is needed; `claimed` is the link that does.
+        align: alignment of the buffer in bytes.
+        guarded: whether mbarriers order all accesses.
         follows: the register tensor from which this one is computed, element by element.
         seeded: whether an accumulator's first value is not 0.
-        partials: of an accumulator, the parallel splits whose units each hold a partial sum, outermost first.
-        order: of a register tensor, the order of the memory that it is loaded from.
-        reading: which elements points read, where the axes of windows are the points' dims.
+        partials: for an accumulator, the parallel splits whose units hold partial sums, outermost first.
+        order: for a register tensor, the order of the memory that it is loaded from.
+        reading: the elements that points read, where the axes of windows are the points' dims.
+        of_sums: whether a factor is computed from sums of products in registers.
+        regrouped: registers that hold such a factor as sums lie, from which lanes exchange it into these.
     """
 
     name: str
@@ -130,6 +137,8 @@ class Storage:
     partials: list[Partial] = attrs.field(factory=list[Partial])
     order: Order | None = None
     reading: Reading | None = None
+    of_sums: bool = False
+    regrouped: Storage | None = None
 
     def address(self, coordinates: tuple[Expr, ...]) -> Expr:
         """Give the flat element offset of a coordinate, before swizzling."""
@@ -139,7 +148,7 @@ class Storage:
 
 @attrs.frozen
 class Bound:
-    """Require `offset + steps(x) < limit` (`lower`: `>= 0`) of a local index x."""
+    """Hold the condition `offset + steps(x) < limit` (`lower`: `>= 0`) for an element with local index x."""
 
     offset: Expr
     steps: Layout | None
@@ -147,7 +156,7 @@ class Bound:
     lower: bool = False
 
     def condition(self, shift: Index = 0) -> Expr:
-        """Give the condition for one element."""
+        """Return the condition for one element."""
         return ge(self.offset + shift, 0) if self.lower else lt(self.offset + shift, self.limit)
 
     def holds(self, local: Expr) -> Expr:
@@ -166,12 +175,12 @@ class IndexMap:
     """Hold the index expression that computes a tensor's coordinate from the dims of a program.
 
     Args:
-        index: over dims.
-        base: the coordinate of the buffer's first element: 0, or where the box starts that was loaded.
-        step: coordinates from one element of the buffer to the next.
-        extent: of the tensor.
-        outside: what a read outside the tensor gives.
-        filled: whether the buffer holds that value, so that reads need no condition.
+        index: an index expression over dims.
+        base: the tensor coordinate of the buffer's first element: 0, or the start of the loaded box.
+        step: distance in tensor coordinates from one element of the buffer to the next.
+        extent: extent of the tensor's dimension.
+        outside: the value of a read outside the tensor.
+        filled: whether the buffer holds that value at places outside the tensor, so that reads need no condition.
     """
 
     index: Expr
@@ -186,8 +195,8 @@ class IndexMap:
 class Axis:
     """Map a dimension's local index to a buffer coordinate; `steps` None is the identity.
 
-    The coordinate of an axis with a `map` follows from the point alone: `kernel.lower.maps` makes a plain axis of it,
-    whose `reads` are the dims that the map's index reads.
+    The coordinate of an axis with a `map` depends only on the point: `kernel.lower.maps` replaces it by a plain axis.
+    `reads` lists the dims in the map's index.
     """
 
     dim: str
@@ -216,8 +225,8 @@ class Cut:
     Args:
         inner: local index -> parent index.
         outer: tile number -> parent index, None where the number of tiles is no int.
-        trips: how many tiles.
-        size: elements of a tile; an expression where the number of tiles is given, and the extent is not.
+        trips: number of tiles.
+        size: extent of a tile; an expression where the author gave the number of tiles instead.
         ragged: whether the last tile may cross the extent.
     """
 
@@ -294,10 +303,10 @@ def advance(axis: Axis, part: Cut, tile: Expr) -> Axis:
 
 
 def through(offset: Expr, steps: Layout | None, start: Expr, elements: Layout, dim: str) -> tuple[Expr, Layout]:
-    """Give the place of the elements `start + elements(x)` of a tile that may be in chunks: offset and steps.
+    """Return offset and steps of the elements `start + elements(x)` of an axis, whose tile may be chunks at a stride.
 
     Raises:
-        DecompositionError: `own-chunks` where the elements lie at no regular places.
+        DecompositionError: `own-chunks` where the elements lie at irregular distances.
     """
     if steps is None:
         return offset + start, elements
@@ -340,7 +349,7 @@ def narrowed(axis: Axis, start: Expr, elements: Layout) -> Axis:
 
 @attrs.frozen(slots=False)
 class Window:
-    """Hold the part of a buffer that an operand stands for, in ring slot `slot` (None: not in a ring)."""
+    """Hold the part of a buffer that an operand is, in ring slot `slot` (None: not in a ring)."""
 
     storage: Storage
     axes: tuple[Axis, ...]
@@ -370,7 +379,7 @@ class Window:
         return self.storage.address(self.origin)
 
     def steps_along(self, index: int) -> Layout | None:
-        """Give local index -> element steps of one axis, None where they depend on the place."""
+        """Return a layout, local index -> element steps, of one axis; None where the steps depend on the place."""
         strides = self.storage.strides
         axis = self.axes[index]
         if self.storage.reading is not None:
@@ -397,7 +406,7 @@ class Window:
         return Layout(axis.steps.shape, _scaled(axis.steps.stride, stride))
 
     def condition(self) -> Expr | None:
-        """Give the condition under which the first element exists, None where it always does."""
+        """Return the condition that the first element exists; None where it always does."""
         conditions = [b.condition() for a in self.axes for b in a.bounds]
         if self.storage.reading is not None:
             conditions += self.storage.reading.exists(self.origin)
@@ -410,7 +419,7 @@ def _scaled(stride: IndexTree, by: Index) -> IndexTree:
 
 
 def _hierarchical(mode: Layout, axis: Axis) -> Layout | None:
-    """Give a hierarchical mode's steps where they do not depend on the first element: no run ends inside."""
+    """Return the steps of an axis in a dimension with a nested layout; None where they depend on the first element."""
     run = mode.leaves[0][0]
     assert isinstance(run, int)
     layout = axis.layout
@@ -418,7 +427,7 @@ def _hierarchical(mode: Layout, axis: Axis) -> Layout | None:
         return Layout(1, 0)
     size = layout.size
     if isinstance(size, int) and run % size == 0 and layout.stride == 1 and axis.offset.divisor % size == 0:
-        return Layout(layout.shape, mode.leaves[0][1])  # it ends inside the run, wherever it starts
+        return Layout(layout.shape, mode.leaves[0][1])  # it ends inside the run, for every start
     if axis.offset.divisor % run or layout.stride != 1:
         return None
     if layout.size <= run:

@@ -1,1 +1,1 @@
-"""Passes over finished statements."""
+"""Passes over a kernel's statements, after lowering."""

@@ -1,4 +1,4 @@
-"""Shared memory: the place of each buffer, and the dead buffers whose memory a later one reuses."""
+"""Shared memory: the offset of each buffer; buffers may reuse the memory of others that are no longer needed."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from fireiron.kernel.ir.statements import (
     For,
     If,
     Lower,
+    Meet,
     Micro,
     Raise,
     Region,
@@ -36,10 +37,9 @@ ALIGN = 128
 
 
 def allocate(storages: tuple[Storage, ...], body: tuple[Statement, ...]) -> tuple[dict[str, Buffer], int]:
-    """Give every buffer its size, and every shared one its offset; returns buffers by name and the bytes in all.
+    """Compute every buffer's size, and every shared buffer's offset; return buffers by name, and the bytes of all.
 
-    A buffer marked `reuse` starts at the lowest buffer that is dead before its own first access, with nothing
-    alive above.
+    A buffer marked `reuse` starts at the lowest offset above which no buffer is still needed at its first access.
     """
     lives = _lives(body)
     buffers: dict[str, Buffer] = {}
@@ -66,9 +66,9 @@ def _nbytes(storage: Storage) -> int:
 
 
 def _overlay(storage: Storage, placed: Mapping[str, Buffer], lives: Mapping[str, tuple[int, int]]) -> int:
-    """Find the lowest offset above which no placed buffer is alive between this one's first access and its last.
+    """Find the lowest offset above which no placed buffer is accessed between this buffer's first access and its last.
 
-    Buffers that mbarriers guard count as always alive, since other roles access them too.
+    Buffers that mbarriers guard count as always in use, since other roles access them too.
     """
     born, dies = lives.get(storage.name, (0, 0))
     alive = [
@@ -83,7 +83,7 @@ def _overlay(storage: Storage, placed: Mapping[str, Buffer], lives: Mapping[str,
 def _lives(body: tuple[Statement, ...]) -> dict[str, tuple[int, int]]:
     """Give the first and last access of each buffer in program order.
 
-    All accesses in a loop count as one moment: their buffers are alive in the whole loop.
+    All accesses in a loop count as one moment: their buffers are in use during the whole loop.
     """
     lives: dict[str, tuple[int, int]] = {}
     clock = 0
@@ -127,7 +127,7 @@ def views_of(statement: Statement) -> tuple[View, ...]:
 
 
 def rebind(body: tuple[Statement, ...], buffers: Mapping[str, Buffer]) -> tuple[Statement, ...]:
-    """Replace provisional buffers by the final ones of the same name, and number the statements, from 1."""
+    """Replace provisional buffers by the final ones of the same name, and number the statements from 1."""
     ids = count(1)
 
     def final(view: View) -> View:
@@ -147,7 +147,7 @@ def rebind(body: tuple[Statement, ...], buffers: Mapping[str, Buffer]) -> tuple[
                 return evolve(s, views=tuple(final(v) for v in views), id=next(ids))
             case Compute(dst, _, inputs):
                 return evolve(s, dst=final(dst), inputs=tuple(final(v) for v in inputs), id=next(ids))
-            case CountIn(counter=counter):
+            case CountIn(counter=counter) | Meet(counter=counter):
                 return evolve(s, counter=final(counter), id=next(ids))
             case Ask(view=view):
                 return evolve(s, view=final(view))

@@ -1,12 +1,12 @@
-"""Registers that change places: what a trip hands to the next by a copy, two trips hand to each other without one.
+"""Alternating registers: unrolling a loop by two saves the copy of registers from each trip to the next.
 
-A loop whose product reads registers in flight computes the next trip's beside them, and ends
+A loop whose product reads registers while it is in flight computes the next trip's values in other registers, and ends
 
     trip(0): product(here) ... compute(there)    here = there
 
-Two trips in a row need no copy: the second reads what the first computed, and computes where the first read. Of an
-odd number of trips one stands alone and copies as before: the first; or the last, behind a branch, where their number
-is known at run time alone.
+Two trips in sequence need no copy: the second reads the registers that the first wrote, and writes those that the first
+read. For an odd number of trips, one single trip copies as before: the first trip, or, where the number is only known
+at run time, the last one, under a condition.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ Body = tuple[Statement, ...]
 
 
 def alternated(loop: For, names: Names) -> Body:
-    """Run two trips of a loop together where registers change places between them.
+    """Unroll a loop by two trips that exchange registers.
 
     Args:
-        loop: over chunks.
-        names: names the variables of the second trip.
+        loop: a loop over chunks.
+        names: makes names for the variables of the second trip.
 
     Returns:
-        The loop alone where its trips end with no copies of registers.
+        The statements; the loop itself where its trips do not end with copies of registers.
     """
     place = next((i for i, s in enumerate(loop.body) if _handed(s) is not None), len(loop.body))
     trip, copies = loop.body[:place], loop.body[place:]
@@ -58,7 +58,7 @@ def alternated(loop: For, names: Names) -> Body:
 
 
 def _handed(s: Statement) -> tuple[Buffer, Buffer] | None:
-    """Give what registers a region copies into, and from."""
+    """Return the registers that a region copies into, and those that it copies from."""
     copies = [x for x in walk((s,)) if not isinstance(x, Region | For)] if isinstance(s, Region) else []
     match copies:
         case [Compute(dst=dst, expr=Arg(), inputs=(source,), write=None)] if (
@@ -74,14 +74,14 @@ def _at(body: Body, var: Var, value: Expr) -> Body:
 
 
 def _changed(body: Body, buffers: Mapping[str, Buffer]) -> Body:
-    """Let statements touch other registers."""
+    """Replace registers in statements."""
     all_ = {v.buffer.name: v.buffer for s in walk(body) for v in views_of(s)}
     all_ |= {s.flag.buffer.name: s.flag.buffer for s in walk(body) if isinstance(s, Vote)}
     return rebind(body, {**all_, **buffers})
 
 
 def _renamed(body: Body, names: Names) -> Body:
-    """Give the variables that statements set names of their own."""
+    """Rename the variables that statements set."""
     made = {s.var: Var(names.name(s.var.name), s.var.extent) for s in walk(body) if isinstance(s, Let | Vote)}
 
     def statement(s: Statement) -> Statement:

@@ -1,7 +1,7 @@
-"""Bounds (max, min) of an epilog are moved after the rounding, where one instruction bounds two 16-bit floats.
+"""Moving bounds (max, min) of an epilog after the rounding, where one instruction bounds two 16-bit floats.
 
-Rounding keeps the order of numbers, so the larger of two rounds to the larger of both rounded: relu, and every other
-max and min with a number, may come first or last and gives the same bits.
+Rounding keeps the order of numbers: round(max(x, y)) = max(round(x), round(y)). So relu, and every other max or min
+with a constant, gives the same bits before and after the rounding.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def round_first(ops: Body, store: Region, held: Buffer, arch: int) -> tuple[Body
     16-bit float in registers.
 
     Args:
-        ops: compute elements of a register tensor.
-        store: the only one that reads them.
+        ops: statements that compute elements of a register tensor.
+        store: the only statements that read these elements.
         held: the register tensor.
         arch: the architecture's number.
     """
@@ -74,7 +74,7 @@ def _rounds(statement: Statement) -> bool:
 
 
 def _unbounded(tree: Scalar) -> tuple[Scalar, list[Binary]]:
-    """Remove the bounds of an expression, the last one first."""
+    """Remove the outermost bounds of an expression; return them, the last one first."""
     bounds: list[Binary] = []
     while isinstance(tree, Binary) and tree.op in ("max", "min") and isinstance(tree.y, Constant):
         bounds.append(tree)

@@ -1,4 +1,4 @@
-"""The loops over chunks that splits with online() or skew() make, wherever they stand in a kernel's statements."""
+"""Visiting the loops over chunks of splits with online() or skew(), wherever they stand in a kernel's statements."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Loops: TypeAlias = Mapping[Var, tuple[Split, str]]  # the split and the links ab
 
 
 def of_loops(body: Body, loops: Loops, change: Callable[[For, Split], Body]) -> Body:
-    """Change these loops; statements that fill rings for them stay.
+    """Apply a change to these loops; statements that fill rings for them stay as they are.
 
     Raises:
         FireironError: what `change` raises, located at the split.

@@ -1,10 +1,10 @@
 """Copies in flight: derives the commits after them and the waits for them.
 
-The copies to one slot of a ring are one group, and so are the copies of a load without a ring; a commit closes the
-group behind the last of them. Consecutive chunks have consecutive groups, so the number of groups after a chunk's group
-is the number of chunks after it. The wait for a chunk stands ahead of its first reader. If other copies start ahead of
-that reader, the wait stands ahead of these: they overwrite the slot that was read last, and the barrier that they need
-anyway then serves the reader too.
+The copies to one slot of a ring form a group, and so do the copies of a load without a ring; a commit closes the group
+after its last copy. Consecutive chunks have consecutive groups, so the number of groups after a chunk's group is the
+number of chunks after it. The wait for a chunk stands before the chunk's first reader. If other copies start before
+that reader, the wait stands before these copies: they overwrite the slot that was read last, so they need a barrier
+anyway, and that barrier then serves the reader too.
 """
 
 from __future__ import annotations
@@ -64,16 +64,17 @@ class _Pass:
     """Hold the state of the walk at a place.
 
     Args:
-        group: the name of groups.
+        group: the name of the groups (`Flight`).
         copied: the buffers that copies write.
-        newest: the chunk whose group was closed last, None where there is none, or it is not known.
-        landed: the last chunk of which this and all earlier ones have landed.
-        apart: buffers of groups without a chunk that have not landed, each with the groups closed since.
-        empty: whether each wait is followed by an empty group, where a loop reads a chunk a trip and starts none: so
-            the count of groups that may be in flight is the same in all trips.
+        newest: the chunk of the last committed group; None where there is none, or it is not known.
+        landed: the last chunk such that it and all earlier chunks have landed.
+        apart: the buffers of committed groups without a chunk that have not landed, each with the number of groups
+            committed since.
+        empty: whether each wait is followed by an empty commit, in a loop that reads a chunk in each trip and starts
+            none. Then the number of groups that may be in flight is the same in all trips.
         ring: the buffers whose chunks are counted.
-        known: what statements access of what is copied, and whether they start copies, each found once.
-        open, loose: the buffers that copies write whose group is not closed, with a chunk and without.
+        known: a cache: the accesses of a statement to copied buffers, and whether it starts copies.
+        open, loose: the buffers of copies whose group is not committed yet, with a chunk and without.
     """
 
     group: str
@@ -102,7 +103,7 @@ class _Pass:
         return tuple(out)
 
     def batch(self, body: Body, i: int) -> Body:
-        """Insert the wait for later readers before a run of copies, and the commit after it."""
+        """Insert the wait for later readers before a sequence of copies, and the commit after it."""
         s, chunk = body[i], self.chunk(body[i])
         more = i + 1 < len(body) and self.starts(body[i + 1])
         more = more and (chunk is None or _alike(self.chunk(body[i + 1]), chunk))
@@ -124,7 +125,7 @@ class _Pass:
         return (*out, Commit(self.group))
 
     def follow(self, chunk: Expr, started: set[str]) -> None:
-        """Count a chunk; where it does not follow the newest one, another ring begins, or this one anew."""
+        """Count a chunk; if it does not follow the newest one, another ring begins, or the same ring starts again."""
         newer = None if self.newest is None else as_int(chunk - self.newest)
         if newer != 1:
             left = None if self.newest is None or self.landed is None else as_int(self.newest - self.landed)
@@ -153,7 +154,7 @@ class _Pass:
         return any(as_int(substitute(r, {loop.var: loop.var + 1}) - r) == 1 for r in self.reads(loop))
 
     def loop(self, loop: For) -> For:
-        """Walk a loop as it is after its first trip. Where the first trip starts from another state, assume nothing."""
+        """Walk a loop in the state after its first trip; if the first trip starts from another one, assume nothing."""
         starts = self.copies(loop)
         entry, apart = (self.newest, self.landed), dict(self.apart)
         if not starts:
@@ -176,7 +177,7 @@ class _Pass:
         return attrs.evolve(loop, body=body)
 
     def wait(self, s: Statement) -> Body:
-        """Give the wait that a statement needs before it."""
+        """Return the wait that a statement needs before it."""
         needed: list[int] = []
         for read in self.reads(s):
             behind = None if self.landed is None else as_int(self.landed - read)
@@ -201,7 +202,7 @@ class _Pass:
         return self.facts(s)[1]
 
     def facts(self, s: Statement) -> tuple[Accesses, bool]:
-        """Give the accesses of a statement of the body."""
+        """Return the accesses of a statement of the body."""
         found = self.known.get(Itself(s))
         if found is None:
             found = _NOTHING
@@ -217,7 +218,7 @@ class _Pass:
         return found
 
     def starts(self, s: Statement) -> bool:
-        """Say whether a statement does nothing but start copies to one slot, each of them once."""
+        """Say whether a statement only starts copies to one slot, each of them once."""
         if not self.copies(s) or any(True for _ in self.views(s, "read")):
             return False
         chunks = self.chunks(s)

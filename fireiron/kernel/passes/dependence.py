@@ -1,10 +1,10 @@
 """Dependent launches: a kernel begins while the previous launch in the stream ends, and lets the next one begin early.
 
-This pass inserts two statements. The first makes every thread wait for the end of the previous launch, ahead of the
-thread's first read or write of global memory: the previous launch may still write what is read, or read what is
-written. Statements that access no global memory stand before the wait, and so do prefetches into the L2 cache, which
-sees later writes. The second lets the next launch begin: behind the start of the block's last load, or, without a
-loading role, ahead of its first store.
+This pass inserts two statements. The first makes every thread wait for the end of the previous launch, before the
+thread's first access of global memory: the previous launch may still write the data that is read, or read the data that
+is overwritten. Statements without access of global memory may stand before the wait, and so may prefetches into the L2
+cache, which also holds later writes. The second statement lets the next launch begin: after the start of the block's
+last load, or, without a loading role, before its first store.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from fireiron.kernel.ir.statements import (
     For,
     If,
     Lower,
+    Meet,
     Micro,
     Raise,
     Region,
@@ -47,7 +48,7 @@ def dependent(body: Body) -> Body:
     """Place both statements in a kernel's body.
 
     Args:
-        body: what every thread runs.
+        body: the statements of every thread.
     """
     if any(isinstance(s, Roles) for s in body):
         return tuple(_roles(s) if isinstance(s, Roles) else s for s in body)
@@ -55,7 +56,7 @@ def dependent(body: Body) -> Body:
 
 
 def _roles(roles: Roles) -> Roles:
-    """Let each role wait for the launch before; the first role, which loads, releases the next launch."""
+    """Insert a wait for the previous launch into each role; the first role, `load`, lets the next launch begin."""
     load, *others = (attrs.evolve(role, body=_ahead(role.body, _touches, WAIT)) for role in roles.roles)
     return Roles((attrs.evolve(load, body=_behind(load.body, LAUNCH)), *others))
 
@@ -63,14 +64,14 @@ def _roles(roles: Roles) -> Roles:
 def _ahead(
     body: Body, wanted: Callable[[Statement], bool], mark: Fence, last: bool = False, alone: bool = True
 ) -> Body:
-    """Insert a statement ahead of the first of some statements, outside of conditions that do not hold for all of them.
+    """Insert a statement before the first of some statements, outside of conditions that do not hold for all of them.
 
     Args:
-        body: where.
-        wanted: what it comes ahead of.
-        mark: the statement.
-        last: whether, inside the loop over a persistent block's items, it stands in the last trip alone.
-        alone: whether nothing that is wanted stands behind the body.
+        body: the statements to insert into.
+        wanted: whether a statement is one of those that the inserted one must precede.
+        mark: the statement to insert.
+        last: whether, inside the loop over a persistent block's items, it is executed only in the last trip.
+        alone: whether no wanted statement follows the body.
     """
     for i, s in enumerate(body):
         if not _holds(s, wanted):
@@ -92,7 +93,7 @@ def _ahead(
 
 
 def _behind(body: Body, mark: Fence) -> Body:
-    """Put a statement behind the last one that touches global memory, outside loops."""
+    """Insert a statement after the last one that accesses global memory, outside loops."""
     for i in reversed(range(len(body))):
         s = body[i]
         if not _holds(s, _touches):
@@ -112,14 +113,14 @@ def _holds(statement: Statement, wanted: Callable[[Statement], bool]) -> bool:
 def _touches(statement: Statement) -> bool:
     """Say whether a statement accesses global memory."""
     match statement:
-        case CountIn() | Raise() | Lower() | FindGroup() | Fetch() | Draw():
+        case CountIn() | Meet() | Raise() | Lower() | FindGroup() | Fetch() | Draw():
             return True
         case _:
             return _accesses(statement, ("read", "write"))
 
 
 def _writes(statement: Statement) -> bool:
-    return isinstance(statement, CountIn | Raise | Lower) or _accesses(statement, ("write",))
+    return isinstance(statement, CountIn | Meet | Raise | Lower) or _accesses(statement, ("write",))
 
 
 def _accesses(statement: Statement, ways: tuple[Literal["read", "write"], ...]) -> bool:

@@ -1,8 +1,8 @@
-"""Draws: one thread of a block draws its next work item, and leaves it in shared memory for the others.
+"""Draws: one thread of a block draws the next work item, and writes it to shared memory for the other threads.
 
-Where roles run at the same time, the role that loads draws: it is ahead of the others by the chunks that rings hold.
-A ring of two slots hands the items on, so that it may be one item ahead of them. In other kernels the first thread
-draws, and a barrier of the block stands between its write and what reads it.
+With roles, the loading role draws, since it runs ahead of the computing role. A ring of two slots passes the items on,
+so that the loading role may be one item ahead. In other kernels the first thread draws, and a barrier of the block
+stands between its write and the other threads' reads.
 """
 
 from __future__ import annotations
@@ -39,13 +39,14 @@ SLOTS = 2  # items that shared memory holds: this trip's and the next one's
 
 @attrs.frozen
 class Handed:
-    """Hold the ring through which roles hand items on.
+    """Hold the ring through which the loading role passes work items to the computing role.
 
     Args:
         cursor: the slot of this trip; each role has its own.
-        full: completes when an item lies in a slot.
-        empty: completes when all warps that read a slot have done so.
-        alone: whether one thread runs the role that loads; else all of its threads read what the first one draws.
+        full: the mbarrier that completes when an item has been written to a slot.
+        empty: the mbarrier that completes when all reading warps have read a slot.
+        alone: whether only one thread runs the loading role; else its other threads read the item that the first one
+            draws.
     """
 
     cursor: Cursor
@@ -55,11 +56,11 @@ class Handed:
 
 
 def share_draws(body: Body, handed: Handed | None, taken: Collection[str]) -> Body:
-    """Let one thread draw, and the others read what it has drawn.
+    """Make one thread draw, and the other threads read the drawn item.
 
     Args:
         body: the kernel's statements.
-        handed: the ring between roles; None where all threads run one body.
+        handed: the ring between roles; None without roles.
         taken: names of the kernel.
     """
     names = Names(taken, body)
@@ -69,9 +70,9 @@ def share_draws(body: Body, handed: Handed | None, taken: Collection[str]) -> Bo
 
 
 def _met(draw: Draw, names: Names) -> Body:
-    """Draw in the first thread, and meet at a barrier.
+    """Draw in the first thread, followed by a barrier of the block.
 
-    Two slots alternate, so that no thread still reads the one that is written next.
+    Two slots alternate, so that no thread still reads the slot that is written next.
     """
     place = _slot(draw.place, draw.trip % SLOTS)
     first = attrs.evolve(draw, var=names.variable("own", draw.var.extent or 0), place=place)

@@ -1,17 +1,16 @@
-"""The edges of a finished kernel: each access that must come after another one, and whether something orders the two.
+"""The edge verifier: checks that something orders each pair of conflicting accesses (an edge) of a kernel.
 
-The kernel is walked as its agents run it: a block's threads, or each warpgroup of a role, of all blocks of a cluster.
-No value is computed. An access has a buffer's ring slot (or registers), a direction, a proxy and a completion. Each
-agent has clocks (vector clocks) of the accesses that are complete for it; barriers, mbarriers and waits copy them from
-agent to agent. An edge that nothing orders is an access that conflicts with an earlier one that is not complete for its
-agent.
+The verifier executes the kernel's control flow for each agent: a block's threads, or each warpgroup of a role, for all
+blocks of a cluster. It computes no element's value. An access has a buffer's ring slot (or registers), a direction, a
+proxy and a completion. Each agent has vector clocks of the accesses that are complete for it; barriers, mbarriers and
+waits copy clocks from agent to agent. A finding is an access that conflicts with an earlier access which is not
+complete for the accessing agent.
 
-The rules stand in `kernel/edges`, one in a file: order of conflicting accesses (accesses.py), asynchronous operations
-that must be awaited (flights.py), phases of mbarriers (phases.py), barriers (meetings.py), and the launch before
-(launches.py).
+The rules stand in `kernel/edges`, one in each file: order of conflicting accesses (accesses.py), waits for asynchronous
+operations (flights.py), phases of mbarriers (phases.py), barriers (meetings.py), and the previous launch (launches.py).
 
-Loops with many trips are walked for two rounds of every ring at their beginning and at their end. Accesses of global
-memory are not followed; only the wait for the launch before is.
+Of loops with many trips, two rounds of every ring are executed at the beginning and at the end. Accesses of global
+memory are not checked, except for the wait for the previous launch.
 """
 
 from __future__ import annotations
@@ -51,6 +50,7 @@ from fireiron.kernel.ir.statements import (
     Kernel,
     Let,
     Lower,
+    Meet,
     Micro,
     Raise,
     Region,
@@ -70,7 +70,7 @@ ITEMS = 3  # work items of a persistent block
 
 
 def unordered(kernel: Kernel) -> tuple[Unordered, ...]:
-    """List the edges of a kernel that nothing orders: none, where its barriers, waits, phases and fences suffice.
+    """List the edges of a kernel that nothing orders; () where its barriers, waits, phases and fences suffice.
 
     Example:
         >>> import fireiron as fi
@@ -123,8 +123,8 @@ class _Walk:
         """Run the blocks of one cluster.
 
         Args:
-            sizes: of symbols, and how many blocks there are.
-            block: the number of the cluster's first one.
+            sizes: values of symbols, and the number of blocks.
+            block: the number of the cluster's first block.
         """
         kernel = self.kernel
         pending: list[tuple[Agent, Iterator[Blocked]]] = []
@@ -177,8 +177,8 @@ class _Walk:
 
         Args:
             body: the statements.
-            agent: who runs them.
-            mask: which of its threads, None for all.
+            agent: the agent that executes them.
+            mask: which of the agent's threads are active, None for all.
             whole: variables of loops of which one trip stands for all.
         """
         for s in body:
@@ -191,7 +191,7 @@ class _Walk:
                     agent.env[var.name] = self.world.value(s.expected, agent)
                 case Fetch(var=var):
                     agent.env[var.name] = 0
-                case Vote(var=var):  # every way is gone
+                case Vote(var=var):  # both outcomes are walked
                     agent.env[var.name] = 1
                 case Region(body=inner):
                     yield from self.walk(inner, agent, mask, whole)
@@ -209,6 +209,9 @@ class _Walk:
                     launches.tell(self.world, agent, level, "a counter in global memory")
                     yield from meetings.sync(self.world, level, agent, False)
                     agent.env[var.name] = 1
+                case Meet(level=level):
+                    launches.tell(self.world, agent, level, "a counter in global memory")
+                    yield from meetings.sync(self.world, level, agent, False)
                 case Lower(level=level):
                     launches.global_access(self.world, agent, "a flag in global memory")
                     yield from meetings.sync(self.world, level, agent, False)
@@ -252,7 +255,7 @@ class _Walk:
             yield from self.walk(loop.body, agent, mask, whole)
 
     def find(self, s: FindGroup, agent: Agent) -> None:
-        """Let groups have all the same number of rows, but for the rest."""
+        """Set the variables of a search as if all groups had the same number of rows, the last groups perhaps less."""
         groups = s.groups
         count, rows = self.world.number(groups.count, agent, None), self.world.number(groups.rows, agent, None)
         items, item = self.world.number(groups.items, agent, None), self.world.number(s.item, agent, None)

@@ -1,10 +1,10 @@
-"""Exchanges of a cluster: the mbarriers by which blocks order their writes of a buffer and their peers' reads of it.
+"""Exchanges in a cluster: the mbarriers that order a block's writes of a buffer and the other blocks' reads of it.
 
-Where roles or staggered units run at the same time, no barrier of the whole cluster is possible. Two mbarriers that
-count warps take its place. A warp arrives at the first mbarrier behind its last write, and waits for it ahead of its
-first read. The warp arrives at the second mbarrier behind its reads, and waits for it at the end of the trip; until
-then no block overwrites the buffer or ends. The arrival after the reads stands behind the computations with the values
-that were read, so the fence of the arrival delays nothing.
+With roles or staggered units, a barrier of the whole cluster is not possible, so two mbarriers that count warps take
+its place. A warp arrives at the first mbarrier after its last write, and waits for it before its first read. The warp
+arrives at the second mbarrier after its reads, and waits for it at the end of the trip; until then no block overwrites
+the buffer or ends. The arrival after the reads stands after the computations with the values that were read, so that
+its fence delays no computation.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ WARP = Warp.size or 32
 
 @attrs.frozen
 class Exchange:
-    """Say which buffer blocks of a cluster read of each other, and by which mbarriers.
+    """Describe a buffer that blocks of a cluster read in each other's shared memory, and its mbarriers.
 
     Args:
-        buffer: its name.
-        written: completes when the warps of all blocks have written.
-        taken: completes when those of all blocks that read have read.
+        buffer: the buffer's name.
+        written: the mbarrier that completes when the warps of all blocks have written.
+        taken: the mbarrier that completes when the warps of all reading blocks have read.
         lane: a thread's index in its warp.
-        readers: how many blocks read, the first ones of the cluster.
-        writers: how many write.
-        slot: of both barriers: the unit, where units take turns.
+        readers: number of blocks that read; they are the first ones of the cluster.
+        writers: number of blocks that write.
+        slot: slot of both mbarriers: the unit's number, where units take turns.
         parity: of the phases of this trip.
-        link: the split that it was made for.
+        link: the split that needs the exchange.
     """
 
     buffer: str
@@ -65,7 +65,7 @@ class Exchange:
     link: Link | None = attrs.field(default=None, eq=False, repr=False)
 
     def tell(self, barrier: Barrier, blocks: int) -> Statement:
-        """Let a warp arrive at the barrier of each of the first blocks, by a lane each."""
+        """Make a warp arrive at the barrier of each of the first blocks, one lane for each block."""
         arrive = Arrive(barrier, self.slot, peer=self.lane, wide=True, link=self.link)
         return If(lt(self.lane, blocks), (arrive,))
 
@@ -82,7 +82,7 @@ class Exchange:
         return self._touches(s, "write", peer=False)
 
     def reads(self, s: Statement) -> bool:
-        """Say whether a statement reads the buffer of a peer."""
+        """Say whether a statement reads the buffer of another block."""
         return self._touches(s, "read", peer=True)
 
     def _touches(self, s: Statement, way: str, peer: bool) -> bool:
@@ -95,7 +95,7 @@ class Exchange:
 
 
 def tell_peers(body: Body, exchanges: Sequence[Exchange]) -> Body:
-    """Insert what orders the accesses of buffers that blocks of a cluster exchange.
+    """Insert the arrivals and waits that order accesses of buffers which blocks of a cluster exchange.
 
     Args:
         body: the kernel's statements, or a role's.
@@ -122,7 +122,7 @@ def _inside(body: Body, exchange: Exchange) -> Body:
 
 
 def _handed(body: Body, exchange: Exchange) -> Body:
-    """Insert an arrival behind the last write, and a wait ahead of the first read."""
+    """Insert an arrival after the last write, and a wait before the first read."""
     last = max(i for i, s in enumerate(body) if exchange.writes(s))
     first = min(i for i, s in enumerate(body) if exchange.reads(s))
     told = (exchange.meet("the warp has written its sums"), exchange.tell(exchange.written, exchange.readers))
@@ -136,7 +136,7 @@ def _handed(body: Body, exchange: Exchange) -> Body:
 
 
 def _behind(exchanged: Body, rest: Body, exchange: Exchange) -> Body:
-    """Arrive when a warp has read, in blocks that read, and wait for the other warps."""
+    """Insert an arrival after a warp's reads, in blocks that read, and the wait for the other warps."""
     reader = next(s for s in exchanged if exchange.reads(s))
     ends = exchange.awaits(exchange.taken)
     if not isinstance(reader, If):
@@ -150,13 +150,13 @@ def _behind(exchanged: Body, rest: Body, exchange: Exchange) -> Body:
 
 
 def _told(body: Body, exchange: Exchange) -> Body:
-    """Arrive behind a body; the warp synchronises first, unless a statement of the body does so."""
+    """Insert an arrival after a body; the warp synchronises before it, unless a statement of the body does so."""
     met = () if _meets(body) else (exchange.meet("the warp has read its part of the sums"),)
     return (*body, *met, exchange.tell(exchange.taken, exchange.writers))
 
 
 def _meets(body: Body) -> bool:
-    """Tell whether a body synchronises whole warps under all conditions."""
+    """Say whether a body always synchronises whole warps, whatever the conditions in it."""
     for statement in body:
         match statement:
             case Sync(level=level):

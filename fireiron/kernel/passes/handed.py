@@ -1,8 +1,8 @@
 """Sums passed between units of the grid: derives the flags that are set after writes and cleared before reads.
 
-Each unit has a place in the workspace, and a flag. Behind what a unit writes there its flag is raised, which releases
-the writes; ahead of what another unit reads there that unit's flag is awaited and lowered, which acquires them. Which
-place an access has is its slot; loops over the elements of one place are neither entered nor parted.
+Each unit has a place in the workspace, and a flag. After a unit's writes to its place, its flag is set (release).
+Before another unit's reads of that place, the flag is awaited and cleared (acquire). The slot of an access is the
+number of the place. Loops over the elements of one place stay whole.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ Body = tuple[Statement, ...]
 
 @attrs.frozen
 class Handed:
-    """Hold the workspace through which units pass sums on.
+    """Hold a workspace through which units pass sums to each other.
 
     Args:
-        buffer: its name.
-        flags: one for each place.
+        buffer: the workspace's name.
+        flags: the buffer of flags, one for each place.
         level: of the units.
-        link: where the sharing was asked for.
+        link: the link that needs the exchange.
     """
 
     buffer: str
@@ -60,11 +60,11 @@ class Handed:
 
 
 def raise_flags(body: Body, workspaces: Sequence[Handed]) -> Body:
-    """Insert the flags by which units of the grid wait for the writes of others.
+    """Insert the setting and clearing of flags, by which units of the grid wait for other units' writes.
 
     Args:
         body: the kernel's statements.
-        workspaces: buffers of the launch through which a unit passes its sums to the next one.
+        workspaces: the workspaces through which a unit passes its sums to the next one.
     """
     for handed in workspaces:
         body = _raised(body, handed)

@@ -1,8 +1,8 @@
 """Unmasked chunks: in trips where every point exists, threads compute without masks.
 
-The masks of a loop compare its variable with places of the block, of threads and of inner loops. From the intervals of
-these places follow the trips at which a mask holds for every thread and inner trip: from some trip on, or up to one.
-Trips at which all masks hold run a copy of the threads' code without masks.
+The masks of a loop compare its variable with coordinates of the block, of threads and of inner loops. The intervals of
+these coordinates give the trips at which a mask holds for every thread and inner trip: from some trip on, or up to one.
+In trips at which all masks hold, a copy of the threads' code without masks is executed.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ Body = tuple[Statement, ...]
 
 
 def without_masks(body: Body, loops: Loops, meaning: Callable[[Expr], Expr], taken: Collection[str]) -> Body:
-    """Let trips where all masks hold compute without them, in the loops of online folds.
+    """Make trips in which all masks hold compute without them, in the loops of online folds.
 
     Args:
         body: the statements.
         loops: the loops over chunks, by their variables.
-        meaning: replaces names that the kernel begins with by what they mean.
+        meaning: replaces names that the kernel defines at its start by their definitions.
         taken: names of the kernel.
     """
     names = Names(taken, body) if loops else None
@@ -62,7 +62,7 @@ def without_masks(body: Body, loops: Loops, meaning: Callable[[Expr], Expr], tak
 
 
 def _without(loop: For, meaning: Callable[[Expr], Expr], names: Names) -> tuple[Let | For, ...]:
-    """Duplicate what threads compute for themselves, and no instruction that threads execute together.
+    """Duplicate the masked statements of a loop that single threads execute; instructions of whole warps stay single.
 
     Returns:
         Definitions for before the loop, and the loop.
@@ -86,7 +86,7 @@ def _without(loop: For, meaning: Callable[[Expr], Expr], names: Names) -> tuple[
     if not held or as_int(last) == 0:
         return (loop,)
     lets: list[Let] = []
-    most = loop.var.extent if gathers(trips) else trips  # what an array holds bounds no variable
+    most = loop.var.extent if gathers(trips) else trips  # array elements cannot bound a variable
     whole = lt(loop.var, _named("whole", last, most, lets, names))
     if as_int(first := as_expr(simplest(first))) != 0:
         whole = and_(ge(loop.var, _named("masked", first, first.range[1], lets, names)), whole)
@@ -127,9 +127,9 @@ def _parted(body: Body, whole: Expr, held: set[Expr]) -> Body:
 
 
 def _branch(body: Body, whole: Expr, held: set[Expr]) -> Body:
-    """Duplicate the runs of a branch's statements that threads compute for themselves around a masked statement.
+    """Duplicate sequences of a branch's statements that single threads execute, around a masked statement.
 
-    So no intermediate value has to be kept in registers from one of two branches to the next.
+    The sequences are as long as possible, so that no intermediate value stays in registers between two branches.
     """
     out: list[Statement] = []
     run: list[Statement] = []
@@ -151,7 +151,7 @@ def _branch(body: Body, whole: Expr, held: set[Expr]) -> Body:
 
 
 def _own(s: Statement) -> bool:
-    """Say whether threads compute a statement for themselves, in whole registers: no branch separates two halves."""
+    """Say whether single threads execute a statement, on whole registers (no half of a register is written alone)."""
     return all(
         x.dst.buffer.dtype.bits >= 32 if isinstance(x, Compute) else isinstance(x, For | If | Region)
         for x in walk((s,))
@@ -183,7 +183,7 @@ def _conjuncts(e: Expr) -> Iterator[Expr]:
 
 
 def _trips(condition: Expr, var: Var, varies: Callable[[Expr], bool]) -> tuple[Expr, Expr | None] | None:
-    """Give the trips at which a comparison holds for all threads and inner trips: the first, and their end."""
+    """Return the range of trips at which a comparison holds for all threads and inner trips: the first, and the end."""
     assert isinstance(condition, Compare)
     split = affine(condition.right - condition.left - 1, (var,))
     slope = None if split is None else split[0].get(var)
@@ -198,7 +198,7 @@ def _trips(condition: Expr, var: Var, varies: Callable[[Expr], bool]) -> tuple[E
 
 
 def _least(e: Expr, varies: Callable[[Expr], bool]) -> Expr | None:
-    """Give the smallest value of an expression over threads and inner loops, term by term."""
+    """Return the smallest value of an expression over threads and inner loops, term by term."""
     terms, constant = terms_of(as_expr(simplest(e)))
     total = as_expr(constant)
     for term, weight in terms:

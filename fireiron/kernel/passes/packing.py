@@ -1,8 +1,8 @@
 """Elements of fewer than 8 bits: in the finished kernel their buffers, views and arrays count bytes.
 
 Schedules count elements. A byte holds several elements, and no instruction addresses a part of a byte, so each copy
-must take whole bytes; an expression reads the byte, and takes its element out. This pass divides every extent, stride
-and offset along the packed dimension by the elements of a byte; later passes then count bytes.
+must move whole bytes; an expression reads the byte, and extracts its element. This pass divides every extent, stride
+and offset along the packed dimension by the number of elements in a byte; later passes count bytes.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from fireiron.kernel.ir.statements import (
     Leave,
     Let,
     Lower,
+    Meet,
     Micro,
     Parameter,
     Pointer,
@@ -62,10 +63,11 @@ if TYPE_CHECKING:
 
 
 def in_bytes(kernel: Kernel) -> Kernel:
-    """Count everything that holds packed elements in bytes.
+    """Convert buffers, views and arrays of packed elements to bytes.
 
     Raises:
-        DecompositionError: `packed-access` where a copy takes part of a byte, or a scalar operation writes one element.
+        DecompositionError: `packed-access` where a copy moves a part of a byte, or a scalar operation writes one
+            element.
     """
     parameters = tuple(_parameter(p) for p in kernel.parameters)
     pointers = (p.buffer for p in kernel.parameters if isinstance(p, Pointer))
@@ -131,6 +133,7 @@ def _statement(statement: Statement) -> Statement:
             | Leave()
             | Sync()
             | CountIn()
+            | Meet()
             | Raise()
             | Lower()
             | Commit()
@@ -167,13 +170,13 @@ def _view(view: View, link: Link | None) -> View:
 
 
 def _byte(view: View) -> View:
-    """View the byte that holds one element."""
+    """Return the view of the byte that holds one element."""
     buffer = view.buffer
     return attrs.evolve(view, buffer=_buffer(buffer), offset=view.offset // buffer.dtype.pack, origin=())
 
 
 def _unpacked(tree: Scalar, inputs: Sequence[View], single: Container[int]) -> Scalar:
-    """Take one element out of its byte wherever an expression reads it."""
+    """Extract one element from its byte wherever an expression reads the element."""
     if not isinstance(tree, Arg):
         return with_children(tree, tuple(_unpacked(x, inputs, single) for x in children(tree)))
     if tree.index not in single:
@@ -183,12 +186,12 @@ def _unpacked(tree: Scalar, inputs: Sequence[View], single: Container[int]) -> S
 
 
 def element_of_byte(argument: int, dtype: DType, at: Expr) -> Scalar:
-    """Take an element out of the byte that an argument holds: an i8, or a u8 where the type has no sign.
+    """Extract an element from the byte that an argument reads, as an i8, or as a u8 for types without a sign.
 
     Args:
-        argument: its number.
+        argument: the argument's number.
         dtype: a packed type.
-        at: which of the byte's elements, the lowest bits first.
+        at: the element's index in the byte; index 0 has the lowest bits.
     """
     kind = i8 if dtype.signed else u8
     source = _SIGNED if dtype.signed else f"(x >> {dtype.bits} * k) & {(1 << dtype.bits) - 1}"

@@ -1,4 +1,4 @@
-"""Pointwise loops over neighbours of 16-bit floats: one instruction computes two of them.
+"""Pointwise loops over neighbours of 16-bit floats, and conversions to 8 bits: one instruction computes two elements.
 
 A loop is paired only where the packed form of each operation gives the bits of the single one, which computes in float
 and rounds once.
@@ -10,7 +10,7 @@ from typing import Final
 
 import attrs
 
-from fireiron.algebra.dtypes import bf16, f16, f32
+from fireiron.algebra.dtypes import bf16, e4m3, e5m2, f16, f32
 from fireiron.algebra.expr import Expr, Var, as_expr, as_int, simplest, substitute
 from fireiron.algebra.scalar import Arg, Binary, Cast, Scalar, Unary
 from fireiron.kernel.ir.rewrite import rewrite
@@ -18,20 +18,22 @@ from fireiron.kernel.ir.statements import Compute, For, Statement, View
 from fireiron.kernel.lower.context import Body
 
 FIRST_ARCH = 80  # the first architecture that bounds pairs
+FIRST_OF_BYTES = 89  # the first that converts to floats of 8 bits
 _EITHER: Final = ("max", "min", "neg", "abs")
+_BYTES: Final = (e4m3, e5m2)
 _PACKED: Final = {f16: (*_EITHER, "add", "sub", "mul"), bf16: _EITHER}
 
 
 @attrs.frozen
 class Pair:
-    """Describe two trips of a loop at once: views of the element of the first, and of the second.
+    """Describe two trips of a loop that one instruction computes: for each operand the two elements.
 
     Args:
-        var: counts the pairs.
-        count: how many there are.
-        tree: what is computed.
-        dst: the elements that are written.
-        inputs: those that are read, of each input.
+        var: the variable that counts pairs.
+        count: number of pairs.
+        tree: the expression.
+        dst: the two elements that are written.
+        inputs: for each input, the two elements that are read.
     """
 
     var: Var
@@ -41,12 +43,14 @@ class Pair:
     inputs: tuple[tuple[View, View], ...]
 
 
-def with_pairs(body: Body) -> Body:
+def with_pairs(body: Body, arch: int) -> Body:
     """Mark the loops whose trips run in pairs."""
 
     def marked(s: Statement) -> Statement:
         both = pair_of(s) if isinstance(s, For) else None
-        return s if both is None or not packs(both.tree) else attrs.evolve(s, pairs=True)
+        if both is None or not (packs(both.tree) or (arch >= FIRST_OF_BYTES and of_bytes(both.tree))):
+            return s
+        return attrs.evolve(s, pairs=True)
 
     return rewrite(body, marked)
 
@@ -55,7 +59,7 @@ def pair_of(loop: For) -> Pair | None:
     """Combine two trips of a loop; None where that would not give the same bits.
 
     Args:
-        loop: unrolled, around one `Compute` whose elements lie beside each other in registers.
+        loop: an unrolled loop around one `Compute` whose elements are neighbours in registers.
     """
     count = as_int(loop.extent)
     if not loop.unroll or count is None or count % 2 or len(loop.body) != 1:
@@ -82,15 +86,21 @@ def packs(tree: Scalar) -> bool:
 
 
 def converts(tree: Scalar) -> bool:
-    """Say whether an expression is a conversion that an instruction does for two elements.
+    """Say whether an expression is a conversion for which an instruction converts two elements.
 
-    The compiler finds these by itself, but not where elements stand in branches: lowering marks their loops.
+    The compiler finds such pairs itself, except in branches; so lowering marks the loops.
     """
-    return isinstance(tree, Cast) and isinstance(tree.x, Arg) and tree.x.dtype == f32 and tree.dtype in _PACKED
+    known = isinstance(tree, Cast) and isinstance(tree.x, Arg) and tree.x.dtype == f32
+    return known and tree.dtype in (*_PACKED, *_BYTES)
+
+
+def of_bytes(tree: Scalar) -> bool:
+    """Say whether an expression is a conversion to 8 bits, of which an instruction converts two and no fewer."""
+    return converts(tree) and tree.dtype in _BYTES
 
 
 def beside(low: View, high: View) -> bool:
-    """Say whether two elements are registers that make up an aligned pair."""
+    """Say whether two elements are neighbouring registers, the first with an even number."""
     return (
         low.buffer.memory.registers
         and low.layout.size == 1

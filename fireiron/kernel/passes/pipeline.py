@@ -1,14 +1,14 @@
-"""Pipelines: copies of later chunks run ahead of the compute, by as many chunks as there are ring slots but one.
+"""Pipelines: with n ring slots, copies of later chunks run n - 1 chunks ahead of the compute.
 
 Lowering puts the copies of a chunk into regions of kind `start` and `finish`, ahead of the compute that reads them; a
 region of kind `first` marks where the first slots are filled. With n slots, trip k starts the copies of chunk
 k + n - 1, computes chunk k, and finishes the copies.
 
-A pipeline of registers whose loop is all that a chunk of another pipeline computes goes on over the chunks of that one.
-Let it fetch d = slots - 1 steps ahead. While step i of chunk k computes, step i + d is fetched, of chunk k or of chunk
-k + 1: the first fragments of a chunk are fetched during the compute of the chunk before. When the fetches reach a new
-chunk q, the outer pipeline, of n slots, waits until q has landed, and starts chunk q + n - 1 where q - 1 was. The last
-chunks, which fetch nothing more, stand behind the loop.
+Where a chunk of an outer pipeline is computed only by the loop of an inner pipeline of registers, the inner pipeline
+continues from chunk to chunk. Let it fetch d = slots - 1 steps ahead. While step i of chunk k computes, step i + d is
+fetched, of chunk k or of chunk k + 1: the first fragments of a chunk are fetched during the compute of the previous
+chunk. When the fetches reach a new chunk q, the outer pipeline, of n slots, waits until q has landed, and starts chunk
+q + n - 1 in the slot of q - 1. The last chunks, during which nothing is fetched, stand after the loop.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ Body = tuple[Statement, ...]
 
 @attrs.frozen
 class Pipe:
-    """Say how far the copies of a loop over chunks run ahead.
+    """Describe the pipeline of a loop over chunks.
 
     Args:
-        stages: slots.
-        chunk: stands in the copies for the number of the chunk that they bring.
-        number: of the chunk that a trip computes. Example: `layer * 4 + k` where the slots of one layer follow on
-            those of the one before.
-        every: how many chunks there are.
-        slot: stands in copies and compute for the slot of a chunk where registers hold it, None where none do.
-        flows: whether the loop may be one with that of a pipeline around it, or inside it.
+        stages: number of slots.
+        chunk: the variable in the copies that stands for the number of the copied chunk.
+        number: the number of the chunk that a trip computes. Example: `layer * 4 + k` where a pipeline continues over
+            layers of 4 chunks.
+        every: number of chunks.
+        slot: the variable in copies and compute that stands for a chunk's slot of registers; None without registers.
+        flows: whether the loop may be merged with the loop of a pipeline around it, or inside it.
     """
 
     stages: int
@@ -49,18 +49,18 @@ class Pipe:
 
 
 def run_ahead(body: Body, pipes: Mapping[str, Pipe]) -> Body:
-    """Let the copies of each pipeline run ahead.
+    """Move the copies of each pipeline ahead of the compute.
 
     Args:
         body: the kernel's statements.
-        pipes: the pipelines, by the names that the regions of their copies have.
+        pipes: the pipelines, by the names of their copies' regions.
     """
     return _Pass(pipes, body).run(body) if pipes else body
 
 
 @attrs.frozen
 class _Piped:
-    """Hold a pipeline, and what its copies do: for each operand what starts a chunk's copy, and what finishes it."""
+    """Hold a pipeline, and for each operand the statements that start a chunk's copy and those that finish it."""
 
     pipe: Pipe
     copies: tuple[tuple[Body, Body], ...]
@@ -74,7 +74,7 @@ class _Piped:
         return tuple(s for _, finish in self.copies for s in finish)
 
     def at(self, body: Body, chunk: Expr) -> Body:
-        """Copy a chunk, where there is one."""
+        """Return the copies of a chunk, under the condition that it exists."""
         there = lt(chunk, self.pipe.every)
         if not body or there == as_expr(0):
             return ()
@@ -82,13 +82,13 @@ class _Piped:
         return body if proves(there) else (If(there, body),)
 
     def slot(self, chunk: Expr) -> dict[Var, Expr]:
-        """Say which slot a chunk lies in."""
+        """Return the slot of a chunk."""
         if self.pipe.slot is None:
             return {}
         return {self.pipe.slot: substitute(self.pipe.chunk % self.pipe.stages, {self.pipe.chunk: chunk})}
 
     def first(self) -> Body:
-        """Fill the first slots: of each operand, all that fills a slot stands together."""
+        """Return the statements that fill the first slots, operand by operand in each slot."""
         filled = tuple(s for start, finish in self.copies for s in (*start, *finish))
         return tuple(s for d in range(self.pipe.stages - 1) for s in self.at(filled, as_expr(d)))
 
@@ -118,7 +118,7 @@ class _Pass:
         return tuple(out)
 
     def staged(self, loop: For, piped: _Piped) -> For:
-        """Start the copies of a later chunk where a trip begins, and finish them where it ends."""
+        """Start the copies of a later chunk at the beginning of a trip, and finish them at its end."""
         pipe = piped.pipe
         ahead = pipe.number + (pipe.stages - 1)
         compute = self.run(_compute(loop))
@@ -127,7 +127,7 @@ class _Pass:
         return attrs.evolve(loop, body=body)
 
     def inner(self, loop: For, outer: _Piped) -> For | None:
-        """Find the inner pipeline that may continue over this loop's chunks: the loop that computes a whole chunk."""
+        """Find the inner pipeline that may continue over this loop's chunks: its loop computes a whole chunk."""
         if not outer.pipe.flows or outer.pipe.slot is not None:
             return None
         body = _compute(loop)
@@ -143,7 +143,7 @@ class _Pass:
         return None if filled & _touched(_compute(found), "read") else found
 
     def flowing(self, loop: For, name: str) -> Body:
-        """Put one loop in the place of two, inside the regions between them."""
+        """Replace two nested loops by one, inside the regions between them."""
         inner = self.flows[name]
         made = _flowing(loop, self.piped[name], inner, self.piped[_name(inner)], self.run(_compute(inner)))
 
@@ -155,7 +155,7 @@ class _Pass:
 
 
 def _name(loop: For) -> str:
-    """Give the name of the pipeline whose chunks a loop visits, "" where it has none."""
+    """Return the name of a loop's pipeline, "" where it has none."""
     return next((s.buffer for s in loop.body if isinstance(s, Region) and s.kind == "start"), "")
 
 
@@ -167,7 +167,7 @@ def _copies(loop: For) -> tuple[tuple[Body, Body], ...]:
 
 
 def _compute(loop: For) -> Body:
-    """Leave out the copies of a loop over chunks."""
+    """Return the body of a loop over chunks without its copies."""
     return tuple(s for s in loop.body if not (isinstance(s, Region) and s.kind in ("start", "finish")))
 
 
@@ -176,7 +176,7 @@ def _without_marks(body: Body) -> Body:
 
 
 def _touched(body: Body, way: str) -> set[str]:
-    """Name the buffers that statements read, or write."""
+    """List the names of the buffers that statements read, or write."""
     return {
         view.buffer.name
         for s in walk(body)
@@ -189,15 +189,15 @@ def _touched(body: Body, way: str) -> set[str]:
 def _flowing(loop: For, outer: _Piped, inner: For, fetched: _Piped, compute: Body) -> Body:
     """Write two nested pipelines, and the loop of the outer one, as one loop.
 
-    Slots of registers have no run-time number: where the steps of a chunk are no multiple of the slots, several chunks
-    stand in a trip of the loop.
+    Slots of registers must have constant numbers: where the number of steps of a chunk is no multiple of the slots, a
+    trip of the loop computes several chunks.
 
     Args:
-        loop: over the chunks of the outer pipeline.
-        outer: its copies.
+        loop: the loop over the chunks of the outer pipeline.
+        outer: the outer pipeline and its copies.
         inner: the loop over the steps of a chunk.
-        fetched: its copies.
-        compute: of a step.
+        fetched: the inner pipeline and its copies.
+        compute: the statements that compute a step.
     """
     steps, slots = as_int(inner.extent), fetched.pipe.stages
     assert steps is not None
@@ -209,7 +209,7 @@ def _flowing(loop: For, outer: _Piped, inner: For, fetched: _Piped, compute: Bod
         return {slot: (k * steps + step) % slots}
 
     def present(body: Body, chunk: Expr, values: dict[Var, Expr]) -> Body:
-        """Run a body only where the chunk exists."""
+        """Put the condition that a chunk exists around statements."""
         there = lt(chunk, outer.pipe.every)
         if not body or there == as_expr(0):
             return ()
@@ -226,7 +226,7 @@ def _flowing(loop: For, outer: _Piped, inner: For, fetched: _Piped, compute: Bod
         return present((*fetched.start, *fetched.finish), k, values)
 
     def run(count: int, first: int, k: Expr, source: Expr, begin: int) -> Body:
-        """Compute steps of chunk k from `first` on, under the fetches of a source's from `begin` on."""
+        """Compute steps of chunk k from `first` on, while steps of another chunk are fetched from `begin` on."""
 
         def step(n: Expr) -> Body:
             at = n + first
@@ -235,7 +235,7 @@ def _flowing(loop: For, outer: _Piped, inner: For, fetched: _Piped, compute: Bod
         return _unrolled(i, count, step)
 
     def acquire(chunk: Expr) -> Body:
-        """Finish the last copy that was started, and start the next one in the slot of the chunk before this one."""
+        """Finish the oldest copy in flight, and start the next one in the slot of the previous chunk."""
         last = chunk + (outer.pipe.stages - 2)
         finish = () if as_int(chunk) == 0 else copied(outer.finish, last)
         return (*finish, *copied(outer.start, last + 1))
@@ -245,7 +245,7 @@ def _flowing(loop: For, outer: _Piped, inner: For, fetched: _Piped, compute: Bod
     turn = far * steps - ahead
 
     def trip(k: Expr) -> Body:
-        """Compute with one chunk."""
+        """Compute one chunk."""
         new = k + far
         return (
             *run(turn, 0, k, new - 1, steps - turn if far else 0),
@@ -272,20 +272,20 @@ def _unrolled(var: Var, count: int, body: Callable[[Expr], Body]) -> Body:
 
 
 def _loop(loop: For, trips: Expr, together: int, far: int, trip: Callable[[Expr], Body]) -> Body:
-    """Loop over the chunks, several in a trip.
+    """Make the loop over chunks, with several chunks in a trip.
 
-    The last chunks, which fetch nothing, stand behind the loop, or under conditions in it where their slots are not
-    known.
+    The last chunks, during which nothing is fetched, stand after the loop, or under conditions in it where their slots
+    are not known.
     """
 
     def over(k: Var, body: Body) -> For:
-        """Write the loop; `together` counts the chunks that its body has already."""
+        """Make the loop; `together` is the number of chunks in its body."""
         assert k.extent is not None
         return For(k, as_expr(k.extent), body, loop.unroll, max(1, loop.together // together), kind="chunks")
 
     static = as_int(trips)
     if together > 1 and static is None:
-        # Which slot the last chunk has is not known: each asks whether it is there.
+        # The last chunk's slot is not known, so each chunk has a condition that it exists.
         k = Var(loop.var.name, simplest(-(-trips // together)))
         body: Body = ()
         for c in range(together):

@@ -1,11 +1,10 @@
-"""Prefetch: threads bring lines into the L2 cache before they are loaded.
+"""Prefetch: threads fetch cache lines into the L2 cache before they are loaded.
 
 First lines are the lines of the first chunks of K: the computing threads prefetch them while mbarriers are initialised,
-since the first bulk copies, and the products behind them, would otherwise wait for DRAM. Blocks that run at the same
-time read the same rows and columns of tiles; each prefetches a share of the lines if together they prefetch all of
-them.
+since the first bulk copies, and the products after them, would otherwise wait for DRAM. Blocks that run at the same
+time read the same rows and columns of tiles; each prefetches a share of the lines if together they cover all lines.
 
-Next lines are the next rows of layers: a persistent block prefetches them before it stores its present rows.
+Next lines are the next rows of X of layers: a persistent block prefetches them before it stores its current rows.
 """
 
 from __future__ import annotations
@@ -54,15 +53,15 @@ LEAST_COVERED = 0.9  # of the running blocks: those of the last tiles may have n
 
 @attrs.frozen(eq=False)
 class Launch:
-    """Say how a kernel is launched.
+    """Describe a kernel's launch.
 
     Args:
         arch: the architecture's number.
-        blocks: how many.
-        cluster: blocks of a cluster.
-        loaders: threads of the role `load`.
-        threads: threads of the role `math`.
-        tensors: those in global memory, by the names of their buffers.
+        blocks: number of blocks.
+        cluster: number of blocks in a cluster.
+        loaders: number of threads of the role `load`.
+        threads: number of threads of the role `math`.
+        tensors: the tensors in global memory, by the names of their buffers.
     """
 
     arch: int
@@ -75,13 +74,13 @@ class Launch:
 
 @attrs.frozen(eq=False)
 class _Start:
-    """Hold what is known of a block's first chunk.
+    """Hold facts about a block's first chunk.
 
     Args:
-        loop: over the chunks.
-        names: values of the variables around it: new names, or numbers.
+        loop: the loop over the chunks.
+        names: values of the variables around the loop: new names, or numbers.
         lets: definitions of these names.
-        values: the variables by block alone.
+        values: the same variables as expressions of the block's index only.
     """
 
     loop: For
@@ -104,12 +103,12 @@ class _Copy:
 
     @property
     def far(self) -> View:
-        """Give the view of global memory."""
+        """Return the view of global memory."""
         return self.call.views[0]
 
     @property
     def rows(self) -> tuple[int, ...]:
-        """Give the extents of a box but for the contiguous one, innermost first."""
+        """Return the extents of a box without the contiguous one, innermost first."""
         assert self.call.map is not None
         return self.call.map.box[1:]
 
@@ -118,13 +117,13 @@ def first_lines(link: Split, load: Body, launch: Launch, names: Names) -> Body:
     """Prefetch the lines of a block's first chunks.
 
     Args:
-        link: the split, which says how many chunks.
+        link: the split, whose `prefetch` is the number of chunks.
         load: the statements of the load role.
-        launch: of the kernel.
-        names: names the variables.
+        launch: the kernel's launch.
+        names: makes names of variables.
 
     Raises:
-        DecompositionError: `role-prefetch` where groups are searched for first.
+        DecompositionError: `role-prefetch` where blocks search for their group of rows first.
     """
     assert link.specialised is not None
     chunks = link.specialised.prefetch
@@ -165,7 +164,7 @@ def _thread(launch: Launch) -> Var:
 
 
 def _start(load: Body, fresh: Names) -> _Start:
-    """Find the loop over chunks of K, and what the variables around it are in the first trips of the loops there."""
+    """Find the loop over chunks of K, and the values of variables around it in the surrounding loops' first trips."""
     path = _path(load)
     assert path is not None, "the role that loads has a loop over chunks"
     names: dict[Var, Expr] = {}
@@ -187,7 +186,7 @@ def _start(load: Body, fresh: Names) -> _Start:
 
 
 def _path(body: Body) -> tuple[Let | For, ...] | None:
-    """List the names and loops from here to the loop over slots of a ring, itself last."""
+    """List the definitions and loops from a body to the loop over a ring's slots, with that loop last."""
     lets: list[Let] = []
     for s in body:
         match s:
@@ -219,9 +218,9 @@ def _trips(loop: For) -> int:
 
 
 def _share(copy: _Copy, start: _Start, launch: Launch) -> tuple[int, Expr]:
-    """Give the number of blocks that share the lines of a copy, and the number by which this block's share is chosen.
+    """Return how many blocks share the lines of a copy, and this block's number among them.
 
-    Only speed depends on it: where sizes are not known, each block prefetches all its lines.
+    Only speed depends on it. Where sizes are not known, each block prefetches all its lines.
     """
     alone = 1, as_expr(0)
     gpu = native(launch.arch).gpu
@@ -250,7 +249,7 @@ def _share(copy: _Copy, start: _Start, launch: Launch) -> tuple[int, Expr]:
 
 
 def _covered(asked: NDArray[np.int64], part: NDArray[np.int64], share: int) -> float:
-    """Give the share of blocks all of whose lines some block prefetches."""
+    """Return the fraction of blocks all of whose lines are prefetched by some block."""
     parts = np.zeros((asked.max() + 1, share), bool)
     parts[asked, part] = True
     whole = np.flatnonzero(parts.sum(axis=1) == share)
@@ -267,7 +266,7 @@ def _ask(
     launch: Launch,
     names: Names,
 ) -> Body:
-    """Let consecutive threads prefetch a line each, and loop where there are more lines than threads."""
+    """Make consecutive threads prefetch one line each, in a loop where there are more lines than threads."""
     place = _thread(launch) - (launch.loaders + first)
     again = -(-lines // launch.threads)
     turn = names.variable("r", again)
@@ -310,9 +309,9 @@ def next_lines(link: Each, rows: Axis, context: Context) -> Body:
     """Prefetch the lines of X in this unit's next tile.
 
     Args:
-        link: says whether to.
-        rows: those of this tile.
-        context: what a tile's names are in the next trip.
+        link: the link whose `prefetch` asks for it.
+        rows: the window of this tile's rows.
+        context: the kernel's facts; `following` has the next tile's values of the variables.
     """
     if not link.prefetch:
         return ()

@@ -1,15 +1,15 @@
 """Products in flight: derives the fences before them, the commits after them, and the waits for them.
 
-Statements are walked in program order with the groups that are in flight, the newest last. A fence of registers stands
-ahead of products whose registers something else has touched since the last one, and behind each loop that spins. A
-group is closed where its products end. It is awaited as late as somebody needs it complete: threads that touch its
-registers, or those that a trip copies into them, or an arrival that lets its slot of a ring be filled again. A loop is
-walked until its text stays the same, each time after the trip before.
+Statements are walked in program order with the list of groups in flight, the newest last. A register fence is inserted
+before products whose registers other instructions have accessed since the last fence, and after each loop that spins. A
+group is committed after its last product. The wait for it stands as late as possible: before threads access its
+registers, or registers that a trip copies into them, and before an arrival that releases its ring slot. A loop is
+walked repeatedly, each time from the state at its end, until the inserted statements stay the same.
 
-Why copies count: in the machine code (SASS) of attention with speculation, ptxas had used one set of registers for a
-product's A and for the registers that the loop copied into A, because nothing else read both. A later trip's values
-were then written while the product still read them, and an H200 gave NaN. That ptxas joins registers in this way is
-inferred from such code; no documentation says it.
+Why registers that are copied count: in the machine code (SASS) of attention with speculation, ptxas had used one set of
+registers for a product's A and for the registers that the loop copied into A, because nothing else read both. A later
+trip's values were then written while the product still read them, and an H200 gave NaN. That ptxas merges registers in
+this way is inferred from such code; no documentation states it.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ from fireiron.kernel.ir.statements import (
 )
 
 Body = tuple[Statement, ...]
-MOST_WALKS = 8  # of a loop, before its text stays the same
-WORD = 32  # bits of a register, which alone can be held
+MOST_WALKS = 8  # most walks of a loop until its statements stay the same
+WORD = 32  # bits of a register; only whole registers can be held
 
 
 @attrs.frozen
@@ -60,10 +60,10 @@ class Flight:
 
     Args:
         name: of the group.
-        registers: what it reads and writes, and what is copied into that.
-        sums: what it writes.
-        slots: variables of the rings' slots that it reads.
-        passed: the number of slots by which its rings have advanced since, one for each step.
+        registers: the registers that it reads and writes, and registers that are copied into these.
+        sums: the registers that it writes.
+        slots: the variables of the ring slots that it reads.
+        passed: by how many slots each ring has advanced since the group began.
     """
 
     name: str
@@ -103,13 +103,13 @@ def _role(role: Role) -> Role:
 
 @attrs.frozen
 class _Facts:
-    """Hold what a statement and all in it do.
+    """Hold facts about a statement and all statements in it.
 
     Args:
         products: the products that it starts.
-        marks: what waits, tells, moves on or names something.
-        touched: registers that its threads touch.
-        copies: registers that its threads copy, the copy first.
+        marks: statements in it that wait, arrive, advance a cursor or define a name.
+        touched: registers that its threads access.
+        copies: pairs of registers (destination, source) that its threads copy.
     """
 
     products: tuple[Call, ...] = ()
@@ -126,14 +126,14 @@ class _Pass:
     """Hold the state of the walk at a place.
 
     Args:
-        cursors: rings of the role.
+        cursors: cursors of the role's rings.
         flights: groups in flight, the newest last.
-        touched: registers that something else than products touched since the last fence.
-        fenced: whether a fence stands behind the last loop that spins.
+        touched: registers that other instructions than products have accessed since the last fence.
+        fenced: whether a fence follows the last loop that spins.
         varying: variables that depend on the thread.
         copies: registers that threads copy in the loop or branch around the place.
-        known, runs: what statements do, and whether they are runs, each found once.
-        lags: how far slots lie behind a ring's, each counted once.
+        known, runs: caches of the facts of statements, and of `is_run`.
+        lags: a cache of how many slots a slot lies behind a ring's cursor.
     """
 
     cursors: tuple[Cursor, ...]
@@ -147,7 +147,7 @@ class _Pass:
     lags: dict[tuple[Cursor, Expr], int | None] = attrs.field(factory=dict[tuple[Cursor, Expr], "int | None"])
 
     def facts(self, s: Statement) -> _Facts:
-        """Give the facts of a statement of the body."""
+        """Return the facts of a statement of the body."""
         found = self.known.get(Itself(s))
         if found is None:
             found = self.known[Itself(s)] = self.found(s)
@@ -177,7 +177,7 @@ class _Pass:
                 return _NOTHING
 
     def is_run(self, s: Statement) -> bool:
-        """Say whether products are started in a statement, and nothing in it waits, or has to wait for them."""
+        """Say whether a statement starts products, and contains nothing that waits or must wait for them."""
         found = self.runs.get(Itself(s))
         if found is None:
             found = self.runs[Itself(s)] = self.closed(s)
@@ -227,7 +227,7 @@ class _Pass:
         return tuple(out)
 
     def close(self, started: Body) -> Commit:
-        """Close a group: the products started since the last one."""
+        """Commit the products started since the last commit as a group."""
         calls = [c for s in started for c in self.facts(s).products]
         views = [v for c in calls for v in c.views]
         slots = {c.slot for c in self.cursors for v in views if v.slot is not None and c.slot in free(v.slot)}
@@ -239,7 +239,7 @@ class _Pass:
         return Commit(name)
 
     def inside(self, s: For | If | Region) -> Body:
-        """Walk a body; the copies in it are those of its own statements."""
+        """Walk a body; only copies in the body itself count as `copies`."""
         around = self.copies
         self.copies = self.facts(s).copies
         body = self.run(s.body)
@@ -247,7 +247,7 @@ class _Pass:
         return body
 
     def loop(self, loop: For) -> Body:
-        """Walk a loop until its text stays the same."""
+        """Walk a loop until the inserted statements stay the same."""
         body: Body = ()
         last: Body | None = None
         for _ in range(MOST_WALKS):
@@ -273,7 +273,7 @@ class _Pass:
         return (attrs.evolve(loop, body=body), wait)
 
     def pending(self, s: Statement) -> int | None:
-        """Count the groups that may stay in flight ahead of a statement; None where it needs none complete."""
+        """Return how many groups may stay in flight before a statement; None where it needs no group to be complete."""
         needed: list[int] = []
         facts = self.facts(s)
         touched = facts.touched
@@ -290,7 +290,7 @@ class _Pass:
         return (c for c in self.cursors if c.slot in flight.slots)
 
     def behind(self, cursor: Cursor, slot: Expr) -> int | None:
-        """Count how far a slot lies behind the one that a ring is at; None for slots of other rings."""
+        """Return how many slots a slot lies behind a ring's cursor; None for slots of other rings."""
         key = (cursor, slot)
         if key not in self.lags:
             self.lags[key] = self.lag(cursor, slot)
@@ -303,12 +303,12 @@ class _Pass:
         return found.pop() if len(found) == 1 else None
 
     def held(self, done: tuple[Flight, ...], rest: Body) -> Buffer | None:
-        """Give the sums of finished products that statements behind the wait read, in the products' own loop."""
+        """Return the sums of complete products that statements after the wait read, in the products' own loop."""
         touched = frozenset[str]().union(*(self.facts(s).touched for s in rest))
         return _word([b for flight in done for b in flight.sums if b.name in touched])
 
     def passes(self, s: Statement) -> None:
-        """Record what a statement without products accesses, waits for, names and advances."""
+        """Update the state by a statement without products: its accesses, waits, names and advances."""
         facts = self.facts(s)
         for x in facts.marks:
             match x:
@@ -325,7 +325,7 @@ class _Pass:
         self.touched |= facts.touched
 
     def fences(self, body: Body, inside: bool = False) -> Body:
-        """Put a fence before products, outside loops and regions that use none of their registers."""
+        """Insert a fence before products, outside loops and regions that access none of their registers."""
         out: list[Statement] = []
         for s in body:
             if not self.facts(s).products:
@@ -355,7 +355,7 @@ def _flies(s: Statement) -> bool:
 
 
 def _spans(body: Body, env: dict[str, int]) -> Iterator[tuple[bool, str, int, int]]:
-    """List the registers that statements touch in the order in which they run, and whether products do."""
+    """List the registers that statements access, in the order of execution, each with whether a product does."""
     for s in body:
         match s:
             case For(var=var, extent=extent, body=inner):
@@ -395,7 +395,7 @@ def _sums(call: Call) -> Iterator[Buffer]:
 
 
 def _copied(s: Call | Compute | Micro) -> frozenset[tuple[str, str]]:
-    """Name registers that a statement copies from others, the copy first."""
+    """List the registers that a statement copies, as pairs of destination and source."""
     match s:
         case Compute(dst=dst, expr=Arg(), inputs=(source,)) if source.buffer.memory.registers:
             return frozenset({(dst.buffer.name, source.buffer.name)})

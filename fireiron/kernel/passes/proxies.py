@@ -1,9 +1,9 @@
-"""Asynchronous products of what threads write to shared memory: fences ahead of them, waits behind them.
+"""Asynchronous products whose operands threads write to shared memory: derives the fences before them and waits after.
 
-Products in flight (wgmma) read shared memory by another proxy than threads write it: each thread that has written puts
-a fence ahead of the barrier behind which products read. They read on when the instruction has been issued: each thread
-awaits its products ahead of a barrier behind which threads may overwrite their operands. Bulk copies write by the
-asynchronous proxy, and their ring's barriers count products that have ended: their buffers need neither.
+wgmma reads shared memory by another proxy than threads write it, so each thread that has written executes a fence
+before the barrier that precedes the products. wgmma also reads after it was issued, so each thread waits for its
+products before the barrier after which threads may overwrite the operands. Bulk copies write by the asynchronous proxy,
+and their slots are released only after the products have ended, so their buffers need neither.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from fireiron.kernel.ir.statements import (
 from fireiron.language.levels import SH
 
 Body = tuple[Statement, ...]
-MOST_CLOSED = 8  # groups that are counted behind products
+MOST_CLOSED = 8  # most groups that are counted after products
 
 
 def order_products(body: Body) -> Body:
-    """Insert the fences and waits that products of what threads wrote need.
+    """Insert the fences and waits for products whose operands threads write.
 
     Args:
         body: the kernel's statements, with their barriers.
@@ -60,12 +60,12 @@ def order_products(body: Body) -> Body:
 
 @attrs.frozen
 class _Open:
-    """Hold what is open at a place.
+    """Hold the state of the walk at a place.
 
     Args:
-        unseen: buffers that were written, behind which no fence stands.
-        group: of products that may be in flight, which read what threads write; "" for none.
-        closed: how many groups were closed since the newest of these products began.
+        unseen: buffers that threads have written since the last fence.
+        group: name of the group of products that may be in flight and read buffers that threads write; "" for none.
+        closed: number of groups committed since the newest of these products began.
     """
 
     unseen: frozenset[str] = frozenset()
@@ -84,19 +84,19 @@ class _Pass:
     """Walk statements in the order in which threads execute them.
 
     Args:
-        written: names of the operands of products that threads write.
-        copied: names of those that asynchronous copies of threads write: threads see them where they await the copies.
+        written: names of products' operands that threads write.
+        copied: names of those that threads write by cp.async, which is complete where they wait for the copies.
     """
 
     written: frozenset[str]
     copied: frozenset[str]
 
     def run(self, body: Body, now: _Open) -> tuple[Body, _Open]:
-        """Give a body with its fences and waits, and what is open behind it.
+        """Return a body with fences and waits, and the state after it.
 
         Args:
-            body: statements.
-            now: what is open ahead of them.
+            body: the statements.
+            now: the state before them.
         """
         out: list[Statement] = []
         for s in body:

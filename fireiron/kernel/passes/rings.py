@@ -1,13 +1,14 @@
 """Rings of shared memory between roles: derives the waits and arrivals at their mbarriers.
 
-A ring's cursor says where a trip's accesses lie, and when a role goes on to the next slot. Ahead of the first copy to a
-slot its role awaits that the slot's readers are done, and announces the bytes that will land; ahead of the first access
-a reader awaits that they have. Behind the last access of each unit one thread tells so: behind a fence and a barrier of
-the unit where threads themselves read the slot, as bulk copies overwrite it; later by as many slots as products stay in
-flight. Barriers are initialised before roles begin, and no block ends while a peer may still arrive at it.
+A ring's cursor gives the slot of a trip's accesses; advancing it moves a role to the next slot. Before the first copy
+to a slot, the loading role waits until the slot's readers are done, and announces the number of bytes that will land.
+Before its first access, a reader waits until they have landed. After a unit's last access, one thread of the unit
+arrives (releases the slot). Where threads read the slot themselves, a fence and a barrier of the unit precede the
+arrival, since bulk copies overwrite the slot. Where products stay in flight, the arrival comes as many slots later.
+mbarriers are initialised before roles begin, and no block ends while another block may still arrive at its mbarriers.
 
-A buffer that a role fills once has one mbarrier: its bytes are announced ahead of the copies, and awaited ahead of the
-first statement that reads it, outside loops. Nobody tells that it was read.
+A buffer that a role fills once has one mbarrier: its bytes are announced before the copies, and awaited before the
+first statement that reads the buffer, outside loops. No reader arrives.
 """
 
 from __future__ import annotations
@@ -52,20 +53,20 @@ READY = 7  # the numbered barrier after which roles may use their mbarriers
 
 @attrs.frozen
 class Ring:
-    """Hold the mbarriers of a ring, and who arrives at them.
+    """Hold the mbarriers of a ring, and facts about the threads that arrive at them.
 
     Args:
         cursor: the name of the cursor; each role has its own.
-        full: completes when a slot's bytes have landed.
-        empty: completes when its readers are done, in all blocks that its copies write to.
+        full: the mbarrier that completes when a slot's bytes have landed.
+        empty: the mbarrier that completes when the slot's readers are done, in all blocks that its copies write to.
         level: of the units that read a slot.
         position: a thread's index in its unit.
-        tells: number of threads of a unit that arrive at `empty`, each at another block's barrier.
+        tells: number of threads of a unit that arrive at `empty`, each at a different block's barrier.
         peer: the rank of the block whose barrier a thread arrives at; None for this block only.
-        inflight: slots that products may still read when their unit continues.
-        link: the split that it was made for.
-        fillers: index of a thread of the role that loads, where its threads write slots of this ring or of another one;
-            None where one thread starts bulk copies and the others do nothing.
+        inflight: number of slots that products may still read when their unit continues.
+        link: the split that needs the ring.
+        fillers: a thread's index in the loading role, where the role's threads write slots of this ring or of another
+            one; None where one thread starts bulk copies and the others are idle.
     """
 
     cursor: Cursor
@@ -80,25 +81,25 @@ class Ring:
     fillers: Expr | None = None
 
     def release(self, slot: Expr, condition: Expr | None = None) -> Statement:
-        """Let one thread of each unit (one for each peer) arrive, when the unit has read the slot."""
+        """Make one thread of each unit (or one for each block) arrive, after the unit has read the slot."""
         here = eq(self.position, 0) if self.peer is None else lt(self.position, self.tells)
         if condition is not None and as_int(condition) != 1:
             here = and_(here, condition)
         return If(here, (Arrive(self.empty, slot, peer=self.peer, link=self.link),))
 
     def behind(self, count: int) -> Expr:
-        """Give the slot that lies a number of slots behind the cursor's."""
+        """Return the slot that lies a number of slots behind the cursor."""
         slot = self.cursor.slot
         if not count:
             return slot
         return select(lt(slot, count), slot + (self.cursor.slots - count), slot - count)
 
     def moves(self, s: Statement) -> bool:
-        """Say whether a statement is a loop that goes through the ring slot by slot."""
+        """Say whether a statement is a loop that advances through the ring slot by slot."""
         return isinstance(s, For) and any(isinstance(x, Advance) and x.cursor == self.cursor for x in s.body)
 
     def passes(self, s: Statement) -> bool:
-        """Say whether a statement, or one in its body, advances to the next slot; it waits itself for what it reads."""
+        """Say whether a statement, or one in its body, advances to the next slot; it then has its own waits."""
         return any(isinstance(x, Advance) and x.cursor == self.cursor for x in walk((s,)))
 
     def filled(self, s: Statement) -> bool:
@@ -129,8 +130,8 @@ class Once:
     """Hold the mbarrier that counts the bytes of a buffer that a role fills once.
 
     Args:
-        buffer: its name.
-        full: completes when all bytes have landed.
+        buffer: the buffer's name.
+        full: the mbarrier that completes when all bytes have landed.
         link: the load.
     """
 
@@ -152,7 +153,7 @@ class Once:
         )
 
     def announced(self, body: Body) -> Body:
-        """Announce the bytes ahead of the copies, outside loops over them."""
+        """Announce the bytes before the copies, outside loops around them."""
         i = next(i for i, s in enumerate(body) if self.filled(s))
         s = body[i]
         if isinstance(s, If) or (isinstance(s, Region) and _signals(s) != {self.full.name}):
@@ -161,9 +162,9 @@ class Once:
         return (*body[:i], Arrive(self.full, as_expr(0), nbytes, link=self.link), *body[i:])
 
     def awaited(self, body: Body) -> Body:
-        """Await the bytes ahead of the first statement that reads the buffer, outside loops and conditions.
+        """Wait for the bytes before the first statement that reads the buffer, outside loops and conditions.
 
-        A block that reads nothing also awaits them, since no copy may be in flight when it ends.
+        A block that reads nothing also waits, since no copy may be in flight when a block ends.
         """
         i = next(i for i, s in enumerate(body) if self.read(s))
         s = body[i]
@@ -173,7 +174,7 @@ class Once:
 
 
 def _signals(s: Statement) -> set[str]:
-    """Name the mbarriers that count the copies of a statement."""
+    """List the names of the mbarriers that count the bytes of a statement's copies."""
     return {x.signal[0].name for x in walk((s,)) if isinstance(x, Call) and x.signal is not None}
 
 
@@ -182,10 +183,10 @@ def hand_over(body: Body, rings: Sequence[Ring], once: Sequence[Once], others: S
 
     Args:
         body: the kernel's statements, `Roles` among them where it has rings.
-        rings: what the roles share.
-        once: the buffers that one role fills once.
-        others: further barriers that the kernel uses.
-        cluster: blocks of a cluster.
+        rings: the rings that the roles share.
+        once: the buffers that a role fills once.
+        others: other mbarriers of the kernel.
+        cluster: number of blocks of a cluster.
     """
     barriers = (*(b for ring in rings for b in (ring.full, ring.empty)), *others)
     if not barriers:
@@ -243,7 +244,7 @@ def _drain(ring: Ring) -> Statement:
 
 
 def _guarded(body: Body, ring: Ring) -> Body:
-    """Guard the loops over a ring's slots in a role."""
+    """Insert waits and arrivals into a role's loops over a ring's slots."""
     out: list[Statement] = []
     left: tuple[Statement, ...] = ()  # arrivals that are still owed after a loop, and after turns that follow it
     for i, s in enumerate(body):
@@ -270,9 +271,9 @@ def _guarded(body: Body, ring: Ring) -> Body:
 
 
 def _straight(body: Body, ring: Ring) -> Body:
-    """Guard single slots: of a loop over tiles, ahead of a loop through the ring and behind it, several of a trip."""
+    """Insert waits and arrivals for single slots: before, between and after loops through the ring."""
     out: list[Statement] = []
-    slot: list[Statement] = []  # since the ring went on
+    slot: list[Statement] = []  # statements since the ring advanced
     for s in body:
         moves = isinstance(s, Advance) and s.cursor == ring.cursor
         if moves and any(map(ring.filled, slot)):
@@ -287,7 +288,7 @@ def _straight(body: Body, ring: Ring) -> Body:
 
 
 def _guarded_slot(body: Body, ring: Ring, release: Statement) -> Body:
-    """Insert a wait for a slot's bytes ahead of its first reader, and an arrival behind its last."""
+    """Insert a wait for a slot's bytes before its first reader, and an arrival after its last one."""
     first = next((i for i, s in enumerate(body) if ring.read(s)), 0)
     last: list[Statement] = []
     if any(not _flies(x) for s in body for x in ring.readers(s)):
@@ -298,12 +299,12 @@ def _guarded_slot(body: Body, ring: Ring, release: Statement) -> Body:
 
 
 def _filling(loop: For, ring: Ring) -> For:
-    """Await the readers of a slot ahead of its copies, and announce their bytes."""
+    """Insert, before a slot's copies, a wait for its readers and the announcement of the copies' bytes."""
     return attrs.evolve(loop, body=_filled_slot(loop.body, ring))
 
 
 def _filled_slot(body: Body, ring: Ring) -> Body:
-    """Await the readers of a slot ahead of the copies in a body, and announce their bytes."""
+    """Insert, before the copies in a body, a wait for the slot's readers and the announcement of the copies' bytes."""
     cursor = ring.cursor
     places = [i for i, s in enumerate(body) if ring.filled(s)]
     copies = tuple(body[i] for i in places)
@@ -328,14 +329,14 @@ def _filled_slot(body: Body, ring: Ring) -> Body:
 
 
 def _reading(loop: For, ring: Ring, late: int) -> For:
-    """Insert a wait for a slot's bytes ahead of its readers, and an arrival behind them, ahead of the next slot."""
+    """Insert a wait for a slot's bytes before its readers, and an arrival after them, before the next slot."""
     end = next(i for i, s in enumerate(loop.body) if isinstance(s, Advance) and s.cursor == ring.cursor)
     release = ring.release(ring.behind(late), ge(loop.var, late) if late else None)
     return attrs.evolve(loop, body=(*_guarded_slot(loop.body[:end], ring, release), *loop.body[end:]))
 
 
 def _present(loop: For, before: Body) -> Expr | None:
-    """Give the condition under which a loop has trips at all, where it is in question."""
+    """Return the condition that a loop has any trips; None where it always has."""
     for s in before:
         if isinstance(s, Let) and s.var == loop.extent:
             value = closed(s.value)
@@ -353,18 +354,18 @@ def _flies(s: Statement) -> bool:
 
 
 def landing(body: Body) -> int:
-    """Count the bytes that bulk copies bring to one block."""
+    """Return the number of bytes that bulk copies write to one block."""
     return sum(times * _landing(call) for call, times in _repeated(body))
 
 
 def _landing(call: Call) -> int:
-    """Count the bytes that land in one block through a load that it and its peers each start a part of."""
+    """Return the number of bytes that land in one block by a load of which each block of the cluster starts a part."""
     assert call.map is not None
     return prod(call.map.box) * call.map.buffer.dtype.nbytes * call.sent
 
 
 def _repeated(body: Body) -> Iterator[tuple[Call, int]]:
-    """Visit each Call, with how often its loops repeat it."""
+    """Visit each Call, with the number of times that its loops repeat it."""
     for statement, around in within(body):
         if isinstance(statement, Call) and statement.signal is not None:
             trips = [as_int(loop.extent) for loop in around if isinstance(loop, For)]

@@ -1,8 +1,8 @@
-"""Roles: the statements that fill rings, and those that compute, become what two roles of a block run.
+"""Roles: one body is split into the statements of the loading role and those of the computing role.
 
-Lowering puts the copies that fill a slot into a region of kind `fill`, ahead of what reads the slot. The role that
-loads runs these regions, with the loops, conditions and names around them. The role that computes runs all else. Each
-role is a projection of the one body, and leaves out the names that it does not need.
+Lowering puts the copies that fill a slot into a region of kind `fill`, before the slot's readers. The loading role
+executes these regions, with the loops, conditions and names around them. The computing role executes all other
+statements. Each role omits the names that it does not need.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ Body = tuple[Statement, ...]
 
 @attrs.frozen
 class Crews:
-    """Say how many threads each role has, and what they begin with.
+    """Hold facts about the threads of both roles.
 
     Args:
-        loaders: threads of the role `load`.
-        alone: whether the first of them runs all fills; else all do.
-        threads: threads of the role `math`.
-        registers: registers of a thread of each, 0 where the launch decides.
-        cursors: the rings that both walk.
-        prologue: what the role `math` runs once, before all else.
+        loaders: number of threads of the role `load`.
+        alone: whether only the first of them executes fills; else all do.
+        threads: number of threads of the role `math`.
+        registers: registers of a thread of `load` and of `math`, 0 for as many as the launch gives.
+        cursors: the cursors of the rings of both roles.
+        prologue: statements that the role `math` executes once, before all others.
     """
 
     loaders: int
@@ -55,12 +55,12 @@ class Crews:
 
 
 def part(names: Sequence[Let], body: Body, crews: Crews) -> Body:
-    """Part a body into two roles that run at the same time.
+    """Split a body into two roles that run at the same time.
 
     Args:
-        names: what the kernel begins with.
-        body: its statements.
-        crews: the roles' threads.
+        names: the definitions at the kernel's start.
+        body: the kernel's statements.
+        crews: facts about the roles' threads.
     """
     lead, math = fills(body), computes((*names, *crews.prologue, *body))
     run = (If(eq(Var(THREAD, crews.loaders), 0), lead),) if crews.alone else lead
@@ -76,7 +76,7 @@ def part(names: Sequence[Let], body: Body, crews: Crews) -> Body:
 
 
 def _read_by(names: Sequence[Let], body: Body) -> Body:
-    """Keep the names that a body, or a name that is kept, mentions."""
+    """Keep the definitions that a body, or a kept definition, uses."""
     kept: Body = ()
     for let in reversed(names):
         kept = (let, *kept) if mentions((*kept, *body), let.var) else kept
@@ -84,7 +84,7 @@ def _read_by(names: Sequence[Let], body: Body) -> Body:
 
 
 def fills(body: Body) -> Body:
-    """Keep the statements that fill rings, with what stands around them."""
+    """Keep the statements that fill rings, with the loops, conditions and names around them."""
     kept: list[Statement] = []  # the last one first
     for s in reversed(body):
         match s:
@@ -103,7 +103,7 @@ def fills(body: Body) -> Body:
 
 
 def computes(body: Body) -> Body:
-    """Leave out the statements that fill rings, and the loops, conditions and names that stand there for them alone."""
+    """Remove the statements that fill rings, and the loops, conditions and names that only they need."""
     kept: list[Statement] = []  # the last one first
     for s in reversed(body):
         match s:

@@ -1,12 +1,12 @@
-"""Skew: a product of the next trip is issued before the last products of this one, and runs during the code between.
+"""Skew: a product of the next trip is issued before the last products of this trip, and runs during the code between.
 
-A trip has three parts: a head, up to the skewed step; a middle; and a tail, from the first product after it on. Instead
-of head, middle and tail of each chunk the loop runs
+A trip has three parts: a head, up to the skewed step; a middle; and a tail, from the first product after the skewed
+step on. Instead of head, middle and tail of each chunk in turn, the loop executes
 
     head(0) middle(0)   head(1) tail(0) middle(1)   head(2) tail(1) middle(2)   ...   tail(last)
 
-so that only a tail and the next head change places. A ring slot is released before the next use of its product's
-registers, where the product is awaited anyway.
+so only a tail and the next head are exchanged. A ring slot is released before the next use of its product's registers,
+where the product is awaited anyway.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _skewed(loop: For, link: Split, names: Names) -> Body:
 
 
 def _settled(body: Body) -> Body:
-    """Remove votes whose result is not used, with the code that depends on them."""
+    """Remove votes whose result is constant, and the code that never runs."""
     out: list[Statement] = []
     for i, s in enumerate(body):
         if isinstance(s, Vote) and as_int(s.present) == 0:

@@ -1,9 +1,9 @@
 """Bulk stores in flight: derives the fences before them, the commits after them, and the waits for their sources.
 
-A bulk store reads shared memory at any time after its issue. A fence and a barrier of the unit stand between the
-threads' writes there and the store. One thread commits the store's group. That thread also waits for earlier groups
-before its unit refills a slot of the staging ring that an earlier store may still read. A block ends after all sources
-have been read.
+A bulk store may read shared memory at any time after its issue. A fence and a barrier of the unit stand between the
+threads' writes there and the store. One thread commits the store's group. The same thread waits for earlier groups
+before its unit refills a slot of the staging ring that an earlier store may still read. A block ends only after all
+stores have read their sources.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def await_stores(body: Body, threads: int, buffers: Iterable[Buffer]) -> Body:
 
     Args:
         body: the kernel's statements, without any of them.
-        threads: of a block.
-        buffers: the buffers of shared memory, with their places.
+        threads: number of threads of a block.
+        buffers: the buffers of shared memory, with their offsets.
     """
     if not any(map(_stores, walk(body))):
         return body
@@ -75,9 +75,9 @@ class _Pass:
     """Hold the state of the walk at a place.
 
     Args:
-        threads: of the block or role.
-        over: buffers that lie over others.
-        drained: the level whose units have, in this trip, waited for all their stores of the trips before.
+        threads: number of threads of the block or role.
+        over: buffers that overlay others.
+        drained: the level whose units have, in this trip, waited for all their stores of earlier trips.
     """
 
     threads: int
@@ -85,7 +85,7 @@ class _Pass:
     drained: Level | None = None
 
     def run(self, body: Body, loops: tuple[For, ...]) -> Body:
-        """Walk a body; where slots are filled and stored in it, insert what orders the two."""
+        """Walk a body; insert the statements that order the filling of slots and their stores."""
         out: list[Statement] = []
         for i, s in enumerate(body):
             source = next(_sources(s), None)
@@ -118,12 +118,12 @@ class _Pass:
         return s
 
     def free(self, source: View, fill: Statement, first: Expr, group: str, loops: tuple[For, ...]) -> Body:
-        """Wait, ahead of filling a slot, for the last store that reads it."""
+        """Insert, before a slot is filled, a wait for the last store that reads it."""
         buffer, level = source.buffer, source.buffer.unit or Block
         slots, trip = buffer.slots, as_expr(0) if source.slot is None else source.slot
         total = 1 + (trip.range[1] or 0)
         waits: Body = (If(first, (Wait(group, slots - 1, reads_only=True),)),)
-        if total % slots:  # the first tile meets the slot of the last one of the round before
+        if total % slots:  # the first tile uses the slot of the previous round's last tile
             again = (If(and_(first, ne(trip, 0)), (Wait(group, slots - 1, reads_only=True),)),) if total > 1 else ()
             waits = (If(and_(first, eq(trip, 0)), (Wait(group, 0, reads_only=True),)), *again)
         link = fill.link if isinstance(fill, Region) else None
@@ -142,14 +142,14 @@ def _stores(s: Statement) -> bool:
 
 
 def _sources(s: Statement) -> Iterator[View]:
-    """List what bulk stores in a statement read."""
+    """List the views that bulk stores in a statement read."""
     for x in walk((s,)):
         if isinstance(x, Call) and _stores(x):
             yield from (v for v in x.views if v.buffer.memory == SH)
 
 
 def _filled(body: Body, end: int, source: View) -> int | None:
-    """Find the first statement in a body that fills what a store reads, behind the store before."""
+    """Find the first statement in a body, after the previous store, that fills the source of a store."""
     found: int | None = None
     for i in reversed(range(end)):
         if any(v.buffer.name == source.buffer.name for v in _sources(body[i])):

@@ -1,6 +1,6 @@
 """Subscripts: elements of integer arrays that are used as indices become variables.
 
-Each element is read once, ahead of the outermost loop in which it stays the same.
+Each element is read once, before the outermost loop in which it stays the same.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Body = tuple[Statement, ...]
 
 
 def fetched(body: Body, arrays: Mapping[str, Storage], taken: Collection[str]) -> Body:
-    """Read the elements that statements use as indices.
+    """Insert reads of the elements that statements use as indices, and replace the elements by variables.
 
     Args:
         body: the statements.
@@ -73,7 +73,7 @@ def _within(body: Body, known: Mapping[Element, Var], arrays: Mapping[str, Stora
 
 
 def _outside(statement: Statement) -> object:
-    """List the index elements of a statement that may be read before it: none under a condition, and none in a role."""
+    """List the index elements of a statement that may be read before it: not those under a condition or in a role."""
     match statement:
         case If(condition=condition):
             return condition
@@ -111,7 +111,7 @@ def _fetch(
 
 
 def elements_of(part: object) -> Iterator[Element]:
-    """Visit the elements of arrays that are indices in statements; one that indexes another one comes first."""
+    """Visit the array elements that are indices in statements; an index of another element comes first."""
     match part:
         case Element(index=index):
             yield from elements_of(index)

@@ -1,4 +1,4 @@
-"""Derived barriers: each is placed where it is needed first.
+"""Barriers of shared memory, derived from accesses; each stands directly before the first statement that needs it.
 
 A barrier separates each read after a write, write after a read and write after a write of shared memory.
 
@@ -6,8 +6,8 @@ Statements are walked in order. Accesses since the last barrier are pending. A s
 access gets a barrier before it, and that barrier clears all pending accesses in its scope. A loop's last statements are
 compared with its first ones: a conflict gets a barrier at the loop's end.
 
-An access of a peer's shared memory conflicts with accesses in all blocks of the cluster; its barrier is the cluster's.
-A block ends after its peers have read its shared memory.
+An access of another block's shared memory conflicts with accesses in all blocks of the cluster, so it needs a barrier
+of the cluster. A block ends only after other blocks have read its shared memory.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from fireiron.kernel.ir.statements import (
     If,
     Let,
     Lower,
+    Meet,
     Micro,
     Raise,
     Region,
@@ -46,19 +47,21 @@ from fireiron.kernel.ir.statements import (
 from fireiron.kernel.lower.window import Storage
 from fireiron.language.levels import GL, SH, Block, Cluster, Level
 
-MANY_BLOCKS = 5040  # a multiple of all small numbers of blocks that share a tile
+MANY_BLOCKS = 5040  # a multiple of all small numbers of blocks that may share a tile
 
 
 @attrs.frozen
 class Touch:
-    """Note one access of shared memory.
+    """Record one access of shared memory.
 
     Args:
         view: the elements.
         kind: read or write.
         place: the number of its statement.
-        ordered: the widest level whose barrier stands behind it, None for no barrier. Wider units are not ordered yet.
-        landed: whether it stands for all asynchronous writes of its buffer, which their issuers have just awaited.
+        ordered: the widest level with a barrier after the access, None for no barrier. Units of wider levels are not
+            ordered yet.
+        landed: whether it stands for all asynchronous writes to its buffer, which the issuing threads have just
+            awaited.
         far: whether blocks of the cluster read the buffer in each other's shared memory.
     """
 
@@ -77,7 +80,7 @@ class Touch:
     def conflicts(self, later: Touch) -> bool:
         """Say whether the order of two accesses matters.
 
-        A statement does not conflict with itself on another trip: tiles do not overlap, and chunks are read in between.
+        A statement does not conflict with itself in another trip: tiles do not overlap, and chunks are read in between.
         """
         if self.kind == later.kind and (self.kind == "read" or self.place == later.place):
             return False
@@ -95,14 +98,14 @@ class Touch:
 
 @attrs.frozen
 class Edge:
-    """Name a conflict: an earlier access, and a later one that must wait for it."""
+    """Hold a conflict: an earlier access, and a later one that must wait for it."""
 
     first: Touch
     then: Touch
 
     @property
     def scope(self) -> Level:
-        """Give the level whose units must wait: the narrowest that both buffers are private to."""
+        """Return the level whose units must wait: the narrowest one that both buffers are private to."""
         if self.first.of_peer or self.then.of_peer:
             return Cluster
         units = [t.view.buffer.unit or Block for t in (self.first, self.then)]
@@ -117,7 +120,7 @@ class Edge:
         return met is None or not (self.scope.name == met.name or self.scope.is_inside(met))
 
     def words(self) -> str:
-        """Return the reason of a barrier, as the CUDA says it."""
+        """Return the reason of a barrier, as the CUDA comment has it."""
         a, b = self.first.view.buffer.name, self.then.view.buffer.name
         if self.first.kind == "write" and self.then.of_peer:
             return f"{b} is written before peers read it"
@@ -166,7 +169,7 @@ class _Pass:
     role: bool = False  # whether only some of a block's warps run the code
     flying: dict[tuple[str, str], Touch] = attrs.field(factory=dict[tuple[str, str], Touch])
     met: tuple[Level, ...] | None = None  # levels whose units had a barrier since global memory was written
-    left: dict[str, None] = attrs.field(factory=dict[str, None])  # buffers that were written since
+    left: dict[str, None] = attrs.field(factory=dict[str, None])  # buffers of global memory that were written since
 
     def touches(self, statement: Statement) -> list[Touch]:
         found = touches(statement)
@@ -177,7 +180,7 @@ class _Pass:
         return [evolve(t, far=True) if t.view.buffer.name in self.shared else t for t in found]
 
     def of_workspaces(self, statement: Statement) -> list[Touch]:
-        """List the accesses of workspaces at places that several threads share: what one reads, another overwrites."""
+        """List the accesses of workspaces at places that several threads share: one reads, another overwrites."""
         return [
             Touch(view, "read" if way == "read" else "write", s.id)
             for s in walk((statement,))
@@ -187,7 +190,7 @@ class _Pass:
         ]
 
     def own(self, view: View) -> bool:
-        """Say whether each thread of a block accesses elements of its own."""
+        """Say whether each thread of a block accesses different elements."""
         place, known = view.offset, self.definitions
         while inner := {v: known[v] for v in free(place) if isinstance(v, Var) and v in known}:
             place = substitute(place, inner)
@@ -203,7 +206,7 @@ class _Pass:
         return bool((np.diff(places) >= width).all())
 
     def landed(self, group: str) -> list[Touch]:
-        """List what copies of a group have written."""
+        """List the writes of a group of copies, after a wait for the group."""
         return [touch for (name, _), touch in self.flying.items() if name == group]
 
     def conflicts(
@@ -223,7 +226,7 @@ class _Pass:
         return edges
 
     def _claimed(self, edge: Edge) -> bool:
-        """Say whether `no_sync` claims that this edge needs no barrier of its own."""
+        """Say whether the author's `no_sync` covers this edge."""
         storage = self.storages.get(edge.first.view.buffer.name)
         return edge.first.kind == "write" and edge.then.kind == "read" and storage is not None and storage.no_sync
 
@@ -268,7 +271,7 @@ class _Pass:
                 case Raise(level=level, link=link):
                     pending = self.told(out, level, link, pending)
                     out.append(statement)
-                case CountIn(level=level, link=link):
+                case CountIn(level=level, link=link) | Meet(level=level, link=link):
                     pending = _after(self.told(out, level, link, pending), level)
                     out.append(statement)
                 case Lower(level=level):
@@ -304,7 +307,7 @@ class _Pass:
         return _after(pending, level)
 
     def told(self, out: list[Statement], level: Level, link: Link | None, pending: list[Touch]) -> list[Touch]:
-        """Insert a barrier of the unit before it raises a flag for what its threads wrote to global memory."""
+        """Insert a barrier of the unit before it sets a flag for its threads' writes to global memory."""
         if self.met is None or any(level == met or level.is_inside(met) for met in self.met):
             return pending
         out.append(Sync(level, f"all threads have written {' and '.join(self.left)}", link))
@@ -313,7 +316,7 @@ class _Pass:
     def entering(
         self, out: list[Statement], statement: For, pending: list[Touch], uniform: bool
     ) -> tuple[list[Statement], list[Touch]]:
-        """Let a loop with barriers of its own be entered without one where its first trip conflicts with nothing."""
+        """Omit the barrier before a loop with its own barriers, where the loop's first trip conflicts with nothing."""
         inner, after = self.run(statement.body, [], uniform)
         after = self.separate(inner, after, self.carried(inner, after, statement.var, statement.var + 1), uniform)
         met = _syncs(tuple(inner))
@@ -340,9 +343,9 @@ class _Pass:
         return inner, after
 
     def awaiting(self, statement: For, pending: list[Touch], uniform: bool) -> tuple[list[Statement], list[Touch]]:
-        """Give a loop that begins with a wait its barrier right behind it.
+        """Put the barrier of a loop that begins with a wait directly after the wait.
 
-        From that barrier on all threads see what has landed, and may overwrite what the trip before has read.
+        After that barrier all threads see the landed copies, and may overwrite what the previous trip has read.
         """
         wait, *rest = statement.body
         _, after = self.run(tuple(rest), pending, uniform)
@@ -359,7 +362,7 @@ class _Pass:
         return [*head, *inner], self.separate(inner, after, left, uniform)
 
     def carried(self, body: list[Statement], pending: list[Touch], var: Var, value: Expr) -> list[Edge]:
-        """Collect the conflicts with the trip of a value (the next one, or the first), up to the barriers in it."""
+        """Collect the conflicts with another trip (the next one, or the first), up to the barriers in that trip."""
         edges: list[Edge] = []
         waiting = list(pending)
         for statement in body:
@@ -378,7 +381,7 @@ class _Pass:
         return edges
 
     def separate(self, out: list[Statement], pending: list[Touch], edges: list[Edge], uniform: bool) -> list[Touch]:
-        """Insert the barriers that edges need; returns what stays pending."""
+        """Insert the barriers that edges need; return the accesses that stay pending."""
         if not edges:
             return pending
         # Of several reasons the plainest: a read after a write, before a write after a write.
@@ -404,13 +407,13 @@ class _Pass:
 
 
 def _with_body(statement: For | If | Region, body: list[Statement]) -> Statement:
-    """Give a statement around another body, itself where that is the same."""
+    """Return a statement with another body; the statement itself where the body is the same."""
     same = len(body) == len(statement.body) and all(a is b for a, b in zip(body, statement.body, strict=True))
     return statement if same else evolve(statement, body=tuple(body))
 
 
 def _left(statement: Statement) -> list[str]:
-    """List the buffers of global memory that threads write in a statement; bulk stores are awaited by other means."""
+    """List the buffers of global memory that threads write in a statement, without bulk stores, which have waits."""
     if not isinstance(statement, Call | Compute | Micro):
         return []
     if isinstance(statement, Call) and statement.atom.completion:
@@ -420,12 +423,12 @@ def _left(statement: Statement) -> list[str]:
 
 
 def _awaits(statement: Statement) -> bool:
-    """Say whether a statement is a loop whose trips begin with a wait."""
+    """Say whether a statement is a loop whose body begins with a wait."""
     return isinstance(statement, For) and bool(statement.body) and isinstance(statement.body[0], Wait)
 
 
 def _enters(statement: Statement) -> bool:
-    """Say whether a statement is a loop over chunks: it may have barriers of its own."""
+    """Say whether a statement is a loop over chunks, which may contain barriers."""
     return (
         isinstance(statement, For) and not statement.unroll and any(isinstance(s, Region) for s in walk(statement.body))
     )
@@ -444,7 +447,7 @@ def _syncs(body: tuple[Statement, ...]) -> list[Level]:
 
 
 def _after(pending: list[Touch], level: Level) -> list[Touch]:
-    """Return the accesses that are still unordered after a barrier: after one of the block, those of its peers."""
+    """Return the accesses that are still unordered after a barrier: after a block's barrier, those of other blocks."""
     if level == Cluster:
         return []
     if level == Block:
@@ -458,7 +461,7 @@ def _after(pending: list[Touch], level: Level) -> list[Touch]:
 
 
 def _shifted(touch: Touch, var: Var, value: Expr) -> Touch:
-    """Give the access of another trip; one that is the same in all trips stays the same object."""
+    """Return an access as it is in another trip; the same object where the access is the same in all trips."""
     view = touch.view
     if view.slot is None:
         return touch
@@ -475,14 +478,15 @@ def synchronise(
     trust_no_sync: bool = False,
     workspaces: Collection[str] = (),
 ) -> tuple[Statement, ...]:
-    """Insert the barriers that a kernel's shared memory, and its workspaces, need.
+    """Insert the barriers that accesses of a kernel's shared memory and workspaces need.
 
     Args:
         body: the kernel's statements.
         storages: the buffers by name.
-        definitions: what named index expressions mean; those that depend on the thread make a condition non-uniform.
-        trust_no_sync: believe every `no_sync`.
-        workspaces: names of the launch's buffers in global memory.
+        definitions: definitions of named index expressions; a name that depends on the thread makes a condition
+            non-uniform.
+        trust_no_sync: whether every `no_sync` is accepted without a proof.
+        workspaces: names of the workspaces in global memory.
 
     Raises:
         DecompositionError: `no-sync-needed`, `barrier-in-guard`.

@@ -1,9 +1,9 @@
-"""Turns of units at the loops over a ring: derives the waits and arrivals at numbered barriers of the block.
+"""Turns: units execute the loops over a ring one after another; derives waits and arrivals at numbered block barriers.
 
-Units that skip the chunks of each other's tiles must not run a whole ring ahead: a barrier's phase cannot be told from
-the one before the last. Units that hold rows of the same layers share each slot, and take turns so that the epilog of
-one runs under the products of another. Each unit waits at its own barrier ahead of its loops, and behind them arrives
-at that of the unit after it; ahead of all loops the last unit lets the first begin.
+Units that skip the chunks of each other's tiles must not run a whole ring ahead, since an mbarrier's phase has the same
+parity as the phase before the last. Units with rows of the same layers share each slot; they take turns so that the
+epilog of one runs during the products of another. Each unit waits at its own barrier before its loops, and after them
+arrives at the next unit's barrier. Before all loops the last unit arrives at the first unit's barrier.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ FIRST_TURN = 8  # smaller numbers are used by the barriers of levels
 
 @attrs.frozen
 class Turns:
-    """Say which loops units take turns at.
+    """Describe the loops that units execute in turn.
 
     Args:
-        unit: number of this unit, of `count`.
-        count: units.
-        threads: of a unit.
+        unit: number of this unit, below `count`.
+        count: number of units.
+        threads: number of threads of a unit.
         loops: the variables of the loops, in program order.
-        whole: whether all of them are one turn; else each is one.
+        whole: whether all loops together are one turn; else each loop is one.
     """
 
     unit: Expr
@@ -48,7 +48,7 @@ class Turns:
 
     @property
     def first(self) -> Statement:
-        """Let the first unit begin."""
+        """Make the last unit arrive at the first unit's barrier, so that the first unit may begin."""
         why = "the first main loop may begin"
         return If(eq(self.unit, self.count - 1), (Turn(FIRST_TURN, 2 * self.threads, False, why),))
 
@@ -61,7 +61,7 @@ class Turns:
 
 
 def take_turns(body: Body, turns: Turns | None) -> Body:
-    """Insert the waits for turns, and the arrivals that pass them on.
+    """Insert the waits for turns, and the arrivals at the next unit's barrier.
 
     Args:
         body: the kernel's statements, `Roles` among them where units take turns.
@@ -81,7 +81,7 @@ def _role(role: Role, turns: Turns) -> Role:
 
 
 def _around(body: Body, turns: Turns) -> Body:
-    """Insert a wait ahead of each turn, and an arrival behind it."""
+    """Insert a wait before each turn, and an arrival after it."""
     out: list[Statement] = []
     for s in body:
         match s:

@@ -1,9 +1,8 @@
-"""Loops of two trips: compiled without a jump, where a rolled loop can end the compiler.
+"""Loops of two trips are unrolled by two, since the compiler crashes on some of them.
 
-NVRTC 12.9, 13.0 and 13.5 end their process (SIGILL) on some rolled loops of two trips for sm_100 and later: under a
-condition of the thread, a trip reads and writes at addresses whose strides, over three or more digits of the thread's
-number, are in one ratio. Of each such loop the same text is compiled with three trips, with both trips beside each
-other, or for sm_90.
+NVRTC 12.9, 13.0 and 13.5 crash (SIGILL) on some rolled loops of two trips for sm_100 and later: under a condition on
+the thread, a trip reads and writes at addresses whose strides, over three or more digits of the thread's number, are in
+one ratio. The same text compiles with three trips, with both trips unrolled, or for sm_90.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ TRIPS = 2
 
 
 def without_two_trips(body: Body) -> Body:
-    """Compile both trips of each loop of two beside each other."""
+    """Unroll each loop of two trips by two (`together`)."""
 
     def flat(s: Statement) -> Statement:
         match s:

@@ -1,1 +1,1 @@
-"""What each pass over a kernel's statements promises, and a verifier of each promise; `promises.py` has the table."""
+"""The promise of each pass over a kernel's statements, and its verifier; `promises.py` has the table."""

@@ -1,4 +1,4 @@
-"""Accesses: what one thread executes of a body, statement by statement, with the places that each touches."""
+"""Accesses: the statements that one thread executes of a body, with the places that each statement accesses."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ Body = tuple[Statement, ...]
 
 @attrs.frozen
 class Access:
-    """Hold what one statement accesses.
+    """Hold the accesses of one statement.
 
     Args:
         name: of the instruction, or of the kind of statement.
-        touched: for each view `read` or `write`, its buffer, its slot (None for no ring) and its place.
+        touched: for each view: `read` or `write`, the buffer's name, the slot (None without a ring) and the place.
     """
 
     name: str
@@ -45,13 +45,13 @@ class Access:
 
 @attrs.define
 class Trace(Run):
-    """Note accesses; values do not count.
+    """Record accesses; values are ignored.
 
     Args:
-        fills: whether those in regions that fill rings are noted, else all others; None for both.
-        found: the accesses so far.
-        inside: whether the run is in such a region.
-        outside: elements of arrays that are read as indices where the arrays have none.
+        fills: True to record only accesses in regions that fill rings, False for all others, None for both.
+        found: the accesses recorded so far.
+        inside: whether the current statement is in a region that fills rings.
+        outside: places outside of arrays at which indices are read.
     """
 
     fills: bool | None = None
@@ -60,7 +60,7 @@ class Trace(Run):
     outside: list[str] = attrs.field(factory=list[str])
 
     def body(self, body: Body) -> None:
-        """Run statements, and note which of them stand in regions that fill rings."""
+        """Run statements, keeping track of regions that fill rings."""
         for s in body:
             if isinstance(s, Region) and s.kind == "fill":
                 self.inside = True
@@ -72,50 +72,50 @@ class Trace(Run):
             super().body((s,))
 
     def read(self, view: View) -> int:
-        """Give all elements one fingerprint."""
+        """Return the same fingerprint for all elements."""
         return 0
 
     def compute(self, s: Compute) -> None:
-        """Note a statement that computes."""
+        """Record a statement that computes."""
         if s.write is None or self.of(s.write):
             self.note("compute", reads_and_writes(s))
 
     def call(self, s: Call) -> None:
-        """Note an instruction."""
+        """Record an instruction."""
         if s.write is None or self.of(s.write):
             self.note(s.atom.name, reads_and_writes(s))
 
     def micro(self, s: Micro) -> None:
-        """Note a microkernel."""
+        """Record a microkernel."""
         self.note(s.name, reads_and_writes(s))
 
     def fetch(self, s: Fetch) -> None:
-        """Read an index from its array, and note a place that lies outside the array."""
+        """Read an index from its array; record a place outside the array."""
         super().fetch(s)
         if self.of(s.present) and not 0 <= (at := self.of(s.view.offset)) < self.of(s.view.buffer.size):
             self.outside.append(f"element {at} of {s.view.buffer.name} is read, which has {s.view.buffer.size}")
 
     def note(self, name: str, views: Iterable[tuple[View, str]]) -> None:
-        """Note what a statement touches."""
+        """Record the accesses of a statement."""
         if self.fills in (None, self.inside):
             self.found.append(Access(name, tuple(self.touched(v, way, i) for i, (v, way) in enumerate(views))))
 
     def touched(self, view: View, way: str, number: int = 0) -> tuple[str, str, int | None, tuple[object, ...]]:
-        """Say what a statement's view with this number touches."""
+        """Return the access of the statement's view with this number."""
         slot = None if view.slot is None else self.of(view.slot)
         return way, view.buffer.name, slot, self.lies(view)
 
 
 def traced(body: Body, env: Mapping[str, int], fills: bool | None = None) -> list[Access]:
-    """List what one thread accesses, in its order.
+    """List the accesses of one thread, in the order of execution.
 
     Args:
         body: the statements, without roles.
-        env: the thread, the block, and the sizes.
-        fills: whether to list what fills rings, or all else; None for both.
+        env: values of the thread's and block's index, and of sizes.
+        fills: True to list only accesses that fill rings, False for all others, None for both.
 
     Raises:
-        TooLong: where it executes too many statements.
+        TooLong: where the thread executes too many statements.
     """
     run = Trace(Values(env), {}, fills=fills)
     run.begin(body)
@@ -123,7 +123,7 @@ def traced(body: Body, env: Mapping[str, int], fills: bool | None = None) -> lis
 
 
 def bodies_of(body: Body) -> tuple[Body, ...]:
-    """List the bodies that run at the same time: of each role, or the kernel's."""
+    """List the bodies that run at the same time: each role's body, or the kernel's."""
     return tuple(role.body for role in roles_of(body)) or (body,)
 
 
@@ -152,12 +152,12 @@ def buffers_of(body: Body) -> dict[str, Buffer]:
 
 
 def subscripted(before: Body, after: Body, env: Mapping[str, int]) -> Iterator[str]:
-    """Name what differs between statements with elements of arrays as indices and those that read them before.
+    """Describe differences between statements with array elements as indices and those that read these first.
 
     Args:
-        before: the statements.
-        after: the same, which read each element into a variable.
-        env: the thread, the block, and the sizes.
+        before: statements with array elements as indices.
+        after: the same statements, which first read each element to a variable.
+        env: values of the thread's and block's index, and of sizes.
 
     Raises:
         TooLong: where the thread executes too many statements.
@@ -176,12 +176,12 @@ def roles_of(body: Body) -> tuple[Role, ...]:
 
 
 def projected(before: Body, after: Body, env: Mapping[str, int]) -> Iterator[str]:
-    """Name the roles that do not execute their part of a body: the first role fills rings, the second does the rest.
+    """List the roles that do not execute their part of a body: the first role fills rings, the second does the rest.
 
     Args:
-        before: the body, with the names that the kernel begins with.
-        after: the same, parted.
-        env: the thread, the block, and the sizes.
+        before: the body, with the definitions at the kernel's start.
+        after: the body split into roles.
+        env: values of the thread's and block's index, and of sizes.
     """
     for role, fills in zip(roles_of(after), (True, False), strict=True):
         mine = {**env, THREAD: 0} if fills else env
@@ -191,7 +191,7 @@ def projected(before: Body, after: Body, env: Mapping[str, int]) -> Iterator[str
 
 
 def flagged(body: Body, handed: Handed, env: Mapping[str, int]) -> Iterator[str]:
-    """Name the places of a workspace that are read before their flag is lowered, or written and no flag raised."""
+    """List the places of a workspace that are read before their flag is cleared, or written without setting a flag."""
     lowered: set[object] = set()
     written: dict[object, None] = {}
     for access in traced(body, env):

@@ -1,4 +1,4 @@
-"""Insertions: whether a pass has only inserted statements of some kinds; what stood there stands in the same order."""
+"""Insertions: whether a pass has only inserted statements of some kinds, and kept all others in order."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Body = tuple[Statement, ...]
 
 
 def moved(before: Body, after: Body, kinds: tuple[type[Statement], ...]) -> Iterator[str]:
-    """Name the first statement that a pass changed, moved or removed, though it inserts statements of `kinds` alone."""
+    """Describe the first statement that a pass changed, moved or removed; it may only insert those of `kinds`."""
     old, new = bare(before, kinds), bare(after, kinds)
     if old != new:
         yield f"it changes {_difference(old, new)}, and may only insert {', '.join(k.__name__ for k in kinds)}"
 
 
 def bare(body: Body, kinds: tuple[type[Statement], ...]) -> Body:
-    """Leave out statements of some kinds, and the conditions and regions that are empty without them."""
+    """Remove statements of some kinds, and conditions and regions that are empty without them."""
 
     def one(s: Statement) -> Statement | Body:
         if isinstance(s, kinds):
@@ -38,7 +38,7 @@ def bare(body: Body, kinds: tuple[type[Statement], ...]) -> Body:
 
 
 def _difference(old: Body, new: Body) -> str:
-    """Name the innermost statement in which two bodies differ first."""
+    """Describe the innermost statement in which two bodies first differ."""
     for a, b in zip_longest(old, new):
         if a == b:
             continue

@@ -1,4 +1,4 @@
-"""Places: verify that no buffer is written over another that is read later, and that packed accesses count bytes."""
+"""Places: verify that no write overwrites a buffer that is read later, and that packed accesses count bytes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ BARRIER_NBYTES = 8
 
 
 def unplaced(body: Body) -> Body:
-    """Give statements without the places of buffers and mbarriers, and without their numbers."""
+    """Return statements without the offsets of buffers and mbarriers, and without the statements' numbers."""
     stubs = {name: Buffer(name, b.memory, b.dtype, as_expr(1)) for name, b in buffers_of(body).items()}
 
     def one(s: Statement) -> Statement:
@@ -59,7 +59,7 @@ def _unplaced(barrier: Barrier) -> Barrier:
 
 
 def outside(kernel: Kernel) -> Iterator[str]:
-    """Name the buffers and mbarriers that do not lie in a block's shared memory, or not as they are aligned."""
+    """List the buffers and mbarriers that lie outside a block's shared memory, or are misaligned."""
     end = 0
     for b in kernel.buffers:
         if b.memory == SH:
@@ -75,11 +75,11 @@ def outside(kernel: Kernel) -> Iterator[str]:
 
 
 def overwritten(body: Body, buffers: Sequence[Buffer]) -> Iterator[str]:
-    """Name the buffers that are read after another one that lies in the same bytes was written.
+    """List the buffers that are read after a write to another buffer in the same bytes.
 
     Args:
-        body: of the kernel.
-        buffers: the kernel's.
+        body: the kernel's statements.
+        buffers: the kernel's buffers.
     """
     shared = [b for b in buffers if b.memory == SH]
     over: dict[str, set[str]] = {b.name: set() for b in shared}
@@ -95,7 +95,7 @@ def overwritten(body: Body, buffers: Sequence[Buffer]) -> Iterator[str]:
             if common := over.get(name, set()) & other:
                 yield f"{name} of one role lies where {', '.join(sorted(common))} of another lies"
     for run in runs:
-        lost: dict[str, str] = {}  # by buffer: the one that was written over it
+        lost: dict[str, str] = {}  # for each buffer, the buffer that overwrote it
         for name, way in run:
             if way == "read" and name in lost:
                 yield f"{name} is read after {lost[name]} was written in its bytes"
@@ -106,7 +106,7 @@ def overwritten(body: Body, buffers: Sequence[Buffer]) -> Iterator[str]:
 
 
 def _in_order(body: Body) -> Iterator[tuple[str, str]]:
-    """List the buffers that statements read and write, of two trips of each loop, whatever threads have work."""
+    """List the buffers that statements read and write, in order, with two trips of each loop, ignoring conditions."""
     for s in body:
         match s:
             case For(body=inner):
@@ -121,18 +121,18 @@ def _in_order(body: Body) -> Iterator[tuple[str, str]]:
 
 @attrs.define
 class _Bytes(Trace):
-    """Note the bytes of each access to packed elements.
+    """Record the bytes of each access to packed elements.
 
     Args:
         counted: whether views count bytes; else they count elements.
-        single: of the statement that is executed, which element of its byte each input takes, by the input's number.
+        single: for the current statement, the element of its byte that each input extracts, by the input's number.
     """
 
     counted: bool = False
     single: dict[int, int] = attrs.field(factory=dict[int, int])
 
     def compute(self, s: Compute) -> None:
-        """Note a statement, with the elements that it takes out of bytes."""
+        """Record a statement, with the elements that it extracts from bytes."""
         self.single = dict(self._taken(s.expr)) if self.counted else {}
         super().compute(s)
 
@@ -145,7 +145,7 @@ class _Bytes(Trace):
                     pass
 
     def touched(self, view: View, way: str, number: int = 0) -> tuple[str, str, int | None, tuple[object, ...]]:
-        """Say which bytes a view of packed elements touches, and which element of its byte a single one is."""
+        """Return the bytes that a view of packed elements accesses, and a single element's index in its byte."""
         dtype = view.buffer.dtype
         if not dtype.packed:
             return super().touched(view, way, number)
@@ -157,12 +157,12 @@ class _Bytes(Trace):
 
 
 def in_bytes(body: Body, env: Mapping[str, int], counted: bool) -> list[Access]:
-    """List what one thread accesses, of packed elements by bytes.
+    """List the accesses of one thread, for packed elements in bytes.
 
     Args:
         body: the statements, without roles.
-        env: the thread, the block, and the sizes.
-        counted: whether views count bytes already.
+        env: values of the thread's and block's index, and of sizes.
+        counted: whether views already count bytes.
 
     Raises:
         TooLong: where the thread executes too many statements.

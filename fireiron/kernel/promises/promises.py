@@ -1,10 +1,10 @@
-"""The promise of each pass over a kernel's statements, and what verifies it behind the pass.
+"""The promise of each pass over a kernel's statements, and the function that verifies it after the pass.
 
-A pass that moves or repeats statements leaves the values that a kernel stores (values.py). The one that parts roles
-leaves each role its accesses, and the one that reads subscripts leaves all (accesses.py). Allocation and packing change
-places alone (places.py). A pass that orders accesses only inserts statements (insertions.py), and those that it inserts
-suffice: the walk of the finished kernel's edges (passes/edges.py) names, for each edge that nothing orders, the pass
-that owes the order.
+A pass that moves or repeats statements does not change the values that a kernel stores (values.py). The pass that
+splits roles keeps each role's accesses, and the pass that reads subscripts keeps all accesses (accesses.py). Allocation
+and packing change only places (places.py). A pass that orders accesses only inserts statements (insertions.py), and
+these must suffice: for each edge that nothing orders, the edge verifier (passes/edges.py) names the pass that should
+have ordered it.
 """
 
 from __future__ import annotations
@@ -76,12 +76,12 @@ INSERTS: Final[Mapping[str, tuple[type[Statement], ...]]] = {
 
 
 def broken(passed: Sequence[Passed], kernel: Kernel, edges: Iterable[Unordered] | None = None) -> dict[str, list[str]]:
-    """List what each pass promises and does not keep: nothing, where all of them are right.
+    """List the broken promises of each pass; {} where all passes are right.
 
     Args:
-        passed: what passes made of the kernel's statements.
-        kernel: what was made of these.
-        edges: what the walk of the kernel's edges found, where that is known.
+        passed: the passes with their statements before and after.
+        kernel: the finished kernel.
+        edges: the findings of the edge verifier, if they are known.
 
     Example:
         >>> import fireiron as fi
@@ -95,7 +95,7 @@ def broken(passed: Sequence[Passed], kernel: Kernel, edges: Iterable[Unordered] 
     for one in passed:
         if (one.before is not one.after or one.name == "subscripts") and (wrong := list(_verified(one, kernel))):
             found[one.name] = wrong
-    if found:  # edges of such a kernel say no more
+    if found:  # a broken pass makes findings about edges meaningless
         return found
     for edge in unordered(kernel) if edges is None else edges:
         found.setdefault(edge.owed, []).append(str(edge))
@@ -110,7 +110,7 @@ def _verified(one: Passed, kernel: Kernel) -> Iterator[str]:
 
 
 def _places(kernel: Kernel) -> Iterator[Env]:
-    """Give the sizes, the block and the thread of some threads: at the beginning, in the middle and at the end."""
+    """Return values of sizes, block and thread for some threads: at the beginning, in the middle and at the end."""
     sizes = typical_sizes(kernel)
     most = int(cast("int", evaluate(kernel.grid, sizes)))
     blocks = most
@@ -127,7 +127,7 @@ def _of_first_role(kernel: Kernel) -> int:
 
 
 def _values(one: Passed, kernel: Kernel) -> Iterator[str]:
-    """Verify that what is stored stays the same."""
+    """Verify that the stored values stay the same."""
     pipes = one.context.pipes if one.name == "pipelines" else None
     lets = tuple(one.context.lets)
     for env in _places(kernel):
@@ -155,7 +155,7 @@ def _roles(one: Passed, kernel: Kernel) -> Iterator[str]:
             return
 
 
-# How threads come to an item, in each role and where there are none: who draws it, and who reads it when.
+# How threads get a work item, with and without roles: who draws it, and who reads it when.
 DRAWS: Final = (
     ("Await", "draw", "Arrive", "Advance"),
     ("Await", "draw", "Arrive", "Await", "read", "Sync", "Arrive", "Advance"),
@@ -165,7 +165,7 @@ DRAWS: Final = (
 
 
 def _draws(one: Passed, kernel: Kernel) -> Iterator[str]:
-    """Verify that an item is drawn by one thread, handed on and read, and that nothing else changes."""
+    """Verify that one thread draws an item, the others read it, and nothing else changes."""
     yield from moved(_without_draws(one.before), _without_draws(one.after), (Await, Arrive, Advance, Sync))
     bodies = [r.body for r in roles_of(one.after)] or [one.after]
     drawing = 0
@@ -192,12 +192,12 @@ def _without_draws(body: Body) -> Body:
 
 
 def _inserted(one: Passed, kernel: Kernel) -> Iterator[str]:
-    """Verify that what stood there stands there still."""
+    """Verify that all earlier statements are still there, in order."""
     yield from moved(one.before, one.after, INSERTS[one.name])
 
 
 def _subscripts(one: Passed, kernel: Kernel) -> Iterator[str]:
-    """Verify that no subscript is left, that each is read inside its array, and that accesses lie where they lay."""
+    """Verify that no subscript is left, that each is read inside its array, and that accesses keep their places."""
     if (left := next(elements_of(one.after), None)) is not None:
         yield f"it leaves {left}, which no statement reads"
         return
@@ -227,7 +227,7 @@ def _packing(one: Passed, kernel: Kernel) -> Iterator[str]:
 
 
 def _flags(one: Passed, kernel: Kernel) -> Iterator[str]:
-    """Verify that sums are handed on behind a flag."""
+    """Verify that sums between units are read only after their flag."""
     yield from _inserted(one, kernel)
     lets = tuple(one.context.lets)
     for body in [(*lets, *one.after)] if not roles_of(one.after) else [r.body for r in roles_of(one.after)]:

@@ -1,12 +1,12 @@
-"""Values: whether two bodies store the same values, found by running both on symbols in place of numbers.
+"""Values: whether two bodies store the same values, found by executing both with fingerprints instead of numbers.
 
-One thread runs a body. Each value is a fingerprint: of the instruction or expression that computes it, and of the
-fingerprints that it reads. Two bodies store the same values if the fingerprints that they leave in global memory agree.
-So statements may be moved, repeated and parted; a statement that reads a slot too early, or too late, is seen.
+One thread executes a body. Each value is a fingerprint of the instruction or expression that computes it, and of the
+fingerprints that it reads. Two bodies store the same values if they leave the same fingerprints in global memory. So
+statements may be moved, repeated and split; a statement that reads a slot too early, or too late, is found.
 
-Of shared memory the thread sees what it wrote there itself, slot by slot: other threads do the same at their elements.
-A ring between roles has as many slots as chunks here, and what fills it has a cursor of its own: what one role has to
-wait for is the concern of other passes.
+In shared memory the thread only sees its own writes, slot by slot; other threads do the same with their elements. Here
+a ring between roles has as many slots as chunks, and the statements that fill it have a separate cursor: the waits of
+roles are verified elsewhere.
 """
 
 from __future__ import annotations
@@ -44,25 +44,25 @@ from fireiron.language.levels import GL, SH
 
 Body = tuple[Statement, ...]
 Stored = Mapping[tuple[object, ...], int]
-MOST = 30_000  # statements that a run executes; longer ones are not followed
-FEW = 5  # elements of arrays of subscripts are below this
+MOST = 30_000  # most statements that a run executes
+FEW = 5  # values of elements of index arrays are below this
 
 
 class TooLong(Exception):
-    """Say that a body executes more statements than a run follows."""
+    """Raised where a body executes more statements than a run allows."""
 
 
 class Unset(Exception):
-    """Say that a body uses a name which nothing has set."""
+    """Raised where a body uses a name that nothing has set."""
 
 
 def stored(body: Body, env: Mapping[str, int], pipes: Mapping[str, Pipe] | None = None) -> Stored:
-    """Give the fingerprints of what one thread stores, by buffer and place.
+    """Return the fingerprints of the values that one thread stores, by buffer and place.
 
     Args:
         body: the statements, without roles.
-        env: the thread, the block, and the sizes.
-        pipes: pipelines whose copies stand beside the compute that reads them, in regions of kind `start` and
+        env: values of the thread's and block's index, and of sizes.
+        pipes: the pipelines whose copies still stand directly before their compute, in regions of kind `start` and
             `finish`, as lowering leaves them; None where the copies already run ahead.
 
     Raises:
@@ -75,7 +75,7 @@ def stored(body: Body, env: Mapping[str, int], pipes: Mapping[str, Pipe] | None 
 
 
 class Values(dict[str, Any]):
-    """Hold the values of variables; what has none is an array of subscripts."""
+    """Map variables to values; a missing name stands for an array of subscripts."""
 
     def __missing__(self, name: str) -> _Array:
         return _Array(name)
@@ -91,17 +91,18 @@ class _Array:
 
 @attrs.define
 class Run:
-    """Hold what a thread sees.
+    """Hold the memory of one thread while it executes a body.
 
     Args:
         env: values of variables.
-        pipes: whose copies run where they stand.
-        memory: fingerprints, by buffer and element of registers, and by buffer and slot of shared memory.
-        stored: those in global memory.
-        cursors: the rings' variables as the role that fills rings has them.
-        trees: expressions whose coordinates are numbers, by the identity of the expression and these numbers.
-        truths: the fingerprints of constants: 0 or 1, by which votes on them are decided; other votes are drawn.
-        left: statements that may still be executed.
+        pipes: the pipelines whose copies are executed where they stand.
+        memory: fingerprints, by buffer and element for registers, and by buffer and slot for shared memory.
+        stored: fingerprints in global memory.
+        cursors: the cursors' variables of the statements that fill rings.
+        trees: a cache of expressions with numbers for coordinates, by the expression's `id` and these numbers.
+        truths: for fingerprints of constants, whether the constant is 0 or 1, which decides votes; other votes are
+            random.
+        left: number of statements that may still be executed.
     """
 
     env: Values
@@ -170,7 +171,7 @@ class Run:
                     pass
 
     def fetch(self, s: Fetch) -> None:
-        """Set a variable to an element of an array of indices: to the same number as `of` gives for that element."""
+        """Set a variable to an element of an integer array: the same number that `of` returns for the element."""
         self.env[s.var.name] = self.env[s.view.buffer.name][tuple(map(self.of, s.view.origin))]
 
     def of(self, e: Expr) -> int:
@@ -181,7 +182,7 @@ class Run:
             raise Unset(f"nothing sets a name in {e}") from None
 
     def loop(self, s: For) -> None:
-        """Run all trips; of a pipeline whose copies stand where they are read, each trip copies its own chunk."""
+        """Run all trips; in a pipeline whose copies do not run ahead yet, each trip copies its own chunk."""
         name = next((x.buffer for x in s.body if isinstance(x, Region) and x.kind == "start"), "")
         pipe = self.pipes.get(name)
         step = 2 if s.pairs else 1
@@ -206,12 +207,12 @@ class Run:
                 self.write(view, value)
 
     def advance(self, cursor: Cursor, by: int) -> None:
-        """Move a cursor on; its ring never ends."""
+        """Advance a cursor; the ring does not wrap."""
         at = self.env[cursor.slot.name] + by
         self.env[cursor.slot.name], self.env[cursor.parity.name] = at, at // cursor.slots % 2
 
     def read(self, view: View) -> int:
-        """Give the fingerprint of a view's elements."""
+        """Return the fingerprint of a view's elements."""
         if view.buffer.memory.registers:
             found = [self.memory.get(key, hash(key)) for key in self.elements(view)]
             return found[0] if len(found) == 1 else hash(tuple(found))
@@ -220,7 +221,7 @@ class Run:
         return hash((*self.lies(view), known.get(key, hash(key))))
 
     def write(self, view: View, value: int) -> None:
-        """Let a view's elements have a value; those of memory keep what was written before in their history."""
+        """Set the fingerprint of a view's elements; in shared and global memory it also depends on earlier writes."""
         if view.buffer.memory.registers:
             places = self.elements(view)
             for i, key in enumerate(places):
@@ -238,13 +239,13 @@ class Run:
         return tuple((name, first + int(view.layout(i))) for i in range(view.layout.size))
 
     def lies(self, view: View) -> tuple[object, ...]:
-        """Say where in its slot, or its tensor, a view lies."""
+        """Return the place of a view in its slot, or its tensor."""
         if view.slot is not None and view.buffer.guarded:
             return (tuple(map(self.of, view.origin)),)
         return (self.of(view.offset), tuple(map(self.of, view.origin)) if view.buffer.memory == GL else ())
 
     def place(self, view: View) -> tuple[object, ...]:
-        """Name what a view's history is kept of: the slot of a buffer, or the elements of a tensor."""
+        """Return the key of a view's history: the slot of a buffer, or the elements of a tensor."""
         peer = None if view.peer is None else self.of(view.peer)
         if view.buffer.memory == SH:
             slot = 0 if view.slot is None else self.of(view.slot)
@@ -252,7 +253,7 @@ class Run:
         return (view.buffer.name, *self.lies(view))
 
     def value(self, s: Compute) -> int:
-        """Give the fingerprint of what a statement computes: of a copy, that of what it reads."""
+        """Return the fingerprint of a statement's result; for a copy, its source's fingerprint."""
         tree, mark = self.tree(s.expr)
         if isinstance(tree, Arg):
             return self.read(s.inputs[tree.index])
@@ -267,7 +268,7 @@ class Run:
             self.write(s.dst, self.value(s))
 
     def tree(self, tree: Scalar) -> tuple[Scalar, int]:
-        """Give an expression whose coordinates are replaced by their numbers, and its fingerprint."""
+        """Return an expression with coordinates replaced by numbers, and its fingerprint."""
         found = tuple(self.of(x.value) for x in parts(tree) if isinstance(x, Coordinate))
         key = (Itself(tree), found)
         if key not in self.trees:

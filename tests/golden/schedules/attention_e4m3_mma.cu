@@ -1,6 +1,17 @@
 struct bf16 { unsigned short bits; };
 struct e4m3 { unsigned char bits; };
 
+__device__ __forceinline__ unsigned short floats_to_e4m3_pair(float low, float high) {
+    unsigned short pair;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+
+template <typename T>
+__device__ __forceinline__ void put_bytes(T* place, unsigned short pair) {
+    *reinterpret_cast<unsigned short*>(place) = pair;
+}
+
 __device__ __forceinline__ bf16 float_to_bf16(float x) {
     bf16 y;
 #if __CUDA_ARCH__ >= 800
@@ -10,12 +21,6 @@ __device__ __forceinline__ bf16 float_to_bf16(float x) {
     y.bits = x == x ? (bits + 0x7fff + (bits >> 16 & 1)) >> 16 : 0x7fff;
 #endif
     return y;
-}
-
-__device__ __forceinline__ e4m3 float_to_e4m3(float x) {
-    unsigned short pair;
-    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));
-    return e4m3{(unsigned char)pair};
 }
 
 __device__ __forceinline__ float exp2_approx(float x) {
@@ -98,6 +103,9 @@ mma_1x1x128x64_e4m3_bf16_f32(
     e4m3* q_sh = reinterpret_cast<e4m3*>(shared);
     e4m3* k_sh = reinterpret_cast<e4m3*>(shared + 16384);
     e4m3* v_sh = reinterpret_cast<e4m3*>(shared + 32768);
+    float q_rf[1];
+    float k_rf[1];
+    float worth_rf[1];
     float top[2];
     float total[2];
     alignas(16) float o[64];
@@ -106,8 +114,6 @@ mma_1x1x128x64_e4m3_bf16_f32(
     alignas(16) e4m3 k_fr[64];
     alignas(16) e4m3 part_a_fr[32];
     alignas(16) e4m3 v_fr[128];
-    float q_rf[1];
-    float k_rf[1];
     float top_chunk[2];
     float top_before_rf[2];
     float top_factor_rf[2];
@@ -138,6 +144,16 @@ mma_1x1x128x64_e4m3_bf16_f32(
     for (int r2 = 0; r2 < 4; ++r2) {
         cp_async_16B(&q_sh[r2 * 4096 + thread / 8 * 128 + (thread_d ^ thread / 8 % 8) * 16], &q[block_b * 2097152 + block_h * 131072 + block_i * 16384 + r2 * 4096 + thread / 8 * 128 + thread_d * 16]);
     }
+    cp_async_commit();
+
+    // load q_scale to q_rf: Move(1)(GL, RF)(Block)
+    copy_4B(&q_rf[0], &q_scale[block_h]);
+
+    // load k_scale to k_rf: Move(1)(GL, RF)(Block)
+    copy_4B(&k_rf[0], &k_scale[block_h]);
+
+    // worth: f32 in worth_rf
+    worth_rf[0] = __fmul_rn(__fmul_rn(0.12751743f, q_rf[0]), k_rf[0]);
 
     // load k to k_sh: Move(1, 1, 64, 128)(GL, SH)(Block)
     #pragma unroll
@@ -223,12 +239,6 @@ mma_1x1x128x64_e4m3_bf16_f32(
             }
         }
 
-        // load q_scale to q_rf: Move(1)(GL, RF)(Warp)
-        copy_4B(&q_rf[0], &q_scale[block_h]);
-
-        // load k_scale to k_rf: Move(1)(GL, RF)(Warp)
-        copy_4B(&k_rf[0], &k_scale[block_h]);
-
         // top: max over j
         #pragma unroll
         for (int i3 = 0; i3 < 2; ++i3) {
@@ -238,7 +248,7 @@ mma_1x1x128x64_e4m3_bf16_f32(
         for (int i2 = 0; i2 < 2; ++i2) {
             #pragma unroll
             for (int j2 = 0; j2 < 16; ++j2) {
-                top_chunk[i2] = fmaxf_nan(top_chunk[i2], __fmul_rn(__fmul_rn(__fmul_rn(s[i2 * 2 + j2 % 2 + j2 / 2 * 4], 0.12751743f), q_rf[0]), k_rf[0]));
+                top_chunk[i2] = fmaxf_nan(top_chunk[i2], __fmul_rn(s[i2 * 2 + j2 % 2 + j2 / 2 * 4], worth_rf[0]));
             }
         }
         #pragma unroll
@@ -279,7 +289,7 @@ mma_1x1x128x64_e4m3_bf16_f32(
         for (int i10 = 0; i10 < 2; ++i10) {
             #pragma unroll
             for (int j3 = 0; j3 < 16; ++j3) {
-                part_rf[i10 * 2 + j3 % 2 + j3 / 2 * 4] = exp2_approx(fmaf(__fmul_rn(__fmul_rn(s[i10 * 2 + j3 % 2 + j3 / 2 * 4], 0.12751743f), q_rf[0]), k_rf[0], -top_finite_rf[i10]) + 8.0f);
+                part_rf[i10 * 2 + j3 % 2 + j3 / 2 * 4] = exp2_approx(fmaf(s[i10 * 2 + j3 % 2 + j3 / 2 * 4], worth_rf[0], -(top_finite_rf[i10] - 8.0f)));
             }
         }
 
@@ -300,8 +310,8 @@ mma_1x1x128x64_e4m3_bf16_f32(
         #pragma unroll
         for (int i13 = 0; i13 < 2; ++i13) {
             #pragma unroll
-            for (int j5 = 0; j5 < 16; ++j5) {
-                part_a_fr[i13 * 4 + j5 % 4 + j5 / 4 * 8] = float_to_e4m3(part_rf[i13 * 2 + j5 % 2 + j5 / 2 * 4]);
+            for (int j5 = 0; j5 < 8; ++j5) {
+                put_bytes(&part_a_fr[i13 * 4 + j5 % 2 * 2 + j5 / 2 * 8], floats_to_e4m3_pair(part_rf[i13 * 2 + j5 * 4], part_rf[i13 * 2 + j5 * 4 + 1]));
             }
         }
 

@@ -155,8 +155,8 @@ __device__ __forceinline__ void wgmma_m64n64k16_f32_f16(
         : "l"(a), "l"(b), "r"(accumulate), "n"(a_major), "n"(b_major));
 }
 
-__device__ __forceinline__ void copy_4B(void* dst, const void* src) {
-    *static_cast<unsigned*>(dst) = *static_cast<const unsigned*>(src);
+__device__ __forceinline__ void copy_8B(void* dst, const void* src) {
+    *static_cast<uint2*>(dst) = *static_cast<const uint2*>(src);
 }
 
 __device__ __forceinline__ void stmatrix_x4(void* row, const void* registers) {
@@ -191,15 +191,15 @@ __device__ __forceinline__ void wgmma_m64n32k16_f32_f16(
         : "l"(a), "l"(b), "r"(accumulate), "n"(a_major), "n"(b_major));
 }
 
-__device__ __forceinline__ void copy_8B(void* dst, const void* src) {
-    *static_cast<uint2*>(dst) = *static_cast<const uint2*>(src);
-}
-
 __device__ __forceinline__ void tma_add_4d(
     const TensorMap* map, const void* src, int c0, int c1, int c2, int c3) {
     asm volatile(
         "cp.reduce.async.bulk.tensor.4d.global.shared::cta.add.bulk_group [%0, {%2, %3, %4, %5}], [%1];"
         : : "l"(map), "r"(static_cast<unsigned>(__cvta_generic_to_shared(src))), "r"(c0), "r"(c1), "r"(c2), "r"(c3) : "memory");
+}
+
+__device__ __forceinline__ void copy_4B(void* dst, const void* src) {
+    *static_cast<unsigned*>(dst) = *static_cast<const unsigned*>(src);
 }
 
 extern "C" __global__ void __launch_bounds__(384, 1)
@@ -242,8 +242,8 @@ at_once_1x1x64_per128_f16_f32(
     alignas(16) half p_fr[32];
     alignas(16) float dq[16];
     alignas(16) half ds_a_fr[32];
-    float lse_rf[16];
-    float delta_rf[16];
+    alignas(16) float lse_rf[16];
+    alignas(16) float delta_rf[16];
     float ds_rf[32];
     alignas(16) half shared_ds_rf[32];
     alignas(16) float y2_rf[16];
@@ -359,8 +359,8 @@ at_once_1x1x64_per128_f16_f32(
 
             // load lse_sh to lse_rf: Move(1, 1, 64)(SH, RF)(Block)
             #pragma unroll
-            for (int i12 = 0; i12 < 16; ++i12) {
-                copy_4B(&lse_rf[i12], &lse_sh[ring_slot * 256 + i12 / 2 * 8 + i12 % 2 + (thread % 4 ^ i12 / 8 * 2) * 2]);
+            for (int i12 = 0; i12 < 8; ++i12) {
+                copy_8B(&lse_rf[i12 * 2], &lse_sh[ring_slot * 256 + i12 * 8 + (thread % 4 ^ i12 / 4 * 2) * 2]);
             }
             wgmma_wait<0>();
             hold(s);
@@ -385,8 +385,8 @@ at_once_1x1x64_per128_f16_f32(
 
             // load delta_sh to delta_rf: Move(1, 1, 64)(SH, RF)(Block)
             #pragma unroll
-            for (int i11 = 0; i11 < 16; ++i11) {
-                copy_4B(&delta_rf[i11], &delta_sh[ring_slot * 256 + i11 / 2 * 8 + i11 % 2 + (thread % 4 ^ i11 / 8 * 2) * 2]);
+            for (int i11 = 0; i11 < 8; ++i11) {
+                copy_8B(&delta_rf[i11 * 2], &delta_sh[ring_slot * 256 + i11 * 8 + (thread % 4 ^ i11 / 4 * 2) * 2]);
             }
             wgmma_wait<0>();
             hold(dp);

@@ -140,8 +140,8 @@ __device__ __forceinline__ void wgmma_m64n64k16_f32_f16(
         : "l"(a), "l"(b), "r"(accumulate), "n"(a_major), "n"(b_major));
 }
 
-__device__ __forceinline__ void copy_4B(void* dst, const void* src) {
-    *static_cast<unsigned*>(dst) = *static_cast<const unsigned*>(src);
+__device__ __forceinline__ void copy_8B(void* dst, const void* src) {
+    *static_cast<uint2*>(dst) = *static_cast<const uint2*>(src);
 }
 
 template <int b_major>
@@ -155,6 +155,10 @@ __device__ __forceinline__ void wgmma_m64n64k16_f32_f16_ra(
         "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, {%32, %33, %34, %35}, %36, p, 1, 1, %38; }"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(b_major));
+}
+
+__device__ __forceinline__ void copy_4B(void* dst, const void* src) {
+    *static_cast<unsigned*>(dst) = *static_cast<const unsigned*>(src);
 }
 
 extern "C" __global__ void __launch_bounds__(384, 1)
@@ -192,8 +196,8 @@ wgmma_1x1x128x64_f16(
     alignas(16) float dp[32];
     alignas(16) half ds_a_fr[32];
     alignas(16) half p_a_fr[32];
-    float lse_rf[16];
-    float delta_rf[16];
+    alignas(16) float lse_rf[16];
+    alignas(16) float delta_rf[16];
     float p_rf[32];
     float ds_rf[32];
     alignas(16) half y0_rf[32];
@@ -303,8 +307,8 @@ wgmma_1x1x128x64_f16(
 
             // load lse_sh to lse_rf: Move(1, 1, 64)(SH, RF)(Warpgroup)
             #pragma unroll
-            for (int i7 = 0; i7 < 16; ++i7) {
-                copy_4B(&lse_rf[i7], &lse_sh[ring_slot * 256 + i7 / 2 * 8 + i7 % 2 + (thread % 4 ^ i7 / 8 * 2) * 2]);
+            for (int i7 = 0; i7 < 8; ++i7) {
+                copy_8B(&lse_rf[i7 * 2], &lse_sh[ring_slot * 256 + i7 * 8 + (thread % 4 ^ i7 / 4 * 2) * 2]);
             }
             wgmma_wait<0>();
             hold(s);
@@ -327,8 +331,8 @@ wgmma_1x1x128x64_f16(
 
             // load delta_sh to delta_rf: Move(1, 1, 64)(SH, RF)(Warpgroup)
             #pragma unroll
-            for (int i6 = 0; i6 < 16; ++i6) {
-                copy_4B(&delta_rf[i6], &delta_sh[ring_slot * 256 + i6 / 2 * 8 + i6 % 2 + (thread % 4 ^ i6 / 8 * 2) * 2]);
+            for (int i6 = 0; i6 < 8; ++i6) {
+                copy_8B(&delta_rf[i6 * 2], &delta_sh[ring_slot * 256 + i6 * 8 + (thread % 4 ^ i6 / 4 * 2) * 2]);
             }
             wgmma_wait<0>();
             hold(dp);

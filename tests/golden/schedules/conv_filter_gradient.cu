@@ -64,6 +64,22 @@ __device__ __forceinline__ void barrier_arrive() {
     asm volatile("bar.arrive %0, %1;" : : "n"(number), "n"(threads) : "memory");
 }
 
+__device__ __forceinline__ void meet(int* counter, unsigned count, bool first, int barrier, int threads) {
+    if (first) {
+        const unsigned wrap = 2 * count - 1;
+        unsigned there;
+        asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
+            : "=r"(there) : "l"(__cvta_generic_to_global(counter)), "r"(wrap) : "memory");
+        do {
+            asm volatile("ld.acquire.gpu.global.u32 %0, [%1];"
+                : "=r"(there) : "l"(__cvta_generic_to_global(counter)) : "memory");
+        } while (there < count);
+        asm volatile("red.relaxed.gpu.global.inc.u32 [%0], %1;"
+            : : "l"(__cvta_generic_to_global(counter)), "r"(wrap) : "memory");
+    }
+    asm volatile("barrier.sync %0, %1;" : : "r"(barrier), "r"(threads) : "memory");
+}
+
 __device__ __forceinline__ void tma_load_4d(
     void* dst, const TensorMap* map, unsigned long long* barrier, int c0, int c1, int c2, int c3) {
     asm volatile(
@@ -99,26 +115,12 @@ __device__ __forceinline__ void copy_16B(void* dst, const void* src) {
     *static_cast<uint4*>(dst) = *static_cast<const uint4*>(src);
 }
 
-__device__ __forceinline__ int count_in(int* counter, int count, bool first, int barrier, int threads) {
-    unsigned before = 0;
-    if (first) {
-        asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
-            : "=r"(before) : "l"(__cvta_generic_to_global(counter)), "r"(count - 1) : "memory");
-    }
-    const int last = first && (int)before == count - 1;
-    int any;
-    asm volatile("{ .reg .pred p, q; setp.ne.s32 p, %1, 0; "
-        "barrier.red.or.pred q, %2, %3, p; selp.s32 %0, 1, 0, q; }"
-        : "=r"(any) : "r"(last), "r"(barrier), "r"(threads) : "memory");
-    return any;
-}
-
 __device__ __forceinline__ void copy_4B(void* dst, const void* src) {
     *static_cast<unsigned*>(dst) = *static_cast<const unsigned*>(src);
 }
 
-extern "C" __global__ void __launch_bounds__(256)
-filters_wgmma_64x1x1x128x1_k7_f16(
+extern "C" __global__ void __launch_bounds__(384)
+filters_wgmma_128x1x1x128x1_k11_f16(
     const half* __restrict__ y,
     const half* __restrict__ x,
     half* __restrict__ out_y,
@@ -132,22 +134,23 @@ filters_wgmma_64x1x1x128x1_k7_f16(
     __builtin_assume(blocks >= 0);
     extern __shared__ __align__(1024) unsigned char shared[];
     half* y_sh = reinterpret_cast<half*>(shared);
-    half* x_sh = reinterpret_cast<half*>(shared + 71680);
-    unsigned long long* full = reinterpret_cast<unsigned long long*>(shared + 215040);
-    unsigned long long* empty = reinterpret_cast<unsigned long long*>(shared + 215080);
+    half* x_sh = reinterpret_cast<half*>(shared + 114688);
+    unsigned long long* full = reinterpret_cast<unsigned long long*>(shared + 229376);
+    unsigned long long* empty = reinterpret_cast<unsigned long long*>(shared + 229408);
     alignas(16) float product[64];
-    alignas(16) half out_y_rf[64];
-    alignas(16) float other[32];
+    float product_share[8];
+    alignas(16) half out_y_rf[8];
+    alignas(16) float other[8];
     if (threadIdx.x == 0) {
         prefetch_map(&y_map);
         prefetch_map(&x_map);
     }
     if (threadIdx.x == 0) {
-        for (int i = 0; i < 5; ++i) {
+        for (int i = 0; i < 4; ++i) {
             mbarrier_init(&full[i], 1);
         }
-        for (int i = 0; i < 5; ++i) {
-            mbarrier_init(&empty[i], 1);
+        for (int i = 0; i < 4; ++i) {
+            mbarrier_init(&empty[i], 2);
         }
     }
     fence_barrier_init();  // others use the barriers, and bulk copies do
@@ -157,29 +160,31 @@ filters_wgmma_64x1x1x128x1_k7_f16(
         __builtin_assume(thread >= 0);
         int ring_slot = 0, ring_parity = 0;
         __builtin_assume(ring_slot >= 0);
-        barrier_arrive<7, 256>();  // barriers are initialised before they are used
-        const int way = block % 7;
-        const int tile = block / 7;
-        const int block_k = tile / 9;
-        const int block_r = tile / 3 % 3;
+        barrier_arrive<7, 384>();  // barriers are initialised before they are used
+        const int way = block % 11;
+        const int tile = block / 11;
+        const int block_r = tile / 3;
         const int block_s = tile % 3;
         if (thread == 0) {
 
-            // Program(64, 1, 1, 128, 32, 28, 28)(GL, GL, GL)(Block)
+            // Program(128, 1, 1, 128, 32, 28, 28)(GL, GL, GL)(Block)
             #pragma unroll 1
-            for (int chunk = 0; chunk < 35; ++chunk) {
+            for (int chunk = 0; chunk < 21; ++chunk) {
                 mbarrier_wait(&empty[ring_slot], 1 - ring_parity);
-                mbarrier_expect(&full[ring_slot], 43008);
+                mbarrier_expect(&full[ring_slot], 57344);
 
-                // load y to y_sh: Move(1, 4, 28, 64)(GL, SH)(Block)
-                tma_load_4d(&y_sh[ring_slot * 7168], &y_map, &full[ring_slot], block_k * 64, 0, chunk % 7 * 4, way * 5 + chunk / 7);
+                // load y to y_sh: Move(1, 4, 28, 128)(GL, SH)(Block)
+                #pragma unroll
+                for (int k = 0; k < 2; ++k) {
+                    tma_load_4d(&y_sh[ring_slot * 14336 + k * 7168], &y_map, &full[ring_slot], k * 64, 0, chunk % 7 * 4, way * 3 + chunk / 7);
+                }
 
                 // load x to x_sh: Move(1, 4, 28, 128)(GL, SH)(Block)
                 #pragma unroll
                 for (int c = 0; c < 2; ++c) {
-                    tma_load_4d(&x_sh[ring_slot * 14336 + c * 7168], &x_map, &full[ring_slot], c * 64, block_s - 1, chunk % 7 * 4 + block_r - 1, way * 5 + chunk / 7);
+                    tma_load_4d(&x_sh[ring_slot * 14336 + c * 7168], &x_map, &full[ring_slot], c * 64, block_s - 1, chunk % 7 * 4 + block_r - 1, way * 3 + chunk / 7);
                 }
-                if (++ring_slot == 5) ring_slot = 0, ring_parity ^= 1;
+                if (++ring_slot == 4) ring_slot = 0, ring_parity ^= 1;
             }
         }
     } else {  // math
@@ -187,65 +192,67 @@ filters_wgmma_64x1x1x128x1_k7_f16(
         __builtin_assume(thread >= 0);
         int ring_slot = 0, ring_parity = 0;
         __builtin_assume(ring_slot >= 0);
-        barrier_sync<7, 256>();  // barriers are initialised before they are used
-        const int way = block % 7;
-        const int tile = block / 7;
-        const int block_k = tile / 9;
-        const int block_r = tile / 3 % 3;
+        barrier_sync<7, 384>();  // barriers are initialised before they are used
+        const int way = block % 11;
+        const int tile = block / 11;
+        const int block_r = tile / 3;
         const int block_s = tile % 3;
+        const int warpgroup = __shfl_sync(0xffffffff, thread / 128, 0);
 
-        // Program(64, 1, 1, 128, 32, 28, 28)(GL, GL, GL)(Block)
+        // Program(128, 1, 1, 128, 32, 28, 28)(GL, GL, GL)(Block)
         #pragma unroll
         for (int i = 0; i < 64; ++i) {
             product[i] = 0.0f;
         }
         #pragma unroll 1
-        for (int chunk = 0; chunk < 35; ++chunk) {
+        for (int chunk = 0; chunk < 21; ++chunk) {
             mbarrier_wait(&full[ring_slot], ring_parity);
             wgmma_fence();  // accumulators are registers
 
             // product: add by atoms
             #pragma unroll
             for (int k = 0; k < 7; ++k) {
-                wgmma_m64n128k16_f32_f16<1, 1>(&product[0], wgmma_operand<1, 16, 1024>(&y_sh[ring_slot * 7168], k * 2048), wgmma_operand<1, 14336, 1024>(&x_sh[ring_slot * 14336], k * 2048), 1);
+                wgmma_m64n128k16_f32_f16<1, 1>(&product[0], wgmma_operand<1, 16, 1024>(&y_sh[ring_slot * 14336 + warpgroup * 7168], k * 2048), wgmma_operand<1, 14336, 1024>(&x_sh[ring_slot * 14336], k * 2048), 1);
             }
             wgmma_commit();
             wgmma_wait<1>();
-            if (thread == 0 && chunk > 0) {
-                mbarrier_arrive(&empty[ring_slot < 1 ? ring_slot + 4 : ring_slot - 1]);
+            if (thread % 128 == 0 && chunk > 0) {
+                mbarrier_arrive(&empty[ring_slot < 1 ? ring_slot + 3 : ring_slot - 1]);
             }
-            if (++ring_slot == 5) ring_slot = 0, ring_parity ^= 1;
+            if (++ring_slot == 4) ring_slot = 0, ring_parity ^= 1;
         }
         wgmma_wait<0>();
-        if (thread == 0) {
-            mbarrier_arrive(&empty[ring_slot < 1 ? ring_slot + 4 : ring_slot - 1]);
+        if (thread % 128 == 0) {
+            mbarrier_arrive(&empty[ring_slot < 1 ? ring_slot + 3 : ring_slot - 1]);
         }
 
-        // product over 7 blocks
+        // product over 11 blocks
         #pragma unroll
-        for (int i2 = 0; i2 < 16; ++i2) {
-            copy_16B(&product_parts[tile * 57344 + way * 8192 + thread / 32 * 2048 + i2 * 128 + thread % 32 * 4], &product[i2 * 4]);
+        for (int i4 = 0; i4 < 16; ++i4) {
+            copy_16B(&product_parts[tile * 180224 + way * 16384 + thread / 32 * 2048 + i4 * 128 + thread % 32 * 4], &product[i4 * 4]);
         }
-        barrier_sync<0, 128>();  // all threads have written product_parts
-        const int last = count_in(&arrived[tile], 7, thread == 0, 0, 128);
-        if (last) {
+        barrier_sync<0, 256>();  // all threads have written product_parts
+        meet(&arrived[tile], 11, thread == 0, 0, 256);
+        if (way < 8) {
 
-            // product over 7 blocks: the last block combines them
+            // product over 11 blocks: a share of it
             #pragma unroll
-            for (int i5 = 0; i5 < 64; ++i5) {
-                product[i5] = 0.0f;
+            for (int i3 = 0; i3 < 8; ++i3) {
+                product_share[i3] = 0.0f;
             }
             #pragma unroll 1
-            for (int w = 0; w < 7; ++w) {
+            for (int w = 0; w < 2; ++w) {
                 #pragma unroll
-                for (int i3 = 0; i3 < 2; ++i3) {
-                    #pragma unroll
-                    for (int v = 0; v < 8; ++v) {
-                        copy_16B(&other[v * 4], &product_parts[tile * 57344 + w * 8192 + thread / 32 * 2048 + i3 * 1024 + v * 128 + thread % 32 * 4]);
-                    }
-                    #pragma unroll
-                    for (int i4 = 0; i4 < 32; ++i4) {
-                        product[i3 * 32 + i4] = product[i3 * 32 + i4] + other[i4];
+                for (int u = 0; u < 8; ++u) {
+                    if (w * 8 + u < 11) {
+                        #pragma unroll
+                        for (int v = 0; v < 2; ++v) {
+                            copy_16B(&other[v * 4], &product_parts[tile * 180224 + w * 131072 + u * 16384 + thread / 32 * 2048 + min(way, 7) * 256 + v * 128 + thread % 32 * 4]);
+                        }
+                        #pragma unroll
+                        for (int i2 = 0; i2 < 8; ++i2) {
+                            product_share[i2] = product_share[i2] + other[i2];
+                        }
                     }
                 }
             }
@@ -254,17 +261,17 @@ filters_wgmma_64x1x1x128x1_k7_f16(
             #pragma unroll
             for (int k2 = 0; k2 < 2; ++k2) {
                 #pragma unroll
-                for (int c = 0; c < 32; ++c) {
-                    out_y_rf[k2 * 2 + c % 2 + c / 2 * 4] = float_to_half(product[k2 * 2 + c % 2 + c / 2 * 4]);
+                for (int c = 0; c < 4; ++c) {
+                    out_y_rf[k2 * 2 + c % 2 + c / 2 * 4] = float_to_half(product_share[k2 * 2 + c % 2 + c / 2 * 4]);
                 }
             }
 
-            // store out_y: Move(64, 1, 1, 128)(RF, GL)(Block)
+            // store out_y: Move(128, 1, 1, 16)(RF, GL)(Block)
             #pragma unroll
             for (int k3 = 0; k3 < 2; ++k3) {
                 #pragma unroll
-                for (int c2 = 0; c2 < 16; ++c2) {
-                    copy_4B(&out_y[block_k * 73728 + thread / 4 % 8 * 1152 + thread / 32 * 18432 + k3 * 9216 + block_r * 384 + block_s * 128 + thread % 4 * 2 + c2 * 8], &out_y_rf[k3 * 2 + c2 * 4]);
+                for (int c2 = 0; c2 < 2; ++c2) {
+                    copy_4B(&out_y[warpgroup * 73728 + thread / 4 % 8 * 1152 + thread / 32 % 4 * 18432 + k3 * 9216 + block_r * 384 + block_s * 128 + min(way, 7) * 16 + thread % 4 * 2 + c2 * 8], &out_y_rf[k3 * 2 + c2 * 4]);
                 }
             }
         }

@@ -1,1 +1,1 @@
-"""Folds: the state in a thread's registers, and one file for each way to combine the states of several threads."""
+"""Folds: the state in a thread's registers, and a file for each way to combine the states of several threads."""

@@ -1,4 +1,4 @@
-"""Folds over blocks of the grid by atomics: each block adds its sum to one place, in the order of arrival."""
+"""Folds over blocks of the grid by atomics: all blocks add their sums to one place, in the order of arrival."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Bulk additions: blocks that share a tile of an output each add their sum to it by a bulk reduction, not a store.
 
-C of a product says beta=1; a program's output replaces an input, and says that the sum is added to it.
+A product has beta=1; a program computes `before + sum`, and its output replaces `before`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def added_in_bulk(link: Epilog, output: Window, partial: Partial) -> tuple[Value
 def adding_store(
     store: tuple[Decomposition, ...], dtype: DType, name: str, place: Partial | Shares
 ) -> tuple[Decomposition, ...]:
-    """Return the links of a Move that adds what another one stores.
+    """Return the links of a storing Move, changed so that it adds instead.
 
     Args:
         store: the links of the Move that stores.
@@ -76,10 +76,10 @@ class Shares:
     """Hold the outputs of a program to which each block of the grid adds its part of a fold.
 
     Args:
-        dim: of which each block has a chunk.
-        first: makes the first block's coordinates of those of any.
-        outputs: by name.
-        path: of the split in the tree.
+        dim: the dim of which each block has a chunk.
+        first: replaces a block's coordinates by the first block's.
+        outputs: the outputs by name.
+        path: the split's place in the tree.
         link: the split.
     """
 

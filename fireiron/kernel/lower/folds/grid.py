@@ -11,39 +11,56 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import gcd
+from typing import TypeAlias
 
 import attrs
 
-from fireiron.algebra.dtypes import DType
-from fireiron.algebra.expr import Expr, Index, as_expr, as_int, simplest
+from fireiron.algebra.dtypes import DType, i32
+from fireiron.algebra.expr import Expr, Index, as_expr, as_int, lt, minimum, simplest
 from fireiron.algebra.scalar import Arg
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.base.records import evolve
 from fireiron.kernel.analysis.ownership import RegisterLoop
-from fireiron.kernel.ir.statements import Buffer, Region, View
+from fireiron.kernel.ir.statements import Buffer, If, Meet, Region, View
 from fireiron.kernel.lower.context import Body, Context, State, buffer_of, register_view
 from fireiron.kernel.lower.folds.atomics import added, adder, took
 from fireiron.kernel.lower.folds.places import LANES, seated, tabulated
-from fireiron.kernel.lower.folds.state import Open, Shared, finish, joined
-from fireiron.kernel.lower.folds.workspace import Parts, Place, asked, collected, in_levels, last_of, left, workspace
+from fireiron.kernel.lower.folds.shares import Share, divide
+from fireiron.kernel.lower.folds.state import Open, Shared, finish, joined, known
+from fireiron.kernel.lower.folds.together import refuse_apart
+from fireiron.kernel.lower.folds.workspace import (
+    Parts,
+    Place,
+    Within,
+    asked,
+    collected,
+    in_levels,
+    last_of,
+    left,
+    workspace,
+)
 from fireiron.kernel.lower.online_folds import copied, corrected_at, correction, factors
 from fireiron.kernel.lower.parallel import numbered
 from fireiron.kernel.lower.registers import fill, temporary, widest
 from fireiron.kernel.lower.step_points import over_points
-from fireiron.kernel.lower.window import Partial, Window
-from fireiron.language.decompositions import ByAtomics, ByCluster, ByTma, InOrder, Split
+from fireiron.kernel.lower.storage import register_storage
+from fireiron.kernel.lower.window import Axis, Partial, Window
+from fireiron.language.decompositions import ByAtomics, ByTma, InOrder, Split
 from fireiron.language.levels import Block
 from fireiron.language.steps import Step, add_of
+
+# Lowers the steps that need folds' results: for the whole tile, or for a share of it, whose number is given.
+Behind: TypeAlias = Callable[[Sequence[Open], "Share | None", Expr], Body]
 
 
 @attrs.frozen(eq=False)
 class _Value:
-    """Hold a fold whose value corrects other folds, and the place of each block's value.
+    """Hold an online fold whose value corrects other folds (a running maximum), and the place of each block's value.
 
     Args:
         opened: the fold; its registers hold the common value.
-        place: where blocks' values lie.
+        place: the place of the blocks' values in the workspace.
     """
 
     opened: Open
@@ -51,19 +68,19 @@ class _Value:
 
 
 def over_grid(
-    link: Split, shared: Sequence[Shared], context: Context, loops: tuple[RegisterLoop, ...], behind: Callable[[], Body]
+    link: Split, shared: Sequence[Shared], context: Context, loops: tuple[RegisterLoop, ...], behind: Behind
 ) -> Body:
     """Combine the states of the blocks that share a tile; the last of these blocks runs the rest.
 
     Args:
         link: the split that gave blocks their parts.
-        shared: the folds over its dim.
-        context: the kernel's.
+        shared: the folds over the split's dim.
+        context: the kernel's facts.
         loops: the loops around the split.
         behind: lowers the steps that need the results.
 
     Raises:
-        DecompositionError: `parallel-loop`, `parallel-atomics`, `fold-warps`.
+        DecompositionError: `parallel-loop`, `parallel-atomics`, `parallel-shares`, `fold-warps`.
     """
     inside = next((x.opened for x in shared if x.opened.loops != loops), None)
     if inside is not None:
@@ -71,6 +88,8 @@ def over_grid(
     atomic = isinstance(link.reduce, ByAtomics)
     number, count = numbered(loops)
     seat, seats = context.tile * count + number, simplest(as_expr(context.tiles) * count)
+    if isinstance(link.reduce, InOrder) and link.reduce.shared:
+        return _in_shares(link, shared, seat, seats, behind, context)
     put: Body = ()
     taken: Body = ()
     two_levels = isinstance(link.reduce, InOrder) and link.reduce.two_levels
@@ -94,6 +113,7 @@ def over_grid(
             taken += (*whole, *finish(opened, one.state, context))
         if law is not None and opened.step.name in law.factors:
             values.append(_Value(opened, place))
+    rest = lambda: behind([x.opened for x in shared], None, as_expr(0))  # noqa: E731
     state, names = shared[0].state, ", ".join(x.opened.step.name for x in shared)
     title = f"{names} over {context.ways} blocks"
     head = Region(title, put, state.path, link.link)
@@ -102,9 +122,70 @@ def over_grid(
         if ways is None or values:
             raise _one_level(link)
         way = as_expr(context.way)
-        return (head, *in_levels(places, ways, way, seat, seats, lambda: (*ends, *behind()), context, link.link))
+        return (head, *in_levels(places, ways, way, seat, seats, lambda: (*ends, *rest()), context, link.link))
     last = Region(f"{title}: the last block combines them", taken, state.path, link.link)
-    return (head, *last_of(context.ways, seat, seats, lambda: (last, *behind()), context, link.link))
+    return (head, *last_of(context.ways, seat, seats, lambda: (last, *rest()), context, link.link))
+
+
+def _in_shares(
+    link: Split, shared: Sequence[Shared], seat: Expr, seats: Index, behind: Behind, context: Context
+) -> Body:
+    """Let the blocks of a tile meet; each then combines a share of the states, and runs the rest for it.
+
+    Raises:
+        DecompositionError: `parallel-shares` where blocks cannot wait for each other, several folds are shared, or
+            states are corrected.
+    """
+    refuse_apart(context.ways, context, link.link)
+    (one, *others) = shared
+    opened, state = one.opened, one.state
+    (window, *_) = opened.windows.values()
+    known(opened)
+    held, ways, way = window.storage.ownership, context.ways, as_expr(context.way)
+    assert held is not None and isinstance(ways, int)
+    if others or (state.progress is not None and state.progress.law is not None):
+        raise _not_shared(link, [x.opened.step.name for x in shared])
+    share = divide(held, window, ways, context)
+    number = way if share.count == ways else minimum(way, share.count - 1)
+    mine = _share_of(opened, share, number, state, context)
+    place = _place(opened, seat, seats, False, False, context, link.link)
+    place = attrs.evolve(place, width=gcd(place.width, share.run, share.ownership.size, share.stride))
+    within = Within(number * share.stride, share.steps, as_expr(window.storage.size))
+    taken = collected(attrs.evolve(place, opened=mine, within=within), None, state, context)
+    counter = View(workspace("arrived", i32, seats, context, zero=True), seat)
+    head = (*left(place, context), Meet(counter, as_expr(ways), link=link.link))
+    title = f"{opened.step.name} over {ways} blocks"
+    rest = (
+        Region(f"{title}: a share of it", (*taken, *finish(mine, state, context)), state.path, link.link),
+        *behind([mine], share, number),
+    )
+    busy = rest if share.count == ways else (If(lt(way, share.count), rest),)
+    return (Region(title, head, state.path, link.link), *busy)
+
+
+def _share_of(opened: Open, share: Share, number: Expr, state: State, context: Context) -> Open:
+    """Give a fold whose registers are those of a share."""
+    windows: dict[str, Window] = {}
+    for role, window in opened.windows.items():
+        axes = tuple(Axis(a.dim, share.size if a.dim == share.dim else a.size, as_expr(0)) for a in window.axes)
+        like, old = Window(window.storage, axes), window.storage
+        made = register_storage(f"{old.name}_share", like, old.memory, old.dtype, state, context, opened.link)
+        made.ownership, made.size = share.ownership, as_expr(share.ownership.size)
+        windows[role] = Window(made, axes)
+    places = dict(opened.places)
+    if share.dim in places:
+        places[share.dim] = places[share.dim] + number * share.size
+    return Open(opened.step, windows, opened.link, opened.loops, places, opened.guards)
+
+
+def _not_shared(link: Split, names: Sequence[str]) -> DecompositionError:
+    what = f"{', '.join(names)} are several folds" if len(names) > 1 else f"{names[0]} is corrected by other values"
+    return DecompositionError(
+        "parallel-shares",
+        f"each block of a tile combines a share of one fold over {link.dim}, and {what}",
+        fix="drop shared=True",
+        link=link.link,
+    )
 
 
 def share(window: Window, partials: list[Partial], finish: Body, state: State, context: Context) -> Body:
@@ -114,7 +195,7 @@ def share(window: Window, partials: list[Partial], finish: Body, state: State, c
     without coordinates or bounds of C.
     """
     partial = next((p for p in partials if p.level == Block), None)
-    if partial is None or isinstance(partial.reduce, ByTma | ByCluster):
+    if partial is None or isinstance(partial.reduce, ByTma) or partial.shared:
         return finish
     storage, link = window.storage, partial.link
     units = context.staggered
@@ -141,7 +222,7 @@ def share(window: Window, partials: list[Partial], finish: Body, state: State, c
 
 
 def _sum(dtype: DType) -> Step:
-    """Give the step whose fold adds the partial sums of a product."""
+    """Return a step whose fold adds the partial sums of a product."""
     return Step("acc", (), (), Arg(0, dtype), add_of(dtype))
 
 
@@ -176,7 +257,7 @@ def _unfollowed(link: Split, opened: Open) -> DecompositionError:
 def _place(
     opened: Open, seat: Expr, seats: Index, single: bool, atomic: bool, context: Context, link: Link | None
 ) -> Place:
-    """Make the workspace of a fold; `single` moves a register at a time, as corrections of points do."""
+    """Make the workspace of a fold. `single`: one register is accessed at a time, as corrections of points need it."""
     assert context.threads is not None
     table = tabulated(opened, context.threads, context)
     groups, warps, group, mine = seated(opened, table)
@@ -212,10 +293,10 @@ def _corrected_parts(place: Place, values: Sequence[_Value], state: State, conte
     """Read a way's state, correct it from the way's own values to the common ones, and combine it.
 
     Args:
-        place: of the fold's states.
-        values: the folds that it may follow.
-        state: the place in the tree.
-        context: the kernel's.
+        place: the place of the fold's states.
+        values: the folds that it may depend on.
+        state: the lowering state.
+        context: the kernel's facts.
     """
     opened = place.opened
     held = [(value, copied(value.opened, "part", context)) for value in values]

@@ -1,4 +1,4 @@
-"""Folds over the lanes of a warp: by shuffles along the bits of the lane's number that change the folded dims alone."""
+"""Folds over the lanes of a warp: by shuffles between lanes that differ in bits which only change the folded dims."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def over_lanes(opened: Open, table: Table, context: Context) -> Body:
 
 
 def _explained(opened: Open, table: Table, bits: Sequence[int]) -> None:
-    """Refuse lanes that share a value but do not differ by whole bits of the lane number."""
+    """Raise an error where lanes that share a value do not differ by whole bits of the lane number."""
     subsets: Any = np.zeros(1, np.int64)
     for bit in bits:
         subsets = np.concatenate((subsets, subsets ^ bit))

@@ -28,9 +28,9 @@ class Table:
     """Number the places of threads' points: equal numbers mean equal places.
 
     Args:
-        kept: by thread, the place along the step's kept dims.
-        over: by thread, the place along the folded dims.
-        busy: whether the thread has any points; the others hold the fold of no points, which changes no result.
+        kept: for each thread, the number of its place along the step's kept dims.
+        over: for each thread, the number of its place along the folded dims.
+        busy: for each thread, whether it has any points; others hold the fold's identity, which changes no result.
     """
 
     kept: Any
@@ -39,7 +39,7 @@ class Table:
 
     @property
     def one_a_warp(self) -> bool:
-        """Say whether all lanes of a warp fold parts of one value; its first lane then holds the value."""
+        """Say whether all lanes of a warp fold parts of one value; the first lane then holds the value."""
         if len(self.kept) % LANES:
             return False
         kept, busy = self.kept.reshape(-1, LANES), self.busy.reshape(-1, LANES)
@@ -47,12 +47,12 @@ class Table:
 
 
 def tabulated(opened: Open, threads: int, context: Context) -> Table:
-    """Evaluate the places of all threads. Block and loop indices shift all places alike, so they are left out."""
+    """Evaluate the places of all threads, at index 0 of blocks and loops, which shift all places equally."""
 
     def evaluated(e: Expr) -> Any:
         e = context.expanded(e)
-        e = substitute(e, dict.fromkeys(elements(e), 0))  # an array with the start of a loop shifts all alike
-        # Symbolic sizes take their largest value; with 0 all chunks would lie at one place.
+        e = substitute(e, dict.fromkeys(elements(e), 0))  # array elements at a loop's start shift all places equally
+        # Symbolic sizes have their largest value here; with 0 all chunks would start at one place.
         env: dict[str, Any] = {v.name: v.range[1] if isinstance(v, Symbol) else 0 for v in free(e)}
         env[THREAD] = np.arange(threads)
         return np.broadcast_to(np.asarray(evaluate(e, env)), (threads,))
@@ -88,7 +88,7 @@ def seated(opened: Open, table: Table) -> tuple[int, int, Expr, Expr]:
             keys.append((int(table.kept[busy[0]]), int(table.over[busy[0]])))
         else:  # an idle warp follows the warps of the group before it
             keys.append((keys[-1][0] if keys else 0, -1 - first))
-    copies = [keys[:w].count(key) for w, key in enumerate(keys)]  # replicas form groups of their own
+    copies = [keys[:w].count(key) for w, key in enumerate(keys)]  # replicas form separate groups
     groups: list[tuple[int, int]] = []
     seats: list[int] = []
     for w, (value, _) in enumerate(keys):
@@ -109,7 +109,7 @@ def seated(opened: Open, table: Table) -> tuple[int, int, Expr, Expr]:
 
 
 def _require_met(opened: Open, table: Table, groups: Any) -> None:
-    """Refuse groups of warps where a part of a value is missing, or lies in other lanes.
+    """Raise an error for groups of warps where a part of a value is missing, or lies in other lanes.
 
     Raises:
         DecompositionError: `fold-warps`.

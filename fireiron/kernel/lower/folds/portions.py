@@ -7,7 +7,8 @@ from math import gcd
 import attrs
 
 from fireiron.algebra.expr import Expr, as_expr, lt, substitute
-from fireiron.algebra.layout import Layout
+from fireiron.algebra.layout import Layout, of_leaves
+from fireiron.algebra.layout_ops import coalesce
 from fireiron.kernel.analysis.ownership import Access, Ownership, RegisterLoop
 from fireiron.kernel.lower.context import Context
 from fireiron.kernel.lower.window import Partial
@@ -21,7 +22,7 @@ class Share:
         ownership: of the sums: way p's threads own the elements of portion p.
         portions: number of ways that finish any elements; the other ways finish none.
         first: portion -> its first register of the partial sums.
-        steps: register of the sums -> steps from there.
+        steps: register of a portion -> steps from its first one.
         run: number of consecutive registers of the sums that are also consecutive in the partial sums.
     """
 
@@ -37,7 +38,7 @@ def divide(held: Ownership, partial: Partial, context: Context) -> Share:
     assert isinstance(partial.ways, int)
     access, rest, weight = held.access, partial.ways, held.size
     ways: list[tuple[int, int]] = []  # (portions, registers between them), outermost first
-    kept: list[tuple[int, int]] = []  # (trips, registers between them) of what each way keeps of a loop
+    kept: list[tuple[int, int]] = []  # (trips, registers between them) of the part of a loop that each way keeps
     loops: list[RegisterLoop] = []
     place: dict[Expr, Expr] = {}
     whose, taken = partial.way, 1
@@ -63,10 +64,11 @@ def divide(held: Ownership, partial: Partial, context: Context) -> Share:
         tuple(context.expanded(g) for g in absent),
     )
     # Digits of a way count the outermost loop fastest, those of a register the innermost.
-    steps = joined([(access.count, 1), *reversed(kept)])
+    steps = coalesce(of_leaves([(access.count, 1), *reversed(kept)]))
     run = steps.leaves[0][0] if steps.leaves[0][1] == 1 else 1
     assert isinstance(run, int)
-    return Share(Ownership(owned, written, held.threads, "the sum of the ways"), taken, joined(ways), steps, run)
+    first = coalesce(of_leaves(ways))
+    return Share(Ownership(owned, written, held.threads, "the sum of the ways"), taken, first, steps, run)
 
 
 def placed(
@@ -80,18 +82,3 @@ def placed(
         tuple(attrs.evolve(x, offset=substitute(x.offset, place)) for x in access.limits),
         (*(substitute(g, place) for g in access.guards), *absent),
     )
-
-
-def joined(modes: list[tuple[int, int]]) -> Layout:
-    """Make a layout of (extent, stride) pairs, fastest first; merge neighbours that continue each other."""
-    found: list[tuple[int, int]] = []
-    for extent, stride in modes:
-        if extent == 1:
-            continue
-        if found and found[-1][0] * found[-1][1] == stride:
-            found[-1] = (found[-1][0] * extent, found[-1][1])
-        else:
-            found.append((extent, stride))
-    if len(found) < 2:
-        return Layout(*found[0]) if found else Layout(1, 0)
-    return Layout(tuple(n for n, _ in found), tuple(s for _, s in found))

@@ -1,4 +1,4 @@
-"""Sums and maxima of the rows of an epilog's value: each thread folds its elements, then shared memory joins threads.
+"""Sums and maxima of the rows of an epilog's value: threads fold their elements, then combine them in shared memory.
 
 Each thread writes one value for each of its rows to shared memory. One thread for each row folds the values of all
 threads that hold parts of the row, in a fixed order, so every run gives the same bits.
@@ -27,7 +27,7 @@ from fireiron.language.levels import SH, Block, Warpgroup
 from fireiron.language.steps import Fold
 from fireiron.language.tensor import Tensor
 
-SAID = {"add": "sum", "max": "maximum"}  # what titles call a fold
+SAID = {"add": "sum", "max": "maximum"}  # names of folds in titles
 
 
 def lower_rows(
@@ -37,14 +37,14 @@ def lower_rows(
 
     Args:
         out: the fold, and the tensor of one value for each row and tile of columns.
-        window: of the register tensor.
-        output: the window of the tile that it stands for.
-        state: the place in the tree.
-        context: the kernel's.
-        link: the epilog's.
+        window: the register tensor with the tile's elements.
+        output: the tile's window in C.
+        state: the lowering state.
+        context: the kernel's facts.
+        link: the epilog.
 
     Raises:
-        DecompositionError: `epilog-rows` where threads hold no regular parts of rows.
+        DecompositionError: `epilog-rows` where threads hold irregular parts of rows.
     """
     fold, held = out.fold, window.storage
     assert fold is not None and fold.plain is not None and context.threads is not None
@@ -122,21 +122,21 @@ def _collect(
     context: Context,
     link: Link | None,
 ) -> Body:
-    """Let one thread per row fold the values of the other threads, in their order, and store the result.
+    """Make one thread per row fold the values of the row's threads, in the threads' order, and store the result.
 
     Args:
-        tensor: of results.
-        fold: of the rows.
-        seats: the first value of the tile's first row.
-        lines: rows of the tile.
-        most: values of a row.
-        threads: that fold.
+        tensor: the tensor of results.
+        fold: the fold of the rows.
+        seats: view of the first value of the tile's first row in shared memory.
+        lines: number of rows of the tile.
+        most: number of values of a row.
+        threads: number of threads that fold.
         output: the tile's window.
         down: the axis along which rows are counted.
         across: the axis that is folded.
-        state: the place in the tree.
-        context: the kernel's.
-        link: the epilog's.
+        state: the lowering state.
+        context: the kernel's facts.
+        link: the epilog.
     """
     dtype = seats.buffer.dtype
     total = View(temporary("total", dtype, 1, context), as_expr(0))
@@ -171,10 +171,10 @@ def _collect(
 
 
 def _seats(down: int, threads: int, thread: Expr, held: Storage, link: Link | None) -> tuple[Expr, int]:
-    """Number the threads that hold parts of the same rows; return a thread's number and the most threads of a row.
+    """Number the threads that hold parts of one row; return a thread's number, and the most threads of a row.
 
     Raises:
-        DecompositionError: `epilog-rows` where the bits of a thread's index do not tell.
+        DecompositionError: `epilog-rows` where the number is no function of bits of the thread's index.
     """
     assert held.ownership is not None
     access = held.ownership.access

@@ -1,4 +1,4 @@
-"""Folds through a block's shared memory: over warps that all read the value, and over units that each keep a share."""
+"""Folds through a block's shared memory: over warps, which all read the result, or units, which keep a share each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fireiron.kernel.lower.window import Partial, Storage, Window
 from fireiron.language.decompositions import InOrder, Reduction
 from fireiron.language.levels import RF, SH, Block
 
-MOST_AT_ONCE = 32  # most registers of a state that a thread reads from several warps at once, from memory of their own
+MOST_AT_ONCE = 32  # most registers of a state for which a thread reads several warps' states at once
 LEAST_STAGING = 16 << 10  # least bytes of shared memory for sums, where the operands' buffers are smaller
 
 
@@ -35,9 +35,9 @@ def over_warps(opened: Open, table: Table, state: State, context: Context, behin
     Args:
         opened: the fold.
         table: the places of threads' points.
-        state: the place in the tree.
-        context: the kernel's.
-        behind: whether buffers that are dead by then may hold the states.
+        state: the lowering state.
+        context: the kernel's facts.
+        behind: whether the states may lie in buffers that are no longer needed.
     """
     count, ways, group, seat = seated(opened, table)
     if ways == 1:
@@ -51,7 +51,7 @@ def over_warps(opened: Open, table: Table, state: State, context: Context, behin
         staging(f"{s.name}_sh", s.dtype, total, context, opened.link, turn, many or behind) for s in opened.storages
     ]
     others = [View(temporary("other", s.dtype, 1, context), as_expr(0)) for s in opened.storages]
-    near = 1 << (ways - 1).bit_length()  # lanes that fold among themselves
+    near = 1 << (ways - 1).bit_length()  # number of neighbouring lanes that fold by shuffles
 
     def place(warp: Expr, r: Expr) -> Expr:
         found = (group * ways + warp) * size + r
@@ -91,7 +91,7 @@ def over_warps(opened: Open, table: Table, state: State, context: Context, behin
 
 
 def turn_of(opened: Open, context: Context) -> Expr | None:
-    """Count the trips of the only loop around a fold; its staging buffer alternates between two slots by this number.
+    """Return the number of the trip of the only loop around a fold; its parity selects one of two slots of a buffer.
 
     The barrier between writes and reads of a trip then also orders the reads of the trip before it and the writes of
     the trip after it, which use the same slot.
@@ -102,7 +102,7 @@ def turn_of(opened: Open, context: Context) -> Expr | None:
 
 
 def in_turn(buffer: Buffer, place: Expr, turn: Expr | None, peer: Expr | None = None) -> View:
-    """Give a place in the staging buffer, in the slot of this trip."""
+    """Return the view of an element in the staging buffer, in the slot of this trip."""
     if turn is None:
         return View(buffer, place, peer=peer)
     return View(buffer, place + turn % buffer.slots * buffer.size, slot=turn, peer=peer)
@@ -123,10 +123,10 @@ def staging(
         name: of the buffer.
         dtype: of its elements.
         total: elements of a slot.
-        context: the kernel's.
-        link: that asks for the exchange.
-        turn: the number by which two slots alternate; None for one slot.
-        reuse: whether the buffer may overlay others that are dead by then.
+        context: the kernel's facts.
+        link: the link that needs the exchange.
+        turn: the number whose parity selects one of two slots; None for one slot.
+        reuse: whether the buffer may overlay buffers that are no longer needed.
     """
     slots = 1 if turn is None else 2
     made = Storage(context.name(name), SH, dtype, (), (1,), total, Block, slots=slots, reuse=reuse, link=link)
@@ -135,13 +135,13 @@ def staging(
 
 
 def gather(window: Window, state: State, context: Context) -> tuple[Window, Body]:
-    """Add the partial sums of the units of a block; gives the window of the sum, of which each unit owns a share.
+    """Add the partial sums of the units of a block; return the window of the sum, of which each unit owns a share.
 
     Each unit writes the other units' shares of its partial sum to shared memory. It then adds their partial sums of its
     own share to its registers: its own partial sum first, then those of the units that follow it.
 
     Raises:
-        DecompositionError: `opaque-fragment`, since a share is of known elements.
+        DecompositionError: `opaque-fragment`, since a share consists of known elements.
     """
     storage = window.storage
     partial = next((p for p in storage.partials if p.level != Block), None)
@@ -226,14 +226,14 @@ def _exchange(storage: Storage, result: Storage, share: Share, partial: Partial,
 
 
 def _panel(size: int, count: int, nbytes: int, reduce: Reduction, context: Context) -> int:
-    """Choose how many registers of each thread go through shared memory at once.
+    """Choose how many registers of each thread pass through shared memory at once.
 
     Args:
-        size: of a thread's share.
-        count: of a vector.
-        nbytes: that one register takes.
+        size: registers of a thread's share.
+        count: registers of a vector.
+        nbytes: bytes of shared memory for one register of all threads.
         reduce: the author's limit.
-        context: holds the operands' buffers, whose place the sums take.
+        context: the kernel's facts; without a limit, the sums take the place of the operands' buffers.
     """
     dead = 0
     for storage in context.storages.values():

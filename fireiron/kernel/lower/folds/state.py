@@ -1,4 +1,4 @@
-"""The state of a fold in a thread's registers: folding points and other states into it, and computing the results."""
+"""The state of a fold in a thread's registers: adding points and other states to it, and computing results."""
 
 from __future__ import annotations
 
@@ -28,17 +28,19 @@ class Open:
     """Hold a fold while points are folded into it.
 
     Args:
-        step: whose fold it is.
+        step: the step with the fold.
         windows: the state's scalars in registers, by role.
-        link: the author's link that opened it.
-        loops: those around the fold.
-        places: where a thread's first point lies along each of the step's dims; set when the first point is folded.
-        guards: the conditions under which a thread has any points; set at the same time.
-        results: the step's outputs in registers, once it is closed.
+        link: the author's link that opened the fold.
+        loops: the loops around the fold.
+        places: the coordinate of a thread's first point along each of the step's dims; set when the first point is
+            folded.
+        guards: the conditions that a thread has any points; set when the first point is folded.
+        results: the step's outputs in registers; set when the fold is closed.
         whole: whether every thread that holds a part of a value already holds the whole value.
-        apart: where the chunks of an online loop start along its dims. Units of a split above the loop start at
-            different places: each unit folds by itself, and their states are combined behind the loop.
-        bound: of a fold that ranks points, set when the first point is folded: points of smaller values are not needed.
+        apart: the coordinates at which the chunks of an online loop start. Units of a split above the loop start at
+            different coordinates: each unit folds separately, and the units' states are combined after the loop.
+        bound: for a fold that ranks points (topk), the value below which points are not needed; set when the first
+            point is folded.
     """
 
     step: Step
@@ -54,12 +56,12 @@ class Open:
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """Name the windows of the state's scalars."""
+        """List the roles of the state's scalars."""
         return tuple(self.windows)
 
     @property
     def fold(self) -> Fold:
-        """Give the monoid."""
+        """Return the step's fold."""
         assert self.step.fold is not None
         return self.step.fold
 
@@ -71,7 +73,7 @@ class Open:
 
 @attrs.frozen(eq=False)
 class Shared:
-    """Hold a fold whose parts lie in several blocks, and the place where its parts in this block became one."""
+    """Hold a fold with parts in several blocks, and the lowering state in which this block's part is complete."""
 
     opened: Open
     state: State
@@ -106,19 +108,19 @@ def begin(opened: Open, context: Context) -> Body:
 
 
 def begin_points(opened: Open, context: Context) -> Body:
-    """Set the state to the fold's identity, and no bound to the points that it needs."""
+    """Set the state to the fold's identity, and remove the bound on needed points."""
     bound = () if opened.bound is None else (Compute(opened.bound, lowest(opened)),)
     return (*begin(opened, context), *bound)
 
 
 def lowest(opened: Open) -> Constant:
-    """Give the value of no point, in a fold that ranks points."""
+    """Return the initial bound of a fold that ranks points: the value of a missing point."""
     (first, *_) = identity_of(opened.fold)
     return number(first.value, first.dtype)
 
 
 def known(opened: Open) -> None:
-    """Refuse to read the state of a fold that no link below computes.
+    """Raise an error where a fold's state is read that no link below computes.
 
     Raises:
         DecompositionError: `ownership-unknown`.
@@ -132,23 +134,29 @@ def known(opened: Open) -> None:
 
 
 def operands_of(step: Step, held: int) -> tuple[Scalar, ...]:
-    """Give the state after one point is folded in, as expressions of the state and of the step's reads."""
+    """Return the state after one more point, as expressions of the state and of the step's reads."""
     fold = step.fold
     assert fold is not None
     body = substituted(step.body, [Arg(i + held, ref.dtype) for i, ref in enumerate(step.reads)])
-    lifted = [substituted(tree, (body,)) for tree in fold.lift]
     mine = [Arg(i, dtype) for i, dtype in enumerate(fold.dtypes)]
-    made = [substituted(tree, (*mine, *lifted)) for tree in fold.combine]
-    if fold.insert:
-        made = [substituted(tree, (*mine, body)) for tree in fold.insert]
+    made = with_point(fold, body)
     if step.where is None or condition_of(step) is not None:
         return tuple(made)
     present = substituted(step.where, [Arg(i + held, ref.dtype) for i, ref in enumerate(step.reads)])
     return tuple(Select(present, new, old) for new, old in zip(made, mine, strict=True))
 
 
+def with_point(fold: Fold, point: Scalar) -> list[Scalar]:
+    """Return the state after one more point, as expressions of the state's scalars and of the point."""
+    mine = [Arg(i, dtype) for i, dtype in enumerate(fold.dtypes)]
+    if fold.insert:
+        return [substituted(tree, (*mine, point)) for tree in fold.insert]
+    lifted = [substituted(tree, (point,)) for tree in fold.lift]
+    return [substituted(tree, (*mine, *lifted)) for tree in fold.combine]
+
+
 def condition_of(step: Step) -> Expr | None:
-    """Give the condition on indices under which a point is folded; None where it depends on values or always holds."""
+    """Return the condition on indices that a point is folded; None where it depends on values or always holds."""
     return ne(step.where.value, 0) if isinstance(step.where, Coordinate) else None
 
 
@@ -207,7 +215,7 @@ def finish(opened: Open, state: State, context: Context) -> Body:
 
 
 def note_places(opened: Open, places: dict[str, Expr], inside: State) -> None:
-    """Record the place of a thread's first point in the first trip of all inner loops, and which threads have any."""
+    """Record the coordinates of a thread's first point (at index 0 of inner loops), and which threads have any."""
     if not opened.places:
         first = {loop.var: as_expr(0) for loop in inside.loops if loop not in opened.loops}
         opened.places.update({dim: substitute(place, first) for dim, place in places.items()})

@@ -1,8 +1,9 @@
-"""Memory between blocks: each block writes its part of a value there, and the last one to arrive combines all parts.
+"""Workspaces: blocks write their parts of a value to global memory, and the last block to arrive combines all parts.
 
-Each block increments a counter behind its part, so the last block knows that all parts are written. Each of its warps
-(each lane, where a warp has one state; each thread, where threads keep registers of their own) combines some of the
-parts in their order, and the results are combined as in any block. No block waits for another.
+Each block increments a counter after it has written its part, so the last block knows that all parts are written. Each
+warp of the last block combines some of the parts, in their order (each lane, where a warp has one state; each thread,
+where threads have separate registers). The warps' results are then combined as in any block. No block waits for
+another.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import attrs
 
 from fireiron.algebra.dtypes import DType, i32
 from fireiron.algebra.expr import Expr, Index, and_, as_expr, as_int, ceil_div, eq, lt, minimum, proves, simplest
+from fireiron.algebra.layout import Layout
 from fireiron.base.link import Link
 from fireiron.kernel.ir.statements import Buffer, Call, CountIn, If, Region, View, Workspace
 from fireiron.kernel.lower.context import Body, Context, State, buffer_of
@@ -34,13 +36,13 @@ ZERO = as_expr(0)
 
 
 def workspace(name: str, dtype: DType, size: Index, context: Context, zero: bool = False) -> Buffer:
-    """Make a buffer of the launch.
+    """Make a buffer in global memory for the kernel's own use.
 
     Args:
-        name: wanted for it.
+        name: the wanted name.
         dtype: of its elements.
-        size: elements.
-        context: the kernel's.
+        size: number of elements.
+        context: the kernel's facts.
         zero: whether it holds zeros when a launch begins; the launch must then leave zeros too.
     """
     buffer = Buffer(context.name(name), GL, dtype, as_expr(size), unit=Kernel)
@@ -57,13 +59,13 @@ def last_of(
     link: Link | None,
     level: Level = Block,
 ) -> Body:
-    """Count a unit's arrival, and let the last unit combine all parts.
+    """Count a unit's arrival, and make the last unit combine all parts.
 
     Args:
         ways: number of units that store parts of a value.
-        seat: which value, of `seats`.
-        behind: lowers the code that the last unit runs.
-        context: the kernel's.
+        seat: number of the value, below `seats`.
+        behind: lowers the code that the last unit executes.
+        context: the kernel's facts.
         link: the split that gave the units their parts.
         level: of the units.
     """
@@ -73,23 +75,39 @@ def last_of(
 
 
 @attrs.frozen(eq=False)
+class Within:
+    """Say which registers of a written state a thread reads.
+
+    Args:
+        first: the first of them.
+        steps: number of a register that is read -> steps from the first one.
+        size: registers of a written state.
+    """
+
+    first: Expr
+    steps: Layout
+    size: Expr
+
+
+@attrs.frozen(eq=False)
 class Place:
-    """Say where the states of a fold lie in the workspace.
+    """Say where the states of a fold lie in the workspace. A way is one of the blocks that share a tile.
 
     Args:
         opened: the fold.
         sums: the workspace of each scalar.
         first: number of this block's first state among the states of one way.
-        group: the group of warps whose state the thread holds, of `groups`; each has `seats` warps, and the warp with
-            `seat` 0 writes.
-        lanes: number of threads of a group with states of their own; 1 where a whole warp holds one state.
-        width: contiguous registers that one access moves.
+        group: number of the group of warps whose state the thread holds, below `groups`. A group has `seats` warps; the
+            warp with `seat` 0 writes.
+        lanes: number of threads of a group with separate states; 1 where a whole warp holds one state.
+        width: number of contiguous registers that one access moves.
         ways: number of blocks that share a tile; `way` is the index of this block.
-        lane: number of the thread among these, or in its warp.
+        lane: number of the thread among the group's threads, or in its warp.
         table: the places of threads' points; None where each thread combines its own registers.
-        start: the first of the ways whose states are combined.
-        count: the number of them; None for all.
-        behind: whether buffers of shared memory that are dead by then may hold the states.
+        start: number of the first way whose state is combined.
+        count: number of ways whose states are combined; None for all.
+        behind: whether the states may lie in buffers of shared memory that are no longer needed.
+        within: the registers of the written states that the fold's registers are; None for all of them.
     """
 
     opened: Open
@@ -108,30 +126,34 @@ class Place:
     start: Expr = ZERO
     count: Expr | None = None
     behind: bool = False
+    within: Within | None = None
 
     @property
     def size(self) -> Expr:
-        """Give the registers of a state."""
+        """Return the number of registers of a state."""
         return self.opened.storages[0].size
 
     def at(self, way: Expr, v: Expr) -> Expr:
-        """Give the place of a vector of registers of this thread's state, in the part of a way."""
-        number = self.first * self.ways + way
-        place = (number * self.groups + self.group) * (self.size // self.width) + v
+        """Return the place in the workspace of a vector of registers of this thread's state, for a way."""
+        number, size = self.first * self.ways + way, self.size
+        if self.within is not None:
+            register = self.within.first + as_expr(self.within.steps(v * self.width))
+            v, size = register // self.width, self.within.size
+        place = (number * self.groups + self.group) * (size // self.width) + v
         return place * self.width if self.lanes == 1 else (place * self.lanes + self.lane) * self.width
 
     def each_vector(self, context: Context, body: Callable[[Expr], Body]) -> Body:
-        """Do something for each vector of registers."""
+        """Make a loop over the vectors of registers."""
         return loop(context, "i", simplest(self.size // self.width), body)
 
     def written(self, body: Body) -> Body:
-        """Run a body in the threads that write a state."""
+        """Put a condition around statements: only the threads that write a state execute them."""
         writer = and_(eq(self.seat, 0), eq(self.lane, 0)) if self.lanes == 1 else eq(self.seat, 0)
         return body if proves(writer) else (If(writer, body),)
 
 
 def left(place: Place, context: Context) -> Body:
-    """Write the states of this block."""
+    """Make the statements that write the states of this block."""
     opened, wide = place.opened, place.width
 
     def put(v: Expr) -> Body:
@@ -148,13 +170,13 @@ def left(place: Place, context: Context) -> Body:
 
 
 def collected(place: Place, parts: Parts | None, state: State, context: Context) -> Body:
-    """Combine the states of all ways: each warp or lane combines some of them, then their results are combined.
+    """Combine the states of all ways: each warp or lane combines some states, then the results are combined.
 
     Args:
-        place: where its states are.
-        parts: reads and combines the state of a way; None where states need no correction.
-        state: the place in the tree.
-        context: the kernel's.
+        place: the place of the states.
+        parts: reads, corrects and combines the state of a way; None where states need no correction.
+        state: the lowering state (the place in the tree).
+        context: the kernel's facts.
     """
     opened, size = place.opened, as_int(place.size) or 1
     parts = parts or _parts(place, context)
@@ -188,19 +210,19 @@ def in_levels(
     places: Sequence[tuple[Place, State]], ways: int, way: Expr, seat: Expr, seats: Index,
     behind: Callable[[], Body], context: Context, link: Link | None,
 ) -> Body:  # fmt: skip
-    """Let the last block of each group combine the group's parts, and the last of these blocks those of the groups.
+    """Combine parts in two levels: the last block of each group, then the last of these blocks.
 
-    One block would read the parts of all `ways`. With groups of about their square root, no block reads more than twice
-    that root. The order stays fixed: ways in a group, then groups.
+    In one level, one block reads the parts of all `ways`. With about sqrt(ways) groups, a block reads about
+    2 * sqrt(ways) parts at most. The order stays fixed: ways in a group, then groups.
 
     Args:
-        places: of the folds' states, with the places in the tree.
+        places: the places of the folds' states, each with its lowering state.
         ways: number of blocks that share each value.
         way: the index of this block among them.
-        seat: which value, of `seats`.
+        seat: number of the value, below `seats`.
         seats: number of values.
-        behind: lowers the code that the last block runs.
-        context: the kernel's.
+        behind: lowers the code that the last block executes.
+        context: the kernel's facts.
         link: the split that gave blocks their parts.
     """
     size = isqrt(ways - 1) + 1
@@ -242,7 +264,7 @@ def _parts(place: Place, context: Context) -> Parts:
     """Read a way's state, some vectors at a time, and combine them with the state that the thread holds."""
     opened, wide = place.opened, place.width
     size = as_int(place.size) or 1
-    vectors = gcd(size // wide, MOST_VECTORS)  # that are loaded before any is added, where registers are left
+    vectors = gcd(size // wide, MOST_VECTORS)  # loaded before any is added, if enough registers are left
     batch = next(n for n in (8, 4, 2, 1) if vectors % n == 0 and (n == 1 or size + n * wide <= MOST_HELD))
     others = [temporary("other", s.dtype, batch * wide, context) for s in opened.storages]
 
@@ -266,11 +288,11 @@ def asked(place: Place, way: Expr, v: Expr, to: Sequence[Buffer], number: Expr) 
     """Read a vector of a way's state.
 
     Args:
-        place: of the fold's states.
-        way: whose.
-        v: the vector's number.
-        to: registers of each scalar, which it fills from vector `number` on.
-        number: see `to`.
+        place: the place of the fold's states.
+        way: number of the way.
+        v: the vector's number in the state.
+        to: destination registers of each scalar.
+        number: the vector's number in `to`.
     """
     wide = place.width
     return tuple(

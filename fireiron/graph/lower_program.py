@@ -1,0 +1,438 @@
+"""Parts as programs: rows, points, attention, and products whose rows are folded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from math import e as EULER
+from math import inf, log2, prod
+from typing import TYPE_CHECKING, cast
+
+from fireiron.algebra.dtypes import i32
+from fireiron.front.best import best
+from fireiron.front.chain import FoldChain, ProgramChain
+from fireiron.graph.areas import Part
+from fireiron.graph.dims import Dims, dims_of, free_nodes
+from fireiron.graph.lowered import Lowered, Misfit, Operand, described, pointwise
+from fireiron.graph.nodes import Graph, Node
+from fireiron.graph.views import View
+from fireiron.language import einsum, reductions, steps, subscripts, trace, traced
+from fireiron.language.pointwise import Value, unary, where
+from fireiron.language.residual import start
+from fireiron.language.specs import task_of
+from fireiron.language.tensor import Tensor
+
+if TYPE_CHECKING:
+    from fireiron.graph.sizes import Samples
+
+_FOLDS: Mapping[str, Callable[..., Value]] = {
+    "sum": reductions.sum,
+    "max": reductions.max,
+    "min": reductions.min,
+    "prod": reductions.prod,
+}
+COSTLY = frozenset({"exp", "exp2", "log", "log2", "sqrt", "rsqrt", "tanh", "erf", "div", "pow"})
+ONE = "one"  # the dim of a result without axes
+LOG2E = log2(EULER)
+
+
+class PartProgram:
+    """Write a part as a program."""
+
+    def __init__(self, graph: Graph, part: Part, views: Mapping[int, View], samples: Samples | None) -> None:
+        self.samples = samples
+        self.free = free_nodes(graph)
+        found = dims_of(graph, part.nodes, self.free)
+        if found is None:
+            raise Misfit("two axes of one array are one dim")
+        self.graph, self.part, self.views = graph, part, views
+        self.inside = set(part.nodes)
+        self.dims: Dims = found
+        self.tensors: dict[str, Tensor] = {}
+        self.spoken: dict[str, str] = {}
+        self.operands: dict[str, Operand] = {}
+        self.scalars: set[str] = set()
+        self.known: dict[tuple[int, tuple[str | None, ...]], Value | float] = {}
+        self.tops: dict[int, tuple[Value | None, Value, Value]] = {}  # see _top
+        self.labels: dict[tuple[int, tuple[str | None, ...]], str] = {}
+        self.roles: dict[int, str] = {}
+        self.alone: Mapping[str, tuple[str, ...]] = {}  # by role: the dims of extent 1
+        self.rename: dict[str, str] = {}
+        self.summed: set[int] = set()  # what is computed of a product, ahead of the folds of its rows
+        self.merged: dict[str, str] = {}  # an outer dim of rows, and the dim that counts the rows of both
+        if part.kind == "attention":
+            self._attention()
+        if part.kind == "product rows":
+            self.summed = self._ahead_of_folds()
+            self._merge_lines()
+
+    def _attention(self) -> None:
+        """Name dims and arrays as the presets of attention do."""
+        products = [n for n in self.part.nodes if self.graph.nodes[n].op == "matmul"]
+        last, scores = products[-1], products[0]
+        names = self.dims.names
+        letters = {3: "h", 4: "bh", 5: "bhg"}.get(len(names[last]))
+        if letters is None:
+            raise Misfit("attention takes heads, batches of heads, or of groups of them")
+        q, k = self.graph.nodes[scores].inputs
+        (v,) = (i for i in self.graph.nodes[last].inputs if i not in self.inside)
+        self.roles = {q: "q", k: "k", v: "v", scores: "s", last: "o"}
+        axes = dict(zip((*letters, "i"), names[last][:-1], strict=True))
+        # A batch, a head or a query that is alone has no dim in the part; the presets give it one of one point.
+        rows = tuple(to for to in "bhi" if axes.get(to) is None)
+        self.alone = {"q": rows, "s": rows, "o": rows} | dict.fromkeys("kv", tuple(to for to in rows if to != "i"))
+        wanted = {d: to for to, d in axes.items() if d is not None}
+        wanted |= {names[last][-1]: "e", names[q][-1]: "d", names[scores][-1]: "j"}
+        if None in wanted or len(wanted) + len(rows) != len({*letters, *"bhijde"}):
+            raise Misfit("attention takes groups of heads, keys and columns of more than one")
+        self.rename = {d: to for d, to in wanted.items() if d is not None}
+
+    def _ahead_of_folds(self) -> set[int]:
+        """List the pointwise operations that depend on a product but on no fold of its rows."""
+        found, folded = set[int](), set[int]()
+        for number in self.part.nodes:
+            node = self.graph.nodes[number]
+            if node.kind == "fold" or not folded.isdisjoint(node.inputs):
+                folded.add(number)
+            elif node.kind == "pointwise":
+                found.add(number)
+        return found
+
+    def _merge_lines(self) -> None:
+        """Let the rows of a product be one dim, where the rows of everything that has them follow each other."""
+        nodes, names = self.graph.nodes, self.dims.names
+        (product,) = (n for n in self.part.nodes if nodes[n].op == "matmul")
+        lines = [d for d in names[product][:-1] if d is not None]
+        *_, last = lines
+        for outer, inner in reversed(list(pairwise(lines))):
+            for number, dims in names.items():
+                if (outer in dims) != (inner in dims):
+                    return
+                lies = number in self.part.inputs or number in self.part.outputs
+                if outer in dims and lies:
+                    strides, at, then = self.views[number].strides, dims.index(outer), dims.index(inner)
+                    if strides[at] != strides[then] * self.dims.extents[inner]:
+                        return
+            self.merged[outer] = last
+
+    def lowered(self, arch: str | None) -> Lowered:
+        """Trace the program, and choose a schedule."""
+        self._collect()
+        kinds = tuple(self.graph.nodes[n].dtype for n in self.part.outputs)
+        program = self._traced(kinds)
+        # The dims of a result come in the order of what it reads; its array has the same axes at its own strides.
+        orders = [next(o.dims for s in program.steps for o in s.outs if o.name == t.name) for t in program.outputs]
+        pairs = [self._output(n, t, o) for n, t, o in zip(self.part.outputs, program.outputs, orders, strict=True)]
+        if any(given.strides != t.strides for (given, _), t in zip(pairs, program.outputs, strict=True)):
+            program = self._traced(tuple(given for given, _ in pairs))
+        chain: ProgramChain = FoldChain(task_of(program, arch), (), start(program))
+        return Lowered(best(chain, arch), self.operands, tuple(operand for _, operand in pairs))
+
+    def _traced(self, out: tuple[object, ...]) -> steps.Program:
+        return traced.traced(self._function, self.spoken, self.tensors, {}, self.name, out)
+
+    @property
+    def name(self) -> str:
+        """Name the kernel by its operations."""
+        if self.part.kind == "attention":
+            return "attention"
+        ops = [self.graph.nodes[n].op for n in self.part.nodes if self.graph.nodes[n].kind != "view"]
+        return "_".join(dict.fromkeys(op for op in ops if op != "cast"))[:40].rstrip("_") or "copy"
+
+    def _dims(self, number: int) -> tuple[str | None, ...]:
+        named = self.dims.names[number]
+        return tuple(None if d is None or d in self.merged else self.rename.get(d, d) for d in named)
+
+    @property
+    def _pointless(self) -> bool:
+        """Say whether an output has no dims. All arrays then get a dim of extent 1."""
+        return any(all(d is None for d in self._dims(n)) for n in self.part.outputs)
+
+    def _output(self, number: int, like: Tensor, order: Sequence[steps.Dim]) -> tuple[Tensor, Operand]:
+        """Describe an array that the kernel writes, with its axes in the program's order."""
+        node, view = self.graph.nodes[number], self.views[number]
+        strides = {d: s for s, d in zip(view.strides, self._dims(number), strict=True) if d is not None}
+        pairs = zip(view.shape, self._dims(number), strict=True)
+        extents = {d: self._extent(d, n) for n, d in pairs if d is not None}
+        steps_ = tuple(strides.get(d.name, max(1, prod(view.shape))) for d in order)
+        shape = tuple(extents.get(d.name, 1) for d in order)
+        return described(view, like.name, node.dtype, shape, steps_, self.samples)
+
+    def _collect(self) -> None:
+        """Walk the expressions once before the trace, to collect the arrays that they read."""
+        seen: set[tuple[int, tuple[str | None, ...]]] = set()
+        for number in self.part.outputs:
+            self._reads(number, self._dims(number), seen)
+
+    def _reads(self, number: int, dims: tuple[str | None, ...], seen: set[tuple[int, tuple[str | None, ...]]]) -> None:
+        node = self.graph.nodes[number]
+        if (number, dims) in seen or node.op in ("constant", "iota"):
+            return
+        seen.add((number, dims))
+        if number not in self.inside and number not in self.free:
+            self._tensor(number, dims)
+            return
+        for i, mine in zip(node.inputs, self._of_inputs(number, dims), strict=True):
+            self._reads(i, mine, seen)
+
+    def _tensor(self, number: int, dims: tuple[str | None, ...]) -> str:
+        """Describe an array that the kernel reads."""
+        if (number, dims) in self.labels:
+            return self.labels[number, dims]
+        node, view = self.graph.nodes[number], self.views[number]
+        kept = [(self._extent(d, n), s, d) for n, s, d in zip(view.shape, view.strides, dims, strict=True) if d]
+        # Axes of small strides come last, axes of stride 0 first; axes of equal strides keep their order.
+        kept.sort(key=lambda each: (each[1] != 0, -each[1]))
+        if self._pointless:
+            kept = [(1, max(1, prod(n for n, _, _ in kept)), ONE), *kept]
+        whole = max(1, prod(n for n, _, _ in kept))
+        kept = [*((1, whole, d) for d in self.alone.get(self.roles.get(number, ""), ())), *kept]
+        name = self.roles.get(number, "") or f"x{len(self.tensors)}"
+        if name in self.tensors:
+            name = f"x{len(self.tensors)}"
+        self.labels[number, dims] = name
+        kind = i32 if node.dtype.name == "i64" else node.dtype
+        shape, strides = tuple(n for n, _, _ in kept) or (1,), tuple(s for _, s, _ in kept) or (1,)
+        self.tensors[name], self.operands[name] = described(view, name, kind, shape, strides, self.samples)
+        self.spoken[name] = " ".join(str(d) for _, _, d in kept) or f"{name}_one"
+        if not kept:
+            self.scalars.add(name)
+        return name
+
+    def _extent(self, dim: str, extent: int) -> int:
+        """Return the extent of a dim, including dims that are merged into it."""
+        return extent * prod(self.dims.extents[outer] for outer, to in self.merged.items() if to == dim)
+
+    def _of_inputs(self, number: int, dims: tuple[str | None, ...]) -> list[tuple[str | None, ...]]:
+        """Return, for each input of a node, the dims at which it is read when the node is computed at some dims."""
+        node = self.graph.nodes[number]
+        shapes = [self.graph.nodes[i].shape for i in node.inputs]
+        if node.op == "reshape":
+            rest = iter(d for d, n in zip(dims, node.shape, strict=True) if n != 1)
+            return [tuple(None if n == 1 else next(rest) for n in shapes[0])]
+        if node.kind == "fold":
+            mine, place, made = self._dims(node.inputs[0]), 0, list[str | None]()
+            for axis, n in enumerate(shapes[0]):
+                if axis in node["axes"]:
+                    made.append(mine[axis])
+                    place += bool(node["keepdims"])
+                else:
+                    made.append(dims[place] if n != 1 else None)
+                    place += 1
+            return [tuple(made)]
+        if node.op == "matmul":
+            inner = self._dims(node.inputs[0])[-1]
+            lead = [
+                tuple(None if n == 1 else d for n, d in zip(s[:-2], dims[len(dims) - len(s) : -2], strict=True))
+                for s in shapes
+            ]
+            return [(*lead[0], dims[-2], inner), (*lead[1], inner, dims[-1])]
+        if node.op == "gather":
+            ids = len(shapes[1])
+            return [(self._dims(node.inputs[0])[0], *dims[ids:]), dims[:ids]]
+        if node.op == "concatenate":  # each part has a dim of its own along the axis, which is read at a shifted index
+            axis = int(node["axis"])
+            return [
+                tuple(f"part{number}_{place}" if a == axis else None if n == 1 else dims[a] for a, n in enumerate(s))
+                for place, s in enumerate(shapes)
+            ]
+        return [tuple(None if n == 1 else dims[len(dims) - len(s) + a] for a, n in enumerate(s)) for s in shapes]
+
+    def _function(self, **arrays: Value) -> tuple[Value, ...]:
+        """Compute the outputs' expressions; this is the function that is traced."""
+        self.known.clear()
+        self.tops.clear()
+        self.arrays = arrays
+        if self._pointless and not any(ONE in spoken.split() for spoken in self.spoken.values()):
+            raise Misfit("the result has no dim")
+        made: list[Value] = []
+        for number in self.part.outputs:
+            value = self._value(number, self._dims(number))
+            if not isinstance(value, Value):
+                raise Misfit("a result that is a number")
+            made.append(value)
+        return tuple(made)
+
+    def _value(self, number: int, dims: tuple[str | None, ...]) -> Value | float:
+        key = number, dims
+        if key not in self.known:
+            made = self._made(number, dims)
+            if isinstance(made, Value) and self._kept(number) and trace.dims_of_value(made):
+                made = trace.step_named(made, self.graph.nodes[number].op)
+            self.known[key] = made
+        return self.known[key]
+
+    def _kept(self, number: int) -> bool:
+        """Say whether a value becomes a step of its own: a function with two readers, or with one value per row."""
+        node = self.graph.nodes[number]
+        readers = [u for u in self.graph.users[number] if u in self.inside]
+        if number in self.summed and len(readers) > 1:  # the row that its folds and its results read
+            return True
+        if number not in self.inside or node.op not in COSTLY or not self.dims.folded:
+            return False
+        points = sum(d is not None for d in self.dims.names[number])
+        return len(readers) > 1 or any(sum(d is not None for d in self.dims.names[r]) > points for r in readers)
+
+    def _made(self, number: int, dims: tuple[str | None, ...]) -> Value | float:
+        node = self.graph.nodes[number]
+        if node.op == "constant":
+            return node["value"]
+        if node.op == "iota":
+            dim = dims[int(node["axis"])]
+            return 0 if dim is None else subscripts.index(dim)
+        if number not in self.inside and number not in self.free:
+            name = self.labels[number, dims]
+            value = self.arrays[name]
+            return value[0] if name in self.scalars else value
+        places = self._of_inputs(number, dims)
+        if node.op == "gather":
+            (table, ids), (_, lines) = node.inputs, places
+            rows = self._value(ids, lines)
+            return cast(Value, self._value(table, places[0]))[rows, ...]
+        if self.part.kind == "attention" and self._is_top(number):
+            return self._top(number, dims)[2] * (1 / LOG2E)
+        inputs = [self._value(i, mine) for i, mine in zip(node.inputs, places, strict=True)]
+        if node.kind == "view":
+            return inputs[0]
+        if node.op == "concatenate":
+            return self._joined(node, inputs, places, dims)
+        if node.op == "matmul":
+            return self._einsum(number, inputs, places, dims)
+        if node.kind == "fold":
+            value = inputs[0]
+            if not isinstance(value, Value):
+                raise Misfit("a fold of a number")
+            over = [d for d in (places[0][a] for a in _axes(node)) if d is not None]
+            return _FOLDS[node.op](value, over) if over else value
+        if self.part.kind == "attention" and node.op in ("exp", "exp2"):
+            based = self._in_base_2(number, node, dims)
+            if based is not None:
+                return based
+        return pointwise(node.op, inputs, node)
+
+    def _joined(
+        self,
+        node: Node,
+        inputs: list[Value | float],
+        places: list[tuple[str | None, ...]],
+        dims: tuple[str | None, ...],
+    ) -> Value:
+        """Choose an input of a concatenation by the coordinate along its axis."""
+        axis = int(node["axis"])
+        along = dims[axis]
+        if along is None:
+            raise Misfit("parts of one element")
+        if self.samples is not None and not all(isinstance(n, int) for n in map(self.samples.expression, node.shape)):
+            raise Misfit("parts along a dim, where another one is a symbol")
+        at, start, made = subscripts.dim(along, node.shape[axis]), 0, None
+        for i, value, place in zip(node.inputs, inputs, places, strict=True):
+            if not isinstance(value, Value):
+                raise Misfit("a part that is a number")
+            names = [d.name for d in trace.dims_of_value(value)]
+            if place[axis] not in names:
+                raise Misfit("a part that does not depend on its axis")
+            moved = value[tuple(at - start if name == place[axis] else slice(None) for name in names)]
+            made = moved if made is None else where(at < start, made, moved)
+            start += self.graph.nodes[i].shape[axis]
+        assert made is not None
+        return made
+
+    def _einsum(
+        self,
+        number: int,
+        inputs: list[Value | float],
+        places: list[tuple[str | None, ...]],
+        dims: tuple[str | None, ...],
+    ) -> Value:
+        node = self.graph.nodes[number]
+        kinds = [self.graph.nodes[i].dtype for i in node.inputs]
+        given: list[Value] = []
+        for value, kind in zip(inputs, kinds, strict=True):
+            assert isinstance(value, Value)
+            given.append(value if isinstance(trace.bare(value), steps.Ref) else value.cast(kind))
+        alone = self.alone.get(self.roles.get(number, ""), ())
+        words = [" ".join([*alone, *(d for d in place if d is not None)]) for place in (*places, dims)]
+        for side, value in enumerate(given):
+            ref = trace.bare(value)
+            if ref is not None:  # the dims of an array have the order of its memory
+                words[side] = " ".join(d.name for d in ref.dims)
+        return einsum.einsum(
+            f"{words[0]}, {words[1]} -> {words[2]}", *given, name=self.roles.get(number, einsum.PRODUCT)
+        )
+
+    def _in_base_2(self, number: int, node: Node, dims: tuple[str | None, ...]) -> Value | None:
+        """Write exp(x - max(x)) as a power of 2: a factor of x is multiplied by log2(e), which costs nothing more."""
+        away = self.graph.nodes[node.inputs[0]]
+        if node.op != "exp" or away.op != "sub" or not self._is_top(away.inputs[1]):
+            return None
+        top = away.inputs[1]
+        if self.graph.nodes[top].inputs != away.inputs[:1]:
+            return None
+        seen, scaled, most = self._top(top, self._of_inputs(node.inputs[0], self._of_inputs(number, dims)[0])[1])
+        part = unary("exp2", scaled - most)
+        return part if seen is None else where(seen, part, 0.0)
+
+    def _is_top(self, number: int) -> bool:
+        """Say whether a node is the maximum of each row that an exponential subtracts from the row."""
+        nodes, node = self.graph.nodes, self.graph.nodes[number]
+        if node.op != "max" or number not in self.inside:
+            return False
+        away = [
+            u for u in self.graph.users[number] if nodes[u].op == "sub" and nodes[u].inputs == (*node.inputs, number)
+        ]
+        return any(nodes[e].op == "exp" and e in self.inside for u in away for e in self.graph.users[u])
+
+    def _top(self, number: int, dims: tuple[str | None, ...]) -> tuple[Value | None, Value, Value]:
+        """Return a maximum's condition (None for all points), its operand and its result, both times log2(e)."""
+        if number not in self.tops:
+            fold = self.graph.nodes[number]
+            (place,), (x,) = self._of_inputs(number, dims), fold.inputs
+            over = [d for d in (place[a] for a in _axes(fold)) if d is not None]
+            masked = self._masked(x, place)
+            if masked is not None:  # folds leave masked points out, and loops skip chunks without points
+                seen, scaled = masked
+                self.tops[number] = seen, scaled, reductions.max(scaled, over, seen)
+            else:
+                scaled = self._scaled(x, place, LOG2E)
+                self.tops[number] = None, scaled, reductions.max(scaled, over)
+        return self.tops[number]
+
+    def _masked(self, number: int, dims: tuple[str | None, ...]) -> tuple[Value, Value] | None:
+        """Split `where(condition, scores, -inf)` into the condition and the scores."""
+        node = self.graph.nodes[number]
+        if number not in self.inside or node.op != "select":
+            return None
+        condition, score, other = node.inputs
+        nothing = self.graph.nodes[other]
+        if nothing.op != "constant" or nothing["value"] != -inf or score not in self.inside:
+            return None
+        places = self._of_inputs(number, dims)
+        return cast(Value, self._value(condition, places[0])), self._scaled(score, places[1], LOG2E)
+
+    def _scaled(self, number: int, dims: tuple[str | None, ...], factor: float) -> Value:
+        """Multiply a value by a number; two constant factors are merged."""
+        node = self.graph.nodes[number]
+        inputs = self._of_inputs(number, dims) if number in self.inside else []
+        if number in self.inside and node.op == "mul" and self.graph.nodes[node.inputs[1]].op == "constant":
+            factor *= self.graph.nodes[node.inputs[1]]["value"]
+            return self._scaled(node.inputs[0], inputs[0], factor)
+        if number in self.inside and node.op == "cast":
+            return self._scaled(node.inputs[0], inputs[0], factor)
+        if number in self.inside and node.op == "add":
+            parts = [self._scaled(i, mine, factor) for i, mine in zip(node.inputs, inputs, strict=True)]
+            return parts[0] + parts[1]
+        if number in self.inside and node.op == "select":
+            seen = self._value(node.inputs[0], inputs[0])
+            first, second = (
+                self.graph.nodes[i]["value"] * factor
+                if self.graph.nodes[i].op == "constant"
+                else self._scaled(i, mine, factor)
+                for i, mine in zip(node.inputs[1:], inputs[1:], strict=True)
+            )
+            return where(seen, first, second)
+        value = self._value(number, dims)
+        return cast(Value, value * factor)
+
+
+def _axes(node: Node) -> tuple[int, ...]:
+    return tuple(node["axes"])

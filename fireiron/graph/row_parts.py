@@ -1,0 +1,122 @@
+"""Rows and points in a partition: pointwise operations and folds whose dims agree are one part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fireiron.graph.areas import MOST_OPS, Areas
+from fireiron.graph.dims import dims_of, folded_by
+from fireiron.graph.nodes import Graph
+
+MOST_OUTPUTS = 8
+MOST_TOGETHER = 16  # outputs of pointwise operations that share a launch alone
+SMALL_NBYTES = 4 << 20  # that pointwise operations read and write in about 1 us on an H200; their launch takes 3
+
+
+def rows(areas: Areas, only: Iterable[int] | None = None) -> None:
+    """Merge pointwise operations and folds with the same dims, a producer with its consumer, the last ones first.
+
+    Args:
+        areas: the unfinished partition.
+        only: nodes that may be merged; all where None.
+    """
+    allowed = sorted(areas.of if only is None else only)
+    changed = True
+    while changed:
+        changed = False
+        for number in allowed:
+            for p in dict.fromkeys(areas.producers(number, direct=True)):
+                one, other = areas.of[p], areas.of[number]
+                if one != other and p in allowed and _fits(areas, one, other):
+                    areas.merge(one, other, f"{areas.graph.nodes[p].op} at points that its reader has")
+                    changed = True
+
+
+def side_by_side(areas: Areas) -> None:
+    """Merge small pointwise operations of one shape that do not depend on each other into one launch."""
+    graph = areas.graph
+    open_: dict[tuple[object, ...], int] = {}
+    for area in sorted(areas.members, key=lambda a: min(areas.members[a])):
+        inside, outputs = areas.members[area], areas.outputs(area)
+        read = {i for n in inside for i in graph.nodes[n].inputs if i not in inside and i not in areas.free}
+        small = sum(graph.nodes[i].nbytes for i in (*read, *outputs)) <= SMALL_NBYTES
+        plain = all(graph.nodes[n].kind == "pointwise" and graph.nodes[n].op != "copy" for n in inside)
+        shapes = {graph.nodes[n].shape for n in outputs}
+        if not (small and plain and len(shapes) == 1 and computable(areas, inside)):
+            continue
+        key = shapes.pop(), areas.kept(area)
+        other = open_.get(key)
+        if other is not None and _beside(areas, area, other):
+            areas.merge(area, other, f"{graph.nodes[max(inside)].op} beside others of its shape")
+        else:
+            open_[key] = area
+
+
+def _beside(areas: Areas, one: int, other: int) -> bool:
+    """Say whether one program can compute two independent areas."""
+    inside = areas.members[one] | areas.members[other]
+    if len(inside) > MOST_OPS or len(areas.outputs(one)) + len(areas.outputs(other)) > MOST_TOGETHER:
+        return False
+    if areas.parted(one, other) or areas.parted(other, one):
+        return False
+    dims = dims_of(areas.graph, areas.with_views(inside), areas.free)
+    outputs = [n for n in inside if areas.live(n, inside)]
+    return dims is not None and one_row(areas, inside, dims.names, set(), outputs)
+
+
+def _fits(areas: Areas, one: int, other: int) -> bool:
+    graph = areas.graph
+    inside = areas.members[one] | areas.members[other]
+    forms = {graph.nodes[n].kind for n in inside}
+    if not forms <= {"pointwise", "fold"} and not forms <= {"pointwise", "gather", "copy"}:
+        return False
+    if areas.kept(one) != areas.kept(other):
+        return False
+    if len(inside) > MOST_OPS or any(
+        i in inside for n in inside if graph.nodes[n].op == "gather" for i in ids_of(graph, n)
+    ):
+        return False
+    if not computable(areas, inside):
+        return False
+    if areas.makes_cycle(one, other):
+        return False
+    dims = dims_of(graph, areas.with_views(inside), areas.free)
+    if dims is None:
+        return False
+    outputs = [n for n in inside if areas.live(n, inside)]
+    if len(outputs) > MOST_OUTPUTS:
+        return False
+    return one_row(areas, inside, dims.names, set(dims.folded), outputs)
+
+
+def ids_of(graph: Graph, number: int) -> tuple[int, ...]:
+    """List a gather's inputs, the table and the row numbers, which its own part must not compute."""
+    return graph.nodes[number].inputs
+
+
+def computable(areas: Areas, inside: Iterable[int]) -> bool:
+    """Say whether kernels support the element types of nodes and of their inputs."""
+    nodes = areas.graph.nodes
+    read = ((n, *(nodes[n].inputs[:1] if nodes[n].op == "gather" else nodes[n].inputs)) for n in inside)
+    return all(nodes[i].dtype.name != "i64" for each in read for i in each)
+
+
+def one_row(
+    areas: Areas, inside: set[int], names: dict[int, tuple[str | None, ...]], folded: set[str], outputs: list[int]
+) -> bool:
+    """Say whether all folds are over the same dims, and each output has all of these dims or none."""
+    folds = [n for n in inside if areas.graph.nodes[n].kind == "fold"]
+    if any(set(folded_by(areas.graph, n, names)) != folded for n in folds):
+        return False
+    kept = [{d for d in names[n] if d is not None} for n in outputs]
+    if any(kept) and any(not any(names[n]) for n in folds):  # a step between others has a dim
+        return False
+    if not folded:  # one space of points
+        return all(k == kept[0] for k in kept)
+    lines = [k - folded for k in kept]
+    again = any(folded <= k for k in kept)
+    whole = all(not k & folded or folded <= k for k in kept)
+    # Columns are the last dim of each array that has them, so that rows are contiguous.
+    last = all(names[n][-1] in folded for n in outputs if folded <= {d for d in names[n] if d})
+    same = all(line == lines[0] for line in lines)
+    return whole and same and (last if again else True) and (len(folded) == 1 or not again)

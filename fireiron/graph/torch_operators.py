@@ -1,0 +1,473 @@
+"""Operators of torch as nodes of a graph: a function for each, which adds them, or leaves the call to torch."""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false, reportUnknownParameterType=false
+# torch has no types that a strict checker knows.
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from fireiron.algebra.dtypes import f32
+from fireiron.graph.operations import Shape
+from fireiron.graph.torch_nodes import (
+    Stays,
+    is_tensor,
+    name_of,
+    torch_kind,
+)
+
+if TYPE_CHECKING:
+    from fireiron.graph.from_torch import Importer
+
+torch: Any = import_module("torch")
+
+Known = Callable[..., Any]
+KNOWN: dict[str, Known] = {}
+OF_ANY_TYPE = ("embedding", "split", "split_with_sizes")  # and views, which compute nothing
+
+
+def _known(*names: str) -> Callable[[Known], Known]:
+    def note(function: Known) -> Known:
+        for name in names:
+            KNOWN[name] = function
+        return function
+
+    return note
+
+
+def _unary(op: str) -> Known:
+    return lambda i, node, x: getattr(i.ops, op)(_wide(i, x))
+
+
+def _wide(i: Importer, x: int) -> int:
+    """Compute functions of integers in f32."""
+    return i.ops.cast(x, dtype=f32) if i.ops.dtype(x).kind == "int" else x
+
+
+def _plain(op: str) -> Known:
+    return lambda i, node, x, **_: getattr(i.ops, op)(x)
+
+
+def _pair(i: Importer, node: Any, x: Any, y: Any) -> tuple[int, int]:
+    tensors = [is_tensor(a) for a in node.args[:2]]
+    if not any(tensors):
+        raise Stays("no tensor")
+    return (
+        x if tensors[0] else i.constant(x, y),
+        y if len(tensors) > 1 and tensors[1] else i.constant(y, x),
+    )
+
+
+def _binary(op: str) -> Known:
+    def call(i: Importer, node: Any, x: Any, y: Any) -> int:
+        return getattr(i.ops, op)(*_pair(i, node, x, y))
+
+    return call
+
+
+def _turned(op: str) -> Known:
+    def call(i: Importer, node: Any, x: Any, y: Any) -> int:
+        return getattr(i.ops, op)(*reversed(_pair(i, node, x, y)))
+
+    return call
+
+
+for _name in ("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "tanh", "erf", "floor", "ceil"):
+    KNOWN[_name] = _unary(_name)
+
+
+for _name in ("neg", "abs", "relu", "silu", "sigmoid"):
+    KNOWN[_name] = _plain(_name)
+
+
+for _name, _op in (
+    ("mul", "mul"),
+    ("maximum", "maximum"),
+    ("minimum", "minimum"),
+    ("lt", "lt"),
+    ("le", "le"),
+    ("eq", "eq"),
+):
+    KNOWN[_name] = _binary(_op)
+
+KNOWN["gt"], KNOWN["ge"] = _turned("lt"), _turned("le")
+
+
+@_known("add")
+def _add(i: Importer, node: Any, x: Any, y: Any, alpha: float = 1) -> int:
+    a, b = _pair(i, node, x, y)
+    return i.ops.add(a, b if alpha == 1 else i.ops.mul(b, i.constant(alpha, b)))
+
+
+@_known("sub")
+def _sub(i: Importer, node: Any, x: Any, y: Any, alpha: float = 1) -> int:
+    a, b = _pair(i, node, x, y)
+    return i.ops.sub(a, b if alpha == 1 else i.ops.mul(b, i.constant(alpha, b)))
+
+
+@_known("rsub")
+def _rsub(i: Importer, node: Any, x: Any, y: Any, alpha: float = 1) -> int:
+    a, b = _pair(i, node, x, y)
+    return i.ops.sub(b, a if alpha == 1 else i.ops.mul(a, i.constant(alpha, a)))
+
+
+@_known("div")
+def _div(i: Importer, node: Any, x: Any, y: Any, rounding_mode: str | None = None) -> int:
+    if rounding_mode is not None:
+        raise Stays("a quotient that is rounded")
+    a, b = _pair(i, node, x, y)
+    return i.ops.div(_wide(i, a), _wide(i, b))
+
+
+@_known("prims.fma")
+def _fma(i: Importer, node: Any, x: int, y: int, z: int) -> int:
+    return i.ops.add(i.ops.mul(x, y), z)
+
+
+@_known("copy")
+def _written(i: Importer, node: Any, over: int, x: int, *_: Any) -> int:
+    if node.args[0].meta["val"].device != node.args[1].meta["val"].device:
+        raise Stays("another device")
+    made = i.ops.like(x, i.ops.dtype(over))
+    return made if i.ops.shape(made) == i.ops.shape(over) else i.ops.broadcast(made, shape=i.ops.shape(over))
+
+
+@_known("pow")
+def _pow(i: Importer, node: Any, x: Any, y: Any) -> int:
+    a, b = _pair(i, node, x, y)
+    return i.ops.pow(a, b)
+
+
+@_known("reciprocal")
+def _reciprocal(i: Importer, node: Any, x: int) -> int:
+    return i.ops.div(i.constant(1.0, x), x)
+
+
+@_known("ne")
+def _ne(i: Importer, node: Any, x: Any, y: Any) -> int:
+    return i.ops.eq(i.ops.eq(*_pair(i, node, x, y)), 0.0)
+
+
+@_known("logical_not", "bitwise_not")
+def _not(i: Importer, node: Any, x: int) -> int:
+    if node.args[0].meta["val"].dtype != torch.bool:
+        raise Stays("bits")
+    return i.ops.eq(x, 0.0)
+
+
+@_known("logical_and", "bitwise_and")
+def _and(i: Importer, node: Any, x: int, y: int) -> int:
+    if any(n.meta["val"].dtype != torch.bool for n in node.all_input_nodes):
+        raise Stays("bits")
+    return i.ops.mul(x, y)
+
+
+@_known("where")
+def _where(i: Importer, node: Any, condition: int, x: Any, y: Any) -> int:
+    a, b = (v if is_tensor(n) else None for v, n in zip((x, y), node.args[1:], strict=True))
+    like = a if a is not None else b
+    if like is None:
+        raise Stays("numbers alone")
+    return i.ops.select(
+        condition, x if a is not None else i.constant(x, like), y if b is not None else i.constant(y, like)
+    )
+
+
+@_known("masked_fill")
+def _masked_fill(i: Importer, node: Any, x: int, mask: int, value: Any) -> int:
+    filled = value if is_tensor(node.args[2]) else i.constant(value, x)
+    return i.ops.select(mask, filled, x)
+
+
+@_known("clamp", "clamp_min", "clamp_max", "hardtanh")
+def _clamp(i: Importer, node: Any, x: int, low: Any = None, high: Any = None, **named: Any) -> int:
+    if "clamp_max" in str(node.target):
+        low, high = None, low
+    low, high = named.get("min", low), named.get("max", high)
+    if any(is_tensor(a) for a in node.args[1:]):
+        raise Stays("bounds that are tensors")
+    x = x if low is None else i.ops.maximum(x, i.constant(low, x))
+    return x if high is None else i.ops.minimum(x, i.constant(high, x))
+
+
+@_known("gelu")
+def _gelu(i: Importer, node: Any, x: int, approximate: str = "none") -> int:
+    return i.ops.gelu(x, approximate=approximate)
+
+
+@_known("_to_copy", "prims.convert_element_type", "clone", "alias", "detach", "contiguous", "lift_fresh_copy")
+def _copied(i: Importer, node: Any, x: int, *_: Any, **named: Any) -> int:
+    value = node.meta["val"]
+    if value.device != node.args[0].meta["val"].device:
+        raise Stays("another device")
+    kind = torch_kind(value.dtype)
+    if value.dtype == torch.bool and node.args[0].meta["val"].dtype != torch.bool:
+        return i.ops.eq(i.ops.eq(x, 0.0), 0.0)
+    return i.ops.like(x, kind)
+
+
+@_known("view", "_unsafe_view", "reshape", "squeeze", "unsqueeze")
+def _reshape(i: Importer, node: Any, x: int, *_: Any) -> int:
+    return i.ops.reshape(x, shape=tuple(node.meta["val"].shape))
+
+
+@_known("expand")
+def _expand(i: Importer, node: Any, x: int, *_: Any, **__: Any) -> int:
+    return i.ops.broadcast(x, shape=tuple(node.meta["val"].shape))
+
+
+@_known("permute")
+def _permute(i: Importer, node: Any, x: int, axes: Sequence[int]) -> int:
+    rank = len(i.ops.shape(x))
+    return i.ops.transpose(x, axes=tuple(a % rank for a in axes))
+
+
+@_known("t")
+def _t(i: Importer, node: Any, x: int) -> int:
+    return i.ops.transpose(x, axes=tuple(reversed(range(len(i.ops.shape(x))))))
+
+
+@_known("transpose")
+def _transpose(i: Importer, node: Any, x: int, one: int, other: int) -> int:
+    axes = list(range(len(i.ops.shape(x))))
+    axes[one], axes[other] = axes[other], axes[one]
+    return i.ops.transpose(x, axes=tuple(axes))
+
+
+def _cut(i: Importer, x: int, axis: int, start: int, stop: int, step: int = 1) -> int:
+    shape: Shape = i.ops.shape(x)
+    axis %= len(shape)
+    bounds = slice(start, stop, step).indices(shape[axis])
+    if not len(range(*bounds)):
+        raise Stays("nothing is left")
+    at = [bounds if a == axis else (0, n, 1) for a, n in enumerate(shape)]
+    if all((a, b, c) == (0, n, 1) for (a, b, c), n in zip(at, shape, strict=True)):
+        return x
+    starts, stops, steps = zip(*at, strict=True)
+    return i.ops.slice(x, starts=starts, stops=stops, steps=steps)
+
+
+@_known("slice")
+def _slice(
+    i: Importer, node: Any, x: int, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> int:
+    return _cut(i, x, dim, start or 0, 1 << 62 if end is None else end, step)
+
+
+@_known("select")
+def _select(i: Importer, node: Any, x: int, dim: int, index: int) -> int:
+    size = i.ops.shape(x)[dim]
+    at = index % size
+    return i.ops.reshape(_cut(i, x, dim, at, at + 1), shape=tuple(node.meta["val"].shape))
+
+
+VIEWS = (_reshape, _expand, _permute, _slice, _select, _t, _transpose)
+
+
+@_known("split", "split_with_sizes")
+def _split(i: Importer, node: Any, x: int, sizes: Any, dim: int = 0) -> tuple[int, ...]:
+    extent = i.ops.shape(x)[dim]
+    parts = sizes if isinstance(sizes, tuple) else [min(sizes, extent - a) for a in range(0, extent, sizes)]
+    made: list[int] = []
+    at = 0
+    for size in parts:
+        made.append(_cut(i, x, dim, at, at + size))
+        at += size
+    return tuple(made)
+
+
+@_known("cat")
+def _cat(i: Importer, node: Any, arrays: tuple[int, ...], dim: int = 0) -> int:
+    # torch accepts an empty 1-D array beside arrays of any rank.
+    full = [x for x, n in zip(arrays, node.args[0], strict=True) if n.meta["val"].numel()]
+    if not full:
+        raise Stays("no elements")
+    return full[0] if len(full) == 1 else i.ops.concatenate(*full, axis=dim % len(i.ops.shape(full[0])))
+
+
+def _fold(op: str) -> Known:
+    def call(
+        i: Importer, node: Any, x: int, axes: Any = None, keepdim: bool = False, dtype: Any = None, **_: Any
+    ) -> int:
+        rank = len(i.ops.shape(x))
+        given = range(rank) if axes is None or axes == () else (axes,) if isinstance(axes, int) else axes
+        wide = i.ops.wide(_wide(i, x) if dtype is not None or op == "mean" else x)
+        return getattr(i.ops, op)(wide, axes=tuple(sorted(a % rank for a in given)), keepdims=keepdim)
+
+    return call
+
+
+for _name, _op in (("sum", "sum"), ("mean", "mean"), ("amax", "max"), ("amin", "min")):
+    KNOWN[_name] = _fold(_op)
+
+
+@_known("var")
+def _var(i: Importer, node: Any, x: int, axes: Any = None, correction: float | None = 1, keepdim: bool = False) -> int:
+    rank = len(i.ops.shape(x))
+    given = range(rank) if axes is None else (axes,) if isinstance(axes, int) else axes
+    found = tuple(sorted(a % rank for a in given))
+    return i.ops.variance(
+        i.ops.wide(x), axes=found, keepdims=keepdim, correction=1 if correction is None else correction
+    )
+
+
+@_known("var_mean")
+def _var_mean(
+    i: Importer, node: Any, x: int, axes: Any = None, correction: float | None = 1, keepdim: bool = False
+) -> Any:
+    mean = _fold("mean")(i, node, x, axes, keepdim)
+    return _var(i, node, x, axes, correction, keepdim), mean
+
+
+@_known("mm", "bmm", "matmul")
+def _matmul(i: Importer, node: Any, a: int, b: int) -> int:
+    return i.ops.matmul(a, b)
+
+
+@_known("addmm", "baddbmm")
+def _addmm(i: Importer, node: Any, c: int, a: int, b: int, beta: float = 1, alpha: float = 1) -> int:
+    product = i.ops.matmul(a, b)
+    product = product if alpha == 1 else i.ops.mul(product, i.constant(alpha, product))
+    return i.ops.add(product, c if beta == 1 else i.ops.mul(c, i.constant(beta, c)))
+
+
+@_known("_softmax", "softmax", "_safe_softmax")
+def _softmax(i: Importer, node: Any, x: int, dim: int, *_: Any) -> int:
+    return i.ops.softmax(x, axis=dim % len(i.ops.shape(x)))
+
+
+@_known("_log_softmax")
+def _log_softmax(i: Importer, node: Any, x: int, dim: int, *_: Any) -> int:
+    return i.ops.log_softmax(x, axis=dim % len(i.ops.shape(x)))
+
+
+@_known("native_layer_norm")
+def _layer_norm(i: Importer, node: Any, x: int, shape: Sequence[int], gain: Any, bias: Any, eps: float) -> Any:
+    o, rank = i.ops, len(i.ops.shape(x))
+    axes = tuple(range(rank - len(shape), rank))
+    wide = o.wide(x)
+    number = math.prod(shape)
+    mean = o.mul(o.sum(wide, axes=axes, keepdims=True), 1.0 / number)
+    away = o.sub(wide, mean)
+    deviation = o.rsqrt(o.add(o.mul(o.sum(o.mul(away, away), axes=axes, keepdims=True), 1.0 / number), float(eps)))
+    y = o.mul(away, deviation)
+    y = y if gain is None else o.mul(y, gain)
+    y = y if bias is None else o.add(y, bias)
+    return o.like(y, o.dtype(x)), mean, deviation
+
+
+@_known("_native_batch_norm_legit_no_training")
+def _batch_norm(
+    i: Importer, node: Any, x: int, gain: Any, bias: Any, mean: int, variance: int, momentum: float, eps: float
+) -> Any:
+    o = i.ops
+    lead = (o.shape(x)[1], *(1,) * (len(o.shape(x)) - 2))
+    scale = o.rsqrt(o.add(o.wide(variance), float(eps)))
+    scale = scale if gain is None else o.mul(scale, o.wide(gain))
+    shift = o.neg(o.mul(o.wide(mean), scale))
+    shift = shift if bias is None else o.add(shift, o.wide(bias))
+    y = o.add(o.mul(o.wide(x), o.reshape(scale, shape=lead)), o.reshape(shift, shape=lead))
+    return o.like(y, o.dtype(x)), None, None
+
+
+@_known("convolution")
+def _patches(
+    i: Importer, node: Any, x: int, filters: int, bias: Any, stride: Sequence[int], padding: Sequence[int],
+    dilation: Sequence[int], transposed: bool, *rest: Any,
+) -> int:  # fmt: skip
+    """Write a convolution whose windows do not overlap as a product."""
+    o = i.ops
+    (batch, channels, *image), (out, per, *sizes) = o.shape(x), o.shape(filters)
+    apart = tuple(stride) == tuple(sizes) and max(sizes) > 1 and not any(padding) and not transposed and per == channels
+    if not apart or any(n % size for n, size in zip(image, sizes, strict=True)):
+        raise Stays("a convolution")
+    rank, count = len(image), [n // size for n, size in zip(image, sizes, strict=True)]
+    cut = [n for pair in zip(count, sizes, strict=True) for n in pair]
+    parted = o.reshape(x, shape=(batch, channels, *cut))
+    places, pixels = range(2, 2 + 2 * rank, 2), range(3, 3 + 2 * rank, 2)
+    rows = o.transpose(parted, axes=(0, *places, 1, *pixels))
+    rows = o.reshape(rows, shape=(batch, math.prod(count), channels * math.prod(sizes)))
+    columns = o.transpose(o.reshape(filters, shape=(out, channels * math.prod(sizes))), axes=(1, 0))
+    y = o.matmul(rows, columns)
+    y = y if bias is None else o.add(y, bias)
+    return o.reshape(o.transpose(y, axes=(0, 2, 1)), shape=(batch, out, *count))
+
+
+@_known("full", "zeros", "ones", "full_like", "zeros_like", "ones_like", "new_full", "new_zeros", "new_ones")
+def _filled(i: Importer, node: Any, *given: Any, fill_value: Any = None, **_: Any) -> int:
+    """Repeat a number over a shape, without memory: readers use the number."""
+    value, name = node.meta["val"], name_of(node)
+    number = {"zeros": 0, "ones": 1}.get(name.removeprefix("new_").removesuffix("_like"), fill_value)
+    number = given[-1] if number is None else number
+    if not isinstance(number, int | float | bool):
+        raise Stays("a number that is not known")
+    made = i.builder.constant(number, torch_kind(value.dtype))
+    return i.ops.broadcast(made, shape=tuple(value.shape)) if value.shape else made
+
+
+@_known("embedding")
+def _embedding(i: Importer, node: Any, table: int, ids: int, *_: Any, **__: Any) -> int:
+    return i.ops.gather(table, ids)
+
+
+@_known("fireiron.kept_attention")
+def _kept_attention(
+    i: Importer, node: Any, q: int, k: int, v: int, mask: Any, dropout: float, causal: bool, scale: Any, grouped: bool
+) -> tuple[int, int]:
+    if dropout:
+        raise Stays("dropout")
+    scale = 1 / math.sqrt(i.ops.shape(q)[-1]) if scale is None else float(scale)
+    return _attended(i, q, k, v, mask, scale, bool(causal))
+
+
+def _attended(i: Importer, q: int, k: int, v: int, mask: int | None, scale: float, causal: bool) -> tuple[int, int]:
+    """Add attention and the logarithm of each row's sum.
+
+    Heads of queries that share a head of keys and values get an axis of their own.
+    """
+    o = i.ops
+    shape, keys, values = o.shape(q), o.shape(k), o.shape(v)
+    given = () if mask is None else (mask,)
+    how: dict[str, Any] = {"scale": scale, "causal": causal}
+    if shape[:-2] == keys[:-2] == values[:-2]:
+        return o.attention(q, k, v, *given, **how), o.attention_sums(q, k, *given, **how)
+    heads = keys[1] if len(shape) == len(keys) == 4 else 0
+    if not heads or shape[0] != keys[0] or keys[:-1] != values[:-1] or shape[1] % heads:
+        raise Stays(f"queries {shape}, keys {keys} and values {values}")
+    group = shape[1] // heads
+    parted = o.reshape(q, shape=(shape[0], heads, group, *shape[2:]))
+    pairs = [o.reshape(x, shape=(s[0], heads, 1, *s[2:])) for x, s in ((k, keys), (v, values))]
+    masks = [o.reshape(x, shape=_mask_of_groups(o.shape(x), heads, group)) for x in given]
+    made, sums = o.attention(parted, *pairs, *masks, **how), o.attention_sums(parted, pairs[0], *masks, **how)
+    return o.reshape(made, shape=(*shape[:-1], values[-1])), o.reshape(sums, shape=shape[:-1])
+
+
+def _mask_of_groups(shape: Shape, heads: int, group: int) -> Shape:
+    if len(shape) < 3:
+        return shape
+    return (*shape[:-3], *((1, 1) if shape[-3] == 1 else (heads, group)), *shape[-2:])
+
+
+@_known(
+    "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_flash_attention",
+    "_scaled_dot_product_efficient_attention", "_scaled_dot_product_cudnn_attention",
+    "_scaled_dot_product_fused_attention_overrideable", "scaled_dot_product_attention",
+    "_scaled_dot_product_attention_math_for_mps",
+)  # fmt: skip
+def _attention(i: Importer, node: Any, q: int, k: int, v: int, *rest: Any, **named: Any) -> Any:
+    target = node.target
+    known = dict(zip([a.name for a in target._schema.arguments][3:], rest, strict=False)) | named
+    used = {n.args[1] for n in node.users if n.target is operator.getitem}
+    several = isinstance(node.meta["val"], list | tuple)
+    if known.get("dropout_p", 0.0) or known.get("return_debug_mask") or (several and used - {0}):
+        raise Stays("what the gradient of torch's attention needs")
+    mask = known.get("attn_mask")
+    mask = known.get("attn_bias") if mask is None else mask
+    scale = known.get("scale")
+    scale = 1 / math.sqrt(i.ops.shape(q)[-1]) if scale is None else scale
+    made, _ = _attended(i, q, k, v, mask, float(scale), bool(known.get("is_causal")))
+    return (made, *[None] * (len(node.meta["val"]) - 1)) if several else made
