@@ -84,6 +84,10 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m bench") 
             from .choices import run as choices
 
             return choices(words[1:])
+        if words[:1] == ["classes"]:
+            from .classes import run as classes
+
+            return classes(words[1:], command)
         if words[:1] == ["fit"]:
             from .fit import run as fit
 
@@ -91,7 +95,7 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m bench") 
         if words[:1] == ["build"]:
             from .build import run as build
 
-            return build()
+            return build(words[1:])
         if words[:1] == ["table"]:
             return _table(words[1:])
         if words[:1] == ["tune"]:
@@ -146,7 +150,8 @@ def _parser(prog: str) -> Parser:
         "  plans SUITE     the first plan of hopper.gemm, and the fastest of its first ten, over a peer; L2 flushed\n"
         "  conv-plans      the same of conv.wgmma over cuDNN, on layers that --seed draws\n"
         "  choices         whether the compiler builds what best chooses, for drawn products; needs no GPU\n"
-        "  build           time of chains, lowering, printing, compiling; needs no GPU\n"
+        "  classes         drawn products of every class over their peers, one table; seeds from a commit's hash\n"
+        "  build SUITE     time of chains, lowering, printing, compiling, and of a suite's first calls; needs no GPU\n"
         "  table FILE      results as Markdown\n"
         "  tune SUITE      tunes cases within a budget, and keeps the fastest as records\n"
         "  session         tunes and measures all suites within a budget of seconds\n"

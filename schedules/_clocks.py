@@ -14,11 +14,8 @@ from fireiron.schedules._plan import (
     SPAN,
     Plan,
     arrivals,
-    beside,
-    is_grouped,
-    multiplied,
-    size_of,
 )
+from fireiron.schedules._product import Product
 
 FIT = MACHINE.products
 assert FIT is not None, "the model of products is for Hopper"
@@ -53,10 +50,14 @@ def clocks(plan: Plan, spec: MatMulChain, fit: ProductClocks = FIT) -> float:
     the time of its store, unless products of another tile run at the same time. Rows of a tile outside the tensors load
     slowly, and delay its block. The machine's constants were fitted to timings by `python -m fireiron.bench fit`.
     """
-    sizes = dict(spec.matmul.sizes)
-    rows, cols, depth, count = (size_of(sizes.get(dim, 1)) for dim in ("M", "N", "K", "batch"))
-    nbytes, out = multiplied(spec).nbytes, spec.matmul.C.dtype.nbytes
-    tiles, chunks = work(plan, spec)
+    return modelled(plan, Product(spec), fit)
+
+
+def modelled(plan: Plan, product: Product, fit: ProductClocks = FIT) -> float:
+    """Estimate the time of a product whose facts are known, in clocks; see `clocks`."""
+    rows, cols, depth, count = product.sizes
+    nbytes, out = product.nbytes, product.out_nbytes
+    tiles, chunks = work(plan, product)
     blocks = plan.cluster[0] * plan.cluster[1]
     items, chunks = tiles * plan.ways, -(-chunks // plan.ways)
     at_once = MACHINE.sms_of_clusters(blocks)
@@ -66,21 +67,23 @@ def clocks(plan: Plan, spec: MatMulChain, fit: ProductClocks = FIT) -> float:
     products *= 1 + fit.small_tile * min(1, waves / fit.long_run) * missing**fit.smaller
     products *= dict(fit.rows_cost).get(plan.m, 1.0)
     alone = 1 if plan.pingpong else plan.consumers
-    ways_in = arrivals(plan, spec)
+    ways_in = arrivals(plan, product)
     if plan.promote:  # a unit adds its sums behind its products, while the others' are running
         products = max(products, products / alone + plan.held / 2 + fit.promotion)
     elif "registers" in ways_in:  # and loads its fragments before them, with prologs applied
         products = max(products, products / alone + fit.fragments * (1 + plan.m / alone / ROWS))
-    places = tiles_of(plan, spec)
+    places = tiles_of(plan, product)
     asked = least = min(together(plan, places, group) for group in GROUPS)
     if waves <= FEW_WAVES:  # what a band asks for beside that is half hidden, in longer runs wholly
         asked = (least + together(plan, places, plan.group)) / 2
-    split = torn(spec)
+    split = product.torn
     asked *= SPAN * plan.panels / fit.gpc_rate
-    waiting = fit.latency / (plan.depth(nbytes, out, *beside(spec)) - fit.emptying)
+    waiting = fit.latency / (plan.depth(nbytes, out, *product.beside) - fit.emptying)
     if plan.ways > 1 and plan.through == "grid":
         sent = (plan.m / plan.cluster[1] + plan.n / plan.cluster[0]) * plan.panels
-        chunk = max(products, waiting, sent * (fit.torn_row if split else TOGETHER_ROW), _copying(plan, spec, products))
+        chunk = max(
+            products, waiting, sent * (fit.torn_row if split else TOGETHER_ROW), _copying(plan, product, products)
+        )
         once = (rows + cols) * depth * nbytes * (fit.torn if split else 1.0)
         sums = (1 + plan.ways / plan.shares(out)) * plan.m * plan.n * 4
         return chunks * chunk + once / TOGETHER_RATE + sums / TOGETHER_SUMS
@@ -95,12 +98,12 @@ def clocks(plan: Plan, spec: MatMulChain, fit: ProductClocks = FIT) -> float:
         rates = (fit.drifting_row, fit.drifting_row)
         if split:  # few blocks are hardly faster
             at_work = max(at_work, fit.least_at_work)
-            pieces = _in_pieces(spec)[:: -1 if plan.swapped else 1]
+            pieces = product.in_pieces[:: -1 if plan.swapped else 1]
             rates = [fit.whole_row + (fit.torn_row - fit.whole_row) * part for part in pieces]
         chunk = max(chunk, sum(map(operator.mul, sides, rates)) * plan.panels * at_work)
-    copied = _copying(plan, spec, products)
+    copied = _copying(plan, product, products)
     chunk = max(chunk, copied)
-    rate = fit.vectors_rate if is_grouped(spec) else fit.store_rate
+    rate = fit.vectors_rate if product.grouped else fit.store_rate
     parts = fit.parts if plan.n * out % 32 and not plan.swapped else 1.0
     store, sums = plan.m * plan.n * out / rate * parts, plan.m * plan.n * 4 / fit.sums_rate
     if plan.through == "cluster":
@@ -110,11 +113,11 @@ def clocks(plan: Plan, spec: MatMulChain, fit: ProductClocks = FIT) -> float:
     meeting = fit.cluster if blocks > 1 else 0.0
     if plan.stream:  # one sum is left, those of one tile are taken
         meeting += sums + -(-at_once // items) * (sums + fit.handing) + (-(-items // at_once) - waves) * store
-    once = (rows * (1 if is_grouped(spec) else count) + cols * count) * depth * nbytes * (fit.torn if split else 1.0)
+    once = (rows * (1 if product.grouped else count) + cols * count) * depth * nbytes * (fit.torn if split else 1.0)
     sent = items * chunks * (plan.m / plan.cluster[1] + plan.n / plan.cluster[0]) * SPAN * plan.panels
     sent *= fit.torn if split else 1.0
     arriving = once / fit.dram_rate + max(0, sent - once) / fit.repeated_rate
-    meeting += fit.outside * _outside(plan, spec) * chunks * plan.ways * plan.panels / waves * min(1.0, missing)
+    meeting += fit.outside * _outside(plan, product) * chunks * plan.ways * plan.panels / waves * min(1.0, missing)
     if plan.pingpong:
         main = waves * max(chunks * chunk, (chunks * chunk + store) / 2)
         return max(main, arriving) + store + meeting + fit.turns
@@ -123,53 +126,34 @@ def clocks(plan: Plan, spec: MatMulChain, fit: ProductClocks = FIT) -> float:
     return (max(waves * chunks * chunk, arriving) + waves * store + meeting) * slower
 
 
-def _copying(plan: Plan, spec: MatMulChain, products: float) -> float:
+def _copying(plan: Plan, product: Product, products: float) -> float:
     """Estimate the clocks for transposing a chunk's operands by threads; 0 where no operand is transposed so."""
-    turned = [rows for rows, way in zip((plan.m, plan.n), arrivals(plan, spec), strict=True) if way == "threads"]
+    turned = [rows for rows, way in zip((plan.m, plan.n), arrivals(plan, product), strict=True) if way == "threads"]
     if not turned:
         return 0.0
-    nbytes = multiplied(spec).nbytes
+    nbytes = product.nbytes
     taken = COPYING[nbytes] + sum(turned) * COPIED_ROW[nbytes] + products * COPIED_BESIDE[nbytes]
     return taken * (UNEVEN[nbytes] if any(rows % EVEN[nbytes] for rows in turned) else 1.0)
 
 
-def _outside(plan: Plan, spec: MatMulChain) -> int:
+def _outside(plan: Plan, product: Product) -> int:
     """Count the rows and columns of all tiles that lie outside A and B."""
-    if is_grouped(spec):
+    if product.grouped:
         return 0
-    sizes = dict(spec.matmul.sizes)
-    rows, cols = (size_of(sizes[dim]) for dim in ("MN" if not plan.swapped else "NM"))
-    high, wide = tiles_of(plan, spec)
+    rows, cols = product.sizes[1::-1] if plan.swapped else product.sizes[:2]
+    high, wide = tiles_of(plan, product)
     below, beyond = high * plan.m * plan.cluster[0] - rows, wide * plan.n * plan.cluster[1] - cols
-    return (below * wide + beyond * high) * size_of(sizes.get("batch", 1))
+    return (below * wide + beyond * high) * product.sizes[3]
 
 
-def torn(spec: MatMulChain) -> bool:
-    """Say whether an operand's lines start off multiples of 128 bytes: a row of a box is then loaded as two pieces."""
-    return any(_in_pieces(spec))
-
-
-def _in_pieces(spec: MatMulChain) -> tuple[float, ...]:
-    """Return the fraction of the lines of A, and of B, that start off multiples of 128 bytes.
-
-    Example: 0.5 where lines are 64 bytes longer than a multiple of 128, since each second line starts off one.
-    """
-    steps = (
-        [stride * tensor.dtype.nbytes for stride in tensor.strides if isinstance(stride, int) and stride != 1]
-        for tensor in (spec.left, spec.right)
-    )
-    return tuple(1 - math.gcd(SPAN, *found) / SPAN for found in steps)
-
-
-def work(plan: Plan, spec: MatMulChain) -> tuple[int, int]:
+def work(plan: Plan, product: Product) -> tuple[int, int]:
     """Return the number of tiles of blocks, and the number of chunks of K."""
-    sizes = dict(spec.matmul.sizes)
-    rows, cols, depth, count = (size_of(sizes.get(dim, 1)) for dim in ("M", "N", "K", "batch"))
-    chunks = -(-depth * multiplied(spec).nbytes // (SPAN * plan.panels))
+    rows, cols, depth, count = product.sizes
+    chunks = -(-depth * product.nbytes // (SPAN * plan.panels))
     high, wide = plan.m * plan.cluster[0], plan.n * plan.cluster[1]
     blocks = plan.cluster[0] * plan.cluster[1]
-    if not is_grouped(spec):
-        return math.prod(tiles_of(plan, spec)) * count * blocks, chunks
+    if not product.grouped:
+        return math.prod(tiles_of(plan, product)) * count * blocks, chunks
     if plan.swapped:
         return -(-cols // high) * math.ceil(_ragged(rows, wide, count)) * blocks, chunks
     return math.ceil(_ragged(rows, high, count)) * -(-cols // wide) * blocks, chunks
@@ -180,10 +164,9 @@ def _ragged(rows: int, tile: int, groups: int) -> float:
     return groups * max(1.0, rows / (groups * tile) + 0.5)
 
 
-def tiles_of(plan: Plan, spec: MatMulChain) -> tuple[int, int]:
+def tiles_of(plan: Plan, product: Product) -> tuple[int, int]:
     """Return the numbers of cluster tiles along the rows and columns of the product as scheduled (after `swapped`)."""
-    sizes = dict(spec.matmul.sizes)
-    rows, cols = (size_of(sizes[dim]) for dim in ("MN" if not plan.swapped else "NM"))
+    rows, cols = product.sizes[1::-1] if plan.swapped else product.sizes[:2]
     return -(-rows // (plan.m * plan.cluster[0])), -(-cols // (plan.n * plan.cluster[1]))
 
 

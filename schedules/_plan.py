@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import attrs
 
-from fireiron import ColMajor, DType, FireironError, MatMulChain, RowMajor, Rows, Save, Tensor, machine, preset
+from fireiron import ColMajor, FireironError, RowMajor, Tensor, machine, preset
+from fireiron.schedules._product import LINE, MAP_UNIT, Product
 
 ROWS = 64  # of one wgmma
 WIDEST = 256  # columns of one wgmma
-SPAN = 128  # bytes of a swizzled row
+SPAN = LINE  # bytes of a swizzled row
 LEAST_SPAN = 32
 NARROW = 32  # columns of a panel below which its store's fixed time counts for more than its bytes
 WIDE = 128  # columns of a panel above which it has one slot of staging, so that chunks have room
@@ -24,9 +25,6 @@ COPIED_TILE = 40 * 1024  # bytes of a tile of C beside which copied ones leave r
 EARLY = 208  # of sums and operands that come before the products
 EARLY_CUT = 176  # the same where columns end within a tile: what says which exist is held too
 EARLY_OF_THREE = 104  # the same of a thread whose budget is 160
-MAP_UNIT = 16  # bytes by which tensor maps count strides
-TYPES = ("f16", "bf16", "tf32", "e4m3", "e5m2", "i8", "u8")  # that wgmma multiplies
-EIGHT_BITS = ("e4m3", "e5m2")
 Arrival: TypeAlias = Literal["bulk", "threads", "registers"]
 
 
@@ -105,20 +103,21 @@ class Plan:
     def __attrs_post_init__(self) -> None:
         """Refuse sizes that no preset can use; `fits` checks the sizes in a preset."""
         rows, cols = self.cluster
-        wrong = {
-            f"m={self.m} is no multiple of {ROWS}, the rows of one wgmma": self.m < 1 or self.m % ROWS,
-            f"n={self.n} is no multiple of 8": self.n < 8 or self.n % 8,
-            f"consumers={self.consumers} is not 1, 2 or 3": not 1 <= self.consumers <= 3,
-            f"cluster={self.cluster} has not 1 to 8 blocks": min(rows, cols) < 1 or rows * cols > 8,
-            f"stages={self.stages} is not 0, for as many as fit, to {MOST_STAGES}": not 0 <= self.stages <= MOST_STAGES,
-            f"panels={self.panels} is less than 1": self.panels < 1,
-            f"group={self.group} is less than 1": self.group < 1,
-            f"ways={self.ways} is less than 1": self.ways < 1,
-            f"copied={self.copied} is less than 0": self.copied < 0,
-        }
-        broken = [rule for rule, found in wrong.items() if found]
-        if broken:
-            raise FireironError("plan-sizes", f"no schedule has such a plan: {broken[0]}", fix="change that number")
+        wrong = (
+            ("m", f"is no multiple of {ROWS}, the rows of one wgmma", self.m < 1 or self.m % ROWS),
+            ("n", "is no multiple of 8", self.n < 8 or self.n % 8),
+            ("consumers", "is not 1, 2 or 3", not 1 <= self.consumers <= 3),
+            ("cluster", "has not 1 to 8 blocks", min(rows, cols) < 1 or rows * cols > 8),
+            ("stages", f"is not 0, for as many as fit, to {MOST_STAGES}", not 0 <= self.stages <= MOST_STAGES),
+            ("panels", "is less than 1", self.panels < 1),
+            ("group", "is less than 1", self.group < 1),
+            ("ways", "is less than 1", self.ways < 1),
+            ("copied", "is less than 0", self.copied < 0),
+        )
+        for name, rule, broken in wrong:
+            if broken:
+                said = f"no schedule has such a plan: {name}={getattr(self, name)} {rule}"
+                raise FireironError("plan-sizes", said, fix="change that number")
 
     def fits(self) -> Plan:
         """Return the plan unchanged if its consumers can share its tile.
@@ -217,18 +216,7 @@ class Plan:
         return {1: None, 2: (24, 240), 3: (32, 160)}[self.consumers]
 
 
-def is_grouped(spec: MatMulChain) -> bool:
-    """Say whether the products are groups, which share the rows of A and C."""
-    return spec.matmul.groups is not None
-
-
-def beside(spec: MatMulChain) -> tuple[bool, int, int]:
-    """Return whether staged rows are padded, and the numbers of tensors stored beside C: of C's shape, and of rows."""
-    ops = spec.matmul.ops
-    return is_grouped(spec), sum(isinstance(op, Save) for op in ops), sum(isinstance(op, Rows) for op in ops)
-
-
-def early(plan: Plan, spec: MatMulChain) -> tuple[Tensor, ...]:
+def early(plan: Plan, product: Product) -> tuple[Tensor, ...]:
     """List the operands of ops that threads can load to registers before the products: those with the sums' layout.
 
     Plans choose this by `early`: with a residual, the time was 2 % less at 2048 x 2048 x 2048, and 3 % more at 4096 x
@@ -239,22 +227,22 @@ def early(plan: Plan, spec: MatMulChain) -> tuple[Tensor, ...]:
         not plan.early
         or plan.copied
         or plan.stream
-        or "registers" in arrivals(plan, spec)
+        or "registers" in arrivals(plan, product)
         or plan.promote
         or plan.ways > 1
     ):
         return ()
     order = ColMajor if plan.swapped else RowMajor
-    found = tuple(t for t in spec.whole_operands if t.order is order and t.starts_lines_at(2 * t.dtype.nbytes))
+    found = tuple(t for t in product.whole_operands if t.order is order and t.starts_lines_at(2 * t.dtype.nbytes))
     taken = plan.sums + sum(plan.sums * t.dtype.nbytes // 4 for t in found)
-    return found if taken <= room(plan, spec) else ()
+    return found if taken <= room(plan, product) else ()
 
 
-def copied(plan: Plan, spec: MatMulChain) -> tuple[Tensor, ...]:
+def copied(plan: Plan, product: Product) -> tuple[Tensor, ...]:
     """List the operands of ops whose tiles bulk copies load to shared memory: those that tensor maps can describe."""
-    if not plan.copied or plan.stream or plan.ways > 1 or is_grouped(spec):
+    if not plan.copied or plan.stream or plan.ways > 1 or product.grouped:
         return ()
-    return tuple(t for t in spec.whole_operands if t.starts_lines_at(MAP_UNIT))
+    return tuple(t for t in product.whole_operands if t.starts_lines_at(MAP_UNIT))
 
 
 def span_beside(plan: Plan, tensor: Tensor) -> int:
@@ -264,73 +252,31 @@ def span_beside(plan: Plan, tensor: Tensor) -> int:
     return next((span for span in spans if along * tensor.dtype.nbytes % span == 0), 0)
 
 
-def room(plan: Plan, spec: MatMulChain) -> int:
+def room(plan: Plan, product: Product) -> int:
     """Return the registers for sums and for operands beside them; fewer where columns end inside a tile."""
-    cols = dict(spec.matmul.sizes)["M" if plan.swapped else "N"]
-    whole = isinstance(cols, int) and cols % plan.n == 0 and not is_grouped(spec)
+    cols = product.extents["M" if plan.swapped else "N"]
+    whole = isinstance(cols, int) and cols % plan.n == 0 and not product.grouped
     return EARLY_OF_THREE if plan.consumers == 3 else EARLY if whole else EARLY_CUT
 
 
-def is_scaled(spec: MatMulChain) -> bool:
-    """Say whether prologs scale 8-bit floats by factors that are constant within a chunk."""
-    served = spec.served_along_k
-    eight_bits = spec.matmul.A.dtype.name in EIGHT_BITS and spec.matmul.B.dtype.name in EIGHT_BITS
-    return eight_bits and served is not None and served % SPAN == 0
-
-
-def multiplied(spec: MatMulChain) -> DType:
-    """Return the element type of the products' operands: that after a prolog, unless sums are scaled instead."""
-    return spec.matmul.A.dtype if is_scaled(spec) else spec.left.dtype
-
-
-def size_of(extent: Any) -> int:
-    """Return an extent as a number; for a symbol, the size for which plans are chosen."""
-    return extent if isinstance(extent, int) else extent.planned
-
-
-def takes(spec: MatMulChain) -> bool:
-    """Say whether bulk copies and wgmma can compute a product; at most one operand may have a prolog."""
-    a, b, c = spec.matmul.A, spec.matmul.B, spec.matmul.C
-    kind = multiplied(spec)
-    if kind.name not in TYPES or any(t.dtype.packed for t in (a, b)):
-        return False
-    if is_grouped(spec) and a.order is ColMajor:
-        return False  # groups start anywhere along M, and boxes at multiples of 16 bytes of a line
-    # Tensor maps mind by themselves where a line ends.
-    if not all(t.starts_lines_at(MAP_UNIT) for t in (a, b, c)):
-        return False
-    # An operand with a prolog comes from registers, as A; what has K not contiguous and 8 bits does not.
-    scaled = is_scaled(spec)
-    prologs = [operand.ops is not None and not scaled for operand in spec.residual.operands[:2]]
-    return not all(prologs) and not (
-        kind.nbytes == 1 and any(p and x for p, x in zip(prologs, across(spec), strict=True))
-    )
-
-
-def across(spec: MatMulChain) -> tuple[bool, bool]:
-    """Say, for both operands, whether K is not contiguous and wgmma cannot transpose the elements."""
-    others = multiplied(spec).nbytes != 2
-    return others and spec.matmul.A.order is ColMajor, others and spec.matmul.B.order is RowMajor
-
-
-def oriented(plan: Plan, spec: MatMulChain) -> Plan:
+def oriented(plan: Plan, product: Product) -> Plan:
     """Swap the product where B must be read from registers, because only A can be."""
-    scaled = plan.promote or is_scaled(spec)
-    a, b = (operand.ops is not None and not scaled for operand in spec.residual.operands[:2])
-    if not a and not b and plan.transposed == "registers" and multiplied(spec).nbytes == 4:
-        a, b = across(spec)
+    scaled = plan.promote or product.scaled
+    a, b = (found and not scaled for found in product.prologs)
+    if not a and not b and plan.transposed == "registers" and product.nbytes == 4:
+        a, b = product.across
     return attrs.evolve(plan, swapped=b) if a != b else plan
 
 
-def arrivals(plan: Plan, spec: MatMulChain) -> tuple[Arrival, Arrival]:
+def arrivals(plan: Plan, product: Product) -> tuple[Arrival, Arrival]:
     """Return how each operand reaches the products, after a swap.
 
     `bulk`: by bulk copies. `threads`: the loading threads transpose it. `registers`: by bulk copies, then as fragments
     in registers, with a prolog applied; for A only.
     """
-    scaled = plan.promote or is_scaled(spec)
-    prologs = [operand.ops is not None and not scaled for operand in spec.residual.operands[:2]]
-    sides = list(zip(prologs, across(spec), strict=True))
+    scaled = plan.promote or product.scaled
+    prologs = [found and not scaled for found in product.prologs]
+    sides = list(zip(prologs, product.across, strict=True))
     (prolog, left), (_, right) = reversed(sides) if plan.swapped else sides
-    held = prolog or (left and plan.transposed == "registers" and multiplied(spec).nbytes == 4)
+    held = prolog or (left and plan.transposed == "registers" and product.nbytes == 4)
     return "registers" if held else "threads" if left else "bulk", "threads" if right else "bulk"

@@ -8,24 +8,18 @@ from collections.abc import Iterator
 import attrs
 
 from fireiron import ColMajor, MatMulChain, RowMajor, Rows, Tensor
-from fireiron.schedules._clocks import GROUPS, clocks, tiles_of, together, torn, unshared, work
+from fireiron.schedules._clocks import GROUPS, modelled, tiles_of, together, unshared, work
 from fireiron.schedules._plan import (
     MACHINE,
     ROWS,
     SMS,
     Plan,
-    across,
     arrivals,
-    beside,
     copied,
-    is_grouped,
-    is_scaled,
-    multiplied,
     oriented,
     room,
-    size_of,
-    takes,
 )
+from fireiron.schedules._product import Product, size_of
 
 LIGHT = 80  # columns of 64 rows up to which chunks of two panels pay: 64x40 took 0.86 of its time at 384x768x3584
 HELD = 192  # registers of sums and fragments beside which 240 leave room for a prolog
@@ -55,44 +49,45 @@ MOST_AT_ONCE = 66  # ways whose blocks all run at once
 
 def plans(spec: MatMulChain) -> tuple[Plan, ...]:
     """List the plans that fit a product by modelled time, the fastest first; none where wgmma cannot compute it."""
-    if not takes(spec):
+    product = Product(spec)
+    if not product.taken:
         return ()
-    found = tuple(_candidates(spec))
+    found = tuple(_candidates(product))
     found = tuple(plan for plan in found if plan.through == "grid") or found
-    fit = tuple(plan for plan in found if _folds(plan, spec)) or found
-    ranked = sorted((clocks(plan, spec), i, plan) for i, plan in enumerate(fit))
+    fit = tuple(plan for plan in found if _folds(plan, product)) or found
+    ranked = sorted((modelled(plan, product), i, plan) for i, plan in enumerate(fit))
     return tuple(plan for _, _, plan in ranked)
 
 
-def _folds(plan: Plan, spec: MatMulChain) -> bool:
+def _folds(plan: Plan, product: Product) -> bool:
     """Say whether tensors for folds of rows have one column for each tile along N."""
-    cols = size_of(dict(spec.matmul.sizes)["N"])
-    wanted = {size_of(op.tensor.shape[-1]) for op in spec.matmul.ops if isinstance(op, Rows)}
+    cols = product.sizes[1]
+    wanted = {size_of(op.tensor.shape[-1]) for op in product.spec.matmul.ops if isinstance(op, Rows)}
     return wanted <= {-(-cols // plan.n)}
 
 
-def _candidates(spec: MatMulChain) -> Iterator[Plan]:
-    nbytes, out, promote = multiplied(spec).nbytes, spec.matmul.C.dtype.nbytes, is_scaled(spec)
-    prologs = [operand.ops is not None and not promote for operand in spec.residual.operands[:2]]
-    turned = across(spec)
-    fours = nbytes == 2 and torn(spec)
+def _candidates(product: Product) -> Iterator[Plan]:
+    nbytes, out, promote = product.nbytes, product.out_nbytes, product.scaled
+    prologs = [found and not promote for found in product.prologs]
+    turned = product.across
+    fours = nbytes == 2 and product.torn
     # What comes from registers is A, behind swap() if need be.
     # Rows are folded cheaply where a few threads hold each: those of C, not of its transpose.
     # Scales of A's rows are few registers where a thread has few rows: those of C too.
     # Whole operands of ops are read by pairs of neighbours along a row of the tile: with those of C's transpose, apart.
-    along = size_of(dict(spec.matmul.sizes)["M"]) >= 2 * ROWS and any(
-        t.order is RowMajor and t.dtype.nbytes == 2 for t in spec.whole_operands
+    along = product.sizes[0] >= 2 * ROWS and any(
+        t.order is RowMajor and t.dtype.nbytes == 2 for t in product.whole_operands
     )
-    either = out == 2 and not beside(spec)[2] and not promote and not along
+    either = out == 2 and not product.beside[2] and not promote and not along
     either = either or (nbytes == 4 and all(turned))
     orders = (prologs[1],) if any(prologs) else (False, True) if either else (False,)
     starts = [Plan(swapped=swapped, promote=promote) for swapped in orders]
-    for start in dict.fromkeys(oriented(plan, spec) for plan in starts):
-        swapped, ways_in = start.swapped, arrivals(start, spec)
+    for start in dict.fromkeys(oriented(plan, product) for plan in starts):
+        swapped, ways_in = start.swapped, arrivals(start, product)
         held, copying = "registers" in ways_in, "threads" in ways_in
-        few = _few(swapped, spec)
+        few = _few(swapped, product)
         # Of the operand along n bulk copies take any eight lines of K; where its K is not contiguous, whole spans.
-        lines = spec.matmul.A.order is RowMajor if swapped else spec.matmul.B.order is ColMajor
+        lines = product.spec.matmul.A.order is RowMajor if swapped else product.spec.matmul.B.order is ColMajor
         step = 32 if nbytes != 2 else 8 if lines else 64
         widths = set(range(step, 257, step))
         if step == 8:
@@ -100,10 +95,10 @@ def _candidates(spec: MatMulChain) -> Iterator[Plan]:
         for m, consumers, turns in ((64, 1, False), (128, 2, False), (256, 2, False), (192, 3, False), (128, 2, True)):
             for n in sorted(widths):
                 # Addresses take registers that else are accumulators', those of groups more of them.
-                turn = 176 if is_grouped(spec) and swapped else 192
-                tall = 192 if nbytes == 2 and not spec.whole_operands and not (held or promote) else 128
+                turn = 176 if product.grouped and swapped else 192
+                tall = 192 if nbytes == 2 and not product.whole_operands and not (held or promote) else 128
                 most = tall if m == 256 else 192 if m == 192 else turn if turns else 256
-                if n > most or (not swapped and n % 32 and (out != 2 or is_grouped(spec))):
+                if n > most or (not swapped and n % 32 and (out != 2 or product.grouped)):
                     continue
                 if (held or copying) and m == 192:
                     continue  # three warpgroups and a prolog took nearly twice what is counted: 319 us for 175
@@ -111,50 +106,52 @@ def _candidates(spec: MatMulChain) -> Iterator[Plan]:
                     continue
                 for cluster, panels in FOURS if fours else PAIRS:
                     # Clusters of tiles that groups cut short wait for each other: 9 % slower in 64 ragged groups.
-                    if cluster != (1, 1) and (n % 16 or is_grouped(spec) or copying):
+                    if cluster != (1, 1) and (n % 16 or product.grouped or copying):
                         continue
                     if cluster == (4, 1) and n % 32:
                         continue  # each of the blocks loads a quarter of B's columns
                     if panels > 1 and (m != ROWS or n > LIGHT or held or copying or promote):
                         continue
-                    plan = _placed(Plan(m, n, consumers, turns, swapped, cluster, panels, promote=promote), spec)
-                    yield from _copied(plan, spec)
-                    if along and plan.sums * 3 // 2 > room(plan, spec):
+                    plan = _placed(Plan(m, n, consumers, turns, swapped, cluster, panels, promote=promote), product)
+                    yield from _copied(plan, product)
+                    if along and plan.sums * 3 // 2 > room(plan, product):
                         continue
                     most_held = HELD_BESIDE if copying else HELD if consumers < 3 else HELD // 2
                     if (held or copying or promote) and plan.held > most_held:
                         continue
-                    if plan.depth(nbytes, out, *beside(spec)) >= 3:
-                        yield from _shared_out(plan, spec)
+                    if plan.depth(nbytes, out, *product.beside) >= 3:
+                        yield from _shared_out(plan, product)
 
 
-def _copied(plan: Plan, spec: MatMulChain) -> Iterator[Plan]:
+def _copied(plan: Plan, product: Product) -> Iterator[Plan]:
     """Yield a plan that copies ops' operands of C's shape to shared memory, where this was faster than reads.
 
     It was faster for tiles with the most sums, whose threads have no registers for many loads at once, and for short
     tiles that consumers take in turn. Other plans lose more, since shared memory holds fewer chunks. For C's transpose,
     threads would read single elements.
     """
-    nbytes, out = multiplied(spec).nbytes, spec.matmul.C.dtype.nbytes
-    whole = size_of(dict(spec.matmul.sizes)["N"]) % plan.n == 0  # else NVRTC 13.0 spills 4 B of 128 x 96 with silu
-    short = work(plan, spec)[1] <= MOST_SHORT and plan.m * plan.n <= SHORT_TILE and whole
+    operands = product.whole_operands
+    if not operands or plan.swapped or product.out_nbytes != 2:
+        return
+    whole = product.sizes[1] % plan.n == 0  # else NVRTC 13.0 spills 4 B of 128 x 96 with silu
+    short = work(plan, product)[1] <= MOST_SHORT and plan.m * plan.n <= SHORT_TILE and whole
     slots = 2 if plan.pingpong and short else 1 if plan.m * plan.n >= LARGE and not plan.pingpong else 0
     copying = attrs.evolve(plan, copied=slots)
-    operands = spec.whole_operands
-    if not slots or not operands or plan.swapped or out != 2 or copied(copying, spec) != operands:
+    if not slots or copied(copying, product) != operands:
         return
-    if copying.depth(nbytes, out, *beside(spec), sum(t.dtype.nbytes for t in operands)) >= 3:
+    nbytes = sum(t.dtype.nbytes for t in operands)
+    if copying.depth(product.nbytes, product.out_nbytes, *product.beside, nbytes) >= 3:
         yield copying
 
 
-def _placed(plan: Plan, spec: MatMulChain) -> Plan:
+def _placed(plan: Plan, product: Product) -> Plan:
     """Choose a plan's order of tiles, and its L2 hints where few tiles read an operand."""
-    spread = together if is_grouped(spec) else unshared  # bands of many rows would reach into other groups
-    high, wide = tiles = tiles_of(plan, spec)
+    spread = together if product.grouped else unshared  # bands of many rows would reach into other groups
+    high, wide = tiles = tiles_of(plan, product)
     plan = attrs.evolve(plan, group=min(GROUPS, key=lambda group: spread(plan, tiles, group)))
-    if is_grouped(spec) or spec.batch is not None:
+    if product.grouped or product.spec.batch is not None:
         return plan
-    left, right = (spec.right, spec.left) if plan.swapped else (spec.left, spec.right)
+    left, right = (product.right, product.left) if plan.swapped else (product.left, product.right)
     few = FEW if high * wide * plan.cluster[0] * plan.cluster[1] <= SMS else 2
     for streamed, others, kept in ((left, wide, "right"), (right, high, "left")):
         if others <= few < max(high, wide) and _nbytes(streamed) in STREAMED:
@@ -166,51 +163,49 @@ def _nbytes(tensor: Tensor) -> int:
     return math.prod(map(size_of, tensor.shape)) * tensor.dtype.bits // 8
 
 
-def _shared_out(plan: Plan, spec: MatMulChain) -> Iterator[Plan]:
+def _shared_out(plan: Plan, product: Product) -> Iterator[Plan]:
     """Yield a plan, and variants that divide K: by `ways` while all blocks run at once, by `stream` to fill waves."""
     yield plan
     if plan.cluster == (4, 1):
         return
-    tiles, chunks = work(plan, spec)
-    if _is_deep(chunks * plan.panels, spec) and not plan.pingpong:
+    tiles, chunks = work(plan, product)
+    if _is_deep(chunks * plan.panels, product) and not plan.pingpong:
         for cluster in (plan.cluster, SQUARE) if plan.cluster == (2, 1) else (plan.cluster,):
             each = attrs.evolve(plan, cluster=cluster, through="grid", keep="")
             at_once = MACHINE.sms_of_clusters(cluster[0] * cluster[1])
-            ways = min(at_once // work(each, spec)[0], chunks // LEAST_CHUNKS, MOST_AT_ONCE)
+            ways = min(at_once // work(each, product)[0], chunks // LEAST_CHUNKS, MOST_AT_ONCE)
             if ways > 1:
                 yield attrs.evolve(each, ways=ways)
         return
     at_once = SMS // (plan.cluster[0] * plan.cluster[1]) * plan.cluster[0] * plan.cluster[1]
-    if tiles % at_once and tiles * chunks >= at_once * LEAST_CHUNKS and not plan.pingpong and not is_grouped(spec):
+    if tiles % at_once and tiles * chunks >= at_once * LEAST_CHUNKS and not plan.pingpong and not product.grouped:
         yield attrs.evolve(plan, stream=True)
     for ways in range(2, MOST_WAYS + 1):
         if tiles * ways <= SMS and chunks >= ways * LEAST_CHUNKS:
             yield attrs.evolve(plan, ways=ways)
-            if tiles * ways <= (PAIRED if ways == 2 else TOGETHER) and _meet_near(plan, ways, chunks, spec):
+            if tiles * ways <= (PAIRED if ways == 2 else TOGETHER) and _meet_near(plan, ways, chunks, product):
                 yield attrs.evolve(plan, ways=ways, through="cluster")
 
 
-def _is_deep(chunks: int, spec: MatMulChain) -> bool:
+def _is_deep(chunks: int, product: Product) -> bool:
     """Say whether a product of known sizes has a small C and a long K, and no rows of C are folded."""
-    sizes = dict(spec.matmul.sizes)
+    sizes = product.extents
     small = all(isinstance(n := sizes[dim], int) and n in SIDES for dim in "MN") and isinstance(sizes["K"], int)
-    return small and chunks >= DEEP and spec.batch is None and not is_grouped(spec) and not beside(spec)[2]
+    return small and chunks >= DEEP and product.spec.batch is None and not product.grouped and not product.beside[2]
 
 
-def _meet_near(plan: Plan, ways: int, chunks: int, spec: MatMulChain) -> bool:
+def _meet_near(plan: Plan, ways: int, chunks: int, product: Product) -> bool:
     """Say whether `ways` blocks can add their sums in a cluster: each has chunks of K, and shared memory has room."""
     near = attrs.evolve(plan, ways=ways, through="cluster")
-    nbytes, out = multiplied(spec).nbytes, spec.matmul.C.dtype.nbytes
+    nbytes, out = product.nbytes, product.out_nbytes
     share = -(-chunks // ways)
-    fits = near.depth(nbytes, out, *beside(spec)) >= 3
-    return (
-        ways <= MOST_NEAR and plan.cluster == (1, 1) and not is_grouped(spec) and share * (ways - 1) < chunks and fits
-    )
+    fits = near.depth(nbytes, out, *product.beside) >= 3
+    return ways <= MOST_NEAR and plan.cluster == (1, 1) and not product.grouped and share * (ways - 1) < chunks and fits
 
 
-def _few(swapped: bool, spec: MatMulChain) -> int:
+def _few(swapped: bool, product: Product) -> int:
     """Return the number of rows or columns along a plan's n; for groups, the average of one group."""
-    sizes = dict(spec.matmul.sizes)
+    sizes = product.extents
     if not swapped:
         return size_of(sizes["N"])
-    return -(-size_of(sizes["M"]) // (size_of(sizes["batch"]) if is_grouped(spec) else 1))
+    return -(-size_of(sizes["M"]) // (size_of(sizes["batch"]) if product.grouped else 1))

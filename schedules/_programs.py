@@ -40,8 +40,9 @@ from fireiron import (
     through_shared,
     tma,
 )
-from fireiron.schedules._plan import MOST_STAGES, ROWS, SMS, SPAN, Plan, size_of
+from fireiron.schedules._plan import MOST_STAGES, ROWS, SMS, SPAN, Plan
 from fireiron.schedules._plans import plans
+from fireiron.schedules._product import size_of
 from fireiron.schedules._stores import bulk
 
 Path = Literal["auto", "simt", "ampere", "hopper"]

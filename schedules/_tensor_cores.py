@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import attrs
@@ -77,6 +78,7 @@ class Sizes:
         return attrs.evolve(self, m=m, n=n, k=k, stages=stages)
 
 
+ASKED = 16  # products and ways whose usual sizes are kept while hundreds of points are compared
 SCHEDULER = 2048  # bits of products that a scheduler's tensor core adds in a clock, of one operand: 128 of f16
 
 
@@ -90,24 +92,29 @@ def points_of(
         asynchronous: whether cp.async may be used.
     """
 
-    def tiling(spec: MatMulChain, keywords: Mapping[str, Any]) -> Tiling:
-        ways = keywords.get("ways", 1)
-        chosen = {name: keywords.get(name) for name in ("m", "n", "warp", "stages")}
-        made = sizes(spec).shared_by(ways).given(**chosen)
+    @lru_cache(maxsize=ASKED)
+    def usual(spec: MatMulChain, ways: int) -> tuple[Sizes, int, float]:
+        """Return the sizes where no keyword is given, the bits of an element, and the registers of a staged one."""
         kind, stored = spec.left.dtype, (spec.matmul.A, spec.matmul.B)
         whole = all(t.aligned(max(1, kind.count_in(4))) for t in stored)  # else elements wait one by one
         copied = asynchronous and whole and all(t.dtype == kind for t in stored)
+        return sizes(spec).shared_by(ways), kind.bits, 0.0 if copied else kind.bits / 32 if whole else 1.0
+
+    def tiling(spec: MatMulChain, keywords: Mapping[str, Any]) -> Tiling:
+        ways = keywords.get("ways", 1)
+        shared, bits, staged = usual(spec, ways)
+        made = shared.given(**{name: keywords.get(name) for name in ("m", "n", "warp", "stages")})
         return Tiling(
             (made.m, made.n),
             made.k * ways,
             made.warp,
             made.step,
-            SCHEDULER / kind.bits,
+            SCHEDULER / bits,
             made.stages,
             made.slots,
             ways,
             keywords.get("split_k", 1),
-            0.0 if copied else kind.bits / 32 if whole else 1.0,
+            staged,
         )
 
     return tiling

@@ -43,23 +43,19 @@ from fireiron import (
 from fireiron.schedules import ada, ampere, simt
 from fireiron.schedules._clocks import clocks
 from fireiron.schedules._plan import (
-    EIGHT_BITS,
     PAD,
     ROWS,
     SMS,
     SPAN,
     Plan,
     arrivals,
-    beside,
     copied,
     early,
-    is_grouped,
-    is_scaled,
     oriented,
     span_beside,
-    takes,
 )
 from fireiron.schedules._plans import plans
+from fireiron.schedules._product import EIGHT_BITS, Product
 from fireiron.schedules._stores import bulk, into_panel
 
 __all__ = [
@@ -147,12 +143,12 @@ def skinny(spec: MatMulChain, plan: Plan | None = None) -> Schedule:
 
 
 def _gemm(spec: MatMulChain, plan: Plan) -> Schedule:
-    c = spec.matmul.C
-    plan = oriented(attrs.evolve(plan, promote=plan.promote or is_scaled(spec)), spec)
+    c, product = spec.matmul.C, Product(spec)
+    plan = oriented(attrs.evolve(plan, promote=plan.promote or product.scaled), product)
     chain = spec.swap() if plan.swapped else spec
     left = chain.residual.operands[0]
     kind = left.dtype if plan.promote else left.computed
-    first, second = arrivals(plan, spec)
+    first, second = arrivals(plan, product)
     held, copying = first == "registers", "threads" in (first, second)
     plan = attrs.evolve(plan, panels=1) if held or copying else plan
     m, n, k = plan.fits().m, plan.n, SPAN // kind.nbytes * plan.panels
@@ -164,11 +160,11 @@ def _gemm(spec: MatMulChain, plan: Plan) -> Schedule:
     tiled = tiled if at_once else tiled.persistent(Grouped(plan.group), share)
     tiled = tiled.dependent() if plan.dependent else tiled
     tiled = tiled if alone else tiled.tile(m, n).to(Block)
-    loaded = copied(plan, spec)
+    loaded = copied(plan, product)
     chain = tiled.epilog(
         memory=FR,
         store=_store(plan, chain),
-        early=early(plan, spec),
+        early=early(plan, product),
         addends=plan.addends,
         load={tensor: tma(span_beside(plan, tensor)) for tensor in loaded},
         slots=plan.copied if loaded else 1,
@@ -178,8 +174,8 @@ def _gemm(spec: MatMulChain, plan: Plan) -> Schedule:
         chain = chain.split(ways=plan.ways, multiple_of=k).parallel(Block, reduce=reduce)
     chunks = chain.split(k).promote() if plan.promote else chain.split(k)
     waits = held or plan.promote
-    prefetch = 0 if is_grouped(spec) or copying else plan.prefetch
-    deep = plan.depth(kind.nbytes, c.dtype.nbytes, *beside(spec), sum(t.dtype.nbytes for t in loaded))
+    prefetch = 0 if product.grouped or copying else plan.prefetch
+    deep = plan.depth(kind.nbytes, c.dtype.nbytes, *product.beside, sum(t.dtype.nbytes for t in loaded))
     chunks = chunks.pipeline(deep, inflight=0 if waits else 1)
     chain = chunks.specialize(producers=1, registers=plan.registers(copying), prefetch=prefetch)
     span = min(SPAN, k * left.dtype.nbytes) if held else SPAN
@@ -230,7 +226,7 @@ def _store(plan: Plan, spec: MatMulChain) -> Strategy:
     With groups, a tile may hold rows of the next group; rows are then stored by vectors, under predicates.
     """
     stored = spec.matmul.C
-    if not is_grouped(spec):
+    if spec.matmul.groups is None:
         return bulk(plan, stored)
     nbytes = stored.dtype.nbytes
     return through_shared(into_panel(stored), vector(), plan.panel(nbytes), pad=PAD // nbytes, at=Warpgroup)
@@ -253,7 +249,7 @@ def gemm(spec: MatMulChain, plan: Plan | None = None) -> Schedule:
     Args:
         plan: the degrees of freedom; None for the first of `plans`.
     """
-    if not takes(spec):
+    if not Product(spec).taken:
         kind = spec.left.dtype.name
         return (simt.sgemm if kind in CUDA_CORES else ada.gemm if kind in EIGHT_BITS else ampere.gemm)(spec)
     if plan is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from itertools import takewhile
@@ -16,6 +16,7 @@ from fireiron.base.errors import CheckError, CompileError, FireironError, UsageE
 from fireiron.base.link import here
 from fireiron.front.best_program import best_program
 from fireiron.front.chain import MatMulChain, ProgramChain
+from fireiron.front.digest import digest
 from fireiron.front.model_choice import Question, by_architecture, first_choice
 from fireiron.front.state import kind_in
 from fireiron.front.verbs import Schedule
@@ -167,6 +168,9 @@ def compiled(spec: MatMulChain, schedule: Any = None) -> CompiledKernel | HostKe
         return HostKernel((schedule or best(spec, spec.program.arch or SIMULATED)).lowered())
     if schedule is not None:
         return schedule.compile()
+    kept = kept_kernel(spec)
+    if kept is not None:
+        return kept
     schedule = best(spec)
     try:
         return schedule.compile()
@@ -175,6 +179,31 @@ def compiled(spec: MatMulChain, schedule: Any = None) -> CompiledKernel | HostKe
             raise
         warnings.warn(f"slower than it could be: {str(error).splitlines()[0]}", stacklevel=2)
         return schedule.compile(allow_spills=True)
+
+
+def kept_kernel(spec: MatMulChain, arch: str | None = None) -> CompiledKernel | None:
+    """Return the kernel of the model's choice where the disk holds both: no schedule is built then, in 2 ms.
+
+    None where one is missing, where a record decides, or where this process chose already or changed instructions.
+    """
+    from fireiron.algebra.arch import arch as find_arch
+    from fireiron.atoms.table import content
+    from fireiron.jit.build import from_disk
+
+    up_to_date()
+    if content() or choice_key(spec, arch) in _choices:
+        return None
+    asked = _question(spec, arch)
+    kept = _facts(asked)
+    if kept is None or not isinstance(kept.get("digest"), str) or next(_recorded(asked, kept), None) is not None:
+        return None
+
+    def simulator(arrays: Mapping[str, Any], sizes: Mapping[str, int], numbers: Mapping[str, Any]) -> None:
+        from fireiron.front.host import simulated
+
+        simulated(best(spec, arch).lowered(asked.target), arrays, sizes, numbers)
+
+    return from_disk(kept["digest"], find_arch(asked.target), simulator=simulator)
 
 
 def forget() -> None:
@@ -202,28 +231,42 @@ def up_to_date() -> None:
 
 
 def _chosen(spec: MatMulChain, arch: str | None) -> Choice:
+    asked = _question(spec, arch)
+    kept = _facts(asked)
+    for candidate, record, why in _recorded(asked, kept):
+        if asked.judge(candidate).failure is None:  # what was legal there need not be here
+            return Choice(candidate.preset.build(spec, candidate.point), candidate, why, record)
+    return _kept(asked, kept) or _modelled(asked)
+
+
+def _question(spec: MatMulChain, arch: str | None) -> Question:
     from fireiron.jit.passed import passed_over
+
+    target = target_of(spec, arch)
+    text = _asked(spec, target)
+    return Question(spec, target, passed_over(text), text)
+
+
+def _recorded(asked: Question, kept: Mapping[str, Any] | None) -> Iterator[tuple[Candidate, Record, str]]:
+    """Yield the candidates that records name for a product, the best first, with the record and the reason.
+
+    Args:
+        asked: the product.
+        kept: the model's choice on disk, None where there is none.
+    """
     from fireiron.tune.candidates import Candidate
     from fireiron.tune.problem import described, meaning_of
 
-    where = _machine()
-    target = target_of(spec, arch)
-    asked_of = Question(spec, target, passed_over(_asked(spec, target)))
-    meaning = meaning_of(spec)
-    asked = dict.fromkeys((described(meaning), described(meaning.product)))  # its own records, and those without ops
-    named = {preset.name: preset for preset in presets()}
-    for number, wanted in enumerate(asked):
-        for found in _index().find(wanted, where.device, target, where.software):
+    where, meaning, named = _machine(), meaning_of(asked.spec), _named()
+    wanted = dict.fromkeys((described(meaning), described(meaning.product)))  # its own records, and those without ops
+    for number, problem in enumerate(wanted):
+        for found in _index().find(problem, where.device, asked.target, where.software):
             preset = named.get(found.record.preset)
-            if preset is None or (found.distance > 0 and not _serves_near(preset, asked_of)):
+            if preset is None or (found.distance > 0 and not _serves_near(preset, asked, kept)):
                 continue
             candidate = Candidate(preset, found.record.point)
-            if str(candidate) in asked_of.passed:  # another compiler measured it
-                continue
-            if asked_of.judge(candidate).failure is None:  # what was legal there need not be here
-                why = f"{found.why}, of the product without its ops" if number else found.why
-                return Choice(preset.build(spec, found.record.point), candidate, why, found.record)
-    return _kept(asked_of, named) or _modelled(asked_of)
+            if str(candidate) not in asked.passed:  # another compiler measured it
+                yield candidate, found.record, f"{found.why}, of the product without its ops" if number else found.why
 
 
 def recorded(spec: ProgramChain, names: Sequence[str]) -> Any:
@@ -249,30 +292,46 @@ def recorded(spec: ProgramChain, names: Sequence[str]) -> Any:
     return None
 
 
-def _kept(asked: Question, named: Mapping[str, Preset]) -> Choice | None:
-    """Return the model's choice that another process kept on disk; None where there is none that is valid here."""
+def _kept_as(asked: Question) -> str:
+    """Write the name of the model's choice on disk: the problem, the target, and what the compiler does not build."""
+    return "\n".join((asked.text, *sorted(asked.passed)))
+
+
+def _facts(asked: Question) -> Mapping[str, Any] | None:
+    """Read the model's choice that a process kept on disk; None where there is none of a preset that is known."""
     from fireiron.jit.choices import kept_choice
+
+    facts = kept_choice(_kept_as(asked))
+    return facts if facts is not None and facts.get("preset") in _named() else None
+
+
+def _kept(asked: Question, facts: Mapping[str, Any] | None) -> Choice | None:
+    """Build the choice that a process kept on disk; None where it is not valid here."""
     from fireiron.tune.candidates import Candidate
     from fireiron.tune.space import point
 
-    facts = None if asked.passed else kept_choice(_asked(asked.spec, asked.target))
     try:
-        if facts is None or facts["preset"] not in named:
+        if facts is None:
             return None
-        candidate = Candidate(named[facts["preset"]], point(facts["keywords"]))
+        candidate = Candidate(_named()[facts["preset"]], point(facts["keywords"]))
         schedule = candidate.preset.build(asked.spec, candidate.point)
         return Choice(schedule, candidate, str(facts["why"]), modelled_us=facts["modelled_us"])
     except (FireironError, KeyError, TypeError, AttributeError):
         return None
 
 
-def _serves_near(preset: Preset, asked: Question) -> bool:
+def _serves_near(preset: Preset, asked: Question, kept: Mapping[str, Any] | None) -> bool:
     """Say whether a measurement of a similar problem may decide for a preset.
 
-    It may not if the preset has a ranking of its own, or a preset for a newer architecture takes the problem.
+    It may not if the preset has a ranking of its own, or a preset for a newer architecture takes the problem, as that
+    of the choice on disk does.
     """
-    newer = takewhile(lambda group: preset not in group, by_architecture(asked.target, presets()))
-    return not _ranks(preset) and all(first_choice(asked, group, 0)[0] is None for group in newer)
+    if _ranks(preset):
+        return False
+    newer = list(takewhile(lambda group: preset not in group, by_architecture(asked.target, presets())))
+    if kept is not None and any(_named()[kept["preset"]] in group for group in newer):
+        return False
+    return all(first_choice(asked, group, 0)[0] is None for group in newer)
 
 
 def _ranks(preset: Preset) -> bool:
@@ -284,6 +343,7 @@ def _ranks(preset: Preset) -> bool:
 
 def _modelled(asked: Question) -> Choice:
     """Choose without measurements: take the first choice of the presets for the newest architecture that fits."""
+    from fireiron.atoms.table import content
     from fireiron.jit.choices import keep_choice
 
     for group in by_architecture(asked.target, presets()):
@@ -292,9 +352,11 @@ def _modelled(asked: Question) -> Choice:
             words = f"the best of {judged} by the cost model" if judged else "the preset's own first choice"
             schedule = found.candidate.preset.build(asked.spec, found.candidate.point)
             why = f"no record: {words}, not measured"
-            if not asked.passed:
-                facts = {"preset": found.candidate.preset.name, "keywords": found.candidate.point.to_json()}
-                keep_choice(_asked(asked.spec, asked.target), facts | {"why": why, "modelled_us": found.modelled_us})
+            facts = {"preset": found.candidate.preset.name, "keywords": found.candidate.point.to_json()}
+            facts |= {"why": why, "modelled_us": found.modelled_us}
+            if not content():  # else the digest is that of another table of instructions
+                facts["digest"] = digest(schedule.program, schedule.links, schedule.name)
+            keep_choice(_kept_as(asked), facts)
             return Choice(schedule, found.candidate, why, modelled_us=found.modelled_us)
     raise _nothing_legal(asked)
 
@@ -326,6 +388,11 @@ def presets() -> tuple[Preset, ...]:
     from fireiron.tune.space import space_of
 
     return tuple(preset(t.made, name=t.reference) for t in targets() if space_of(t.made) is not None)
+
+
+def _named() -> Mapping[str, Preset]:
+    """List the presets by name."""
+    return {preset.name: preset for preset in presets()}
 
 
 @cache

@@ -28,6 +28,7 @@ class Question:
         spec: the product.
         target: the architecture.
         passed: texts of candidates that the installed compiler does not build well.
+        text: the problem and the target as a text, by which choices are kept on disk.
         spaces: by preset, its candidates for the product.
         judged: by candidate, its schedule, time and errors.
         refused: by preset, why it has no legal candidate.
@@ -36,19 +37,20 @@ class Question:
     spec: MatMulChain
     target: str
     passed: Set[str] = frozenset()
+    text: str = ""
     spaces: dict[Preset, Space] = attrs.field(factory=lambda: dict[Any, Any]())
     judged: dict[Candidate, Judged] = attrs.field(factory=lambda: dict[Any, Any]())
     refused: dict[Preset, str] = attrs.field(factory=lambda: dict[Any, str]())
 
     def space(self, preset: Preset) -> Space | None:
-        """Return a preset's candidates for the product, None without any."""
+        """Return a preset's candidates for the product, of its own ranking the first; None without any."""
         from fireiron.tune.space import space_of
 
         if preset not in self.spaces and preset not in self.refused:
             declared = space_of(preset.function)
             assert declared is not None
             try:
-                self.spaces[preset] = declared.of(self.spec)
+                self.spaces[preset] = declared.of(self.spec, FEW_POINTS)
             except UsageError as error:
                 self.refused[preset] = error.message
         return self.spaces.get(preset)

@@ -12,7 +12,7 @@ import attrs
 from fireiron.algebra.arch import FIRST_UNSTEADY, Arch
 from fireiron.base.errors import CompileError, Finding
 from fireiron.jit import folder
-from fireiron.jit.cache import Entry, cache_key, load, store
+from fireiron.jit.cache import Entry, cache_key, library_digest, load, store
 from fireiron.jit.compile import Binary, CompileOptions, compile_source
 from fireiron.jit.diagnose import complaints, placed, raised
 from fireiron.jit.interface import Interface
@@ -93,10 +93,16 @@ def build(
             raise found[0].error(CompileError)
         entry = Entry(binary, Interface.of(kernel))
         # An edit to the library while it compiled would put an older library's kernel under the newer one's name.
-        if cache and cache_key(digest, arch.name, options) == key:
+        if cache and cache_key(digest, arch.name, options, library_digest()) == key:
             store(key, entry)
     findings = tuple(attrs.evolve(f, severity="warning") for f in found)
     return CompiledKernel(entry.binary, entry.interface, simulator=simulator, findings=findings)
+
+
+def from_disk(digest: str, arch: Arch, *, simulator: Simulator | None = None) -> CompiledKernel | None:
+    """Return the kernel of a schedule that the disk cache holds, None where it holds none; see `build`."""
+    entry = load(cache_key(digest, arch.target.name, CompileOptions()))
+    return None if entry is None else CompiledKernel(entry.binary, entry.interface, simulator=simulator)
 
 
 def _roomy(kernel: Kernel, binary: Binary, compiled: Callable[[Kernel], Binary], options: CompileOptions) -> Binary:

@@ -16,6 +16,7 @@ import time
 import warnings
 from collections import OrderedDict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,16 @@ def library_digest() -> str:
     return hashlib.blake2b("\n".join(sorted(facts)).encode(), digest_size=16).hexdigest()
 
 
+@cache
+def first_digest() -> str:
+    """Return the library's digest as this process first saw it; looking at all files again takes milliseconds.
+
+    What a process reads from the cache is found by it: the process runs the code of these files, whatever an edit makes
+    of them later. What it writes is written only while `library_digest` is still the same.
+    """
+    return library_digest()
+
+
 def _sources(root: str) -> Iterator[tuple[str, os.stat_result]]:
     with os.scandir(root) as found:
         for entry in found:
@@ -81,19 +92,20 @@ def _sources(root: str) -> Iterator[tuple[str, os.stat_result]]:
                 yield entry.path, entry.stat()
 
 
-def cache_key(digest: str, arch: str, options: CompileOptions) -> str:
+def cache_key(digest: str, arch: str, options: CompileOptions, library: str | None = None) -> str:
     """Combine all that a kernel depends on into the name of its entry.
 
     Args:
         digest: of the schedule's structure, as the caller computes it.
         arch: name of the target.
         options: how it is compiled.
+        library: digest of the library's source files; `first_digest` where None.
 
     The NVRTC library is not part of the name, since it is slow to load. Instead the entry records which NVRTC file
     compiled the kernel, and `load` refuses the entry where that file has changed. The path of the Python environment is
     part of the name: two environments may have different NVRTCs.
     """
-    facts = (digest, arch, repr(options), library_digest(), sys.prefix, platform.machine(), str(FORMAT))
+    facts = (digest, arch, repr(options), library or first_digest(), sys.prefix, platform.machine(), str(FORMAT))
     return hashlib.blake2b("\0".join(facts).encode(), digest_size=20).hexdigest()
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fireiron.jit import folder
-from fireiron.jit.cache import library_digest
+from fireiron.jit.cache import first_digest, library_digest
 
 SUFFIX = ".choice"
 MOST_NBYTES = 1 << 16
@@ -41,7 +41,7 @@ def kept_choice(problem: str) -> Mapping[str, Any] | None:
 def keep_choice(problem: str, facts: Mapping[str, Any]) -> None:
     """Keep a choice, given as plain data."""
     path = _path(problem)
-    if path is None:
+    if path is None or library_digest() != first_digest():
         return
     try:
         folder.make_private(path.parent)
@@ -54,4 +54,4 @@ def _path(problem: str) -> Path | None:
     place = folder.cache_path()
     if place is None:
         return None
-    return place / f"{hashlib.sha256(f'{library_digest()} {problem}'.encode()).hexdigest()[:32]}{SUFFIX}"
+    return place / f"{hashlib.sha256(f'{first_digest()} {problem}'.encode()).hexdigest()[:32]}{SUFFIX}"

@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 
 from fireiron.jit import folder
-from fireiron.jit.cache import library_digest
+from fireiron.jit.cache import first_digest, library_digest
 from fireiron.jit.compile import Compiler
 
 SUFFIX = ".passed"
@@ -39,7 +39,7 @@ def pass_over(problem: str, candidate: str, compiler: Compiler) -> None:
     found = passed_over(problem) | {candidate}
     _hold(problem, found)
     path = _path(problem)
-    if path is None:
+    if path is None or library_digest() != first_digest():
         return
     facts = {
         "version": compiler.version,
@@ -69,7 +69,7 @@ def _path(problem: str) -> Path | None:
     place = folder.cache_path()
     if place is None:
         return None
-    return place / f"{hashlib.sha256(f'{library_digest()} {problem}'.encode()).hexdigest()[:32]}{SUFFIX}"
+    return place / f"{hashlib.sha256(f'{first_digest()} {problem}'.encode()).hexdigest()[:32]}{SUFFIX}"
 
 
 def _read(problem: str) -> frozenset[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, TypeAlias, cast
 
 import attrs
@@ -74,7 +75,7 @@ class MatMul(Stated):
         """Give the accumulator's element type."""
         return self.acc or default_accumulator(self.A.dtype)
 
-    @property
+    @cached_property
     def sizes(self) -> tuple[tuple[str, Index], ...]:
         """List the names and extents of the problem's dimensions. For groups, M counts the rows of all groups."""
         batch = next((((BATCH, t.shape[0]),) for t in (self.A, self.B) if len(t.shape) == 3), ())

@@ -199,25 +199,26 @@ class Declared:
         """Say whether the preset ranks its points itself."""
         return any(callable(values) for _, values in self.axes)
 
-    def of(self, spec: Any = None) -> Space:
+    def of(self, spec: Any = None, most: int | None = None) -> Space:
         """Give the space for one problem.
 
         Args:
             spec: what `matmul(...)` gives.
+            most: number of values, at most, of each keyword whose values a function ranks; all where None.
 
         Raises:
             UsageError: `no-candidates` where a function lists none for it, `bad-space`.
         """
         found: list[tuple[str, tuple[Plain, ...]]] = []
         for name, values in sorted(self.axes, key=lambda axis: not callable(axis[1])):  # what is ranked varies slowest
-            listed = _listed(name, values, spec) if callable(values) else values
+            listed = _listed(name, values, spec, most) if callable(values) else values
             found.append((name, listed))
         return Space(tuple(found), self.ranked)
 
 
-def _listed(name: str, ranking: Ranking, spec: Any) -> tuple[Plain, ...]:
+def _listed(name: str, ranking: Ranking, spec: Any, most: int | None) -> tuple[Plain, ...]:
     try:
-        listed = tuple(dict.fromkeys(_plain(name, value) for value in ranking(spec)))
+        listed = tuple(dict.fromkeys(_plain(name, value) for value in itertools.islice(ranking(spec), most)))
     except FireironError:
         raise
     except Exception as error:  # a user's function, or one that was not made for such a problem

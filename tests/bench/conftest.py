@@ -19,7 +19,7 @@ def poison(monkeypatch, tmp_path):
     from bench import arrays
 
     for module in (
-        import_module(f"bench.{name}") for name in ("main", "measure", "session")
+        import_module(f"bench.{name}") for name in ("classes", "main", "measure", "session")
     ):  # also where there is one: tests/gpu has the tests that use it
         monkeypatch.setattr(module, "why_not_timed", lambda: "there is no GPU here")
     torch_poisoned = arrays.poisoned
