@@ -22,7 +22,11 @@ def heads(spec: ProgramChain) -> dict[str, int]:
 def tile_to_shared(chain: ProgramChain, name: str, columns: int, nbytes: int) -> ProgramChain:
     """Load a tile to shared memory by asynchronous copies, swizzled so that ldmatrix meets no bank conflicts."""
     copy: Strategy = cp_async()
-    loaded = chain.load(name, SH, copy)
+    return swizzled(chain.load(name, SH, copy), columns, nbytes)
+
+
+def swizzled(loaded: ProgramChain, columns: int, nbytes: int) -> ProgramChain:
+    """Swizzle the tile that was loaded last by vectors of 16 bytes, or pad its lines where they are no power of two."""
     pieces = columns * nbytes // VECTOR_NBYTES
     vector_bits = (VECTOR_NBYTES // nbytes).bit_length() - 1
     if pieces & (pieces - 1):  # lines that are no power of two

@@ -16,6 +16,7 @@ from fireiron import (
     ColMajor,
     FireironError,
     ProgramChain,
+    QuadPair,
     Schedule,
     StepChain,
     Tensor,
@@ -23,6 +24,7 @@ from fireiron import (
     Value,
     Warp,
     Warpgroup,
+    conform,
     dim,
     drawn,
     einsum,
@@ -54,6 +56,7 @@ from fireiron.schedules._heads import (
     beside,
     heads,
     longest_first,
+    swizzled,
     tile_to_shared,
 )
 from fireiron.schedules._scores import K_SCALE, Q_SCALE, SINKS, V_SCALE, Function, Scores, columns, draws, grouped
@@ -67,6 +70,7 @@ MOST_WAYS = 32  # blocks that share keys: each warp of the last one reads a quar
 STEP_NBYTES = 32  # of a row that an instruction takes at once
 MOST_COLUMNS = 256  # of values, whose sums registers of a warp hold
 LIFT = 8.0  # powers of 2 by which weights of 8 bits are larger: up to 256 of the 448 that e4m3 holds
+QUADS = 32  # queries of a warp, 8 for each of its quad-pairs
 LEAST_CHUNKS = 2  # of a warp, so that one is on its way while another is computed
 WIDEST = 128  # columns of heads: above, registers do not hold the weights of two chunks beside the sums
 CACHED = 32 * 1024**2  # bytes of keys and values that stay in Hopper's L2 cache beside the rest
@@ -263,6 +267,54 @@ def mma(
 
 
 @preset
+def volta(spec: ProgramChain, warps: int | None = None, keys: int | None = None, stages: int = 2) -> Schedule:
+    """Schedule attention for the first tensor cores, sm_70, by mma.m8n8k4: each quad-pair computes 8 queries.
+
+    Quad-pairs of a warp have rows of their own and all keys, so a row's sums lie in two threads. A thread's weights are
+    columns of two rows; before the second product, two threads exchange them by a shuffle for each register of a factor
+    (`shfl.regroup.b16`). Copies through registers load keys and values of later chunks.
+
+    Args:
+        spec: `attention` of four-dimensional arrays of f16.
+        warps: number of warps of a block, with 32 queries each; by default 4, or 2 where shared memory does not
+            suffice.
+        keys: number of keys of a chunk; by default 32, or 16 for more than 128 columns.
+        stages: number of chunks of keys and values in shared memory.
+
+    Raises:
+        FireironError: `attention-dtypes` for other types than f16.
+    """
+    depth, width = columns(spec)
+    dtype = spec.computed.inputs[0].dtype
+    if dtype.name != "f16":
+        raise FireironError(
+            "attention-dtypes",
+            f"quad-pairs multiply f16, and {spec.computed.inputs[0].name} is {dtype}",
+            fix="attention.simt takes all floats; attention.mma takes bf16 from sm_80 on",
+        )
+    nbytes = dtype.nbytes
+    keys = _in_a_page(spec, keys or (32 if depth <= WIDEST else ROWS))
+    parts = _parts(width, WIDEST)
+    width = parts.get("e", width)
+    ring = stages * keys * (depth + width) * nbytes
+    warps = warps or (4 if ring + 4 * QUADS * depth * nbytes <= SHARED else 2)
+    chain = spec.tile(**heads(spec), i=warps * QUADS, **parts).to(Block).epilog(memory=FR)
+    chain = swizzled(chain.load("q", SH, vector()), depth, nbytes).split(j=keys).online().pipeline(stages)
+    chain = swizzled(chain.load("k", SH, staged()), depth, nbytes)
+    if _given_values(spec).name == "v":
+        chain = swizzled(chain.load("v", SH, staged()), width, nbytes)
+
+    def scores(s: StepChain) -> Schedule:
+        s = s.split(d=VECTOR_NBYTES // nbytes).unroll().load("q", FR, conform()).load("k", FR, conform())
+        return s.tile(i=8, j=8).unroll().split(d=4).unroll().done()
+
+    def values(o: StepChain) -> Schedule:
+        return o.split(j=4).unroll().load(_given_values(spec).name, FR, conform()).tile(i=8, e=8).unroll().done()
+
+    return chain.tile(i=QUADS).to(Warp).tile(i=8).to(QuadPair).each(s=scores, o=values)
+
+
+@preset
 def wgmma(
     spec: ProgramChain,
     groups: int | None = None,
@@ -430,8 +482,8 @@ def decode(
         chain = chain.tile(**{name: size for name, size in tile.items() if name in "gi"}).to(Warp)
     chain = tile_to_shared(chain, "q", depth, nbytes).split(j=keys).online().pipeline(stages)
     chain = tile_to_shared(chain, "k", depth, nbytes)
-    if _given_values(spec).name == "v":
-        chain = tile_to_shared(chain, "v", width, nbytes)
+    if _given_values(spec).name == "v":  # of 8 bits, keys may have stride 1
+        chain = tile_to_shared(chain, "v", keys if _given_values(spec).strides[-2] == 1 else width, nbytes)
 
     def scores(s: StepChain) -> Schedule:
         s = s.split(d=step).unroll().load("q", FR, ldmatrix()).load("k", FR, ldmatrix())
@@ -473,9 +525,9 @@ def _given_values(spec: ProgramChain) -> Tensor:
     return arrays.get("v", arrays.get("k", spec.computed.inputs[0]))
 
 
-def _parts(width: int) -> dict[str, int]:
+def _parts(width: int, most: int = MOST_COLUMNS) -> dict[str, int]:
     """Tile the columns of wide values, whose sums registers do not hold; each block computes the scores again."""
-    return {"e": MOST_COLUMNS} if width > MOST_COLUMNS else {}
+    return {"e": most} if width > most else {}
 
 
 def _in_a_page(spec: ProgramChain, keys: int) -> int:

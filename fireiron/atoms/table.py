@@ -8,18 +8,16 @@ from functools import lru_cache
 import attrs
 
 from fireiron.algebra.dtypes import DType
-from fireiron.algebra.layout import Layout
 from fireiron.atoms.atomics import ATOMICS
 from fireiron.atoms.copy import COPIES
 from fireiron.atoms.cp_async import CP_ASYNC
-from fireiron.atoms.fragments import of_sums
 from fireiron.atoms.ldmatrix import LDMATRIX
 from fireiron.atoms.mma import MMA, OF_SUMS
 from fireiron.atoms.movmatrix import MOVMATRIX
 from fireiron.atoms.peer import LOADS as PEER_LOADS
 from fireiron.atoms.quadpair import QUADPAIR
 from fireiron.atoms.redux import REDUX
-from fireiron.atoms.regroup import REGROUP
+from fireiron.atoms.regroup import REGROUPS, regrouping
 from fireiron.atoms.shuffle import SHUFFLES
 from fireiron.atoms.simt import SIMT
 from fireiron.atoms.stmatrix import STMATRIX
@@ -32,13 +30,13 @@ from fireiron.atoms.wmma import WMMA, WMMA_MOVES
 from fireiron.base.contract import shown
 from fireiron.base.errors import DecompositionError
 from fireiron.base.text import count
-from fireiron.language.atom import POLICIES, Atom, Fold, Operand, Product
+from fireiron.language.atom import POLICIES, Atom, Fold, Product
 from fireiron.language.levels import GL, RF, SH, Level, Memory, Thread
 
 __all__ = [
-    "PEER_LOADS", "REGROUP", "SIMT", "TABLE", "Near", "Rows", "as_summed", "box_move", "chosen_from", "content",
-    "every", "exchange", "find", "like", "load_of_peer", "matching", "nearest", "reducing", "rows", "warp_products",
-    "wide_products",
+    "PEER_LOADS", "REGROUPS", "SIMT", "TABLE", "Near", "Rows", "box_move", "chosen_from", "content",
+    "every", "exchange", "find", "like", "load_of_peer", "matching", "nearest", "reducing", "regrouping", "rows",
+    "warp_products", "wide_products",
 ]  # fmt: skip
 
 TABLE: tuple[Atom, ...] = (
@@ -123,7 +121,7 @@ def find(name: str) -> Atom | None:
 
 def every() -> tuple[Atom, ...]:
     """List all rows, including families whose rows are otherwise made only when they are needed."""
-    return (*TABLE, *OF_SUMS, REGROUP, *SPLIT, *hinted(), *(atom for n in WIDTHS for atom in wgmma(n)))
+    return (*TABLE, *OF_SUMS, *REGROUPS, *SPLIT, *hinted(), *(atom for n in WIDTHS for atom in wgmma(n)))
 
 
 def box_move(
@@ -239,17 +237,6 @@ def exchange(nbytes: int) -> Atom:
             "no-atom", f"lanes exchange no elements of {nbytes} bytes", fix="compute in a type of 2, 4 or 8 bytes"
         )
     return found
-
-
-def as_summed(operand: Operand) -> Layout | None:
-    """Lay out a factor as its threads hold sums, which `REGROUP` exchanges into the factor; None where it cannot.
-
-    Example:
-        >>> print(as_summed(find("mma.m16n8k32.f32.e4m3").operand("A")))
-        ((4,8),(2,2,2,2)):((32,1),(16,128,8,256))
-        >>> as_summed(find("mma.m16n8k16.f32.f16").operand("A"))
-    """
-    return of_sums(operand.layout, operand.shape[0])
 
 
 def matching(

@@ -108,7 +108,7 @@ def _wider(atom: Atom, kernel: Kernel, arch: Arch) -> tuple[str, str] | None:
     return (
         f"{atom.name} multiplies at about half the rate of {family} on {arch}{why}",
         "use hopper.gemm on lines that start at multiples of 16 bytes; 8-bit elements with a prolog also want K "
-        "contiguous (layout TN)",
+        "contiguous (layout TN), and so do those of programs (attention.wgmma: values whose keys have stride 1)",
     )
 
 

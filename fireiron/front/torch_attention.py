@@ -218,9 +218,10 @@ def _described_once(shape: tuple[int, ...], steps: tuple[int, ...], dtype: Any) 
     return Array(shape, strides, "u8" if name == "bool" else find_dtype(name).name)
 
 
-def _taken(x: Any) -> Any:
+def _taken(x: Any, as_values: bool = False) -> Any:
     """Return the tensor, or a copy where kernels cannot take its strides or its alignment."""
-    return x if _facts(x).taken and x.data_ptr() % programs.LINE_NBYTES == 0 else x.contiguous()
+    taken = _facts(x).taken_as_values if as_values else _facts(x).taken
+    return x if taken and x.data_ptr() % programs.LINE_NBYTES == 0 else x.contiguous()
 
 
 def _parted(q: Any, heads: int) -> Any:
@@ -257,11 +258,12 @@ def _run(
     if 0 in (*q.shape, *k.shape, *v.shape):
         return made.zero_(), sums.fill_(-torch.inf if k.shape[2] == 0 else 0.0)
     heads = k.shape[1]
-    q, k, v = map(_taken, (_parted(q, heads), k, v))
+    q, k, v = _taken(_parted(q, heads)), _taken(k), _taken(v, as_values=True)
     beside = [x.contiguous() for x in arrays]
     what = _described(q, k, v, beside, names, functions, scale, is_causal)
     out = _parted(made, heads), _parted(sums, heads)
     taken = (beside[n] for n in what.taken("forward"))
+    v = v if what.v.taken else v.mT  # kernels take column-major matrices as memory holds them
     _called(programs.forward(what, _facts(out[0]), host), host, q, k, v, *taken, out=out)
     return made, sums
 

@@ -12,7 +12,9 @@ import pytest
 import fireiron
 from fireiron import FireironError, equal
 from fireiron.front import attention as front
+from fireiron.front import verbs
 from fireiron.front.score_text import functions_of, text_of
+from fireiron.jit import nvrtc12
 
 
 def arrays(heads: int = 2, dtype: str = "float16") -> tuple[Any, Any, Any]:
@@ -231,3 +233,16 @@ def test_floats_of_eight_bits() -> None:
     assert made.dtype == ml_dtypes.bfloat16
     bound = (weights * 2.0**-4 + weights.max(-1, keepdims=True) * 2.0**-18) @ abs(wide_v) + abs(want) * 2.0**-8
     assert (abs(made.astype(float) - want) <= bound * 1.001).all()
+    lines = np.zeros((1, 2, 32, 48), kind)  # of columns, which start at multiples of 16 bytes
+    lines[..., :40] = v.swapaxes(2, 3)
+    turned = lines[..., :40].swapaxes(2, 3)
+    assert (fireiron.attention(q, k, turned, scales=scales, is_causal=True, enable_gqa=True) == made).all()
+
+
+@pytest.mark.skipif(nvrtc12.find() is None, reason=f"NVRTC 12 is not installed: {nvrtc12.INSTALL}")
+@pytest.mark.parametrize(("dtype", "named"), [("f16", "mma_m8n8k4"), ("f32", "fmaf")])
+def test_calls_on_volta_take_quad_pairs(monkeypatch: pytest.MonkeyPatch, dtype: str, named: str) -> None:
+    monkeypatch.setattr(verbs, "_gpu", lambda: 70)
+    q = front.Array((1, 2, 40, 64), (5120, 2560, 64, 1), dtype)
+    kernel = front.forward(front.Attention(q, q, q, "", (), 0.375, True), q, False)
+    assert named in kernel.source

@@ -308,5 +308,8 @@ def test_floats_of_eight_bits() -> None:
     assert made.dtype == torch.bfloat16
     assert torch.allclose(made.float(), sdpa(*wide), atol=0.1, rtol=0.1)
     assert torch.equal(torch.compile(ours, fullgraph=True, backend="aot_eager")(q, k, v), made)
+    columns = torch.zeros(1, 2, 32, 32, dtype=v.dtype)[..., :24]  # of values, which start at multiples of 16 bytes
+    columns.copy_(v.mT)
+    assert torch.equal(ours(q, k, columns.mT), made)
     with pytest.raises(FireironError, match="no gradient goes to floats of 8 bits"):
         fireiron.attention(q, k, v, scales=(scales[0].requires_grad_(), *scales[1:]))

@@ -28,6 +28,13 @@ def test_mma(gpu: int, queries: int, keys: int, depth: int, width: int, dtype: s
     verified(attention.mma(heads(queries, keys, depth, width, dtype, causal=causal)))
 
 
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("queries", "keys", "depth", "width"), [(200, 300, 64, 64), (77, 130, 128, 160)])
+def test_volta(gpu: int, queries: int, keys: int, depth: int, width: int, causal: bool) -> None:
+    """Later architectures emulate the instruction of quad-pairs."""
+    verified(attention.volta(heads(queries, keys, depth, width, "f16", causal=causal), warps=1))
+
+
 @pytest.mark.parametrize(
     ("preset", "group", "keys", "depth", "width"),
     [("decode", 16, 5000, 576, 512), ("decode", 128, 300, 576, 512), ("mma", 3, 300, 96, 64), ("simt", 2, 70, 40, 32)],

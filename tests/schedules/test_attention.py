@@ -10,10 +10,15 @@ import pytest
 
 import fireiron as fi
 from fireiron.algebra.expr import Var, evaluate
+from fireiron.atoms.regroup import REGROUP_PAIRS
+from fireiron.atoms.table import find, regrouping
 from fireiron.base.errors import FireironError
+from fireiron.jit import nvrtc12
 from fireiron.schedules import attention as schedules
 from fireiron.schedules._heads import longest_first
 from fireiron.verify.verification import Data, verify
+
+OLD = pytest.mark.skipif(nvrtc12.find() is None, reason=f"NVRTC 12 is not installed: {nvrtc12.INSTALL}")
 
 
 def heads(queries: int, keys: int, depth: int, width: int, dtype: str = "f16", **options: Any) -> Any:
@@ -61,6 +66,39 @@ def test_wgmma(sizes: tuple[int, int, int, int], dtype: str, causal: bool) -> No
 def test_wgmma_whichever_way_tiles_and_results_go(persistent: bool, bulk_store: bool) -> None:
     spec = heads(150, 75, 64, 64, "f16", causal=True)
     right(schedules.wgmma(spec, groups=1, keys=32, persistent=persistent, bulk_store=bulk_store))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "causal"),
+    [
+        ((64, 64, 64, 64), False),
+        ((37, 90, 64, 64), True),
+        ((90, 37, 32, 64), True),
+        ((17, 70, 128, 128), False),
+        ((33, 40, 192, 160), False),  # of values in two parts, each with all scores
+    ],
+)
+def test_volta(sizes: tuple[int, int, int, int], causal: bool) -> None:
+    right(schedules.volta(heads(*sizes, causal=causal), warps=1 + (sizes[0] > 64)))
+
+
+@OLD
+@pytest.mark.parametrize(("depth", "width", "causal"), [(64, 64, True), (128, 128, False), (256, 256, False)])
+def test_volta_compiles_without_spills(depth: int, width: int, causal: bool) -> None:
+    found = schedules.volta(heads(4096, 4096, depth, width, causal=causal)).compile("sm_70", cache=False).resources
+    assert (found.stack, found.spills, found.warnings) == (0, 0, ())
+
+
+def test_quad_pairs_exchange_weights_between_two_lanes() -> None:
+    """A word of a sum's two columns goes to the thread that has their row as a factor; the other word stays."""
+    src, dst = (REGROUP_PAIRS.operand(role).layout for role in ("src", "dst"))
+    sums = find("mma.m8n8k4.row.col.f32.f16").operand("C").layout
+    assert regrouping(find("mma.m8n8k4.row.row.f32.f16").operand("A")) == (REGROUP_PAIRS, src)
+    for t in range(8):
+        assert {int(src(t + 8 * r)) for r in range(4)} == {int(sums(t + 8 * r)) for r in range(4)}
+        here, there = ({int(src(x + 8 * r)) for r in range(4)} for x in (t, t ^ 2))
+        wanted = {int(dst(t + 8 * r)) for r in range(4)}
+        assert len(wanted & here) == len(wanted & there) == 2
 
 
 def test_wgmma_of_any_length() -> None:
@@ -126,6 +164,15 @@ def queries(sharing: int, count: int, keys: int, depth: int, width: int, dtype: 
 )
 def test_decode(sizes: tuple[int, ...], dtype: str, plan: dict[str, int]) -> None:
     right(schedules.decode(queries(*sizes, dtype=dtype), **plan))
+
+
+def test_warps_whose_keys_are_all_masked() -> None:
+    """Their loops make no trip, and their copies of queries have landed before sums meet in the same memory."""
+    spec = queries(4, 4, 250, 128, 128, mask=lambda i, j: j <= i)
+    schedule = schedules.decode(spec, ways=3, warps=2, stages=2)
+    shared = {b.name: b for b in schedule.lowered().buffers if b.name in ("q_sh", "o_sh")}
+    assert shared["q_sh"].offset == shared["o_sh"].offset
+    right(schedule)
 
 
 def pages_of(sharing: int, pages: int, lines: int, **options: Any) -> Any:
@@ -255,6 +302,7 @@ def test_simt_compiles_without_spills() -> None:
 def test_kernel(golden: Callable[[str, str], None]) -> None:
     golden(schedules.mma(heads(256, 1000, 64, 64), warps=4).cuda("sm_80"), "schedules/attention_mma.cu")
     golden(schedules.wgmma(heads(512, 1000, 128, 128)).cuda("sm_90a"), "schedules/attention_wgmma.cu")
+    golden(schedules.volta(heads(256, 1000, 64, 64)).cuda("sm_70"), "schedules/attention_volta.cu")
     golden(schedules.decode(queries(4, 1, 8192, 128, 128)).cuda("sm_90a"), "schedules/attention_decode.cu")
 
 

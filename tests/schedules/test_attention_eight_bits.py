@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import fireiron as fi
-from fireiron.atoms.table import REGROUP, as_summed, find
+from fireiron.atoms.regroup import REGROUP
+from fireiron.atoms.table import find, regrouping
+from fireiron.front import attention as front
 from fireiron.schedules import attention as schedules
 
 NUMPY = {"e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
@@ -40,6 +42,7 @@ def spec_of(
         ("mma", (1, 1), (35, 70, 128, 128), "e4m3", {}),
         ("mma", (1, 2), (20, 40, 32, 64), "e5m2", {"sinks": fi.tensor(2)}),
         ("decode", (1, 2, 4), (2, 300, 64, 64), "e4m3", {}),
+        ("decode", (1, 2, 4), (2, 304, 64, 64), "e4m3", {"turned": True}),
         ("simt", (1, 2), (10, 20, 32, 32), "e4m3", {}),
         ("wgmma", (1, 1), (150, 304, 64, 64), "e4m3", {}),
         ("wgmma", (1, 2), (130, 256, 128, 128), "e4m3", {"causal": True}),
@@ -48,7 +51,8 @@ def spec_of(
 )
 def test_values(preset: str, lead: Any, sizes: Any, dtype: str, options: Any) -> None:
     """A weight is off by half a unit of its type, or by half the smallest one; so a result has a bound of its own."""
-    turned = preset == "wgmma"
+    options = dict(options)
+    turned = options.pop("turned", preset == "wgmma")
     spec, rng = spec_of(lead, sizes, dtype, turned, **options), np.random.default_rng(0)
     given = {}
     for array in spec.computed.inputs:
@@ -105,7 +109,7 @@ def test_lanes_exchange_weights() -> None:
         held = {int(src(t + 32 * r)) for t in four for r in range(8)}
         assert {int(dst(lane + 32 * r)) for r in range(8)} <= held
     plain, summed = (find(f"mma.m16n8k32.f32.e4m3{of}").operand("A") for of in ("", ".of_sums"))
-    assert as_summed(plain) == summed.layout
+    assert regrouping(plain) == (REGROUP, summed.layout)
 
 
 def test_golden_of_hopper(golden: Any) -> None:
@@ -119,6 +123,35 @@ def test_golden_of_hopper(golden: Any) -> None:
 def test_hopper_compiled(columns: int, causal: bool) -> None:
     spec = spec_of((4, 16), (4096, 4096, columns, columns), "e4m3", turned=True, causal=causal)
     assert not schedules.wgmma(spec).compile("sm_90a").resources.spills
+
+
+def test_what_goes_by_warps_on_hopper_is_noted() -> None:
+    schedule = schedules.mma(spec_of((1, 2), (128, 128, 64, 64), "e4m3"))
+    (note,) = (f for f in schedule.check("sm_90a") if f.code == "slower-path")
+    assert "mma.m16n8k32.f32.e4m3 multiplies at about half the rate of wgmma" in note.message
+    assert "values whose keys have stride 1" in note.fix
+
+
+@pytest.mark.parametrize(("turned", "named"), [(True, "wgmma_m64"), (False, "mma_m16n8k32")])
+@pytest.mark.parametrize("heads", [(1, 4), (1, 2, 2)])
+def test_calls_take_wgmma_where_values_lie_as_it_takes_them(turned: bool, named: str, heads: tuple[int, ...]) -> None:
+    """Without a GPU, calls compile for Hopper."""
+    shapes = (*heads, 256, 64), (*heads[:2], 512, 64), (*heads[:2], 512, 64)
+    q, k, v = (front.Array(s, front.strides_like(front.Array(s, (1,) * len(s), ""), s), "e4m3") for s in shapes)
+    if turned:
+        v = front.Array(v.shape, (heads[1] * 512 * 64, 512 * 64, 1, 512), "e4m3")
+    assert (v.taken, v.taken_as_values) == (not turned, True)
+    worth = tuple(
+        (f"{n}_scale", front.Array((m,), (1,), "f32")) for n, m in (("q", 4), ("k", heads[1]), ("v", heads[1]))
+    )
+    what = front.Attention(q, k, v, "", worth, 0.125, True)
+    kernel = front.forward(what, front.Array(q.shape, q.strides, "bf16"), False)
+    assert named in kernel.source
+
+
+def test_values_whose_columns_start_anywhere_are_copied() -> None:
+    assert not front.Array((1, 2, 40, 64), (2 * 40 * 64, 40 * 64, 1, 40), "e4m3").taken_as_values
+    assert not front.Array((1, 2, 64, 64), (2 * 64 * 64, 64 * 64, 1, 64), "f16").taken_as_values
 
 
 def test_values_lie_as_wgmma_takes_them() -> None:

@@ -130,8 +130,8 @@ def _regrouped(
     out: Ref, matrix: Storage, side: Side, found: Contraction, state: State, context: Context
 ) -> tuple[State, Body]:
     """Let a factor's step compute where sums lie, where its atom has asked for an exchange behind it."""
-    window, made = state.windows[out.name], matrix.regrouped
-    if made is None:
+    window, made, atom = state.windows[out.name], matrix.regrouped, matrix.regrouping
+    if made is None or atom is None:
         return state, ()
     storage = window.storage
     summed = made
@@ -139,7 +139,7 @@ def _regrouped(
         summed = attrs.evolve(storage, name=made.name, ownership=None, of_sums=False, regrouped=None, partials=[])
         context.storages[made.name] = summed
         unmerge(made, summed, side.axes, side.order, found.named)
-    body = exchanged(summed, storage, state.path, state.link, context)
+    body = exchanged(atom, summed, storage, state.path, state.link, context)
     return evolve(state, windows={**state.windows, out.name: evolve(window, storage=summed)}), body
 
 

@@ -23,6 +23,7 @@ from fireiron.base.link import Link
 from fireiron.base.records import evolve
 from fireiron.kernel.analysis.ownership import Ownership, fit
 from fireiron.kernel.ir.elements import address
+from fireiron.language.atom import Atom
 from fireiron.language.decompositions import ByCluster, Chunks, Extent, InOrder, Reduction
 from fireiron.language.levels import Level, Memory
 from fireiron.language.tensor import Order, Tensor
@@ -110,7 +111,8 @@ class Storage:
         order: for a register tensor, the order of the memory that it is loaded from.
         reading: the elements that points read, where the axes of windows are the points' dims.
         of_sums: whether a factor is computed from sums of products in registers.
-        regrouped: registers that hold such a factor as sums lie, from which lanes exchange it into these.
+        regrouped: registers that hold such a factor as sums lie, from which lanes exchange it into these, by
+            `regrouping`.
     """
 
     name: str
@@ -139,6 +141,7 @@ class Storage:
     reading: Reading | None = None
     of_sums: bool = False
     regrouped: Storage | None = None
+    regrouping: Atom | None = None
 
     def address(self, coordinates: tuple[Expr, ...]) -> Expr:
         """Give the flat element offset of a coordinate, before swizzling."""

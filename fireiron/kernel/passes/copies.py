@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from fireiron.algebra.expr import Expr, Var, as_int, free, substitute
+from fireiron.algebra.expr import Expr, Var, as_int, free, ge, proves, substitute
 from fireiron.atoms.flights import flying
 from fireiron.base.records import Itself
 from fireiron.kernel.analysis.sampling import reads_and_writes
@@ -95,7 +95,10 @@ class _Pass:
             if self.starts(s):
                 out += self.batch(body, i)
             elif isinstance(s, For) and (self.copies(s) or self.drains(s)):
+                flies = bool(self.apart) or self.newest is not None
                 out.append(self.loop(s))
+                if flies and not proves(ge(s.extent, 1)):
+                    out.append(self.all_landed())
             elif self.copies(s) and isinstance(s, If | Region):
                 out.append(attrs.evolve(s, body=self.run(s.body)))
             else:
@@ -175,6 +178,14 @@ class _Pass:
         self.newest, self.landed = (None if e is None else substitute(e, last) for e in (self.newest, self.landed))
         self.empty = self.empty and starts
         return attrs.evolve(loop, body=body)
+
+    def all_landed(self) -> Wait:
+        """Wait for all copies, behind a loop that may make no trip: its waits were for copies ahead of it.
+
+        What follows may reuse the memory that these copies write.
+        """
+        self.landed, self.apart = self.newest, {}
+        return Wait(self.group, 0)
 
     def wait(self, s: Statement) -> Body:
         """Return the wait that a statement needs before it."""
