@@ -30,7 +30,7 @@ def derivative(tree: Scalar, index: int) -> Scalar:
     and integers have the derivative 0.
 
     Args:
-        tree: of floats.
+        tree: an expression of floats.
         index: the argument's number.
 
     Raises:

@@ -59,7 +59,7 @@ class DType:
         return self.bits < 8
 
     def nbytes_of(self, count: int) -> int:
-        """Give the bytes of so many elements.
+        """Return the number of bytes of `count` elements, rounded up to whole bytes.
 
         Example:
             >>> i4.nbytes_of(32), f32.nbytes_of(4)
@@ -68,7 +68,7 @@ class DType:
         return -(-count * self.bits // 8)
 
     def count_in(self, nbytes: int) -> int:
-        """Count the elements that so many bytes hold.
+        """Return the number of whole elements in `nbytes` bytes.
 
         Example:
             >>> b1.count_in(16), f64.count_in(4)

@@ -54,8 +54,8 @@ class Side:
     Args:
         index: for each k, the index of the line's drawn number.
         factor: for each k, the factor of that number.
-        free: the numbers that the first `frees` drawn ones are chosen from.
-        frees: how many numbers are drawn from `free`.
+        free: the numbers from which the first `frees` numbers of a line are chosen.
+        frees: how many numbers of a line are drawn from `free`.
         base: the next `digits` drawn numbers are 1 to `base`.
         digits: how many numbers are drawn from 1 to `base`. After them comes a number that is always 1.
         density: fraction of the free numbers that are not replaced by 0.
@@ -70,7 +70,7 @@ class Side:
     density: float = 1.0
 
     def draw(self, rng: np.random.Generator, *lines: int) -> tuple[Array, Array]:
-        """Draw lines; return the numbers (lines, K), and for each line the number that it adds to all of its sums.
+        """Draw lines; return the numbers (lines, K), and the number that each line adds to all of the line's sums.
 
         Lines repeat after `DISTINCT` lines.
         """

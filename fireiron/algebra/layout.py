@@ -322,7 +322,7 @@ def _offset(whole: Layout, shape: IndexTree, stride: IndexTree, coord: Any) -> A
 
 
 def _linear(leaves: tuple[Leaf, ...], index: Any) -> Any:
-    """Return the digits of an index; the last digit needs no remainder."""
+    """Return the offset of an index: the sum of its digits times strides. The last digit needs no remainder."""
     total: Any = None
     rest = index
     for extent, stride in leaves[:-1]:
@@ -338,7 +338,7 @@ def _linear(leaves: tuple[Leaf, ...], index: Any) -> Any:
 
 
 def _tokens(text: str) -> Iterator[str]:
-    """Split the text; the empty string follows the last token for ever."""
+    """Split the text into tokens; after the last token, yield empty strings without end."""
     place = 0
     while match := _TOKEN.match(text, place):
         place = match.end()

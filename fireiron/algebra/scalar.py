@@ -385,7 +385,7 @@ def prints(tree: Scalar) -> bool:
 
 
 def without_coordinates(tree: Scalar, first: int) -> tuple[Scalar, tuple[Expr, ...]]:
-    """Replace an expression's index expressions by arguments `first`, `first + 1`, ...; return them too."""
+    """Replace index expressions by arguments `first`, `first + 1`, ...; return also the replaced index expressions."""
     found = coordinates(tree)
     numbers = {value: first + i for i, value in enumerate(found)}
 

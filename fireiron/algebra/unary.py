@@ -178,7 +178,7 @@ FUNCTIONS: dict[str, Function] = {
 
 
 def is_quick(tree: Binary) -> bool:
-    """Say whether a quotient of floats uses the quick division (div.full): its divisor contains an inexact function.
+    """Say whether a quotient uses the quick division of f32 (div.full): where the divisor has an inexact function.
 
     Such a divisor already has an error above one rounding. An exact division has branches, which keep the compiler from
     computing several quotients at once.

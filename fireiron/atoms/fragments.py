@@ -65,11 +65,11 @@ def fragment_b(k: int, n: int, bits: int, of_sums: bool = False) -> Layout:
 
 
 def of_sums(layout: Layout, m: int) -> Layout | None:
-    """Lay out a factor so that each thread holds the columns that it holds of a sum; None where it has no 8-bit words.
+    """Lay out a factor so that each thread holds the same columns of the factor as of a sum; None for other layouts.
 
     Args:
-        layout: of the factor, two words of four neighbours along K together.
-        m: its rows.
+        layout: the factor's layout: registers of four 8-bit neighbours along K. Other layouts give None.
+        m: rows of the factor.
 
     Example:
         >>> print(of_sums(fragment_a(16, 32, 8), 16))

@@ -41,7 +41,7 @@ def _row(
     """Describe one form.
 
     Args:
-        role: the operand of an mma that it loads (A8: A of an mma with 8 rows).
+        role: the operand of an mma that the form loads (A8: A of an mma with 8 rows).
         count: number of matrices.
         bits: of an element.
         shape: rows and columns of the tile.

@@ -67,7 +67,7 @@ __device__ __forceinline__ unsigned long long wgmma_operand(const void* panel, u
 
 
 def _wrapper(name: str, n: int, inputs: DType, acc: DType, held: bool) -> str:
-    """Write the inline function of one width; `held`: A is in registers."""
+    """Write the inline function of one width; `held` says that A is in registers."""
     k = 32 // inputs.nbytes
     registers = n // 4 if acc == f16 else n // 2
     letter, c_type = ("f", "float") if acc == f32 else ("r", "unsigned")

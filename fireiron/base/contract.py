@@ -1,7 +1,7 @@
-"""Hold calls to their signatures: values of the annotated kinds, whole numbers of any library, else a coded error.
+"""Check the arguments of calls against the functions' annotations; values of another kind raise a coded error.
 
-An annotation is what a type checker holds an author to; users of notebooks have none. Numbers of NumPy become Python's:
-the library's own arithmetic then never overflows.
+In notebooks no type checker reads the annotations. Whole numbers of any library are accepted and become Python's, so
+that the library's own arithmetic never overflows.
 """
 
 from __future__ import annotations
@@ -70,13 +70,13 @@ _SAID: Mapping[str, tuple[str, str]] = {
 
 @attrs.frozen
 class Kind:
-    """Say which values a parameter takes.
+    """Describe the values that a parameter accepts.
 
     Args:
-        said: what they are called.
-        fix: what to write instead of others.
-        exact: types whose values are taken as they are, at once.
-        read: gives the value to pass on, or the mark of a value that does not fit.
+        said: name of such a value in messages. Example: "a number".
+        fix: what to write, for the fix of an error.
+        exact: types whose values are accepted unchanged, without a call of `read`.
+        read: converts a value to the one to pass on; returns `_UNFIT` for a value that does not fit.
         counts: whether values are whole numbers, or tuples of them.
     """
 
@@ -88,7 +88,7 @@ class Kind:
 
 
 def whole(value: object) -> int | None:
-    """Give a whole number of any library as Python's, None where the value is none; True and False are none.
+    """Convert a whole number of any library to Python's; None for other values, True and False among them.
 
     Example:
         >>> import numpy as np
@@ -104,7 +104,7 @@ def whole(value: object) -> int | None:
 
 
 def number(value: object) -> int | float | None:
-    """Give a real number of any library as Python's, None where the value is none."""
+    """Convert a real number of any library to Python's; None for other values."""
     found = whole(value)
     if found is not None:
         return found
@@ -117,7 +117,7 @@ def number(value: object) -> int | float | None:
 
 
 def shown(value: object) -> str:
-    """Write a value shortly for a message, whatever it is."""
+    """Write any value as a short text for a message."""
     try:
         ours = type(value).__module__.startswith("fireiron.")
         text = str(value) if ours else repr(value)
@@ -130,7 +130,7 @@ def shown(value: object) -> str:
 def refused(
     method: str, kind: tuple[str, str], value: object, family: type[FireironError] = SpecError
 ) -> FireironError:
-    """Make the error of a value of another kind than a call takes, at the user's line."""
+    """Make the error for a value of a kind that a call does not take, at the user's line."""
     return family(CODE, f"{method} takes {kind[0]}, not {shown(value)}", fix=f"give {kind[1]}", link=here())
 
 
@@ -144,20 +144,20 @@ def checked(
     name: str = "",
     locate: bool = False,
 ) -> Callable[P, R]:
-    """Hold the arguments of a function to its annotations.
+    """Wrap a function: each call checks the arguments against the function's annotations.
 
     Args:
-        function: with annotations; a method's first parameter has none.
+        function: the function; parameters without annotation are not checked.
         family: the errors to raise.
-        where: gives the path in the tree, from a method's object.
-        leave: parameters that the function checks itself; whole numbers of other libraries are converted all the same.
-        least: whether whole numbers count things: none below 1; none below 0 where 0 is the default, and for `pad`.
-        name: what errors call the function, its own name where empty.
-        locate: whether errors of the function that name no line get the user's.
+        where: for methods: maps the object to the path in the tree, for errors.
+        leave: parameters that the function checks itself; here, only whole numbers of other libraries are converted.
+        least: whether whole numbers below 1 are refused; below 0, for `pad` and for parameters whose default is 0.
+        name: the function's name in errors; empty for its Python name.
+        locate: whether errors of the function that have no link get one to the user's line.
 
     Raises:
-        FireironError: when it is called: `argument-kind`; `call-arguments` where arguments are missing, too many or of
-            names that no parameter has.
+        FireironError: in calls of the result: `argument-kind`; `call-arguments` where arguments are missing, too many
+            or of names that no parameter has.
 
     Example:
         >>> def twice(size: int) -> int:
@@ -237,7 +237,7 @@ def _unbound(
     named: Mapping[str, Any],
     family: type[FireironError],
 ) -> FireironError | None:
-    """Make the error of a call that gives a function other arguments than its parameters; None where it can be made."""
+    """Make the error of a call whose arguments do not match the function's parameters; None where they match."""
     signature = inspect.signature(function)
     try:
         signature.bind(*args, **named)
@@ -251,15 +251,15 @@ def _unbound(
 
 
 def asked(function: Callable[..., Any], *args: Any, said: str) -> Any:
-    """Call a user's function; one that cannot be called with these arguments is refused with a code.
+    """Call a user's function; raise a coded error if its parameters do not match the arguments.
 
     Args:
-        function: the user's.
-        args: what it gets.
-        said: what it is for: `an op`.
+        function: the user's function.
+        args: arguments of the call.
+        said: the purpose of the function, for messages. Example: "an op".
 
     Raises:
-        SpecError: `function-arguments`. Whatever the function itself raises passes.
+        SpecError: `function-arguments`. Errors that the function itself raises are not changed.
     """
     try:
         return function(*args)
@@ -277,12 +277,12 @@ def asked(function: Callable[..., Any], *args: Any, said: str) -> Any:
 
 
 def held(function: Callable[..., Any], given: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Hold some arguments of a function to its annotations; those that it does not annotate pass.
+    """Check some arguments of a function against its annotations; arguments without annotation are not checked.
 
     Args:
-        function: the user's.
-        given: arguments by parameter.
-        name: what errors call the function.
+        function: the user's function.
+        given: arguments by the parameters' names.
+        name: the function's name in errors.
 
     Raises:
         SpecError: `argument-kind`.
@@ -301,12 +301,12 @@ def held(function: Callable[..., Any], given: Mapping[str, Any], name: str) -> d
 
 
 def unchecked(function: Any) -> Any:
-    """Give the function whose arguments `checked` holds to its annotations; another function as it is."""
+    """Return the function that `checked` wraps; any other function is returned unchanged."""
     return function.__wrapped__ if function.__globals__ is globals() and hasattr(function, "__wrapped__") else function
 
 
 def checks(*leave: str, least: bool = False, locate: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Make the decorator that `checked` is, with options: names of parameters that the function checks itself."""
+    """Make the decorator `checked` with options; `leave` names parameters that the function checks itself."""
     return lambda function: checked(function, leave=frozenset(leave), least=least, locate=locate)
 
 
@@ -317,9 +317,9 @@ def checked_methods(
     leave: Set[str] = frozenset(),
     skip: Set[str] = frozenset(),
 ) -> None:
-    """Hold the public methods that a class defines to their annotations, except those named in `skip`.
+    """Wrap the public methods that a class defines by `checked`, except those named in `skip`.
 
-    Their `*args` stay with the methods, which say more of what is wrong with them.
+    The methods check their `*args` themselves, with more specific errors.
     """
     for name, method in list(vars(kind).items()):
         if inspect.isfunction(method) and (not name.startswith("_") or name == "__call__") and name not in skip:
@@ -327,14 +327,14 @@ def checked_methods(
 
 
 def rest_of(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Name the parameter of a function that takes further positional arguments, if it has one."""
+    """Return the name of a function's `*args` parameter in a tuple; () without such a parameter."""
     code = function.__code__
     places = code.co_argcount + code.co_kwonlyargcount
     return code.co_varnames[places : places + 1] if code.co_flags & inspect.CO_VARARGS else ()
 
 
 def checked_fields(kind: type, fields: list[attrs.Attribute[Any]]) -> list[attrs.Attribute[Any]]:
-    """Give each field of a record a converter that holds it to its annotation: for attrs' `field_transformer`."""
+    """Give each field of a record a converter that checks values against the annotation (attrs' `field_transformer`)."""
     found: list[attrs.Attribute[Any]] = []
     for field in fields:
         converter: Any = getattr(field, "converter", None)
@@ -415,7 +415,7 @@ def _counting(kind: Kind, least: int) -> Kind:
 
 
 class _Names(dict[str, Any]):
-    """Look names of annotations up; those that exist only while types are checked stand for anything."""
+    """Look up names of annotations; names that exist only under TYPE_CHECKING stand for any type."""
 
     def __init__(self, known: Mapping[str, Any]) -> None:
         super().__init__()
@@ -437,7 +437,7 @@ def _named_types(text: str, names: Mapping[str, Any]) -> Any:
 
 
 def _kind(annotation: Any, text: str = "") -> Kind | None:
-    """Give the kind that an annotation describes, None for anything."""
+    """Return the kind that an annotation describes; None where every value is accepted."""
     said = _SAID.get(text.strip("'\"").removesuffix(" | None"))
     found = _read(annotation)
     if found is None or said is None:

@@ -73,9 +73,9 @@ class FireironError(Exception):
 
     @property
     def _render_traceback_(self) -> Callable[[], list[str]]:
-        """Show the message alone in a notebook's cell: it names the link, which frames of lowering would only bury.
+        """Show the message without a traceback in a notebook's cell; the message already shows the link.
 
-        Without a link the usual traceback is what helps.
+        An error without a link has the usual traceback.
         """
         if self.link is None:
             raise AttributeError("_render_traceback_")
@@ -86,7 +86,7 @@ class FireironError(Exception):
 
 
 class SpecError(FireironError):
-    """Report a spec or tensor that cannot be what was asked."""
+    """Report a spec or tensor with invalid or contradicting properties."""
 
 
 class LayoutError(FireironError):
@@ -98,7 +98,7 @@ class DecompositionError(FireironError):
 
 
 class CheckError(FireironError):
-    """Report a finished schedule that breaks a fact about its architecture."""
+    """Report a finished schedule that exceeds a limit of its architecture."""
 
 
 class CompileError(FireironError):

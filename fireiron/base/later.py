@@ -1,4 +1,4 @@
-"""Modules that are loaded where they are first used, so that `import fireiron` loads few."""
+"""Modules that are loaded at their first use, so that `import fireiron` loads few modules."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 
 class Later:
-    """Stand for a module, or for something in it, until an attribute is read.
+    """Stand for a module, or for an object in a module, until an attribute is read.
 
-    Type checkers read an import beside it, below `if TYPE_CHECKING`.
+    For type checkers, an import of the same module stands beside the `Later`, below `if TYPE_CHECKING`.
 
     Args:
-        module: its full name.
-        name: what in the module; empty for the module itself.
+        module: the module's full name.
+        name: name of the object in the module; empty for the module itself.
 
     Example:
         >>> text = Later("fireiron.base.text")
@@ -25,7 +25,7 @@ class Later:
         self._module, self._name, self._loaded = module, name, None
 
     def load(self) -> Any:
-        """Load the module, and give what this stands for."""
+        """Load the module, and return the module or the object."""
         if self._loaded is None:
             self._loaded = import_module(self._module)
         return getattr(self._loaded, self._name) if self._name else self._loaded

@@ -1,4 +1,4 @@
-"""Names that users give: of tensors, sizes, scalars and functions; kernels have them as they are."""
+"""Names that users give to tensors, sizes, scalars and functions; kernels use the same names."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def check_name(what: str, name: str, keyword: bool = False) -> None:
-    """Refuse a name that CUDA C++ has another meaning for, or that is no identifier.
+    """Refuse a name that has a meaning in CUDA C++, or that is no identifier.
 
     Args:
-        what: whose name it is.
-        name: as given.
+        what: the named thing, for the message. Example: "a tensor".
+        name: the name to check.
         keyword: whether a call gives its value by this keyword.
 
     Raises:
@@ -61,7 +61,7 @@ def check_name(what: str, name: str, keyword: bool = False) -> None:
 
 
 def fits(name: str, keyword: bool = False) -> bool:
-    """Say whether kernels can have a name as it is.
+    """Say whether kernels can use a name unchanged.
 
     Example:
         >>> fits("bias"), fits("int")
@@ -94,12 +94,12 @@ def _near(name: str) -> str:
 
 
 def named(what: str, keyword: bool = False, empty: bool = False) -> Callable[[Any, Any, str], None]:
-    """Make a validator of a record's field.
+    """Make a validator for a record's field that holds a name.
 
     Args:
-        what: whose name it is.
+        what: the named thing, for the message. Example: "a tensor".
         keyword: whether a call gives its value by this keyword.
-        empty: whether there may be none.
+        empty: whether the name may be empty.
     """
 
     def validate(record: Any, field: Any, name: str) -> None:

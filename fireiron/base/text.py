@@ -1,4 +1,4 @@
-"""Text: an indenting writer that knows nothing of what it writes, and numbers with their units."""
+"""Text: an indenting writer for any kind of text, and numbers with their units."""
 
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
@@ -102,7 +102,7 @@ def nbytes(n: int) -> str:
 
 
 def printable(text: str) -> str:
-    r"""Replace what a terminal would obey instead of print; lines and tabs stay.
+    r"""Replace characters that control a terminal; line ends and tabs stay.
 
     Example:
         >>> printable("a\x1b[31m\tb\n\u202ec")

@@ -411,7 +411,7 @@ _FENCES = {
 
 
 def goes_on(var: Var, extent: Expr, number: Numbers) -> str:
-    """Print the condition that a loop goes on, without a division by a variable, which takes 30 instructions."""
+    """Print the condition for another trip of a loop, without a division by a variable, which takes 30 instructions."""
     quotient, *others = terms(extent)
     more = as_int(sum(others, as_expr(0)))
     if more is None or not isinstance(quotient, FloorDiv) or isinstance(quotient.denominator, Const):

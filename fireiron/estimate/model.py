@@ -7,14 +7,14 @@ Clocks of one block on one SM, for each resource alone:
 - shared memory: one wavefront a clock;
 - L2: 64 bytes of sectors a clock, the width of an SM's port.
 
-The slowest of them gives the block's throughput. The critical path adds, for each iteration of an outer loop, a
+The slowest resource gives the block's throughput. The critical path adds, for each iteration of an outer loop, a
 barrier, and the part of a load's latency that loads ahead do not hide. A wave of b blocks for each SM takes b times the
 block's clocks, or the critical path where that is longer; the last wave has the remaining blocks. DRAM must deliver
 every tensor once, or, where the tensors do not fit in L2, the distinct parts that the blocks of each wave read. The
-time is the larger of both, plus the launch. Persistent blocks compute one tile after another, and wait only for the
-first chunk; a loading role runs ahead by its ring, without barriers between. Address computations, instruction
-latencies and power limits are left out. Clocks of atoms are those of compute capability 9.0, except for fp32, which
-follows the number of lanes of the GPU.
+kernel's time is the larger of the SMs' time and the DRAM's time, plus the launch. Persistent blocks compute one tile
+after another, and wait only for the first chunk; a loading role runs ahead by its ring, without barriers between.
+Address computations, instruction latencies and power limits are left out. Clocks of atoms are those of compute
+capability 9.0, except for fp32, which follows the number of lanes of the GPU.
 """
 
 from __future__ import annotations

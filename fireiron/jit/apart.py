@@ -1,6 +1,7 @@
 """Compile in another process, so that a crash of NVRTC does not end this one.
 
-Schedules that a search chose are compiled so: where one crashes NVRTC, the search takes the next one.
+Schedules that a search chose are compiled in this way: where a schedule crashes NVRTC, the search takes the next
+schedule.
 """
 
 from __future__ import annotations

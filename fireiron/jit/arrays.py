@@ -67,7 +67,7 @@ def describe(value: Any, name: str) -> ArrayFacts:
 
     Args:
         value: a torch tensor, a NumPy array, or anything with `__cuda_array_interface__` or DLPack.
-        name: the parameter's, for messages.
+        name: the parameter's name, for messages.
 
     Raises:
         CallError: `not-an-array`, `wrong-device`.

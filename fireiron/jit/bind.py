@@ -76,8 +76,8 @@ def solve(interface: Interface, arrays: Mapping[str, ArrayFacts], given: Mapping
     """Solve every size from the arrays' shapes and strides.
 
     Args:
-        interface: the kernel's.
-        arrays: by parameter name; outputs may be missing.
+        interface: the kernel's interface.
+        arrays: the arrays by parameter name; outputs may be missing.
         given: sizes named in the call, for those that stand in no shape.
 
     Raises:
@@ -143,7 +143,7 @@ def solve(interface: Interface, arrays: Mapping[str, ArrayFacts], given: Mapping
 
 
 def told(interface: Interface) -> frozenset[str]:
-    """Name the sizes that an array's shape tells: an extent is the size itself, or the size times a number."""
+    """List the sizes that follow from an array's shape: an extent is the size itself, or the size times a number."""
     texts = [text for pointer in interface.pointers for text in pointer.shape]
     return frozenset(texts) | {found[2] for found in map(MULTIPLE.fullmatch, texts) if found is not None}
 
@@ -280,8 +280,8 @@ def bind(interface: Interface, arrays: Mapping[str, ArrayFacts], given: Mapping[
     """Check all arguments of a call except addresses and scalars.
 
     Args:
-        interface: the kernel's.
-        arrays: by parameter name; outputs may be missing.
+        interface: the kernel's interface.
+        arrays: the arrays by parameter name; outputs may be missing.
         given: sizes named in the call.
 
     Raises:

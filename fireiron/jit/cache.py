@@ -56,8 +56,9 @@ class BrokenEntry(Exception):
 def library_digest() -> str:
     """Digest the library's source files, so that an edited or upgraded fireiron does not load kernels of an older one.
 
-    The contents of files count, their times do not. Where a file changed after this process imported the library, the
-    running code may be older than the files: the digest is then one that no other process has.
+    The digest depends on the contents of the files, not on their times. Where a file changed after this process
+    imported the library, the running code may be older than the files: the digest is then different from that of every
+    other process.
     """
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     now = time.time_ns()
@@ -98,7 +99,7 @@ def cache_key(digest: str, arch: str, options: CompileOptions, library: str | No
     Args:
         digest: of the schedule's structure, as the caller computes it.
         arch: name of the target.
-        options: how it is compiled.
+        options: how the kernel is compiled.
         library: digest of the library's source files; `first_digest` where None.
 
     The NVRTC library is not part of the name, since it is slow to load. Instead the entry records which NVRTC file
@@ -179,7 +180,7 @@ def _tell(said: str, once: str = "") -> None:
 
 
 def clear() -> int:
-    """Delete all entries, sources and unfinished files; return the number of deleted files."""
+    """Delete all files of the cache, sources and unfinished files included; return the number of deleted files."""
     _memory.clear()
     _told.clear()
     return folder.clear(cache_path())

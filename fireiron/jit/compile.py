@@ -105,9 +105,9 @@ class Binary:
         source: the CUDA C++.
         ptx: the intermediate assembly.
         cubin: the machine code.
-        log: what the compiler said.
-        resources: what the kernel uses, read from the log.
-        compiler: which NVRTC.
+        log: the compiler's messages.
+        resources: registers, stack and shared memory of the kernel, read from the log.
+        compiler: the NVRTC that made the machine code.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The CUDA driver: it is looked for once, loads each kernel once per device, and launches through ctypes."""
+"""The CUDA driver: found once, it loads each kernel once per device; launches go through ctypes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def probe() -> DriverFacts:
 
 
 def _sms(library: ctypes.CDLL, device: int) -> int:
-    """Count the SMs of a GPU; 0 where the driver does not tell."""
+    """Count the SMs of a GPU; 0 where the driver reports none."""
     handle, number = ctypes.c_int(), ctypes.c_int()
     failed = library.cuDeviceGet(ctypes.byref(handle), device)
     failed = failed or library.cuDeviceGetAttribute(ctypes.byref(number), MULTIPROCESSORS, handle)

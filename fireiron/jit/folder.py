@@ -67,14 +67,14 @@ def limit() -> int:
 
 
 class FolderError(OSError):
-    """Say that a folder cannot be used: it is not one, or another user can write into it."""
+    """Say that a path cannot be used: it is no folder, or another user can write into it."""
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder that its owner alone may enter; where it exists, take all rights from other users.
+    """Make a folder that only its owner may enter; an existing folder loses all rights of other users.
 
     Raises:
-        OSError: where it cannot be made, or belongs to someone else.
+        OSError: where the folder cannot be made, or belongs to someone else.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
@@ -120,7 +120,7 @@ def read_file(path: Path) -> bytes:
 
 
 def used(path: Path) -> None:
-    """Set a file's time of use to now, and leave its time of change."""
+    """Set a file's time of use to now; its time of change stays."""
     with contextlib.suppress(OSError):
         os.utime(path, ns=(time.time_ns(), path.lstat().st_mtime_ns), follow_symlinks=False)
 

@@ -1,4 +1,4 @@
-"""Identify files by a digest of their contents: their times and sizes alone can be set, and prove nothing."""
+"""Identify files by a digest of their contents; times and sizes could be equal for different contents."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_KNOWN = 4096
 
 
 def stamp(paths: Sequence[str]) -> Stamp:
-    """Describe files by what changes with every write, and cannot be set: device, inode, size, and times.
+    """Describe files by facts that every write changes: device, inode, size, and times.
 
     Raises:
         OSError: where one cannot be found.

@@ -1,4 +1,4 @@
-"""How to launch a kernel, as data: cached kernels are called by it without lowering, and exports keep it as JSON."""
+"""The interface of a kernel: the data for launches. Cached kernels are launched from it; exports keep it as JSON."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PointerParameter:
         role: input, output (written only), or update (read and written).
         align: bytes by which the address must be aligned.
         shares: for an array of offsets (the row before which each group ends), the number of rows; else empty.
-        below: for an array of indices, the number that all of them are below; else empty.
+        below: for an array of indices, an upper bound: every index is smaller. Else empty.
     """
 
     name: str
@@ -61,13 +61,13 @@ class MapParameter:
 
     Args:
         name: the parameter's name.
-        pointer: name of the array parameter that it describes.
-        axes: which axes of that parameter's shape it counts, innermost first; the first has stride 1.
+        pointer: name of the array parameter that the map describes.
+        axes: the axes of the array's shape that the map has, innermost first; the first has stride 1.
         box: elements of the array that a box spans along these axes.
         swizzle: bytes of the swizzle's span in shared memory: 0, 32, 64 or 128.
-        dtype: how the elements are encoded: short name of a dtype, or `tf32` for f32 rounded to it on the way.
-        steps: along each axis, a box takes one element of every so many; () where it takes all. Example: (1, 2) for
-            every second pixel.
+        dtype: how the elements are encoded: short name of a dtype, or `tf32` for f32 that copies round to tf32.
+        steps: for each axis, the distance between the elements that a box takes; () where a box takes all elements.
+            Example: (1, 2) for every second pixel.
         lower, upper: corners of the pixels that copies in im2col mode visit, along each axis but the first and the
             last, counted from the axis's first and last element; () for boxes. `box` is then channels and pixels.
     """
@@ -85,10 +85,10 @@ class MapParameter:
 
 @attrs.frozen
 class WorkspaceParameter:
-    """Pass the address of memory of the kernel's own: zeroed before the first launch, used by one launch at a time.
+    """Pass the address of a workspace: memory that is zeroed before the first launch, and used by one launch at a time.
 
     Args:
-        name: in the kernel.
+        name: the workspace's name in the kernel.
         dtype: short name of the element type.
         count: elements, an expression of sizes.
     """
@@ -136,8 +136,8 @@ class Interface:
         preconditions: conditions on the sizes.
         cluster: blocks of a cluster; the grid is a multiple of it.
         persistent: whether a launch has at most as many blocks as the GPU runs at once.
-        dependent: whether it is launched while the launch before it may still run.
-        cooperative: whether all its blocks must run at once.
+        dependent: whether the kernel is launched while the launch before it may still run.
+        cooperative: whether all blocks must run at once.
     """
 
     entry: str
@@ -179,7 +179,7 @@ class Interface:
 
     @property
     def workspaces(self) -> tuple[WorkspaceParameter, ...]:
-        """List the arrays that the kernel keeps for itself."""
+        """List the workspaces in launch order."""
         return tuple(p for p in self.parameters if isinstance(p, WorkspaceParameter))
 
     @property
@@ -203,7 +203,7 @@ class Interface:
         return data | {"block": [self.threads, 1, 1], "tensor_maps": [self._encoding(m) for m in self.maps]}
 
     def _encoding(self, tensor_map: MapParameter) -> dict[str, Any]:
-        """Say what cuTensorMapEncodeTiled takes for a map, extents and strides as expressions of elements."""
+        """Return the arguments of cuTensorMapEncodeTiled for a map; extents and strides are expressions of elements."""
         pointer = next(p for p in self.pointers if p.name == tensor_map.pointer)
         return attrs.asdict(tensor_map) | {
             "extents": [pointer.shape[axis] for axis in tensor_map.axes],

@@ -34,7 +34,7 @@ MOST_PLANS = 1024
 
 
 def as_tuple(out: Any) -> tuple[Any, ...]:
-    """Return the arrays of `out=` as a tuple: of none, one or several."""
+    """Return the arrays of `out=` as a tuple; () for None."""
     if out is None:
         return ()
     return tuple(cast("tuple[Any, ...]", out)) if isinstance(out, (tuple, list)) else (out,)
@@ -48,18 +48,18 @@ def like(tensor: Any) -> Callable[[], Any]:
 
 
 def _lie(tensors: Sequence[Any], *, allocate: bool = False) -> tuple[object, ...]:
-    """Return the key of a launch plan.
+    """Return the key of a launch plan, a tuple of facts about the tensors.
 
-    It holds each tensor's shape, strides, dtype and device, and whether the call allocates the output.
+    The key holds each tensor's shape, strides, dtype and device, and whether the call allocates the output.
     """
     return (allocate, *[fact for x in tensors for fact in (x.shape, x.stride(), x.dtype, x.get_device())])
 
 
 class CompiledKernel:
-    """Hold a kernel that is compiled, and call it.
+    """Hold a compiled kernel; a call launches it.
 
     Args:
-        binary: what NVRTC made.
+        binary: the result of NVRTC.
         interface: how it is launched.
         simulator: runs the kernel on NumPy arrays where there is no GPU.
         findings: spills, stack frames and serialised products that `allow_spills` let pass.
@@ -142,8 +142,8 @@ class CompiledKernel:
         Args:
             inputs: arrays in the order of the interface: the spec's, then those of epilogues.
             out: array to write, a tuple of them where the kernel has several outputs; allocated where None.
-            stream: a handle, an object with `__cuda_stream__`, a torch or CuPy stream; None for the arrays' current
-                one.
+            stream: a handle, an object with `__cuda_stream__`, a torch or CuPy stream; None for the current stream of
+                the arrays' library.
             scalars: numbers by name (`alpha`), and sizes that stand in no shape.
 
         Returns:
@@ -213,7 +213,7 @@ class CompiledKernel:
     def prepare(
         self, arrays: Mapping[str, ArrayFacts], binding: bind.Binding, numbers: Mapping[str, float | int]
     ) -> Callable[[int], None]:
-        """Give a function that launches on a stream with these checked arguments, and does nothing else.
+        """Return a function that launches on a stream with these checked arguments, and does nothing else.
 
         Raises:
             CallError: `no-gpu`, `old-driver`, `wrong-arch`, `driver`.
@@ -258,14 +258,14 @@ class CompiledKernel:
             self._plans[_lie(ordered[:-1], allocate=True)] = made, like(ordered[-1])
 
     def planned(self, arrays: Sequence[Any]) -> LaunchPlan | None:
-        """Find the plan of an earlier call with torch tensors that lie as these, inputs first; None where none was."""
+        """Find the plan of an earlier call with the same shapes, strides, dtypes and device; None without such a call."""
         if not all(type(array) in self._torch_types for array in arrays):
             return None
         found = self._plans.get(_lie(arrays))
         return None if found is None else found[0]
 
     def encoded(self, scalars: Mapping[str, Any]) -> Sequence[float | int]:
-        """Give all numbers as a launch takes them, defaults filled in.
+        """Return all numbers in the encoding that a launch takes, defaults included.
 
         Raises:
             CallError: `unknown-argument`, `wrong-dtype`, `missing-scalar`.

@@ -1,4 +1,4 @@
-"""A launch plan: what is left to do in a call whose shapes, dtypes and device were checked before."""
+"""Launch plans: a call whose shapes, dtypes and device were checked before runs the plan of the earlier call."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Arguments:
 
     Args:
         places: first byte of each parameter's value.
-        nbytes: of all values.
+        nbytes: bytes of all values together.
         configuration: how clusters, dependent and cooperative launches are launched, None for others.
     """
 
@@ -56,11 +56,11 @@ class LaunchPlan:
     """Hold a validated call.
 
     Args:
-        binding: sizes, grid, device.
+        binding: the sizes, grid and device of the call.
         nbytes: bytes from first to last element of each array, inputs first.
         inputs: how many of the arrays are inputs.
         align_mask: bits that must be 0 in every address. Example: 15 where an array needs 16 bytes.
-        run: launches: run(addresses, numbers, stream).
+        run: the function that launches: run(addresses, numbers, stream).
     """
 
     binding: Binding
@@ -70,7 +70,7 @@ class LaunchPlan:
     run: Callable[[Sequence[int], Sequence[float | int], int], None]
 
     def suspicious(self, addresses: Sequence[int]) -> bool:
-        """Say quickly whether addresses may be misaligned or overlap; False is certain, True needs a closer look."""
+        """Say whether addresses may be misaligned or overlap. False is certain; after True, a slower check decides."""
         count, nbytes, mask = self.inputs, self.nbytes, self.align_mask
         for address in addresses:
             if address & mask:
@@ -91,11 +91,11 @@ def plan(
     """Prepare the launches of one combination of shapes, dtypes and device.
 
     Args:
-        interface: the kernel's.
-        binding: what the call's arguments decide.
-        driver: the process's.
+        interface: the kernel's interface.
+        binding: the sizes, grid and device of the call.
+        driver: the process's driver.
         loaded: the kernel on the binding's device.
-        workspaces: the kernel's memory on that device, None where it has none.
+        workspaces: the kernel's workspaces on that device, None for a kernel without workspaces.
 
     Raises:
         CallError: `cluster-size`, `cooperative-grid`, `no-nvtx`, and `map-...` for arrays that no tensor map describes.
@@ -151,7 +151,7 @@ class _Block:
 
     Args:
         places: first byte of each parameter's value, in launch order.
-        nbytes: of all values.
+        nbytes: bytes of all values together.
         pack: writes the maps, addresses, sizes, numbers and workspaces: pack(buffer, start, *values).
     """
 

@@ -46,14 +46,14 @@ class Recipe:
     """Hold all that encodes one tensor map, except the address.
 
     Args:
-        name: the map's.
+        name: name of the map.
         array: name of the array parameter.
         type: CUtensorMapDataType.
         extents: elements along each dimension, innermost first.
         strides: bytes from one index to the next, of every dimension but the innermost.
         box: elements of a box along each dimension.
         swizzle: CUtensorMapSwizzle.
-        steps: along each dimension, one of every so many elements is taken.
+        steps: along each dimension, the distance between the elements that a box takes.
         lower, upper: in im2col mode, corners of the pixels that copies visit, along the sides; () for boxes.
     """
 

@@ -17,7 +17,7 @@ class DeviceArray:
     """Own device memory shaped like a NumPy array; freed with the object, or by `free`.
 
     Args:
-        driver: the process's.
+        driver: the process's driver.
         shape: extents.
         strides: in elements.
         dtype: NumPy dtype of the elements.

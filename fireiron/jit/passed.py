@@ -1,7 +1,7 @@
-"""Candidates that the installed compiler does not build well, kept on disk: later choices leave them out.
+"""Candidates that spill or crash the installed compiler, kept on disk: later choices leave them out.
 
-One file holds the texts of one problem's candidates, and the compiler that was tried. Another compiler, or another
-fireiron, tries them again.
+One file holds the texts of one problem's candidates, and the compiler. After a change of the compiler or of fireiron,
+the candidates are tried again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MOST_PROBLEMS = 4096
 
 
 def passed_over(problem: str) -> frozenset[str]:
-    """Return the texts of a problem's candidates that the compiler does not build well: they spill or crash it.
+    """Return the texts of a problem's candidates that spill, or that crash the compiler.
 
     Args:
         problem: a text that says what is computed, and for which target.
@@ -35,7 +35,7 @@ def passed_over(problem: str) -> frozenset[str]:
 
 
 def pass_over(problem: str, candidate: str, compiler: Compiler) -> None:
-    """Note that the compiler does not build a candidate well."""
+    """Record that a candidate spills, or crashes the compiler."""
     found = passed_over(problem) | {candidate}
     _hold(problem, found)
     path = _path(problem)
@@ -55,7 +55,7 @@ def pass_over(problem: str, candidate: str, compiler: Compiler) -> None:
 
 
 def forget() -> None:
-    """Forget what this process read; the files stay."""
+    """Drop the candidates that this process keeps in memory; the files stay."""
     _memory.clear()
 
 

@@ -1,7 +1,8 @@
 """Processes that run tasks: where one hangs or crashes, its task fails, and the next task gets a new process.
 
 A task runs a user's code, which may exit, fork, print, read stdin, or never end. Each process heads a process group,
-which is killed as a whole. It looks for modules where this process does, and last in the current folder.
+which is killed as a whole. The process imports modules from this process's `sys.path`, and last from the current
+folder.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Lost(Exception):
 
     Args:
         code: `hang` or `crash`.
-        message: in words.
+        message: text for the error.
     """
 
     def __init__(self, code: str, message: str) -> None:
@@ -71,16 +72,16 @@ class Process:
         self._said: IO[bytes] | None = None
 
     def call(self, function: Callable[..., Any], *arguments: Any, limit_s: float) -> Any:
-        """Run a function there.
+        """Run a function in the process.
 
         Raises:
-            Lost: where the function takes longer than the limit, or the process dies. What the function raises is
-                raised here.
+            Lost: where the function takes longer than the limit, or the process dies. Errors that the function raises
+                are raised again in this process.
         """
         return self._request(("call", function, arguments), limit_s)
 
     def make(self, factory: Callable[..., Any], *arguments: Any, limit_s: float) -> None:
-        """Make an object there, and keep it for `do`.
+        """Make an object in the process, and keep it there for `do`.
 
         Raises:
             Lost: as `call`.
@@ -88,7 +89,7 @@ class Process:
         self._request(("make", factory, arguments), limit_s)
 
     def do(self, method: str, *arguments: Any, limit_s: float) -> Any:
-        """Call a method of the object that is kept there.
+        """Call a method of the object that `make` made.
 
         Raises:
             Lost: as `call`.
@@ -167,10 +168,10 @@ class Process:
 
 
 def _answer(running: subprocess.Popen[bytes], answers: queue.Queue[Any], limit_s: float) -> Any:
-    """Wait for an answer while the process lives: its end of the pipe may stay open behind it, in a fork.
+    """Wait for an answer while the process lives; the pipe alone does not show its end, since a fork may keep it open.
 
     Returns:
-        The answer, None where none will come.
+        The answer; None where the process ended without one.
 
     Raises:
         queue.Empty: where time is up.
@@ -189,7 +190,7 @@ def _answer(running: subprocess.Popen[bytes], answers: queue.Queue[Any], limit_s
 
 
 def _end_group(running: subprocess.Popen[bytes]) -> None:
-    """Kill a process and what it forked."""
+    """Kill a process and the processes that it forked."""
     if sys.platform == "win32":
         running.kill()
         return

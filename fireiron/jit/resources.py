@@ -1,4 +1,4 @@
-"""What a compiled kernel uses, read from the assembler's log."""
+"""Resources of a compiled kernel, read from the assembler's log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import attrs
 
 @attrs.frozen
 class Resources:
-    """Hold what ptxas reports of one kernel.
+    """Hold the resources of one kernel, as ptxas reports them.
 
     Args:
         registers: of one thread.

@@ -1,4 +1,4 @@
-"""Which stream a launch goes to."""
+"""Streams: the handle of a given stream, and the stream of a call that names none."""
 
 from __future__ import annotations
 

@@ -30,14 +30,14 @@ class Timing:
     """Hold the times of a kernel.
 
     Args:
-        median_us: of the runs with a flushed L2.
+        median_us: median time of the runs with a flushed L2, in microseconds.
         p20: time that a fifth of the runs stays under, in microseconds.
         p80: time that four fifths stay under, in microseconds.
         samples: number of runs.
-        tflops: operations over the median, in 1e12 a second; 0 where the operations are not known.
-        gbps: bytes of all arrays over the median, in 1e9 a second; 0 where not known.
+        tflops: operations divided by the median, in 1e12 per second; 0 where the operations are not known.
+        gbps: bytes of all arrays divided by the median, in 1e9 per second; 0 where the bytes are not known.
         method: how it was measured, in words.
-        graph_us: a run's share of a CUDA graph of equal launches, L2 warm; only for short kernels.
+        graph_us: microseconds of one launch in a CUDA graph of equal launches, with a warm L2; only for short kernels.
     """
 
     median_us: float
@@ -59,7 +59,7 @@ class Timing:
 def summarise(
     times_us: Sequence[float], method: str, *, flops: float = 0.0, nbytes: float = 0.0, graph_us: float | None = None
 ) -> Timing:
-    """Reduce samples to a record.
+    """Compute the median and the quantiles of samples.
 
     Example:
         >>> summarise([10.0, 11.0, 12.0, 13.0, 14.0], "events", flops=12e6).tflops
@@ -97,7 +97,7 @@ def time_kernel(
         stream: the stream, as `stream_handle` takes it; a new one where None.
         device: the GPU's ordinal.
         flops: operations of one launch.
-        nbytes: bytes of one launch.
+        nbytes: bytes that one launch reads and writes.
         samples: runs at most.
         budget_s: seconds after which no further run starts, warm-up apart.
 

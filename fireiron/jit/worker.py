@@ -34,7 +34,7 @@ def receive(stream: BinaryIO) -> Any:
     """Read one message.
 
     Raises:
-        EOFError: where the other end is gone.
+        EOFError: where the other end has closed.
     """
     head = _exactly(stream, HEAD)
     return pickle.loads(_exactly(stream, int.from_bytes(head, "little")))
@@ -51,7 +51,7 @@ def _exactly(stream: BinaryIO, count: int) -> bytes:
 
 
 def serve() -> None:
-    """Answer until the other end closes: `call` runs a function, `make` keeps its result, `do` calls its method."""
+    """Answer until the other end closes: `call` runs a function, `make` also keeps the result, `do` calls its method."""
     # What functions print must not get between the answers, and what they read must not be the questions.
     questions, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -93,7 +93,7 @@ def serve() -> None:
 
 
 def _forked(me: int) -> None:
-    """End this process where it is a fork that a task made: the process that got the task answers alone."""
+    """End this process if it is a fork that a task made: only the process that received the task answers."""
     if os.getpid() != me:
         os._exit(1)
 

@@ -129,7 +129,7 @@ class _Steps:
         return held(title, dtype, dims)
 
     def pointwise(self, name: str, out: Ref, reads: Sequence[Ref], body: Scalar) -> Ref:
-        """Add a step without a fold; reads that the body does not have are left out."""
+        """Add a step without a fold; reads that the body does not use are left out."""
         self.steps.append(pointwise(name, out, reads, body))
         return out
 

@@ -107,18 +107,18 @@ class Atom:
     """Describe one instruction.
 
     Args:
-        name: unique. Example: `fma.f32`, `copy.16B.GL.SH`.
-        kind: the spec it executes. An Add adds registers to memory, each element atomically. A Reduce folds one value
-            of each thread of a unit, and returns the result to all of them.
-        shape: (m, n, k) of a MatMul; (elements,) of a Move or Add in elements, or (0,) where `nbytes` says it.
-        unit: the level that executes it, such as Thread or Warp.
-        operands: in the order of the spec: A, B, C or src, dst.
+        name: a unique name. Example: `fma.f32`, `copy.16B.GL.SH`.
+        kind: the kind of spec that the atom executes. An Add adds registers to memory, each element atomically. A
+            Reduce folds one value of each thread of a unit, and returns the result to all of them.
+        shape: (m, n, k) of a MatMul; (elements,) of a Move or Add, or (0,) where `nbytes` gives the size.
+        unit: the level whose unit executes the atom, such as Thread or Warp.
+        operands: the operands in the order of the spec: A, B, C or src, dst.
         arch: smallest architecture as an integer (75 for sm_75).
-        last: the largest architecture that has it, 0 where all later ones have it.
+        last: the largest architecture with the atom, 0 where all later architectures have it too.
         source: where the row was read (PTX ISA section).
         cuda: one wrapper function's text in CUDA C++, or "" where the call is a plain expression.
-        call: the statement that calls it. Its fields `{A}`, `{B}`, `{C}` or `{src}`, `{dst}` become lvalues of each
-            operand's first element (`{A[1]}`: the second element; `{src.name}`: the buffer). A Shuffle also has
+        call: the statement that calls the wrapper. Its fields `{A}`, `{B}`, `{C}` or `{src}`, `{dst}` become lvalues of
+            each operand's first element (`{A[1]}`: the second element; `{src.name}`: the buffer). A Shuffle also has
             `{lane}`; an operand with a pitch has `{tile}` and `{pitch}`.
         guarded_cuda: the wrapper of `guarded_call`.
         guarded_call: the statement of a Move that writes zeros where `{read}` is false, or "" where there is none.
@@ -128,14 +128,16 @@ class Atom:
         nbytes: bytes that a Move copies, whatever their element type (its operands' elements are then bytes); else 0.
         completion: name of the `Flight` to wait for before the result may be read, "" where the instruction is
             synchronous.
-        before: kind of the `Fence` needed between the last access of its registers and the instruction, or "".
-        rank: number of dimensions of the box that it copies by a tensor map, 0 for other instructions.
-        hint: its L2 cache policy, such as `evict_first`, or "".
-        multicast: whether its box is written to several blocks of a cluster.
-        windows: whether it copies a run of pixels at one offset, by a tensor map in im2col mode.
+        before: kind of the `Fence` needed between the last access to the operands' registers and the instruction, or
+            "".
+        rank: for copies by a tensor map, the number of dimensions of the copied box; 0 for other instructions.
+        hint: the L2 cache policy of the copy, such as `evict_first`, or "".
+        multicast: whether the copied box is written to several blocks of a cluster.
+        windows: whether the atom copies a run of pixels at one offset, by a tensor map in im2col mode.
         adding: element types of a copy that adds to the destination, () where it overwrites.
-        peer: whether its source is the shared memory of another block of the cluster.
-        lanes: the kind of SM lanes that issue it (`fp32`), where their number differs between architectures; or "".
+        peer: whether the source is the shared memory of another block of the cluster.
+        lanes: the kind of SM lanes that issue the atom (`fp32`), if the number of such lanes differs between
+            architectures; else "".
         zeroes: whether a MatMul can treat C as zero (the Call's `accumulate` then says whether it does).
         kept: bits of the sum's mantissa that the hardware keeps inside one instruction; 0: as many as the accumulator.
         rounding: where the sum of a MatMul is rounded; the simulator derives the result from it and from `step`.
@@ -143,8 +145,9 @@ class Atom:
             (units, threads, registers); an operand in shared memory is an array (units, rows, columns). Packed elements
             are given as bytes.
         clocks: issue clocks of one warp instruction on one SM sub-partition, for the cost model.
-        emulated: the first architecture that emulates it by other instructions, and its issue clocks there.
-        converge: the level whose threads must all execute it together, where that is larger than the unit; else None.
+        emulated: the first architecture that emulates the atom by other instructions, and the issue clocks there.
+        converge: the level whose threads must all execute the atom together, if this level is larger than the unit;
+            else None.
         product: the term that a MatMul sums: `mul`, or for bits `xor` or `and`.
         fold: the operation of a Reduce (`add`, `max`, ...), "" for other kinds.
     """
@@ -222,11 +225,11 @@ class Atom:
         return Step("dst", (dst,), (src,), Arg(0, src.dtype))
 
     def clocks_on(self, arch: int) -> float:
-        """Return its issue clocks on an architecture, whatever the number of lanes."""
+        """Return the issue clocks on an architecture, without regard to the number of lanes."""
         return self.emulated[1] if self.emulated is not None and arch >= self.emulated[0] else self.clocks
 
     def issue_clocks(self, arch: Arch) -> float:
-        """Return its issue clocks on the architecture's GPU; an SM with fewer fp32 lanes needs more clocks."""
+        """Return the issue clocks on the architecture's GPU; an SM with fewer fp32 lanes needs more clocks."""
         narrow = F32_LANES / arch.gpu.fp32_lanes if self.lanes == "fp32" else 1.0
         return self.clocks_on(arch.number) * narrow
 
@@ -240,7 +243,7 @@ class Atom:
 
     @property
     def family(self) -> str:
-        """Give the first word of its name."""
+        """Return the first word of the atom's name."""
         return self.name.split(".")[0]
 
     def operand(self, role: str) -> Operand:

@@ -198,11 +198,12 @@ class ByTma:
 class ByCluster:
     """Let the blocks of a parallel split form a cluster, and read each other's sums from shared memory.
 
-    Each finishes a share of the tile: it adds its own sum of that to those of the blocks behind it, the same bits in
-    every run.
+    Each of these blocks finishes a share of the tile: it adds all blocks' sums of the share, in a fixed order, so
+    results have the same bits in every run.
 
     Args:
-        shares: the most blocks that each finish a share of the tile; None for as many as its columns divide among.
+        shares: the most blocks that each finish a share of the tile; None for as many as the tile's columns divide
+            among.
         at_once: whether each fold of a program uses one barrier for the warps of all blocks. False: one barrier among
             the warps of each block, then one among the blocks.
     """
@@ -294,7 +295,7 @@ class Load:
         storage: the buffer's order or layout; None keeps the source's order.
         reuse: whether the buffer may lie in the memory of buffers that are no longer needed.
         no_sync: whether the author states that this load needs no barrier.
-        claimed: the place in the author's source of that statement.
+        claimed: where `no_sync` was stated: the place in the author's source.
         dtype: element type in the buffer, None for the source's.
         ops: an expression applied to each element on the way; None for none.
     """

@@ -68,7 +68,7 @@ def witnesses(program: Program, law: Law) -> tuple[str, ...]:
 
 
 def doubling(law: Law, lead: Step) -> float | None:
-    """Return by how much the scale must rise for terms to fall to a half; None where no constant says it.
+    """Return by how much the scale must rise for terms to fall to a half; None where this is not a constant.
 
     Example: 1 where terms are exp2(x - m) and m, the scale, is the largest x.
     """

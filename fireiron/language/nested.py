@@ -130,7 +130,7 @@ class Nested:
         return attrs.evolve(self, tensors=tuple(rest), offset=at)
 
     def as_level(self, name: str = "") -> Level:
-        """Make a level whose units are the innermost tensors. `tile(m, n).to(...)` accepts it, and this object too.
+        """Make a level whose units are the innermost tensors. `tile(m, n).to(...)` accepts the level or the `Nested`.
 
         Raises:
             LayoutError: `nested-threads`.
@@ -148,7 +148,7 @@ class Nested:
         return Level(name or str(self), self.level, inner, _int(inner.size))
 
     def order(self) -> Order | Layout:
-        """Return the order in which units take tiles: a unit's coordinates in the outermost tensor are its tile's."""
+        """Return the order in which units take tiles: a tile has the coordinates of its unit in the outermost tensor."""
         dims = _dims(self.tensors[0])
         if len(dims) == 1:
             return RowMajor

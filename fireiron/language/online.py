@@ -1,14 +1,15 @@
 """Online folds: folds that depend on each other share one loop; a sum is rescaled when a fold that it needs changes.
 
 Let R1 fold a dim to m, and let R2 fold f(x, m) over the same dim. Where f(x, m) = g(x) * h(m), a sum that was computed
-with the old m is multiplied by h(m') / h(m) to be that of the new one, m'. Of a max or min, f = g(x) + h(m), and the
-difference h(m') - h(m) is added. The factors are found on expression trees: exp(a - m) = exp(a) * exp(-m), products and
-quotients of such, and sums whose terms share one factor. Before the first point the factor is 0.
+with the old m is multiplied by h(m') / h(m), which gives the sum for the new value m'. For a max or min, f = g(x) +
+h(m), and the difference h(m') - h(m) is added. The factors are found on expression trees: exp(a - m) = exp(a) *
+exp(-m), products and quotients of such, and sums whose terms share one factor. Before the first point the factor is 0.
 
 A factor of a sum that needs a finished fold, and no point of the dim, is applied after the loop. Example: attention
 divides its product with the values by the sum of exponentials once, after the loop.
 
-Source: Milakov and Gimelshein, Online normalizer calculation for softmax, 2018; here the law is found, not written.
+Source: Milakov and Gimelshein, Online normalizer calculation for softmax, 2018; here, the corrections are derived from
+    the expressions.
 """
 
 from __future__ import annotations

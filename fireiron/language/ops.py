@@ -92,7 +92,7 @@ def row_max(tensor: Tensor) -> Rows:
 
 @attrs.frozen
 class Known:
-    """Stand for an op by the expression that it made of the accumulator; unlike a function, an expression pickles."""
+    """Replace an op by the expression that the op makes of the accumulator, since an expression can be pickled."""
 
     value: Value
     dtype: DType

@@ -114,12 +114,12 @@ class Layer:
 
     @property
     def depth(self) -> int:
-        """Give the width of what the layer reads (K)."""
+        """Return the number of columns of the layer's input (K)."""
         return _known(self.weights.shape[-2])
 
     @property
     def width(self) -> int:
-        """Give the width of what the layer gives (N)."""
+        """Return the number of columns of the layer's result (N)."""
         return _known(self.weights.shape[-1])
 
 
@@ -133,10 +133,10 @@ def _known(extent: Index) -> int:
 
 @attrs.frozen
 class Layers(Stated):
-    """Compute Y from X by layers one after another: each one's result is the next one's A.
+    """Compute Y from X by layers one after another: the result of each layer is A of the next.
 
     Args:
-        X, Y: the first layer's input and the last one's output, a row each sample.
+        X, Y: the first layer's input and the last layer's output; each row is a sample.
         layers: in execution order.
         acc: the accumulators' element type, None for the default of X's.
     """

@@ -151,8 +151,8 @@ class Ranking:
         value: the value to compare by, an expression of the step's body (`Arg(0)`); the first scalar of a state is its
             largest value.
         count: how many values the fold keeps, a power of two.
-        changes: an expression that is 0 where one more point leaves the state as it is, of the state's scalars followed
-            by the step's body.
+        changes: an expression of the state's scalars, followed by the step's body: 0 where one more point does not
+            change the state.
     """
 
     value: Scalar
@@ -216,7 +216,7 @@ def add_of(dtype: DType) -> Fold:
 
 
 def compensated_add_of(dtype: DType) -> Fold:
-    """Give the fold that sums, and sums its rounding errors beside the sum.
+    """Return the fold that sums, and sums the rounding errors beside the sum.
 
     Source: Knuth, The Art of Computer Programming, volume 2, section 4.2.2, theorem B; Neumaier, 1974.
     """

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 LAYOUTS = {"NN": "row,row", "TN": "row,col", "NT": "col,row", "TT": "col,col"}
-"""Words by letters. The first word is A's order, the second B's; the first letter is B's, the second A's."""
+"""The words for each pair of letters. First word: A's order; second word: B's. First letter: B's order; second: A's.
+"""
 
 
 def letters(layout: str) -> str:
@@ -14,7 +15,7 @@ def letters(layout: str) -> str:
             that is, a column-major matrix K x N.
 
     Raises:
-        ValueError: where the text is neither.
+        ValueError: where the text is no such layout.
 
     Example:
         >>> letters("row,col"), letters("TN"), letters("col, row")

@@ -117,7 +117,7 @@ class Tensor:
         return ColMajor if self.strides[-1] != 1 or (self.shape[-2] == 1 and self.shape[-1] != 1) else RowMajor
 
     def aligned(self, elements: int) -> bool:
-        """Say whether lines start at multiples of so many elements, and have a multiple of so many elements.
+        """Say whether the starts and the lengths of lines are multiples of `elements` elements.
 
         Example:
             >>> Matrix(64, 30).aligned(2), Matrix(64, 30).aligned(4)
@@ -128,7 +128,7 @@ class Tensor:
         return all(as_expr(x).divisor % elements == 0 for x in (line, *others))
 
     def starts_lines_at(self, nbytes: int) -> bool:
-        """Say whether lines start at multiples of so many bytes, whatever their length.
+        """Say whether the starts of lines are multiples of `nbytes` bytes, whatever the lines' length.
 
         Example:
             >>> Matrix(64, 30, "f16").starts_lines_at(16), Matrix(64, 30, "f16", ld=32).starts_lines_at(16)

@@ -49,7 +49,7 @@ def held(name: str, dtype: DType, dims: Sequence[Dim]) -> Ref:
 
 
 def pointwise(name: str, out: Ref, reads: Sequence[Ref], body: Scalar) -> Step:
-    """Make a step without a fold; reads that the body does not have are left out."""
+    """Make a step without a fold; reads that the body does not use are left out."""
     used = sorted({x.index for x in parts(body) if isinstance(x, Arg)})
     body = renumbered(body, {old: new for new, old in enumerate(used)})
     return Step(name, (out,), tuple(reads[i] for i in used), body)

@@ -129,9 +129,9 @@ class Slot:
             )
 
     def in_turn(self, team: Team, place: Place, threads: Array) -> None:
-        """Check that the last phase is known to be complete by threads of the barrier's block before they arrive.
+        """Check that the end of the last phase is ordered before the arrival of threads of the barrier's block.
 
-        A thread that does not know this might, in another order of execution, arrive twice in the same phase.
+        Without this order a thread might, in another order of execution, arrive twice in the same phase.
 
         Raises:
             SimulationError: `too-many-arrivals`.
@@ -253,7 +253,7 @@ class Gate:
             place: the statement's site.
             units: number of the units.
             count: number of all units that meet.
-            row: the vector clock that they release; None where races are not looked for.
+            row: the vector clock that the units release; None where races are not looked for.
 
         Raises:
             SimulationError: `counted-twice`.

@@ -125,7 +125,7 @@ class Store:
 
 
 class BulkCopy:
-    """Execute one statement."""
+    """Execute one statement that starts bulk copies."""
 
     def __init__(self, compiler: Compiler, statement: Call, scope: Scope) -> None:
         self.team = compiler.team

@@ -127,7 +127,7 @@ class Product:
 
 
 class DeferredMatMul:
-    """Execute one statement."""
+    """Execute one statement that starts asynchronous products."""
 
     def __init__(self, compiler: Compiler, statement: Call, scope: Scope) -> None:
         self.team = compiler.team

@@ -123,11 +123,11 @@ def prepare(
 
     Args:
         kernel: the kernel.
-        arrays: by buffer name.
+        arrays: the arrays by buffer name.
         sizes: values of the symbols.
         numbers: values of the scalar parameters.
         track: whether to look for races.
-        blocks: number of blocks that run at once; as many as must where None.
+        blocks: number of blocks that run at once. None: a cluster, or the grid where blocks wait for each other.
 
     Raises:
         SimulationError: `size-missing`, `precondition`, `array-missing`, `array-dtype`, `array-shape`, `array-strides`,

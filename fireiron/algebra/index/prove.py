@@ -6,7 +6,7 @@ from fireiron.algebra.index.nodes import Const, Element, Expr, Extremum, FloorDi
 from fireiron.algebra.index.sums import add, build, multiply, scale, subtract
 
 MOST_STEPS = 12
-"""How many bounds are put in before giving up: far more than index arithmetic nests."""
+"""The largest number of bounds that one proof puts in; index arithmetic needs far fewer."""
 
 
 def worthwhile(e: Expr) -> bool:
@@ -154,7 +154,7 @@ def _others_positive(monomial: Expr, factor: Expr) -> bool:
 
 
 def _bounds(factor: Expr, coefficient: int) -> tuple[tuple[Expr, int], ...]:
-    """List pairs such that bound / size is above the factor for a positive coefficient, else below it."""
+    """List pairs (bound, size): bound / size bounds the factor from above, or from below for a negative coefficient."""
     if type(factor) is FloorDiv and type(factor.denominator) is Const and not factor.exact:
         size = factor.denominator.value
         if coefficient % size == 0:
