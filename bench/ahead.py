@@ -46,7 +46,7 @@ def compiled(tasks: Sequence[Callable[[], None]], jobs: int | None = None) -> No
     """Run tasks that compile kernels into the disk cache, in other processes, and wait for all of them.
 
     Args:
-        tasks: what other processes can be given: partial functions of modules.
+        tasks: functions that can be pickled: partial functions of modules.
         jobs: number of processes, None for one for each core but two; 0 leaves the tasks out.
     """
     if jobs == 0 or len(tasks) < 2:
@@ -71,9 +71,9 @@ def ready(
 
     Args:
         cases: in the order in which they are measured.
-        tasks: as `submit` gave them.
-        arch: as `submit` was given it.
-        end: of `time.perf_counter()`.
+        tasks: the result of `submit`.
+        arch: the argument of `submit`.
+        end: the time of `time.perf_counter()` after which no case is yielded.
     """
     for case in cases:
         left = end - time.perf_counter()

@@ -48,23 +48,23 @@ class Arrays:
     residual: Any = None
 
     def added(self, case: Case) -> tuple[Any, ...]:
-        """List what the ops of the case add, in their order."""
+        """List the arrays that the ops of the case add, in the ops' order."""
         named = {"bias": self.bias, "residual": self.residual}
         return tuple(named[step] for step in case.steps if step in named)
 
     def fresh_out(self) -> Arrays:
-        """Give the same operands with another, poisoned output."""
+        """Return the same operands with another output, which is filled with poison."""
         return attrs.evolve(self, out=poisoned(self.out))
 
 
 @attrs.frozen
 class Errors:
-    """Hold how a result differs from f64.
+    """Hold the differences of a result to f64.
 
     Args:
         largest: the largest difference.
-        relative: norm of the differences over the norm of the result.
-        share: the largest difference over the bound that rounding allows; 1 or less in a right result.
+        relative: norm of the differences divided by the norm of the result.
+        share: the largest difference divided by the bound of rounding errors; at most 1 for a right result.
         nans: number of elements that are NaN or were not written.
     """
 
@@ -75,7 +75,7 @@ class Errors:
 
     @property
     def right(self) -> bool:
-        """Say whether every element lies within what rounding allows."""
+        """Say whether every element lies within the bound of rounding errors."""
         return self.nans == 0 and self.share <= 1.0
 
 
@@ -127,10 +127,10 @@ def make(case: Case, device: str = "cuda", seed: int = 0) -> Arrays:
 
 
 def exact(case: Case, device: str = "cuda", seed: int = 0) -> tuple[Arrays, Any] | None:
-    """Make operands of whole numbers, and the exact result, which each right kernel gives bit by bit.
+    """Make operands of whole numbers, and the exact result, which every right kernel computes bit by bit.
 
     Returns:
-        None for integers, which `compare` compares exactly, where K is too short, and behind ops that round.
+        The arrays; None for integers (which `compare` compares exactly), where K is too short, and with ops that round.
     """
     if not {"bias", "relu"}.issuperset(case.steps):
         return None
@@ -193,8 +193,8 @@ def compare(case: Case, arrays: Arrays, outs: dict[str, Any]) -> dict[str, Error
 
     An element may be wrong by (K + 2) u |a||b|, u being the accumulator's unit roundoff, plus one rounding to the
     result's type: a product of K terms is wrong by at most K u |a||b| in any order of summation. Sums of 8-bit floats
-    may lose more, since some tensor cores keep 13 bits of them. The slope of each op is at most SLOPE, and where ops
-    beside bias and relu follow, each may round what it reads: peers run kernels of their own for them.
+    may lose more, since some tensor cores keep 13 bits of them. The slope of each op is at most SLOPE. Each op other
+    than bias and relu may round its input, since peers run a separate kernel for such an op.
 
     Args:
         case: the problem.

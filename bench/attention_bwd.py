@@ -1,8 +1,8 @@
 """Time the gradients of attention, and those of torch's SDPA by cuDNN and by flash beside them.
 
-`python -m bench attention-bwd --shape BxHxSxD ... [--causal] [-o FILE.jsonl]`: ours are three kernels, the sums of each
-row among them, or (`--preset at_once`) all gradients in one kernel beside the sums and a conversion; torch's are what
-autograd launches. Each gradient is compared with one in f64 first.
+`python -m bench attention-bwd --shape BxHxSxD ... [--causal] [-o FILE.jsonl]`: ours are three kernels, one of which
+computes the sums of each row, or with `--preset at_once` one kernel for all gradients beside the sums and a conversion;
+torch's are the kernels that autograd launches. Each gradient is first compared with f64.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def schedules(shape: Sequence[int], dtype: str, causal: bool, preset: str) -> tu
 
 
 class _Ours:
-    """Hold our kernels, forward and backward, and what they write."""
+    """Hold our kernels, forward and backward, and the arrays that they write."""
 
     def __init__(self, shape: Sequence[int], dtype: str, causal: bool, preset: str, torch: Any) -> None:
         kind = {"f16": torch.float16, "bf16": torch.bfloat16}[dtype]
@@ -113,7 +113,7 @@ class _Ours:
         self.kernels[3](*given, out=(self.dk, self.dv))
 
     def error(self, causal: bool, torch: Any) -> float:
-        """Give the largest share of the largest value by which a gradient of the first head is off."""
+        """Return the largest error of the first head's gradients, divided by the gradient's largest value."""
         q, k, v = (x[:1, :1].double().requires_grad_() for x in (self.q, self.k, self.v))
         scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
         if causal:

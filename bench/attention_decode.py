@@ -75,7 +75,7 @@ def run(words: Sequence[str], command: str = "") -> int:
 
 
 def schedule(shape: Sequence[int], dtype: str, lines: int, plan: dict[str, int]) -> Any:
-    """Give the schedule of few queries; keys lie in pages where these have lines."""
+    """Return the schedule for few queries; keys lie in pages if pages have lines."""
     batch, heads, sharing, queries, keys, depth = shape
     q = tensor(batch, heads, sharing, queries, depth, dtype=dtype)
     if not lines:
@@ -87,7 +87,7 @@ def schedule(shape: Sequence[int], dtype: str, lines: int, plan: dict[str, int])
 
 
 def _timed(shape: Sequence[int], chosen: Any, dtype: str, lines: int) -> dict[str, Any]:
-    """Compare with f64, then time ours and the peers, which read keys that lie together."""
+    """Compare with f64, then time ours and the peers, which read keys without pages."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     torch = torch_module()

@@ -72,7 +72,7 @@ def _authoring() -> None:
 
 
 def _ms(work: Callable[[], object], times: int) -> tuple[float, float]:
-    """Give the median of the wall clock, and the least time of the processor."""
+    """Return the median time by the wall clock, and the least processor time."""
     found: list[float] = []
     busy: list[float] = []
     for _ in range(times):

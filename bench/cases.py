@@ -25,7 +25,7 @@ class Case:
     Args:
         m, n, k: extents.
         dtype: element types of the inputs, the accumulator and the output, as `in[:acc[:out]]`.
-        layout: how the row-major arrays lie, as `matmul` takes it.
+        layout: the layout of the row-major arrays, as `matmul` takes it.
         batch: number of products.
         ops: operations after the product in the same kernel, joined by "+": `bias` (adds a row), `relu`, `gelu`,
             `silu`, `residual` (adds a matrix).
@@ -68,7 +68,7 @@ class Case:
 
     @property
     def nbytes(self) -> float:
-        """Count the bytes that must move: each operand once."""
+        """Count the bytes that must be moved: each operand once."""
         inside, _, outside = self.types
         whole = 1 + ("residual" in self.steps)
         each = inside.nbytes_of(self.m * self.k + self.k * self.n) + whole * self.m * self.n * outside.nbytes
@@ -133,7 +133,7 @@ def case(shape: str, dtype: str = "f32", layout: str = "NN", batch: int | None =
 
 
 def with_options(cases: Sequence[Case], dtype: str | None, layout: str | None) -> tuple[Case, ...]:
-    """Replace what the command line chose; equal cases are kept once."""
+    """Replace the fields that the command line sets; equal cases are kept once."""
     chosen = {name: value for name, value in (("dtype", dtype), ("layout", layout)) if value is not None}
     if dtype is not None:
         find_dtype(dtype.split(":")[0])

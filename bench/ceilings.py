@@ -12,8 +12,8 @@ class Ceiling:
     """Hold the best measured rates of a device.
 
     Args:
-        gbps: 1e9 bytes a second of a large copy, reads and writes.
-        tflops: 1e12 operations a second by element type of the inputs.
+        gbps: 1e9 bytes per second of a large copy, reads and writes together.
+        tflops: 1e12 operations per second, by element type of the inputs.
         source: how they were measured.
     """
 
@@ -46,7 +46,7 @@ class Roof:
     """Hold the shortest time that the ceilings allow a case.
 
     Args:
-        us: that time.
+        us: the time in microseconds.
         bound: `memory` or `compute`.
     """
 

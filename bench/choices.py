@@ -1,4 +1,4 @@
-"""Whether the installed compiler builds what `best` chooses: drawn products, compiled; needs no GPU.
+"""Check that the installed compiler builds the schedules of `best` for randomly drawn products; needs no GPU.
 
 `python -m bench choices [--count N] [--seed N] [--arch ARCH...] [--verbose]`. A product is drawn by its sizes (any,
 multiples of 8 and of 128), layout, element types and its epilog. The command prints a line for each product that
@@ -28,7 +28,7 @@ EPILOGS = ("", "bias", "relu", "bias + gelu", "bias + silu + residual", "scaled"
 
 
 def product(rng: random.Random, arch: str) -> tuple[str, MatMulChain]:
-    """Draw a product for an architecture, and say which in words."""
+    """Draw a product for an architecture; return also its description in words."""
     types = (*TYPES, *SMALL_TYPES) if find_arch(arch).number >= 89 else TYPES
     step = rng.choice(STEPS)
     m, n, k = (step * rng.randint(1, LARGEST // step) for _ in range(3))
@@ -41,7 +41,7 @@ def product(rng: random.Random, arch: str) -> tuple[str, MatMulChain]:
 
 
 def function(epilog: str, spec: MatMulChain) -> Callable[[Any], Any]:
-    """Give the function of a product that an epilog's words stand for."""
+    """Return the epilog that some words stand for."""
     rows, columns = spec.matmul.C.shape
     kind = spec.matmul.C.dtype
     bias, residual = Vector(columns, kind, name="bias"), Matrix(rows, columns, kind, name="residual")

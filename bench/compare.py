@@ -17,13 +17,13 @@ Verdict = Literal["slower", "faster", "noise", "new", "gone", "fails"]
 
 @attrs.frozen
 class Change:
-    """Hold how one subject on one case changed.
+    """Hold the change of one subject's time on one case.
 
     Args:
         case: the problem.
         subject: the name of the subject.
         verdict: one word; `new` or `gone` where one run alone has the case, `fails` where only the older run timed it.
-        factor: new time over old; 1 where there is none.
+        factor: new time divided by old time; 1 without both times.
         noise: the change that the spread of both runs explains.
         against: the peer whose times both ratios divide; "" where times were compared.
     """

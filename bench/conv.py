@@ -53,12 +53,12 @@ FILTERS: dict[str, Callable[..., Any]] = {"mma": conv_gradients.filters_mma, "wg
 
 @attrs.frozen
 class Laboratory:
-    """Hold where convolutions are timed: a GPU, or its stand-in in tests.
+    """Hold the place where convolutions are timed: a GPU, or its stand-in in tests.
 
     Args:
-        device: of torch, where the arrays lie.
-        built: makes what launches from a schedule.
-        compared: times launches; see `lines.compared`.
+        device: torch's device of the arrays.
+        built: function from a schedule to a launchable kernel.
+        compared: function that times launches; see `lines.compared`.
     """
 
     device: str = "cuda"
@@ -73,8 +73,8 @@ def run(words: Sequence[str], command: str = "", laboratory: Laboratory | None =
     """Run the command line.
 
     Args:
-        words: of the command line.
-        command: what was run, kept beside the results.
+        words: the words of the command line.
+        command: the command, which is kept beside the results.
         laboratory: where convolutions are timed; the GPU, if there is one, by default.
 
     Returns:
@@ -121,7 +121,7 @@ def run(words: Sequence[str], command: str = "", laboratory: Laboratory | None =
 
 
 def schedules(form: str, shape: Sequence[int], preset: str, plan: Mapping[str, int], fused: bool = False) -> list[Any]:
-    """Give the schedules of a result or of a gradient; of images' gradients, one for each residue, with its part."""
+    """Return the schedules of a result or a gradient; for a gradient of images one for each residue, with its part."""
     n, side, c, k, taps, stride, pad = shape
     out = (side + 2 * pad - taps) // stride + 1
     x, f = tensor(n, side, side, c, dtype="f16"), tensor(k, taps, taps, c, dtype="f16", name="f")
@@ -207,7 +207,7 @@ def program(shape: Sequence[int]) -> Any:
     """Give the program of a convolution of f16 alone.
 
     Args:
-        shape: as of `SHAPES`.
+        shape: the sizes, in the order of `SHAPES`.
     """
     n, side, c, k, taps, stride, pad = shape
     x, f = tensor(n, side, side, c, dtype="f16"), tensor(k, taps, taps, c, dtype="f16", name="f")

@@ -71,7 +71,7 @@ def drawn(seed: str, count: int) -> list[Layer]:
 
     Args:
         seed: any word.
-        count: of layers.
+        count: number of layers.
 
     Example:
         >>> [str(layer) for layer in drawn("a1e71b1", 2)] == [str(layer) for layer in drawn("a1e71b1", 2)]
@@ -109,7 +109,7 @@ def scheduled(layer: Layer, count: int) -> list[tuple[str, Any]]:
 
 
 def compiled(layer: Layer, count: int, arch: str) -> list[tuple[str, int | str]]:
-    """Compile a layer's plans into the disk cache; give the registers of each, or what is wrong."""
+    """Compile a layer's plans into the disk cache; return the registers, or the error, of each."""
     found: list[tuple[str, int | str]] = []
     for words, schedule in scheduled(layer, count):
         try:
@@ -126,10 +126,10 @@ def run(
     """Run the command line.
 
     Args:
-        words: of the command line.
-        command: what was run, kept beside the results.
+        words: the words of the command line.
+        command: the command, which is kept beside the results.
         laboratory: where layers are timed; the GPU, if there is one, by default.
-        executor: compiles; processes of its own where None.
+        executor: runs compilations; None for new processes.
 
     Returns:
         1 where a result of ours is wrong or a first plan does not build, else 0.
@@ -161,7 +161,7 @@ def run(
 
 
 def said(line: Mapping[str, Any]) -> str:
-    """Say a layer's result."""
+    """Describe a layer's result."""
     if problem := line.get("problem"):
         return f"{line['program']}: {problem}"
     failed = "".join(f"\n  {words}: {reason}" for words, reason in line["failed"].items())

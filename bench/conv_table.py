@@ -43,7 +43,7 @@ class Work:
         what: the convolution.
         form: `forward`, or the gradient of `data` or of `filters`.
         beside: arrays beside images and filters: bias, residual.
-        activation: applied last.
+        activation: name of the function that is applied last.
         compiled: whether torch.compile is timed too.
     """
 
@@ -108,11 +108,11 @@ def run(
     """Run the command line.
 
     Args:
-        words_: of the command line.
-        command: what was run, kept beside the results.
+        words_: the words of the command line.
+        command: the command, which is kept beside the results.
         laboratory: where convolutions are timed; the GPU, if there is one, by default.
-        executor: compiles; processes of its own where None.
-        works: instead of the table's lines and drawn ones.
+        executor: runs compilations; None for new processes.
+        works: lines to time instead of the table's and drawn ones.
 
     Returns:
         1 where a result of ours is wrong or a kernel does not build, else 0.
@@ -148,7 +148,7 @@ def run(
 
 
 def compiled(work: Work, arch: str | None) -> int | str:
-    """Compile the kernels of a line into the disk cache; give the most registers, or what is wrong."""
+    """Compile the kernels of a line into the disk cache; return the most registers of a kernel, or the error."""
     try:
         parts = programs(work, arch)
         kernels = [_scheduled(spec, parts).compile(arch) for _, spec in parts if spec is not None]
@@ -163,7 +163,7 @@ def _scheduled(spec: Any, parts: Sequence[Any]) -> Any:
 
 
 def programs(work: Work, arch: str | None = None) -> list[tuple[Any, Any]]:
-    """List the programs of a line: of a gradient of data, one for each residue, with its part."""
+    """List the programs of a line; for a gradient of data one for each residue, with its part."""
     what = work.what
     if work.form == FORWARD:
         beside = tuple((name, "f32" if name == "bias" else what.dtype) for name in work.beside)
@@ -176,7 +176,7 @@ def programs(work: Work, arch: str | None = None) -> list[tuple[Any, Any]]:
 
 
 def said(line: Mapping[str, Any]) -> str:
-    """Say a line's result."""
+    """Describe a line's result."""
     return f"{line['row']}: {words(line)}"
 
 
@@ -224,7 +224,7 @@ class _Operands:
     Args:
         x, f: images and filters.
         dy: the gradient of the result.
-        bias, residual: beside them.
+        bias, residual: arrays of the epilog, or None.
     """
 
     x: Any
@@ -255,7 +255,7 @@ class _Operands:
         )
 
     def ours(self, work: Work, kernels: Sequence[tuple[Any, Any]]) -> tuple[Callable[[], object], Any]:
-        """Give what launches our kernels, and the array that they write, in torch's order of dims."""
+        """Return a function that launches our kernels, and the array that they write, in torch's order of dims."""
         torch, what = torch_module(), work.what
         x, f, dy = (a.movedim(1, -1) for a in (self.x, self.f, self.dy))
         if work.form == FORWARD:
@@ -284,7 +284,7 @@ class _Operands:
         return launch, out.movedim(-1, 1)
 
     def theirs(self, work: Work, kind: Any = None, some: Any = None) -> Callable[[], Any]:
-        """Give what computes a line by torch, in an element type, for some of the images."""
+        """Return a function that computes a line by torch, in an element type, for some of the images."""
         torch, what = torch_module(), work.what
         some = slice(None) if some is None else some
         x, f, dy = self.x[some], self.f, self.dy[some]
@@ -328,7 +328,7 @@ class _Operands:
 
 
 def _summary(row: str, lines: Sequence[Mapping[str, Any]]) -> str:
-    """Say a row's ratios over the fastest peer, and a bare convolution's time over that of one with an epilog."""
+    """Describe a row's ratios to the fastest peer, and a plain convolution's time divided by that with an epilog."""
     if not lines:
         return f"{row}: nothing timed"
     over = [min(t for name, t in line["ratios"].items() if name != "bare") for line in lines]

@@ -121,7 +121,7 @@ class Cublas:
     ours: bool = False
 
     def prepare(self, case: Case, arrays: Arrays | None, rough: Rough | None) -> Prepared:
-        """Bind the arguments that do not change."""
+        """Bind the arguments that are the same in all launches."""
         needs_gpu(self.name, arrays)
         compute, scale = _types(self.name, case)
         if case.steps or case.types[0].name in ("e4m3", "e5m2"):
@@ -181,7 +181,7 @@ class CublasLt:
     ours: bool = False
 
     def prepare(self, case: Case, arrays: Arrays | None, rough: Rough | None) -> Prepared:
-        """Ask the heuristic, and time what it offers."""
+        """Time the algorithms that the heuristic offers."""
         needs_gpu(self.name, arrays)
         assert arrays is not None
         plan, found, best = _fastest(case, arrays, rough)
@@ -195,8 +195,8 @@ def bound(case: Case, arrays: Arrays, rough: Rough | None, *, add: bool = False)
     Args:
         case: the problem, with the operations after the product.
         arrays: operands and result.
-        rough: times launches roughly; the heuristic's first choice is taken where None.
-        add: whether the product is added to what the result holds.
+        rough: function that times launches roughly; None to use the heuristic's first choice.
+        add: whether the product is added to the old result.
 
     Raises:
         FireironError: `unsupported-case`.
@@ -235,7 +235,7 @@ class _Plan:
         self._layouts = [self._layout(x, case.batch) for x in (first, second, out)]
 
     def take(self, arrays: Arrays) -> None:
-        """Name the row that is added."""
+        """Set the address of the row that is added (the bias)."""
         if arrays.bias is not None:
             self._set(BIAS, ctypes.c_void_p(arrays.bias.data_ptr()))
 
@@ -257,7 +257,7 @@ class _Plan:
         return made
 
     def algorithms(self) -> list[_Result]:
-        """Ask the heuristic for all of its algorithms."""
+        """Return all algorithms that the heuristic offers."""
         preference, nbytes = ctypes.c_void_p(), ctypes.c_uint64(WORKSPACE_NBYTES)
         self._do("MatmulPreferenceCreate", ctypes.byref(preference))
         self._do("MatmulPreferenceSetAttribute", preference, MAX_WORKSPACE, ctypes.byref(nbytes), ctypes.c_size_t(8))

@@ -2,8 +2,9 @@
 
 Files hold records of tuning (`fireiron tune -o FILE`) or results of `python -m bench plans -o FILE`; timings of
 `hopper.gemm` with a plan are used. The command prints the fitted constants as the `ProductClocks` of
-`fireiron/algebra/machine.py`, and what the order of plans loses: the time of each product's first plan by the model
-over that of its fastest timed one. With `--order` the fit makes that small, else the error of modelled times.
+`fireiron/algebra/machine.py`, and the loss of the order of plans: the time of each product's first plan by the model
+divided by the time of the fastest timed plan. With `--order` the fit minimises this loss, otherwise the error of
+modelled times.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Timing:
 
 
 def timing(record: Record) -> Timing | None:
-    """Read a record; None where it is not of a plan."""
+    """Read a record; None where the record has no plan."""
     if record.preset != "hopper.gemm" or not record.us:
         return None
     plan = arguments(hopper.gemm, record.point).get("plan")
@@ -55,7 +56,7 @@ def timing(record: Record) -> Timing | None:
 
 
 def of_result(result: Result) -> Timing | None:
-    """Read a result of `bench plans`; None where it is not of a plan, or was not timed."""
+    """Read a result of `bench plans`; None where it has no plan or no time."""
     name, _, plan = result.subject.partition(" plan=")
     if name != "hopper.gemm" or not plan or result.times is None:
         return None
@@ -74,7 +75,7 @@ def timings_of(path: Path) -> list[Timing]:
 
 
 def lost(timings: Sequence[Timing], fit: ProductClocks) -> float:
-    """Return what the order of plans loses: the mean of log(first plan / fastest plan) of products with several."""
+    """Return the loss of the order of plans: the mean of log(first plan / fastest plan) of products with several."""
     products: dict[MatMulChain, list[Timing]] = {}
     for each in timings:
         products.setdefault(each.spec, []).append(each)
@@ -96,7 +97,7 @@ def loss(timings: Sequence[Timing], fit: ProductClocks) -> float:
 
 
 def spread(timings: Sequence[Timing], fit: ProductClocks) -> float:
-    """Return what to make small for a good order: what `lost` says, and a share of the errors within each product."""
+    """Return the objective for a good order: the result of `lost`, and a share of the errors within each product."""
     products: dict[MatMulChain, list[float]] = {}
     for each in timings:
         modelled = MACHINE.launch_us + clocks(each.plan, each.spec, fit) / MACHINE.clock_mhz
@@ -112,7 +113,7 @@ def fitted(
     passes: int = PASSES,
     loss: Callable[[Sequence[Timing], ProductClocks], float] = loss,
 ) -> tuple[ProductClocks, float]:
-    """Move one constant at a time while the model comes closer; steps shrink when none does."""
+    """Change one constant at a time while the error falls; steps shrink when no change helps."""
     best, least, step = start, loss(timings, start), FIRST_STEP
     for _ in range(passes):
         before = least

@@ -16,12 +16,12 @@ def compared(launches: Mapping[str, Callable[[], object]], rounds: int, budget_s
     """Time launches, interleaved, each behind a flush of the L2.
 
     Args:
-        launches: by name; ours is `fireiron`.
-        rounds: samples of each at most.
-        budget_s: seconds in all.
+        launches: the launches by name; ours is `fireiron`.
+        rounds: the most samples of each launch.
+        budget_s: seconds for all launches together.
 
     Returns:
-        The times, and the ratios of the others' medians over ours.
+        The times, and the other medians divided by ours.
     """
     from .timer import TorchTimer
 
@@ -34,7 +34,7 @@ def compared(launches: Mapping[str, Callable[[], object]], rounds: int, budget_s
 
 
 def words(line: Mapping[str, Any]) -> str:
-    """Say a line's result, by its rate of operations or of bytes."""
+    """Describe a line's result, by its rate of operations or of bytes."""
     if problem := line.get("problem"):
         return f"{line['program']}: {problem}"
     if "times" not in line:
@@ -55,9 +55,9 @@ def report(
 
     Args:
         lines: one for each work.
-        output: the file, if any.
-        command: what was run, kept beside the result.
-        said: gives a line's words.
+        output: the file to append to, or None.
+        command: the command, which is kept beside the result.
+        said: function that describes a line.
 
     Returns:
         Whether no result was wrong.

@@ -33,7 +33,8 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m bench") 
     """Run the command line.
 
     Returns:
-        0 right, 1 a wrong result of ours or a regression, 2 a command that cannot be understood, 130 interrupted.
+        The exit code: 0 for success, 1 for a wrong result of ours or a regression, 2 for a command that cannot be
+        understood, 130 if interrupted.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     command = shlex.join([*prog.split(), *map(_anywhere, words)])
@@ -187,7 +188,7 @@ def _parser(prog: str) -> Parser:
 
 
 def _cases(options: argparse.Namespace) -> tuple[str, list[Case], list[str]]:
-    """Read the words: the suite's name, the cases, and what to time."""
+    """Read the words: the suite's name, the cases, and the subjects to time."""
     suites = [word for word in options.words if word in SUITES]
     subjects = [word for word in options.words if word not in SUITES]
     for word in subjects:
@@ -270,7 +271,7 @@ def _show(results: Sequence[Result], title: str, device: str, why: str) -> None:
 
 
 def _compare(new: Sequence[Result], old: Sequence[Result], old_device: str, device: str, *, quiet: bool) -> bool:
-    """Print how results changed; say whether something is slower or fails."""
+    """Print the changes of results; say whether a subject is slower or fails."""
     changes = compare(new, old)
     out = sys.stderr if quiet else sys.stdout
     if old_device and device and old_device != device:

@@ -26,11 +26,11 @@ class Options:
     """Choose how to measure.
 
     Args:
-        rounds: samples of each subject at most.
+        rounds: the most samples of each subject.
         budget_s: seconds a case may take for each way of timing.
         sustained_s: seconds that each subject runs back to back; 0 leaves it out.
-        seed: of the random operands.
-        arch: what to compile for where there is no GPU.
+        seed: seed of the random operands.
+        arch: the target where there is no GPU.
         graphs: whether short kernels are timed by CUDA graphs too; results then take these times.
         exact: whether kernels of this project run on whole numbers too, where each bit is known.
     """
@@ -45,12 +45,12 @@ class Options:
 
 
 class Timer(Protocol):
-    """What times launches; see `TorchTimer`."""
+    """An object that times launches; see `TorchTimer`."""
 
     l2_nbytes: int
 
     def burst(self, launches: Mapping[str, Launch], rounds: int, budget_s: float) -> dict[str, Times]:
-        """Time with a flushed L2."""
+        """Time launches with a flushed L2."""
         ...
 
     def graphs(
@@ -60,16 +60,16 @@ class Timer(Protocol):
         ...
 
     def sustained(self, launch: Launch, each_us: float, seconds: float, watch: Callable[[], None]) -> float:
-        """Time back to back."""
+        """Time launches back to back."""
         ...
 
     def quick(self, launches: Sequence[Launch], samples: int = 5) -> list[float]:
-        """Time roughly."""
+        """Time launches roughly."""
         ...
 
 
 class Lab(Protocol):
-    """Where a measurement takes place: a GPU, or its stand-in in tests."""
+    """The place of a measurement: a GPU, or its stand-in in tests."""
 
     timer: Timer
 
@@ -82,7 +82,7 @@ class Lab(Protocol):
         ...
 
     def exact(self, case: Case, seed: int) -> tuple[Arrays, Any] | None:
-        """Make operands of whole numbers, and the result of all right kernels; None where there are none."""
+        """Make operands of whole numbers, and the result of all right kernels; None where no such operands exist."""
         ...
 
     def differing(self, wanted: Any, outs: dict[str, Any]) -> dict[str, int]:
@@ -90,11 +90,11 @@ class Lab(Protocol):
         ...
 
     def settle(self) -> None:
-        """Wait for the device; what failed there is raised here."""
+        """Wait for the device, and raise the errors of its launches."""
         ...
 
     def state(self) -> State:
-        """Read the board."""
+        """Read the board's clocks, power and temperature."""
         ...
 
 
@@ -129,12 +129,12 @@ class TorchLab:
         self._torch.cuda.synchronize()
 
     def state(self) -> State:
-        """Read the board."""
+        """Read the board's clocks, power and temperature."""
         return self._board.state()
 
 
 def why_not_timed() -> str:
-    """Say why nothing can be timed here, "" where it can."""
+    """Return the reason why nothing can be timed here; "" where timing is possible."""
     if probe().problem:
         return "there is no GPU (fireiron doctor says why)"
     try:
@@ -158,10 +158,11 @@ def measure(
     Args:
         cases: the problems.
         subjects: words as `--vs` takes them, preset functions, functions of (a, b, out), or subjects.
-        options: how.
+        options: how to measure.
         suite: a name for the results.
-        lab: where; the GPU where None. Without a GPU schedules are compiled and estimated, and nothing is timed.
-        on_case: called with the results of each case once they are there.
+        lab: the place of the measurement; the GPU where None. Without a GPU, schedules are compiled and estimated, and
+            nothing is timed.
+        on_case: function that is called with the results of each finished case.
 
     Raises:
         UsageError: `unknown-peer`, `no-subject`.
@@ -188,7 +189,7 @@ def measure(
 
 
 def _named(subjects: Sequence[Subject]) -> dict[str, Subject]:
-    """Give each subject a name of its own; timing one subject twice tests the bench."""
+    """Give each subject a different name; timing one subject twice tests the bench."""
     named: dict[str, Subject] = {}
     for subject in subjects:
         name, turn = subject.name, 2

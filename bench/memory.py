@@ -31,19 +31,20 @@ class Work:
     """Describe one work.
 
     Args:
-        name: what is computed, and the shape.
-        schedule: makes our schedule, of what the preset takes.
+        name: name of the computation, with the shape.
+        schedule: function from a preset's keywords to our schedule.
         inputs: shape and torch's element type of each. Integers are drawn below `most`.
-        outs: the same of each output.
-        eager: torch's expression of the inputs, given torch; in f64 it is the reference.
-        most: what integers are drawn below.
-        slack: by how much of the sizes of what is added up a result may differ, beside two roundings.
-        sizes: gives those sizes, as `eager` gives results; None for `eager` of absolute values.
-        by_rows: for each input, whether its first dim is that of all outputs, so that rows can be compared in parts;
-            none where outputs need all rows.
-        reads: whether it is also timed against a kernel of ours that only reads.
-        native: binds torch's own kernels to the inputs, given torch, where they are faster than `eager`.
-        places: the number of an integer output that says where in the first input's rows the first output's values lie.
+        outs: shape and torch's element type of each output.
+        eager: function from the torch module to torch's function of the inputs; in f64 the latter is the reference.
+        most: upper bound of drawn integers: each is smaller.
+        slack: the allowed error beside two roundings, relative to the sum of the terms' sizes.
+        sizes: function that computes the sum of the terms' sizes, in the form of `eager`; None for `eager` of absolute
+            values.
+        by_rows: for each input, whether its first dim is that of all outputs, so that rows can be compared in parts; ()
+            where outputs need all rows.
+        reads: whether to time a kernel of ours that only reads, for comparison.
+        native: function that binds torch's own kernels to the inputs, where these kernels are faster than `eager`.
+        places: number of the integer output that holds the columns of the first output's values in the first input.
     """
 
     name: str
@@ -67,12 +68,12 @@ def run(words: Sequence[str], command: str, prog: str, about: str, names: Sequen
     """Run a suite's command line.
 
     Args:
-        words: of the command line.
-        command: the whole of it, for the results.
+        words: the words of the command line.
+        command: the whole command, for the results.
         prog: the suite's name.
-        about: what it times.
-        names: of the programs.
-        make: gives the works of the options, for some of the names.
+        about: description of the suite.
+        names: names of the programs.
+        make: function from the options to the works, for some of the names.
 
     Returns:
         1 where a result of ours is wrong, else 0.
@@ -111,7 +112,7 @@ def run(words: Sequence[str], command: str, prog: str, about: str, names: Sequen
 
 
 def shapes_of(options: Any, usual: Sequence[tuple[int, ...]], drawn: Callable[[int, int], Any]) -> Any:
-    """Give the shapes that a command line asks for: its own, drawn ones, or the usual."""
+    """Return the shapes for a command line: given, drawn or default ones."""
     if options.shape:
         return tuple(tuple(int(n) for n in word.split("x")) for word in options.shape)
     return usual if options.seed is None else drawn(options.seed, options.count)

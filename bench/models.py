@@ -35,13 +35,13 @@ class RMSNorm(nn.Module):
 
 
 def turned(x: Any, cos: Any, sin: Any) -> Any:
-    """Turn pairs of a head's columns by their position's angles, halves apart as Llama has them."""
+    """Rotate pairs of a head's columns, half a head apart as in Llama, by the angles of their position."""
     half = x.shape[-1] // 2
     return x * cos + torch.cat([-x[..., half:], x[..., :half]], -1) * sin
 
 
 def angles(length: int, depth: int, base: float = 500000.0) -> tuple[Any, Any]:
-    """Give the cosines and sines of positions, (length, depth) each."""
+    """Return the cosines and sines of positions, each of shape (length, depth)."""
     steps = base ** (-torch.arange(0, depth, 2) / depth)
     found = torch.outer(torch.arange(length).float(), steps)
     found = torch.cat([found, found], -1)
@@ -49,7 +49,7 @@ def angles(length: int, depth: int, base: float = 500000.0) -> tuple[Any, Any]:
 
 
 class DecoderLayer(nn.Module):
-    """Be a layer of Llama: norm, rotary positions, attention of groups of heads, norm, gate.
+    """A layer of Llama: norm, rotary positions, attention of groups of heads, norm, gate.
 
     Args:
         width: of a row.
@@ -69,7 +69,7 @@ class DecoderLayer(nn.Module):
         self.before, self.behind = RMSNorm(width), RMSNorm(width)
 
     def forward(self, x: Any, cos: Any, sin: Any) -> Any:
-        """Compute rows of the next layer."""
+        """Compute the rows for the next layer."""
         batch, length, _ = x.shape
         y = self.before(x)
         q = self.q(y).view(batch, length, self.heads, self.depth).transpose(1, 2)
@@ -87,17 +87,17 @@ class DecoderLayer(nn.Module):
         return self.behind_attention(x, functional.scaled_dot_product_attention(q, k, v, enable_gqa=True)), mine
 
     def behind_attention(self, x: Any, seen: Any) -> Any:
-        """Compute what follows attention."""
+        """Compute the part of the layer after attention."""
         x = x + self.o(seen.transpose(1, 2).reshape(x.shape))
         y = self.behind(x)
         return x + self.down(functional.silu(self.gate(y)) * self.up(y))
 
 
 class Decoder(nn.Module):
-    """Be layers of Llama; rows come in and go out.
+    """Layers of Llama, from rows to rows.
 
     Args:
-        layers: how many.
+        layers: number of layers.
         width, heads, pairs, inner: of each.
         length: of the sequence.
     """
@@ -120,7 +120,7 @@ class Decoder(nn.Module):
 
 
 class Decoding(Decoder):
-    """Be layers of Llama that compute one token behind those of a cache.
+    """Layers of Llama that compute one token after those of a cache.
 
     The token's own keys and values are results beside its rows: the caller stores them for the next token.
     """
@@ -137,7 +137,7 @@ class Decoding(Decoder):
 
 
 class Encoder(nn.Module):
-    """Be a layer of ViT: norms ahead of attention and of the perceptron.
+    """A layer of ViT, with norms before attention and before the perceptron.
 
     Args:
         width: of a row.
@@ -153,7 +153,7 @@ class Encoder(nn.Module):
         self.before, self.behind = nn.LayerNorm(width), nn.LayerNorm(width)
 
     def forward(self, x: Any) -> Any:
-        """Compute rows of the next layer."""
+        """Compute the rows for the next layer."""
         batch, length, width = x.shape
         parts = self.packed(self.before(x)).view(batch, length, 3, self.heads, width // self.heads)
         q, k, v = parts.permute(2, 0, 3, 1, 4).unbind(0)
@@ -163,7 +163,7 @@ class Encoder(nn.Module):
 
 
 class ViT(nn.Module):
-    """Be a vision transformer.
+    """A vision transformer.
 
     Args:
         layers, width, heads, inner: of the encoder.
@@ -191,11 +191,11 @@ class ViT(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """Be a block of ResNet-50: 1x1, 3x3 and 1x1 convolutions beside a shortcut.
+    """A block of ResNet-50: 1x1, 3x3 and 1x1 convolutions beside a shortcut.
 
     Args:
-        given: channels that come in.
-        width: channels of the 3x3 convolution; four times as many go out.
+        given: number of input channels.
+        width: channels of the 3x3 convolution; the output has four times as many.
         stride: of the 3x3 convolution.
     """
 
@@ -217,7 +217,7 @@ class Bottleneck(nn.Module):
 
 
 class ResNet(nn.Module):
-    """Be a ResNet of bottlenecks.
+    """A ResNet of bottlenecks.
 
     Args:
         blocks: in each of the stages.
@@ -243,7 +243,7 @@ class ResNet(nn.Module):
 
 
 class LSTM(nn.Module):
-    """Be an LSTM of one layer: each step's gates are a product with the input and one with the state.
+    """An LSTM of one layer: each step's gates are a product with the input plus a product with the state.
 
     Args:
         width: of inputs and states.
@@ -266,7 +266,7 @@ class LSTM(nn.Module):
 
 
 class DLRM(nn.Module):
-    """Be DLRM's perceptrons, and the products of features between them.
+    """The perceptrons of DLRM, and the products of features between them.
 
     Args:
         dense: numbers of a sample.

@@ -86,7 +86,7 @@ def run(words: Sequence[str], command: str = "") -> int:
 
 
 def _noted(lines: Iterable[dict[str, Any]], ratios: list[float]) -> Iterator[dict[str, Any]]:
-    """Note each line's ratio over the fastest peer."""
+    """Record each line's ratio to the fastest peer."""
     for line in lines:
         ratios += [line["ratios"][line["fastest"]]] if "fastest" in line else []
         yield line
@@ -147,7 +147,7 @@ def network(name: str, attention: str, layers: int = 0, length: int = 0) -> Any:
 
 
 def given(name: str, batch: int, length: int) -> tuple[Any, ...]:
-    """Draw what a network takes, on torch's default device: floats in f32. BERT gets numbers of words, ViT images."""
+    """Draw a network's inputs on torch's default device, floats in f32: numbers of words for BERT, images for ViT."""
     torch = torch_module()
     kind = MODELS[name][1] if name in MODELS else "words"
     if kind == "images":
@@ -173,15 +173,15 @@ def timed(
         batch: sequences, images or samples.
         length: tokens of a sequence.
         dtype: f16 or bf16.
-        peers: whom it is timed against.
+        peers: names of the peers.
         layers: instead of the network's own number.
         train: whether a forward and a backward pass is timed.
-        freeze: whether what depends on parameters alone is computed once.
+        freeze: whether values that depend on parameters alone are computed once.
         apart: whether no kernel begins before the one before it has ended.
         graphs: whether peers are also timed captured in CUDA graphs, in inference.
         replaced: whether ours is the network that runs operator by operator, with this package's attention.
         device: of the arrays; on "cpu" nothing is timed.
-        gate: is called when all is compiled, ahead of the timing.
+        gate: function that is called after all compilations, before the timing.
     """
     import fireiron.torch
     from fireiron.graph.torch_backend import plans
@@ -211,7 +211,7 @@ def timed(
         return step if train else infer
 
     def result(model: Any, inputs: Sequence[Any], call: Callable[[], Any] | None = None) -> Any:
-        """Call a model; give what it computes, or the gradients of all parameters."""
+        """Call a model; return its result, or the gradients of all parameters."""
         made = (call or launch(model, inputs))()
         if not train:
             return made.float()
@@ -269,7 +269,7 @@ def timed(
 
 
 def peaks_of(call: Callable[[], Any], name: str, found: dict[str, float], device: str) -> Any:
-    """Call, and note the peak of memory beside what was allocated before, in MiB."""
+    """Call, and record the peak of memory above the memory allocated before, in MiB."""
     if device != "cuda":
         return call()
     torch = torch_module()
@@ -283,7 +283,7 @@ def peaks_of(call: Callable[[], Any], name: str, found: dict[str, float], device
 
 
 def _replaced(call: Callable[[], Any]) -> Callable[[], Any]:
-    """Let a call take this package's attention where networks call torch's."""
+    """Replace torch's attention by this package's during a call."""
     import fireiron.torch
 
     functional = torch_module().nn.functional
@@ -330,7 +330,7 @@ def _label(plan: Any, launch: Any) -> str:
 
 
 def said(line: Any) -> str:
-    """Say a network's result."""
+    """Describe a network's result."""
     planned = f"{line['kernels']} kernels, {len(line['left'])} operators left to torch, "
     head = f"{line['program']}: {planned if line['kernels'] else ''}"
     head += f"compiled in {line['compiled_s']:.1f} s, error {line['error']:.2g} (eager {line['error of eager']:.2g})"

@@ -61,7 +61,7 @@ def _without_gpu(why: str) -> int:
 
 
 def host_part(rounds: int = ROUNDS) -> dict[str, float]:
-    """Measure what a call does on the host before and after the driver, in microseconds of the processor."""
+    """Measure a call's processor time on the host before and after the driver, in microseconds."""
     import numpy as np
 
     from .standin import Tensor, stand_in

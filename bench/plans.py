@@ -37,8 +37,8 @@ class Choice:
 
     Args:
         case: the problem.
-        first: the peer's time over that of the plan that the model puts first.
-        best: the peer's time over that of the fastest plan.
+        first: the peer's time divided by that of the model's first plan.
+        best: the peer's time divided by that of the fastest plan.
         place: the fastest plan's place in the model's order, from 1.
     """
 
@@ -58,14 +58,14 @@ def scheduled(case: Case, count: int, arch: str | None, apart: bool = False) -> 
         case: the problem.
         count: number of plans.
         arch: the target.
-        apart: leave out plans that are like an earlier one.
+        apart: whether to leave out plans that are similar to an earlier one.
     """
     found = list(hopper.plans(case.spec()))
     return [Scheduled("hopper.gemm", {"plan": plan}, arch) for plan in (_apart(found) if apart else found)[:count]]
 
 
 def _apart(plans: Sequence[hopper.Plan]) -> list[hopper.Plan]:
-    """Keep plans that differ from all that are kept before: not by some columns of the tile alone."""
+    """Keep plans that differ from all kept ones by more than some columns of the tile."""
     kept: list[hopper.Plan] = []
     for plan in plans:
         alike = (attrs.evolve(plan, n=other.n, group=other.group, keep=other.keep) == other for other in kept)
@@ -75,7 +75,7 @@ def _apart(plans: Sequence[hopper.Plan]) -> list[hopper.Plan]:
 
 
 def compiled(case: Case, count: int, arch: str | None, apart: bool = False, part: int = 0) -> None:
-    """Compile a part of a case's plans into the disk cache: of PARTS."""
+    """Compile one of PARTS parts of a case's plans into the disk cache."""
     for each in scheduled(case, count, arch, apart)[part::PARTS]:
         with suppress(FireironError):  # the process that measures the case reports the error
             hopper.gemm(case.spec(), each.values["plan"]).compile(arch)
@@ -94,7 +94,7 @@ def chosen(results: Sequence[Result], peer: str) -> Choice | None:
 
 
 def said(choices: Sequence[Choice], count: int, peer: str) -> list[str]:
-    """Sum up: geometric means, and the cases whose first plan does worst."""
+    """Describe all cases: geometric means, and the cases with the slowest first plans."""
     if not choices:
         return []
     first, best = _spread([c.first for c in choices]), _spread([c.best for c in choices])
@@ -117,11 +117,11 @@ def run(
     """Run the command line.
 
     Args:
-        words: its arguments.
-        command: as results shall name it.
-        lab: where cases are measured; the GPU where None.
-        executor: compiles; processes of its own where None.
-        tell: is given lines for the user.
+        words: arguments of the command.
+        command: name of the command in results.
+        lab: the place of the measurement; the GPU where None.
+        executor: runs compilations; None for new processes.
+        tell: function that is called with lines for the user.
 
     Returns:
         1 where a result of ours is wrong, else 0.

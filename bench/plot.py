@@ -36,7 +36,7 @@ def write(path: str, results: Sequence[Result], title: str, device: str) -> None
 
 
 def svg(results: Sequence[Result], title: str, device: str) -> str:
-    """Draw what the results allow: ratios where peers were timed, a roofline where ceilings are known."""
+    """Draw ratios if peers were timed, and a roofline if ceilings are known."""
     parts = [_ratios(results), _roofline(results, device)]
     drawn = [part for part in parts if part]
     height = 36 + (HEIGHT + 24) * max(1, len(drawn))

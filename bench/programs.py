@@ -39,11 +39,12 @@ class Program:
     """Hold one kernel and its peers.
 
     Args:
-        name: for the table.
-        make: builds our schedule.
-        exact: computes the result from tensors of f64.
-        peers: by name, what binds their launches: called with torch, operands, the result's tensor and a rough timer.
-        flops: operations of a run.
+        name: name in the table.
+        make: function that builds our schedule.
+        exact: function that computes the result from f64 tensors.
+        peers: by name, functions that bind a peer's launch: called with torch, operands, the result's tensor and a
+            rough timer.
+        flops: number of operations of a run.
         roundings: number of roundings to f16 before the result.
         equal_work: by name, peers that do as much work and compute another result.
         given: by name, functions that make operands other than normal numbers.
@@ -62,7 +63,7 @@ class Program:
 
     @property
     def kind(self) -> str:
-        """Name what is computed, without its sizes."""
+        """Return the name without sizes."""
         return self.name.split()[0]
 
 
@@ -137,7 +138,7 @@ def _layers_by_lt(torch: Any, t: Tensors, out: Any, rough: Any) -> list[Launch]:
 
 
 def _ends(torch: Any) -> Any:
-    """Draw where 64 groups end among 32768 rows; some are empty."""
+    """Draw the end rows of 64 groups among 32768 rows; some groups are empty."""
     cuts = torch.randint(0, ROWS + 1, (GROUPS - 1,), generator=torch.Generator().manual_seed(0)).sort().values
     return torch.cat([cuts, torch.tensor([ROWS])]).to(torch.int32).cuda()
 

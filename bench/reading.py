@@ -42,8 +42,8 @@ def reader(given: Any, quick: Callable[[list[Callable[[], object]]], list[float]
     """Bind a launch that reads a tensor and writes nothing, with the number of blocks that is fastest.
 
     Args:
-        given: a contiguous tensor on the GPU; a rest of less than 16 bytes is not read.
-        quick: gives rough times of launches.
+        given: a contiguous tensor on the GPU; at its end, less than 16 bytes may not be read.
+        quick: function that times launches roughly.
     """
     torch, core = torch_module(), import_module("cuda.core")
     device = core.Device()

@@ -28,8 +28,8 @@ class Measured:
 
     Args:
         suite: its name.
-        device: what it was measured on.
-        results: of all subjects.
+        device: name of the GPU.
+        results: the results of all subjects.
     """
 
     suite: str

@@ -22,7 +22,7 @@ FORMAT = 1
 
 @attrs.frozen
 class Result:
-    """Hold what one subject did with one case.
+    """Hold the result of one subject on one case.
 
     Args:
         suite: the suite's name, "" without one.
@@ -35,7 +35,7 @@ class Result:
         sustained_us: microseconds back to back; None where not measured.
         state: the board after the timing, or in the middle of the sustained run.
         errors: differences to f64; None where the subject did not run.
-        problem: why there is no time, or the error.
+        problem: the reason why there is no time, or the error.
         modelled_us: the cost model's time.
         registers: registers of a thread.
     """
@@ -66,7 +66,7 @@ class Result:
 
     @property
     def wrong(self) -> bool:
-        """Say whether the result lies outside what rounding allows, or differs from an exact one."""
+        """Say whether the result exceeds the bound of rounding errors, or differs from an exact one."""
         return self.problem.startswith("wrong:") or (self.errors is not None and not self.errors.right)
 
     def to_json(self, machine: Machine, command: str = "", when: str = "") -> dict[str, Any]:
@@ -88,7 +88,7 @@ class Result:
 
     @classmethod
     def from_json(cls, facts: dict[str, Any]) -> Result:
-        """Read what `to_json` gave."""
+        """Read the result of `to_json`."""
         times = {name: Times(**facts[name]) if name in facts else None for name in ("times", "events")}
         return cls(
             suite=facts["suite"],
@@ -126,7 +126,7 @@ def write(path: str, lines: Iterable[dict[str, Any]]) -> None:
 def replace(path: Path, found: Sequence[Result], machine: Machine, command: str, when: str) -> None:
     """Write the results of one case into a file, in the place of older ones of that case.
 
-    The file is replaced at once or not at all.
+    The file is replaced in one step.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     lines: list[dict[str, Any]] = []
@@ -213,7 +213,7 @@ def by_case(results: Sequence[Result]) -> dict[Case, list[Result]]:
 
 
 def ratio(mine: Result, peer: Result) -> float | None:
-    """Give the peer's median over mine, None where one was not timed."""
+    """Return the peer's median divided by ours; None where one was not timed."""
     if mine.times is None or peer.times is None:
         return None
     return peer.times.median_us / mine.times.median_us

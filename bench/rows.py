@@ -129,7 +129,7 @@ def _eager(name: str, torch: Any, sized: bool = False) -> Callable[..., Any]:
     Args:
         name: of the program.
         torch: the module.
-        sized: whether sums over rows add up the sizes of their terms.
+        sized: whether sums over rows add the absolute values of their terms.
     """
     functional = torch.nn.functional
 

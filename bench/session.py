@@ -46,16 +46,16 @@ class Plan:
     Args:
         budget_s: seconds for all of it.
         suites: by name, the most important first.
-        peers: subjects that are timed beside `best`.
+        peers: other subjects that are timed, for comparison.
         tuned: cases of gemm-random100 that are tuned first.
-        tune_share: of the budget, at most, for tuning.
-        full_s: seconds a tuned case for the full effort too; 0 leaves it out.
+        tune_share: the largest part of the budget for tuning.
+        full_s: seconds per tuned case for the full effort; 0 leaves the full effort out.
         results: the folder of the results' files.
         records: the file of records to ship.
         arch: the target where there is no GPU.
         ours: subjects of this project that are timed against the peers.
-        seed: of the suites whose cases are drawn.
-        share: of their cases that are measured, evenly spread over the draw.
+        seed: seed of suites with drawn cases.
+        share: fraction of drawn cases that are measured, evenly spread.
         exact: whether kernels are also checked bit by bit, on whole numbers (0.3 s of the host at 4096 x 4096).
     """
 
@@ -94,12 +94,12 @@ def run(
     """Run a session.
 
     Args:
-        plan: what to do.
-        command: as results shall name it.
-        lab: where cases are measured; the GPU where None.
-        where: the machine; this one where None.
-        executor: chooses and compiles; processes of its own where None.
-        tell: is given lines for the user.
+        plan: the session.
+        command: name of the command in results.
+        lab: the place of the measurement; the GPU where None.
+        where: the machine; None for this machine.
+        executor: chooses schedules and compiles; None for new processes.
+        tell: function that is called with lines for the user.
 
     Returns:
         1 where a result of ours is wrong, else 0.

@@ -20,7 +20,7 @@ class Tensor:
     """Stand for a tensor on a GPU.
 
     Args:
-        array: of NumPy, whose memory it has.
+        array: the NumPy array with the tensor's memory.
     """
 
     __slots__ = ("_address", "_stride", "array", "device", "dtype", "is_cuda", "requires_grad", "shape")
@@ -48,15 +48,15 @@ class Tensor:
         return bool(self.array.flags.c_contiguous)
 
     def swapaxes(self, a: int, b: int) -> Tensor:
-        """View it with two dimensions exchanged."""
+        """View the tensor with two dimensions exchanged."""
         return Tensor(self.array.swapaxes(a, b))
 
     def reshape(self, shape: tuple[int, ...]) -> Tensor:
-        """View it in another shape."""
+        """View the tensor in another shape."""
         return Tensor(self.array.reshape(shape))
 
     def expand(self, shape: tuple[int, ...]) -> Tensor:
-        """View it repeated."""
+        """View the tensor repeated."""
         return Tensor(np.broadcast_to(self.array, shape))
 
 
@@ -69,7 +69,7 @@ class Driver:
         self.current_context = library.abs
 
     def load(self, binary: Any, interface: Any, device: int) -> Loaded:
-        """Give a handle of nothing."""
+        """Return a handle that refers to no kernel."""
         nothing: Any = None  # what ctypes reads where the context is null
         return Loaded(0, device, nothing, 1)
 

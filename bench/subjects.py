@@ -17,20 +17,20 @@ from .cases import Case
 
 Launch = Callable[[], object]
 Rough = Callable[[Sequence[Launch]], list[float]]
-"""Give a rough time of each launch, for a peer that chooses among several."""
+"""Measure a rough time of each launch, for a peer that chooses among several."""
 
 PEERS = ("cublas", "cublaslt", "torch", "torch.compile", "triton")
 
 
 @attrs.frozen(eq=False)
 class Prepared:
-    """Hold a subject made ready for one case.
+    """Hold a subject that is prepared for one case.
 
     Args:
-        launch: gives the launch on one set of arrays.
+        launch: function from a set of arrays to the launch.
         detail: the schedule or the library's function, for the results.
         modelled_us: the cost model's time, or None.
-        registers: of a thread, None where not known.
+        registers: registers of a thread, None where not known.
     """
 
     launch: Callable[[Arrays], Launch]
@@ -40,11 +40,11 @@ class Prepared:
 
 
 class Subject(Protocol):
-    """Something that computes products."""
+    """An object that computes products."""
 
     @property
     def name(self) -> str:
-        """Name it in tables and results."""
+        """Return the name in tables and results."""
         ...
 
     @property
@@ -53,7 +53,7 @@ class Subject(Protocol):
         ...
 
     def prepare(self, case: Case, arrays: Arrays | None, rough: Rough | None) -> Prepared:
-        """Make ready for a case.
+        """Prepare the subject for a case.
 
         Args:
             case: the problem.
@@ -71,8 +71,8 @@ class Scheduled:
     """Time a schedule of this library.
 
     Args:
-        reference: a preset, `path/file.py:function`, or `best` for what `fireiron.best` chooses, and `fireiron.gemm`
-            runs: several launches where lines are copied ahead of the product.
+        reference: a preset, `path/file.py:function`, or `best` for the choice of `fireiron.best`, run as by
+            `fireiron.gemm`: in several launches where lines are copied before the product.
         values: keywords of the preset.
         arch: the target, the GPU's where None.
         given: the function itself, where it has no reference.
@@ -122,8 +122,8 @@ class Scheduled:
 class Torch:
     """Time torch.mm, torch.bmm, for int8 torch._int_mm, for 8-bit floats torch._scaled_mm with scales of 1.
 
-    Bias and relu are fused where torch has a function for them: torch.addmm, torch._addmm_activation. Other ops are
-    kernels of their own, in place.
+    Bias and relu are fused where torch has a function for them: torch.addmm, torch._addmm_activation. Other ops run as
+    separate kernels, in place.
     """
 
     name: str = "torch"
@@ -175,7 +175,7 @@ class Torch:
                 return self._apart(torch, case)
 
     def _apart(self, torch: Any, case: Case) -> Prepared:
-        """Run each op behind the product, or behind the product with its bias, as a kernel of its own."""
+        """Run each op after the product, or after the product with its bias, as a separate kernel."""
         begins = case.steps[0] == "bias"
         rest = case.steps[1:] if begins else case.steps
         function = torch.nn.functional
@@ -254,7 +254,7 @@ class Function:
     """Time any callable: function(a, b, out) writes a @ b to `out`.
 
     Args:
-        name: in tables.
+        name: name in tables.
         function: takes a as M x K and b as K x N, which may be transposed views, and `out`.
     """
 
@@ -303,7 +303,7 @@ def subject(word: str, arch: str | None = None) -> Subject:
 
 
 def as_subject(given: object, arch: str | None = None) -> Subject:
-    """Take what `measure` is given as a subject: a word, a preset function, or a subject.
+    """Convert an argument of `measure` to a subject: a word, a preset function, or a subject.
 
     Raises:
         UsageError: as `subject` does.

@@ -19,8 +19,8 @@ class Suite:
 
     Args:
         about: one line of help.
-        cases: the problems; of seed 0 where they are drawn.
-        draw: gives the problems of a seed; None where they are fixed.
+        cases: the problems; drawn problems are those of seed 0.
+        draw: function from a seed to the problems; None for fixed problems.
     """
 
     about: str
@@ -40,7 +40,7 @@ def random100(seed: int = 0, count: int = 100, ops: str = "") -> tuple[Case, ...
     """Draw products of random sizes: M, N and K are multiples of 128 up to 4096, each equally likely.
 
     Args:
-        seed: of the draw; the suite `gemm-random100` has seed 0.
+        seed: seed of the draw; the suite `gemm-random100` has seed 0.
         count: number of products.
         ops: the operations after each product.
 
@@ -64,7 +64,7 @@ def ragged(seed: int) -> tuple[Case, ...]:
 
 
 def odd(seed: int) -> tuple[Case, ...]:
-    """Draw 50 products of any sizes from 64 to 4096, in all layouts: lines start off 16 bytes."""
+    """Draw 50 products of any sizes from 64 to 4096, in all layouts; many lines start off multiples of 16 bytes."""
     rng = random.Random(f"odd {seed}")
     return tuple(Case(*_sizes(rng, 1, 64, 4096), "f16", rng.choice(LAYOUTS)) for _ in range(50))
 

@@ -101,7 +101,7 @@ def markdown(results: Sequence[Result], device: str) -> str:
 
 
 def programs_markdown(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Write the table of programs: our time, and each peer's over ours."""
+    """Write the table of programs: our time, and each peer's time divided by ours."""
     peers = list(dict.fromkeys(name for line in lines for name in line["times"] if name != "fireiron"))
     names = ["program", "fireiron us", *(f"{peer} ratio" for peer in peers)]
     made = ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]

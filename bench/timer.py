@@ -25,9 +25,9 @@ class Times:
     """Hold the times of one subject.
 
     Args:
-        median_us: of the samples.
-        p20: 20th percentile.
-        p80: 80th percentile.
+        median_us: median of the samples in microseconds.
+        p20: 20th percentile in microseconds.
+        p80: 80th percentile in microseconds.
         samples: number of samples.
         method: the way of timing, in words.
     """
@@ -40,12 +40,12 @@ class Times:
 
     @property
     def spread(self) -> float:
-        """Return half the distance between the percentiles, over the median."""
+        """Return half the distance between the percentiles, divided by the median."""
         return (self.p80 - self.p20) / 2 / self.median_us
 
 
 def summary(times_us: Sequence[float], method: str) -> Times:
-    """Reduce samples.
+    """Compute median and percentiles of samples.
 
     Example:
         >>> summary([3.0, 1.0, 2.0, 5.0, 4.0, 6.0], "events").median_us
@@ -71,8 +71,8 @@ class TorchTimer:
         """Time each launch once per round, after a flush of the L2, in a random order.
 
         Args:
-            launches: by name.
-            rounds: at most, and at least five.
+            launches: the launches by name.
+            rounds: the largest number of rounds; at least five are run.
             budget_s: seconds after which no further round starts.
         """
         cuda = self._torch.cuda
@@ -93,7 +93,7 @@ class TorchTimer:
         return {name: summary(times, "events, L2 flushed") for name, times in found.items()}
 
     def _once(self, launch: Launch, begin: Any, finish: Any) -> None:
-        """Launch once between two events, behind a flush of the L2.
+        """Launch once between two events, after a flush of the L2.
 
         The launch is enqueued while the flush runs, which hides the host's time; where one flush is too short, two,
         four or eight run. After other launches, or directly after a memset, the same kernel takes up to 0.7 us more
@@ -165,9 +165,9 @@ class TorchTimer:
         """Launch back to back for some seconds; give the microseconds of one launch.
 
         Args:
-            launch: what to run.
-            each_us: about how long one takes.
-            seconds: how long to run.
+            launch: the launch to repeat.
+            each_us: approximate microseconds of one launch.
+            seconds: duration of the run.
             watch: called while the GPU is busy, after half of the launches.
         """
         cuda = self._torch.cuda
@@ -186,7 +186,7 @@ class TorchTimer:
         return float(begin.elapsed_time(finish)) * 1e3 / count
 
     def quick(self, launches: Sequence[Launch], samples: int = 5) -> list[float]:
-        """Give a rough median of each launch, L2 flushed; infinite for one that fails."""
+        """Return a rough median of each launch with a flushed L2; infinity for a launch that fails."""
         rough: list[float] = []
         for launch in launches:
             try:

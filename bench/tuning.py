@@ -29,13 +29,13 @@ LEAST_S = 5.0  # shortest useful search, in seconds
 
 @attrs.frozen
 class Outcome:
-    """Hold what the searches for one case found.
+    """Hold the results of the searches for one case.
 
     Args:
         case: the problem.
-        quick: by the quick effort, None where it failed.
-        full: by the full effort, None where it was not asked or failed.
-        problem: why it failed.
+        quick: result of the quick effort, None where it failed.
+        full: result of the full effort, None where it was not run or failed.
+        problem: the reason of a failure.
     """
 
     case: Case
@@ -45,12 +45,12 @@ class Outcome:
 
     @property
     def best_us(self) -> float | None:
-        """Give the best time of both."""
+        """Return the best time of both efforts."""
         found = [t.best.us for t in (self.quick, self.full) if t is not None and t.best is not None and t.best.us]
         return min(found, default=None)
 
     def reached(self, what: Callable[[Tuned], float | None]) -> float | None:
-        """Give the best time over a time of the quick search."""
+        """Return the best time divided by a time of the quick search."""
         us = None if self.quick is None else what(self.quick)
         return self.best_us / us if us and self.best_us else None
 
@@ -84,13 +84,13 @@ def run(
     """Tune cases one after another, and add the fastest schedules to a file of records.
 
     Args:
-        cases: what to tune; those left when time is up are left out.
+        cases: the cases to tune; when time is up, the remaining ones are left out.
         budget_s: seconds for all of them.
         records: the file to ship; other measurements are kept in a second file until the function returns.
-        full_s: seconds a case for the full effort too; 0 leaves it out.
-        executor: compiles; processes of its own where None.
-        measurer: measures a spec; the GPU where None.
-        tell: is given lines for the user.
+        full_s: seconds per case for the full effort; 0 leaves the full effort out.
+        executor: runs compilations; None for new processes.
+        measurer: function that measures a spec; the GPU where None.
+        tell: function that is called with lines for the user.
 
     Raises:
         CallError: `no-gpu`.

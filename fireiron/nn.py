@@ -81,7 +81,7 @@ def layer_norm(x: Any, gain: Any = None, bias: Any = None, eps: float = 1e-5, di
     Args:
         x: an array.
         gain, bias: arrays of the shape of the last axes; None for none.
-        eps: what is added to the variance.
+        eps: a number that is added to the variance.
         dims: number of axes, the last ones, over which x is normalised.
     """
     given = [a for a in (gain, bias) if a is not None]
@@ -102,10 +102,10 @@ def attention(
         q, k, v: (..., I, D), (..., J, D), (..., J, E).
         mask: broadcast over (..., I, J). Floats are added to the scores; of integers or booleans, 0 or False hides a
             key from a query.
-        scale: of the scores, 1 / sqrt(D) by default.
+        scale: factor of the scores, 1 / sqrt(D) by default.
         causal: whether query i sees keys 0 to i only.
         lse: whether to return a second result in f32: for each query the logarithm of its sum of exponentials, -inf
-            where it sees no key.
+            where the query sees no key.
     """
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     masks = [] if mask is None else [mask]

@@ -125,7 +125,7 @@ def clocks(tiles: Tiles, spec: ProgramChain, w: Window) -> float:
     lines of 128 bytes.
 
     Args:
-        tiles: the tiles; `spec` must have its pixels as `runs` says.
+        tiles: the tiles; if they are runs, `spec` is the program with fused pixels (`by_runs`).
         spec: the program.
         w: the program's product.
     """
@@ -260,7 +260,7 @@ def ranked(spec: ProgramChain, w: Window) -> list[Tiles]:
 
 
 def _beside(spec: ProgramChain, w: Window) -> bool:
-    """Say whether something of the results' pixels is read behind the products, as a residual is."""
+    """Say whether an array with the results' pixels, such as a residual, is read after the products."""
     given, pixels = {t.name for t in spec.computed.inputs}, {*w.pixels}
     read = [ref for step in spec.computed.steps if step.fold is None for ref in step.reads]
     return any(ref.name in given and pixels & {d.name for d in ref.dims} for ref in read)

@@ -279,7 +279,7 @@ def part_of(row: Row, warps: int = 0, blocks: int = 0) -> Part:
 def once(row: Row) -> Part:
     """Divide a row that is read once, in chunks whose folds are corrected later, by many small blocks.
 
-    Measured on an H200 at 128,256 columns (cross entropy, GB/s over those of a copy): 0.96 with 4 warps, 0.92 with 8,
+    Measured on an H200 at 128,256 columns (cross entropy, GB/s divided by a copy's): 0.96 with 4 warps, 0.92 with 8,
     0.62 with 16, and 0.69 at most in clusters that keep the row.
     """
     registers = _registers_of(FEWEST_WARPS, max(OTHERS, row.states)) * IN_LOOPS
@@ -290,13 +290,14 @@ def once(row: Row) -> Part:
 def ranked(row: Row) -> Part:
     """Divide a row for top-k: among the fewest warps that fill the SMs, each of which loops over chunks.
 
-    Of a warp's first chunk a few columns exceed its current k-th largest value, and of each further chunk fewer. So
-    with fewer warps per row, fewer columns are folded, and fewer states are combined. If there are fewer rows than SMs,
-    a cluster has each row.
+    In a warp's first chunk, some columns exceed the k-th largest value so far, and in each further chunk fewer columns
+    do. So with fewer warps per row, fewer columns are folded, and fewer states are combined. If there are fewer rows
+    than SMs, a cluster has each row.
 
-    All warps fold most of their first chunks, and none computes much of its last ones: a ring of chunks lets memory be
-    read meanwhile. Measured on an H200 (8 of 4096x32000, 32768x4000, 1024x128256 of bf16, of 4096x32000 of f32, in us):
-    96, 196, 86, 137 so; 104, 203, 123, 138 at best without a ring; 93, 215, 92, 135 with two vectors and 32 warps.
+    First chunks take much computation, last chunks little. With a ring of chunks, loads continue during the
+    computation. Times on an H200, in us, for the 8 largest of 4096x32000, 32768x4000 and 1024x128256 in bf16, and of
+    4096x32000 in f32: 96, 196, 86 and 137 with a ring; 104, 203, 123 and 138 at best without a ring; 93, 215, 92 and
+    135 with two vectors and 32 warps.
     """
     chunk = AHEAD * row.lane * LANES
     warps, wanted = 1, SMS * (WARPS if row.count < SMS else BUSY)
@@ -310,11 +311,12 @@ def ranked(row: Row) -> Part:
 
 
 def _widest(row: Row, count: int) -> Part:
-    """Cut a row that the registers of the largest cluster do not hold, into blocks of few warps, several of an SM.
+    """Divide a row that exceeds the registers of the largest cluster among blocks of few warps, several on each SM.
 
-    While one row's blocks wait for each other, those of others compute. Rows of one array are read again from L2, which
-    has those of all clusters; shared memory keeps the others. Measured on an H200 at 320x231712 (GB/s over a copy's):
-    layer norm 0.51, its gradient 0.36; one block an SM had 0.42 and 0.30 (a ring of rows; shared memory).
+    While the blocks of one row wait for each other, blocks of other rows compute. If the program reads one array, its
+    rows are read again from the L2 cache, which holds the rows of all clusters; rows of several arrays stay in shared
+    memory. Measured on an H200 at 320x231712 (GB/s divided by a copy's): layer norm 0.51, and its gradient 0.36; with
+    one block per SM, 0.42 (a ring of rows) and 0.30 (rows in shared memory).
     """
     if len(row.inputs) > 1:
         return attrs.evolve(part_of(row, WARPS, count), at_once=True)
@@ -322,10 +324,10 @@ def _widest(row: Row, count: int) -> Part:
 
 
 def ragged(row: Row, warps: int) -> bool:
-    """Say whether some lanes of so many warps have fewer vectors of a row than others, and the others many.
+    """Say whether a row divides unevenly among the lanes of some warps, with more vectors per lane than are allowed.
 
-    Each vector then has a guard of its own. Beside sums over rows, a lane of one warp has registers for one such
-    vector, and a lane of several warps for two: blocks of 16 warps spilled with more (272 to 496 columns).
+    In such a row each vector has a separate guard. Beside sums over rows, a lane has registers for one guarded vector
+    if there is one warp, and for two if there are several: with more, blocks of 16 warps spilled (272 to 496 columns).
     """
     unit = warps * LANES * row.lane
     return row.width % unit > 0 and ceil(row.width / unit) > (1 if warps == 1 else 2)

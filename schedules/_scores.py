@@ -79,9 +79,10 @@ class Scores:
         return self.called(self.score, products * self.worth(self.factor)) * LOG2E
 
     def worth(self, factor: float) -> Value | float:
-        """Multiply a factor by what a head's 8-bit queries and keys are worth, where arrays say it.
+        """Multiply a factor by the scales of a head's 8-bit queries and keys, if the program has such arrays.
 
-        A step of its own computes it once a head, unless heads of queries are rows, each of another thread.
+        The product becomes a step, computed once for each head; not if a row's threads have different heads
+        (`grouped`).
         """
         of = [self.arrays[n][head] for n, head in ((Q_SCALE, self.head), (K_SCALE, index("h"))) if n in self.arrays]
         worth = prod(of, start=factor)

@@ -96,20 +96,21 @@ def attention(
             keys and values.
         scale: factor of the scores, 1 / sqrt(d) by default.
         causal: whether the last query sees all keys, and each query before sees one key less.
-        mask: says which keys a query sees: a function of indices (`b`, `h`, `i`, `j`) and of arrays by name. Example:
-            `lambda i, j: j <= i`.
-        score: makes another score of one, `s`, which is scaled: a function of it, of indices and of arrays by name.
-            Example: `lambda s, h, i, j, slope: s - slope[h] * (i - j)`.
+        mask: the condition under which a query sees a key: a function of indices (`b`, `h`, `i`, `j`) and of arrays by
+            name. Example: `lambda i, j: j <= i`.
+        score: a function from a scaled score `s`, indices and arrays by name to another score. Example: `lambda s, h,
+            i, j, slope: s - slope[h] * (i - j)`.
         lse: whether the logarithm of each row's sum of exponentials is a second output; -inf where a query sees no key.
-        dropout: the part of the weights that is dropped at random. `seed`, three of i32, is an array beside then: two
-            are Philox's key, and the third is part of its counter.
-        arrays: what the functions read, by subscripts. `sinks` (h) are scores of each head that no value belongs to.
-            `q_scale`, `k_scale` and `v_scale` (h of queries, of keys, of values), in f32, are what a head's numbers of
-            8 bits are worth: weights are rounded to v's type then, and results have the type that `out=` says.
+        dropout: the fraction of the weights that is set to 0 at random. The program then has an array `seed` of three
+            i32: two are Philox's key, and the third is a part of the counter.
+        arrays: arrays that the functions read by subscripts. `sinks` (h) holds for each head a score without a key,
+            which only adds to the sum of exponentials. `q_scale`, `k_scale` and `v_scale` (h), in f32, hold for each
+            head the factor of 8-bit queries, keys and values; weights are then rounded to v's type, and `out=` gives
+            the type of results.
 
     Raises:
-        FireironError: `attention-scale`; `attention-dropout`; `attention-function` for a function that reads what is
-            not there.
+        FireironError: `attention-scale`; `attention-dropout`; `attention-function` for a function with an unknown
+            parameter.
     """
     return _attended(Scores(scale, causal, mask, score, grouped(q), arrays, dropout), q, k, v, lse)
 

@@ -1,9 +1,9 @@
 """Gradients of attention: of queries by a loop over keys, of keys and values by a loop over queries, or all at once.
 
-All compute the weights again from the logarithms that attention stored (`lse=True`). In `of_queries` and `of_keys`
-blocks share no sums, so results are the same in every run; together they compute seven products. `of_all` computes
-five: each block adds its keys' part of the gradient of queries to memory, in the order of arrival, so that last bits
-may differ between runs. `delta` is the sum of result times gradient for each query, which the others read.
+All three compute the weights again from the logarithms that attention stored (`lse=True`). In `of_queries` and
+`of_keys` blocks share no sums, so results are the same in every run; together they compute seven products. `of_all`
+computes five: each block adds its keys' part of the gradient of queries to memory, in the order of arrival, so that
+last bits may differ between runs. `delta` is the sum of result times gradient for each query, which the others read.
 """
 
 from __future__ import annotations

@@ -413,8 +413,8 @@ def channelwise(
         threads: most threads of a block.
         rows: number of rows of a thread's results, along the side before the last, if all rows of windows are read
             first.
-        most_taps: windows with at most so many taps are read as a whole before the fold, if registers hold them; larger
-            windows row by row.
+        most_taps: the most taps of windows that are read as a whole before the fold, if registers hold them; larger
+            windows are read row by row.
 
     Raises:
         FireironError: `conv-program` for another program.

@@ -391,8 +391,9 @@ def filters_wgmma(
         stages: number of chunks in shared memory; by default as many as fit, at most 6.
         ways: number of blocks that share a tile, each with a part of the images; their sums are added in order.
             Arguments that are not given are chosen by a model of clocks on an H200.
-        shared: whether all blocks run at once, and those of a tile wait for each other and add a share of it each;
-            otherwise the last one adds all. None: where sizes are known (1.03 over cuDNN for 0.88, of 12 layers).
+        shared: whether all blocks run at once, and the blocks of a tile wait for each other, each adding a share of the
+            tile. False: the last block of a tile adds all parts. None: True if sizes are known. On an H200 this raised
+            the speed over 12 layers from 0.88 to 1.03 of cuDNN's.
     """
     w = _gradient_of(spec)
     shared = all(isinstance(n, int) for n in spec.residual.extents.values()) if shared is None else shared

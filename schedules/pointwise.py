@@ -94,7 +94,7 @@ def move(spec: MoveChain) -> Schedule:
     """Schedule a Move between matrices, or batches of matrices, in global memory: a copy or a transpose.
 
     Args:
-        spec: what `Move(src, dst)` gives.
+        spec: the result of `Move(src, dst)`.
     """
     src, dst = (operand.tensor for operand in spec.residual.operands)
     nbytes = max(src.dtype.nbytes, dst.dtype.nbytes)

@@ -132,7 +132,7 @@ class Machine:
     products: ProductClocks | None = None
 
     def sms_of_clusters(self, blocks: int) -> int:
-        """Return how many SMs clusters of so many blocks occupy at once.
+        """Return how many SMs clusters of `blocks` blocks occupy at once.
 
         Example:
             >>> [MACHINES[90].sms_of_clusters(n) for n in (1, 2, 4, 8)]

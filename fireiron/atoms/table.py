@@ -128,7 +128,7 @@ def box_move(
     load: bool, rank: int, span: int, hint: str = "", multicast: bool = False, adding: bool = False,
     windows: bool = False,
 ) -> Atom | None:  # fmt: skip
-    """Find the bulk copy of a box with so many dimensions, to or from swizzled rows of `span` bytes.
+    """Find the bulk copy of a box with `rank` dimensions, to or from swizzled rows of `span` bytes.
 
     Example:
         >>> box_move(True, 2, 128).name, box_move(False, 3, 0, adding=True).name
@@ -229,7 +229,7 @@ def exchange(nbytes: int) -> Atom:
         nbytes: of an element.
 
     Raises:
-        DecompositionError: `no-atom` where none exchanges so many bytes.
+        DecompositionError: `no-atom` where no instruction exchanges `nbytes` bytes.
     """
     found = next((atom for atom in TABLE if atom.kind == "Shuffle" and atom.nbytes == nbytes), None)
     if found is None:

@@ -1,1 +1,1 @@
-"""Layer 0: coded errors with carets, links back to the user's source, and an indenting writer; independent of the IR."""
+"""Layer 0: coded errors with carets, links back to the user's source, an indenting writer; independent of the IR."""

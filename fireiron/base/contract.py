@@ -334,7 +334,7 @@ def rest_of(function: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def checked_fields(kind: type, fields: list[attrs.Attribute[Any]]) -> list[attrs.Attribute[Any]]:
-    """Give each field of a record a converter that checks values against the annotation (attrs' `field_transformer`)."""
+    """Give each field of a record a converter that checks values against its annotation, as a `field_transformer`."""
     found: list[attrs.Attribute[Any]] = []
     for field in fields:
         converter: Any = getattr(field, "converter", None)

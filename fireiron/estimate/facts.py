@@ -84,7 +84,7 @@ class Facts:
         shared_nbytes: bytes of shared memory of a block, for the loads written so far.
         registers: lower bound of a thread's registers: those of its tensors where the most are in use; None if
             `threads` is None.
-        occupancy: upper bound of an SM's occupancy, with so many registers; None if `threads` is None.
+        occupancy: upper bound of an SM's occupancy, computed from `registers`; None if `threads` is None.
         buffers: buffers in shared memory and registers.
         rows: GL and SH accesses of the Moves written so far.
         findings: errors, warnings and notes, located at links.

@@ -130,7 +130,7 @@ class Estimate:
 
 
 def _plain(value: float, digits: int = 4) -> str:
-    """Print a number with so many significant digits, but always all digits before its point.
+    """Print a number with `digits` significant digits, but always all digits before its point.
 
     Example:
         >>> _plain(148.93), _plain(10860.4), _plain(1034.0, 3)
@@ -199,7 +199,7 @@ def estimate(
     even = bool(roles_of(kernel))  # computing warps are assumed to be spread evenly over schedulers
 
     def alone(blocks: int) -> float:
-        """Return the clocks of an SM that executes so many blocks at once, and no others.
+        """Return the clocks of an SM that executes `blocks` blocks at once, and no others.
 
         If the number of warps is no multiple of the number of schedulers, some schedulers have more warps.
         """

@@ -79,7 +79,7 @@ def roles_of(kernel: Kernel) -> tuple[Role, ...]:
 
 
 def register_cap(arch: Arch, threads: int, minimum_blocks: int = 1) -> int:
-    """Return the most registers of a thread (a multiple of 8, or 255) with which so many blocks fit on an SM.
+    """Return the most registers of a thread (a multiple of 8, or 255) with which `minimum_blocks` blocks fit on an SM.
 
     Example:
         >>> from fireiron.algebra.arch import arch

@@ -115,7 +115,7 @@ def quick_us(tiling: Tiling, matmul: MatMul, bits: int, arch: Arch) -> float:
     slowest = max(rates.values())
 
     def clocks(blocks: int) -> float:
-        """Return the clocks in which an SM finishes so many blocks that it executes at once."""
+        """Return the clocks in which an SM finishes `blocks` blocks that it executes at once."""
         return max(blocks * slowest, -(-blocks * warps // arch.partitions) * issue)
 
     # Elements that wait in registers for their store to shared memory are in flight for one trip.

@@ -86,7 +86,7 @@ class Attention:
             of keys.
         functions: mask and score function as text; "" for neither.
         arrays: by name, the arrays that the functions read, and other inputs of the programs (pages, sinks, seed).
-        scale: of the scores.
+        scale: factor of the scores.
         causal: whether query i sees keys 0 to i only.
     """
 
@@ -221,8 +221,8 @@ def gradient(what: Attention, dy: Array, made: tuple[Array, ...], host: bool) ->
     """Return the kernel of the gradient of queries, or of those of keys and values.
 
     Args:
-        what: attention.
-        dy: the gradient of its result.
+        what: the call of attention.
+        dy: the gradient of the result.
         made: descriptions of the gradients: one for queries, two for keys and values.
         host: whether arrays lie in host memory.
     """
@@ -244,9 +244,9 @@ def array_gradient(what: Attention, dy: Array, name: str, at: Place, host: bool)
     """Return the kernel of one gradient in f32: of an array at one place where the score function reads it.
 
     Args:
-        what: attention.
-        dy: the gradient of its result.
-        name: of the array.
+        what: the call of attention.
+        dy: the gradient of the result.
+        name: name of the array.
         at: the place: its subscripts. Example: ("h", 0, "j").
         host: whether arrays lie in host memory.
     """
@@ -389,7 +389,7 @@ def entry(attend: Callable[[Any, Any, Any, Options], Any], words: str = ""):
                 keys are not visited.
             score: changes scores: a function from a scaled score `s`, indices and `arrays` to another score:
                 `lambda s, h, i, j, slope: s - slope[h] * (i - j)`.
-            scale: of the products of queries and keys, 1 / sqrt(D) by default.
+            scale: factor of the products of queries and keys, 1 / sqrt(D) by default.
             is_causal: whether query i sees keys 0 to i only, as in torch. With `offsets`, the last query of a sequence
                 sees all its keys, and each query before sees one key less.
             enable_gqa: whether several heads of queries may share one head of keys and values.
@@ -400,7 +400,8 @@ def entry(attend: Callable[[Any, Any, Any, Options], Any], words: str = ""):
             pages: integers (B, N): k (P, H, S, D) and v (P, H, S, E) hold pages of S keys, and key j of batch b is line
                 j % S of page pages[b, j // S]; `lengths` (B) is needed. With `offsets`, row n of `pages` and of
                 `lengths` belongs to sequence n. There are no gradients.
-            sinks: for each head of queries a score in f32 without a key: it adds to the sum of exponentials alone.
+            sinks: for each head of queries a score in f32 without a key, whose exponential is added to the row's sum
+                and to nothing else.
             dropout_p: the fraction of weights that are set to 0 at random; the others are divided by 1 - dropout_p.
             seed: of dropout: a whole number below 2^64, or a pair of such a number and an offset below 2^32, or an
                 array of three i32 (the two halves of the number, and the offset). Equal seeds drop the same weights.

@@ -40,14 +40,14 @@ SIMULATED = "sm_89"  # what gemm takes where there is no GPU to be fast on: copi
 
 @attrs.frozen(eq=False)
 class Choice:
-    """Hold what was chosen for a product, and why.
+    """Hold the schedule chosen for a product, and the reason.
 
     Args:
         schedule: the finished schedule.
         candidate: the preset and its keywords.
         why: the reason, in words.
         record: the measurement, None for the model's choice.
-        modelled_us: time by the cost model, None where it was not asked.
+        modelled_us: time by the cost model in microseconds, None where the model did not run.
     """
 
     schedule: Any
@@ -75,7 +75,7 @@ def best(spec: MatMulChain | ProgramChain, arch: str | None = None) -> Any:
     microseconds.
 
     Args:
-        spec: what `matmul(...)` gives, or a function under `@program`: pointwise programs, rows and reductions.
+        spec: the result of `matmul(...)`, or of a function under `@program` (pointwise programs, rows and reductions).
         arch: the target; the spec's, else the GPU's, else sm_90a where None.
 
     Raises:
@@ -117,7 +117,7 @@ def choose(spec: MatMulChain, arch: str | None = None) -> Choice:
 
 
 def _with_fallback(choice: Choice, spec: MatMulChain, arch: str | None) -> Choice:
-    """Replace the chosen schedule by the next one where the installed compiler does not build it well."""
+    """Replace the chosen schedule by the next one where it spills, or crashes the installed compiler."""
 
     def next_one(target: str, compiler: Compiler) -> Any:
         if target != target_of(spec, arch):
@@ -273,7 +273,7 @@ def recorded(spec: ProgramChain, names: Sequence[str]) -> Any:
     """Return a program's fastest measured schedule; None where no record is valid for this device and library.
 
     Args:
-        spec: what a function under `@program` gives.
+        spec: the result of a function under `@program`.
         names: the presets for the program's form.
     """
     from fireiron.tune.candidates import preset
@@ -323,8 +323,8 @@ def _kept(asked: Question, facts: Mapping[str, Any] | None) -> Choice | None:
 def _serves_near(preset: Preset, asked: Question, kept: Mapping[str, Any] | None) -> bool:
     """Say whether a measurement of a similar problem may decide for a preset.
 
-    It may not if the preset has a ranking of its own, or a preset for a newer architecture takes the problem, as that
-    of the choice on disk does.
+    Such a measurement does not decide if the preset has its own ranking, or if a preset for a newer architecture takes
+    the problem or is the choice on disk.
     """
     if _ranks(preset):
         return False

@@ -29,7 +29,7 @@ def best_program(spec: ProgramChain, arch: str | None = None, dependent: bool = 
     """Return a program's schedule: the fastest measured one (`tune`), else that of the preset for the program's form.
 
     Args:
-        spec: what a function under `@program` gives.
+        spec: the result of a function under `@program`.
         arch: the target; the program's own where None.
         dependent: whether the kernel may begin before the launch ahead of it has ended, where the preset has this
             option.
@@ -64,7 +64,7 @@ def best_program(spec: ProgramChain, arch: str | None = None, dependent: bool = 
 
 
 def _fits(schedule: Any, spec: ProgramChain) -> bool:
-    """Say whether blocks that wait for each other all run at once on the GPU that is there, else on the target's."""
+    """Say whether blocks that wait for each other all run at once, on this machine's GPU or else on the target's."""
     from fireiron.language.decompositions import InOrder, Split
     from fireiron.tune.candidates import refuse_too_many
 

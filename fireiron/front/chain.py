@@ -348,8 +348,9 @@ class FoldChain(Chain[S]):
             load: for a MatMul: tensors of C's shape, read by ops, with strategies of bulk copies, `{residual: tma()}`:
                 the role that loads (`specialize`) brings a tile of each to shared memory while the products run, and
                 ops read it there.
-            slots: for a MatMul: tiles of each such tensor in shared memory, where a block loops over tiles. With one,
-                a tile is copied behind its last chunk; with more, tiles behind short loops come further ahead.
+            slots: for a MatMul: tiles of each such tensor in shared memory, where a block loops over tiles. With one
+                slot, the role copies a tile after the last chunk of the tile's products; with more slots, tiles after
+                short loops are copied earlier.
 
         Raises:
             DecompositionError: `second-epilog`, `epilog-memory`, `epilog-store`, `accumulator-dtype`, `load-level`,

@@ -87,7 +87,7 @@ class Convolution:
 
     @property
     def has_gradients(self) -> bool:
-        """Say whether kernels of this package compute the gradients; those of narrow groups torch computes."""
+        """Say whether kernels of this package compute the gradients; torch computes the gradients of narrow groups."""
         return self.groups == 1 or self.parted
 
     @property
@@ -290,7 +290,7 @@ def described(
     """Read the places of windows: stride, padding and dilation of each side.
 
     Args:
-        name: the called function's, for errors.
+        name: name of the called function, for errors.
         input, weight: images and filters, whose shapes are read.
         stride, padding, dilation, groups: as the caller gives them.
 
@@ -331,7 +331,7 @@ def shapes_of(name: str, rank: int, input: Any, weight: Any, filters: str) -> tu
     """Read the shapes of images and filters.
 
     Args:
-        name: the called function's, for errors.
+        name: name of the called function, for errors.
         rank: sides of an image.
         input, weight: images and filters.
         filters: the dims of filters in words, for errors; {taps} is filled in.

@@ -49,7 +49,7 @@ def chain_of(spec: ProgramChain) -> MatMulChain | ProductsChain:
     """Read a program as a chain of one product, or of several products of one shape.
 
     Args:
-        spec: what a function under `@program` gives, without links.
+        spec: the result of a function under `@program`, without links.
 
     Raises:
         Misfit: for other programs, and for those whose arrays have another order than a chain's.

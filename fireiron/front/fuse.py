@@ -15,7 +15,7 @@ def fuse(spec: ProgramChain, **dims: str) -> ProgramChain:
     """Treat neighbouring dims of a program as one dim, whose tiles may run across the ends of the single dims.
 
     The arrays of a call keep their shapes. A tile's part of an array that is read by windows is then no box: on Hopper
-    bulk copies in im2col mode load it, elsewhere threads do.
+    bulk copies in im2col mode load this part, on other architectures threads load it.
 
     Args:
         spec: a program, before the first link.

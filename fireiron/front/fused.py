@@ -299,7 +299,7 @@ def _matrices(x: Any, facts: ArrayFacts, name: str, shape: tuple[int, ...], dtyp
 
 
 def _step(facts: ArrayFacts, count: int) -> int | None:
-    """Return the stride between the matrices of an array with several batch dimensions, None without a single one."""
+    """Return the stride between neighbouring matrices of a batch; None where batch dimensions have no common stride."""
     extents, strides = facts.shape[:count], facts.strides[:count]
     for n, outer, inner, extent in zip(extents, strides, strides[1:], extents[1:], strict=False):
         if n != 1 and outer != inner * extent:

@@ -21,8 +21,8 @@ def foreign(
         target: the name under which XLA knows the function.
         handlers: results of `xla.handler`, by XLA's name of the platform.
         results: the shape and the element type of each result.
-        arrays: of JAX.
-        told: the function's arguments that are no arrays.
+        arrays: the JAX arrays that the function reads.
+        told: the function's other arguments, as attributes.
     """
     if target not in _registered:
         for platform, one in handlers.items():

@@ -27,8 +27,8 @@ class Question:
     Args:
         spec: the product.
         target: the architecture.
-        passed: texts of candidates that the installed compiler does not build well.
-        text: the problem and the target as a text, by which choices are kept on disk.
+        passed: texts of candidates that spill, or that crash the installed compiler.
+        text: the problem and the target as a text, by which choices are stored on disk.
         spaces: by preset, its candidates for the product.
         judged: by candidate, its schedule, time and errors.
         refused: by preset, why it has no legal candidate.
@@ -126,9 +126,9 @@ def first_choice(asked: Question, group: Sequence[Preset], looks: int) -> tuple[
     The search is limited by a number of candidates, not by time: the choice does not depend on how busy the machine is.
 
     Args:
-        asked: the product.
+        asked: the product, the target and the answers so far.
         group: the presets.
-        looks: most candidates that are judged, once one is legal.
+        looks: the largest number of candidates to judge, once a legal one is found.
 
     Returns:
         The best candidate, None where none is legal; and the number of points among which the model chose, 0 for the

@@ -212,7 +212,7 @@ def _box_name(move: MoveChain, load: bool, span: int, policy: Policy | None) -> 
     Its import stands here, because a strategy that imports has no fingerprint.
 
     Raises:
-        DecompositionError: `bulk-rank` where no instruction has so many dimensions.
+        DecompositionError: `bulk-rank` where the Move has more dimensions than any instruction.
     """
     from fireiron.atoms.table import box_move
 

@@ -37,7 +37,7 @@ class Plan:
 
     Args:
         product: multiplies the matrices, or their copies.
-        copies: schedules that copy A and B; None for an operand that is multiplied as it lies.
+        copies: schedules that copy A and B; None for an operand that is not copied.
         back: copies the result to C; None where the product writes C itself.
         modelled_us: modelled time of all launches.
     """
@@ -53,7 +53,7 @@ class Copies(Several):
     """Copy matrices to aligned arrays, multiply these, and copy the result back.
 
     Args:
-        copies: kernels that copy A and B; None for an operand that is multiplied as it lies.
+        copies: kernels that copy A and B; None for an operand that is not copied.
         back: the kernel that copies the result to C; None where the product writes C itself.
     """
 
@@ -81,7 +81,7 @@ def realigned(spec: MatMulChain, arch: str) -> Plan | None:
     """Plan a product of aligned copies, where they allow a preset of a newer architecture that is faster.
 
     Args:
-        spec: what `matmul(...)` gives.
+        spec: the result of `matmul(...)`.
         arch: the target.
 
     Returns:
@@ -154,8 +154,8 @@ def copies_from(plan: Plan, kernel_of: Callable[[Schedule], Kernel], whole: Call
     """Make a plan's kernels.
 
     Args:
-        plan: what `realigned` gives.
-        kernel_of: gives the kernel of a schedule.
+        plan: the result of `realigned`.
+        kernel_of: function from a schedule to its kernel.
         whole: see `Several`.
     """
     a, b = (None if copy is None else kernel_of(copy) for copy in plan.copies)

@@ -56,7 +56,7 @@ class Several(ABC):
 
     @abstractmethod
     def launched(self, a: Any, b: Any, out: Any, stream: Any) -> Any:
-        """Launch the kernels one after another, and give the result; the arguments are those of a call."""
+        """Launch the kernels one after another, and return the result; the arguments are those of a call."""
 
     def planned(self, arrays: Sequence[Any]) -> None:
         """Return None: there is no plan of a single launch."""
@@ -71,8 +71,8 @@ def kept(array: Any, stream: Any) -> Any:
     """Let torch keep an array's memory until the kernels launched so far on a given stream have read it.
 
     Args:
-        array: what one launch writes for the next; given back.
-        stream: the caller's; None for the current stream, on which torch keeps it already.
+        array: the array that one launch writes for the next; it is also returned.
+        stream: the caller's stream; None for the current stream, for which torch keeps the memory anyway.
     """
     if stream is not None and is_torch(array):
         torch: Any = import_module("torch")
@@ -92,7 +92,7 @@ def compiled_for(spec: MatMulChain, arch: str | None = None) -> Several | None:
     """Compile the launches of a product for the GPU; None where one is as fast, or there is no GPU.
 
     Args:
-        spec: what `matmul(...)` gives.
+        spec: the result of `matmul(...)`.
         arch: the target; the spec's, else the GPU's, where None.
 
     Raises:

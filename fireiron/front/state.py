@@ -57,8 +57,8 @@ class State:
         origin: the residual spec before the first link.
         trail: the residual specs after each link.
         around: for a nested chain: the outer chain, and the part's name in errors ("" for the outer chain's last link).
-        fallback: for a schedule that `best` chose: a function that returns the next best schedule, or None, for when
-            the compiler does not build this one well. Chains that get another link have none.
+        fallback: for a schedule that `best` chose: a function that returns the next best schedule (or None), used where
+            this schedule spills or crashes the compiler. A chain to which a link is appended has no fallback.
         letters: names of dims in the spec that remains, by the users' names, where these differ. Example: {"i": "M"} in
             the chain of a step.
     """

@@ -141,7 +141,7 @@ def described(
     """Read the arguments of a transposed convolution: the sides of the images, and the windows of the convolution.
 
     Args:
-        name: the called function's, for errors.
+        name: name of the called function, for errors.
         input, weight: the convolution's result and its filters, whose shapes are read.
         stride, padding, output_padding, groups, dilation: as the caller gives them.
 

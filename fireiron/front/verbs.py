@@ -194,8 +194,8 @@ class Schedule(State):
                 instead of errors. Such a kernel is not cached.
             cache: whether to use the disk cache; a kernel in the cache is not lowered again.
 
-        Where the installed NVRTC does not build a schedule of `best` well, the next best schedule is compiled, and
-        later calls of `best` return that one. The kernel's name tells which schedule was compiled.
+        Where a schedule of `best` spills or crashes the installed NVRTC, the next best schedule is compiled, and later
+        calls of `best` return that one. The kernel's name tells which schedule was compiled.
 
         Raises:
             CheckError: as `check` does. CompileError: `nvrtc`, `no-nvrtc`, `unsupported-arch`, `register-cap`;

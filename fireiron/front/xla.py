@@ -230,7 +230,7 @@ def _stream(frame: Frame) -> int:
 
 
 def _device(frame: Frame) -> int:
-    """Return the ordinal of a call's GPU; 0 for versions of XLA that do not tell it."""
+    """Return the ordinal of a call's GPU; 0 for versions of XLA that do not report the ordinal."""
     api = frame.api.contents
     if api.struct_size < ctypes.sizeof(Api) or not api.device_get:
         return 0

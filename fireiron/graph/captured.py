@@ -69,14 +69,14 @@ class Captured:
 def recorded(
     call: Callable[[list[Any]], Any], given: Sequence[Any], device: Any, stream: Any = None, pool: Any = None
 ) -> tuple[Any, tuple[Any, ...]]:
-    """Capture what a call launches in a CUDA graph, after one call on the stream that is captured.
+    """Capture the launches of a call in a CUDA graph, after one call on the captured stream.
 
     Args:
-        call: takes a list of tensors and gives a tensor, or several.
+        call: a function from a list of tensors to a tensor, or to several.
         given: the tensors, which each replay reads.
-        device: of the tensors.
-        stream: that is captured, a new one where None.
-        pool: of the memory that the graph keeps, its own where None.
+        device: device of the tensors.
+        stream: the stream to capture; None for a new stream.
+        pool: memory pool of the graph; None for a new pool.
 
     Returns:
         The graph; the tensors that each replay writes.

@@ -1,9 +1,9 @@
 """Forward and backward passes of training by CUDA graphs: one launch each.
 
-A captured forward pass keeps what the backward pass reads at fixed places, and the captured backward pass reads it
-there. All other results, gradients among them, are copied behind the replay: they are the caller's. While something
-still refers to what an earlier call kept (a second forward pass ahead of the backward pass), a call launches kernel by
-kernel.
+A captured forward pass stores the results that the backward pass reads at fixed addresses, where the captured backward
+pass reads them. All other results, such as gradients, are copied after the replay, and belong to the caller. While
+stored results of an earlier call are still in use (a second forward pass before the backward pass), a call launches
+kernel by kernel.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportPrivateUsage=false
@@ -28,13 +28,13 @@ _captures = itertools.count(1)
 
 @attrs.define(eq=False)
 class Shared:
-    """Hold what the captured passes of one graph of torch's share on a device: they run one after another.
+    """Hold the stream and memory that the captured passes of one torch graph share on a device; passes run in turn.
 
     Args:
-        stream: that is captured.
-        pool: of memory.
+        stream: the stream that is captured.
+        pool: memory pool of the CUDA graphs.
         last: the stream of the last replay.
-        saved: by the address of what a forward pass keeps, the number of its capture.
+        saved: by address of a result that a forward pass stores, the number of the pass's capture.
         replayed: whether the last forward pass was a replay.
     """
 
@@ -55,9 +55,9 @@ class CapturedPass:
     """Run the plan of a forward or a backward pass by a CUDA graph, after one call that compiles its kernels.
 
     Args:
-        plan: of the pass.
-        shared: with the other pass.
-        saved: of a forward pass, the results that the backward pass alone reads; None for a backward pass.
+        plan: plan of the pass.
+        shared: the stream and memory shared with the other pass.
+        saved: for a forward pass, numbers of the results that only the backward pass reads; None for a backward pass.
     """
 
     def __init__(self, plan: Plan, shared: Shared, saved: Collection[int] | None) -> None:
@@ -74,7 +74,7 @@ class CapturedPass:
         self.refused = False
 
     def __call__(self, arrays: list[Any]) -> tuple[Any, ...]:
-        """Compute the results; the list is emptied."""
+        """Compute the results, and empty the list."""
         torch: Any = import_module("torch")
         places = [x.data_ptr() for x in arrays]
         usual = self.refused or torch.cuda.is_current_stream_capturing()
@@ -101,7 +101,7 @@ class CapturedPass:
         return tuple(x.detach() if n in self.saved else next(fresh) for n, x in enumerate(self.results))
 
     def _ready(self, torch: Any, arrays: Sequence[Any], places: list[int]) -> bool:
-        """Say whether a replay computes the call, capturing the launches where none were, or where tensors moved."""
+        """Say whether a replay can compute the call; capture the launches if needed: at first, or if tensors moved."""
         assert self.places is not None
         if any(torch._C._storage_Use_Count(storage._cdata) > count for storage, count in self.counts):
             return False

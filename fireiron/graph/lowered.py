@@ -1,4 +1,4 @@
-"""What parts become: a schedule and the arrays of its call, and pointwise operations in the language of programs."""
+"""Lowered parts: a schedule with the arrays of its call, and pointwise operations in the language of programs."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ def raise_reshapes(graph: Graph) -> Graph:
 
 
 def _of_inputs(graph: Graph, number: int, reader: int) -> bool:
-    """Say whether a node is computed from inputs alone by pointwise operations, which only `reader` needs."""
+    """Say whether a node is computed from inputs alone by pointwise operations whose results only `reader` needs."""
     node = graph.nodes[number]
     if node.kind != "pointwise":
         return node.op == "input"

@@ -218,10 +218,10 @@ class Given:
     """Describe an input as launches read it.
 
     Args:
-        node: its number.
+        node: number of the input's node.
         dtype: the element type.
-        strides: elements between neighbours, of arrays with gaps; None for others.
-        order: of the axes in memory; None for the shape's.
+        strides: strides in elements, for an array with gaps; None for other arrays.
+        order: order of the axes in memory; None for the shape's order.
     """
 
     node: int
@@ -231,12 +231,12 @@ class Given:
 
     @classmethod
     def of(cls, number: int, node: Node) -> Given:
-        """Read the description off a node."""
+        """Describe an input node."""
         found = dict(node.attributes)
         return cls(number, node.dtype, found.get("strides"), found.get("order"))
 
     def line(self, array: Any, library: Library) -> Any:
-        """Give the line of an array: its axes have this order, or these strides."""
+        """View an array as a line, by the order of its axes or by its strides."""
         array = library.converted(array, self.dtype)
         return library.line(array, self.order) if self.strides is None else library.spread(array, self.strides)
 

@@ -127,11 +127,12 @@ def _boxed(compiler: Callable[..., Compiled]) -> Callable[..., Any]:
 
 @attrs.frozen(eq=False)
 class Training:
-    """Hold what a forward and a backward pass share.
+    """Hold the data that a forward and a backward pass share.
 
     Args:
-        shared: by device, for captures.
-        returned: for a forward pass, how many of its results, the first, are not for the backward pass alone.
+        shared: streams and memory for captures, by device.
+        returned: for a forward pass, the number of results (the first ones) that the caller gets; the other results are
+            only for the backward pass.
     """
 
     shared: dict[Any, Shared]
@@ -141,9 +142,10 @@ class Training:
         """Capture the launches of a pass.
 
         Args:
-            made: its plan.
-            places: of each result of the pass, that in the plan's results where it is a tuple.
-            device: of the tensors.
+            made: plan of the pass.
+            places: for each result of the pass, a tuple with its position among the plan's results; other values for
+                results that the plan does not compute.
+            device: device of the tensors.
         """
         if device not in self.shared:
             self.shared[device] = Shared.on(device)
@@ -162,8 +164,8 @@ class Compiled:
         module: the graph.
         options: options of the backend.
         capture: whether launches are captured in a CUDA graph.
-        training: what the passes of training share; None for inference. A call of a pass releases its arguments behind
-            their last readers: what the backward pass reads of the forward pass is then freed while it runs.
+        training: the data that the passes of training share; None for inference. In training, a call releases each
+            argument after its last reader, so that results of the forward pass are freed during the backward pass.
     """
 
     def __init__(
@@ -246,9 +248,9 @@ class Compiled:
         return call
 
     def _runner(self, made: Plan, places: Sequence[Any], device: Any) -> Callable[[list[Any]], Any]:
-        """Give the function that runs a plan for a list of tensors; its launches are captured where a device is given.
+        """Return the function that runs a plan for a list of tensors; with a device, its launches are captured.
 
-        The function empties the list where the plan is of training.
+        In training, the function empties the list.
         """
         if self.training is None:
             call: Any = made if device is None else Captured(made)

@@ -258,7 +258,7 @@ class CompiledKernel:
             self._plans[_lie(ordered[:-1], allocate=True)] = made, like(ordered[-1])
 
     def planned(self, arrays: Sequence[Any]) -> LaunchPlan | None:
-        """Find the plan of an earlier call with the same shapes, strides, dtypes and device; None without such a call."""
+        """Find the plan of an earlier call with the same shapes, strides, dtypes and device, or None."""
         if not all(type(array) in self._torch_types for array in arrays):
             return None
         found = self._plans.get(_lie(arrays))

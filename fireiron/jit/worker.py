@@ -51,7 +51,7 @@ def _exactly(stream: BinaryIO, count: int) -> bytes:
 
 
 def serve() -> None:
-    """Answer until the other end closes: `call` runs a function, `make` also keeps the result, `do` calls its method."""
+    """Answer until the other end closes: `call` runs a function, `make` keeps the result, `do` calls its methods."""
     # What functions print must not get between the answers, and what they read must not be the questions.
     questions, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDONLY)

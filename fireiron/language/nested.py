@@ -148,7 +148,7 @@ class Nested:
         return Level(name or str(self), self.level, inner, _int(inner.size))
 
     def order(self) -> Order | Layout:
-        """Return the order in which units take tiles: a tile has the coordinates of its unit in the outermost tensor."""
+        """Return the order in which units take tiles: each tile has its unit's coordinates in the outermost tensor."""
         dims = _dims(self.tensors[0])
         if len(dims) == 1:
             return RowMajor

@@ -37,8 +37,8 @@ def draw(drawing: Drawing, x: float, y: float, right: float, down: float, found:
     """Draw the tiles of a grid in the colours of their waves, and a line through the first wave's tiles in their order.
 
     Args:
-        drawing: where.
-        x, y: the upper left.
+        drawing: the drawing to add to.
+        x, y: upper left corner, in pixels.
         right, down: width of a column and height of a row, in pixels.
         found: the cut into tiles.
         slots: number of tiles in a wave.

@@ -60,7 +60,7 @@ def together(kernel: Kernel, sizes: Mapping[str, int]) -> int:
     """Return the number of blocks that run at once: a cluster, or the grid where blocks wait for each other.
 
     Raises:
-        SimulationError: `cooperative-grid` where the order of so many threads takes too much memory.
+        SimulationError: `cooperative-grid` where the vector clocks of all threads take too much memory.
     """
     if not kernel.cooperative:
         return kernel.cluster
@@ -76,7 +76,7 @@ def together(kernel: Kernel, sizes: Mapping[str, int]) -> int:
 
 
 def order_of(kernel: Kernel, blocks: int) -> Order:
-    """Make the clocks for a kernel of which so many blocks run at once."""
+    """Make the clocks for a kernel; `blocks` is the number of blocks that run at once."""
     partial = has_partial_barriers(kernel.body, kernel.threads)
     if not is_asynchronous(kernel) and blocks == 1:
         return Order(kernel.threads, partial)

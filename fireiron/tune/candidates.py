@@ -1,4 +1,4 @@
-"""Candidates: a preset with a point of its space, judged by the model and compiled in whatever process it lands."""
+"""Candidates: a preset with a point of its space; the model judges candidates, and processes compile them."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ PRESETS = "fireiron.schedules."
 
 @attrs.frozen
 class Preset:
-    """Name a preset so that another process finds it.
+    """Describe a preset so that another process can find its function.
 
     Args:
-        name: as records and users write it: `ampere.gemm`, or `path/file.py:gemm`.
-        module: where it stands.
-        file: its file, for what no import finds.
-        qualname: its name there.
+        name: the name in records. Example: `ampere.gemm`, or `path/file.py:gemm`.
+        module: name of the function's module.
+        file: path of the function's file, for modules that no import finds.
+        qualname: the function's qualified name in the module.
         given: keywords that are part of the problem, and not searched.
         local: the function itself, in the process that named it.
     """
@@ -50,12 +50,12 @@ class Preset:
 
     @property
     def portable(self) -> bool:
-        """Say whether another process can find it: functions of functions, and of a script or notebook, it cannot."""
+        """Say whether another process can find the function: not a nested function, nor one of a script or notebook."""
         return "<" not in self.qualname and self.module != "__main__"
 
     @property
     def function(self) -> Callable[..., Any]:
-        """Give the function.
+        """Return the function.
 
         Raises:
             UsageError: `not-importable`.
@@ -76,10 +76,10 @@ class Preset:
         Args:
             spec: the empty schedule.
             point: keywords of the space.
-            more: keywords beside them, as `ops`.
+            more: further keywords of the preset, such as `ops`.
 
         Raises:
-            FireironError: as the links do, and `schedule-failed` for any other exception of the function.
+            FireironError: the codes of the links; `schedule-failed` for any other exception of the function.
         """
         try:
             function = self.function
@@ -104,12 +104,12 @@ def _preset(*fields: Any) -> Preset:
 
 
 def preset(function: Callable[..., Any], given: Mapping[str, Any] | None = None, name: str = "") -> Preset:
-    """Name a function.
+    """Describe a function as a preset.
 
     Args:
-        function: from a spec to a finished schedule.
+        function: the function that maps a spec to a finished schedule.
         given: keywords that are part of the problem.
-        name: as records shall write it; found from the module where empty.
+        name: the name in records; empty for the name of module and function.
     """
     module = getattr(function, "__module__", "") or ""
     qualname = getattr(function, "__qualname__", repr(function))
@@ -121,9 +121,9 @@ def preset(function: Callable[..., Any], given: Mapping[str, Any] | None = None,
 
 
 def sendable(spec: Any) -> tuple[Any, Any]:
-    """Give a spec that another process can read, None where its links cannot be, and what it multiplies alone.
+    """Return a spec that another process can read (None where links cannot be pickled), and the spec without ops.
 
-    Lambdas and what `add(bias)` gives cannot be pickled; what they make of the accumulator can.
+    Ops such as lambdas and `add(bias)` cannot be pickled, but the expressions that the ops make of the accumulator can.
     """
     same, bare = (spec, spec) if isinstance(spec.program.spec, Program) else spec.portable
     for chain in (spec, same):
@@ -136,7 +136,7 @@ def sendable(spec: Any) -> tuple[Any, Any]:
 
 
 def _loaded(module: str, file: str) -> Any:
-    """Load a file that was loaded by its path in the process which named it."""
+    """Load the module of a preset from its file, as the process that described the preset did."""
     if module in sys.modules:
         return sys.modules[module]
     spec = spec_from_file_location(module, file)
@@ -157,8 +157,8 @@ class Candidate:
     """Hold one schedule that may be the best.
 
     Args:
-        preset: the function.
-        point: its keywords.
+        preset: the preset.
+        point: the values of the preset's keywords.
     """
 
     preset: Preset
@@ -170,12 +170,12 @@ class Candidate:
 
 @attrs.frozen
 class Failure:
-    """Say why a candidate is out.
+    """Hold the reason why a candidate is excluded.
 
     Args:
         stage: `check`, `compile`, `run` or `verify`.
         code: stable name of the reason.
-        message: in words.
+        message: the reason in words.
     """
 
     stage: str
@@ -187,7 +187,7 @@ class Failure:
 
 
 def failure(stage: str, error: BaseException) -> Failure:
-    """Turn an exception into data."""
+    """Convert an exception to a failure."""
     if isinstance(error, FireironError):
         return Failure(stage, error.code, error.message)
     return Failure(stage, type(error).__name__, str(error).strip().partition("\n")[0])
@@ -195,12 +195,12 @@ def failure(stage: str, error: BaseException) -> Failure:
 
 @attrs.frozen
 class Judged:
-    """Hold what is known of a candidate without compiling it.
+    """Hold the results of judging a candidate, which is not compiled yet.
 
     Args:
-        candidate: which.
-        modelled_us: what the cost model says; None where it is out.
-        failure: why it is out.
+        candidate: the candidate.
+        modelled_us: the cost model's time in microseconds; None for an excluded candidate.
+        failure: the reason why the candidate is excluded; None for a legal one.
     """
 
     candidate: Candidate
@@ -210,14 +210,14 @@ class Judged:
 
 @attrs.frozen
 class Built:
-    """Hold a candidate that is compiled.
+    """Hold the result of compiling a candidate.
 
     Args:
-        candidate: which.
-        entry: the machine code, None where it is out.
+        candidate: the candidate.
+        entry: the machine code, None for an excluded candidate.
         source: digest of the CUDA: equal sources are one kernel.
-        meaning: what it computes, and how it rounds; None where it is out.
-        failure: why it is out.
+        meaning: the program, and how its sums are rounded; None for an excluded candidate.
+        failure: the reason why the candidate is excluded; None for a compiled one.
     """
 
     candidate: Candidate
@@ -236,7 +236,7 @@ def judge(candidate: Candidate, spec: Any, arch: str) -> Judged:
     """Build, check and model a candidate; nothing is compiled.
 
     Args:
-        candidate: which.
+        candidate: the candidate.
         spec: the empty schedule.
         arch: name of the target.
     """
@@ -258,9 +258,9 @@ def judge(candidate: Candidate, spec: Any, arch: str) -> Judged:
 
 
 def refuse_too_many(kernel: Kernel, target: Arch) -> None:
-    """Refuse blocks that wait for each other where they are more than the SMs of a GPU: they may not all run at once.
+    """Refuse more blocks that wait for each other than a GPU has SMs, since they might not all run at once.
 
-    The GPU is the one that is there, else the target's.
+    The limit is that of the GPU in this machine; without a GPU, that of the target's GPU.
 
     Raises:
         CheckError: `cooperative-grid`.
@@ -278,7 +278,7 @@ def compiled(candidate: Candidate, spec: Any, arch: str) -> Built:
     """Compile a candidate, through the disk cache.
 
     Args:
-        candidate: which.
+        candidate: the candidate.
         spec: the empty schedule.
         arch: name of the target.
     """

@@ -1,4 +1,4 @@
-"""Efforts: how much a search tries, by name."""
+"""Efforts: limits of a search, by name."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from fireiron.tune.halving import Rung
 
 @attrs.frozen
 class Effort:
-    """Say how much to try.
+    """Hold the limits of a search.
 
     Args:
-        judged: candidates that the model ranks, at most.
-        compiled: of those, how many are compiled and measured.
-        first: samples of each at its trial.
-        rungs: the rounds of the halving.
-        climbs: how often the neighbours of the best are tried too.
-        budget_s: seconds it may take, unless told otherwise.
+        judged: the most candidates that the cost model ranks.
+        compiled: the most candidates that are compiled and measured, the best-ranked first.
+        first: number of samples in a candidate's first run.
+        rungs: the rounds of successive halving.
+        climbs: how often the neighbours of the fastest candidate are tried too.
+        budget_s: default limit of a search's time in seconds.
     """
 
     judged: int

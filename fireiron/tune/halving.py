@@ -1,4 +1,4 @@
-"""Successive halving: many candidates get few samples, the better ones more, the last ones many."""
+"""Successive halving: all candidates are sampled a few times, and after each round only the faster ones again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import attrs
 
 Samples: TypeAlias = dict[int, list[float]]
 Measure: TypeAlias = Callable[[Sequence[int], int], Mapping[int, Sequence[float]]]
-"""Sample candidates in interleaved rounds: measure(candidates, samples) gives microseconds; who is missing failed."""
+"""Sample candidates: measure(candidates, samples) returns microseconds by candidate, without candidates that failed."""
 
 
 @attrs.frozen
@@ -18,8 +18,8 @@ class Rung:
     """Hold one round of the halving.
 
     Args:
-        samples: that every candidate of the rung gets.
-        keep: how many go on.
+        samples: number of samples of each candidate.
+        keep: number of candidates, the fastest, that the next round samples.
     """
 
     samples: int
@@ -32,13 +32,13 @@ def halve(
     """Find the fastest candidate.
 
     Args:
-        samples: what is measured already, by candidate; more is added.
-        rungs: the rounds.
-        measure: samples some of them.
-        late: says that time is up: no further round starts.
+        samples: earlier samples by candidate, in microseconds; new samples are added.
+        rungs: the rounds of the halving.
+        measure: function that samples some candidates.
+        late: function that returns whether time is up; no further round starts then.
 
     Returns:
-        The candidates that were left, fastest first.
+        The candidates that the last round kept, fastest first.
 
     Example:
         >>> times = {0: 3.0, 1: 1.0, 2: 2.0}
@@ -68,7 +68,7 @@ def ranked(samples: Mapping[int, Sequence[float]]) -> list[int]:
 
 
 def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Give Spearman's rank correlation, None below three pairs or without any difference.
+    """Return Spearman's rank correlation; None for fewer than three pairs, or if all values of a side are equal.
 
     Example:
         >>> rank_correlation([1, 2, 3, 4], [10, 20, 40, 30])

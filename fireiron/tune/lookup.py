@@ -1,4 +1,4 @@
-"""The choice: the recorded schedule for a problem, the one of the nearest problem, or none."""
+"""Look up records: find the recorded schedules of a problem, or of the nearest problems."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ NEAR = 3.0  # doublings, over all extents, that a recorded problem may be away
 
 @attrs.frozen
 class Found:
-    """Hold a record that may serve.
+    """Hold a record whose schedule may suit a problem.
 
     Args:
-        record: which.
-        distance: of its problem from the one asked for; 0 for the same.
-        why: what a user should know: where it differs.
+        record: the record.
+        distance: distance of the record's problem from the given one (`Problem.distance`); 0 for the same problem.
+        why: in words, how problem, device and software of the record differ.
     """
 
     record: Record
@@ -39,7 +39,7 @@ class Index:
     """Find records by problem.
 
     Args:
-        records: measured ones; failures do not take part.
+        records: the records; failures are left out.
     """
 
     def __init__(self, records: Iterable[Record]) -> None:
@@ -58,19 +58,19 @@ class Index:
         most: int = 3,
         doubted: bool = False,
     ) -> list[Found]:
-        """List the records that may serve, best first.
+        """List records for a problem, the most suitable first.
 
-        A record of the same architecture serves, one of the same device before others; the same problem before near
-        ones; one measured with the same driver, compiler and library before others, and of those the latest measured.
-        Among equals the fastest comes first.
+        Only records of the same architecture are listed. The order is: the same problem before near ones; the same
+        device before others; nearer problems before others; the same versions of driver, compiler and library before
+        others, then the versions with the latest records; then the fastest first.
 
         Args:
-            problem: what is asked for.
+            problem: the problem.
             device: the GPU's name, "" where there is none.
             arch: name of the target.
             software: versions of driver, compiler and library that run here.
-            most: how many records to give; of a near problem one.
-            doubted: whether records take part whose times cannot be what was measured: to measure them again.
+            most: the most records to list; at most one for each near problem.
+            doubted: whether to list records with impossible times (`Record.doubt`), so that they can be measured again.
         """
         family = self._families.get(problem.family, {})
         near = sorted(
@@ -89,7 +89,7 @@ class Index:
 
 
 def _comparable(records: Sequence[Record], software: Software) -> list[Record]:
-    """Sort records of one problem and device, those first that were measured alike: times of other versions mix not."""
+    """Sort records of one problem and device by versions of the software, then by time."""
     latest: dict[Software, str] = {}
     for record in records:
         latest[record.software] = max(latest.get(record.software, ""), record.when)
@@ -115,10 +115,10 @@ def load(paths: Sequence[Path] | None = None) -> tuple[Index, tuple[str, ...]]:
     """Read the records: those shipped with the library, and the user's own.
 
     Args:
-        paths: other files instead.
+        paths: the files to read instead of these.
 
     Returns:
-        The index, and what was left out.
+        The index, and descriptions of lines and files that were left out.
     """
     if paths is None:
         paths = [*files.shipped(), *_own()]
@@ -134,7 +134,7 @@ def load(paths: Sequence[Path] | None = None) -> tuple[Index, tuple[str, ...]]:
 
 
 def _own() -> list[Path]:
-    """Give the user's own file, where there is one."""
+    """List the path of the user's own file, if there is such a file."""
     try:
         path = files.default_path()
         return [path] if path.exists() else []

@@ -1,4 +1,4 @@
-"""What a number was measured on: device, driver, clocks, power, versions of the libraries."""
+"""The machine of a measurement: device, driver, clocks, power, and versions of the libraries."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Machine:
     Args:
         device: the GPU's name, "" where there is none.
         arch: the target that its kernels are compiled for (`sm_90a`).
-        driver: its version.
-        cuda: newest CUDA of the driver, as `13.0`.
+        driver: version of the driver.
+        cuda: newest CUDA that the driver runs. Example: `13.0`.
         nvrtc: version of the compiler.
         fireiron: version of this library.
         python: version of Python.
-        sm_mhz_max: the highest clock of the SMs.
-        power_limit_w: what the board may draw.
-        libraries: versions of the peers' libraries.
+        sm_mhz_max: the highest clock of the SMs, in MHz.
+        power_limit_w: power limit of the board, in watts.
+        libraries: pairs of name and version of the libraries to compare with.
     """
 
     device: str
@@ -52,7 +52,7 @@ class Machine:
         return self.driver, self.nvrtc, self.fireiron
 
     def to_json(self) -> dict[str, Any]:
-        """Give plain data; what is not known is left out."""
+        """Convert to plain data, without unknown facts."""
         facts = {name: value for name, value in attrs.asdict(self).items() if value and name != "libraries"}
         return facts | ({"libraries": dict(self.libraries)} if self.libraries else {})
 
@@ -68,13 +68,13 @@ class Machine:
 
 @attrs.frozen
 class State:
-    """Hold what the board did at one moment.
+    """Hold clocks, power and temperature of the board at one moment.
 
     Args:
-        sm_mhz: clock of the SMs.
-        memory_mhz: clock of the memory.
-        power_w: drawn.
-        celsius: temperature.
+        sm_mhz: clock of the SMs in MHz.
+        memory_mhz: clock of the memory in MHz.
+        power_w: power of the board in watts.
+        celsius: temperature in degrees Celsius.
     """
 
     sm_mhz: int = 0
@@ -83,7 +83,7 @@ class State:
     celsius: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Give plain data; what is not known is left out."""
+        """Convert to plain data, without unknown facts."""
         return {name: value for name, value in attrs.asdict(self).items() if value}
 
 
@@ -119,17 +119,17 @@ class Board:
 
     @property
     def sm_mhz_max(self) -> int:
-        """Give the highest clock of the SMs."""
+        """Return the highest clock of the SMs, in MHz."""
         return self._number("nvmlDeviceGetMaxClockInfo", SM_CLOCK)
 
     @property
     def power_limit_w(self) -> float:
-        """Give what the board may draw."""
+        """Return the board's power limit, in watts."""
         return self._number("nvmlDeviceGetEnforcedPowerLimit") / 1000
 
     @property
     def driver(self) -> str:
-        """Give the driver's version."""
+        """Return the driver's version."""
         if self._library is None:
             return ""
         text = ctypes.create_string_buffer(96)
@@ -156,7 +156,7 @@ def _bus(device: int) -> bytes:
 
 @cache
 def machine(device: int = 0) -> Machine:
-    """Describe this machine; without a GPU, what would compile here for the default target.
+    """Describe this machine; without a GPU, the compiler for the default target.
 
     Args:
         device: CUDA's ordinal.

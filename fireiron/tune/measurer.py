@@ -1,4 +1,4 @@
-"""Measuring from the searching process: the session lives elsewhere, and is made anew where a candidate ends it."""
+"""Measurements for a search: the session runs in another process, which is started again after a crash."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ONE = 1  # sample, to find out who is guilty
 
 
 class Measurer(Protocol):
-    """What measures candidates."""
+    """An object that measures candidates."""
 
     machine: Machine
     notes: list[str]
@@ -38,12 +38,12 @@ class Measurer(Protocol):
         ...
 
     def sample(self, indices: Sequence[int], samples: int) -> tuple[Mapping[int, Sequence[float]], dict[int, Failure]]:
-        """Sample candidates in interleaved rounds; gives the samples, and who was lost."""
+        """Sample candidates in interleaved rounds; return samples and failures, by candidate."""
         ...
 
 
 def proof_of(built: Built, spec: Any) -> Proof:
-    """Make the exact run of a compiled candidate of a spec."""
+    """Make the exact run (`Proof`) of a compiled candidate of a spec."""
     assert built.entry is not None
     assert built.meaning is not None
     return proof(built.meaning, built.entry.interface, spec.program.spec)
@@ -55,10 +55,10 @@ class GpuMeasurer:
     Args:
         spec: the empty schedule.
         device: the GPU's ordinal.
-        machine: what it is.
-        session: makes what runs there.
-        made: makes the exact run of a candidate of the spec.
-        trial_limit_s: seconds after which a candidate hangs.
+        machine: the device and its software.
+        session: class of the object that runs candidates in the process.
+        made: function that makes the exact run of a candidate of the spec.
+        trial_limit_s: seconds after which a candidate counts as hanging.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class GpuMeasurer:
         return found.times_us
 
     def _proof(self, built: Built) -> int:
-        """Let the session know a candidate's exact run, and give its key: candidates of one meaning share it."""
+        """Send a candidate's exact run to the session, and return its key; candidates of one meaning share one run."""
         key = next((i for i, (meaning, _) in enumerate(self._proofs) if meaning == built.meaning), len(self._proofs))
         if key == len(self._proofs):
             self._proofs.append((built.meaning, self._made(built, self._spec)))
@@ -126,7 +126,7 @@ class GpuMeasurer:
         return key
 
     def sample(self, indices: Sequence[int], samples: int) -> tuple[Mapping[int, Sequence[float]], dict[int, Failure]]:
-        """Sample candidates in interleaved rounds; where that fails, find out who is guilty, and go on without."""
+        """Sample candidates in interleaved rounds; after a failure, find the failing ones, and sample the others."""
         lost: dict[int, Failure] = {}
         left = list(indices)
         while left:
@@ -163,7 +163,7 @@ class GpuMeasurer:
         return found
 
     def _ready(self) -> None:
-        """Make the session where there is none, and load again what it knew."""
+        """Start the session if it does not run, and load the verified candidates again."""
         if not self._process.alive:
             self._begin()
             for index, entry in self._entries.items():

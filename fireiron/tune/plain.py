@@ -17,10 +17,10 @@ LARGEST = 2**53
 
 
 def checked(facts: object) -> dict[str, Any]:
-    """Give data as JSON has it, where it is an object within limits.
+    """Check that data are a JSON object within the limits, and return them.
 
     Raises:
-        ValueError: where it is something else; the text says what.
+        ValueError: for other data; the text names the difference.
     """
     left: list[tuple[object, int]] = [(facts, 0)]
     seen = 0

@@ -1,4 +1,4 @@
-"""Problems: what is computed, as plain data, so that records of one machine are found on another."""
+"""Problems: descriptions of computations as plain data, by which records of another machine are found."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class Problem:
     """Describe a product, or a program.
 
     Args:
-        m, n, k: extents; 0 for a symbol. Of a program the points of its first result but those of the last dim, these,
-            and the points that its first fold folds.
+        m, n, k: extents of a product; 0 for a symbol. For a program: the number of lines of its first result, the
+            extent of the result's last dim, and the number of points that the first fold folds.
         a, b, acc, c: element types.
-        layout: the letters of `matmul`, and of C where it is column-major.
+        layout: the letters of `matmul`; a third letter T where C is column-major.
         batch: number of products, 1 for one.
-        scaled: alpha and beta, where they are not 1 and 0.
-        product: what is summed, where it is no product of numbers: "xor" or "and" of bits.
+        scaled: text of alpha if it is not 1, and of beta if it is not 0.
+        product: the term that is summed: "mul", or for bits "xor" or "and".
         given: keywords of the preset that are part of the problem (`ops=...`), as text.
-        kind: what it is beyond a product of dense matrices, "" for nothing: words, and a digest of that without sizes.
-            Example: "prolog+ops #1f0a66c2".
-        meaning: digest of the whole program, "" where the other fields say all of it.
+        kind: the computation beyond a product of dense matrices: words, and a digest without sizes. Example:
+            "prolog+ops #1f0a66c2". "" for a plain product.
+        meaning: digest of the whole program, "" where the other fields determine the program.
 
     Raises:
         ValueError: for a field of another type, or beyond its range.
@@ -58,7 +58,7 @@ class Problem:
 
     @property
     def family(self) -> tuple[object, ...]:
-        """Give all but the extents: problems of one family may borrow each other's schedules."""
+        """Return all fields but the extents: problems of one family may use each other's schedules."""
         types = self.a, self.b, self.acc, self.c
         return (*types, self.layout, self.batch > 1, self.scaled, self.given, self.product, self.kind)
 
@@ -68,7 +68,7 @@ class Problem:
         return 2.0 * self.m * self.n * self.k * self.batch
 
     def distance(self, other: Problem) -> float:
-        """Say how far two problems of one family are apart: doublings of M, N, K and of the batch; symbols fit all.
+        """Return the distance of two problems of one family: doublings of M, N, K and batch, without those of symbols.
 
         Example:
             >>> Problem(512, 512, 64).distance(Problem(1024, 512, 128))
@@ -78,16 +78,16 @@ class Problem:
         return sum(abs(math.log2(x / y)) for x, y in pairs if FREE not in (x, y))
 
     def to_json(self) -> dict[str, Any]:
-        """Give plain data, without what is as usual."""
+        """Convert to plain data, without fields that have their default."""
         usual = {field.name: field.default for field in attrs.fields(Problem)}
         return {name: value for name, value in attrs.asdict(self).items() if value != usual[name] or name in "mnk"}
 
     @classmethod
     def from_json(cls, facts: Mapping[str, Any]) -> Problem:
-        """Read what `to_json` gave.
+        """Read the result of `to_json`.
 
         Raises:
-            TypeError, ValueError: where it is something else.
+            TypeError, ValueError: for other data.
         """
         return cls(**facts)
 
@@ -101,10 +101,10 @@ class Problem:
 
 
 def problem(spec: Any, given: Mapping[str, Any] | None = None) -> Problem:
-    """Describe what a chain computes.
+    """Describe the computation of a chain.
 
     Args:
-        spec: what `matmul(...)` gives, or a function under `@program`.
+        spec: an empty schedule: the result of `matmul(...)` or of a function under `@program`.
         given: keywords of the preset that are part of the problem.
 
     Raises:
@@ -116,7 +116,7 @@ def problem(spec: Any, given: Mapping[str, Any] | None = None) -> Problem:
 
 
 def of_steps(program: Program, given: Mapping[str, Any] | None = None) -> Problem:
-    """Describe a program: its sizes and types stand for what a near one shares, a digest for the rest."""
+    """Describe a program by its sizes and types, and by a digest of the rest."""
     (out, *_), inputs = program.outputs, program.inputs
     fold = next((step for step in program.steps if step.fold is not None), None)
     *rows, columns = out.shape
@@ -132,7 +132,7 @@ def of_steps(program: Program, given: Mapping[str, Any] | None = None) -> Proble
 
 
 def _count(extents: Sequence[Any]) -> int:
-    """Count points; 0 where a symbol is among the extents."""
+    """Multiply extents; 0 where one is a symbol."""
     return math.prod(int(as_int(x) or FREE) for x in extents)
 
 
@@ -141,7 +141,7 @@ def _given(given: Mapping[str, Any] | None) -> str:
 
 
 def meaning_of(spec: Any) -> Meaning:
-    """Give what a chain of one MatMul computes.
+    """Return the meaning of a chain of one MatMul.
 
     Raises:
         UsageError: `not-a-product`.
@@ -155,7 +155,7 @@ def meaning_of(spec: Any) -> Meaning:
 
 
 def described(meaning: Meaning, given: Mapping[str, Any] | None = None) -> Problem:
-    """Describe a meaning: fields say what they can, and a digest stands for what they leave out."""
+    """Describe a meaning by fields, and by a digest of the properties that no field holds."""
     spec = meaning.spec
     m, k = spec.A.shape[-2:]
     n = spec.B.shape[-1]
@@ -193,7 +193,7 @@ def _said(value: Coefficient) -> str:
 
 
 def _told(value: object) -> str:
-    """Write plain data as it is, and what holds more, as functions do, by a digest."""
+    """Write plain data as text; other objects, such as functions, as a digest."""
     return repr(value) if _plain(value) else f"#{hashed(text(value))[:16]}"
 
 

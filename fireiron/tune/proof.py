@@ -1,7 +1,7 @@
-"""The exact run of a tuner's candidates: operands of whole numbers, and what every right kernel makes of them.
+"""Exact runs of a tuner's candidates: operands of whole numbers, and the outputs that every right kernel computes.
 
-A product alone is known without computing it, all of it. What ops, scalars, prologs or groups make of a product is
-computed by the reference, of large results in blocks of rows.
+The result of a plain product is known without computing it. For products with ops, scalars, prologs or groups, the
+reference computes the outputs; of large outputs, only some blocks of rows.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ Place: TypeAlias = "tuple[slice, ...]"
 
 @attrs.frozen(eq=False)
 class Wanted:
-    """Hold what a part of an output must be.
+    """Hold the expected values of a part of an output.
 
     Args:
         tensor: the output.
-        place: of the part, in mathematical order.
-        values: what it must hold there.
+        place: slices of the part, in mathematical order.
+        values: the expected values, with their errors.
     """
 
     tensor: Tensor
@@ -52,12 +52,12 @@ class Wanted:
 
 @attrs.frozen(eq=False)
 class Proof:
-    """Hold an exact run.
+    """Hold the inputs and the expected outputs of an exact run.
 
     Args:
-        arrays: by name; outputs that are read too hold what they hold before.
-        whole: outputs that are known to the last bit, as arrays store them, by name.
-        parts: what is known of others.
+        arrays: the arrays that a kernel reads, by name; those of updated outputs hold the contents before the run.
+        whole: by name, outputs of which every bit is known, as the arrays store them.
+        parts: for other outputs, the parts whose values are known.
     """
 
     arrays: Mapping[str, Array]
@@ -65,10 +65,10 @@ class Proof:
     parts: tuple[Wanted, ...]
 
     def wrong(self, written: Mapping[str, Array]) -> str:
-        """Say what is wrong with outputs, "" where all known parts are right.
+        """Describe the first wrong part of outputs; "" where all known parts are right.
 
         Args:
-            written: outputs by name, those of `parts`.
+            written: the outputs of `parts`, by name.
         """
         for part in self.parts:
             tensor = part.tensor
@@ -96,11 +96,11 @@ def _converts(tree: Scalar) -> bool:
 
 
 def proof(meaning: Meaning, interface: Interface, spec: MatMul) -> Proof:
-    """Make the exact run of kernels of one meaning.
+    """Make an exact run for the kernels of one meaning.
 
     Args:
-        meaning: what they compute, and how they round.
-        interface: of one of them.
+        meaning: the program, and how its sums are rounded.
+        interface: the interface of one of the kernels.
         spec: the product.
     """
     if is_plain(meaning) and (made := exact_product(spec, _held(meaning), SEED)) is not None:
@@ -119,7 +119,7 @@ def proof(meaning: Meaning, interface: Interface, spec: MatMul) -> Proof:
 
 
 def _held(meaning: Meaning) -> float:
-    """Give the number up to which the sums of products are exact."""
+    """Return the number up to which whole sums of products are exact."""
     found: list[float] = []
     for step in meaning.program.steps:
         if step.is_product and step.fold is not None:

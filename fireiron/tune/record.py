@@ -1,4 +1,4 @@
-"""One record: what one schedule did on one device, checked field by field, since anyone may have written it."""
+"""Records: the times of one schedule on one device. Each field is checked, since records may come from any file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AHEAD_S = 3600.0  # that clocks of machines may differ by
 
 
 def now() -> str:
-    """Give the time in UTC as records have it."""
+    """Return the time in UTC, in the form of records."""
     return _told(time.time())
 
 
@@ -75,25 +75,25 @@ def _keywords(value: object) -> None:
 
 @attrs.frozen
 class Record:
-    """Hold what one schedule did on one device.
+    """Hold the measurement of one schedule on one device, or the failures of a preset's points.
 
     Args:
-        problem: what was computed.
-        preset: by name.
-        point: its keywords.
+        problem: the computation.
+        preset: name of the preset.
+        point: values of the preset's keywords.
         device: the GPU's name.
-        arch: what it was compiled for.
-        us: median of the samples; None for a failure.
-        p20: time that a fifth of the samples stays under.
-        p80: time that four fifths stay under.
-        samples: how many.
-        modelled_us: what the cost model said; never measured.
-        failure: why there is no time: stage, code and message.
-        count: how many candidates failed in this way, where they were not compiled.
+        arch: name of the target.
+        us: median of the samples in microseconds; None for a failure.
+        p20: microseconds below which a fifth of the samples lie.
+        p80: microseconds below which four fifths of the samples lie.
+        samples: number of samples.
+        modelled_us: the cost model's time in microseconds, which is not measured.
+        failure: stage, code and message of a failure; None for a measurement.
+        count: number of candidates that failed with this code before they were compiled.
         source: digest of the CUDA that ran.
-        registers: of a thread.
-        when: in UTC.
-        machine: driver, clocks, versions.
+        registers: number of registers of a thread.
+        when: time of the measurement in UTC.
+        machine: facts about driver, clocks and versions, by name.
         more: fields that a newer fireiron wrote; they are kept.
 
     Raises:
@@ -120,34 +120,34 @@ class Record:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Say which records are of the same thing, measured with the same software: of those the latest counts."""
+        """Return the key of records of one schedule, device and software, of which only the latest is kept."""
         reason = self.failure[:2] if self.failure is not None and self.count > 1 else None
         return self.problem, self.preset, self.point, self.device, self.arch, self.software, reason
 
     @property
     def schedule(self) -> str:
-        """Write the call that the record stands for, as Python: from what is built, never from what a file says."""
+        """Write the call of the preset as Python, from the record's checked fields."""
         given = [self.problem.given] if self.problem.given else []
         values = [f"{name}={value!r}" for name, value in self.point.values]
         return f"{self.preset.partition('.py:')[2] or self.preset}({', '.join(('spec', *values, *given))})"
 
     @property
     def version(self) -> str:
-        """Give the version of this library that measured it."""
+        """Return the version of this library that made the record."""
         return self.fact("fireiron")
 
     @property
     def software(self) -> tuple[str, str, str]:
-        """Give the versions of the driver, the compiler and this library: times of other ones say less."""
+        """Return the versions of the driver, the compiler and this library; times of other versions may differ."""
         return self.fact("driver"), self.fact("nvrtc"), self.fact("fireiron")
 
     def fact(self, name: str) -> str:
-        """Give one of the machine's facts, "" where the record does not say it."""
+        """Return one of the machine's facts; "" where the record lacks it."""
         return printable(str(self.machine.get(name, "")))[:80]
 
     @property
     def doubt(self) -> str:
-        """Say why a time cannot be what was measured, "" where nothing speaks against it."""
+        """Describe why the record's time is impossible; "" for a possible time."""
         if self.us is None:
             return ""
         if self.us < max(LEAST_US, self.problem.flops / MOST_FLOPS * 1e6):
@@ -161,7 +161,7 @@ class Record:
         return ""
 
     def to_json(self) -> dict[str, Any]:
-        """Give plain data; what is not known is left out."""
+        """Convert to plain data, without unknown facts."""
         facts: dict[str, Any] = {"v": FORMAT, "problem": self.problem.to_json(), "preset": self.preset}
         facts |= {"keywords": self.point.to_json(), "device": self.device, "arch": self.arch}
         for name in ("us", "p20", "p80", "samples", "modelled_us", "source", "schedule", "registers", "when"):
@@ -175,10 +175,10 @@ class Record:
 
     @classmethod
     def from_json(cls, facts: Mapping[str, Any]) -> Record:
-        """Read what `to_json` gave.
+        """Read the result of `to_json`.
 
         Raises:
-            KeyError, TypeError, ValueError: where it is something else.
+            KeyError, TypeError, ValueError: for other data.
         """
         failed = facts.get("failure")
         if failed is not None and set(failed) != {"stage", "code", "message"}:

@@ -1,8 +1,8 @@
-"""Records: what was measured, as lines of JSON in a file that is only ever appended to.
+"""Files of records: lines of JSON, to which new records are appended.
 
-Two writers take turns by a lock, and one that is killed leaves at most one line cut off, which readers skip and the
-next writer ends. Files of several machines are merged by `merge`, or by `cat`. Anyone may have written a file: each
-line is checked on its own, and one that cannot be read costs itself alone.
+Writers take turns by a lock. A writer that is killed leaves at most one incomplete line, which readers skip and the
+next writer ends. Files of several machines are merged by `merge`, or by `cat`. Each line is checked separately, and
+only lines that cannot be read are left out.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ TOLD = 5  # lines that are told one by one
 
 @attrs.frozen
 class Read:
-    """Hold what a file gave.
+    """Hold the contents of a file.
 
     Args:
-        records: one for each thing that was measured, and for each software that it was measured with.
+        records: the latest record of each `Record.key`.
         problems: lines that were left out, each with the reason.
-        newer: lines of a newer format, as they are.
-        broken: lines that are no records, as they are.
+        newer: lines of a newer format, unchanged.
+        broken: lines that are no records, unchanged.
     """
 
     records: tuple[Record, ...]
@@ -59,7 +59,7 @@ class Read:
 
 
 def default_path() -> Path:
-    """Give the user's own file: FIREIRON_RECORDS, or `fireiron/records.jsonl` in the user's data folder.
+    """Return the path of the user's own file: FIREIRON_RECORDS, or `fireiron/records.jsonl` in the user's data folder.
 
     Raises:
         UsageError: `cannot-write` where there is no home folder.
@@ -113,7 +113,7 @@ def _append(descriptor: int, lines: bytes) -> None:
 
 @contextmanager
 def _opened(path: Path) -> Generator[int]:
-    """Open a file for appending, and hold it for this process alone."""
+    """Open a file for appending, and lock it."""
     if "\0" in str(path):
         raise OSError(errno.EINVAL, "no file has a null byte in its name")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -141,7 +141,7 @@ def _last_byte(descriptor: int, size: int) -> bytes:
 
 @contextmanager
 def _locked(descriptor: int) -> Generator[None]:
-    """Hold the file for this process alone; a process that dies gives it back."""
+    """Lock a file; the lock ends with the process."""
     if sys.platform == "win32":
         import msvcrt
 
@@ -163,10 +163,10 @@ def _locked(descriptor: int) -> Generator[None]:
 
 
 def read(path: Path) -> Read:
-    """Read a file; a line that cannot be read is left out, and told.
+    """Read a file; lines that cannot be read are left out and listed.
 
     Raises:
-        UsageError: `no-such-file` where there is none, or it is no regular file.
+        UsageError: `no-such-file` where the path names no regular file.
     """
     try:
         data, whole = _bytes_of(path)
@@ -200,7 +200,7 @@ def read(path: Path) -> Read:
 
 
 class _NewerError(Exception):
-    """Say that a line is of a newer format, which is no fault of it."""
+    """Raised for a line of a newer format."""
 
 
 def _parsed(line: bytes) -> Record:
@@ -216,10 +216,10 @@ def _parsed(line: bytes) -> Record:
 
 
 def _bytes_of(path: Path) -> tuple[bytes, bool]:
-    """Read a regular file, or the last lines of a long one; whatever else stands there is not waited for.
+    """Read a regular file, or the last lines of a long file; pipes and devices are not read.
 
     Raises:
-        OSError: where it cannot be read.
+        OSError: where the file cannot be read.
     """
     if "\0" in str(path):
         raise OSError(errno.EINVAL, "no file has a null byte in its name")
@@ -240,7 +240,7 @@ def _regular(found: os.stat_result) -> None:
 
 
 def newest(records: Iterable[Record]) -> list[Record]:
-    """Keep the latest record of each thing; of one time, that which comes last."""
+    """Keep the latest record of each `Record.key`; of records with equal times, the last."""
     kept: dict[tuple[object, ...], Record] = {}
     for record in records:
         known = kept.get(record.key)
@@ -259,12 +259,12 @@ def fastest(records: Iterable[Record], most: int) -> list[Record]:
 
 
 def replace(out: Path, records: Iterable[Record], lines: Iterable[bytes] = ()) -> None:
-    """Write a file anew, at once or not at all; what was added to it since it was read is lost.
+    """Replace a file in one step; records that were appended after the file was read are lost.
 
     Args:
         out: the file.
-        records: what it shall hold.
-        lines: what it shall hold as it is.
+        records: the records to write.
+        lines: further lines to write unchanged.
 
     Raises:
         UsageError: `cannot-write`.
@@ -301,12 +301,12 @@ def _cannot_write(path: Path, error: OSError) -> UsageError:
 
 
 def merge(out: Path, inputs: Sequence[Path]) -> Read:
-    """Write the records of several files into one, each thing once; the file is replaced at once or not at all.
+    """Write the records of several files to one file, which is replaced in one step; each `Record.key` occurs once.
 
-    Lines that this version cannot read are kept as they are, and so are fields that it does not know.
+    Lines of newer formats and unknown fields are kept.
 
     Args:
-        out: the file to write; what it holds already takes part.
+        out: the file to write; its old records are merged too.
         inputs: files to read.
 
     Raises:
@@ -345,7 +345,7 @@ def repair(path: Path) -> Read:
 
 
 def _rewritten(out: Path, change: Callable[[Read], Read], *, keep_broken: bool) -> Read:
-    """Read a file and write it anew, while nobody else may write it."""
+    """Read a file and replace it, under the lock."""
     aside = _aside(out)
     try:
         with _opened(out) as descriptor:
@@ -362,6 +362,6 @@ def _rewritten(out: Path, change: Callable[[Read], Read], *, keep_broken: bool) 
 
 
 def described(machine: Machine, state: State) -> dict[str, Any]:
-    """Give a machine's facts without those that a record has fields for, and what its board did."""
+    """Return a machine's facts, without those that are fields of a record, and the board's state."""
     facts = {name: value for name, value in machine.to_json().items() if name not in ("device", "arch")}
     return facts | ({"state": state.to_json()} if state.to_json() else {})

@@ -37,14 +37,14 @@ NO_FAILURE = Failure("", "", "")
 
 @attrs.frozen
 class Progress:
-    """Say how far a search is.
+    """Hold the progress of a search.
 
     Args:
         stage: `model`, `compile`, `measure`.
-        done: of the stage.
-        total: of the stage.
-        left_s: of the time budget.
-        best: what leads, in words.
+        done: number of finished candidates of the stage.
+        total: number of candidates of the stage.
+        left_s: seconds that are left of the budget.
+        best: median time of the fastest candidate so far, in words.
     """
 
     stage: str
@@ -56,18 +56,18 @@ class Progress:
 
 @attrs.frozen
 class Tuned:
-    """Hold what a search found.
+    """Hold the results of a search.
 
     Args:
-        problem: what was tuned for.
+        problem: the computation.
         records: measured schedules, fastest first, and failures.
-        candidate: the fastest, None where nothing could be measured.
-        judged: how many candidates the model ranked.
-        refused: how many `check` refused, by code.
+        candidate: the fastest candidate, None where none was measured.
+        judged: number of candidates that the cost model ranked.
+        refused: by code, the number of candidates that `check` refused.
         correlation: Spearman's rank correlation of modelled and measured times, None where too few were measured.
-        elapsed_s: what the search took.
-        notes: what a user should know.
-        first: what would have been chosen without measuring: first by the cost model, or in the preset's own ranking.
+        elapsed_s: time of the search in seconds.
+        notes: remarks for the user. Example: "12 of 40 candidates were left unranked: time was up".
+        first: the choice without measurements: the first candidate by the cost model, or of the preset's own ranking.
     """
 
     problem: Problem
@@ -82,23 +82,23 @@ class Tuned:
 
     @property
     def best(self) -> Record | None:
-        """Give the record of the fastest."""
+        """Return the record of the fastest candidate."""
         return next((r for r in self.records if r.us is not None), None)
 
     @property
     def first_us(self) -> float | None:
-        """Give the measured time of the first choice, None where it was not measured."""
+        """Return the measured time of `first` in microseconds, None where it was not measured."""
         return next((r.us for r in self.records if self.first is not None and _is_of(r, self.first)), None)
 
     @property
     def first_choice(self) -> float | None:
-        """Give the best time over that of the first choice: 1 where it was right."""
+        """Return the best time divided by that of `first`: 1 where `first` is the fastest."""
         best, first = self.best, self.first_us
         return None if best is None or best.us is None or not first else best.us / first
 
     @property
     def failures(self) -> tuple[Record, ...]:
-        """List what failed."""
+        """List the records of failures."""
         return tuple(r for r in self.records if r.failure is not None)
 
 
@@ -107,10 +107,10 @@ def _is_of(record: Record, candidate: Candidate) -> bool:
 
 
 class Interrupted(KeyboardInterrupt):
-    """Say that Ctrl-C ended a search; everything measured is saved, and here.
+    """Raised where Ctrl-C ended a search; measured times are saved.
 
     Args:
-        tuned: what was found until then.
+        tuned: the results so far.
     """
 
     def __init__(self, tuned: Tuned) -> None:
@@ -141,27 +141,27 @@ def tune(
     """Search for the fastest schedule of a product.
 
     Args:
-        spec: what `matmul(...)` gives, all sizes numbers.
-        presets: functions from the spec to a schedule; their spaces stand on them, put there by `@space(...)`.
-        space: values of keywords, instead of the presets' own.
+        spec: the empty schedule; all sizes are numbers.
+        presets: functions from the spec to a schedule, decorated by `@space(...)`.
+        space: values of keywords, instead of those of the presets' spaces.
         given: keywords that are part of the problem.
-        names: how records shall name the presets.
-        arch: what to compile for; the GPU's where None.
+        names: names of the presets in records.
+        arch: the target; the GPU's where None.
         device: the GPU's ordinal.
         effort: `quick` or `full`.
-        budget_s: seconds after which nothing new is started.
+        budget_s: seconds after which no new measurement starts; None for the effort's.
         records: the file to add to; the user's own where None.
-        executor: compiles, and runs the model; processes of its own where None. Any of concurrent.futures, of Dask
-            (`client.get_executor()`) or of another engine.
-        measurer: measures; the GPU where None.
-        seeds: points that are measured whatever the model says of them, beside those that the records hold of this
-            problem or a near one.
-        on_progress: told how far it is.
+        executor: runs the cost model and compiles; new processes where None. Any executor with the interface of
+            concurrent.futures, such as Dask's (`client.get_executor()`).
+        measurer: measures candidates; None for this machine's GPU.
+        seeds: points that are measured without regard to the cost model, in addition to recorded points of this problem
+            or a near one.
+        on_progress: function that is called with the progress.
 
     Raises:
         UsageError: `empty-space`, `unknown-parameter`, `unknown-effort`, `unknown-size`, `not-a-product`.
         CallError: `no-gpu`. CheckError: `nothing-legal` where `check` refuses every point.
-        Interrupted: by Ctrl-C, once everything measured is saved.
+        Interrupted: after Ctrl-C; measured times are saved before.
     """
     if effort not in EFFORTS:
         raise UsageError("unknown-effort", f"there is no effort {effort}", fix="use " + " or ".join(EFFORTS))
@@ -206,10 +206,10 @@ def tune(
 
 
 def _spaces_for(declared: Mapping[Preset, Declared], spec: Any) -> tuple[dict[Preset, Space], list[str]]:
-    """Give the presets' spaces for one problem, and say which have none.
+    """Return the presets' spaces for one problem, and notes on presets without a space.
 
     Raises:
-        UsageError: `no-candidates` where none has.
+        UsageError: `no-candidates` where no preset has a space.
     """
     spaces: dict[Preset, Space] = {}
     refused: list[UsageError] = []
@@ -289,7 +289,7 @@ class _Search:
         return self._tuned(measurer)
 
     def recorded(self) -> list[Candidate]:
-        """List what was fastest for this problem, or one near it, in the records so far."""
+        """List the fastest recorded candidates for this problem and near ones."""
         index, problems = load([*files.shipped(), *([self.path] if self.path.exists() else [])])
         self.notes += problems
         # What is doubted takes part: measured again, it is right, or displaced.
@@ -307,7 +307,7 @@ class _Search:
             self.on_progress(Progress(stage, done, total, max(0.0, self.end - time.perf_counter()), best))
 
     def _drawn(self) -> Iterator[Candidate]:
-        """List the presets' defaults, then the points of their spaces, in turn."""
+        """List the presets' defaults, then the points of each preset's space."""
         for each, space in self.spaces.items():
             yield Candidate(each, default_point(each.function, space))
         share = max(1, self.effort.judged // len(self.spaces))
@@ -319,9 +319,9 @@ class _Search:
             yield from (Candidate(each, p) for p in points)
 
     def _order(self, legal: Sequence[Judged]) -> list[Candidate]:
-        """Sort candidates, the most promising first: by the cost model, but as a preset that ranks its own does.
+        """Sort candidates, the most promising first: by the cost model, or by the preset's own ranking if it has one.
 
-        Where both kinds compete they take turns, since their ranks say nothing of each other.
+        Candidates of different rankings take turns, since ranks of different rankings cannot be compared.
         """
         own: dict[Preset, list[Candidate]] = {}
         for judged in legal:  # in the order in which they were drawn, which is that of a ranking
@@ -333,7 +333,7 @@ class _Search:
         return [candidate for turn in turns for candidate in turn if candidate is not None]
 
     def _judge(self, executor: Executor, candidates: Iterable[Candidate], most: int) -> None:
-        """Check and model candidates that are new; a third of the time may go there."""
+        """Check and model new candidates, in at most a third of the remaining time."""
         new = [c for c in dict.fromkeys(candidates) if c not in self.judged][:most]
         limit = time.perf_counter() + max(0.5, (self.end - time.perf_counter()) / 3)
         tasks = {executor.submit(judge, c, self.spec, self.arch): c for c in new}
@@ -390,7 +390,7 @@ class _Search:
         self._save([index])
 
     def _rung(self, measurer: Measurer, who: Sequence[int], rung: Rung) -> list[int]:
-        """Sample some candidates, and keep the fastest of them; who is lost is forgotten."""
+        """Sample some candidates, keep the fastest of them, and drop those that failed."""
         some = {i: self.samples[i] for i in who}
         left = halve(some, (rung,), self._sampler(measurer), self._late)
         for i in who:
@@ -410,7 +410,7 @@ class _Search:
         return sample
 
     def _climb(self, executor: Executor, measurer: Measurer) -> None:
-        """Try the neighbours of the fastest."""
+        """Try the neighbours of the fastest candidate."""
         order = ranked(self.samples)
         if not order or self._late():
             return
@@ -458,7 +458,7 @@ class _Search:
         )
 
     def _save(self, indices: Sequence[int]) -> None:
-        """Write what is new of some candidates."""
+        """Append records of candidates with new results."""
         new = [i for i in indices if self.saved.get(i) != len(self.samples.get(i, ()))]
         new = [i for i in new if i in self.samples or i in self.failed]
         files.append(self.path, [self._record(i) for i in new])
@@ -483,7 +483,7 @@ class _Search:
 
 
 def _finished(tasks: Mapping[Future[Any], Candidate], limit: float) -> Iterator[tuple[Future[Any], Failure | None]]:
-    """List tasks as they finish, and what they failed with; what is not finished in time is cancelled."""
+    """Yield tasks as they finish, each with its failure or None; tasks that do not finish in time are cancelled."""
     try:
         for task in as_completed(tasks, timeout=max(0.0, limit - time.perf_counter())):
             error = task.exception()

@@ -1,7 +1,6 @@
 """A session on a GPU: arrays that candidates share, each verified once, then sampled in interleaved rounds.
 
-It lives in a process of its own, so that a candidate which hangs or crashes takes the session with it, and nothing
-else.
+A session runs in a separate process, so that a candidate which hangs or crashes ends only the session.
 """
 
 from __future__ import annotations
@@ -42,11 +41,11 @@ POISON = 0xFF  # of every byte: NaN in floats, -1 in integers
 
 @attrs.frozen
 class Trial:
-    """Hold what a first look at a candidate gave.
+    """Hold the results of a candidate's first runs.
 
     Args:
-        wrong: what is wrong with its result, "" where nothing is.
-        times_us: of its first runs, none where it is wrong.
+        wrong: the first error of the candidate's outputs in words; "" for right outputs.
+        times_us: times of the first runs in microseconds; () for wrong outputs.
     """
 
     wrong: str
@@ -83,19 +82,20 @@ class Session:
         self._kept: dict[int, CompiledKernel] = {}
 
     def prove(self, key: int, proof: Proof) -> None:
-        """Take an exact run that trials name by a key."""
+        """Keep an exact run under a key, which trials refer to."""
         self._proofs[key] = proof
 
     def trial(self, index: int, entry: Entry, samples: int, key: int, plain: bool = True) -> Trial:
-        """Load a candidate, run it on whole numbers and on random ones, verify what it wrote, and sample it.
+        """Load a candidate, run it on whole and on random numbers, verify its outputs, and sample its time.
 
         Args:
-            index: its name from now on.
-            entry: its machine code.
-            samples: how many.
-            key: of its exact run.
-            plain: whether it computes the product alone: then the first result of random numbers is verified against
-                f64; others are what later ones must agree with, once they are right on whole numbers.
+            index: number by which later calls name the candidate.
+            entry: the candidate's machine code.
+            samples: number of samples.
+            key: key of the candidate's exact run.
+            plain: whether the candidate computes a product without ops. The first result on random numbers is then
+                verified against f64. Otherwise, results on random numbers are compared with those of the first
+                candidate that is right on whole numbers.
         """
         launch = self._load(index, entry)
         outs = {t.name: self._arrays[t.name] for t in self._outputs}
@@ -118,11 +118,11 @@ class Session:
         return Trial("", tuple(self._once(launch) for _ in range(1 + samples))[1:])
 
     def load(self, index: int, entry: Entry) -> None:
-        """Load a candidate that was verified before, in a session that is gone."""
+        """Load a candidate that an earlier session has verified."""
         self._load(index, entry)
 
     def sample(self, indices: Sequence[int], samples: int) -> dict[int, list[float]]:
-        """Sample loaded candidates in interleaved rounds; gives microseconds by candidate."""
+        """Sample loaded candidates in interleaved rounds; return microseconds by candidate."""
         times: dict[int, list[float]] = {index: [] for index in indices}
         for turn in range(samples):
             for i in range(len(indices)):
@@ -131,12 +131,12 @@ class Session:
         return times
 
     def drop(self, index: int) -> None:
-        """Forget a candidate."""
+        """Unload a candidate."""
         self._launches.pop(index, None)
         self._kept.pop(index, None)
 
     def _initial(self, name: str) -> DeviceArray:
-        """Give a copy of what an output held first."""
+        """Return a copy of an output's first contents."""
         if name not in self._before:
             self._before[name] = self._copy(self._arrays[name])
         return self._before[name]
@@ -183,7 +183,7 @@ class Session:
         self._used.call(function(*arguments))
 
     def _wrong(self, tensor: Tensor, arch: str, plain: bool) -> str:
-        """Compare with the first right result on the GPU; verify on the host where there is none, or they differ."""
+        """Compare with the first right result on the GPU; verify on the host without one, or if results differ."""
         out, expected = self._arrays[tensor.name], self._expected.get(tensor.name)
         if expected is not None:
             absolute = 2 * self._of_sums(tensor)
@@ -198,7 +198,7 @@ class Session:
         return wrong
 
     def _of_sums(self, tensor: Tensor) -> float:
-        """Bound how far two right sums of random numbers may be apart."""
+        """Bound the difference of two right sums of random numbers."""
         spec = self._spec
         if not isinstance(spec, Program):
             k = int(spec.A.shape[-1])  # pyright: ignore[reportArgumentType]
@@ -227,7 +227,7 @@ class Session:
         return host
 
     def _wrong_exactly(self, index: int, entry: Entry, key: int) -> str:
-        """Run on whole numbers: what is known of all of an output is compared on the GPU, parts on the host."""
+        """Run on whole numbers; compare outputs that are known completely on the GPU, parts of others on the host."""
         proof = self._proofs[key]
         if key not in self._exact:
             given = (*proof.arrays.items(), *proof.whole.items())
@@ -300,7 +300,7 @@ extern "C" __global__ void compare(const {c_type}* got, const {c_type}* expected
 
 
 def _widening(kind: DType) -> tuple[str, str]:
-    """Write how an element becomes a double: narrow floats are taken apart, which every architecture can."""
+    """Write the conversion of an element to double; narrow floats are decoded by integer operations."""
     plain = {"f64": "double", "f32": "float", "tf32": "float", "i32": "int", "i8": "signed char", "u8": "unsigned char"}
     if kind.name in plain:
         return plain[kind.name], "return x;"

@@ -1,7 +1,7 @@
-"""Search spaces: a preset's keywords with the values that each may take, plain data that stands on the preset.
+"""Search spaces: the keywords of a preset with the values that each may have, stored on the preset as plain data.
 
-Values may depend on the problem: a function that stands for them lists those of one spec, the one that should be
-fastest first. That is how a preset that has a cost model of its own ranks its candidates.
+In place of values, a space may have a function that lists the values for a spec, the one expected to be fastest first.
+With such a function a preset ranks its candidates by its own cost model.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
 Plain: TypeAlias = "int | float | str | bool | tuple[Plain, ...] | Made | None"
 Ranking: TypeAlias = Callable[[Any], Iterable[Any]]
-"""List the values of a keyword for one spec, the one that should be fastest first."""
+"""List the values of a keyword for one spec, the one expected to be fastest first."""
 Sizing: TypeAlias = "Callable[[Any, Mapping[str, Any]], Tiling | None]"
-"""Give the sizes of a point's tiles, for the quick model: of a spec and keywords; None of a spec that it is not for."""
+"""Return the tile sizes for the quick model, given a spec and a point's keywords; None for unsupported specs.
+"""
 Function = TypeVar("Function", bound=Callable[..., Any])
 CLASS = "class"  # key of a `Made` in JSON
 JUDGED = 4  # points of a quick model's order that the cost model judges
@@ -35,8 +36,8 @@ class Made:
     """Stand for an object of a class of attrs, as plain data.
 
     Args:
-        name: of the class, as the preset's file knows it.
-        fields: what differs from the defaults.
+        name: name of the class in the preset's file.
+        fields: names and values of the fields that differ from their defaults.
 
     Example:
         >>> Made("Plan", (("m", 128), ("cluster", (2, 1))))
@@ -51,7 +52,7 @@ class Made:
 
 
 def arguments(function: Callable[..., Any], point: Point) -> dict[str, Any]:
-    """Give what a preset is called with: where a point holds a `Made`, the object that it stands for.
+    """Return the keywords of a call of a preset; each `Made` of the point is replaced by its object.
 
     Raises:
         UsageError: `unknown-class` where the preset's file has no such class.
@@ -89,11 +90,11 @@ class Point:
 
     @property
     def keywords(self) -> dict[str, Any]:
-        """Give the values by name; `arguments` gives what the preset is called with."""
+        """Return the values by name. For the arguments of a call see `arguments`."""
         return dict(self.values)
 
     def to_json(self) -> dict[str, Any]:
-        """Give plain data, which `point` reads again."""
+        """Convert to plain data, which `point` reads."""
         return {name: _json(value) for name, value in self.values}
 
     def __str__(self) -> str:
@@ -111,10 +112,10 @@ def _json(value: Plain) -> Any:
 
 
 def point(keywords: Mapping[str, Any]) -> Point:
-    """Make a point; lists and objects, as JSON has them, become tuples and `Made`, and so do objects of attrs.
+    """Make a point; lists become tuples, and JSON objects and attrs objects become `Made`.
 
     Raises:
-        UsageError: `bad-space` for a value that is no plain data.
+        UsageError: `bad-space` for a value that is not plain data.
     """
     return Point(tuple(sorted((name, _plain(name, value)) for name, value in keywords.items())))
 
@@ -124,7 +125,7 @@ class Space:
     """Hold the values that each keyword may take for one problem.
 
     Args:
-        axes: names and values; values in an order in which neighbours are alike.
+        axes: pairs of a keyword and its values, ordered so that neighbouring values are similar.
         ranked: whether the points come in the preset's own ranking.
     """
 
@@ -140,11 +141,11 @@ class Space:
         return total
 
     def points(self, most: int | None = None, seed: int = 0) -> Iterator[Point]:
-        """List the points, or so many of them, each once: of a ranked space the first, of others a random draw.
+        """List points, each once: all, or `most` of them (of a ranked space the first, of others at random).
 
         Args:
-            most: how many at most; all where None.
-            seed: of the draw.
+            most: the largest number of points; all where None.
+            seed: seed of the random choice.
         """
         if self.ranked or most is None or self.size <= most:
             names = [name for name, _ in self.axes]
@@ -180,13 +181,13 @@ class Space:
 
 @attrs.frozen
 class Declared:
-    """Hold the space that stands on a preset, before it is known for which problem.
+    """Hold the space of a preset for all problems.
 
     Args:
-        axes: names, and values or the function that lists them for a spec.
-        since: the architecture that the preset is for, which later ones have a better preset than; "" for all.
-        tiling: gives the tiles of a point, None where the preset does not say.
-        judged: number of points, of those that the quick model of tiles finds fastest, that the cost model judges.
+        axes: pairs of a keyword and its values, or the function that lists the values for a spec.
+        since: the architecture that the preset is for; later architectures may have a better preset. "" for all.
+        tiling: function that returns the tile sizes of a point; None where the preset has none.
+        judged: number of points that the cost model judges: those that the quick model finds fastest.
     """
 
     axes: tuple[tuple[str, tuple[Plain, ...] | Ranking], ...]
@@ -200,14 +201,14 @@ class Declared:
         return any(callable(values) for _, values in self.axes)
 
     def of(self, spec: Any = None, most: int | None = None) -> Space:
-        """Give the space for one problem.
+        """Return the space for one problem.
 
         Args:
-            spec: what `matmul(...)` gives.
-            most: number of values, at most, of each keyword whose values a function ranks; all where None.
+            spec: the empty schedule.
+            most: largest number of values of each keyword whose values a function ranks; all values where None.
 
         Raises:
-            UsageError: `no-candidates` where a function lists none for it, `bad-space`.
+            UsageError: `no-candidates` where a function lists no value for the spec, `bad-space`.
         """
         found: list[tuple[str, tuple[Plain, ...]]] = []
         for name, values in sorted(self.axes, key=lambda axis: not callable(axis[1])):  # what is ranked varies slowest
@@ -234,17 +235,18 @@ def _listed(name: str, ranking: Ranking, spec: Any, most: int | None) -> tuple[P
 def space(
     since: str = "", tiling: Sizing | None = None, judged: int = JUDGED, /, **values: Any
 ) -> Callable[[Function], Function]:
-    """Say on a preset which values its keywords may take: the tuner searches among them, and `best` chooses from them.
+    """Declare the values of a preset's keywords, among which the tuner searches and `best` chooses.
 
     Args:
-        since: the architecture that the preset is for (`sm_80`): where several presets take a problem, `best` without
-            records uses that for the newest architecture; "" for any.
-        tiling: from a spec and keywords to a `Tiling`; by a quick model of it `best` finds the few points that it
-            builds and judges, where else it builds dozens.
-        judged: number of points of the quick model's order that the cost model judges, beside the defaults; 1 where
-            the order of the quick model is better, which is then taken as it is.
-        values: a sequence of values for each keyword, or a function that lists them for a spec, the one that should
-            be fastest first; numbers, texts, booleans, None, tuples of them, and objects of frozen classes of attrs.
+        since: the architecture that the preset is for (`sm_80`): where several presets support a problem and there are
+            no records, `best` uses the preset for the newest architecture. "" for any.
+        tiling: function from a spec and keywords to a `Tiling`. With the quick model of this tiling, `best` builds and
+            judges only a few points; without a tiling, dozens.
+        judged: number of points, the first in the quick model's order, that the cost model judges beside the defaults.
+            1 if the quick model's order is better; its first point is then used.
+        values: for each keyword a sequence of values, or a function that lists the values for a spec, the one expected
+            to be fastest first. Values are numbers, texts, booleans, None, tuples of these, or objects of frozen attrs
+            classes.
 
     Example:
         >>> @space(m=(64, 128), stages=(2, 3, 4))
@@ -264,7 +266,7 @@ def space(
 
 
 def space_of(function: Callable[..., Any]) -> Declared | None:
-    """Give the space that stands on a preset, None where there is none."""
+    """Return the space of a preset; None for a function without a space."""
     found = getattr(function, "space", None)
     if found is None or isinstance(found, Declared):
         return found
@@ -278,13 +280,13 @@ def checked(
     tiling: Sizing | None = None,
     judged: int = JUDGED,
 ) -> Declared:
-    """Make a space for a function, and check that the function takes its keywords.
+    """Make a space for a function, and check that the space's keywords are parameters of the function.
 
     Args:
         function: the preset.
-        values: a sequence of values for each keyword, or a function that lists them.
+        values: for each keyword a sequence of values, or a function that lists the values.
         since: the architecture that the preset is for.
-        tiling: gives the tiles of a point.
+        tiling: function that returns the tile sizes of a point.
         judged: see `space`.
 
     Raises:
@@ -318,7 +320,7 @@ def checked(
 
 
 def default_point(function: Callable[..., Any], space: Space) -> Point:
-    """Give the point of a preset's own defaults; of a ranked space the first."""
+    """Return the point of a preset's defaults; for a ranked space, the first point."""
     if space.ranked:
         return next(space.points(1))
     parameters = inspect.signature(function).parameters
@@ -330,7 +332,7 @@ def values_of(text: str) -> tuple[str, tuple[Plain, ...]]:
     """Read `NAME=VALUE,VALUE`; a tuple is written `64x32`.
 
     Raises:
-        ValueError: where it is something else.
+        ValueError: for other texts.
 
     Example:
         >>> values_of("m=64,128"), values_of("warp=64x32,32x32")
@@ -375,7 +377,7 @@ def _plain(name: str, value: Any) -> Plain:
 
 
 def _made(name: str, value: Any, kind: Any) -> Made:
-    """Write down an object of attrs; fields that hold their default are left out."""
+    """Convert an attrs object to a `Made`; fields with their default are left out."""
     fields: list[tuple[str, Plain]] = []
     for field, written, usual in _fields(kind):
         held = getattr(value, field)
@@ -389,9 +391,9 @@ def _made(name: str, value: Any, kind: Any) -> Made:
 
 @cache
 def _fields(kind: Any) -> tuple[tuple[str, str, tuple[Any, Plain] | None], ...]:
-    """List the fields of a class of attrs: name, name as an argument, and the default as it is and as plain data.
+    """List the fields of an attrs class: name, name as an argument, default, and default as plain data.
 
-    A default that is made anew each time is no plain data: what is held then is always written.
+    A default made by a factory has no plain data, so such fields are always written.
     """
     found: list[tuple[str, str, tuple[Any, Plain] | None]] = []
     for field in attrs.fields(kind):

@@ -1,7 +1,7 @@
 """Verification of a product on the host: by random vectors, so that a large result costs a pass over it and no product.
 
-Bounds let wrong elements pass where rounding is coarse. So there are operands of whole numbers too, whose product is
-exact, and known without a product: see `algebra/exact.py`.
+Where rounding is coarse, error bounds let wrong elements pass. Products of whole numbers, whose exact result is known
+without a product, find such elements: see `algebra/exact.py`.
 
 Source: Freivalds, "Probabilistic machines can use less running time", 1977.
 """
@@ -32,12 +32,12 @@ SLACK = 8.0  # standard deviations of the rounding that a row's sum may be off
 
 @attrs.frozen
 class Rounding:
-    """Hold how a product rounds.
+    """Hold the types that a product rounds to.
 
     Args:
         inside: element type of the inputs.
-        acc: of the accumulator.
-        outside: of the result.
+        acc: element type of the accumulator.
+        outside: element type of the result.
     """
 
     inside: DType
@@ -45,16 +45,16 @@ class Rounding:
     outside: DType
 
     def of_sums(self, k: int) -> float:
-        """Give how far sums of k products of numbers near 1 may be off, several times what is usual.
+        """Bound the error of sums of k products of numbers near 1; the bound is several times the usual error.
 
-        A sum of k such products is about sqrt(k), and each of its k additions rounds it.
+        A sum of k such products is about sqrt(k), and each of the k additions rounds.
         """
         narrow = self.inside.kind == "float" and self.inside.bits == 8
         return 16 * k * max(self.acc.epsilon, BYTE_SUMS / BYTE_TERMS if narrow else 0.0)
 
 
 def as_products(a: Array, b: Array, product: str) -> tuple[Array, Array]:
-    """Write what is summed of bits as a product of numbers: a xor b is a (1 - b) + (1 - a) b.
+    """Write the operands of a sum over bits as operands of a product: a xor b is a (1 - b) + (1 - a) b.
 
     Args:
         a, b: matrices in mathematical order, or batches of them.
@@ -71,7 +71,7 @@ def as_products(a: Array, b: Array, product: str) -> tuple[Array, Array]:
 
 
 def exact_product(spec: MatMul, sums: float, seed: int = 0) -> dict[str, Array] | None:
-    """Make operands of whole numbers, and the product's result, as arrays store them, by name.
+    """Make operands of whole numbers and the exact result: by name, in the order in which arrays store elements.
 
     Args:
         spec: a product of known extents, without groups.
@@ -79,7 +79,7 @@ def exact_product(spec: MatMul, sums: float, seed: int = 0) -> dict[str, Array] 
         seed: of the numbers.
 
     Returns:
-        None where no such operands are known: of bits and of integers without a sign, and where K is short.
+        The arrays; None for bits, for unsigned integers and where K is too short.
     """
     *batch, rows, depth = (int(n) for n in spec.A.shape)  # pyright: ignore[reportArgumentType]
     columns = int(spec.B.shape[-1])  # pyright: ignore[reportArgumentType]
@@ -101,14 +101,14 @@ def _stored(tensor: Tensor, values: Array) -> Array:
 
 
 def wrong_product(a: Array, b: Array, c: Array, rounding: Rounding, seed: int = 0) -> str:
-    """Say what is wrong with c = a @ b, "" where nothing is found.
+    """Describe an error in c = a @ b; "" where none is found.
 
-    A wrong element escapes where it differs by less than the rounding of its whole row, or hides from both vectors.
+    A wrong element is not found if its error is below the rounding of its whole row, or cancels in both vectors' sums.
 
     Args:
         a, b, c: matrices in mathematical order, or batches of them.
         rounding: how the product rounds.
-        seed: of the vectors.
+        seed: seed of the random vectors.
     """
     if a.ndim == 3:
         words = (wrong_product(a[i], b[i], c[i], rounding, seed + i) for i in range(a.shape[0]))
@@ -140,7 +140,7 @@ def wrong_product(a: Array, b: Array, c: Array, rounding: Rounding, seed: int = 
 
 
 def _times(matrix: Array, x: Array) -> tuple[Array, Array]:
-    """Multiply in f64, some rows at a time; gives the sums of squares of the rows too."""
+    """Multiply in f64, some rows at a time; return also the sum of squares of each row."""
     rows = max(1, CHUNK // max(1, matrix.shape[1]))
     sums: list[Array] = []
     products: list[Array] = []

@@ -68,7 +68,7 @@ def smallest(dtype: DType) -> float:
 
 
 def unit(dtype: DType) -> float:
-    """Return the relative error of one rounding to a type, and of the reference's own in f64."""
+    """Return the relative error of one rounding to a type, plus that of the reference's rounding to f64."""
     return dtype.epsilon + F64_ROUNDING if dtype.kind == "float" else 0.0
 
 
@@ -138,8 +138,8 @@ def cast(x: Bounded, dtype: DType, source: DType | None = None) -> Bounded:
     """Convert: floats round, integers and 8-bit floats saturate.
 
     Args:
-        x: what is converted.
-        dtype: to what.
+        x: the value to convert, with its error.
+        dtype: the type to convert to.
         source: type of `x`, where known; a conversion to a wider type loses nothing.
     """
     if dtype == source:
@@ -175,8 +175,8 @@ def evaluate(tree: Scalar, inputs: Sequence[Bounded], numbers: Mapping[str, floa
     """Compute an expression's value and error.
 
     Args:
-        tree: what to compute.
-        inputs: one for each argument.
+        tree: the expression to compute.
+        inputs: a value with its error for each argument.
         numbers: scalars by name.
 
     Raises:

@@ -18,17 +18,17 @@ class Comparison:
     """Hold how a result differs from its reference.
 
     Args:
-        name: the output's.
+        name: name of the output.
         compared: number of elements that were compared.
         total: number of elements of the output.
-        wrong: number of elements outside their bound; a NaN is, where the reference is known.
+        wrong: number of elements outside their bound, NaNs included where the reference is known.
         nans: number of elements that are NaN.
         max_error: largest absolute difference of an element that is a number.
         ratio: largest quotient of difference and bound; at most 1 for right results.
-        worst: index of the element of that quotient.
-        got: its result.
-        expected: its reference.
-        bound: its bound.
+        worst: index of the element with the largest quotient.
+        got: the result at `worst`.
+        expected: the reference at `worst`.
+        bound: the bound at `worst`.
         exact: number of elements whose bound is 0, so that every bit was compared.
         unverified: number of elements whose bound is as large as the reference, so that 0 would pass.
     """
@@ -89,14 +89,14 @@ class Comparison:
 def compare(name: str, result: Array, expected: Bounded, dtype: DType, written: Array | None = None) -> Comparison:
     """Compare a result with its reference.
 
-    A NaN is wrong, unless the reference is NaN with an infinite error: it is so where an operation had two infinities
-    as operands. An infinity is right where the reference may be beyond the dtype's largest number.
+    A NaN is wrong, unless the reference is NaN with an infinite error, as after an operation on two infinities. An
+    infinity is right where the reference may be beyond the dtype's largest number.
 
     Args:
-        name: the output's.
-        result: in the order (batch, rows, columns).
+        name: name of the output.
+        result: the array in the order (batch, rows, columns).
         expected: the reference.
-        dtype: the result's.
+        dtype: element type of the result.
         written: mask of the elements to compare; None for all.
     """
     got = result.astype(np.float64)

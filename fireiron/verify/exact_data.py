@@ -39,9 +39,9 @@ def exact_arrays(meaning: Meaning, interface: Interface, sizes: Mapping[str, int
 
     Args:
         meaning: the program that runs.
-        interface: that of its kernel.
+        interface: the interface of the program's kernel.
         sizes: symbols by name.
-        seed: of the numbers.
+        seed: seed of the drawn numbers.
     """
     arrays = random_arrays(interface, sizes, seed)
     rng = np.random.default_rng([seed, 1])

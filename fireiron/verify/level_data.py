@@ -27,9 +27,9 @@ def level_arrays(program: Program, shapes: Mapping[str, tuple[int, ...]], rng: n
     """Make the inputs from which exponentials are computed, by name, in mathematical order.
 
     Args:
-        program: what is computed.
-        shapes: of its inputs, by name.
-        rng: draws.
+        program: the program that is computed.
+        shapes: shapes of the program's inputs, by name.
+        rng: the source of random numbers.
 
     Returns:
         The arrays; none where no step has an exponential of a difference from a maximum.
@@ -65,8 +65,8 @@ def level_arrays(program: Program, shapes: Mapping[str, tuple[int, ...]], rng: n
 def exponents(program: Program) -> Iterator[tuple[Ref, Dim]]:
     """List the reads from which an exponential's argument subtracts a maximum: of inputs, or of results of folds.
 
-    Each comes with the one dim that the maximum is taken over. The difference may be multiplied by a number:
-    `exp2((x - max) * LOG2E)`.
+    With each read, the one dim over which the maximum is taken is returned. The difference may be multiplied by a
+    number: `exp2((x - max) * LOG2E)`.
     """
     for step in program.steps:
         for part in parts(step.body):

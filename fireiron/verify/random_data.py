@@ -21,8 +21,8 @@ def random_arrays(
     """Make random inputs, and outputs filled with NaN or an odd number so that unwritten elements show.
 
     Args:
-        interface: the kernel's.
-        sizes: values of its symbols.
+        interface: the kernel's interface.
+        sizes: values of the kernel's symbols.
         seed: of the numbers.
         given: names of arrays that the caller has, which are not made.
 

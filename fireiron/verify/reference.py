@@ -112,7 +112,7 @@ def references(
 
     Args:
         schedule: the schedule.
-        arrays: by tensor name, as a call takes them; arrays that the kernel updates have their old contents.
+        arrays: the arrays of a call by tensor name; arrays that the kernel updates have their old contents.
         numbers: scalars by name.
         drawn: whether inputs are drawn at random, which allows statistical bounds.
 
@@ -127,7 +127,7 @@ class Meaning:
     """Hold a schedule's program, and how its sums are rounded: all that a reference needs.
 
     Args:
-        program: its steps.
+        program: the steps.
         facts: how sums are rounded.
     """
 
@@ -150,7 +150,7 @@ def outputs_of(
     """Compute outputs as `references` does, all of them or a part.
 
     Args:
-        meaning: what is computed.
+        meaning: the program, and how its sums are rounded.
         arrays: as `references` takes them.
         numbers: scalars by name.
         drawn: as `references` takes it.

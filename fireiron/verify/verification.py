@@ -37,10 +37,10 @@ class Data:
 
     Args:
         kind: `exact` for small whole numbers, `random` for random numbers.
-        interface: the kernel's.
+        interface: the kernel's interface.
         sizes: symbols by name.
         numbers: scalars by name.
-        arrays: by name; outputs are marked.
+        arrays: the arrays by name; outputs are filled with a mark.
         before: the outputs' contents before the run.
     """
 
@@ -72,8 +72,8 @@ class Verdict:
     """Hold the comparisons of a kernel's runs.
 
     Args:
-        exact: of the run on whole numbers, None without such a run.
-        random: of the run on random numbers.
+        exact: comparison of the run on whole numbers, None without such a run.
+        random: comparison of the run on random numbers.
     """
 
     exact: Comparison | None
@@ -98,7 +98,7 @@ class Verdict:
 
     @property
     def decisive(self) -> Comparison:
-        """Give the comparison that the word comes from."""
+        """Return the comparison from which `word` follows."""
         return next(x for x in self.comparisons if x.word == self.word)
 
     def __str__(self) -> str:
@@ -118,12 +118,12 @@ def make(
     """Make the data of a run.
 
     Args:
-        kind: as `Data` has it.
+        kind: `exact` or `random`, see `Data`.
         schedule: the schedule.
-        interface: that of its kernel.
+        interface: the interface of the schedule's kernel.
         sizes: symbols by name.
         numbers: scalars by name; a scalar that is not given has its default, or a value that fits the kind of data.
-        seed: of the data.
+        seed: seed of the drawn numbers.
         given: arrays that are used as they are. Example: offsets of groups.
     """
     if kind == "exact":
@@ -147,7 +147,7 @@ def expected(schedule: Whole, data: Data) -> dict[str, Bounded]:
 
 
 def held(schedule: Whole, data: Data, wanted: Mapping[str, Bounded], partial: bool = False) -> Comparison:
-    """Compare a run's outputs; return the comparison of the first wrong output, else of the one that proves least.
+    """Compare a run's outputs; return the comparison of the first wrong output, else the comparison that proves least.
 
     Args:
         schedule: the schedule.
@@ -185,7 +185,7 @@ def verify(
         sizes: symbols by name.
         numbers: scalars by name.
         arch: the target.
-        seed: of the data.
+        seed: seed of the drawn numbers.
         given: arrays that are used as they are.
         kinds: kinds of data to run on.
 

@@ -144,7 +144,7 @@ class Target:
         return made
 
     def _of_program(self, problem: Problem, values: Mapping[str, Any]) -> tuple[Mapping[str, Any], Problem]:
-        """Make keywords of what a spec's options say, of a reference with a spec of its own, and give what is left.
+        """Move a spec's options to keywords of a target that makes its own spec; return keywords and other options.
 
         Raises:
             UsageError: `bad-shape`, `fixed-spec`.

@@ -24,7 +24,7 @@ class Keyword:
     """Describe one keyword of a preset.
 
     Args:
-        name: the parameter's.
+        name: name of the parameter.
         kind: int, float, str, bool, or tuple.
         default: the parameter's default; None also where it has none.
         required: whether the keyword must be given.

@@ -27,7 +27,7 @@ class Problem:
         batch: number of products.
         groups: number of products that share the M rows of A and C.
         alpha: a number, or the name of a scalar given at the call.
-        beta: likewise.
+        beta: a number, or the name of a scalar given at the call.
     """
 
     shape: tuple[Extent, ...] | None = None

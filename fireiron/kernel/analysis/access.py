@@ -146,7 +146,7 @@ def _whole(site: Site, view: View, sizes: Mapping[str, int]) -> tuple[int, int] 
 
 
 def _executions(known: Sample, mask: Array | None, unit: int) -> float:
-    """Return how often the units of a block execute a statement, for units of so many threads."""
+    """Return how often the units of a block execute a statement, given the number of threads of a unit."""
     lanes = np.full(known.lanes[0], known.threads) if mask is None else mask.sum(axis=1)
     return float((lanes * known.weights).sum()) / unit
 

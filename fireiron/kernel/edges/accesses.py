@@ -1,6 +1,6 @@
-"""Accesses: of two that conflict, the earlier one must be complete before the later one begins.
+"""Accesses: of two conflicting accesses, the earlier one must be complete before the later one begins.
 
-The agent of the later access must also know that it is complete, by a barrier or a wait.
+A barrier or a wait must also order the later access's agent after the completion.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def load(world: World, s: Call, made: Event, agent: Agent, mask: Array | None) -
 
 
 def conflicts(world: World, made: Event, agent: Agent, mask: Array | None, rank: int) -> None:
-    """Check that every earlier conflicting access is complete, and that barriers or waits told the agent."""
+    """Check that every earlier conflicting access is complete, and ordered before this one by barriers or waits."""
     buffer = made.view.buffer
     names = [buffer.name] if buffer.memory.registers else world.beside[buffer.name]
     known, proxied = agent.known, agent.proxied
@@ -105,7 +105,7 @@ def conflicts(world: World, made: Event, agent: Agent, mask: Array | None, rank:
 
 
 def lacks(event: Event, made: Event, agent: Agent, known: Mapping[int, int], proxied: Mapping[int, int]) -> str:
-    """Say what is missing between two accesses, "" where nothing is."""
+    """Describe the missing order between two accesses; "" where none is missing."""
     mine = event.owner in (agent.number, agent.products)
     if not mine and _private(event, made):
         return ""

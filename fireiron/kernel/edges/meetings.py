@@ -1,4 +1,4 @@
-"""Barriers: after one, an agent knows the accesses and fences that the other agents made before it."""
+"""Barriers: accesses and fences of all agents before a barrier are ordered before the agents' accesses after it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def meet(world: World, agent: Agent, size: int) -> None:
 
 
 def together(world: World, agents: list[Agent]) -> None:
-    """Order all earlier accesses of these agents, and those they knew of, before each one's next accesses."""
+    """Order all earlier accesses of these agents, and accesses ordered before those, before each agent's next ones."""
     for a in agents:
         meet(world, a, a.threads)
     now = world.tick()

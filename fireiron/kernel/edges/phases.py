@@ -22,7 +22,7 @@ def usable(world: World, barrier: Barrier, rank: int, agent: Agent, mask: Array 
 
 
 def awaits(world: World, s: Await, agent: Agent, mask: Array | None) -> Iterator[Blocked]:
-    """Wait for a phase. Accesses that the arriving agents knew of are then known to this agent."""
+    """Wait for a phase: accesses ordered before its arrivals are then ordered before this agent's next accesses."""
     usable(world, s.barrier, agent.rank, agent, mask)
     slot = world.barriers[agent.rank, s.barrier.name][world.number(s.slot, agent, mask)]
     parity = world.number(s.parity, agent, mask)
@@ -40,7 +40,7 @@ def owed(s: Await | Arrive) -> str:
 
 
 def arrive(world: World, s: Arrive, agent: Agent, mask: Array | None) -> None:
-    """Arrive at a phase. Accesses that this agent knows of are then known to agents that wait for the phase."""
+    """Arrive at a phase: accesses ordered before this agent are then ordered before agents that wait for the phase."""
     threads = np.arange(agent.threads) if mask is None else np.flatnonzero(mask)
     slots = np.broadcast_to(world.value(s.slot, agent), (agent.threads,))[threads]
     ranks = np.full(len(threads), agent.rank)

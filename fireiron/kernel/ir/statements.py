@@ -247,9 +247,9 @@ class Compute:
 class Sync:
     """Wait for all threads of each unit of `level` (Block, or Warp and groups of it).
 
-    After it, the threads see each other's earlier writes to shared memory. A `relaxed` barrier (between blocks of a
-    cluster) does not give this; it only orders the initialisation of mbarriers, which a fence has published. `reason`:
-    the accesses that it orders, in words.
+    After the barrier, the threads see each other's earlier writes to shared memory. A `relaxed` barrier (between blocks
+    of a cluster) does not give this; it only orders the initialisation of mbarriers, which a fence has published.
+    `reason`: the accesses that it orders, in words.
     """
 
     level: Level
@@ -260,7 +260,7 @@ class Sync:
 
 @attrs.frozen
 class CountIn:
-    """Increment a counter in global memory, by one thread of the unit; all its threads learn whether the unit was last.
+    """Increment a counter in global memory, by one thread of a unit; `var` tells all its threads if the unit was last.
 
     The last unit sets the counter back to 0. Memory accesses of a unit's threads before the preceding barrier are
     visible to units that increment the counter later with an acquire (device scope).
@@ -340,7 +340,7 @@ class Commit:
 
 @attrs.frozen
 class Wait:
-    """Wait until only the newest `pending` of a thread's groups are in flight; it then sees the others' results.
+    """Wait until only the newest `pending` of a thread's groups are in flight; the others' results are then visible.
 
     `reads_only`: wait only until the groups have read their sources. `holds`: registers that the compiler must not copy
     before the wait.

@@ -1,8 +1,9 @@
 """Running results over blocks: a block adds the results of the blocks before it in the row to its own.
 
 Blocks of a cluster read each other's sums of a row in distributed shared memory. Blocks of the grid pass sums on: each
-waits for the sum up to the block ahead of it, adds its own, and leaves the result in the workspace under a flag. A
-block waits for lower blocks alone, so blocks that start in order never wait for a block that has not started.
+block waits for the sum of the blocks before it, adds its own sum, stores the result to the workspace, and sets a flag.
+A block only waits for blocks with lower numbers, so blocks that start in order never wait for a block that has not
+started.
 """
 
 from __future__ import annotations

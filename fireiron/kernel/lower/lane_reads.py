@@ -47,7 +47,7 @@ def from_lane(
         said: the reader, for errors.
 
     Raises:
-        DecompositionError: `affine-read` where no one lane of the warp holds it in the same register.
+        DecompositionError: `affine-read` where no single lane of the warp holds the point in the same register.
     """
     held = state.windows[ref.name]
     if not held.storage.memory.registers:

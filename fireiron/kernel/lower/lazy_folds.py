@@ -260,7 +260,7 @@ def _outgrown(lead: Step, state: State) -> tuple[Scalar, tuple[View, ...]]:
 
 
 def _under_old_value(lead: Step, state: State, context: Context) -> Body:
-    """Make later steps read a fold's old value; before the first fold results overflow, which the vote detects."""
+    """Make later steps read a fold's old value; before the first fold, results overflow, which the vote detects."""
     progress = state.progress
     assert progress is not None
     (out,) = lead.outs

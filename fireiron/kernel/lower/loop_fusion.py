@@ -44,7 +44,7 @@ class _Nest:
 
     @property
     def statements(self) -> Body:
-        """Give the loops."""
+        """Return the body and the region with the loops around them."""
         body = self.body if self.title is None else (attrs.evolve(self.title, body=self.body),)
         for loop in reversed(self.loops):
             body = (attrs.evolve(loop, body=body),)

@@ -39,7 +39,7 @@ def tile_numbers(index: Expr, parts: dict[str, Cut], order: TileOrder) -> dict[s
 
 
 def _grouped(index: Expr, parts: dict[str, Cut], order: Grouped) -> dict[str, Expr]:
-    """Number the tiles of a group of rows column by column; the last group may have fewer rows. Batches follow."""
+    """Number the tiles in groups of rows, each group column by column; after the last group the next batch begins."""
     *outer, rows, cols = parts
     if as_expr(parts[rows].trips) == as_expr(1):
         return tile_numbers(index, parts, RowMajor)
@@ -73,7 +73,7 @@ _TABLE = sum(
 
 
 def _hilbert(index: Expr, parts: dict[str, Cut], order: Hilbert) -> dict[str, Expr]:
-    """Number tiles along a Hilbert curve in each square, and column by column elsewhere. Batches follow in turn."""
+    """Number tiles along a Hilbert curve in each square, and column by column elsewhere; batches follow one another."""
     *outer, rows, cols = parts
     high, wide, side = as_expr(parts[rows].trips), as_expr(parts[cols].trips), order.side
     found = tile_numbers(index // (high * wide), {dim: parts[dim] for dim in outer}, RowMajor)

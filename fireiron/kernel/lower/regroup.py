@@ -1,4 +1,4 @@
-"""Factors that are computed from sums: lanes exchange them from where sums lie to where products take them.
+"""Factors that are computed from sums: lanes exchange elements, from the layout of sums to that of factors.
 
 A step computes such a factor in registers of its own, which hold the columns that the thread has of the sum. Ahead of
 the products, lanes exchange words between these registers and the factor's.
@@ -20,7 +20,7 @@ from fireiron.language.atom import Atom, Operand
 
 
 def regroup(operand: Operand, window: Window, state: State, context: Context, user: str) -> None:
-    """Make the registers in which a factor is computed, as sums lie, where an atom takes it with other neighbours."""
+    """Make the registers in which a factor is computed in the layout of sums, where an atom needs another layout."""
     storage = window.storage
     found = regrouping(operand) if storage.of_sums else None
     if found is None:

@@ -41,7 +41,7 @@ class Product:
         kept: whether a loop around this place carries the sum.
         sides: steps that compute factors in registers, directly before the atoms read them.
         begin: statements that set the sum to zero, where the atoms do not.
-        exchange: statements that bring computed factors to where the atoms take them.
+        exchange: statements that move computed factors to the registers that the atoms read.
         body: the statements of the atoms.
     """
 
@@ -129,7 +129,7 @@ def lower_product(
 def _regrouped(
     out: Ref, matrix: Storage, side: Side, found: Contraction, state: State, context: Context
 ) -> tuple[State, Body]:
-    """Let a factor's step compute where sums lie, where its atom has asked for an exchange behind it."""
+    """Give a factor's step the layout of sums, if its atom needs an exchange; return the state and the exchange."""
     window, made, atom = state.windows[out.name], matrix.regrouped, matrix.regrouping
     if made is None or atom is None:
         return state, ()

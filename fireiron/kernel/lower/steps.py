@@ -239,10 +239,10 @@ def _closes_here(step: Step, state: State) -> bool:
 
 
 def _with_folds_side_by_side(steps: Sequence[Step], products: Mapping[str, Product], state: State) -> list[Step]:
-    """Move folds right behind an earlier fold, where all that they read is there by then: they meet at one barrier.
+    """Move folds behind an earlier fold if all their reads are computed by then: these folds share one barrier.
 
-    Products stay where they stand: what is computed between two of them runs while the second one does.
-    Example: a layer norm's gradient sums x and dy * gain of a row before it does anything with either sum.
+    Products are not moved, so that steps between two products still run while the second product runs. Example: a layer
+    norm's gradient sums x and sums dy * gain over a row before any step uses either sum.
     """
     made: list[Step] = []
     rest = list(steps)
@@ -260,7 +260,7 @@ def _with_folds_side_by_side(steps: Sequence[Step], products: Mapping[str, Produ
 
 
 def _wait(waiting: Sequence[Open], later: Sequence[Step], products: Mapping[str, Product], state: State) -> bool:
-    """Say whether a later fold comes before all that reads these folds: their parts then meet at the same barriers."""
+    """Say whether a later fold comes before all readers of these folds; all of them then share barriers."""
     made = {out.name for opened in waiting for out in opened.step.outs}
     for other in later:
         if other.name in products or any(ref.name in made for ref in other.reads):
@@ -271,7 +271,7 @@ def _wait(waiting: Sequence[Open], later: Sequence[Step], products: Mapping[str,
 
 
 def _folded(step: Step, state: State, context: Context) -> tuple[Body, State, Open]:
-    """Fold the points of each thread; gives the state in which its part can be read."""
+    """Fold the points of each thread; return the state in which the thread's part can be read."""
     progress = state.progress
     assert progress is not None
     step = factor_outside(step)

@@ -111,8 +111,8 @@ class Storage:
         order: for a register tensor, the order of the memory that it is loaded from.
         reading: the elements that points read, where the axes of windows are the points' dims.
         of_sums: whether a factor is computed from sums of products in registers.
-        regrouped: registers that hold such a factor as sums lie, from which lanes exchange it into these, by
-            `regrouping`.
+        regrouped: registers that hold such a factor in the layout of sums, before lanes exchange elements into this
+            tensor's registers by `regrouping`.
     """
 
     name: str

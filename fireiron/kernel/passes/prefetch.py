@@ -309,7 +309,7 @@ def next_lines(link: Each, rows: Axis, context: Context) -> Body:
     """Prefetch the lines of X in this unit's next tile.
 
     Args:
-        link: the link whose `prefetch` asks for it.
+        link: the link with `prefetch`.
         rows: the window of this tile's rows.
         context: the kernel's facts; `following` has the next tile's values of the variables.
     """

@@ -4,8 +4,9 @@ A ring's cursor gives the slot of a trip's accesses; advancing it moves a role t
 to a slot, the loading role waits until the slot's readers are done, and announces the number of bytes that will land.
 Before its first access, a reader waits until they have landed. After a unit's last access, one thread of the unit
 arrives (releases the slot). Where threads read the slot themselves, a fence and a barrier of the unit precede the
-arrival, since bulk copies overwrite the slot. Where products stay in flight, the arrival comes as many slots later.
-mbarriers are initialised before roles begin, and no block ends while another block may still arrive at its mbarriers.
+arrival, since bulk copies overwrite the slot. Where the products of some chunks stay in flight, the arrival is delayed
+by as many slots. mbarriers are initialised before roles begin, and no block ends while another block may still arrive
+at its mbarriers.
 
 A buffer that a role fills once has one mbarrier: its bytes are announced before the copies, and awaited before the
 first statement that reads the buffer, outside loops. No reader arrives.
