@@ -73,7 +73,7 @@ def convolved(
     if groups < 1 or (known and (channels != part * groups or filters % groups)):
         raise FireironError(
             "conv-groups",
-            f"{groups} groups of {channels} channels, and {filters} filters of {part} channels",
+            f"{groups} groups do not fit {channels} channels and {filters} filters of {part} channels",
             fix="give filters of channels / groups, and a number of groups that divides channels and filters",
         )
     channel, named = index("c"), "c"

@@ -146,7 +146,9 @@ class Scores:
             return weight
         if not 0 < self.dropout < 1 or SEED not in self.arrays:
             what = f"dropout={self.dropout}" if SEED in self.arrays else "dropout without a seed"
-            raise FireironError("attention-dropout", what, fix="give a part from 0 up to 1, and seed=, three of i32")
+            raise FireironError(
+                "attention-dropout", what, fix="give a number of at least 0 and below 1, and seed= of three i32"
+            )
         seed, j = self.arrays[SEED], index("j")
         heads = extent("h") * extent("g") if self.grouped else extent("h")
         counter = j // 16 * 4 + j % 8 // 2, index("i"), index("b") * heads + self.head, seed[2]
@@ -171,8 +173,8 @@ class Scores:
             what = "mask" if s is None else "score"
             raise FireironError(
                 "attention-function",
-                f"{what}= names {missing[0]}, and it may read {', '.join(known)}",
-                fix=f"give {missing[0]}=array beside it, or another name",
+                f"{what}= has the parameter {missing[0]}, and may read {', '.join(known)}",
+                fix=f"pass {missing[0]}=array too, or rename the parameter",
             )
         return function(**{name: known[name] for name in names})
 

@@ -195,7 +195,7 @@ class Elsewhere:
         """Raise an error: the function is not known in this process."""
         raise SpecError(
             "bad-custom",
-            f"the NumPy function of {self.name} stayed in another process: a lambda, or a function of __main__",
+            f"the NumPy function of {self.name} was not sent to this process: it is a lambda or a function of __main__",
             fix="simulate there, or write the function into a module",
         )
 

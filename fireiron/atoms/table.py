@@ -368,7 +368,7 @@ def _width_differs(atom: Atom, shape: tuple[int, ...], dtypes: tuple[DType, ...]
     """List how an atom's number of bytes differs from a spec's, and conversions, which it does not do."""
     src, dst = dtypes
     if src != dst:
-        return [f"it converts nothing, not {src} to {dst}"]
+        return [f"it does not convert {src} to {dst}"]
     (elements,) = shape
     if elements * src.bits == atom.nbytes * 8:
         return []

@@ -94,7 +94,7 @@ def parallel(links: Sequence[Decomposition], before: Residual, split: Split, lev
         raise DecompositionError(
             "parallel-promote",
             f"promote() adds up chunks in turn, and {level}s take those of this split at once",
-            fix="split again below, and promote that one's",
+            fix="split again below, and refine that split by promote()",
         )
     if split.stages > 1 or split.unrolled or split.together > 1 or split.specialised is not None:
         unrolled = "unroll()" if split.unrolled else f"unroll({split.together})"
@@ -225,7 +225,7 @@ def _cluster(links: Sequence[Decomposition], before: Residual, split: Split, red
     if reduce.at_once:
         raise DecompositionError(
             "parallel-cluster",
-            "at_once says how the warps of a program's folds meet, and this is a product",
+            "at_once=True is for the folds of programs, and this is a product",
             fix="drop at_once=True",
         )
     if reduce.shares is not None and not 1 <= reduce.shares <= ways:

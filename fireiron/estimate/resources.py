@@ -138,7 +138,7 @@ def _registers(
     yield Finding(
         "spills-likely" if fits else "registers",
         f"a thread's tensors take {least} registers at once, {why}: {listed or 'none'}"
-        + (f"; addresses want about {ADDRESSING} more" if fits else ""),
+        + (f"; addresses need about {ADDRESSING} more" if fits else ""),
         "warning" if fits else "error",
         fix="give each thread a smaller tile, or the block more threads"
         if role is None or not role.registers
@@ -246,7 +246,7 @@ def low_occupancy(kernel: Kernel, arch: Arch, least: int) -> Iterator[Finding]:
             f"an SM of {arch} holds {found.warps} warps ({counted(found.blocks, 'block')} of {kernel.threads} "
             f"threads), {found.fraction:.0%} of what it could: {found.limit} leaves no room for one more block",
             "warning",
-            fix=f"use less of it ({found.limit}), or more warps a block",
+            fix=f"use less {found.limit}, or more warps in a block",
         )
 
 

@@ -304,10 +304,14 @@ def check_learns(functions: str, names: Sequence[str], stopped: str = "{}.detach
     """
     for name in names:
         if places_of(functions, name) is None:
-            read = "a mask reads it" if name not in functions_of(functions).places else "it is read at no plain index"
+            read = (
+                "a mask reads it"
+                if name not in functions_of(functions).places
+                else "its subscripts are not all indices and numbers"
+            )
             raise CallError(
                 "requires-grad",
-                f"no gradient goes to {name}: {read}",
+                f"{name} has no gradient: {read}",
                 fix=f"read it by indices as {name}[h, i, j], or give {name}={stopped.format(name)}",
             )
 

@@ -224,7 +224,11 @@ def _noise(noise: Noise, heads: int, q: Any, library: Library) -> dict[str, Any]
             raise CallError("attention-sinks", said, fix="give a score of each head of queries, in float32")
         found[SINKS] = noise.sinks
     if not 0 <= noise.dropout < 1:
-        raise CallError("attention-dropout", f"dropout_p={noise.dropout}", fix="give a part from 0 up to 1")
+        raise CallError(
+            "attention-dropout",
+            f"dropout_p={noise.dropout} is no fraction of weights to drop",
+            fix="give a number of at least 0 and below 1",
+        )
     if noise.dropout:
         found[SEED] = _seed(noise.seed, q, library)
     return found
@@ -283,6 +287,10 @@ def _seed(seed: Any, q: Any, library: Library) -> Any:
     pair: tuple[Any, Any] = cast("tuple[Any, Any]", seed) if isinstance(seed, tuple) else (seed, 0)
     number, offset = pair
     if not (isinstance(number, int) and isinstance(offset, int) and 0 <= number < 2**64 and 0 <= offset < 2**32):
-        raise CallError("attention-dropout", f"seed={seed!r}", fix="give a whole number from 0 up to 2^64")
+        raise CallError(
+            "attention-dropout",
+            f"seed={seed!r} is out of range",
+            fix="give a whole number of at least 0 and below 2^64",
+        )
     words = (number & MASK, number >> 32, offset)
     return library.seed([word - 2**32 if word >= 2**31 else word for word in words], q)

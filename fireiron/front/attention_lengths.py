@@ -97,7 +97,9 @@ def check_offsets(name: str, offsets: Sequence[int], rows: int) -> None:
     """
     fix = "give where each sequence begins, and the end of the last: np.cumsum([0, *lengths], dtype=np.int32)"
     if not offsets or offsets[0] != 0:
-        raise CallError("attention-offsets", f"{name} begins with {offsets[0] if offsets else 'nothing'}", fix=fix)
+        raise CallError(
+            "attention-offsets", f"{name} begins with {offsets[0] if offsets else 'nothing'}, not with 0", fix=fix
+        )
     for n, (begin, end) in enumerate(pairwise(offsets)):
         if end < begin:
             raise CallError(
@@ -118,8 +120,8 @@ def check_pages(pages: Sequence[Sequence[int]], count: int) -> None:
             if not 0 <= page < count:
                 raise CallError(
                     "attention-pages",
-                    f"pages[{b}, {n}] is {page}, and pages 0 to {count - 1} are there",
-                    fix="give the number of a page everywhere, also behind the keys that lengths leave: 0 will do",
+                    f"pages[{b}, {n}] is {page}, and pages have the numbers 0 to {count - 1}",
+                    fix="give a valid page number in every entry: 0 in entries behind a sequence's length",
                 )
 
 
@@ -176,6 +178,6 @@ def check_lengths(
         raise CallError(
             "attention-lengths",
             f"attention takes no {wrong}" if "without" in wrong or "together" in wrong else f"attention with {wrong}",
-            fix="give offsets of N + 1 numbers, and key_offsets of as many; or lengths of a number a batch, and with "
-            "them pages of a row a batch: with offsets too, of a number and a row a sequence",
+            fix="give offsets of N + 1 numbers, and as many key_offsets; or one length for each batch, and with pages "
+            "one row of pages for each batch. With offsets, sequences take the place of batches",
         )

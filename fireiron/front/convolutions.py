@@ -303,7 +303,7 @@ def described(
     if groups < 1 or channels != part * groups or filters % groups:
         raise CallError(
             "conv-groups",
-            f"{groups} groups of {channels} channels, and {filters} filters of {part} channels",
+            f"{groups} groups do not fit {channels} channels and {filters} filters of {part} channels",
             fix="give filters of channels / groups, and a number of groups that divides channels and filters",
         )
     steps, apart = each_side("stride", stride, rank), each_side("dilation", dilation, rank)

@@ -148,13 +148,13 @@ def _keep(told: Told, q: Any, k: Any, v: Any, beside: tuple[Any, ...]) -> Any:
     check_learns(told.functions, learns, "jax.lax.stop_gradient({})")
     if SCALES[0] in told.names and any(x.perturbed for x in (q, k, v)):
         raise CallError(
-            "requires-grad", "no gradient goes to floats of 8 bits", fix="give them by jax.lax.stop_gradient"
+            "requires-grad", "floats of 8 bits have no gradient", fix="pass them through jax.lax.stop_gradient"
         )
     if PAGES in told.names and any(x.perturbed for x in (q, k, v)):
         raise CallError(
             "requires-grad",
-            "no gradient goes to keys and values in pages, nor to their queries",
-            fix="give them by jax.lax.stop_gradient, or keys and values that lie in no pages",
+            "keys and values in pages, and their queries, have no gradient",
+            fix="pass them through jax.lax.stop_gradient, or give keys and values without pages",
         )
     given = q.value, k.value, v.value, tuple(x.value for x in beside)
     made = _attention(told, *given)

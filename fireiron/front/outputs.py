@@ -46,8 +46,8 @@ def check_operands(spec: MatMul, saved: Sequence[tuple[Value, Beside]], last: Va
             what = "the result itself" if tensor.name == c.name else "written or read too"
             raise SpecError(
                 "epilog-overlap",
-                f"{op}({tensor.name}) writes what is {what}: {inputs[tensor.name]}",
-                fix="store it to a tensor of its own, with a name of its own",
+                f"{op}({tensor.name}) writes a tensor that is {what}: {inputs[tensor.name]}",
+                fix="store to another tensor, with another name",
             )
         inputs[tensor.name] = tensor
         if isinstance(stored, Rows):
@@ -140,7 +140,7 @@ def begins_with(value: Value, outputs: Sequence[object], init: float) -> None:
     if without_addends(value.tree)[1] is None:
         raise DecompositionError(
             "epilog-addends",
-            "addends= begins the sums with what the ops add first, and the first op adds nothing",
+            "addends= starts sums from what the first op adds, and the first op adds nothing",
             fix="drop addends=, or let add(...) be the first op",
         )
     if outputs or init:

@@ -139,8 +139,8 @@ def _called(what: str, function: Function, known: Mapping[str, Any]) -> Value:
     if missing:
         raise CallError(
             "attention-function",
-            f"{what}= names {missing[0]}, and it may read {', '.join(known)}",
-            fix=f"give {missing[0]}=array beside it, or another name",
+            f"{what}= has the parameter {missing[0]}, and may read {', '.join(known)}",
+            fix=f"pass {missing[0]}=array too, or rename the parameter",
         )
     try:
         value: object = function(**{name: known[name] for name in names})
@@ -150,7 +150,7 @@ def _called(what: str, function: Function, known: Mapping[str, Any]) -> Value:
         raise CallError("attention-function", f"{what}= fails: {error}", fix="correct the function") from error
     if not isinstance(value, Value):
         raise CallError(
-            "attention-function", f"{what}= gives {value!r}", fix="return an expression of its arguments: j <= i"
+            "attention-function", f"{what}= returned {value!r}", fix="return an expression of its arguments: j <= i"
         )
     return value
 

@@ -195,7 +195,7 @@ def refuse_gradient(name: str) -> None:
     Raises:
         CallError: `requires-grad`.
     """
-    raise CallError("requires-grad", f"no gradient goes to {name}", fix=f"give {name}.detach()")
+    raise CallError("requires-grad", f"{name} has no gradient", fix=f"give {name}.detach()")
 
 
 def _kind(x: Any) -> str:

@@ -143,7 +143,7 @@ def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None
     if channels % num_groups or any(w is not None and tuple(w.shape) != (channels,) for w in (weight, bias)):
         raise CallError(
             "wrong-shape",
-            f"{num_groups} groups do not divide {channels} channels, or the weights have not one value per channel",
+            f"{num_groups} groups do not divide {channels} channels, or the weights do not have one value per channel",
             fix="give a number of groups that divides the channels, and weights of one value per channel",
         )
     weight = input.new_ones(channels) if weight is None else weight

@@ -168,7 +168,7 @@ def described(
         raise CallError(
             "conv-sizes",
             f"output_padding={output_padding!r} with a stride of {steps}",
-            fix="give less than the stride: larger results have windows of their own",
+            fix="give less than the stride: a larger result has further windows",
         )
     given = zip(images[2:], filters[2:], steps, pads, apart, more, strict=True)
     sides = tuple((n - 1) * step - 2 * pad + d * (t - 1) + extra + 1 for n, t, step, pad, d, extra in given)

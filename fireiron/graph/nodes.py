@@ -267,7 +267,7 @@ class Builder:
         known = operations()[op]
         if not known.least <= len(inputs) <= known.most:
             raise SpecError(
-                "graph-arity", f"{op} of {count(len(inputs), 'array')}", fix=f"give {known.least} to {known.most}"
+                "graph-arity", f"{op} is given {count(len(inputs), 'array')}", fix=f"give {known.least} to {known.most}"
             )
         given = [self.nodes[i] for i in inputs]
         shape = known.shape([n.shape for n in given], attributes)

@@ -5,7 +5,7 @@
     fast = torch.compile(model, backend="fireiron")
 
 Each set of shapes gets a plan. On a GPU, launches are captured in CUDA graphs. For tensors on the CPU, kernels that
-take less than a second to simulate are simulated; torch's operators compute the rest.
+take less than 0.1 s to simulate are simulated; torch's operators compute the rest.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownLambdaType=false, reportUnknownParameterType=false, reportMissingImports=false

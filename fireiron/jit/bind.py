@@ -135,7 +135,7 @@ def solve(interface: Interface, arrays: Mapping[str, ArrayFacts], given: Mapping
     if missing:
         raise CallError(
             "unknown-size",
-            f"no array's shape says what {', '.join(missing)} is",
+            f"no array's shape determines {', '.join(missing)}",
             fix="pass " + ", ".join(f"{name}=..." for name in missing),
         )
     _check_sizes(interface, sizes, witness)

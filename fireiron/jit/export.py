@@ -132,7 +132,7 @@ def write(folder: str | Path, kernels: Sequence[CompiledKernel], facts: Mapping[
             (place / file).write_bytes(data)
     except OSError as error:
         raise UsageError(
-            "export-folder", f"{place} cannot be written: {error.strerror}", fix="name a folder of yours"
+            "export-folder", f"{place} cannot be written: {error.strerror}", fix="name a folder that you can write to"
         ) from None
     names = [*files, *_fatbin(place, name, kernels)]
     return Export(place, name, tuple(names), tuple(kernel.binary.arch for kernel in kernels))

@@ -93,14 +93,14 @@ def _recipe(interface: Interface, parameter: MapParameter, sizes: Mapping[str, i
     if parameter.dtype not in TYPES or parameter.swizzle not in SWIZZLES:
         raise CallError(
             "map-type",
-            f"a tensor map of {array} holds {parameter.dtype} with a swizzle of {parameter.swizzle} bytes",
+            f"a tensor map of {array} cannot have {parameter.dtype} with a swizzle of {parameter.swizzle} bytes",
             fix=f"use one of {', '.join(TYPES)} and a swizzle of 0, 32, 64 or 128 bytes",
         )
     kind, nbytes = TYPES[parameter.dtype]
     if not 1 <= len(axes) <= MAX_RANK:
         raise CallError(
             "map-rank",
-            f"a tensor map counts 1 to {MAX_RANK} dimensions, that of {array} {len(axes)}",
+            f"a tensor map has 1 to {MAX_RANK} dimensions, that of {array} {len(axes)}",
             fix=f"load {array} without bulk copies, or by fewer dimensions",
         )
     _check_box(parameter, array, nbytes)

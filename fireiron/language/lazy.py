@@ -28,7 +28,7 @@ def lazy(program: Program, law: Law, slack: float, speculate: bool) -> None:
     if not 0 <= slack <= MOST_SLACK or (speculate and not slack):
         raise DecompositionError(
             "online-slack",
-            f"slack={slack:g} is out of range: a slack is of 0 to {MOST_SLACK:g} powers of 2"
+            f"slack={slack:g} is out of range: a slack is 0 to {MOST_SLACK:g} powers of 2"
             + (", and speculation needs one above 0" if speculate else ""),
             fix="online(slack=24) where summands are bf16 or f32, slack=10 where they are f16",
         )
@@ -39,7 +39,7 @@ def lazy(program: Program, law: Law, slack: float, speculate: bool) -> None:
         if any(factor.adds for factor in factors):
             raise DecompositionError(
                 "online-slack",
-                f"what follows {name} has a term added to it, and slack is about factors",
+                f"folds that depend on {name} are corrected by a sum, and slack supports only factors",
                 fix="online() without slack",
             )
         _held(program, law, name, slack, makers)

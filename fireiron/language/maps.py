@@ -101,7 +101,7 @@ def box(e: Expr, offsets: Mapping[str, Expr], sizes: Mapping[str, Index]) -> Box
     if gathers(away):
         raise DecompositionError(
             "map-box",
-            f"a tile reads elements along {e} that lie wherever the array says",
+            f"a tile reads elements along {e} at places that an array of the call gives",
             fix=f"tile {' and '.join(sorted(v.name.rstrip(chr(39)) for v in local.values()))} by 1 above this place",
         )
     if split is not None and split[1] == as_expr(0) and all(isinstance(step, int) for step in split[0].values()):

@@ -130,7 +130,7 @@ def sum(value: Operand, over: Over, where: Operand | None = None, compensated: b
         return fold(value, over, add_of, "sum", where)[0]
     (value,) = lifted(value)
     if value.dtype.kind == "int":
-        raise SpecError("bad-op", f"a sum of {value.dtype} loses nothing", fix="leave compensated out")
+        raise SpecError("bad-op", f"a sum of {value.dtype} has no rounding errors", fix="leave compensated out")
     return fold(value, over, compensated_add_of, "sum", where)[0]
 
 

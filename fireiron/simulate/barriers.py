@@ -146,7 +146,7 @@ class Slot:
                 "too-many-arrivals",
                 f"{place}: {team.machine.local(early + 1)} arrives at {self.name} in phase {self.phase}, and nothing "
                 f"orders that behind the end of phase {self.phase - 1}, in which it may arrive a second time",
-                "arrive after a wait for the phase before, or for what follows from its end",
+                "arrive after a wait for the phase before, or for an event that its end precedes",
             )
 
     def arrive(self, team: Team, place: Place, threads: Array, nbytes: int, wide: bool) -> None:

@@ -249,7 +249,7 @@ class Leaf:
                 self.place,
                 "narrow-barrier",
                 f"{self.place}: {reader} reads {element}, which {writer} wrote, and an mbarrier between them orders "
-                "what its own block writes alone",
+                "only the writes of its own block",
                 WIDE,
             )
 
@@ -271,7 +271,7 @@ class Leaf:
                     self.place,
                     "narrow-barrier",
                     f"{self.place}: {writer} writes {element}, which {reader} read, and an mbarrier between them "
-                    "orders what its own block does alone",
+                    "orders only the accesses of its own block",
                     WIDE,
                 )
             look.granules, look.who = look.granules[~hit], look.who[~hit]

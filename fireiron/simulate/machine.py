@@ -75,8 +75,8 @@ class Waiting:
                 self.place,
                 "phase-ahead",
                 f"{self.place}: phases {self.phase} to {self.slot.phase - 1} of {self.slot.name} were completed while "
-                f"{self.team.label} awaited parity {self.parity}, which may miss its own",
-                "let none complete a phase before all who await the last one have gone on: compare the counts",
+                f"{self.team.label} awaited parity {self.parity}, and may miss its phase",
+                "complete a phase only after all waiters of the phase before it have continued: compare the counts",
             )
         return self.slot.phase & 1 != self.parity
 

@@ -73,7 +73,7 @@ def fetcher(statement: Fetch, array: Array, value: Callable[..., Value]) -> Call
             high = "" if limit is None else f" to {int(np.max(limit(env))) - 1}"
             raise SimulationError(
                 "gather-range",
-                f"element {int(where)} of {name} is {int(index)}, and indices from 0{high} are there",
+                f"element {int(where)} of {name} is {int(index)}, and indices lie from 0{high}",
                 fix=f"give indices inside the array that {name} indexes: where(...) around a read does not stop it",
             )
         env[var.name] = found if found.ndim else int(found)

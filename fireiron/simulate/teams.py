@@ -220,7 +220,7 @@ def finish(machine: Machine) -> None:
                     continue
                 comes = f"{place}: {machine.local(thread + 1)} comes to block {member.block}, which may have ended"
                 if (order.matrix()[mine, thread] >= time).any():
-                    why, fix = "an mbarrier between them orders what its own block does alone", WIDE
+                    why, fix = "an mbarrier between them orders only the accesses of its own block", WIDE
                     raise machine.error(place, "narrow-barrier", f"{comes}: {why}", fix)
                 fix = "await the last arrivals before the end, or end with a barrier of the cluster"
                 raise machine.error(place, "peer-exited", f"{comes}: nothing there waits for it", fix)

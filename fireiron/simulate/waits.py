@@ -365,7 +365,7 @@ class Waits:
                 place,
                 "phase-ahead",
                 f"{place}: {team.label} awaits phase {phase} of {slot.name}, {why}",
-                "await every phase in turn, or order those who skip some behind those who await them",
+                "await every phase in turn, or order threads that skip phases behind threads that await them",
             )
 
     def arrive(self, statement: Arrive) -> Step:
@@ -482,8 +482,8 @@ class Waits:
                     "too-many-arrivals",
                     f"{place}: {len(threads)} threads of {team.label} arrive at barrier {number} for "
                     f"{statement.threads}, where {len(turnstile.arrived)} of {turnstile.threads} are"
-                    + (", they themselves among them" if again else ""),
-                    "let each thread come once a turn, and all say the same number of threads",
+                    + (", among them these threads" if again else ""),
+                    "let each thread arrive once a turn, and all arrivals state the same number of threads",
                 )
             generation = turnstile.generation
             turnstile.arrive(team.order, threads)

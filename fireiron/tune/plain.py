@@ -38,7 +38,7 @@ def checked(facts: object) -> dict[str, Any]:
             case list():
                 left += [(x, depth + 1) for x in cast("list[object]", value)]
             case str() if len(value) > LONGEST:
-                raise ValueError(f"a text has {len(value)} characters, and {LONGEST} are the most")
+                raise ValueError(f"a text has {len(value)} characters, and at most {LONGEST} are allowed")
             case int() if abs(value) > LARGEST:
                 raise ValueError("a number is too large")
             case float() if not math.isfinite(value):
@@ -71,7 +71,7 @@ def words(most: int = 200) -> Any:
         if not isinstance(value, str):
             raise ValueError(f"{field.name} is {_short(value)}, and no text")
         if len(value) > most:
-            raise ValueError(f"{field.name} has {len(value)} characters, and {most} are the most")
+            raise ValueError(f"{field.name} has {len(value)} characters, and at most {most} are allowed")
         if not value.isprintable():
             raise ValueError(f"{field.name} holds control characters: {_short(value)}")
 

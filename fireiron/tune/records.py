@@ -205,7 +205,7 @@ class _NewerError(Exception):
 
 def _parsed(line: bytes) -> Record:
     if len(line) > LONGEST_LINE:
-        raise ValueError(f"it has {len(line)} bytes, and {LONGEST_LINE} are the most")
+        raise ValueError(f"it has {len(line)} bytes, and at most {LONGEST_LINE} are allowed")
     facts = checked(json.loads(line))
     version = facts["v"]
     if isinstance(version, int) and not isinstance(version, bool) and version > FORMAT:

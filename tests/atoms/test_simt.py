@@ -254,7 +254,7 @@ def test_the_nearest_rows_say_what_differs() -> None:
         "fma.bf16: a Thread executes it, not a Warp; it needs sm_80, not sm_75",
     ]
     found = nearest("Move", (5,), (f16, f32), (GL, SH), Thread, most=1)
-    assert str(found[0]) == "copy.16B.GL.SH: it converts nothing, not f16 to f32"
+    assert str(found[0]) == "copy.16B.GL.SH: it does not convert f16 to f32"
     assert str(nearest("Shuffle", (3,), (f64, f64), (RF, RF), Warp, most=1)[0]) == (
         "shfl.idx.8B: it moves 1 element of f64, not 3"
     )

@@ -22,9 +22,9 @@ def test_attention_dropout(refused: Callable[..., Any]) -> None:
         "attention-dropout",
         "attention(q, q, q, dropout_p=1.0)",
         """\
-CallError[attention-dropout]: dropout_p=1.0
+CallError[attention-dropout]: dropout_p=1.0 is no fraction of weights to drop
   --> test_attention_dropout.py:16:12
 16 |     return attention(q, q, q, dropout_p=1.0)
    |            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-fix: give a part from 0 up to 1""",
+fix: give a number of at least 0 and below 1""",
     )

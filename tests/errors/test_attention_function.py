@@ -20,9 +20,9 @@ def test_attention_function(refused: Callable[..., Any]) -> None:
         "attention-function",
         "attention(q, k, v, mask=lambda i, j, window: i - j < window)",
         """\
-FireironError[attention-function]: mask= names window, and it may read b, h, i, j
+FireironError[attention-function]: mask= has the parameter window, and may read b, h, i, j
   --> test_attention_function.py:14:12
 14 |     return attention(q, k, v, mask=lambda i, j, window: i - j < window)
    |            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-fix: give window=array beside it, or another name""",
+fix: pass window=array too, or rename the parameter""",
     )

@@ -26,5 +26,5 @@ CallError[attention-lengths]: attention takes no pages without lengths
   --> test_attention_lengths.py:16:12
 16 |     return attention(q, k, k, pages=np.array([[1, 3]], np.int32))
    |            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-fix: give offsets of N + 1 numbers, and key_offsets of as many; or lengths of a number a batch, and with them pages of a row a batch: with offsets too, of a number and a row a sequence""",  # noqa: E501
+fix: give offsets of N + 1 numbers, and as many key_offsets; or one length for each batch, and with pages one row of pages for each batch. With offsets, sequences take the place of batches""",  # noqa: E501
     )

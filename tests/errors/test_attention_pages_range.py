@@ -23,9 +23,9 @@ def test_attention_pages_range(refused: Callable[..., Any]) -> None:
         "attention-pages",
         "attention(q, k, k, pages=np.array([[1, 4]], np.int32), lengths=lengths)",
         """\
-CallError[attention-pages]: pages[0, 1] is 4, and pages 0 to 3 are there
+CallError[attention-pages]: pages[0, 1] is 4, and pages have the numbers 0 to 3
   --> test_attention_pages_range.py:17:12
 17 |     return attention(q, k, k, pages=np.array([[1, 4]], np.int32), lengths=lengths)
    |            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-fix: give the number of a page everywhere, also behind the keys that lengths leave: 0 will do""",
+fix: give a valid page number in every entry: 0 in entries behind a sequence's length""",
     )

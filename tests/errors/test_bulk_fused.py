@@ -26,10 +26,10 @@ def test_bulk_fused(refused: Callable[..., Any]) -> None:
         "bulk-fused",
         'load("x", SH, fi.tma())',
         """\
-DecompositionError[bulk-fused]: tma.load.2d.128B counts by the dimensions that x has at the call, of which fuse() made one
+DecompositionError[bulk-fused]: tma.load.2d.128B needs the dimensions that x has at the call, and fuse() made one of several
   --> test_bulk_fused.py:19:72
 19 |     spec = spec.epilog(memory=RF).split(n=64).pipeline(2).specialize().load("x", SH, fi.tma())
    |                                                                        ^^^^^^^^^^^^^^^^^^^^^^^
 at:  Program 48x64 @ Kernel > tile 16 to Block > split n 64 > load x to SH > tile 16x64 > tile 16x64 to Thread
-fix: load and store what has a fused dim by vector() or cp_async()""",  # noqa: E501
+fix: load and store tensors with a fused dim by vector() or cp_async()""",  # noqa: E501
     )

@@ -19,7 +19,7 @@ def test_cluster_at_once(refused: Callable[..., Any]) -> None:
         "parallel-cluster",
         "parallel(Block, reduce=by_cluster(at_once=True))",
         """\
-DecompositionError[parallel-cluster]: at_once says how the warps of a program's folds meet, and this is a product
+DecompositionError[parallel-cluster]: at_once=True is for the folds of programs, and this is a product
   --> test_cluster_at_once.py:13:32
 13 |     return chain.split(ways=2).parallel(Block, reduce=by_cluster(at_once=True))
    |                                ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^

@@ -19,7 +19,7 @@ def test_conv_groups(refused: Callable[..., Any]) -> None:
         "conv-groups",
         'conv2d(tensor(1, 8, 8, 8), tensor(9, 3, 3, 4, name="f"), groups=2)',
         """\
-FireironError[conv-groups]: 2 groups of 8 channels, and 9 filters of 4 channels
+FireironError[conv-groups]: 2 groups do not fit 8 channels and 9 filters of 4 channels
   --> test_conv_groups.py:13:12
 13 |     return conv2d(tensor(1, 8, 8, 8), tensor(9, 3, 3, 4, name="f"), groups=2)
    |            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^

@@ -21,7 +21,7 @@ def test_epilog_addends(refused: Callable[..., Any]) -> None:
         "epilog-addends",
         "epilog(relu, add(residual), addends=True)",
         """\
-DecompositionError[epilog-addends]: addends= begins the sums with what the ops add first, and the first op adds nothing
+DecompositionError[epilog-addends]: addends= starts sums from what the first op adds, and the first op adds nothing
   --> test_epilog_addends.py:15:18
 15 |     return chain.epilog(relu, add(residual), addends=True)
    |                  ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^

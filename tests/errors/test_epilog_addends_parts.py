@@ -22,7 +22,7 @@ def test_epilog_addends_parts(refused: Callable[..., Any]) -> None:
         "epilog-addends",
         "epilog(add(residual), addends=True)",
         """\
-DecompositionError[epilog-addends]: addends= begins a tile's sums, of which each of several units has a part
+DecompositionError[epilog-addends]: addends= starts a tile's sums, and several units hold parts of these sums
   --> test_epilog_addends_parts.py:14:55
 14 |     chain = matmul(64, 64, 64).tile(32, 32).to(Block).epilog(add(residual), addends=True)
    |                                                       ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^

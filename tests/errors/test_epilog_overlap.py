@@ -19,10 +19,10 @@ def test_epilog_overlap(refused: Callable[..., Any]) -> None:
         "epilog-overlap",
         'epilog(save(Matrix(64, 64, name="A")), relu)',
         """\
-SpecError[epilog-overlap]: save(A) writes what is written or read too: A[64, 64].f32.GL
+SpecError[epilog-overlap]: save(A) writes a tensor that is written or read too: A[64, 64].f32.GL
   --> test_epilog_overlap.py:13:18
 13 |     return chain.epilog(save(Matrix(64, 64, name="A")), relu)
    |                  ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 at:  MatMul 64x64x64 @ Kernel > tile 32x32 to Block
-fix: store it to a tensor of its own, with a name of its own""",
+fix: store to another tensor, with another name""",
     )

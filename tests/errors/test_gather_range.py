@@ -22,6 +22,6 @@ def test_gather_range(refused: Callable[..., Any]) -> None:
         "gather-range",
         "",
         """\
-SimulationError[gather-range]: element 1 of ids is 70, and indices from 0 to 69 are there
+SimulationError[gather-range]: element 1 of ids is 70, and indices lie from 0 to 69
 fix: give indices inside the array that ids indexes: where(...) around a read does not stop it""",
     )

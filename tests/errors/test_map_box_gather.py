@@ -20,7 +20,7 @@ def test_map_box_gather(refused: Callable[..., Any]) -> None:
         "map-box",
         'load("table", RF, vector())',
         """\
-DecompositionError[map-box]: a tile reads elements along ids[m] that lie wherever the array says
+DecompositionError[map-box]: a tile reads elements along ids[m] at places that an array of the call gives
   --> test_map_box_gather.py:14:38
 14 |     return chain.tile(m=8).to(Block).load("table", RF, vector())
    |                                      ^^^^^^^^^^^^^^^^^^^^^^^^^^^

@@ -22,7 +22,7 @@ def test_online_slack_range(refused: Callable[..., Any]) -> None:
         "online-slack",
         "online(speculate=True)",
         """\
-DecompositionError[online-slack]: slack=0 is out of range: a slack is of 0 to 64 powers of 2, and speculation \
+DecompositionError[online-slack]: slack=0 is out of range: a slack is 0 to 64 powers of 2, and speculation \
 needs one above 0
   --> test_online_slack_range.py:16:30
 16 |     return chain.split(j=64).online(speculate=True)

@@ -24,5 +24,5 @@ DecompositionError[parallel-promote]: promote() adds up chunks in turn, and Warp
 13 |     return chain.split(16).promote().parallel(Warp)
    |                                      ^^^^^^^^^^^^^^
 at:  MatMul 64x64x64 @ Kernel > tile 64x64 to Block > epilog RF > split 16
-fix: split again below, and promote that one's""",
+fix: split again below, and refine that split by promote()""",
     )

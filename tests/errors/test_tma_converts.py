@@ -34,7 +34,7 @@ def test_tma_converts(refused: Callable[..., Any]) -> None:
         "bulk-dtype",
         'load(A, SH, tma(), dtype="tf32")',
         """\
-DecompositionError[bulk-dtype]: tma.load.2d.128B converts nothing, not f32 to tf32
+DecompositionError[bulk-dtype]: tma.load.2d.128B does not convert f32 to tf32
   --> test_tma_converts.py:21:10
 21 |         .load(A, SH, tma(), dtype="tf32")
    |          ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^

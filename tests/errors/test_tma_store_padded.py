@@ -34,7 +34,7 @@ def test_tma_store_padded(refused: Callable[..., Any]) -> None:
         "bulk-storage",
         "epilog(memory=FR, store=through_shared(stmatrix(), tma(), panel=(64, 64), at=Warpgroup, pad=8))",
         """\
-DecompositionError[bulk-storage]: tma.store.2d.128B writes rows of 128 bytes one after another, and acc_sh does not lie so
+DecompositionError[bulk-storage]: tma.store.2d.128B writes rows of 128 bytes one after another, and acc_sh has another layout
   --> test_tma_store_padded.py:17:10
 17 |         .epilog(memory=FR, store=through_shared(stmatrix(), tma(), panel=(64, 64), at=Warpgroup, pad=8))
    |          ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^

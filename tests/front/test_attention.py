@@ -75,9 +75,9 @@ def test_the_same_functions_give_the_same_text() -> None:
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda i, k: i < k, "names k, and it may read b, h, i, j, bias"),
+        (lambda i, k: i < k, "has the parameter k, and may read b, h, i, j, bias"),
         (lambda i: i.real, "an expression has no .real"),
-        (lambda i: 3, "gives 3"),
+        (lambda i: 3, "returned 3"),
         (lambda i, j, bias: bias[i] > 0, "a dimension of an array has no subscript"),
         (lambda i, j: {}[i], "fails"),
     ],

@@ -97,14 +97,14 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
     "channels": (
         lambda x, f: conv2d(x, f[:, :4]),
         "conv-groups",
-        "1 groups of 8 channels, and 16 filters of 4 channels",
+        "1 groups do not fit 8 channels and 16 filters of 4 channels",
     ),
     "groups": (
         lambda x, f: conv2d(x, f, groups=3),
         "conv-groups",
-        "3 groups of 8 channels, and 16 filters of 8 channels",
+        "3 groups do not fit 8 channels and 16 filters of 8 channels",
     ),
-    "no groups": (lambda x, f: conv2d(x, f, groups=0), "conv-groups", "0 groups of 8 channels"),
+    "no groups": (lambda x, f: conv2d(x, f, groups=0), "conv-groups", "0 groups do not fit 8 channels"),
     "array": (lambda x, f: conv2d("x", f), "wrong-shape", "conv2d takes images of 4 dims"),
 }
 

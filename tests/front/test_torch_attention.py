@@ -243,9 +243,9 @@ def test_refusals() -> None:
     with pytest.raises(FireironError, match="attention-dropout"):
         ft.scaled_dot_product_attention(k, k, v, dropout_p=1.0)
     near = drawn(20)
-    with pytest.raises(FireironError, match="no gradient goes to near: it is read at no plain index"):
+    with pytest.raises(FireironError, match="near has no gradient: its subscripts are not all indices and numbers"):
         fireiron.attention(k, k, v, near=near, score=lambda s, i, j, near: s + near[i - j + 6])
-    with pytest.raises(FireironError, match="no gradient goes to near: a mask reads it"):
+    with pytest.raises(FireironError, match="near has no gradient: a mask reads it"):
         fireiron.attention(k, k, v, near=near, mask=lambda j, near: near[j] > 0)
 
 
@@ -311,5 +311,5 @@ def test_floats_of_eight_bits() -> None:
     columns = torch.zeros(1, 2, 32, 32, dtype=v.dtype)[..., :24]  # of values, which start at multiples of 16 bytes
     columns.copy_(v.mT)
     assert torch.equal(ours(q, k, columns.mT), made)
-    with pytest.raises(FireironError, match="no gradient goes to floats of 8 bits"):
+    with pytest.raises(FireironError, match="floats of 8 bits have no gradient"):
         fireiron.attention(q, k, v, scales=(scales[0].requires_grad_(), *scales[1:]))

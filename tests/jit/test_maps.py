@@ -399,8 +399,8 @@ def test_extents_that_no_map_takes():
 @pytest.mark.parametrize(
     ("changes", "code", "words"),
     [
-        ({"dtype": "f7"}, "map-type", "holds f7 with a swizzle of 0 bytes"),
-        ({"swizzle": 48}, "map-type", "holds f32 with a swizzle of 48 bytes"),
+        ({"dtype": "f7"}, "map-type", "cannot have f7 with a swizzle of 0 bytes"),
+        ({"swizzle": 48}, "map-type", "cannot have f32 with a swizzle of 48 bytes"),
         ({"axes": (1, 0) * 3, "box": (32,) * 6}, "map-rank", "1 to 5 dimensions, that of X 6"),
         ({"box": (32,)}, "map-box", "the box 32 of X has 1 dimensions, its map 2"),
         ({"box": (32, 257)}, "map-box", "the box 32x257 of X must have 1 to 256 elements along each dimension"),

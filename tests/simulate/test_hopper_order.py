@@ -128,7 +128,7 @@ def test_turns_that_do_not_match(k: Names) -> None:
     refused(handed(type(k)(), (Turn(1, 96, False, ""),), (wait,)), "too-many-arrivals", "where 32 of 96 are")
     refused(handed(type(k)(), (If(lt(T, 16), (wait,)),), (wait,)), "divergent-barrier", "16 threads of role give")
     twice = (Turn(1, 64, False, ""), Turn(1, 64, False, ""))
-    refused(handed(type(k)(), twice, (wait,)), "too-many-arrivals", "where 32 of 64 are, they themselves among them")
+    refused(handed(type(k)(), twice, (wait,)), "too-many-arrivals", "where 32 of 64 are, among them these threads")
 
 
 def test_arrivals_are_counted(k: Names) -> None:

@@ -34,7 +34,7 @@ def compile(command: Command) -> Answer:
 
     options, schedule = command.options, command.schedule
     if options.ptx and options.sass:
-        raise UsageError("one-listing", "--ptx and --sass both want stdout", fix="ask for one of them")
+        raise UsageError("one-listing", "--ptx and --sass both print to stdout", fix="ask for one of them")
     cache = not (options.no_cache or options.allow_spills or options.debug)
     chosen = CompileOptions(lineinfo=options.lineinfo, debug=options.debug, max_registers=options.max_registers)
     before = _entries() if cache else {}

@@ -59,13 +59,13 @@ def lower_bulk(atom: Atom, state: State, context: Context) -> Body:
     if any(given.name == tensor.name for given in context.spec.given):
         raise DecompositionError(
             "bulk-fused",
-            f"{atom.name} counts by the dimensions that {tensor.name} has at the call, of which fuse() made one",
-            fix="load and store what has a fused dim by vector() or cp_async()",
+            f"{atom.name} needs the dimensions that {tensor.name} has at the call, and fuse() made one of several",
+            fix="load and store tensors with a fused dim by vector() or cp_async()",
         )
     if far.storage.dtype != near.storage.dtype:
         raise DecompositionError(
             "bulk-dtype",
-            f"{atom.name} converts nothing, not {windows['src'].storage.dtype} to {windows['dst'].storage.dtype}",
+            f"{atom.name} does not convert {windows['src'].storage.dtype} to {windows['dst'].storage.dtype}",
             fix="convert where registers hold the values",
         )
     _check_strides(tensor, atom)
@@ -221,8 +221,8 @@ def _steps(near: Window, order: tuple[int, ...], span: int, atom: Atom) -> Layou
 def _wrong_storage(near: Window, span: int, atom: Atom) -> DecompositionError:
     return DecompositionError(
         "bulk-storage",
-        f"{atom.name} writes rows of {span or 'all their'} bytes one after another, and {near.storage.name} does not "
-        f"lie so",
+        f"{atom.name} writes rows of {span or 'all their'} bytes one after another, and {near.storage.name} has "
+        f"another layout",
         fix="let tma() choose the buffer's layout: no pad, swizzle or storage_layout on this load",
     )
 

@@ -172,7 +172,7 @@ def _lines(near: Window, channels: int, pixels: int, pitch: int, atom: Atom) -> 
     if found != sorted((str(size), str(stride)) for size, stride in ((channels, 1), (pixels, pitch)) if size != 1):
         raise DecompositionError(
             "bulk-storage",
-            f"{atom.name} writes rows of {pitch} elements one after another, and {near.storage.name} does not lie so",
+            f"{atom.name} writes adjacent rows of {pitch} elements, unlike the layout of {near.storage.name}",
             fix="let tma() choose the buffer's layout: no pad, swizzle or storage_layout on this load",
         )
     return Layout((channels, pixels), (1, pitch))

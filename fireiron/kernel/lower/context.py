@@ -568,7 +568,7 @@ def elements(window: Window) -> Layout:
         if layout is None:
             raise DecompositionError(
                 "irregular-steps",
-                f"the {axis.size} elements along {axis.dim} of {window.storage.name} lie at run-time places",
+                f"the {axis.size} elements along {axis.dim} of {window.storage.name} have irregular steps",
                 fix="use smaller tiles, or a plain row- or column-major storage",
             )
         leaves += [leaf for leaf in layout.leaves if leaf[0] != 1]

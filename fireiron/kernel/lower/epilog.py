@@ -129,7 +129,7 @@ def _begun(
     if window.storage.partials or context.stream is not None:
         raise DecompositionError(
             "epilog-addends",
-            "addends= begins a tile's sums, of which each of several units has a part",
+            "addends= starts a tile's sums, and several units hold parts of these sums",
             fix="drop addends=, or let one unit compute each tile: without parallel(...) and stream_k()",
         )
     for tensor in link.tensors:  # parameters keep the order of the ops

@@ -271,7 +271,7 @@ def _blocks_of(link: Tile, rest: Tree, sizes: dict[str, Index]) -> int:
     if inner is None or inner.level is None or inner.level.name != Block.name or isinstance(inner.sizes, Widest):
         raise DecompositionError(
             "cluster-blocks",
-            "a tile for a Cluster says nothing of its blocks",
+            "no tile to Block below a tile to Cluster divides it among the cluster's blocks",
             fix="follow it by tile(m, n).to(Block)",
             link=link.link,
         )
