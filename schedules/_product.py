@@ -116,7 +116,7 @@ class Product:
 
     @cached_property
     def torn(self) -> bool:
-        """Say whether an operand's lines start off multiples of 128 bytes: a box's row is then loaded as two pieces."""
+        """Say whether a box's row is loaded in two pieces: lines start between multiples of 128 bytes."""
         return any(self.in_pieces)
 
     @cached_property

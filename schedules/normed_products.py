@@ -99,7 +99,7 @@ def mma(spec: ProgramChain, rows: int = 0, columns: int = 128, depth: int = 64, 
             "normed-rows",
             f"{rows or ROWS} rows of {whole} {x.dtype} and chunks of {w.name} are more than the {kept >> 10} KiB of "
             "shared memory that a block has",
-            fix="norm the rows by a kernel of their own: rows.row(rows.rms_norm(x, gain))",
+            fix="norm the rows by another kernel: rows.row(rows.rms_norm(x, gain))",
         )
     rows = fitting[0]
     chain = spec.tile(**{line: rows, column: columns}).to(Block)

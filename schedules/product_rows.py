@@ -249,5 +249,5 @@ def _no_room(given: Parts, unit: int, most: int, clusters: bool) -> FireironErro
     return FireironError(
         "product-columns",
         f"no {'cluster' if clusters else 'block'} holds rows of {given.columns} columns in tiles of {unit}: {room}",
-        fix="norm the rows by a kernel of their own, or give columns that divide so",
+        fix="norm the rows by another kernel, or give a number of columns that such tiles divide",
     )

@@ -103,7 +103,7 @@ def display_name(filename: str) -> str:
 
 
 def find_place(code: CodeType, lasti: int) -> Place:
-    """Find the source of one instruction: its call from the method's name on, else what columns and source allow.
+    """Find the source of one instruction: its call from the method's name on, else its whole line.
 
     Args:
         code: the frame's code object.

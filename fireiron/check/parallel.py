@@ -241,7 +241,7 @@ def _units(before: Residual, split: Split, level: Level) -> None:
     if split.ways is None and not isinstance(extent, int):
         raise DecompositionError(
             "parallel-ways",
-            f"how many chunks of {split.size} there are for {level}s is not known: the extent of K is {extent}",
+            f"the number of chunks of {split.size} for {level}s is not known: the extent of K is {extent}",
             fix=f"write split(ways=n, multiple_of={split.size}), or split above by a number",
         )
     assert split.ways is not None or (isinstance(extent, int) and isinstance(split.size, int))

@@ -44,7 +44,7 @@ def promotable(before: Residual, split: Split, dtype: DType, swapped: bool) -> N
         if factor(operand.ops) is None:
             raise DecompositionError(
                 "promote-prolog",
-                f"the prolog of {operand.role} does more than multiply, and promote() applies factors alone to sums",
+                f"the prolog of {operand.role} does more than multiply, and promote() applies only factors to sums",
                 fix="give it scale(...) or dequantise(dtype, scales) alone, or leave promote() out and load through "
                 "registers",
             )

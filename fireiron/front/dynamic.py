@@ -35,7 +35,7 @@ def check_dynamic(dynamic: object, plain: bool) -> None:
     if not plain:
         raise CallError(
             "dynamic-call",
-            "dynamic= serves two dense matrices, without epilog, schedule, operands or dtype",
+            "dynamic= supports two dense matrices, without epilog, schedule, operands or dtype",
             fix='write the schedule: best(matmul(symbol("M"), N, K, "f16").then(...))',
             link=here(),
         )

@@ -119,9 +119,9 @@ def first_choice(asked: Question, group: Sequence[Preset], looks: int) -> tuple[
 
     There are three kinds of presets. A preset that ranks its points itself is represented by its first legal point. For
     a preset that gives the tiles of its points, the cost model judges the default and the few points that a quick model
-    finds fastest; if the preset trusts the quick model more, the first of these represents it, and without tiles the
-    preset is left out. For other presets the cost model starts at the best of their defaults, and changes one keyword
-    at a time.
+    finds fastest; a preset that is declared with the quick model's order is represented by the first of these, and is
+    left out if no point has tiles. For other presets the cost model starts at the best of their defaults, and changes
+    one keyword at a time.
 
     The search is limited by a number of candidates, not by time: the choice does not depend on how busy the machine is.
 

@@ -36,9 +36,9 @@ class Plan:
     """Hold the schedules of a product's launches.
 
     Args:
-        product: multiplies the matrices, or their copies.
+        product: schedule that multiplies the matrices, or their copies.
         copies: schedules that copy A and B; None for an operand that is not copied.
-        back: copies the result to C; None where the product writes C itself.
+        back: schedule that copies the result to C; None where the product writes C itself.
         modelled_us: modelled time of all launches.
     """
 

@@ -166,7 +166,7 @@ def _check_sizes(interface: Interface, sizes: Mapping[str, int], witness: Mappin
             raise CallError(
                 "precondition",
                 f"{told}, and must lie between {symbol.minimum} and {symbol.maximum}",
-                fix=f"pass arrays whose {symbol.name} does",
+                fix=f"pass arrays whose {symbol.name} lies there",
             )
     for demand in interface.preconditions:
         if not evaluate(demand.condition, sizes):

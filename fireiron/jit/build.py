@@ -27,7 +27,7 @@ _searches: ContextVar[bool] = ContextVar("searches", default=False)
 
 @contextlib.contextmanager
 def compiling_candidates() -> Generator[None]:
-    """Compile in another process what is built meanwhile, so that a crash of NVRTC loses one candidate alone."""
+    """Compile the kernels that are built in this context in another process: a crash of NVRTC costs one candidate."""
     token = _searches.set(True)
     try:
         yield

@@ -1,4 +1,4 @@
-"""CUDA C++ to a cubin with NVRTC (13, and 12.9 for what 13 has dropped), on machines with and without a driver."""
+"""CUDA C++ to a cubin by NVRTC 13, or by 12.9 for older architectures, on machines with and without a driver."""
 
 from __future__ import annotations
 

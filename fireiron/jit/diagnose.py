@@ -86,8 +86,8 @@ def placed(finding: Finding, kernel: Kernel, arch: Arch, most: int | None = None
     """Add to a finding the largest tensor in registers, the link of its tile, and the registers that a thread may have.
 
     Args:
-        finding: from the log.
-        kernel: what was compiled.
+        finding: a finding of the compiler's log.
+        kernel: the compiled kernel.
         arch: the target.
         most: the cap of registers that the caller set.
     """

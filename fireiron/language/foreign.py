@@ -166,7 +166,7 @@ def of_ufunc(ufunc: Any, method: str, inputs: Sequence[Any], options: Mapping[st
     if method != "__call__":
         raise SpecError(
             "bad-op",
-            f"np.{ufunc.__name__}.{method} folds many elements, and an expression is one",
+            f"np.{ufunc.__name__}.{method} folds many elements, and an expression has one",
             fix="fold in a program: fireiron.sum(x, over='n'), or by row_sum(tensor) in an epilog",
         )
     return called("np", ufunc.__name__, inputs, options)

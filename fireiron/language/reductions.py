@@ -100,7 +100,7 @@ def fold(
     dims = dims_over(whole, over, name)
     if running and len(dims) > 1:
         names = " and ".join(d.name for d in dims)
-        raise SpecError("fold-over", f"running results over {names} have no one order", fix="fold over one dim")
+        raise SpecError("fold-over", f"running results over {names} have no single order", fix="fold over one dim")
     kept = [d for d in dims_of_value(whole) if running or d not in dims]
     made = make(value.dtype)
     kinds = tuple(x.dtype for x in made.finish)

@@ -82,7 +82,7 @@ class Session:
         self._kept: dict[int, CompiledKernel] = {}
 
     def prove(self, key: int, proof: Proof) -> None:
-        """Keep an exact run under a key, which trials refer to."""
+        """Store an exact run under a key, by which trials refer to the run."""
         self._proofs[key] = proof
 
     def trial(self, index: int, entry: Entry, samples: int, key: int, plain: bool = True) -> Trial:

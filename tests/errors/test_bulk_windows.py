@@ -22,7 +22,7 @@ def test_bulk_windows(refused: Callable[..., Any]) -> None:
         "bulk-windows",
         'load("x", SH, tma())',
         """\
-DecompositionError[bulk-windows]: what points read of x[5, 39, 39, 64].f16.GL is no run of pixels that tma.load.4d.128B copies: m % 5 * 9 + s does not count pixels row by row, or by a step above 8
+DecompositionError[bulk-windows]: the elements of x[5, 39, 39, 64].f16.GL at a tile's points are no run of pixels that tma.load.4d.128B copies: m % 5 * 9 + s does not count pixels row by row, or by a step above 8
   --> test_bulk_windows.py:15:65
 15 |     chunk = spec.split(r=1, s=1, c=64).pipeline(2).specialize().load("x", SH, tma()).load("f", SH, tma())
    |                                                                 ^^^^^^^^^^^^^^^^^^^^

@@ -22,7 +22,7 @@ def test_dynamic_call(refused: Callable[..., Any]) -> None:
         "dynamic-call",
         'gemm(A, B, epilog=relu, dynamic="M")',
         """\
-CallError[dynamic-call]: dynamic= serves two dense matrices, without epilog, schedule, operands or dtype
+CallError[dynamic-call]: dynamic= supports two dense matrices, without epilog, schedule, operands or dtype
   --> test_dynamic_call.py:16:12
 16 |     return gemm(A, B, epilog=relu, dynamic="M")
    |            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^

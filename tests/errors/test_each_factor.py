@@ -30,5 +30,5 @@ DecompositionError[each-factor]: step o takes largest[m, n] by an atom, and no s
 19 |     return made.each(o=lambda o: o.split(n=1).tile(1, 1).to(Thread).done())
    |                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 at:  Program 32x8x16x16 @ Kernel > tile 16 to Block
-fix: give the step that folds it a chain in each(...) too, or leave this one out""",
+fix: give the step that folds it a chain in each(...) too, or remove this step's chain""",
     )

@@ -20,7 +20,7 @@ def test_expression_folded(refused: Callable[..., Any]) -> None:
         "bad-op",
         "epilog(lambda x: np.add.reduce(x), memory=RF)",
         """\
-SpecError[bad-op]: np.add.reduce folds many elements, and an expression is one
+SpecError[bad-op]: np.add.reduce folds many elements, and an expression has one
   --> test_expression_folded.py:14:54
 14 |     return matmul(64, 64, 64).tile(32, 32).to(Block).epilog(lambda x: np.add.reduce(x), memory=RF)
    |                                                      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^

@@ -18,7 +18,7 @@ def test_parallel_ways(refused: Callable[..., Any]) -> None:
         "parallel-ways",
         "parallel(Warp)",
         """\
-DecompositionError[parallel-ways]: how many chunks of 16 there are for Warps is not known: the extent of K is K
+DecompositionError[parallel-ways]: the number of chunks of 16 for Warps is not known: the extent of K is K
   --> test_parallel_ways.py:12:91
 12 |     return matmul(64, 64, symbol("K")).tile(32, 32).to(Block).epilog(memory=RF).split(16).parallel(Warp)
    |                                                                                           ^^^^^^^^^^^^^^

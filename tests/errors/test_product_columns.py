@@ -26,5 +26,5 @@ a cluster
   --> test_product_columns.py:15:25
 15 |     return product_rows.wgmma(product_rows.add_layernorm(x, w, bias, residual, gain, shift))
    |                         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-fix: norm the rows by a kernel of their own, or give columns that divide so""",
+fix: norm the rows by another kernel, or give a number of columns that such tiles divide""",
     )

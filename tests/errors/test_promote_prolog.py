@@ -19,7 +19,7 @@ def test_promote_prolog(refused: Callable[..., Any]) -> None:
         "promote-prolog",
         "promote()",
         """\
-DecompositionError[promote-prolog]: the prolog of A does more than multiply, and promote() applies factors alone to sums
+DecompositionError[promote-prolog]: the prolog of A does more than multiply, and promote() applies only factors to sums
   --> test_promote_prolog.py:13:28
 13 |     return chain.split(16).promote()
    |                            ^^^^^^^^^

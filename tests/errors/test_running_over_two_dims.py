@@ -23,7 +23,7 @@ def test_running_over_two_dims(refused: Callable[..., Any]) -> None:
         "fold-over",
         'cumsum(x, "m n")',
         """\
-SpecError[fold-over]: running results over m and n have no one order
+SpecError[fold-over]: running results over m and n have no single order
   --> test_running_over_two_dims.py:13:15
 13 |     return fi.cumsum(x, "m n")
    |               ^^^^^^^^^^^^^^^^

@@ -25,7 +25,7 @@ def test_scan_blocks(refused: Callable[..., Any]) -> None:
         "scan-blocks",
         "done()",
         """\
-DecompositionError[scan-blocks]: step cumsum keeps running results, and persistent blocks would wait for higher ones
+DecompositionError[scan-blocks]: step cumsum keeps running results, and persistent blocks would wait for later ones
   --> test_scan_blocks.py:19:94
 19 |     return parts.split("n", ways=2).parallel(Warp).load("x", RF, vector()).epilog(memory=RF).done()
    |                                                                                              ^^^^^^

@@ -89,7 +89,7 @@ def over_grid(scan: Scan, whole: Sequence[Buffer], state: State) -> Body:
     if context.persistent:
         raise DecompositionError(
             "scan-blocks",
-            f"step {scan.step.name} keeps running results, and persistent blocks would wait for higher ones",
+            f"step {scan.step.name} keeps running results, and persistent blocks would wait for later ones",
             fix="drop persistent(), or let a cluster have the row: parallel(Block, reduce=by_cluster())",
             link=link,
         )

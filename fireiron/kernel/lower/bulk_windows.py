@@ -181,6 +181,6 @@ def _lines(near: Window, channels: int, pixels: int, pitch: int, atom: Atom) -> 
 def _refused(atom: Atom, tensor: Tensor, why: str) -> DecompositionError:
     return DecompositionError(
         "bulk-windows",
-        f"what points read of {tensor} is no run of pixels that {atom.name} copies: {why}",
+        f"the elements of {tensor} at a tile's points are no run of pixels that {atom.name} copies: {why}",
         fix="load by cp_async()",
     )

@@ -185,7 +185,7 @@ def _placed(
         raise DecompositionError(
             "each-factor",
             f"step {step.name} takes {ref} by an atom, and no step at this place leaves it in registers",
-            fix="give the step that folds it a chain in each(...) too, or leave this one out",
+            fix="give the step that folds it a chain in each(...) too, or remove this step's chain",
         )
     return _held_as(maker.outs[0], side.dims, state, context), name
 
