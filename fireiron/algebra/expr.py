@@ -62,8 +62,6 @@ from fireiron.algebra.index.nodes import (
     operands,
     simplest,
 )
-from fireiron.algebra.index.printing import fits_int32, to_c
-from fireiron.algebra.index.python import to_python
 from fireiron.algebra.index.sums import terms_of
 from fireiron.algebra.index.walk import Substitution, affine, evaluate, free, substitute, terms
 from fireiron.base.contract import checked
@@ -141,7 +139,6 @@ __all__ = [
     "const",
     "eq",
     "evaluate",
-    "fits_int32",
     "free",
     "ge",
     "gt",
@@ -161,6 +158,4 @@ __all__ = [
     "symbol",
     "terms",
     "terms_of",
-    "to_c",
-    "to_python",
 ]

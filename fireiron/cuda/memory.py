@@ -8,7 +8,8 @@ from typing import assert_never
 import attrs
 
 from fireiron.algebra.dtypes import DType
-from fireiron.algebra.expr import Expr, as_expr, as_int, fits_int32, free, terms, to_c
+from fireiron.algebra.expr import Expr, as_expr, as_int, free, terms
+from fireiron.algebra.index.printing import fits_int32, to_c
 from fireiron.base.errors import CheckError
 from fireiron.cuda.types import c_type
 from fireiron.kernel.ir.statements import (

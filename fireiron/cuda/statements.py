@@ -17,7 +17,6 @@ from fireiron.algebra.expr import (
     as_expr,
     as_int,
     evaluate,
-    fits_int32,
     free,
     gt,
     le,
@@ -25,6 +24,7 @@ from fireiron.algebra.expr import (
     proves,
     terms,
 )
+from fireiron.algebra.index.printing import fits_int32
 from fireiron.algebra.scalar import Custom, Debug, parts, without_coordinates
 from fireiron.atoms.flights import FENCES
 from fireiron.base.errors import CheckError

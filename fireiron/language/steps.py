@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import attrs
 
 from fireiron.algebra.dtypes import DType, i32
-from fireiron.algebra.expr import Element, Expr, Index, Var, as_expr, free, operands, simplest, to_python
+from fireiron.algebra.expr import Element, Expr, Index, Var, as_expr, free, operands, simplest
 from fireiron.algebra.scalar import (
     Arg,
     Binary,
@@ -124,6 +124,8 @@ class Ref(Tensor):
         return tuple(dict.fromkeys(d for e in self.index for d in _dims_in(e)))
 
     def __str__(self) -> str:
+        from fireiron.algebra.index.python import to_python
+
         else_ = f" else {self.outside:g}" if self.outside else ""
         return f"{self.name}[{', '.join(map(to_python, self.index))}{else_}]"
 

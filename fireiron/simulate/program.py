@@ -13,7 +13,8 @@ from typing import Any, assert_never, cast
 import attrs
 import numpy as np
 
-from fireiron.algebra.expr import Expr, Var, as_int, free, to_python
+from fireiron.algebra.expr import Expr, Var, as_int, free
+from fireiron.algebra.index.python import to_python
 from fireiron.algebra.scalar import without_coordinates
 from fireiron.atoms.flights import flying
 from fireiron.base.errors import SimulationError

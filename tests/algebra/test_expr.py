@@ -20,7 +20,6 @@ from fireiron.algebra.expr import (
     ceil_div,
     eq,
     evaluate,
-    fits_int32,
     free,
     ge,
     gt,
@@ -37,9 +36,9 @@ from fireiron.algebra.expr import (
     simplest,
     substitute,
     symbol,
-    to_c,
-    to_python,
 )
+from fireiron.algebra.index.printing import fits_int32, to_c
+from fireiron.algebra.index.python import to_python
 
 M, N, K8 = symbol("M"), symbol("N"), symbol("K", multiple_of=8)
 x, y, z, u = Var("x", 64), Var("y", 8), Var("z", 4), Var("u")

@@ -28,9 +28,9 @@ from fireiron.algebra.expr import (
     select,
     substitute,
     symbol,
-    to_c,
-    to_python,
 )
+from fireiron.algebra.index.printing import to_c
+from fireiron.algebra.index.python import to_python
 
 Env = dict[str, int]
 Pair = tuple[Expr, Callable[[Env], int]]

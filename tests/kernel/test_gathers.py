@@ -10,7 +10,8 @@ import pytest
 
 import fireiron as fi
 from fireiron import RF, SH, Block, Matrix, Thread, Vector, Warp, cp_async, symbol, vector
-from fireiron.algebra.expr import Element, Var, as_expr, as_int, evaluate, free, ge, lt, proves, substitute, to_c
+from fireiron.algebra.expr import Element, Var, as_expr, as_int, evaluate, free, ge, lt, proves, substitute
+from fireiron.algebra.index.printing import to_c
 from fireiron.kernel.ir.declarations import Pointer
 from fireiron.kernel.ir.statements import Fetch, For, walk
 from fireiron.schedules import pointwise, rows

@@ -148,10 +148,12 @@ class Expr:
         return _bits.shift_right(as_expr(other), self)
 
     def __str__(self) -> str:
-        return _printing.to_c(self)
+        from fireiron.algebra.index.printing import to_c
+
+        return to_c(self)
 
     def __repr__(self) -> str:
-        return f"<{_printing.to_c(self)}>"
+        return f"<{self}>"
 
 
 Index: TypeAlias = int | Expr
@@ -408,6 +410,5 @@ def operands(e: Expr) -> Sequence[Expr]:
 # The operators build through these modules, which need the classes above: hence the imports at the end.
 from fireiron.algebra.index import bits as _bits  # noqa: E402
 from fireiron.algebra.index import division as _division  # noqa: E402
-from fireiron.algebra.index import printing as _printing  # noqa: E402
 from fireiron.algebra.index import ranges as _ranges  # noqa: E402
 from fireiron.algebra.index import sums as _sums  # noqa: E402
