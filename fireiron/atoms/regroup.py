@@ -1,8 +1,8 @@
 """Regrouping: lanes exchange elements between registers, from where sums of products lie to where factors do.
 
 - 8 bits: a register that `fragment_a(..., of_sums=True)` lays out holds two of every eight columns; a register of a
-  factor holds four neighbouring columns. In both layouts, the same four lanes hold a row. Regrouping two registers takes
-  two shuffles.
+  factor holds four neighbouring columns. In both layouts, the same four lanes hold a row. Regrouping two registers
+  takes two shuffles.
 - 16 bits in quad-pairs: of four columns, a thread has two in each of two rows of a sum, and all four in one row of a
   factor. The threads of two neighbouring rows exchange a register each, by one shuffle.
 """
