@@ -373,7 +373,7 @@ class PartProgram:
         return part if seen is None else where(seen, part, 0.0)
 
     def _is_top(self, number: int) -> bool:
-        """Say whether a node is the maximum of each row that an exponential subtracts from the row."""
+        """Say whether a node is a maximum of each row that is subtracted from the row before an exponential."""
         nodes, node = self.graph.nodes, self.graph.nodes[number]
         if node.op != "max" or number not in self.inside:
             return False

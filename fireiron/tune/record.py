@@ -54,7 +54,7 @@ def _date(value: object) -> None:
 
 
 def _keywords(value: object) -> None:
-    """Refuse keywords that no preset takes: they are names, small numbers, short texts, and tuples of them."""
+    """Refuse keywords of a record with long texts, control characters or large numbers, which no preset has."""
     left: list[object] = [value]
     while left:
         held = left.pop()
