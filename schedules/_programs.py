@@ -24,31 +24,38 @@ from fireiron import (
     LayerChain,
     LayersChain,
     ProductsChain,
+    QuadPair,
     RowMajor,
     Schedule,
     Strategy,
+    Strided,
     Swizzle,
     Tensor,
     Thread,
     Warp,
     Warpgroup,
+    conform,
     cp_async,
+    f16,
     ldmatrix,
     matmul,
     staged,
     stmatrix,
     through_shared,
     tma,
+    vector,
 )
 from fireiron.schedules._plan import MOST_STAGES, ROWS, SMS, SPAN, Plan
 from fireiron.schedules._plans import plans
 from fireiron.schedules._product import size_of
 from fireiron.schedules._stores import bulk
 
-Path = Literal["auto", "simt", "ampere", "hopper"]
+Path = Literal["auto", "simt", "volta", "turing", "ampere", "hopper"]
+LayersPath = Literal["auto", "simt", "ampere", "hopper"]
 SHARED = 226 * 1024  # bytes of a block on Hopper, less those of barriers
 COLUMNS = 256  # of all accumulators of a block together
 HELD = 128  # registers of sums beside which several leave room for what joins them
+VOLTA_COLUMNS = 128  # of all accumulators of a block of 64 rows and four warps: 64 registers of a thread
 GUARDS = 8  # fewer where guards of the last columns are held as well: one spilled at 128 (lstm_cell of 264 columns)
 CHUNK = 32  # of K, on the path of mma.sync: 64 bytes
 
@@ -58,21 +65,23 @@ def schedule(program: ProductsChain, path: Path = "auto") -> Schedule:
 
     Args:
         program: the products.
-        path: `simt` takes all types; `ampere` and `hopper` take f16 and bf16. `auto` chooses `hopper` for 16-bit
-            operands whose lines start at multiples of 16 bytes, unless the spec names an older architecture.
+        path: `simt` takes all types, `volta` and `turing` f16, `ampere` and `hopper` f16 and bf16. `auto` chooses
+            `hopper` for 16-bit operands whose lines start at multiples of 16 bytes, unless the spec names an older
+            architecture.
     """
     if path == "auto":
         path = _newest(program.program.arch, (*_operands(program), *program.products.outs))
-    return {"simt": simt, "ampere": ampere, "hopper": hopper}[path](program)
+    return {"simt": simt, "volta": volta, "turing": turing, "ampere": ampere, "hopper": hopper}[path](program)
 
 
-def _newest(arch: str | None, tensors: tuple[Tensor, ...]) -> Path:
+def _newest(arch: str | None, tensors: tuple[Tensor, ...]) -> Literal["simt", "volta", "turing", "ampere", "hopper"]:
     """Choose the newest path for an architecture that takes the tensors."""
     if any(tensor.dtype.bits != 16 for tensor in tensors[:2]):
         return "simt"
     number = 90 if arch is None else int("".join(c for c in arch if c.isdigit()))
     if number < 80:
-        return "simt"
+        newest = "turing" if number >= 75 else "volta"
+        return newest if all(tensor.dtype == f16 for tensor in tensors[:2]) else "simt"
     aligned = all(t.aligned(16 // t.dtype.nbytes) for t in tensors)
     return "hopper" if number // 10 == 9 and aligned else "ampere"
 
@@ -103,7 +112,40 @@ def simt(program: ProductsChain) -> Schedule:
     return chain.tile(1, 1).unroll().done()
 
 
-def ampere(program: ProductsChain, m: int = 128, stages: int = 4, slots: int = 2) -> Schedule:
+def volta(program: ProductsChain) -> Schedule:
+    """Schedule several products for the quad-pairs of sm_70: tiles of 64 rows, four warps, copies through registers.
+
+    Args:
+        program: the products, of f16, in all layouts.
+    """
+    n = _columns(program, VOLTA_COLUMNS)
+    store = through_shared(conform(), vector(), panel=(32, n), pad=4, order=RowMajor, reuse=True)
+    chain: ProductsChain = (
+        program.tile(64, n, batch=program.batch).to(Block).epilog(memory=FR, store=store).split(CHUNK).pipeline(2)
+    )
+    lefts, rights = program.products.lefts, program.products.rights
+    for tensor in (*lefts, *rights):
+        chain = _to_shared(chain, tensor, left=tensor in lefts, lines=64 if tensor in lefts else n, apart=True)
+    chain = chain.tile(32, n // 2).to(Warp).split(8).unroll()
+    for tensor in (*lefts, *rights):
+        chain = chain.load(tensor, FR, conform())
+    # Four rows of every eight: the quad-pairs of a warp then read different banks.
+    pairs = chain.tile(16, 16).unroll().tile(Strided((4, 8), (4, 8))).to(QuadPair).layout(ColMajor)
+    return pairs.split(4).unroll().done()
+
+
+def turing(program: ProductsChain) -> Schedule:
+    """Schedule several products for sm_75 as `ampere` does, by copies through registers and mma.sync of half the K.
+
+    Args:
+        program: the products, of f16, in all layouts.
+    """
+    return ampere(program, stages=2, slots=1, depth=8, apart=True)
+
+
+def ampere(
+    program: ProductsChain, m: int = 128, stages: int = 4, slots: int = 2, depth: int = 16, apart: bool = False
+) -> Schedule:
     """Schedule several products for tensor cores by mma.sync: sm_80 and every later architecture.
 
     Args:
@@ -111,6 +153,8 @@ def ampere(program: ProductsChain, m: int = 128, stages: int = 4, slots: int = 2
         m: rows of a block's tile, a power of two; a warp takes 64 rows, or all.
         stages: number of ring slots of the shared buffers.
         slots: number of slots of fragments, which are loaded during the products of the step before.
+        depth: K of an instruction.
+        apart: whether copies go through registers, where there are no asynchronous ones.
     """
     n = _columns(program, COLUMNS)
     chain: ProductsChain = (
@@ -119,16 +163,25 @@ def ampere(program: ProductsChain, m: int = 128, stages: int = 4, slots: int = 2
     )  # fmt: skip
     lefts, rights = program.products.lefts, program.products.rights
     for tensor in (*lefts, *rights):
-        chain = _to_shared(chain, tensor, left=tensor in lefts, lines=m if tensor in lefts else n)
+        chain = _to_shared(chain, tensor, left=tensor in lefts, lines=m if tensor in lefts else n, apart=apart)
     chain = chain.tile(min(m, 64), max(16, n // 4)).to(Warp).split(16).unroll().pipeline(slots)
     for tensor in (*lefts, *rights):
         chain = chain.load(tensor, FR, ldmatrix())
-    return chain.tile(16, 8).unroll().done()
+    chain = chain.tile(16, 8).unroll()
+    return (chain if depth == 16 else chain.split(depth).unroll()).done()
 
 
-def _to_shared(chain: ProductsChain, tensor: Tensor, left: bool, lines: int) -> ProductsChain:
-    """Load an operand to shared memory, swizzled so that copies and ldmatrix meet no bank conflicts."""
-    copy: Strategy = cp_async() if tensor.aligned(2) else staged()
+def _to_shared(chain: ProductsChain, tensor: Tensor, left: bool, lines: int, apart: bool = False) -> ProductsChain:
+    """Load an operand to shared memory, swizzled so that copies and loads of fragments meet no bank conflicts.
+
+    Args:
+        chain: where the load goes.
+        tensor: the operand.
+        left: whether it is a left one.
+        lines: rows of its tile, or columns of a right one.
+        apart: whether the copy goes through registers.
+    """
+    copy: Strategy = cp_async() if tensor.aligned(2) and not apart else staged()
     loaded = chain.load(tensor, SH, copy)
     along_k = (tensor.order is RowMajor) == left
     # Vectors of 16 bytes: four along K, or those of a line across it.
@@ -207,7 +260,7 @@ def _lines(tensor: Tensor, phase: tuple[tuple[Tensor, Tensor, str], ...], m: int
     return m * (tensor.name in lefts) + n * (tensor.name in rights)
 
 
-def layers_schedule(program: LayersChain, path: Path = "auto", m: int = 0) -> Schedule:
+def layers_schedule(program: LayersChain, path: LayersPath = "auto", m: int = 0) -> Schedule:
     """Schedule layers whose activations stay on chip.
 
     Args:
@@ -223,7 +276,8 @@ def layers_schedule(program: LayersChain, path: Path = "auto", m: int = 0) -> Sc
     widths = (spec.X.shape[-1], *(layer.width for layer in spec.layers))
     tensors = (spec.X, *(layer.weights for layer in spec.layers), spec.Y)
     if path == "auto":
-        path = _newest(program.program.arch, tensors)
+        newest = _newest(program.program.arch, tensors)
+        path = "simt" if newest in ("volta", "turing") else newest
         if any(cast(int, width) % 16 or cast(int, width) > COLUMNS for width in widths):
             path = "simt"
     odd = [width for width in widths if cast(int, width) % 16]

@@ -40,7 +40,7 @@ from fireiron import (
 )
 from fireiron import layers as stacked
 from fireiron.schedules import ada, ampere, hopper, simt, turing
-from fireiron.schedules._programs import Path, layers_schedule, schedule
+from fireiron.schedules._programs import LayersPath, Path, layers_schedule, schedule
 
 HOPPER = "sm_90"
 WIDE = ("f16", "bf16")  # of products that wgmma takes in every layout
@@ -236,7 +236,7 @@ def add_gemm_gemm(
         k: K of the first product.
         k2: K of the second product; 0 for that of the first.
         dtype: element type of all matrices.
-        path: simt, ampere, hopper, or auto.
+        path: simt, volta, turing, ampere, hopper, or auto.
         arch: the target; sm_90a by default.
     """
     x, w = _matrices(m, n, k, dtype, "W", left="X")
@@ -255,7 +255,7 @@ def swiglu(
         n: columns of Wg, Wu and Y.
         k: columns of X.
         dtype: element type of all matrices.
-        path: simt, ampere, hopper, or auto.
+        path: simt, volta, turing, ampere, hopper, or auto.
         arch: the target; sm_90a by default.
     """
     x, wg, wu = _matrices(m, n, k, dtype, "Wg", "Wu", left="X")
@@ -275,7 +275,7 @@ def lstm_pattern(
         k: K of the first product.
         k2: K of the second product; 0 for that of the first.
         dtype: element type of all matrices; the bias is f32.
-        path: simt, ampere, hopper, or auto.
+        path: simt, volta, turing, ampere, hopper, or auto.
         arch: the target; sm_90a by default.
     """
     x, w = _matrices(m, n, k, dtype, "W", left="X")
@@ -302,7 +302,7 @@ def lstm_cell(
         n: width of the hidden state.
         k: width of the input.
         dtype: element type of all matrices; biases and states c are f32.
-        path: simt, ampere, hopper, or auto.
+        path: simt, volta, turing, ampere, hopper, or auto.
         arch: the target; sm_90a by default.
     """
     x, *w = _matrices(m, n, k, dtype, "Wi", "Wf", "Wg", "Wo", left="X")
@@ -325,7 +325,7 @@ def mlp(
     width: int = 128,
     layers: int = 4,
     dtype: str = "f16",
-    path: Path = "auto",
+    path: LayersPath = "auto",
     rows: int = 0,
     arch: str = "",
 ) -> Schedule:  # fmt: skip
@@ -352,7 +352,7 @@ def mlp_block(
     width: int = 64,
     hidden: int = 256,
     dtype: str = "f16",
-    path: Path = "auto",
+    path: LayersPath = "auto",
     rows: int = 0,
     arch: str = "",
 ) -> Schedule:  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fireiron import (
     FR,
+    RF,
     SH,
     A,
     B,
@@ -21,13 +22,17 @@ from fireiron import (
     Thread,
     Warp,
     conform,
+    f16,
+    i8,
     preset,
     space,
     staged,
     through_shared,
+    u8,
     vector,
     wmma,
 )
+from fireiron.algebra.expr import as_expr
 
 DTYPE, LAYOUT = "f16:f32:f32", "TN"  # of the command line's products where it says none
 
@@ -194,42 +199,62 @@ def listing5(spec: MatMulChain) -> Schedule:
 
 
 @preset
-def tvm(spec: MatMulChain, bx: int = 8, by: int = 64, step_k: int = 2, v: int = 8) -> Schedule:
-    """Schedule as TVM's tutorial on tensor cores: 16x16 for a warp, and padded rows in shared memory (`storage_align`).
+def tvm(
+    spec: MatMulChain, bx: int = 8, by: int = 64, step_k: int = 2, v: int = 8, warp_tile_m: int | None = None
+) -> Schedule:
+    """Schedule as TVM's tutorial on tensor cores: a warp has one fragment, and shared rows are padded.
 
-    Element types f16, i8 and u8; C has the accumulator's type, and the tiles divide the sizes.
+    The pad is that of `storage_align`. Element types f16, i8, u8, i4, u4 and b1; the last three with K contiguous,
+    layout TN. C has the accumulator's type. Where a block's tile does not divide M and N or a fragment K, or where the
+    hardware has no such fragment, CUDA cores compute tiles of the same size, of 8 and 16 bits.
 
     Args:
-        bx, by: a block has a tile of `by` rows and `8 * bx` columns.
-        step_k: number of chunks, of 16 elements of K, in shared memory at a time.
+        bx, by: a block has a tile of `by` rows and `8 * bx` columns, `2 * bx` of elements of fewer than 8 bits.
+        step_k: number of chunks, of a fragment's K, in shared memory at a time.
         v: number of elements of a vector between global and shared memory.
+        warp_tile_m: columns of a fragment: 16 by default, which also has 16 rows; 8 (32 rows) or 32 (8 rows). Elements
+            of fewer than 8 bits have fragments of 8x8. Fragments of 8 rows or columns of f16 take operands that lie
+            along K, layout TN.
 
     Raises:
         FireironError: `result-type`.
 
-    Source: TVM, How to optimize matmul with Auto TensorCore CodeGen; its knobs have the same names.
+    Source: TVM, How to optimize matmul with Auto TensorCore CodeGen; its knobs have the same names, and
+        `fireiron tune volta.tvm --space bx=2,4,8 --space v=4,8,16,32` searches them.
     """
     _stored_as_summed(spec)
-    nbytes = spec.matmul.A.dtype.nbytes
-    copy, offset = vector(min(16, v * nbytes)), 16 // nbytes
+    kind = spec.left.dtype
+    packed = kind.pack > 1
+    cols = warp_tile_m or (8 if packed else 16)
+    rows, depth = (8, 4 * kind.count_in(4)) if packed else (256 // cols, 16)
+    columns = (2 if packed else 8) * bx
+    extents, divided = spec.residual.extents, {"M": by, "N": columns, "K": depth}
+    whole = all(as_expr(extents[dim]).divisor % size == 0 for dim, size in divided.items())
+    if kind in (f16, i8, u8) and not (whole and (rows, cols) in ((16, 16), (32, 8), (8, 32))):
+        return (
+            spec.tile(by, columns, batch=spec.batch).to(Block).epilog(memory=RF).split(depth * step_k)
+            .load(A, SH, vector()).load(B, SH, vector())
+            .tile(1, 8).to(Thread).split(1).load(A, RF).load(B, RF).tile(1, 1).unroll().done()
+        )  # fmt: skip
+    copy, offset = vector(max(1, min(16, kind.nbytes_of(v)))), kind.count_in(16)
 
     def store(move: MoveChain) -> Schedule:
-        return move.tile(16, 16).to(Warp).done("wmma")
+        return move.tile(rows, cols).to(Warp).done("wmma")
 
     return (
-        spec.tile(by, 8 * bx, batch=spec.batch)
+        spec.tile(by, columns, batch=spec.batch)
         .to(Block)
         .epilog(memory=FR, store=store)
-        .split(16 * step_k)
+        .split(depth * step_k)
         .load(A, SH, copy)
         .pad(offset)
         .load(B, SH, copy)
         .pad(offset)
-        .tile(16, 16)
+        .tile(rows, cols)
         .to(Warp)
-        .split(16)
+        .split(depth)
         .unroll()
-        .load(A, FR, wmma())
-        .load(B, FR, wmma())
+        .load(A, FR, wmma(rows, depth))
+        .load(B, FR, wmma(depth, cols))
         .done("wmma")
     )

@@ -83,7 +83,6 @@ def _row(
     kinds = inputs if isinstance(inputs, tuple) else (inputs, inputs)
     bits = kinds[0].bits
     own = k * bits * m / 256 if clocks is None else clocks
-    slower = _EMULATED.get((*kinds, product))
     layouts = fragment_a(m, k, bits, of_sums), fragment_b(k, n, bits, of_sums), fragment_c(m)
     size = f"m{m}n{n}k{k}"
     sums = _PTX[acc]
@@ -109,7 +108,7 @@ def _row(
         call=f"{function}(&{{C}}, &{{A}}, &{{B}});",
         rounding="once",
         clocks=own,
-        emulated=None if slower is None else (EMULATES, slower * own),
+        emulated=emulated(kinds[0], kinds[1], product, own),
         product=product,
     )
 
@@ -118,6 +117,13 @@ def _row(
 # bench/results: 42.6 TOP/s of i4, 144 of u4, 993 of bits under xor (and 3643 under and, which is native).
 EMULATES = 90
 _EMULATED: dict[tuple[DType, DType, Product], float] = {(i4, i4, "mul"): 25, (u4, u4, "mul"): 7.4, (b1, b1, "xor"): 4.3}
+
+
+def emulated(a: DType, b: DType, product: Product, clocks: float) -> tuple[int, float] | None:
+    """Return the architecture that computes a product by other instructions, and its clocks there; None without one."""
+    slower = _EMULATED.get((a, b, product))
+    return None if slower is None else (EMULATES, slower * clocks)
+
 
 _MIXED = ((i8, u8), (u8, i8), (i4, u4), (u4, i4))
 _FP8 = ((e4m3, e4m3), (e5m2, e5m2), (e4m3, e5m2), (e5m2, e4m3))

@@ -13,21 +13,33 @@ from itertools import product
 
 import attrs
 
-from fireiron.algebra.dtypes import DType, bf16, f16, f32, i8, i32, u8
+from fireiron.algebra.dtypes import DType, b1, bf16, f16, f32, i4, i8, i32, u4, u8
 from fireiron.algebra.layout import Layout
-from fireiron.language.atom import Atom, Operand
+from fireiron.atoms.mma import emulated
+from fireiron.language.atom import Atom, Operand, Product
 from fireiron.language.levels import FR, GL, SH, Memory, Warp
 
 _SECTION = "PTX ISA 9.7.14.4, wmma"
-_PTX = {f16: "f16", bf16: "bf16", f32: "f32", i8: "s8", u8: "u8", i32: "s32"}
-_SINCE = {f16: 70, i8: 72, u8: 72, bf16: 80}
-_SUMS = {f16: (f32, f16), bf16: (f32,), i8: (i32,), u8: (i32,)}
+_PTX = {f16: "f16", bf16: "bf16", f32: "f32", i8: "s8", u8: "u8", i32: "s32", i4: "s4", u4: "u4", b1: "b1"}
+_SINCE = {f16: 70, i8: 72, u8: 72, bf16: 80, i4: 75, u4: 75, b1: 75}
+_SUMS = {f16: (f32, f16), bf16: (f32,), i8: (i32,), u8: (i32,), i4: (i32,), u4: (i32,), b1: (i32,)}
 _SHAPES = ((16, 16, 16), (32, 8, 16), (8, 32, 16))
 _ORDERS = ("row", "col")
+_ALONG_K = {"A": ("row",), "B": ("col",)}  # of elements of fewer than 8 bits
 WARP = 32
 # A row in memory must start at a multiple of its fragment's bytes, at most 32, by the PTX ISA. For the distance of rows
 # the CUDA programming guide (Warp matrix functions: ldm) asks for 16 bytes, and that is what its compiler keeps to.
 _PITCH_NBYTES = 16
+
+
+def _shapes(dtype: DType) -> tuple[tuple[int, int, int], ...]:
+    """List (m, n, k) of the products of an element type."""
+    return _SHAPES if dtype.pack == 1 else ((8, 8, 4 * dtype.count_in(4)),)
+
+
+def _orders(role: str, dtype: DType) -> tuple[str, ...]:
+    """List the orders in which an operand may lie in memory."""
+    return _ORDERS if dtype.pack == 1 else _ALONG_K[role]
 
 
 def _held(role: str, shape: tuple[int, int], dtype: DType) -> int:
@@ -69,7 +81,7 @@ def _word(dtype: DType) -> tuple[str, str, int]:
     """Return the C type of a register, its asm constraint, and the number of elements in it."""
     if dtype == f32:
         return "float", "f", 1
-    return ("int", "r", 1) if dtype == i32 else ("unsigned", "r", 4 // dtype.nbytes)
+    return ("int", "r", 1) if dtype == i32 else ("unsigned", "r", dtype.count_in(4))
 
 
 def _list(first: int, count: int) -> str:
@@ -110,7 +122,7 @@ __device__ __forceinline__ {head} {{
     tile = Operand(
         "tile", memory, dtype, fragment.shape, _stand_in(fragment.shape, order, each),
         "write" if role == "C" else "read",
-        align=min(32, fragment.registers * dtype.nbytes), pitch=_PITCH_NBYTES,
+        align=min(32, dtype.nbytes_of(fragment.registers)), pitch=_PITCH_NBYTES,
     )  # fmt: skip
     src, dst = (fragment, tile) if role == "C" else (tile, fragment)
     names = "{dst.name} + {tile}, &{src}" if role == "C" else "&{dst}, {src.name} + {tile}"
@@ -124,8 +136,8 @@ __device__ __forceinline__ {head} {{
         source=_SECTION + ".load" if kind == "load" else _SECTION + ".store",
         cuda=wrapper,
         call=f"{function}({names}, {{pitch}});",
-        nbytes=each * dtype.nbytes,
-        clocks=rows * cols * dtype.nbytes / 16,
+        nbytes=dtype.nbytes_of(each),
+        clocks=dtype.nbytes_of(rows * cols) / 16,
     )
 
 
@@ -133,8 +145,10 @@ def _as(operand: Operand, role: str, access: str) -> Operand:
     return attrs.evolve(operand, role=role, access=access)
 
 
-def _product(size: tuple[int, int, int], a_order: str, b_order: str, inputs: DType, acc: DType) -> Atom:
-    """Describe a multiplication."""
+def _product(
+    size: tuple[int, int, int], a_order: str, b_order: str, inputs: DType, acc: DType, product: Product = "mul"
+) -> Atom:
+    """Describe a multiplication; `product` is the term that is summed, for bits `xor` or `and`."""
     a, b = _fragment("A", size, a_order, inputs), _fragment("B", size, b_order, inputs)
     c = _fragment("C", size, "", acc, "update")
     kinds = {f16: f"{acc}.{acc}", bf16: "f32.bf16.bf16.f32"}.get(inputs)
@@ -142,19 +156,22 @@ def _product(size: tuple[int, int, int], a_order: str, b_order: str, inputs: DTy
         kinds = f"s32.{_PTX[inputs]}.{_PTX[inputs]}.s32"
     word, letter, packed = _word(acc)
     sums = c.registers // packed
-    factors = [o.registers * inputs.nbytes // 4 for o in (a, b)]
+    factors = [inputs.nbytes_of(o.registers) // 4 for o in (a, b)]
     d, left, right = _list(0, sums), _list(sums, factors[0]), _list(sums + factors[0], factors[1])
-    instruction = f"wmma.mma.sync.aligned.{a_order}.{b_order}.{_size(size)}.{kinds}"
-    function = f"wmma_{_size(size)}_{a_order}_{b_order}_{acc}_{inputs}"
+    counted, named = ("", "") if product == "mul" else (f"{product}.popc.", product)
+    instruction = f"wmma.mma.{counted}sync.aligned.{a_order}.{b_order}.{_size(size)}.{kinds}"
+    function = "_".join(["wmma", _size(size), a_order, b_order, str(acc), str(inputs), *filter(None, [named])])
     outs = ", ".join(f'"+{letter}"(d[{i}])' for i in range(sums))
     ins = ", ".join(f'"r"({x}[{i}])' for x, n in zip("ab", factors, strict=True) for i in range(n))
+    # Of 16 and 8 bits those of two mma of half the width, which the compiler makes of it; sm_70 takes twice as long.
+    clocks = 32 if inputs in (f16, bf16) else 16 if inputs.pack == 1 else 4
     return Atom(
-        name=f"wmma.{_size(size)}.{a_order}.{b_order}.{acc}.{inputs}",
+        name=".".join(["wmma", _size(size), a_order, b_order, str(acc), str(inputs), *filter(None, [named])]),
         kind="MatMul",
         shape=size,
         unit=Warp,
         operands=(a, b, c),
-        arch=_SINCE[inputs],
+        arch=80 if product == "and" else _SINCE[inputs],
         source=_SECTION + ".mma",
         cuda=f"""\
 __device__ __forceinline__ void {function}(void* c_registers, const void* a_registers, const void* b_registers) {{
@@ -168,23 +185,31 @@ __device__ __forceinline__ void {function}(void* c_registers, const void* a_regi
 """,
         call=f"{function}(&{{C}}, &{{A}}, &{{B}});",
         rounding="once",
-        # The clocks of two mma of half the width, which the compiler makes of it; on sm_70 it takes twice as long.
-        clocks=32 if inputs in (f16, bf16) else 16,
+        clocks=clocks,
+        emulated=emulated(inputs, inputs, product, clocks),
+        product=product,
     )
 
 
 WMMA: tuple[Atom, ...] = tuple(
-    _product(size, a, b, inputs, acc)
+    _product(size, a, b, inputs, acc, term)
     for inputs, sums in _SUMS.items()
     for acc in sums
-    for size in _SHAPES
-    for a, b in product(_ORDERS, ("col", "row"))
+    for size in _shapes(inputs)
+    for a, b in product(_orders("A", inputs), tuple(reversed(_orders("B", inputs))))
+    for term in (("xor", "and") if inputs == b1 else ("mul",))
 )
 WMMA_MOVES: tuple[Atom, ...] = tuple(
     _move(role, size, order, dtype, memory)
-    for role, dtypes in (("A", tuple(_SINCE)), ("B", tuple(_SINCE)), ("C", (f32, f16, i32)))
-    for dtype in dtypes
-    for size in _SHAPES
+    for role in ("A", "B")
+    for dtype in _SINCE
+    for size in _shapes(dtype)
+    for order in _orders(role, dtype)
+    for memory in (SH, GL)
+) + tuple(
+    _move("C", size, order, dtype, memory)
+    for dtype in (f32, f16, i32)
+    for size in (*_SHAPES, *((_shapes(i4) + _shapes(b1)) if dtype == i32 else ()))
     for order in _ORDERS
     for memory in (SH, GL)
 )

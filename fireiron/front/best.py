@@ -14,16 +14,19 @@ import attrs
 from fireiron.base.contract import refused
 from fireiron.base.errors import CheckError, CompileError, FireironError, UsageError
 from fireiron.base.link import here
+from fireiron.base.records import evolve
 from fireiron.front.best_program import best_program
-from fireiron.front.chain import MatMulChain, ProgramChain
+from fireiron.front.chain import FoldChain, MatMulChain, ProgramChain
 from fireiron.front.digest import digest
 from fireiron.front.model_choice import Question, by_architecture, first_choice
 from fireiron.front.state import kind_in
 from fireiron.front.verbs import Schedule
-from fireiron.language.specs import MatMul
+from fireiron.language.residual import start
+from fireiron.language.specs import MatMul, Move, Pointwise, task_of
 from fireiron.language.steps import Program
 
 if TYPE_CHECKING:
+    from fireiron.front.chain import ElementwiseChain, MoveChain
     from fireiron.front.host import HostKernel
     from fireiron.jit.compile import Compiler
     from fireiron.jit.kernel import CompiledKernel
@@ -66,8 +69,8 @@ _choices: dict[Any, Choice] = {}
 _made_with: list[Any] = []  # the instructions' rows of all that is kept here
 
 
-def best(spec: MatMulChain | ProgramChain, arch: str | None = None) -> Any:
-    """Return the best schedule known for a product, or a program's schedule by the preset for its form.
+def best(spec: MatMulChain | ProgramChain | ElementwiseChain | MoveChain, arch: str | None = None) -> Any:
+    """Return the best schedule known for a product, or another spec's schedule by the preset for its form.
 
     A schedule measured for this problem on this device comes first. Else the preset for the newest architecture that
     takes the problem is asked: for the first schedule of its own ranking, if it has one; else for the one measured for
@@ -75,7 +78,7 @@ def best(spec: MatMulChain | ProgramChain, arch: str | None = None) -> Any:
     microseconds.
 
     Args:
-        spec: the result of `matmul(...)`, or of a function under `@program` (pointwise programs, rows and reductions).
+        spec: the result of `matmul(...)`, `Pointwise(...)`, `Move(...)` or a function under `@program`, without links.
         arch: the target; the spec's, else the GPU's, else sm_90a where None.
 
     Raises:
@@ -87,16 +90,28 @@ def best(spec: MatMulChain | ProgramChain, arch: str | None = None) -> Any:
         True
     """
     given = cast(object, spec)
-    if not isinstance(given, Schedule) or kind_in(given).spec not in (MatMul, Program):
-        raise refused("best", ("a product or a program", "what matmul(M, N, K) gives"), spec, UsageError)
+    if not isinstance(given, Schedule) or kind_in(given).spec not in (MatMul, Program, Pointwise, Move):
+        raise refused("best", ("a product, a program, a Pointwise or a Move", "matmul(64, 64, 32)"), spec, UsageError)
     if not isinstance(cast(object, arch), str | int | None):
         raise refused("arch=", ("an architecture", '"sm_90a"'), arch, UsageError)
-    if kind_in(given).spec is Program:
+    if kind_in(given).spec is not MatMul:
         try:
-            return best_program(cast(ProgramChain, spec), arch)
+            return _of_form(given, arch)
         except FireironError as error:
             raise error.located(here()) from None
     return choose(cast(MatMulChain, spec), arch).schedule
+
+
+def _of_form(chain: Schedule, arch: str | None) -> Any:
+    """Schedule a program, or a Pointwise as the program of its steps, by form; a Move by the preset for Moves."""
+    kind, task = kind_in(chain).spec, chain.program
+    if kind is Program:
+        return best_program(cast(ProgramChain, chain), arch)
+    wanted = task.arch if arch is None else arch
+    if kind is Move:
+        return import_module("fireiron.schedules.pointwise").move(evolve(chain, program=task_of(task.spec, wanted)))
+    made = task_of(chain.steps, wanted)
+    return best_program(FoldChain(made, (), start(chain.steps)))
 
 
 def choose(spec: MatMulChain, arch: str | None = None) -> Choice:

@@ -69,14 +69,22 @@ def test_opaque_fragments_hold_what_the_isa_says(row):
         "f16": {(16, 16): 8, (32, 16): 8, (16, 8): 8, (8, 16): 8, (16, 32): 8},
         "bf16": {(16, 16): 4, (32, 16): 8, (16, 8): 2, (8, 16): 2, (16, 32): 8},
         "i8": {(16, 16): 2, (32, 16): 4, (16, 8): 1, (8, 16): 1, (16, 32): 4},
+        "i4": {(8, 32): 1, (32, 8): 1},
+        "b1": {(8, 128): 1, (128, 8): 1},
     }
     for operand in row.operands:
         assert bool(operand.opaque) == operand.memory.registers
         if operand.opaque and ".C." not in operand.opaque:
-            kind = operand.dtype.name.replace("u8", "i8")
-            assert operand.registers * operand.dtype.nbytes == 4 * words[kind][operand.shape]
+            kind = operand.dtype.name.replace("u8", "i8").replace("u4", "i4")
+            assert operand.dtype.nbytes_of(operand.registers) == 4 * words[kind][operand.shape]
         if ".C." in operand.opaque:
-            assert operand.registers == 8
+            assert operand.registers == (2 if operand.shape == (8, 8) else 8)
+
+
+def elements(packed, kind):
+    """Take elements of fewer than 8 bits out of bytes, the first from the lowest bits."""
+    x = packed.view(np.uint8).astype(np.int64)[:, None] >> kind.bits * np.arange(kind.pack) & (1 << kind.bits) - 1
+    return (x - (x >> 3 << 4) if kind.signed else x).reshape(-1)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(row.name for row in case))
@@ -90,11 +98,13 @@ def test_rows_run_on_the_simulator(case):
     m, n, k = product.shape
 
     def matrix(atom, name, rows, cols):
-        x = arrays[name].astype(np.int64)
+        kind = {"A_gl": product.operands[0].dtype, "B_gl": product.operands[1].dtype}.get(name)
+        x = arrays[name].astype(np.int64) if kind is None or kind.pack == 1 else elements(arrays[name], kind)
         return x.reshape(rows, cols) if ".row." in atom.name else x.reshape(cols, rows).T
 
     a, b = matrix(load_a, "A_gl", m, k), matrix(load_b, "B_gl", k, n)
-    assert np.array_equal(matrix(store, "D_gl", m, n), a @ b)
+    wanted = (a[:, :, None] != b).sum(1) if product.product == "xor" else a @ b
+    assert np.array_equal(matrix(store, "D_gl", m, n), wanted)
 
 
 def compiled(case, target):

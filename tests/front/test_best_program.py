@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import fireiron as fi
@@ -27,6 +28,25 @@ def test_a_preset_for_each_form(form: str) -> None:
     spec = program(x="m n")(function)(given)
     assert best(spec) == preset(spec)
     assert best(spec, "sm_80").program.arch == "sm_80"
+
+
+def test_a_pointwise_spec_goes_as_the_program_of_its_steps() -> None:
+    a, bias, b = Matrix(64, 512, "f16", name="a"), Vector(512, name="bias"), Matrix(64, 512, "f16", name="b")
+    made = best(fi.Pointwise(lambda x, y: fi.relu(x + fi.cast(y, "f16")), a, bias, b), "sm_80")
+    assert "copy_16B(&a_rf[0], &a[" in made.cuda()
+    assert made.program.arch == "sm_80"
+    out = made.simulate(np.ones((64, 512), np.float16), np.full(512, -3, np.float32)).arrays["b"]
+    assert not out.any()
+
+
+def test_a_move_takes_the_preset_for_moves() -> None:
+    copied = fi.Move(Matrix(64, 512, "f16"), Matrix(64, 512, "f16", fi.ColMajor))
+    assert best(copied, "sm_80").links == pointwise.move(copied).links
+
+
+def test_an_init_is_refused() -> None:
+    with pytest.raises(FireironError, match="a product, a program, a Pointwise or a Move"):
+        best(fi.Init(Matrix(64, 64)))  # pyright: ignore[reportArgumentType]
 
 
 IMAGES, FILTERS = tensor(32, 14, 14, 64, dtype="f16"), tensor(64, 3, 3, 64, dtype="f16", name="f")

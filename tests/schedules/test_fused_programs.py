@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from fireiron import ColMajor, Matrix, layers, products, relu
+from fireiron import ColMajor, Matrix, RowMajor, layers, products, relu
+from fireiron.jit import nvrtc12
 from fireiron.schedules import fused
 from fireiron.schedules._programs import layers_schedule, schedule
 
+OLD = pytest.mark.skipif(nvrtc12.find() is None, reason=f"NVRTC 12 is not installed: {nvrtc12.INSTALL}")
 PRODUCTS = [fused.add_gemm_gemm, fused.swiglu, fused.lstm_pattern, fused.lstm_cell]
 LAYERS = [fused.mlp, fused.mlp_block]
 SMALL = {
@@ -30,8 +32,33 @@ def test_sizes_that_do_not_divide(programs, preset, path):
     programs.simulated(preset(*SMALL[preset], dtype="f32" if path == "simt" else "f16", path=path))
 
 
+@pytest.mark.parametrize("preset", PRODUCTS, ids=named)
+@pytest.mark.parametrize(("path", "mma"), [("volta", "mma_m8n8k4"), ("turing", "mma_m16n8k8")])
+def test_products_on_the_first_tensor_cores(programs, preset, path, mma):
+    made = preset(*SMALL[preset], path=path)
+    assert mma in made.cuda("sm_75")
+    programs.simulated(made)
+
+
+@pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
+@pytest.mark.parametrize("arch", ["sm_70", "sm_75"])
+def test_products_of_all_layouts_take_them(programs, layout, arch):
+    left = RowMajor if layout[1] == "N" else ColMajor
+    right = RowMajor if layout[0] == "N" else ColMajor
+    x, h = Matrix(70, 40, "f16", left, name="x"), Matrix(70, 24, "f16", left, name="h")
+    w, u = Matrix(40, 50, "f16", right, name="w"), Matrix(24, 50, "f16", right, name="u")
+    made = schedule(products(Matrix(70, 50, "f16", name="y"), (x, w), (h, u), op=lambda a, b: relu(a) - b, arch=arch))
+    assert "mma_m8n8k4" in made.cuda() or "mma_m16n8k8" in made.cuda()
+    programs.simulated(made)
+
+
+def test_they_take_f16_alone_and_layers_none_of_them():
+    assert "simt" in fused.swiglu(64, 64, 64, dtype="bf16", arch="sm_75").name
+    assert "simt" in fused.mlp(64, 32, 2, arch="sm_75").name
+
+
 @pytest.mark.parametrize("preset", [fused.add_gemm_gemm, fused.lstm_pattern], ids=named)
-@pytest.mark.parametrize("path", ["simt", "ampere"])
+@pytest.mark.parametrize("path", ["simt", "volta", "ampere"])
 def test_depths_that_differ(programs, preset, path):
     programs.simulated(preset(64, 64, 96, 40, dtype="f32" if path == "simt" else "f16", path=path))
 
@@ -88,6 +115,13 @@ def test_no_bank_conflicts(programs, preset):
 def test_compiles_without_spills(preset, path, arch):
     sizes = {fused.mlp: (65536, 128, 20), fused.mlp_block: (8192, 64, 256)}.get(preset, (4096, 4096, 4096))
     found = preset(*sizes, dtype="f32" if path == "simt" else "f16", path=path).compile(arch, cache=False).resources
+    assert found.spill_stores == found.spill_loads == found.stack == 0
+
+
+@pytest.mark.parametrize("preset", PRODUCTS, ids=named)
+@pytest.mark.parametrize(("path", "arch"), [pytest.param("volta", "sm_70", marks=OLD), ("turing", "sm_75")])
+def test_products_compile_for_the_first_tensor_cores_without_spills(preset, path, arch):
+    found = preset(4096, 4096, 4096, path=path).compile(arch, cache=False).resources
     assert found.spill_stores == found.spill_loads == found.stack == 0
 
 

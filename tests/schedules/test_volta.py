@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fireiron import FireironError, matmul, symbol
@@ -65,6 +66,47 @@ def test_tvm(right: Right, dtype: str, layout: str) -> None:
     out = "f32" if dtype == "f16" else "i32"
     for knobs in ({}, {"bx": 4, "by": 32, "step_k": 4}, {"v": 16}, {"v": 4, "step_k": 1}):
         right(volta.tvm(matmul(128, 128, 64, dtype, layout=layout, out=out), **knobs))
+
+
+@pytest.mark.parametrize(("dtype", "k"), [("i4", 128), ("u4", 64), ("b1", 512)])
+def test_tvm_of_packed_elements(right: Right, dtype: str, k: int) -> None:
+    schedule = volta.tvm(matmul(64, 64, k, dtype, layout="TN"))
+    assert f"wmma_m8n8k{128 if dtype == 'b1' else 32}" in schedule.cuda("sm_75")
+    right(schedule)
+    right(volta.tvm(matmul(32, 32, k, dtype, layout="TN"), bx=4, by=32, step_k=1, v=32))
+
+
+@pytest.mark.parametrize(("dtype", "bits"), [("i4", 4), ("b1", 1)])
+def test_tvm_takes_words_packed_from_the_highest_bits(dtype: str, bits: int) -> None:
+    """TVM's tutorial packs the first element into the highest bits of a word: A and B have the same order along K."""
+    m, n, k, count = 16, 16, 256, 32 // bits
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-8 if bits == 4 else 0, 8 if bits == 4 else 2, (rows, k)) for rows in (m, n))
+    shifts = np.arange(count - 1, -1, -1) * bits
+    words = ((x.reshape(-1, k // count, count) & (1 << bits) - 1) << shifts for x in (a, b))
+    packed = [x.sum(-1).astype(np.uint32).view(np.int8 if bits == 4 else np.uint8) for x in words]
+    wanted = a @ b.T if bits == 4 else (a[:, None] != b).sum(-1)
+    made = volta.tvm(matmul(m, n, k, dtype, layout="TN"), bx=8, by=16).simulate(*packed)
+    np.testing.assert_array_equal(made.out, wanted)
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(8, 32), (32, 8)])
+@pytest.mark.parametrize("dtype", ["f16", "i8"])
+def test_tvm_of_other_fragments(right: Right, dtype: str, columns: int, rows: int) -> None:
+    out = "f32" if dtype == "f16" else "i32"
+    schedule = volta.tvm(matmul(64, 64, 32, dtype, layout="TN", out=out), warp_tile_m=columns)
+    assert f"wmma_m{rows}n{columns}k16" in schedule.cuda("sm_75")
+    right(schedule)
+
+
+@pytest.mark.parametrize(
+    ("size", "dtype", "fragment"), [((100, 75, 33), "f16", None), ((48, 48, 20), "i8", None), ((64, 64, 32), "f16", 64)]
+)
+def test_tvm_falls_back_to_cuda_cores(right: Right, size: Any, dtype: str, fragment: int | None) -> None:
+    out = "f32" if dtype == "f16" else "i32"
+    schedule = volta.tvm(matmul(*size, dtype, layout="NT", out=out), warp_tile_m=fragment)
+    assert "wmma" not in schedule.cuda("sm_75")
+    right(schedule)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -211,7 +211,7 @@ def _pitched(operand: Operand, window: Window, across: int) -> tuple[Binding, ..
     tile, pitch = window.base() + window.linear(), as_expr(steps.leaves[0][1])
     _aligned(tile, kind.count_in(operand.align), storage.name, operand.align)
     _aligned(pitch, kind.count_in(operand.pitch), storage.name, operand.pitch)
-    return Binding("tile", tile), Binding("pitch", pitch)
+    return Binding("tile", tile // kind.pack), Binding("pitch", pitch)  # an address in bytes of packed elements
 
 
 def _aligned(e: Expr, count: int, name: str, nbytes: int) -> None:
