@@ -42,7 +42,7 @@ MOVED = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
 }
-LEARN = ("start", "language", "tables", "fusion", "programs", "products", "hopper", "coming_from", "glossary")
+LEARN = ("start", "language", "tables", "fusion", "programs", "products", "hopper", "coming_from", "claims", "glossary")
 USE = ("cli", "debugging", "bench", "profiling", "numbers", "limits", "platforms", "trust")
 # Modules whose exported names share a page.
 TOPICS = {

@@ -13,7 +13,7 @@ from fireiron.algebra.arch import native
 from fireiron.jit.build import build
 from fireiron.jit.driver import driver
 from fireiron.jit.interface import Interface
-from fireiron.schedules import volta
+from fireiron.schedules import fused, volta
 from fireiron.simulate import simulate
 from fireiron.verify.random_data import random_arrays
 
@@ -70,3 +70,21 @@ def test_listings_and_tvm(dtype):
     right(volta.listing3(matmul(128, 192, 80, dtype, layout="TN", out=out), 8, 32), epsilon)
     if dtype in ("f16", "bf16"):  # a pad of 8 bytes would leave rows of bytes unaligned
         right(volta.listing5(matmul(256, 128, 384, dtype, layout="TN", out=out)), epsilon)
+
+
+@pytest.mark.parametrize("columns", [8, 32])
+def test_tvm_of_other_fragments_and_of_cuda_cores(columns):
+    right(volta.tvm(matmul(128, 192, 96, "f16", layout="TN", out="f32"), warp_tile_m=columns), 2e-7)
+    right(volta.tvm(matmul(100, 75, 33, "f16", layout="NN", out="f32"), warp_tile_m=columns), 2e-7)
+
+
+@pytest.mark.parametrize(("dtype", "k"), [("i4", 128), ("u4", 64), ("b1", 512)])
+def test_tvm_of_packed_elements(dtype, k):
+    schedule = volta.tvm(matmul(128, 64, k, dtype, layout="TN"))
+    verified(schedule, kernel=compiled(schedule))
+
+
+@pytest.mark.parametrize("path", ["volta", "turing"])
+def test_several_products(path):
+    for schedule in (fused.add_gemm_gemm(130, 70, 64, 40, path=path), fused.lstm_cell(130, 70, 64, path=path)):
+        verified(schedule, kernel=compiled(schedule))
