@@ -111,7 +111,7 @@ def _of_form(chain: Schedule, arch: str | None) -> Any:
     if kind is Move:
         return import_module("fireiron.schedules.pointwise").move(evolve(chain, program=task_of(task.spec, wanted)))
     made = task_of(chain.steps, wanted)
-    return best_program(FoldChain(made, (), start(chain.steps)))
+    return best_program(cast(ProgramChain, FoldChain(made, (), start(chain.steps))))
 
 
 def choose(spec: MatMulChain, arch: str | None = None) -> Choice:
