@@ -32,7 +32,6 @@ from fireiron import (
     vector,
     wmma,
 )
-from fireiron.algebra.expr import as_expr
 
 DTYPE, LAYOUT = "f16:f32:f32", "TN"  # of the command line's products where it says none
 
@@ -229,7 +228,8 @@ def tvm(
     rows, depth = (8, 4 * kind.count_in(4)) if packed else (256 // cols, 16)
     columns = (2 if packed else 8) * bx
     extents, divided = spec.residual.extents, {"M": by, "N": columns, "K": depth}
-    whole = all(as_expr(extents[dim]).divisor % size == 0 for dim, size in divided.items())
+    known = {dim: extent if isinstance(extent, int) else extent.divisor for dim, extent in extents.items()}
+    whole = all(known[dim] % size == 0 for dim, size in divided.items())
     if kind in (f16, i8, u8) and not (whole and (rows, cols) in ((16, 16), (32, 8), (8, 32))):
         return (
             spec.tile(by, columns, batch=spec.batch).to(Block).epilog(memory=RF).split(depth * step_k)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 MODEL_LOOKS = 64  # candidates that a first choice without records judges: as many on a busy machine as on an idle one
 MOST_CHOICES = 4096
+OF_MOVES = "pointwise"  # the file of the preset for Moves
 SLOWER = ("spills", "stack", "wgmma-serialised")  # errors of a kernel that would compute right
 SIMULATED = "sm_89"  # what gemm takes where there is no GPU to be fast on: copies by threads are simulated quickest
 
@@ -109,7 +110,7 @@ def _of_form(chain: Schedule, arch: str | None) -> Any:
         return best_program(cast(ProgramChain, chain), arch)
     wanted = task.arch if arch is None else arch
     if kind is Move:
-        return import_module("fireiron.schedules.pointwise").move(evolve(chain, program=task_of(task.spec, wanted)))
+        return import_module(f"fireiron.schedules.{OF_MOVES}").move(evolve(chain, program=task_of(task.spec, wanted)))
     made = task_of(chain.steps, wanted)
     return best_program(cast(ProgramChain, FoldChain(made, (), start(chain.steps))))
 
