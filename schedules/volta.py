@@ -10,6 +10,7 @@ from fireiron import (
     B,
     Block,
     ColMajor,
+    Expr,
     FireironError,
     Group,
     MatMulChain,
@@ -197,6 +198,11 @@ def listing5(spec: MatMulChain) -> Schedule:
     )
 
 
+def _divides(size: int, extent: int | Expr | None) -> bool:
+    """Say whether a size is known to divide an extent, which may be a symbol."""
+    return extent is not None and (extent if isinstance(extent, int) else extent.divisor) % size == 0
+
+
 @preset
 def tvm(
     spec: MatMulChain, bx: int = 8, by: int = 64, step_k: int = 2, v: int = 8, warp_tile_m: int | None = None
@@ -228,8 +234,7 @@ def tvm(
     rows, depth = (8, 4 * kind.count_in(4)) if packed else (256 // cols, 16)
     columns = (2 if packed else 8) * bx
     extents, divided = spec.residual.extents, {"M": by, "N": columns, "K": depth}
-    known = {dim: extent if isinstance(extent, int) else extent.divisor for dim, extent in extents.items()}
-    whole = all(known[dim] % size == 0 for dim, size in divided.items())
+    whole = all(_divides(size, extents[dim]) for dim, size in divided.items())
     if kind in (f16, i8, u8) and not (whole and (rows, cols) in ((16, 16), (32, 8), (8, 32))):
         return (
             spec.tile(by, columns, batch=spec.batch).to(Block).epilog(memory=RF).split(depth * step_k)
