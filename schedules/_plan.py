@@ -34,7 +34,8 @@ class Plan:
     """Hold the degrees of freedom of a schedule.
 
     Args:
-        m, n: rows and columns of a block's tile; m is a multiple of 64, n of 8.
+        m, n: rows and columns of a block's tile; m is a multiple of 64, n of 8, and of 16 if n runs along a contiguous
+            dimension of an operand of 16-bit elements: swizzled rows then have 128, 64 or 32 bytes, as divide it.
         consumers: number of warpgroups that compute.
         pingpong: whether each of two consumers has a tile of its own, and their loops take turns; else consumers share
             a tile.
@@ -248,8 +249,12 @@ def copied(plan: Plan, product: Product) -> tuple[Tensor, ...]:
 def span_beside(plan: Plan, tensor: Tensor) -> int:
     """Choose the bytes of a copied tile's swizzled rows: they divide its contiguous dimension."""
     along = plan.n if (tensor.order is ColMajor) == plan.swapped else plan.m
-    spans = (SPAN, SPAN // 2, LEAST_SPAN)
-    return next((span for span in spans if along * tensor.dtype.nbytes % span == 0), 0)
+    return span_of(along * tensor.dtype.nbytes)
+
+
+def span_of(nbytes: int) -> int:
+    """Choose the bytes of swizzled rows, as many as divide a tile's contiguous dimension; 0 where none do."""
+    return next((span for span in (SPAN, SPAN // 2, LEAST_SPAN) if nbytes % span == 0), 0)
 
 
 def room(plan: Plan, product: Product) -> int:

@@ -53,6 +53,7 @@ from fireiron.schedules._plan import (
     early,
     oriented,
     span_beside,
+    span_of,
 )
 from fireiron.schedules._plans import plans
 from fireiron.schedules._product import EIGHT_BITS, Product
@@ -146,7 +147,7 @@ def _gemm(spec: MatMulChain, plan: Plan) -> Schedule:
     c, product = spec.matmul.C, Product(spec)
     plan = oriented(attrs.evolve(plan, promote=plan.promote or product.scaled), product)
     chain = spec.swap() if plan.swapped else spec
-    left = chain.residual.operands[0]
+    left, right = chain.residual.operands[:2]
     kind = left.dtype if plan.promote else left.computed
     first, second = arrivals(plan, product)
     held, copying = first == "registers", "threads" in (first, second)
@@ -178,9 +179,14 @@ def _gemm(spec: MatMulChain, plan: Plan) -> Schedule:
     deep = plan.depth(kind.nbytes, c.dtype.nbytes, *product.beside, sum(t.dtype.nbytes for t in loaded))
     chunks = chunks.pipeline(deep, inflight=0 if waits else 1)
     chain = chunks.specialize(producers=1, registers=plan.registers(copying), prefetch=prefetch)
-    span = min(SPAN, k * left.dtype.nbytes) if held else SPAN
+    lines = left.tensor.order is RowMajor, right.tensor.order is ColMajor  # whether K is contiguous
+    spans = [
+        SPAN if along_k or kind.nbytes != 2 else span_of(width * kind.nbytes) or SPAN
+        for along_k, width in zip(lines, (m, n), strict=True)
+    ]
+    span = min(spans[0], k * left.dtype.nbytes) if held else spans[0]
     chain = _turned(chain, A, kind) if first == "threads" else chain.load(A, SH, tma(span, l2=plan.hint("left")))
-    chain = _turned(chain, B, kind) if second == "threads" else chain.load(B, SH, tma(SPAN, l2=plan.hint("right")))
+    chain = _turned(chain, B, kind) if second == "threads" else chain.load(B, SH, tma(spans[1], l2=plan.hint("right")))
     chain = (
         chain.tile(m, n).to(Warpgroup).staggered(2)
         if plan.pingpong

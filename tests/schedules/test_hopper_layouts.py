@@ -214,3 +214,39 @@ def test_threads_that_copy_spill_nothing(dtype: str, layout: str, plan: Plan) ->
 def test_lines_that_start_anywhere_go_another_way() -> None:
     a, b = Matrix(64, 64, "tf32", ColMajor, name="A", ld=66), Matrix(64, 64, "tf32", ColMajor, name="B")
     assert hopper.plans(MatMul(a, b, Matrix(64, 64, "tf32", RowMajor, name="C"))) == ()
+
+
+NARROW = {
+    "columns": ("NN", Plan(128, 224), (200, 440, 136)),
+    "rows": ("TT", Plan(128, 224, swapped=True), (440, 200, 136)),
+    "spans of 32 bytes": ("NT", Plan(128, 208), (136, 416, 136)),
+    "clusters": ("NN", Plan(128, 160, cluster=(2, 1)), (264, 312, 136)),
+    "taking turns": ("NN", Plan(128, 96, pingpong=True, cluster=(1, 2)), (136, 384, 136)),
+}
+
+
+@pytest.mark.parametrize("case", sampled([(name,) for name in NARROW], 0, 2, 3))
+def test_a_width_that_is_no_multiple_of_64_has_narrower_spans(case: str) -> None:
+    """Along a dimension that is contiguous, swizzled rows have the most bytes of 128, 64 and 32 that divide it."""
+    layout, plan, size = NARROW[case]
+    verified(hopper.gemm(product(layout, size, "f16"), plan))
+
+
+def test_narrower_spans_in_cuda(golden: Callable[[str, str], None]) -> None:
+    golden(
+        hopper.gemm(product("NN", (4096, 4032, 4096), "f16"), Plan(128, 224)).cuda("sm_90a"),
+        "schedules/hopper_columns_of_224.cu",
+    )
+
+
+@pytest.mark.parametrize("case", NARROW)
+def test_narrower_spans_compile_without_spills(case: str) -> None:
+    layout, plan, size = NARROW[case]
+    resources = hopper.gemm(product(layout, size, "f16"), plan).compile("sm_90a").resources
+    assert not resources.spills
+    assert resources.stack == 0
+
+
+def test_plans_keep_whole_spans() -> None:
+    """Widths that need narrower spans are for explicit plans: none was timed yet."""
+    assert all(plan.n % 64 == 0 for plan in hopper.plans(product("NN", dtype="f16")) if not plan.swapped)
