@@ -35,7 +35,7 @@ def test_and_of_bits_arch(refused: Callable[..., Any]) -> None:
         "no-atom",
         "done()",
         """\
-DecompositionError[no-atom]: no atom executes MatMul(8, 8, 128)(FR, FR, FR)(Warp): nearest: mma.m8n8k128.i32.b1.and (it needs sm_80, not sm_75)
+DecompositionError[no-atom]: no atom executes MatMul(8, 8, 128)(FR, FR, FR)(Warp): nearest: mma.m8n8k128.i32.b1.and (it needs sm_80, not sm_75); wmma.m8n8k128.row.col.i32.b1.and (it needs sm_80, not sm_75)
   --> test_and_of_bits_arch.py:28:10
 28 |         .done()
    |          ^^^^^^
