@@ -131,12 +131,11 @@ def test_problems_without_a_preset_are_told(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(FireironError, match="no preset takes") as raised:
         best(matmul(64, 64, 64))
     assert raised.value.code == "nothing-legal"
-    move = fireiron.Move(fireiron.Matrix(64, 32), fireiron.Matrix(64, 32))
     with pytest.raises(FireironError) as raised:
-        best(move)  # type: ignore[arg-type]
+        best(fireiron.Init(fireiron.Matrix(64, 32)))  # type: ignore[arg-type]
     assert raised.value.code == "argument-kind"
     with pytest.raises(FireironError) as raised:
-        problem(move)
+        problem(fireiron.Move(fireiron.Matrix(64, 32), fireiron.Matrix(64, 32)))
     assert raised.value.code == "not-a-product"
 
 
