@@ -18,7 +18,7 @@ from fireiron.language.decompositions import (
     Split,
     Tile,
 )
-from fireiron.language.levels import Block, Cluster, Level, Warp
+from fireiron.language.levels import Block, Cluster, Level
 from fireiron.language.residual import Residual
 
 ATOMIC = ("f32", "f64", "i32")  # accumulator types for which atomics exist
@@ -145,12 +145,12 @@ def parallel(links: Sequence[Decomposition], before: Residual, split: Split, lev
 def _level(before: Residual, level: Level) -> None:
     if level == Block and before.level == Block:
         return
-    inside = level.is_row and level.size is not None and level.size % (Warp.size or 32) == 0
-    if not inside or not level.is_inside(before.level) or not (before.level == Block or before.level.is_inside(Block)):
+    row = level.is_row or level.size == 1
+    if not row or not level.is_inside(before.level) or not (before.level == Block or before.level.is_inside(Block)):
         raise DecompositionError(
             "parallel-level",
             f"units of {level} cannot take chunks of {before.short}, which is at level {before.level}",
-            fix="give chunks to Block, Warpgroup, Warp or Group(Warp, n) inside the present level, "
+            fix="give chunks to Block, Warpgroup, Warp, Thread or a Group of them inside the present level, "
             "below tile(...).to(Block)",
         )
 

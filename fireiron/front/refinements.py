@@ -228,8 +228,8 @@ class SplitRefinements(Schedule, Generic[S]):
         """Share the chunks among units of a level, which fold them at the same time; then their states are combined.
 
         Args:
-            level: Block lets several blocks share each tile (split-K). Inside a block, units of Warpgroup, Warp or
-                `Group(Warp, n)` share the buffers of the loads above this split. Thread in a program.
+            level: Block lets several blocks share each tile (split-K). Inside a block, units of Warpgroup, Warp, Thread
+                or a `Group` of them share the buffers of the loads above this split.
             reduce: how states are combined. in_order(), the default, gives the same bits in every run. For blocks there
                 are by_atomics(), in the order of arrival; by_tma(), by bulk stores that add to C (beta=1), or to the
                 array that a program's output replaces; and by_cluster(), through the SH of a cluster of up to 8 blocks.

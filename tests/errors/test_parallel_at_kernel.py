@@ -23,5 +23,6 @@ DecompositionError[parallel-level]: units of Block cannot take chunks of MatMul 
 12 |     return matmul(64, 64, 64).split(16).parallel(Block)
    |                                         ^^^^^^^^^^^^^^^
 at:  MatMul 64x64x64 @ Kernel > split 16
-fix: give chunks to Block, Warpgroup, Warp or Group(Warp, n) inside the present level, below tile(...).to(Block)""",
+fix: give chunks to Block, Warpgroup, Warp, Thread or a Group of them inside the present level, below \
+tile(...).to(Block)""",
     )

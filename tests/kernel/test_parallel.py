@@ -113,6 +113,45 @@ def test_a_chunk_may_lie_above_the_loads(right: Any) -> None:
         assert {s.level for s in walk(kernel.body) if isinstance(s, Sync)} == {Warpgroup, Block}
 
 
+def lanes(spec: Any, level: Any, ways: int, tile: tuple[int, int]) -> Any:
+    """Give each unit of a level inside a warp a chunk of K."""
+    chain = spec.tile(16, 16).to(Block).epilog(memory=RF).split(32).load(A, SH).load(B, SH).tile(8, 8).to(Warp)
+    chain = chain.split(ways=ways).parallel(level)
+    chain = chain if level is Thread else chain.tile(*tile).to(Thread)
+    return chain.split(1).unroll().load(A, RF).load(B, RF).tile(1, 1).unroll().done()
+
+
+@pytest.mark.parametrize("size", [(16, 32, 64), (17, 20, 43)])
+@pytest.mark.parametrize(
+    ("level", "ways", "tile"), [(Thread, 32, (8, 8)), (Group(Thread, 4), 8, (4, 4)), (Group(Thread, 16), 2, (2, 2))]
+)  # fmt: skip
+def test_lanes_of_a_warp_share_k(right: Any, level: Any, ways: int, tile: tuple[int, int], size: Any) -> None:
+    """Lanes add their sums by shuffles: one for each register and each bit of the way's number, and no barrier."""
+    schedule = lanes(matmul(*size), level, ways, tile)
+    right(schedule)
+    (reduce,) = [
+        s for s in walk(schedule.lowered().body) if isinstance(s, Region) and s.title.startswith(f"Reduce({ways})")
+    ]
+    assert not any(isinstance(s, Sync) for s in walk(reduce.body))
+    shuffles = [s for s in walk(reduce.body) if isinstance(s, Call) and s.atom.kind == "Shuffle"]
+    assert [str(s.lane) for s in shuffles] == [
+        f"thread % 32 ^ {bit * level.size}" for bit in (16, 8, 4, 2, 1) if bit < ways
+    ]
+
+
+@pytest.mark.parametrize("ways", [24, 64])
+def test_threads_of_several_warps_share_k(right: Any, ways: int) -> None:
+    """Ways that are no power of two, or more than a warp has lanes, add their sums through shared memory."""
+    chain = matmul(6, 8, 70).tile(2, 4).to(Block).epilog(memory=RF).split(ways=ways).parallel(Thread)
+    right(chain.split(1).load(A, RF).load(B, RF).tile(1, 1).unroll().done())
+
+
+def test_a_part_of_a_warp_shares_k_of_its_tile(right: Any) -> None:
+    """Below a tile to a part of a warp the sums pass through shared memory."""
+    chain = matmul(32, 8, 16).tile(32, 8).to(Block).tile(8, 8).to(Group(Thread, 4)).epilog(memory=RF)
+    right(chain.split(ways=4).parallel(Thread).split(1).load(A, RF).load(B, RF).tile(1, 1).unroll().done())
+
+
 def test_tiles_may_lie_above_the_split(right: Any) -> None:
     # Two warpgroups have a tile each, and their warps a part of K each.
     chain = matmul(32, 32, 40).tile(32, 32).to(Block).epilog(memory=RF).split(16).load(A, SH).load(B, SH)

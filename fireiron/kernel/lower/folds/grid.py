@@ -15,9 +15,8 @@ from typing import TypeAlias
 
 import attrs
 
-from fireiron.algebra.dtypes import DType, i32
+from fireiron.algebra.dtypes import i32
 from fireiron.algebra.expr import Expr, Index, as_expr, as_int, lt, minimum, simplest
-from fireiron.algebra.scalar import Arg
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.base.records import evolve
@@ -27,7 +26,7 @@ from fireiron.kernel.lower.context import Body, Context, State, buffer_of, regis
 from fireiron.kernel.lower.folds.atomics import added, adder, took
 from fireiron.kernel.lower.folds.places import LANES, seated, tabulated
 from fireiron.kernel.lower.folds.shares import Share, divide
-from fireiron.kernel.lower.folds.state import Open, Shared, finish, joined, known
+from fireiron.kernel.lower.folds.state import Open, Shared, finish, joined, known, open_sum
 from fireiron.kernel.lower.folds.together import refuse_apart
 from fireiron.kernel.lower.folds.workspace import (
     Parts,
@@ -48,7 +47,6 @@ from fireiron.kernel.lower.storage import register_storage
 from fireiron.kernel.lower.window import Axis, Partial, Window
 from fireiron.language.decompositions import ByAtomics, ByTma, InOrder, Split
 from fireiron.language.levels import Block
-from fireiron.language.steps import Step, add_of
 
 # Lowers the steps that need folds' results: for the whole tile, or for a share of it, whose number is given.
 Behind: TypeAlias = Callable[[Sequence[Open], "Share | None", Expr], Body]
@@ -202,7 +200,7 @@ def share(window: Window, partials: list[Partial], finish: Body, state: State, c
     threads = (context.threads or 1) // units
     thread = context.thread if units == 1 else context.thread % threads
     atomic = isinstance(partial.reduce, ByAtomics)
-    opened = Open(_sum(storage.dtype), {"C": window}, link)
+    opened = open_sum(window, link)
     width = _width(opened, atomic, context, link)
     ways = 1 if atomic else partial.ways
     elements = as_expr(partial.seats) * ways * (storage.size * threads)
@@ -219,11 +217,6 @@ def share(window: Window, partials: list[Partial], finish: Body, state: State, c
     after = (fill(storage, 0, context),) if atomic and context.persistent and context.rings else ()
     behind = (whole, *finish, *after)
     return (head, *last_of(partial.ways, partial.seat, partial.seats, lambda: behind, context, link, context.owner))
-
-
-def _sum(dtype: DType) -> Step:
-    """Return a step whose fold adds the partial sums of a product."""
-    return Step("acc", (), (), Arg(0, dtype), add_of(dtype))
 
 
 def _inside_loops(link: Split, opened: Open) -> DecompositionError:

@@ -1,4 +1,4 @@
-"""Folds through a block's shared memory: over warps, which all read the result, or units, which keep a share each."""
+"""Folds inside a block: over warps, which all read the result, or over units that share K, which keep a share each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fireiron.kernel.lower.context import Body, Context, State, buffer_of
 from fireiron.kernel.lower.folds.lanes import exchanged
 from fireiron.kernel.lower.folds.places import LANES, Table, seated
 from fireiron.kernel.lower.folds.portions import Share, divide
-from fireiron.kernel.lower.folds.state import Open, begin, joined
+from fireiron.kernel.lower.folds.state import Open, begin, joined, open_sum
 from fireiron.kernel.lower.registers import add, each_register, fill, loop, move, temporary, vector, widest
 from fireiron.kernel.lower.storage import fresh_window, register_storage
 from fireiron.kernel.lower.window import Partial, Storage, Window
@@ -137,8 +137,9 @@ def staging(
 def gather(window: Window, state: State, context: Context) -> tuple[Window, Body]:
     """Add the partial sums of the units of a block; return the window of the sum, of which each unit owns a share.
 
-    Each unit writes the other units' shares of its partial sum to shared memory. It then adds their partial sums of its
-    own share to its registers: its own partial sum first, then those of the units that follow it.
+    Units of one warp add their partial sums by shuffles. Otherwise each unit writes the other units' shares of its
+    partial sum to shared memory. It then adds their partial sums of its own share to its registers: its own partial sum
+    first, then those of the units that follow it.
 
     Raises:
         DecompositionError: `opaque-fragment`, since a share consists of known elements.
@@ -155,9 +156,50 @@ def gather(window: Window, state: State, context: Context) -> tuple[Window, Body
     share = divide(storage.ownership, partial, context)
     result = register_storage("sum", window, storage.memory, storage.dtype, state, context, storage.link)
     result.ownership, result.size = share.ownership, as_expr(share.ownership.size)
-    body = _exchange(storage, result, share, partial, context)
+    if _in_a_warp(partial, state):
+        body = _over_lanes(window, result, share, partial, context)
+    else:
+        body = _exchange(storage, result, share, partial, context)
     title = f"Reduce({partial.ways})({storage.memory})({partial.level})"
     return fresh_window(result, window), (Region(title, body, partial.path, partial.link, "fold", result.name),)
+
+
+def _in_a_warp(partial: Partial, state: State) -> bool:
+    """Say whether the units that share K are lanes of one warp whose numbers differ by whole bits.
+
+    Below a tile to a part of a warp, a condition may exclude some lanes of the warp, which shuffles do not allow.
+    """
+    ways, size = partial.ways, partial.level.size
+    assert isinstance(ways, int) and size is not None
+    return ways & (ways - 1) == 0 and ways * size <= LANES and (state.level.size or LANES) >= LANES
+
+
+def _over_lanes(window: Window, result: Storage, share: Share, partial: Partial, context: Context) -> Body:
+    """Add the partial sums of lanes by shuffles; each lane then keeps its share of the sums."""
+    assert isinstance(partial.ways, int) and partial.level.size is not None
+    opened, lane = open_sum(window, partial.link), context.thread % LANES
+    body: Body = ()
+    for bit in reversed(range(partial.ways.bit_length() - 1)):
+        body += exchanged(opened, lane ^ ((1 << bit) * partial.level.size), context)
+    idle = () if share.portions == partial.ways else (fill(result, 0, context),)
+    held, zero, size = window.storage, as_expr(0), share.ownership.size
+    return (
+        *body,
+        *idle,
+        *loop(context, "p", share.portions, lambda p: _kept(p, zero, size, held, result, share, partial, context)),
+    )
+
+
+def _kept(
+    p: Expr, first: Expr, count: int, held: Storage, result: Storage, share: Share, partial: Partial, context: Context
+) -> Body:
+    """Copy registers `first` to `first + count` of portion p to the sum, in the way that owns the portion."""
+
+    def one(i: Expr) -> Body:
+        source = View(buffer_of(held), share.first(p) + share.steps(first + i))  # pyright: ignore[reportOperatorIssue]
+        return (Compute(View(buffer_of(result), first + i), Arg(0, held.dtype), (source,), link=partial.link),)
+
+    return (If(eq(partial.way, p), loop(context, "i", count, one)),)
 
 
 def _exchange(storage: Storage, result: Storage, share: Share, partial: Partial, context: Context) -> Body:
@@ -189,13 +231,6 @@ def _exchange(storage: Storage, result: Storage, share: Share, partial: Partial,
 
         return (If(ne(way, p), loop(context, "i", panel // count, one)),)
 
-    def keep(p: Expr, first: Expr) -> Body:
-        def one(i: Expr) -> Body:
-            source = View(held, share.first(p) + share.steps(first + i))  # pyright: ignore[reportOperatorIssue]
-            return (Compute(View(summed, first + i), Arg(0, dtype), (source,), link=partial.link),)
-
-        return (If(eq(way, p), loop(context, "i", panel, one)),)
-
     def receive(first: Expr) -> Body:
         take = move(SH, RF, dtype, count)
 
@@ -217,7 +252,9 @@ def _exchange(storage: Storage, result: Storage, share: Share, partial: Partial,
         first = number * panel
         return (
             *loop(context, "p", share.portions, lambda p: send(p, first)),
-            *loop(context, "p", share.portions, lambda p: keep(p, first)),
+            *loop(
+                context, "p", share.portions, lambda p: _kept(p, first, panel, storage, result, share, partial, context)
+            ),
             *receive(first),
         )
 

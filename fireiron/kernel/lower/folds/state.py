@@ -20,7 +20,7 @@ from fireiron.kernel.lower.storage import register_storage
 from fireiron.kernel.lower.window import Axis, Storage, Window
 from fireiron.language.contractions import kept_in_order
 from fireiron.language.levels import RF, Block
-from fireiron.language.steps import Fold, Step, identity_of
+from fireiron.language.steps import Fold, Step, add_of, identity_of
 
 
 @attrs.define(eq=False)
@@ -95,6 +95,12 @@ def open_fold(step: Step, state: State, context: Context, link: Link | None) -> 
 
 def _nowhere() -> Storage:
     return Storage("", RF, f32, (), (), as_expr(0), Block)
+
+
+def open_sum(window: Window, link: Link | None) -> Open:
+    """Return the fold that adds the partial sums of a product; each thread holds its own in a window of registers."""
+    dtype = window.storage.dtype
+    return Open(Step("acc", (), (), Arg(0, dtype), add_of(dtype)), {"C": window}, link)
 
 
 def begin(opened: Open, context: Context) -> Body:
