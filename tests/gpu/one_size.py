@@ -14,12 +14,13 @@ from typing import Any
 
 import attrs
 import numpy as np
-from compiling import compiled
-from verified import verified
 
 ROOT = str(Path(__file__).resolve().parent.parent.parent)
-if ROOT not in sys.path:
+if ROOT not in sys.path:  # as a script, where the package is not installed
     sys.path.insert(0, ROOT)
+
+from compiling import compiled  # noqa: E402
+from verified import verified  # noqa: E402
 
 from fireiron import matmul  # noqa: E402
 from fireiron.base.errors import FireironError, UsageError  # noqa: E402
