@@ -92,6 +92,12 @@ def meeting(kernel: Kernel, step: Step) -> tuple[str, int | None]:
     return "", None
 
 
+def shuffled(kernel: Kernel, step: Step) -> bool:
+    """Say whether the units of a parallel split, lanes of one warp, add their sums by shuffles."""
+    found = (s for region in regions(kernel, step.path, "fold") for s in walk(region.body))
+    return any(isinstance(s, Call) and s.atom.kind == "Shuffle" for s in found)
+
+
 def registers(buffer: Buffer) -> int:
     """Return the number of registers of one thread's part of a register tensor."""
     size = as_int(buffer.size)

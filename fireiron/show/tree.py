@@ -178,6 +178,8 @@ def reduction(step: Step, link: Split, kernel: Kernel | None) -> str:
     if isinstance(link.reduce, ByTma):
         return f"reduce: {step.trips} sums by bulk additions to C"
     how = "by atomics" if isinstance(link.reduce, ByAtomics) else "in order"
+    if kernel and lowered.shuffled(kernel, step):
+        return f"reduce: {step.trips} sums by shuffles"
     name, size = lowered.meeting(kernel, step) if kernel else ("", None)
     place = f"{name} in SH" if name else "SH"
     if isinstance(link.reduce, ByCluster):

@@ -42,7 +42,7 @@ from fireiron.language.decompositions import (
     Tile,
     Widest,
 )
-from fireiron.language.levels import Block
+from fireiron.language.levels import Block, Warp
 from fireiron.language.pointwise import Value
 from fireiron.language.specs import BATCH, Coefficient
 from fireiron.language.tensor import RowMajor, Tensor
@@ -193,6 +193,8 @@ def summed(link: Split) -> str:
         return "their sums meet in the workspace; all blocks of a tile run at once, and each adds a share in order"
     if link.level == Block:
         return "their sums meet in the workspace; the last block adds them in order, and finishes the tile"
+    if link.level is not None and (link.level.size or 0) < (Warp.size or 0):
+        return "shuffles add their sums where they are one warp, else SH; each ends with a share of the tile"
     return "their sums meet in SH, and are added in order; each ends with a share of the tile"
 
 

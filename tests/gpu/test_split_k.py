@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from verified import verified
 
-from fireiron import RF, SH, A, B, Block, Thread, Warp, by_atomics, matmul, relu, scale, staged, symbol
+from fireiron import RF, SH, A, B, Block, Group, Thread, Warp, by_atomics, matmul, relu, scale, staged, symbol
 from fireiron.jit.interface import Interface
 from fireiron.schedules import ampere, simt
 from fireiron.verify.random_data import random_arrays
@@ -37,6 +37,23 @@ def over_blocks(spec, ways, reduce=None, *ops):
         .tile(32, 32).to(Warp).tile(8, 4).to(Thread)
         .split(1).unroll().load(A, RF).load(B, RF).tile(1, 1).unroll().done()
     )  # fmt: skip
+
+
+def over_lanes(spec, ways, level, outer, own):
+    return (
+        spec.tile(8, 8).to(Block).epilog(relu, memory=RF).split(64)
+        .tile(2, 8).to(outer).split(ways=ways).parallel(level).tile(*own).to(Thread)
+        .split(1).load(A, RF).load(B, RF).tile(1, 1).unroll().done()
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i32"])
+@pytest.mark.parametrize(
+    ("ways", "level", "outer"), [(16, Group(Thread, 2), Warp), (4, Group(Thread, 2), Group(Thread, 8))], ids=str
+)
+def test_lanes(dtype, ways, level, outer):
+    for shape in ((64, 72, 512), (61, 45, 333)):
+        verified(over_lanes(matmul(*shape, dtype), ways, level, outer, (1, 8)), repeats=3)
 
 
 @pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 
@@ -33,8 +35,13 @@ from fireiron import (
     through_shared,
     vector,
 )
-from fireiron.kernel.ir.statements import Call, Compute, For, If, Region, Sync, walk
+from fireiron.algebra.expr import Var, as_expr
+from fireiron.jit.interface import Interface
+from fireiron.kernel.ir.rewrite import rewrite
+from fireiron.kernel.ir.statements import THREAD, Call, Compute, For, If, Region, Sync, walk
 from fireiron.language.tensor import Vector
+from fireiron.simulate import simulate
+from fireiron.verify.verification import expected, held, make
 
 
 def within(chain: Any, warp: tuple[int, int] = (16, 16), thread: tuple[int, int] = (4, 2)) -> Any:
@@ -137,6 +144,31 @@ def test_lanes_of_a_warp_share_k(right: Any, level: Any, ways: int, tile: tuple[
     assert [str(s.lane) for s in shuffles] == [
         f"thread % 32 ^ {bit * level.size}" for bit in (16, 8, 4, 2, 1) if bit < ways
     ]
+
+
+def test_a_shuffle_that_reads_the_wrong_lane_is_noticed() -> None:
+    schedule = lanes(matmul(16, 32, 64), Thread, 32, (8, 8))
+    kernel = schedule.lowered()
+    mine = Var(THREAD, kernel.threads or 1) % 32
+
+    def right_with(change: Callable[[Any], Any]) -> bool:
+        data = make("exact", schedule, Interface.of(kernel), {}, {})
+        wanted = expected(schedule, data)
+        simulate(attrs.evolve(kernel, body=rewrite(kernel.body, change)), data.arrays, {}, data.numbers, track=False)
+        return held(schedule, data, wanted).passed
+
+    shuffles = [s for s in walk(kernel.body) if isinstance(s, Call) and s.atom.kind == "Shuffle"]
+    assert len(shuffles) == 5
+    assert right_with(lambda s: s)
+    for hit in shuffles:
+        assert not right_with(lambda s, hit=hit: attrs.evolve(s, lane=mine) if s is hit else s)
+        assert not right_with(lambda s, hit=hit: attrs.evolve(s, lane=as_expr(0)) if s is hit else s)
+
+
+def test_golden_of_lanes(golden: Callable[..., None]) -> None:
+    schedule = lanes(matmul(16, 32, 64), Group(Thread, 4), 8, (4, 4))
+    assert "reduce: 8 sums by shuffles" in str(schedule.tree())
+    golden(schedule.cuda(), "kernel/lanes_share_k.cu")
 
 
 @pytest.mark.parametrize("ways", [24, 64])
