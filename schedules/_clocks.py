@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from functools import cache
+from functools import lru_cache
 
 from fireiron import MatMulChain, ProductClocks
 from fireiron.schedules._plan import (
@@ -23,6 +23,7 @@ assert FIT is not None, "the model of products is for Hopper"
 GPC = MACHINE.gpc_sms
 GROUPS = (4, 2, 8, 12, 16)  # rows of tiles that are taken together
 MOST_WAVES = 4  # of tiles whose order is looked at
+MOST_KEPT = 1 << 14  # numbers of rows and columns
 # A chunk that a warpgroup copies by way of registers takes COPYING clocks, COPIED_ROW for each row of 128 bytes, and
 # COPIED_BESIDE for each clock of the products that run meanwhile; UNEVEN times as many where a tile's rows are no
 # multiple of EVEN. By bytes of an element.
@@ -73,7 +74,7 @@ def modelled(plan: Plan, product: Product, fit: ProductClocks = FIT) -> float:
     elif "registers" in ways_in:  # and loads its fragments before them, with prologs applied
         products = max(products, products / alone + fit.fragments * (1 + plan.m / alone / ROWS))
     places = tiles_of(plan, product)
-    asked = least = min(together(plan, places, group) for group in GROUPS)
+    asked = least = _least_together(*places, *sides_of(plan), blocks, plan.ways)
     if waves <= FEW_WAVES:  # what a band asks for beside that is half hidden, in longer runs wholly
         asked = (least + together(plan, places, plan.group)) / 2
     split = product.torn
@@ -166,8 +167,13 @@ def _ragged(rows: int, tile: int, groups: int) -> float:
 
 def tiles_of(plan: Plan, product: Product) -> tuple[int, int]:
     """Return the numbers of cluster tiles along the rows and columns of the product as scheduled (after `swapped`)."""
-    rows, cols = product.sizes[1::-1] if plan.swapped else product.sizes[:2]
-    return -(-rows // (plan.m * plan.cluster[0])), -(-cols // (plan.n * plan.cluster[1]))
+    return tiles_by(sides_of(plan), plan.swapped, product)
+
+
+def tiles_by(sides: tuple[int, int], swapped: bool, product: Product) -> tuple[int, int]:
+    """Return the result of `tiles_of` for cluster tiles of some rows and columns."""
+    rows, cols = product.sizes[1::-1] if swapped else product.sizes[:2]
+    return -(-rows // sides[0]), -(-cols // sides[1])
 
 
 def together(plan: Plan, tiles: tuple[int, int], group: int) -> float:
@@ -178,23 +184,51 @@ def together(plan: Plan, tiles: tuple[int, int], group: int) -> float:
         tiles: numbers of cluster tiles along the rows and columns, as `tiles_of` returns them.
         group: number of rows of tiles that blocks at work together cover.
     """
-    blocks = plan.cluster[0] * plan.cluster[1] * plan.ways
-    each = min(plan.ways, GPC // (plan.cluster[0] * plan.cluster[1]))
-    return _distinct(plan, tiles, group, max(1, round(GPC / blocks)), max(1, SMS // blocks)) * each
+    return _together(*tiles, *sides_of(plan), plan.cluster[0] * plan.cluster[1], plan.ways, group)
 
 
-def unshared(plan: Plan, tiles: tuple[int, int], group: int) -> float:
-    """Return the result of `together`, weighted by the rows and columns that all SMs load at once in a wave."""
-    at_once = max(1, SMS // (plan.cluster[0] * plan.cluster[1] * plan.ways))
-    return together(plan, tiles, group) / 2 + _distinct(plan, tiles, group, at_once, MOST_WAVES * at_once)
+def sides_of(plan: Plan) -> tuple[int, int]:
+    """Return the rows and columns of a cluster's tile."""
+    return plan.m * plan.cluster[0], plan.n * plan.cluster[1]
 
 
-def _distinct(plan: Plan, tiles: tuple[int, int], group: int, window: int, count: int) -> float:
+# Plans that differ in what is not asked here share the numbers.
+@lru_cache(MOST_KEPT)
+def _together(high: int, wide: int, rows: int, cols: int, cluster: int, ways: int, group: int) -> float:
+    blocks, each = cluster * ways, min(ways, GPC // cluster)
+    return _distinct((high, wide), (rows, cols), group, max(1, round(GPC / blocks)), max(1, SMS // blocks)) * each
+
+
+@lru_cache(MOST_KEPT)
+def _least_together(high: int, wide: int, rows: int, cols: int, cluster: int, ways: int) -> float:
+    return min(_together(high, wide, rows, cols, cluster, ways, group) for group in GROUPS)
+
+
+@lru_cache(MOST_KEPT)
+def group_of(tiles: tuple[int, int], sides: tuple[int, int], cluster: int, grouped: bool) -> int:
+    """Choose the rows of tiles that blocks visit together: a GPC's blocks, and a wave's, are to load few lines.
+
+    Args:
+        tiles: numbers of cluster tiles along the rows and columns, as `tiles_of` returns them.
+        sides: rows and columns of a cluster's tile.
+        cluster: number of its blocks.
+        grouped: whether products are groups: bands of many rows would reach into others.
+    """
+    at_once = max(1, SMS // cluster)
+
+    def asked(group: int) -> float:
+        near = _together(*tiles, *sides, cluster, 1, group)
+        return near if grouped else near / 2 + _distinct(tiles, sides, group, at_once, MOST_WAVES * at_once)
+
+    return min(GROUPS, key=asked)
+
+
+def _distinct(tiles: tuple[int, int], sides: tuple[int, int], group: int, window: int, count: int) -> float:
     high, wide = _spread(*tiles, group, window, count)
-    return high * plan.m * plan.cluster[0] + wide * plan.n * plan.cluster[1]
+    return high * sides[0] + wide * sides[1]
 
 
-@cache
+@lru_cache(MOST_KEPT)
 def _spread(high: int, wide: int, group: int, window: int, count: int) -> tuple[float, float]:
     """Return the average numbers of rows and of columns of tiles among consecutive tiles.
 

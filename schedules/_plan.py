@@ -25,6 +25,14 @@ COPIED_TILE = 40 * 1024  # bytes of a tile of C beside which copied ones leave r
 EARLY = 208  # of sums and operands that come before the products
 EARLY_CUT = 176  # the same where columns end within a tile: what says which exist is held too
 EARLY_OF_THREE = 104  # the same of a thread whose budget is 160
+RULES = {
+    "m": f"is no multiple of {ROWS}, the rows of one wgmma",
+    "n": "is no multiple of 8",
+    "consumers": "is not 1, 2 or 3",
+    "cluster": "has not 1 to 8 blocks",
+    "stages": f"is not 0, for as many as fit, to {MOST_STAGES}",
+    "copied": "is less than 0",
+}
 Arrival: TypeAlias = Literal["bulk", "threads", "registers"]
 
 
@@ -104,21 +112,21 @@ class Plan:
     def __attrs_post_init__(self) -> None:
         """Refuse sizes that no preset can use; `fits` checks the sizes in a preset."""
         rows, cols = self.cluster
-        wrong = (
-            ("m", f"is no multiple of {ROWS}, the rows of one wgmma", self.m < 1 or self.m % ROWS),
-            ("n", "is no multiple of 8", self.n < 8 or self.n % 8),
-            ("consumers", "is not 1, 2 or 3", not 1 <= self.consumers <= 3),
-            ("cluster", "has not 1 to 8 blocks", min(rows, cols) < 1 or rows * cols > 8),
-            ("stages", f"is not 0, for as many as fit, to {MOST_STAGES}", not 0 <= self.stages <= MOST_STAGES),
-            ("panels", "is less than 1", self.panels < 1),
-            ("group", "is less than 1", self.group < 1),
-            ("ways", "is less than 1", self.ways < 1),
-            ("copied", "is less than 0", self.copied < 0),
-        )
-        for name, rule, broken in wrong:
-            if broken:
-                said = f"no schedule has such a plan: {name}={getattr(self, name)} {rule}"
-                raise FireironError("plan-sizes", said, fix="change that number")
+        wrong = {
+            "m": self.m < 1 or self.m % ROWS,
+            "n": self.n < 8 or self.n % 8,
+            "consumers": not 1 <= self.consumers <= 3,
+            "cluster": min(rows, cols) < 1 or rows * cols > 8,
+            "stages": not 0 <= self.stages <= MOST_STAGES,
+            "panels": self.panels < 1,
+            "group": self.group < 1,
+            "ways": self.ways < 1,
+            "copied": self.copied < 0,
+        }
+        if any(wrong.values()):
+            name = next(name for name, broken in wrong.items() if broken)
+            said = f"no schedule has such a plan: {name}={getattr(self, name)} {RULES.get(name, 'is less than 1')}"
+            raise FireironError("plan-sizes", said, fix="change that number")
 
     def fits(self) -> Plan:
         """Return the plan unchanged if its consumers can share its tile.

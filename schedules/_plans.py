@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any, Literal
 
 import attrs
 
 from fireiron import ColMajor, MatMulChain, RowMajor, Rows, Tensor
-from fireiron.schedules._clocks import GROUPS, modelled, tiles_of, together, unshared, work
+from fireiron.schedules._clocks import group_of, modelled, tiles_by, work
 from fireiron.schedules._plan import (
     MACHINE,
     ROWS,
@@ -44,6 +45,7 @@ LEAST_CHUNKS = 4  # of a way
 DEEP = 60  # chunks of 128 bytes of K
 SIDES = range(ROWS, 673)  # rows and columns
 SQUARE = (2, 2)
+FIELDS = tuple(field.name for field in attrs.fields(Plan))
 MOST_AT_ONCE = 66  # ways whose blocks all run at once
 
 
@@ -112,7 +114,10 @@ def _candidates(product: Product) -> Iterator[Plan]:
                         continue  # each of the blocks loads a quarter of B's columns
                     if panels > 1 and (m != ROWS or n > LIGHT or held or copying or promote):
                         continue
-                    plan = _placed(Plan(m, n, consumers, turns, swapped, cluster, panels, promote=promote), product)
+                    group, keep = _placed((m * cluster[0], n * cluster[1]), cluster[0] * cluster[1], swapped, product)
+                    plan = Plan(
+                        m, n, consumers, turns, swapped, cluster, panels, group=group, keep=keep, promote=promote
+                    )
                     yield from _copied(plan, product)
                     if along and plan.sums * 3 // 2 > room(plan, product):
                         continue
@@ -136,7 +141,7 @@ def _copied(plan: Plan, product: Product) -> Iterator[Plan]:
     whole = product.sizes[1] % plan.n == 0  # else NVRTC 13.0 spills 4 B of 128 x 96 with silu
     short = work(plan, product)[1] <= MOST_SHORT and plan.m * plan.n <= SHORT_TILE and whole
     slots = 2 if plan.pingpong and short else 1 if plan.m * plan.n >= LARGE and not plan.pingpong else 0
-    copying = attrs.evolve(plan, copied=slots)
+    copying = _changed(plan, copied=slots)
     if not slots or copied(copying, product) != operands:
         return
     nbytes = sum(t.dtype.nbytes for t in operands)
@@ -144,19 +149,33 @@ def _copied(plan: Plan, product: Product) -> Iterator[Plan]:
         yield copying
 
 
-def _placed(plan: Plan, product: Product) -> Plan:
-    """Choose a plan's order of tiles, and its L2 hints where few tiles read an operand."""
-    spread = together if product.grouped else unshared  # bands of many rows would reach into other groups
-    high, wide = tiles = tiles_of(plan, product)
-    plan = attrs.evolve(plan, group=min(GROUPS, key=lambda group: spread(plan, tiles, group)))
+def _placed(
+    sides: tuple[int, int], blocks: int, swapped: bool, product: Product
+) -> tuple[int, Literal["", "left", "right"]]:
+    """Choose the order of a plan's tiles, and its L2 hints where few tiles read an operand.
+
+    Args:
+        sides: rows and columns of a cluster's tile.
+        blocks: number of its blocks.
+        swapped: whether the plan computes the transpose of C.
+        product: the product.
+    """
+    high, wide = tiles = tiles_by(sides, swapped, product)
+    group = group_of(tiles, sides, blocks, product.grouped)
     if product.grouped or product.spec.batch is not None:
-        return plan
-    left, right = (product.right, product.left) if plan.swapped else (product.left, product.right)
-    few = FEW if high * wide * plan.cluster[0] * plan.cluster[1] <= SMS else 2
-    for streamed, others, kept in ((left, wide, "right"), (right, high, "left")):
-        if others <= few < max(high, wide) and _nbytes(streamed) in STREAMED:
-            return attrs.evolve(plan, keep=kept)
-    return plan
+        return group, ""
+    left, right = (product.right, product.left) if swapped else (product.left, product.right)
+    few = FEW if high * wide * blocks <= SMS else 2
+    if wide <= few < high and _nbytes(left) in STREAMED:
+        return group, "right"
+    if high <= few < wide and _nbytes(right) in STREAMED:
+        return group, "left"
+    return group, ""
+
+
+def _changed(plan: Plan, **changes: Any) -> Plan:
+    """Copy a plan with some fields changed: hundreds are copied, and `attrs.evolve` takes twice the time."""
+    return Plan(**{name: getattr(plan, name) for name in FIELDS} | changes)
 
 
 def _nbytes(tensor: Tensor) -> int:
@@ -171,20 +190,20 @@ def _shared_out(plan: Plan, product: Product) -> Iterator[Plan]:
     tiles, chunks = work(plan, product)
     if _is_deep(chunks * plan.panels, product) and not plan.pingpong:
         for cluster in (plan.cluster, SQUARE) if plan.cluster == (2, 1) else (plan.cluster,):
-            each = attrs.evolve(plan, cluster=cluster, through="grid", keep="")
+            each = _changed(plan, cluster=cluster, through="grid", keep="")
             at_once = MACHINE.sms_of_clusters(cluster[0] * cluster[1])
             ways = min(at_once // work(each, product)[0], chunks // LEAST_CHUNKS, MOST_AT_ONCE)
             if ways > 1:
-                yield attrs.evolve(each, ways=ways)
+                yield _changed(each, ways=ways)
         return
     at_once = SMS // (plan.cluster[0] * plan.cluster[1]) * plan.cluster[0] * plan.cluster[1]
     if tiles % at_once and tiles * chunks >= at_once * LEAST_CHUNKS and not plan.pingpong and not product.grouped:
-        yield attrs.evolve(plan, stream=True)
+        yield _changed(plan, stream=True)
     for ways in range(2, MOST_WAYS + 1):
         if tiles * ways <= SMS and chunks >= ways * LEAST_CHUNKS:
-            yield attrs.evolve(plan, ways=ways)
+            yield _changed(plan, ways=ways)
             if tiles * ways <= (PAIRED if ways == 2 else TOGETHER) and _meet_near(plan, ways, chunks, product):
-                yield attrs.evolve(plan, ways=ways, through="cluster")
+                yield _changed(plan, ways=ways, through="cluster")
 
 
 def _is_deep(chunks: int, product: Product) -> bool:
@@ -196,7 +215,7 @@ def _is_deep(chunks: int, product: Product) -> bool:
 
 def _meet_near(plan: Plan, ways: int, chunks: int, product: Product) -> bool:
     """Say whether `ways` blocks can add their sums in a cluster: each has chunks of K, and shared memory has room."""
-    near = attrs.evolve(plan, ways=ways, through="cluster")
+    near = _changed(plan, ways=ways, through="cluster")
     nbytes, out = product.nbytes, product.out_nbytes
     share = -(-chunks // ways)
     fits = near.depth(nbytes, out, *product.beside) >= 3

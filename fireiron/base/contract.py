@@ -558,6 +558,12 @@ def _sequence(inside: Any) -> Kind:
 
 
 def _each(values: Sequence[Any], kinds: Sequence[Kind | None]) -> Any:
+    if isinstance(values, tuple):
+        for value, kind in zip(values, kinds, strict=True):
+            if kind is not None and type(value) not in kind.exact:
+                break
+        else:
+            return values
     found = tuple(
         value if kind is None or type(value) in kind.exact else kind.read(value)
         for value, kind in zip(values, kinds, strict=True)
