@@ -41,9 +41,7 @@ def findings(
     """
     least = least_registers(kernel)
     found = [
-        *resources.shared_memory(kernel, arch),
-        *resources.limits(kernel, arch, sizes),
-        *resources.registers(kernel, arch, least),
+        *_of_limits(kernel, arch, least, sizes),
         *traffic(kernel, rows),
         *resources.idle(kernel, sizes),
         *resources.low_occupancy(kernel, arch, least),
@@ -52,6 +50,18 @@ def findings(
         *assumed(kernel, sizes),
     ]
     return ranked(found)
+
+
+def errors(kernel: Kernel, arch: Arch) -> tuple[Finding, ...]:
+    """List the errors among the findings; accesses, of which only warnings are made, are not measured for them."""
+    return tuple(f for f in _of_limits(kernel, arch, least_registers(kernel)) if f.severity == "error")
+
+
+def _of_limits(kernel: Kernel, arch: Arch, least: int, sizes: Mapping[str, int] | None = None) -> Iterator[Finding]:
+    """Compare a kernel with the architecture's limits: all errors, and some warnings."""
+    yield from resources.shared_memory(kernel, arch)
+    yield from resources.limits(kernel, arch, sizes)
+    yield from resources.registers(kernel, arch, least)
 
 
 def assumed(kernel: Kernel, sizes: Mapping[str, int] | None) -> Iterator[Finding]:

@@ -51,14 +51,19 @@ class Choice:
         candidate: the preset and its keywords.
         why: the reason, in words.
         record: the measurement, None for the model's choice.
-        modelled_us: time by the cost model in microseconds, None where the model did not run.
+        target: name of the architecture; "" for a measured choice.
     """
 
     schedule: Any
     candidate: Candidate
     why: str
     record: Record | None = None
-    modelled_us: float | None = None
+    target: str = ""
+
+    @property
+    def modelled_us(self) -> float | None:
+        """Estimate the time of the model's choice in microseconds; None where a measurement decided."""
+        return self.schedule.estimate(self.target).likely_us if self.target else None
 
     @property
     def point(self) -> str:
@@ -250,8 +255,9 @@ def _chosen(spec: MatMulChain, arch: str | None) -> Choice:
     asked = _question(spec, arch)
     kept = _facts(asked)
     for candidate, record, why in _recorded(asked, kept):
-        if asked.judge(candidate).failure is None:  # what was legal there need not be here
-            return Choice(candidate.preset.build(spec, candidate.point), candidate, why, record)
+        found = asked.check(candidate)
+        if found.failure is None:  # what was legal there need not be here
+            return Choice(found.schedule, candidate, why, record)
     return _kept(asked, kept) or _modelled(asked)
 
 
@@ -331,7 +337,7 @@ def _kept(asked: Question, facts: Mapping[str, Any] | None) -> Choice | None:
             return None
         candidate = Candidate(_named()[facts["preset"]], point(facts["keywords"]))
         schedule = candidate.preset.build(asked.spec, candidate.point)
-        return Choice(schedule, candidate, str(facts["why"]), modelled_us=facts["modelled_us"])
+        return Choice(schedule, candidate, str(facts["why"]), target=asked.target)
     except (FireironError, KeyError, TypeError, AttributeError):
         return None
 
@@ -366,14 +372,12 @@ def _modelled(asked: Question) -> Choice:
         found, judged = first_choice(asked, group, MODEL_LOOKS)
         if found is not None:
             words = f"the best of {judged} by the cost model" if judged else "the preset's own first choice"
-            schedule = found.candidate.preset.build(asked.spec, found.candidate.point)
-            why = f"no record: {words}, not measured"
-            facts = {"preset": found.candidate.preset.name, "keywords": found.candidate.point.to_json()}
-            facts |= {"why": why, "modelled_us": found.modelled_us}
+            schedule, why = found.schedule, f"no record: {words}, not measured"
+            facts = {"preset": found.candidate.preset.name, "keywords": found.candidate.point.to_json(), "why": why}
             if not content():  # else the digest is that of another table of instructions
                 facts["digest"] = digest(schedule.program, schedule.links, schedule.name)
             keep_choice(_kept_as(asked), facts)
-            return Choice(schedule, found.candidate, why, modelled_us=found.modelled_us)
+            return Choice(schedule, found.candidate, why, target=asked.target)
     raise _nothing_legal(asked)
 
 
@@ -394,6 +398,11 @@ def suited(spec: MatMulChain, arch: str | None = None) -> tuple[Preset, ...]:
         if first_choice(asked, group, 0)[0] is not None:  # the first that is legal says enough
             return tuple(group)
     raise _nothing_legal(asked)
+
+
+def takes(preset: Preset, spec: MatMulChain, arch: str) -> bool:
+    """Say whether a preset lists candidates for a product."""
+    return Question(spec, arch).space(preset) is not None
 
 
 @cache

@@ -12,7 +12,7 @@ from fireiron.base.errors import UsageError
 from fireiron.front.chain import MatMulChain
 
 if TYPE_CHECKING:
-    from fireiron.tune.candidates import Candidate, Judged, Preset
+    from fireiron.tune.candidates import Candidate, Checked, Preset
     from fireiron.tune.space import Point, Space
 
 SURE = 0.97  # of the modelled time: what saves less is no reason to leave a default, which was measured once
@@ -30,7 +30,7 @@ class Question:
         passed: texts of candidates that spill, or that crash the installed compiler.
         text: the problem and the target as a text, by which choices are stored on disk.
         spaces: by preset, its candidates for the product.
-        judged: by candidate, its schedule, time and errors.
+        checked: by candidate, its schedule, errors and time.
         refused: by preset, why it has no legal candidate.
     """
 
@@ -39,7 +39,7 @@ class Question:
     passed: Set[str] = frozenset()
     text: str = ""
     spaces: dict[Preset, Space] = attrs.field(factory=lambda: dict[Any, Any]())
-    judged: dict[Candidate, Judged] = attrs.field(factory=lambda: dict[Any, Any]())
+    checked: dict[Candidate, Checked] = attrs.field(factory=lambda: dict[Any, Any]())
     refused: dict[Preset, str] = attrs.field(factory=lambda: dict[Any, str]())
 
     def space(self, preset: Preset) -> Space | None:
@@ -83,13 +83,13 @@ class Question:
         """Return the shortlist of a preset that only the quick model ranks, () for other presets."""
         return self.shortlist(preset) or () if judged(preset) == 1 else ()
 
-    def judge(self, candidate: Candidate) -> Judged:
-        """Build and check a candidate, and estimate its time."""
-        from fireiron.tune.candidates import judge
+    def check(self, candidate: Candidate) -> Checked:
+        """Build, lower and check a candidate; its time is modelled when it is read."""
+        from fireiron.tune.candidates import check
 
-        if candidate not in self.judged:
-            self.judged[candidate] = judge(candidate, self.spec, self.target)
-        return self.judged[candidate]
+        if candidate not in self.checked:
+            self.checked[candidate] = check(candidate, self.spec, self.target)
+        return self.checked[candidate]
 
 
 def judged(preset: Preset) -> int:
@@ -114,7 +114,7 @@ def by_architecture(target: str, presets: Iterable[Preset]) -> list[list[Preset]
     return [groups[since] for since in sorted(groups, reverse=True)]
 
 
-def first_choice(asked: Question, group: Sequence[Preset], looks: int) -> tuple[Judged | None, int]:
+def first_choice(asked: Question, group: Sequence[Preset], looks: int) -> tuple[Checked | None, int]:
     """Find the best candidate of some presets by the cost model.
 
     There are three kinds of presets. A preset that ranks its points itself is represented by its first legal point. For
@@ -137,7 +137,7 @@ def first_choice(asked: Question, group: Sequence[Preset], looks: int) -> tuple[
     from fireiron.tune.candidates import Candidate
     from fireiron.tune.space import default_point, point
 
-    seen: dict[Candidate, Judged] = {}
+    seen: dict[Candidate, Checked] = {}
     orders = {preset: asked.order(preset) for preset in group}
     spaces = {
         preset: space
@@ -152,21 +152,21 @@ def first_choice(asked: Question, group: Sequence[Preset], looks: int) -> tuple[
             asked.refused.setdefault(preset, f"{candidate} spills registers with the installed compiler")
             return False
         if candidate not in seen and (len(seen) < looks or not leader()):
-            seen[candidate] = found = asked.judge(candidate)
+            seen[candidate] = found = asked.check(candidate)
             if found.failure is not None:
                 asked.refused.setdefault(preset, str(found.failure))
         return candidate in seen and seen[candidate].failure is None
 
-    def leader() -> Judged | None:
-        legal = [j for j in seen.values() if j.modelled_us is not None]
-        return min(legal, key=lambda j: j.modelled_us or 0.0, default=None)
+    def leader() -> Checked | None:
+        legal = [each for each in seen.values() if each.failure is None]
+        return legal[0] if len(legal) == 1 else min(legal, key=lambda each: each.modelled_us, default=None)
 
-    def better(best: Judged | None) -> Judged | None:
+    def better(best: Checked | None) -> Checked | None:
         """Return the fastest candidate where it is faster than `best` by enough, else None."""
         found = leader()
-        if best is None or (found is not None and (found.modelled_us or 0.0) < SURE * (best.modelled_us or 0.0)):
-            return found
-        return best
+        if best is None or found is None or found is best:
+            return found if best is None else best
+        return found if found.modelled_us < SURE * best.modelled_us else best
 
     for preset, space in spaces.items():
         order = space.points(FEW_POINTS) if space.ranked else orders[preset]

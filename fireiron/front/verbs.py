@@ -202,6 +202,7 @@ class Schedule(State):
                 `spills`, `stack`, `wgmma-serialised`, `wgmma-registers`, `setmaxnreg-ignored`, at the link whose tile
                 takes the registers; `compiler-crash` of a schedule that `best` chose.
         """
+        from fireiron.estimate.findings import errors
         from fireiron.jit.build import build
         from fireiron.jit.compile import CompileOptions, compiler
 
@@ -210,7 +211,11 @@ class Schedule(State):
         options = CompileOptions(lineinfo=lineinfo, debug=debug, max_registers=max_registers, allow_spills=allow_spills)
 
         def lower() -> Kernel:
-            self.check(target.name)
+            kernel = self._kernel(target.name)
+            if kernel is None:
+                self.check(target.name)  # refuses the chain of a Move inside another schedule
+            for finding in () if kernel is None else errors(kernel, target):
+                raise finding.error()
             # The kept kernel may come from an equal schedule, written elsewhere: waits are to name this one's links.
             fresh = _lowered.__wrapped__
             return fresh(self, target.number, self.name, _rows()) if debug else self.lowered(target.name)

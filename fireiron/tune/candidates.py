@@ -6,6 +6,7 @@ import hashlib
 import pickle
 import sys
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -232,6 +233,53 @@ class Built:
         return self.entry is not None and self.entry.binary.resources.spills
 
 
+@attrs.frozen(eq=False, slots=False)
+class Checked:
+    """Hold a candidate that was built, lowered and checked; the cost model runs when its time is asked for.
+
+    Args:
+        candidate: the candidate.
+        arch: name of the target.
+        schedule: the finished schedule, None where it could not be built.
+        failure: the reason why the candidate is excluded; None for a legal one.
+    """
+
+    candidate: Candidate
+    arch: str
+    schedule: Any = None
+    failure: Failure | None = None
+
+    @cached_property
+    def modelled_us(self) -> float:
+        """Estimate the time of a legal candidate in microseconds."""
+        from fireiron.estimate.model import estimate
+
+        return estimate(self.schedule.lowered(self.arch), find_arch(self.arch)).likely_us
+
+
+def check(candidate: Candidate, spec: Any, arch: str) -> Checked:
+    """Build and lower a candidate, and look for errors; nothing is modelled or compiled.
+
+    Args:
+        candidate: the candidate.
+        spec: the empty schedule.
+        arch: name of the target.
+    """
+    from fireiron.estimate.findings import errors
+
+    target, schedule = find_arch(arch), None
+    try:
+        schedule = candidate.preset.build(spec, candidate.point)
+        kernel = schedule.lowered(arch)
+        for finding in errors(kernel, target):
+            raise finding.error()
+        if kernel.cooperative:
+            refuse_too_many(kernel, target)
+    except Exception as error:  # a record's keywords may be anything
+        return Checked(candidate, arch, schedule, failure("check", error))
+    return Checked(candidate, arch, schedule)
+
+
 def judge(candidate: Candidate, spec: Any, arch: str) -> Judged:
     """Build, check and model a candidate; nothing is compiled.
 
@@ -240,21 +288,8 @@ def judge(candidate: Candidate, spec: Any, arch: str) -> Judged:
         spec: the empty schedule.
         arch: name of the target.
     """
-    from fireiron.estimate.model import estimate
-
-    target = find_arch(arch)
-    try:
-        schedule = candidate.preset.build(spec, candidate.point)
-        found = schedule.facts(arch)
-        if found.errors:
-            raise found.errors[0].error()
-        kernel = schedule.lowered(arch)
-        if kernel.cooperative:
-            refuse_too_many(kernel, target)
-        modelled = estimate(kernel, target, rows=found.rows)
-    except Exception as error:  # a record's keywords may be anything
-        return Judged(candidate, failure=failure("check", error))
-    return Judged(candidate, modelled.likely_us)
+    found = check(candidate, spec, arch)
+    return Judged(candidate, None if found.failure else found.modelled_us, found.failure)
 
 
 def refuse_too_many(kernel: Kernel, target: Arch) -> None:

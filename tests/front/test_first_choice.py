@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from fireiron import matmul
@@ -13,13 +15,13 @@ def test_presets_for_which_there_is_no_instruction_are_left_early(monkeypatch: p
     from fireiron.tune import candidates
 
     looked: list[str] = []
-    judge = candidates.judge
+    check = candidates.check
 
-    def counted(candidate: candidates.Candidate, spec: object, arch: str) -> candidates.Judged:
+    def counted(candidate: candidates.Candidate, spec: object, arch: str) -> candidates.Checked:
         looked.append(candidate.preset.name)
-        return judge(candidate, spec, arch)
+        return check(candidate, spec, arch)
 
-    monkeypatch.setattr(candidates, "judge", counted)
+    monkeypatch.setattr(candidates, "check", counted)
     best.forget()
     monkeypatch.setenv("FIREIRON_CACHE_DIR", "")  # no choice is read from disk
     found = best.choose(matmul(712, 568, 328), "sm_90a").candidate
@@ -27,6 +29,26 @@ def test_presets_for_which_there_is_no_instruction_are_left_early(monkeypatch: p
     assert found.preset.name == "ampere.sgemm"
     assert len(looked) < 8
     assert all(looked.count(name) == 1 for name in looked)
+
+
+def test_a_preset_that_ranks_its_points_itself_is_not_modelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first legal point is taken; the time is estimated when it is read."""
+    from fireiron.estimate import model
+
+    asked: list[object] = []
+    estimate = model.estimate
+
+    def counted(kernel: Any, *rest: Any, **more: Any) -> model.Estimate:
+        asked.append(kernel)
+        return estimate(kernel, *rest, **more)
+
+    monkeypatch.setattr(model, "estimate", counted)
+    monkeypatch.setenv("FIREIRON_CACHE_DIR", "")
+    best.forget()
+    found = best.choose(matmul(264, 520, 136, "f16", layout="TN"), "sm_90a")
+    assert not asked
+    assert found.modelled_us
+    assert len(asked) == 1
 
 
 def test_the_quick_model_alone_ranks_a_preset_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
