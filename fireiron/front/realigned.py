@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import attrs
 
 from fireiron.front.chain import MatMulChain, MoveChain
-from fireiron.front.several import Several, is_plain, kept
+from fireiron.front.several import Several, at_once, is_plain, kept
 from fireiron.front.verbs import Schedule
 from fireiron.language.tensor import Tensor
 
@@ -88,9 +88,8 @@ def realigned(spec: MatMulChain, arch: str) -> Plan | None:
         The plan; None where lines start at multiples of 16 bytes, no newer preset takes the copies, or copying takes
         longer than it saves.
     """
-    from fireiron.front.best import choose
+    from fireiron.front.best import choose, takes
     from fireiron.front.spec import MatMul
-    from fireiron.tune.space import space_of
 
     task = spec.matmul
     stored = (task.A, task.B, task.C)
@@ -99,23 +98,42 @@ def realigned(spec: MatMulChain, arch: str) -> Plan | None:
     wide = tuple(t if t.starts_lines_at(UNIT) else _wide(t) for t in stored)
     product = MatMul(*wide, arch=spec.program.arch)
 
-    def since(choice: Choice) -> str:
-        declared = space_of(choice.candidate.preset.function)
-        return "" if declared is None else declared.since
-
-    whole, found = choose(spec, arch), choose(product, arch)
-    if since(whole) == since(found):
-        return None
+    found = choose(product, arch)
     taken = _modelled_us(found, arch) + sum(_copying_us(t) for t, w in zip(stored, wide, strict=True) if t is not w)
-    if taken >= PIECES * _modelled_us(whole, arch):
-        return None
+    if taken >= PIECES * _least_us(spec, arch) or takes(found.candidate.preset, spec, arch):
+        whole = choose(spec, arch)
+        if _since(whole) == _since(found) or taken >= PIECES * _modelled_us(whole, arch):
+            return None
     a, b = (_copy(t, w) for t, w in zip(stored[:2], wide[:2], strict=True))
     return Plan(found.schedule, (a, b), _copy(wide[2], stored[2]), taken)
+
+
+def _since(choice: Choice) -> str:
+    """Return the architecture for which a choice's preset is."""
+    from fireiron.tune.space import space_of
+
+    declared = space_of(choice.candidate.preset.function)
+    return "" if declared is None else declared.since
 
 
 def _modelled_us(choice: Choice, arch: str) -> float:
     """Return a choice's time by the cost model, which runs here if the choice came from a measurement."""
     return choice.schedule.estimate(arch).time_us if choice.modelled_us is None else choice.modelled_us
+
+
+def _least_us(spec: MatMulChain, arch: str) -> float:
+    """Return a time that no launch which reads such lines is modelled to beat: that of the products of warps alone.
+
+    Where copies take less, no schedule for one launch is looked for.
+    """
+    from fireiron.algebra.arch import arch as find_arch
+    from fireiron.atoms.table import warp_products
+
+    target, dtype = find_arch(arch), spec.matmul.A.dtype
+    rows = [row for row in warp_products() if not row.missing_on(target.number) and row.operands[0].dtype == dtype]
+    clocks = min((row.issue_clocks(target) / prod(row.shape) for row in rows), default=0.0)
+    products = prod(cast(int, extent) for _, extent in spec.matmul.sizes)
+    return products * clocks / (target.partitions * target.gpu.sms * target.gpu.clock_mhz)
 
 
 def _copying_us(tensor: Tensor) -> float:
@@ -158,5 +176,6 @@ def copies_from(plan: Plan, kernel_of: Callable[[Schedule], Kernel], whole: Call
         kernel_of: function from a schedule to its kernel.
         whole: see `Several`.
     """
-    a, b = (None if copy is None else kernel_of(copy) for copy in plan.copies)
-    return Copies(kernel_of(plan.product), whole, (a, b), None if plan.back is None else kernel_of(plan.back))
+    product, a, b, back = at_once(kernel_of, (plan.product, *plan.copies, plan.back))
+    assert product is not None
+    return Copies(product, whole, (a, b), back)

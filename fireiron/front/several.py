@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import attrs
 
@@ -15,6 +17,7 @@ from fireiron.jit.streams import stream_handle
 
 if TYPE_CHECKING:
     from fireiron.front.host import HostKernel
+    from fireiron.front.verbs import Schedule
     from fireiron.jit.interface import Interface
     from fireiron.jit.kernel import CompiledKernel
 
@@ -88,6 +91,27 @@ def is_plain(spec: MatMulChain) -> bool:
     return known and plain and spec.batch is None and task.groups is None and not task.A.dtype.packed
 
 
+def at_once(kernel_of: Callable[[Schedule], Kernel], schedules: Sequence[Schedule | None]) -> tuple[Kernel | None, ...]:
+    """Make the kernels of schedules in threads, since NVRTC compiles several sources at once.
+
+    Args:
+        kernel_of: function from a schedule to its kernel; this thread calls it for the first schedule.
+        schedules: the schedules; the result is None where they are.
+    """
+    first, *others = [place for place, each in enumerate(schedules) if each is not None]
+    made: list[Kernel | None] = [None] * len(schedules)
+
+    def make(place: int) -> None:
+        made[place] = kernel_of(cast("Schedule", schedules[place]))
+
+    with ThreadPoolExecutor(max(1, len(others))) as threads:
+        tasks = [threads.submit(copy_context().run, make, place) for place in others]
+        make(first)
+        for task in tasks:
+            task.result()
+    return tuple(made)
+
+
 def compiled_for(spec: MatMulChain, arch: str | None = None) -> Several | None:
     """Compile the launches of a product for the GPU; None where one is as fast, or there is no GPU.
 
@@ -98,13 +122,11 @@ def compiled_for(spec: MatMulChain, arch: str | None = None) -> Several | None:
     Raises:
         CompileError: as `compile` does.
     """
+    from fireiron.front.best import compiled, target_of
     from fireiron.front.host import without_gpu
-    from fireiron.front.realigned import may_copy
+    from fireiron.front.realigned import copies_from, may_copy, realigned
 
     if not may_copy(spec) or without_gpu():
         return None
-    from fireiron.front.best import compiled, target_of
-    from fireiron.front.realigned import copies_from, realigned
-
     plan = realigned(spec, target_of(spec, arch))
     return None if plan is None else copies_from(plan, lambda each: each.compile(arch), lambda: compiled(spec))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
 import pytest
 
 from fireiron import Matrix, RowMajor, matmul, relu
+from fireiron.base.errors import CompileError
 from fireiron.front import realigned
 from fireiron.front.host import HostKernel
 from fireiron.front.realigned import LINE, Copies, copies_from
@@ -75,6 +77,39 @@ def test_copies_are_for_products_that_take_longer_than_them() -> None:
     assert large.modelled_us > 0
     assert realigned.realigned(matmul(*SIZES, "f16"), "sm_90a") is None  # a few us in one launch
     assert realigned.realigned(matmul(2632, 3256, 3040, "f16"), "sm_90a") is None  # its lines are whole
+
+
+def test_where_copies_are_sure_to_pay_one_launch_is_not_scheduled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The products of warps alone would take longer; where they are modelled to take no time, both are scheduled."""
+    from fireiron.front import best
+
+    chosen: list[Any] = []
+    choose = best.choose
+    monkeypatch.setattr(best, "choose", lambda spec, arch: chosen.append(spec) or choose(spec, arch))
+    planned("NN", LARGE)
+    assert len(chosen) == 1
+    monkeypatch.setattr(realigned, "_least_us", lambda spec, arch: 0.0)
+    planned("NN", LARGE)
+    assert len(chosen) == 3
+
+
+def test_launches_are_compiled_at_the_same_time(eager: None) -> None:
+    """The kernels wait for each other: one after another, none would be made."""
+    plan = planned("NN")
+    meeting = threading.Barrier(4, timeout=60)
+
+    def made(schedule: Any) -> Any:
+        meeting.wait()
+        return schedule
+
+    copies = copies_from(plan, made, None)  # type: ignore[arg-type]
+    assert (copies.product, *copies.copies, copies.back) == (plan.product, *plan.copies, plan.back)
+
+    def broken(schedule: Any) -> Any:
+        raise CompileError("nvrtc", f"refused {schedule.name}")
+
+    with pytest.raises(CompileError, match="refused"):
+        copies_from(plan, broken, None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
