@@ -77,14 +77,18 @@ def _computed(operand: Operand, target: View, state: State, context: Context) ->
     storage = state.windows["dst"].storage
     assert state.position is not None and storage.ownership is not None
     storage.ownership.agree("", storage.name, "a prolog")
-    rows, count = operand.shape[0], operand.registers
+    rows = operand.shape[0]
     lanes = parts_of(operand.layout[0], rows, digits_of(operand.layout[0], state.position))
-    r = context.variable("e", count)
-    held = parts_of(operand.layout[1], rows, digits_of(operand.layout[1], r))
-    local = tuple(lane + register for lane, register in zip(lanes, held, strict=True))
     outer = tuple(as_expr(0) for _ in state.residual.sizes[:-2])
-    element = attrs.evolve(target, offset=target.offset + r, layout=Layout(1, 0))
-    return (For(r, as_expr(count), transform(element, element, (*outer, *local), state, context), unroll=True),)
+
+    def local(register: Expr) -> tuple[Expr, ...]:
+        held = parts_of(operand.layout[1], rows, digits_of(operand.layout[1], register))
+        return (*outer, *(lane + one for lane, one in zip(lanes, held, strict=True)))
+
+    def element(register: Expr) -> View:
+        return attrs.evolve(target, offset=target.offset + register, layout=Layout(1, 0))
+
+    return transform(operand.registers, element, element, local, state, context)
 
 
 def _candidates(chosen: Atom | str | None, state: State) -> list[Atom]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from fireiron.algebra.dtypes import DType
-from fireiron.algebra.expr import FALSE, Expr, Var, and_, as_expr, gt, minimum, proves, substitute
+from fireiron.algebra.expr import FALSE, Expr, and_, as_expr, gt, minimum, proves, substitute
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.scalar import Arg, Cast, Constant, number
 from fireiron.atoms.table import Near, chosen_from, matching, nearest
@@ -284,22 +284,22 @@ def _cast(source: View, into: View, count: int, state: State, context: Context) 
 
 
 def _computed(source: View, into: View, count: int, state: State, context: Context) -> Body:
-    """Apply a prolog's ops element by element; two elements that share a byte are computed at once."""
+    """Apply a prolog's ops to a vector."""
     pack = source.buffer.dtype.pack
-    e = context.variable("e", count // pack) if count > pack else as_expr(0)
-    body: Body = ()
-    for half in range(pack):
-        number = rest = e * pack + half
-        local: list[Expr] = []
+
+    def local(number: Expr) -> tuple[Expr, ...]:
+        found: list[Expr] = []
         for _, size in state.residual.sizes:
             assert isinstance(size, int)
-            local.append(rest % size)
-            rest = rest // size
-        one = _element(source, e) if pack == 1 else _element(source, e * pack)
-        if pack > 1:
-            one = attrs.evolve(one, layout=line(pack, 1))
-        body += transform(_element(into, number), one, tuple(local), state, context, None if pack == 1 else half)
-    return (For(e, as_expr(count // pack), body, unroll=True),) if isinstance(e, Var) else body
+            found.append(number % size)
+            number = number // size
+        return tuple(found)
+
+    def held(number: Expr) -> View:
+        one = _element(source, number)
+        return one if pack == 1 else attrs.evolve(one, layout=line(pack, 1))
+
+    return transform(count, lambda number: _element(into, number), held, local, state, context)
 
 
 def _check_alignment(window: Window, count: int) -> None:
