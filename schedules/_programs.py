@@ -48,6 +48,7 @@ from fireiron import (
 from fireiron.schedules._plan import MOST_STAGES, ROWS, SMS, SPAN, Plan
 from fireiron.schedules._plans import plans
 from fireiron.schedules._product import size_of
+from fireiron.schedules._quad_pairs import exchange
 from fireiron.schedules._stores import bulk
 
 Path = Literal["auto", "simt", "volta", "turing", "ampere", "hopper"]
@@ -119,7 +120,8 @@ def volta(program: ProductsChain) -> Schedule:
         program: the products, of f16, in all layouts.
     """
     n = _columns(program, VOLTA_COLUMNS)
-    store = through_shared(conform(), vector(), panel=(32, n), pad=4, order=RowMajor, reuse=True)
+    order = exchange(32, n, program.products.outs[0].dtype, program.products.accumulator)
+    store = through_shared(conform(), vector(), panel=(32, n), order=order, reuse=True)
     chain: ProductsChain = (
         program.tile(64, n, batch=program.batch).to(Block).epilog(memory=FR, store=store).split(CHUNK).pipeline(2)
     )

@@ -11,6 +11,7 @@ from fireiron import (
     Block,
     ColMajor,
     FireironError,
+    Layout,
     ProgramChain,
     QuadPair,
     Schedule,
@@ -23,6 +24,7 @@ from fireiron import (
     staged,
     through_shared,
 )
+from fireiron.schedules._quad_pairs import exchange
 from fireiron.schedules.conv import conv2d
 
 DTYPE = "f16"  # of the command line's program where it says none
@@ -56,11 +58,15 @@ def conv(spec: ProgramChain, images: int = 32, filters: int = 128, depth: int = 
     def by_quad_pairs(y: StepChain) -> Schedule:
         y = y.split(8).unroll().load("A", FR, conform()).load("B", FR, conform()).tile(16, 16).unroll()
         # Four rows of every eight: the quad-pairs of a warp then read and write different banks.
-        return y.tile(Strided((4, 8), (8, 16))).to(QuadPair).layout(ColMajor).split(4).unroll().done()
+        return y.tile(Strided((4, 8), (4, 8))).to(QuadPair).layout(ColMajor).split(4).unroll().done()
 
+    (y,) = spec.computed.outputs
+    # A product's rows are an image's two pixels, then the next image's.
+    (_, pixel), (_, image), (pairs, others), _ = exchange(2 * images, filters, y.dtype).leaves
+    order = Layout(((2, pairs), 1, 2, filters), ((image, others), 0, pixel, 1))
     return (
         spec.tile(n=images, p=1, q=2, k=filters).to(Block)
-        .epilog(memory=FR, store=through_shared(pad=4, reuse=True))
+        .epilog(memory=FR, store=through_shared(order=order, reuse=True))
         .split(r=1, s=1, c=depth).pipeline(2)
         .load("x", SH, staged()).pad(8).load("f", SH, staged()).pad(8)
         .tile(n=16, k=32).to(Warp).each(product=by_quad_pairs)

@@ -33,6 +33,7 @@ from fireiron import (
     vector,
     wmma,
 )
+from fireiron.schedules._quad_pairs import exchange
 
 DTYPE, LAYOUT = "f16:f32:f32", "TN"  # of the command line's products where it says none
 
@@ -69,7 +70,9 @@ def gemm(
 
     Source: Bhaskaracharya, Demouth, Grover, Automatic Kernel Generation for Volta Tensor Cores, 2020.
     """
-    store = through_shared(conform(), vector(), panel=(min(m, 32), n), pad=4, order=RowMajor, reuse=True)
+    rows = min(m, 32)
+    order = exchange(rows, n, spec.matmul.C.dtype, spec.matmul.accumulator)
+    store = through_shared(conform(), vector(), panel=(rows, n), order=order, reuse=True)
     chain: MatMulChain = (
         spec.tile(m, n, batch=spec.batch)
         .to(Block)

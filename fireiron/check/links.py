@@ -137,8 +137,8 @@ def storage(residual: Residual, role: str, layout: Layout, pad: int) -> None:
         return
     shape = tuple(residual.extents[dim] for dim in found.dims)
     extents = tuple(mode.size for mode in layout.modes)
-    if len(extents) != min(2, len(shape)) or any(
-        isinstance(x, int) and x != y for x, y in zip(shape[-2:], extents, strict=False)
+    if not min(2, len(shape)) <= len(extents) <= len(shape) or any(
+        isinstance(x, int) and x != y for x, y in zip(shape[-len(extents) :], extents, strict=True)
     ):
         raise DecompositionError(
             "storage-shape",

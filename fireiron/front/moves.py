@@ -358,7 +358,7 @@ def through_shared(
     take: Strategy | None = None,
     panel: tuple[int, int] | None = None,
     pad: int = 0,
-    order: Order | None = None,
+    order: Order | Layout | None = None,
     reuse: bool = False,
     at: Level | None = None,
     ring: int = 1,
@@ -371,7 +371,7 @@ def through_shared(
         take: strategy for the move out of shared memory, vector() by default.
         panel: rows and columns that are in shared memory at once; None for the whole tile.
         pad: elements added to the leading stride of the buffer in shared memory.
-        order: storage order of the buffer, None for the destination's.
+        order: storage order or layout of the buffer, None for the destination's order.
         reuse: whether the buffer uses the memory of the operands' buffers, which are no longer read then.
         at: the level whose units each have a buffer of their own for the elements that they hold; None for one buffer
             of the block.
@@ -385,7 +385,8 @@ def through_shared(
         start = own if panel is None else own.tile(*panel).unroll().pipeline(ring)
         src, dst = move.residual.operands
         kind = dst.dtype if dtype is None else find_dtype(dtype)
-        staging = start.load(SRC, SH, put or conform(), dtype=None if src.dtype == kind else kind).pad(pad)
+        staging = start.load(SRC, SH, put or conform(), dtype=None if src.dtype == kind else kind)
+        staging = staging.pad(pad) if pad else staging
         staging = staging if order is None else staging.storage_layout(order)
         return asked(take or vector(), staging.reuse_buffer() if reuse else staging, said="a strategy")
 

@@ -167,7 +167,10 @@ class LoadRefinements(Schedule):
         return self._refine(swizzle=swizzle)
 
     def storage_layout(self: L_, layout: Order | Layout) -> L_:
-        """Store the buffer in an order (RowMajor, ColMajor) or by a layout, instead of in its source's order."""
+        """Store the buffer in an order (RowMajor, ColMajor) or by a layout, instead of in its source's order.
+
+        A layout has a mode for each dimension, or for the last ones, of which there are two at least.
+        """
         link = self._addressed("storage_layout")
         if isinstance(layout, Layout):
             self._check(rules.storage, self._before, link.role, layout, link.pad)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fireiron import relu, tensor
+from fireiron.kernel.analysis.access import accesses
 from fireiron.schedules import akg, conv
 from fireiron.verify.verification import Data, verify
 
@@ -30,4 +31,6 @@ def test_its_example(golden: Callable[[str, str], None]) -> None:
     kernel = schedule.lowered("sm_70")
     assert (str(kernel.grid), kernel.threads) == ("392", 256)
     assert not schedule.compile("sm_70").resources.spills
+    stored = {row.lane_nbytes for row in accesses(kernel) if row.buffer == "y" and row.direction == "write"}
+    assert stored == {16}
     golden(schedule.cuda("sm_70"), "schedules/akg_conv.cu")

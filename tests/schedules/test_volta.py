@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fireiron import FireironError, matmul, symbol
+from fireiron import ColMajor, FireironError, MatMul, Matrix, matmul, symbol
 from fireiron.algebra.arch import arch as arch_of
 from fireiron.jit import nvrtc12
 from fireiron.kernel.analysis.access import accesses
@@ -58,6 +58,22 @@ def test_gemm_split_over_groups_of_warps(right: Right, layout: str, ways: int, m
     right(schedule)
     operands = [row for row in accesses(schedule.lowered()) if row.buffer in ("a_sh", "b_sh")]
     assert {row.conflicts for row in operands} == {1.0}
+
+
+@pytest.mark.parametrize("macro", [16, 32])
+@pytest.mark.parametrize("acc", ["f32", "f16"])
+@pytest.mark.parametrize("out", ["f16", "f32"])
+def test_stores_have_16_bytes_and_meet_no_bank_conflicts(right: Right, out: str, acc: str, macro: int) -> None:
+    """Pairs, or lines of four, of a thread's sums become vectors of 16 bytes by an exchange in shared memory."""
+    for n in (64, 128):
+        schedule = volta.gemm(matmul(64, n, 64, "f16", layout="TN", out=out, acc=acc), 64, n, 32, (32, 64), macro)
+        right(schedule)
+        rows = {(row.buffer, row.direction): row for row in accesses(schedule.lowered("sm_70"))}
+        stored = rows["acc_sh", "write"], rows["acc_sh", "read"]
+        assert {row.conflicts for row in stored} == {1.0}
+        assert "copy_16B(&C[" in schedule.cuda("sm_70")
+    crossed = MatMul(Matrix(40, 24, "f16"), Matrix(24, 50, "f16"), Matrix(40, 50, out, ColMajor), acc=acc)
+    right(volta.gemm(crossed, 64, 64, 32, (32, 64), macro))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -221,7 +221,7 @@ def _strides(link: Load, shape: tuple[int, ...], order: Order) -> tuple[tuple[In
     if isinstance(link.storage, Layout):
         layout = link.storage
         extents = tuple(mode.size for mode in layout.modes)
-        if extents != shape[-len(extents) :] or len(extents) != min(2, len(shape)):
+        if extents != shape[-len(extents) :] or len(extents) < min(2, len(shape)):
             raise DecompositionError(
                 "storage-shape",
                 f"storage layout {layout} holds {'x'.join(map(str, extents))} elements, "

@@ -23,10 +23,6 @@ __device__ __forceinline__ void copy_4B(void* dst, const void* src) {
     *static_cast<unsigned*>(dst) = *static_cast<const unsigned*>(src);
 }
 
-__device__ __forceinline__ void copy_8B(void* dst, const void* src) {
-    *static_cast<uint2*>(dst) = *static_cast<const uint2*>(src);
-}
-
 extern "C" __global__ void __launch_bounds__(256)
 conv_32x1x2x128x1_f16(
     const half* __restrict__ x,
@@ -55,8 +51,8 @@ conv_32x1x2x128x1_f16(
     const int quadpair_m = quadpair % 2;
     const int quadpair_n = quadpair / 2;
     const int thread_c = thread % 8;
-    const int thread_q = thread / 32 % 2;
-    const int thread_k = thread % 32;
+    const int thread_q = thread / 16 % 2;
+    const int thread_k = thread % 16;
 
     // Program(32, 1, 2, 128, 5, 5, 64)(GL, GL, GL)(Block)
 
@@ -118,7 +114,7 @@ conv_32x1x2x128x1_f16(
             // load f_sh to f_fr: Move(1, 1, 8, 32)(SH, FR)(Warp)
             #pragma unroll
             for (int n5 = 0; n5 < 2; ++n5) {
-                copy_16B(&f_fr[n5 * 8], &f_sh[chunk % 2 * 9216 + k * 8 + warp_k * 2304 + quadpair_n * 576 + thread % 4 * 72 + thread / 16 % 2 * 288 + n5 * 1152]);
+                copy_16B(&f_fr[n5 * 8], &f_sh[chunk % 2 * 9216 + k * 8 + warp_k * 2304 + quadpair_n * 288 + thread % 4 * 72 + thread / 16 % 2 * 576 + n5 * 1152]);
             }
             #pragma unroll
             for (int m = 0; m < 2; ++m) {
@@ -166,12 +162,12 @@ conv_32x1x2x128x1_f16(
     for (int n11 = 0; n11 < 4; ++n11) {
         #pragma unroll
         for (int k7 = 0; k7 < 4; ++k7) {
-            copy_4B(&y_sh[warp_n * 4224 + quadpair_m * 528 + thread / 16 % 2 * 1056 + n11 % 2 * 264 + n11 / 2 * 2112 + thread % 2 * 132 + warp_k * 32 + quadpair_n * 8 + thread / 2 % 2 * 2 + k7 % 2 * 4 + k7 / 2 * 16], &y_rf[n11 % 2 * 2 + n11 / 2 * 16 + k7 * 4]);
+            copy_4B(&y_sh[n11 % 2 * 128 + warp_n * 4224 + quadpair_m * 528 + thread / 16 % 2 * 1056 + n11 / 2 * 2112 + thread % 2 * 264 + warp_k * 32 + quadpair_n * 4 + thread / 2 % 2 * 2 + k7 * 8], &y_rf[n11 % 2 * 2 + n11 / 2 * 16 + k7 * 4]);
         }
     }
     __syncthreads();  // y_sh is written before it is read
     #pragma unroll
-    for (int r4 = 0; r4 < 8; ++r4) {
-        copy_8B(&y[r4 * 401408 + thread / 64 * 100352 + block_p * 3584 + block_q * 256 + thread_q * 128 + thread_k * 4], &y_sh[r4 * 1056 + thread / 64 * 264 + thread_q * 132 + thread_k * 4]);
+    for (int r4 = 0; r4 < 4; ++r4) {
+        copy_16B(&y[r4 * 802816 + thread / 32 * 100352 + block_p * 3584 + block_q * 256 + thread_q * 128 + thread_k * 8], &y_sh[thread / 32 % 2 * 128 + r4 * 2112 + thread / 64 * 528 + thread_q * 264 + thread_k * 8]);
     }
 }
