@@ -11,13 +11,16 @@ from fireiron.base.errors import SpecError
 
 # Clusters of blocks; barriers that count bytes; launches that begin before the previous one has ended; roles that
 # exchange registers.
-Feature: TypeAlias = Literal["clusters", "counting barriers", "dependent launches", "register budgets"]
+Feature: TypeAlias = Literal[
+    "clusters", "wide clusters", "counting barriers", "dependent launches", "register budgets"
+]  # fmt: skip
 KIB = 1024
 
 GUIDE = "CUDA programming guide 13, section 5.1, tables 30 and 31"
 GUIDE12 = "CUDA programming guide 12.9, section 17.2, tables 27 and 28"
 # Limits that all targets share. Source: CUDA programming guide, compute capabilities and thread block clusters.
 MAX_CLUSTER = 8  # cluster size that every GPU with clusters supports
+WIDEST_CLUSTER = 16  # cluster size of GPUs with "wide clusters": a function's attribute must allow it
 MAX_THREADS = 1024  # threads of a block
 # For it and later targets NVRTC ends its process on some loops (`kernel/passes/two_trips.py`); for none before.
 FIRST_UNSTEADY = 100
@@ -108,6 +111,9 @@ _SINCE: dict[Feature, int] = {"clusters": 90, "counting barriers": 90, "dependen
 # What an `a` target adds, and who has one.
 _BUDGETS: tuple[Feature, ...] = ("register budgets",)
 _ACCELERATED = (90, 100, 103, 110, 120, 121)
+# Who has clusters of more than 8 blocks. Source: CUDA programming guide, thread block clusters: non-portable sizes.
+_WIDE: tuple[Feature, ...] = ("wide clusters",)
+_WITH_WIDE = (90, 100, 103)
 
 # number: shared KiB per block, shared KiB per SM, threads per SM, blocks per SM, source
 _LIMITS = {
@@ -131,6 +137,7 @@ _LIMITS = {
 def _row(number: int, accelerated: bool) -> Arch:
     block, sm, threads, blocks, source = _LIMITS[number]
     common: tuple[Feature, ...] = tuple(feature for feature, since in _SINCE.items() if since <= number)
+    common = (*common, *_WIDE) if number in _WITH_WIDE else common
     return Arch(
         name=f"sm_{number}{'a' if accelerated else ''}",
         number=number,

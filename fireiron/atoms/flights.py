@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from fireiron.atoms import cp_async, tma, wgmma
+from fireiron.atoms import cp_async, peer, tma, wgmma
 from fireiron.language.atom import Flight, Flying
 
 FLIGHTS: Final[dict[str, Flight]] = {
-    flight.name: flight for flight in (cp_async.FLIGHT, wgmma.FLIGHT, tma.STORES, tma.LOADS)
+    flight.name: flight for flight in (cp_async.FLIGHT, wgmma.FLIGHT, tma.STORES, tma.LOADS, peer.SENDS_FLIGHT)
 }
 HELPERS_OF_FLIGHTS: Final[dict[str, str]] = {name: text for x in FLIGHTS.values() for name, text in x.helpers}
 # The fence function for each kind in an atom's `before`.

@@ -1,4 +1,7 @@
-"""Loads from the shared memory of another block of the cluster, at the offset of the same buffer in this block.
+"""Loads from the shared memory of a block of the cluster, and sends to it, at the offset of this block's buffer.
+
+A send is asynchronous: the receiving block's mbarrier counts its bytes as they land, and a thread that waits for the
+mbarrier sees them. Neither side needs a fence, which would wait for all accesses of global memory in flight.
 
 These rows are not in the table, since no Move needs them: elsewhere, memory SH is the block's own.
 """
@@ -6,9 +9,10 @@ These rows are not in the table, since no Move needs them: elsewhere, memory SH 
 from __future__ import annotations
 
 from fireiron.algebra.layout import Layout
-from fireiron.language.atom import Atom, Operand
+from fireiron.language.atom import Atom, Flight, Operand
 from fireiron.language.levels import RF, SH, Memory, Thread
 
+SENDS_FLIGHT = Flight("mbarrier.sends", "sends")
 _WORDS = {16: ("v4.u32", 4), 8: ("v2.u32", 2), 4: ("u32", 1)}
 
 _LOAD = """\
@@ -20,6 +24,16 @@ __device__ __forceinline__ void load_peer_{n}B(void* dst, const void* src, int r
 }}
 """
 
+_SEND = """\
+__device__ __forceinline__ void send_{n}B(void* dst, const void* src, unsigned long long* barrier, int rank) {{
+    const unsigned* words = static_cast<const unsigned*>(src);
+    asm volatile("{{ .reg .b32 place, counter; mapa.shared::cluster.u32 place, %0, %2; "
+        "mapa.shared::cluster.u32 counter, %1, %2; "
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.{kind} [place], {registers}, [counter]; }}"
+        : : "r"(shared_address(dst)), "r"(shared_address(barrier)), "r"(rank), {values} : "memory");
+}}
+"""
+
 
 def _operand(role: str, memory: Memory, nbytes: int) -> Operand:
     """Describe one side; its elements are bytes, since the instruction copies any element type."""
@@ -27,7 +41,7 @@ def _operand(role: str, memory: Memory, nbytes: int) -> Operand:
     return Operand(role, memory, None, (1, nbytes), layout, "read" if role == "src" else "write")
 
 
-def _row(nbytes: int) -> Atom:
+def _load(nbytes: int) -> Atom:
     kind, words = _WORDS[nbytes]
     places = ", ".join(f"%{i}" for i in range(words))
     return Atom(
@@ -54,4 +68,30 @@ def _row(nbytes: int) -> Atom:
     )
 
 
-LOADS: tuple[Atom, ...] = tuple(_row(nbytes) for nbytes in _WORDS)
+def _send(nbytes: int) -> Atom:
+    kind, words = _WORDS[nbytes]
+    places = ", ".join(f"%{i + 3}" for i in range(words))
+    return Atom(
+        name=f"st.async.{nbytes}B",
+        kind="Move",
+        shape=(0,),
+        unit=Thread,
+        operands=(_operand("src", RF, nbytes), _operand("dst", SH, nbytes)),
+        arch=90,
+        source="PTX ISA, Data Movement and Conversion Instructions: mapa, st.async",
+        cuda=_SEND.format(
+            n=nbytes,
+            kind=kind,
+            registers=f"{{{places}}}" if words > 1 else places,
+            values=", ".join(f'"r"(words[{i}])' for i in range(words)),
+        ),
+        call=f"send_{nbytes}B(&{{dst}}, &{{src}}, &{{signal}}, {{peer}});",
+        nbytes=nbytes,
+        peer=True,
+        completion=SENDS_FLIGHT.name,
+        clocks=4 * words,
+    )
+
+
+LOADS: tuple[Atom, ...] = tuple(map(_load, _WORDS))
+SENDS: tuple[Atom, ...] = tuple(map(_send, _WORDS))

@@ -15,6 +15,7 @@ from fireiron.atoms.ldmatrix import LDMATRIX
 from fireiron.atoms.mma import MMA, OF_SUMS
 from fireiron.atoms.movmatrix import MOVMATRIX
 from fireiron.atoms.peer import LOADS as PEER_LOADS
+from fireiron.atoms.peer import SENDS
 from fireiron.atoms.quadpair import QUADPAIR
 from fireiron.atoms.redux import REDUX
 from fireiron.atoms.regroup import REGROUPS, regrouping
@@ -36,7 +37,7 @@ from fireiron.language.levels import GL, RF, SH, Level, Memory, Thread
 __all__ = [
     "PEER_LOADS", "REGROUPS", "SIMT", "TABLE", "Near", "Rows", "box_move", "chosen_from", "content",
     "every", "exchange", "find", "like", "load_of_peer", "matching", "nearest", "reducing", "regrouping", "rows",
-    "warp_products", "wide_products",
+    "send", "warp_products", "wide_products",
 ]  # fmt: skip
 
 TABLE: tuple[Atom, ...] = (
@@ -220,6 +221,12 @@ def chosen_from(chosen: Atom | str | None, shape: tuple[int, ...] = ()) -> tuple
 def load_of_peer(dtype: DType) -> Atom:
     """Find the instruction that reads an element from the shared memory of another block of the cluster."""
     return matching("Move", (1,), (dtype, dtype), (SH, RF), Thread, table=PEER_LOADS)[0]
+
+
+@lru_cache
+def send(dtype: DType) -> Atom:
+    """Find the instruction that sends an element from a register to the shared memory of a block of the cluster."""
+    return matching("Move", (1,), (dtype, dtype), (RF, SH), Thread, table=SENDS)[0]
 
 
 def exchange(nbytes: int) -> Atom:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fireiron.algebra.arch import ARCHS, MAX_THREADS, Arch, Feature
+from fireiron.algebra.arch import ARCHS, MAX_CLUSTER, MAX_THREADS, Arch, Feature
 from fireiron.algebra.arch import arch as find_arch
 from fireiron.base.errors import DecompositionError
 from fireiron.base.text import nbytes as human
@@ -35,6 +35,9 @@ def features_fit(link: Decomposition, arch: str) -> None:
         case Split(reduce=ByCluster()):
             needed.append(("clusters", "clusters of blocks"))
             fix = WITHOUT_CLUSTER
+            if link.ways is not None and link.ways > MAX_CLUSTER and target.has("clusters"):
+                needed[:] = [("wide clusters", f"clusters of {link.ways} blocks")]
+                fix = ""
         case Split(specialised=Specialised(registers=registers)):
             needed.append(("counting barriers", "roles that load by bulk copies"))
             if registers:
@@ -58,6 +61,7 @@ def without(feature: Feature) -> str:
     """Return the fix of an error for a feature that a target does not have."""
     return {
         "clusters": "drop the tile to Cluster: tile to Block first",
+        "wide clusters": f"use clusters of at most {MAX_CLUSTER} blocks",
         "dependent launches": "drop dependent()",
         "register budgets": "drop registers=, or compile for that target: its suffix a is what adds them",
     }.get(feature, "drop specialize(), and load by cp_async() in a pipeline")

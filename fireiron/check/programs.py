@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from fireiron.algebra.arch import MAX_CLUSTER
+from fireiron.algebra.arch import WIDEST_CLUSTER
 from fireiron.algebra.expr import Index, as_expr, ceil_div, simplest
 from fireiron.base.errors import DecompositionError
 from fireiron.language.added import parts_added
@@ -118,16 +118,12 @@ def stored(outputs: Sequence[str], named: Sequence[str]) -> None:
         )
 
 
-def pipeline(link: Tile, stages: int) -> None:
-    """Raise an error for rings of fewer than two slots, and for stages of tiles without a loop.
+def pipeline(link: Tile) -> None:
+    """Raise an error for stages of tiles without a loop.
 
     Raises:
-        DecompositionError: `pipeline-stages`, `pipeline-loop`.
+        DecompositionError: `pipeline-loop`.
     """
-    if stages < 2:
-        raise DecompositionError(
-            "pipeline-stages", f"a pipeline of {stages} stages has no slot to load ahead into", fix="use 2 or more"
-        )
     if link.level is not None and not link.persistent:
         raise DecompositionError(
             "pipeline-loop",
@@ -392,9 +388,10 @@ def _blocks(
         parts_added(program, split.dim)
     if not isinstance(reduce, ByCluster):
         return
-    if split.ways is None or split.ways > MAX_CLUSTER:
+    if split.ways is None or split.ways > WIDEST_CLUSTER:
         raise DecompositionError(
             "parallel-cluster",
-            f"{split.ways or 'a number of'} chunks of {split.dim} are no cluster: that has 1 to {MAX_CLUSTER} blocks",
-            fix=f'split("{split.dim}", ways={MAX_CLUSTER}).parallel(Block, reduce=by_cluster())',
+            f"{split.ways or 'a number of'} chunks of {split.dim} are no cluster: that has 1 to {WIDEST_CLUSTER} "
+            "blocks",
+            fix=f'split("{split.dim}", ways={WIDEST_CLUSTER}).parallel(Block, reduce=by_cluster())',
         )

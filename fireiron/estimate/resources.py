@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import attrs
 import numpy as np
 
-from fireiron.algebra.arch import Arch, Feature
+from fireiron.algebra.arch import MAX_CLUSTER, Arch, Feature
 from fireiron.algebra.expr import Expr, evaluate, free
 from fireiron.algebra.occupancy import Occupancy, occupancy
 from fireiron.base.errors import Finding
@@ -174,12 +174,20 @@ def limits(kernel: Kernel, arch: Arch, sizes: Mapping[str, int] | None) -> Itera
 
 def features(kernel: Kernel, arch: Arch, everything: tuple[Site, ...]) -> Iterator[Finding]:
     """Find features that the architecture does not have: clusters, roles with register counts, atoms."""
-    ring = next((s for s in walk(kernel.body) if isinstance(s, Await) and not s.wide), None)
+    sent = {
+        s.statement.signal[0].name
+        for s in everything
+        if isinstance(s.statement, Call) and s.statement.atom.peer and s.statement.signal is not None
+    }
+    waits = [s for s in walk(kernel.body) if isinstance(s, Await) and not s.wide]
+    ring = next((s for s in waits if s.barrier.name not in sent), None)
     wanted: list[tuple[Feature, str, Link | None, str]] = []
     if kernel.cluster > 1:
         sums = next((s for s in everything if isinstance(s.statement, Call) and s.statement.atom.peer), None)
         link, fix = (top(kernel).link, "") if sums is None else (sums.link, WITHOUT_CLUSTER)
         wanted.append(("clusters", "clusters of blocks", link, fix))
+        if kernel.cluster > MAX_CLUSTER:
+            wanted.append(("wide clusters", f"clusters of {kernel.cluster} blocks", link, ""))
     if kernel.dependent:
         wanted.append(("dependent launches", DEPENDENT, top(kernel).link, ""))
     if ring is not None:

@@ -530,10 +530,11 @@ class TiledProgram(TiledFold[Program]):
     def pipeline(self, stages: int) -> TiledProgram:
         """Load inputs to SH for the next `stages - 1` tiles ahead of their use, into a ring of `stages` slots.
 
-        The tile must be a loop: persistent, or without a level. Inputs that are the same for all tiles are loaded once.
+        With one slot, the loads for the next tile start after the last read of this tile's slot. The tile must be a
+        loop: persistent, or without a level. Inputs that are the same for all tiles are loaded once.
 
         Args:
-            stages: number of slots, at least 2.
+            stages: number of slots.
 
         Raises:
             DecompositionError: `pipeline-stages`, `pipeline-loop`; `pipeline-empty` when the schedule is finished.
@@ -546,10 +547,10 @@ class TiledProgram(TiledFold[Program]):
             >>> print(rows.epilog(memory=RF).done().lowered().shared_nbytes)
             16576
         """
-        self._check(rules.pipeline, stages, 0, 2)
+        self._check(rules.pipeline, stages, 0, 1)
         (*_, link) = self.links
         assert isinstance(link, Tile)
-        self._check(program_rules.pipeline, link, stages)
+        self._check(program_rules.pipeline, link)
         return self._refine(stages=stages, link=here())
 
 

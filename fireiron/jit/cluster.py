@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
-from fireiron.algebra.arch import MAX_CLUSTER
+from fireiron.algebra.arch import WIDEST_CLUSTER
 from fireiron.base.errors import CallError
 
 _COOPERATIVE = 2  # CUlaunchAttributeID
@@ -60,14 +60,14 @@ def configuration(
 
 
 def check_cluster(entry: str, cluster: int) -> None:
-    """Refuse clusters of more blocks than every GPU with clusters runs (8).
+    """Refuse clusters of more blocks than any GPU runs (16).
 
     Raises:
         CallError: `cluster-size`.
     """
-    if cluster > MAX_CLUSTER:
+    if cluster > WIDEST_CLUSTER:
         raise CallError(
             "cluster-size",
-            f"{entry} has clusters of {cluster} blocks, a launch takes at most {MAX_CLUSTER}",
-            fix=f"map at most {MAX_CLUSTER} blocks to a cluster",
+            f"{entry} has clusters of {cluster} blocks, a launch takes at most {WIDEST_CLUSTER}",
+            fix=f"map at most {WIDEST_CLUSTER} blocks to a cluster",
         )

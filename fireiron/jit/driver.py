@@ -12,6 +12,7 @@ from typing import Any
 
 import attrs
 
+from fireiron.algebra.arch import MAX_CLUSTER
 from fireiron.algebra.arch import arch as find_arch
 from fireiron.base.errors import CallError
 from fireiron.jit.cluster import check_cluster, configuration
@@ -206,6 +207,9 @@ class Driver:
             if shared_nbytes > target.shared_without_opt_in:
                 name = cu.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
                 self.call(cu.cuKernelSetAttribute(name, shared_nbytes, kernel, cu.CUdevice(device)))
+            if interface.cluster > MAX_CLUSTER:
+                name = cu.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+                self.call(cu.cuKernelSetAttribute(name, 1, kernel, cu.CUdevice(device)))
             # Lazy loading would otherwise put the code on the device at the first launch, which a capture forbids.
             self.call(cu.cuKernelGetFunction(kernel))
             resident = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
+from fireiron.algebra.arch import MAX_CLUSTER
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.jit import maps
 from fireiron.jit.interface import (
@@ -132,14 +133,20 @@ def _workspace(interface: Interface) -> str:
 def _prepare(interface: Interface) -> str:
     """Write the function that a program calls once for a loaded kernel."""
     lines = [
-        "/* Opt in to the kernel's shared memory: once, before the first launch. */",
+        "/* Opt in to the kernel's shared memory and cluster: once, before the first launch. */",
         f"static inline CUresult {interface.entry}_prepare(CUfunction kernel) {{",
     ]
+    wanted: list[tuple[str, int]] = []
+    if interface.cluster > MAX_CLUSTER:
+        wanted.append(("CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED", 1))
     if interface.shared_nbytes > 48 * 1024:
-        what = "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES"
-        lines.append(f"    return cuFuncSetAttribute(kernel, {what}, {interface.shared_nbytes});")
-    else:
+        wanted.append(("CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES", interface.shared_nbytes))
+    if not wanted:
         lines += ["    (void)kernel;", "    return CUDA_SUCCESS;"]
+    for what, value in wanted[:-1]:
+        lines += [f"    CUresult done = cuFuncSetAttribute(kernel, {what}, {value});", "    if (done) return done;"]
+    for what, value in wanted[-1:]:
+        lines.append(f"    return cuFuncSetAttribute(kernel, {what}, {value});")
     return "\n".join([*lines, "}"])
 
 

@@ -37,8 +37,9 @@ SPANS = (128, 64, 32, 0)
 Policy: TypeAlias = Literal["evict_first", "evict_last", "evict_normal", "evict_unchanged"]
 POLICIES: tuple[Policy, ...] = get_args(Policy)
 # Kinds of asynchronous instructions: copies (cp.async: visible first to the thread that started them); products (wgmma:
-# they hold registers of their unit); stores of boxes (TMA); loads of boxes (TMA: an mbarrier counts their bytes).
-Flying: TypeAlias = Literal["copies", "products", "stores", "loads"]
+# they hold registers of their unit); stores of boxes (TMA); loads of boxes (TMA: an mbarrier counts their bytes); sends
+# of registers to shared memory of the cluster (st.async: the receiving block's mbarrier counts their bytes).
+Flying: TypeAlias = Literal["copies", "products", "stores", "loads", "sends"]
 
 
 def summand(product: Product, left: Scalar, right: Scalar) -> Scalar:
@@ -54,7 +55,7 @@ class Flight:
 
     Args:
         name: of the group, as `Commit`, `Wait` and an atom's `completion` name it. Example: `cp.async`.
-        kind: the kind of instructions: copies, products, stores or loads.
+        kind: the kind of instructions: copies, products, stores, loads or sends.
         helpers: CUDA functions, by name: `<name>_commit`, `<name>_wait`, and a fence where one is needed.
     """
 
@@ -135,7 +136,7 @@ class Atom:
         multicast: whether the copied box is written to several blocks of a cluster.
         windows: whether the atom copies a run of pixels at one offset, by a tensor map in im2col mode.
         adding: element types of a copy that adds to the destination, () where it overwrites.
-        peer: whether the source is the shared memory of another block of the cluster.
+        peer: whether an operand is the shared memory of another block of the cluster.
         lanes: the kind of SM lanes that issue the atom (`fp32`), if the number of such lanes differs between
             architectures; else "".
         zeroes: whether a MatMul can treat C as zero (the Call's `accumulate` then says whether it does).

@@ -113,7 +113,8 @@ class Tile:
         share: how persistent units share the work, None for whole tiles in turn.
         staggered: number of units inside a persistent block that take tiles in turn, one whole tile each (2: unit 0
             takes the 1st and 3rd tile, unit 1 the 2nd and 4th). 1: all units work on the same tile.
-        stages: ring slots of the buffers that are loaded directly inside the loop over tiles.
+        stages: ring slots of the buffers that are loaded directly inside the loop over tiles; 0 where loads do not run
+            ahead.
         dependent: whether the kernel may start before the previous kernel of the stream has ended (programmatic
             dependent launch).
     """
@@ -127,7 +128,7 @@ class Tile:
     persistent: bool = False
     share: StreamK | Drawn | None = None
     staggered: int = 1
-    stages: int = 1
+    stages: int = 0
     permute: Callable[[Expr], Expr] | None = None
     dependent: bool = False
     link: Link | None = _link

@@ -148,7 +148,7 @@ def chain(
         if isinstance(link, Load):
             within = above if pipelined else path
         else:
-            slots = link.stages if isinstance(link, Split | Tile) else 1
+            slots = max(1, link.stages) if isinstance(link, Split | Tile) else 1
             pipelined = isinstance(link, Split) and slots > 1
         step = Step(link, before, after, f"{within} > {_word(link)}", slots if isinstance(link, Load) else 1)
         if threads is None and isinstance(link, Tile | Split):

@@ -124,7 +124,7 @@ def refinements(link: Decomposition) -> dict[str, str]:
             said["permute"] = "" if link.permute is None else f"permute {function(link.permute)}".rstrip()
             said["staggered"] = f"staggered {link.staggered}" if link.staggered > 1 else ""
             said["unroll"] = "unroll" if link.unrolled else ""
-            said["stages"] = f"pipeline {link.stages}" if link.stages > 1 else ""
+            said["stages"] = f"pipeline {link.stages}" if link.stages else ""
         case Split():
             said["parallel"] = f"parallel {link.level}" if link.level else ""
             said["reduce"] = str(link.reduce) if link.level else ""

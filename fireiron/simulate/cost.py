@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import assert_never
 
 from fireiron.algebra.expr import Expr, evaluate, free
+from fireiron.atoms.flights import flying
 from fireiron.kernel.ir.statements import (
     BLOCKS,
     Advance,
@@ -88,7 +89,7 @@ def _statement(statement: Statement, env: Mapping[str, int], threads: int) -> fl
             return STATEMENT_S / 4
         case Roles(roles=roles):
             return sum(_body(role.body, env, role.threads) for role in roles)
-        case Call(atom=atom) if atom.rank:
+        case Call(atom=atom) if atom.rank or flying(atom.completion) == "sends":
             return COPY_S
         case Call(atom=atom) if deferred(atom.completion):
             m, n, _ = atom.shape

@@ -11,7 +11,7 @@ from fireiron.atoms.flights import flying
 
 def deferred(group: str) -> bool:
     """Say whether a group's work is recorded for a separate agent, and not for the thread that starts it."""
-    return flying(group) in ("products", "stores", "loads")
+    return flying(group) in ("products", "stores", "loads", "sends")
 
 
 class Work(Protocol):

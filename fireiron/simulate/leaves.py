@@ -196,7 +196,7 @@ class Leaf:
                 storage.data[access.rows] = values
                 storage.initialised[access.rows] = True
             else:
-                storage.data.reshape(-1)[access.touched] = _active(values, access, mask)
+                storage.data.reshape(-1)[access.touched] = active(values, access, mask)
                 storage.initialised.reshape(-1)[access.touched] = True
             return
         self._awaited(access)
@@ -209,7 +209,7 @@ class Leaf:
         if self.team.order.peers and storage.kind == "SH":
             self._looked_at(storage, granules, who)
         if self.flies:
-            flight = Flight(self.place, storage, access.touched, _active(values, access, mask), granules, who)
+            flight = Flight(self.place, storage, access.touched, active(values, access, mask), granules, who)
             flights = self.team.flights.setdefault(self.flies, Flights(self.team.machine))
             flights.launch(flight)
             return
@@ -220,12 +220,12 @@ class Leaf:
         if self.adds:
             if self.team.machine.exact and storage.data.dtype == np.int32:
                 wide = storage.data.astype(np.int64)
-                np.add.at(wide, access.touched, _active(values, access, mask))
+                np.add.at(wide, access.touched, active(values, access, mask))
                 here = np.unique(access.touched)
                 self.team.machine.refuse_wrapped(self.place, wide[here], wide[here].astype(np.int32))
-            np.add.at(storage.data, access.touched, _active(values, access, mask))
+            np.add.at(storage.data, access.touched, active(values, access, mask))
         else:
-            storage.data[access.touched] = _active(values, access, mask)
+            storage.data[access.touched] = active(values, access, mask)
 
     def _awaited(self, access: Access) -> None:
         if access.storage.kind == "GL" and self.team.machine.kernel.dependent:
@@ -497,7 +497,8 @@ def _full(mask: Array | None, lanes: tuple[int, int]) -> Array:
     return np.ones(lanes, bool) if mask is None else np.broadcast_to(mask, lanes)
 
 
-def _active(values: Array, access: Access, mask: Array | None) -> Array:
+def active(values: Array, access: Access, mask: Array | None) -> Array:
+    """Return the values of a view's active elements, in the order of `access.touched`."""
     assert access.index is not None
     values = np.broadcast_to(values, access.index.shape)
     if access.active is not None:

@@ -73,6 +73,7 @@ from fireiron.simulate.meaning import (
 )
 from fireiron.simulate.ranges import GIVEN, kept, promised
 from fireiron.simulate.search import fetcher, finder
+from fireiron.simulate.sends import Sends
 from fireiron.simulate.state import ITERATIONS, Place, State, Team
 from fireiron.simulate.steps import Act, Needs, Run, Scope, Step
 from fireiron.simulate.votes import voting, ways_of
@@ -243,6 +244,8 @@ class Compiler:
                 return Step(asking(self.operand(view), self.place(None, "prefetch", scope), self.team))
             case Call(atom=atom) if flying(atom.completion) in ("stores", "loads"):
                 return Step(BulkCopy(self, statement, scope).run)
+            case Call(atom=atom) if flying(atom.completion) == "sends":
+                return Step(Sends(self, statement, scope).run)
             case Call(atom=atom) if deferred(atom.completion):
                 return Step(DeferredMatMul(self, statement, scope).run)
             case Call() | Compute() | Micro():

@@ -206,8 +206,10 @@ class Tracker:
         if self.check:
             self._start(granules, row, who, "write-read", self.writer[granules], self.write_time[granules])
 
-    def start_write(self, granules: Array, row: Array, who: int, adds: bool = False) -> None:
+    def start_write(self, granules: Array, row: Array, who: int, adds: bool = False, fenced: bool = True) -> None:
         """Check an asynchronous write whose issuers have the vector clock `row`; two additions do not conflict.
+
+        Writes of the generic proxy are not `fenced`: they need no fence between earlier generic accesses and them.
 
         Raises:
             Race: if an earlier access is not ordered before it, or is generic and not fenced.
@@ -215,7 +217,10 @@ class Tracker:
         if not self.check:
             return
         exempt = self.added[granules] if adds else None
-        self._start(granules, row, who, "write-write", self.writer[granules], self.write_time[granules], exempt)
+        self._start(
+            granules, row, who, "write-write", self.writer[granules], self.write_time[granules], exempt,
+            None if fenced else False,
+        )  # fmt: skip
         if self.is_global:
             foreign = self.order.foreign(self.read_time[granules]) | self.order.foreign(self.foreign_time[granules])
             if foreign.any():
@@ -229,7 +234,9 @@ class Tracker:
                 hit = self.marked[read.granules]
                 if hit.any():
                     time = np.full(int(hit.sum()), read.time, np.int32)
-                    self._start(read.granules[hit], row, who, "read-write", read.who[hit], time, generic=read.generic)
+                    self._start(
+                        read.granules[hit], row, who, "read-write", read.who[hit], time, generic=fenced and read.generic
+                    )
                     read.drop(hit)
         finally:
             self.marked[granules] = False

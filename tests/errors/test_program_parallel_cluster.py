@@ -24,10 +24,10 @@ def test_program_parallel_cluster(refused: Callable[..., Any]) -> None:
         "parallel-cluster",
         "parallel(Block, by_cluster())",
         """\
-DecompositionError[parallel-cluster]: 64 chunks of n are no cluster: that has 1 to 8 blocks
+DecompositionError[parallel-cluster]: 64 chunks of n are no cluster: that has 1 to 16 blocks
   --> test_program_parallel_cluster.py:18:74
 18 |     return total(Matrix(64, 64)).tile(m=1).to(Block).split("n", ways=64).parallel(Block, by_cluster())
    |                                                                          ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 at:  Program 64x64 @ Kernel > tile 1 to Block > split n 64 ways
-fix: split("n", ways=8).parallel(Block, reduce=by_cluster())""",
+fix: split("n", ways=16).parallel(Block, reduce=by_cluster())""",
     )

@@ -1,4 +1,4 @@
-"""Mistakes planted where blocks of a cluster read each other: the simulator and the walk of edges find every one."""
+"""Mistakes planted where blocks of a cluster exchange data: the simulator and the walk of edges find every one."""
 
 from __future__ import annotations
 
@@ -10,10 +10,25 @@ import pytest
 
 import fireiron as fi
 from fireiron import RF, Block, Matrix, Warp, by_cluster, matmul, vector
+from fireiron.algebra.expr import as_expr
 from fireiron.base.errors import SimulationError
 from fireiron.jit.interface import Interface
 from fireiron.kernel.ir.rewrite import rewrite
-from fireiron.kernel.ir.statements import Arrive, Await, For, If, Kernel, Region, Roles, Statement, Sync, walk
+from fireiron.kernel.ir.statements import (
+    Arrive,
+    Await,
+    Call,
+    Compute,
+    For,
+    If,
+    Kernel,
+    Region,
+    Roles,
+    Statement,
+    Sync,
+    View,
+    walk,
+)
 from fireiron.kernel.passes.edges import unordered
 from fireiron.language.levels import Cluster
 from fireiron.schedules import hopper
@@ -34,23 +49,24 @@ def sums(x: Any) -> Any:
     return fi.sum(x, "n")
 
 
-def way(chain: Any) -> Any:
-    parted = chain.split("n", ways=2, multiple_of=4).parallel(Block, by_cluster())
+def way(chain: Any, at_once: bool = False) -> Any:
+    parted = chain.split("n", ways=2, multiple_of=4).parallel(Block, by_cluster(at_once=at_once))
     return parted.split("n", ways=2, multiple_of=4).parallel(Warp).load("x", RF, vector()).epilog(memory=RF).done()
 
 
-def scheduled(program: Any, tiles: Callable[[Any], Any]) -> Any:
-    return lambda: way(tiles(program(Matrix(9, 96))))
+def scheduled(program: Any, tiles: Callable[[Any], Any], at_once: bool = False) -> Any:
+    return lambda: way(tiles(program(Matrix(9, 96))), at_once)
 
 
-# Each fold's states are written before peers read them. Before they are overwritten, blocks have met: at the barrier of
-# the other fold, or of the trip between where two slots alternate; one fold in two loops has neither.
-WAYS: dict[str, tuple[Callable[[], Any], list[str]]] = {
-    "once": (scheduled(rows, lambda s: s.tile(m=1).to(Block)), ["written", "written", "ends"]),
-    "slots": (scheduled(sums, lambda s: s.tile(m=1).to(Block).persistent()), ["written", "ends"]),
-    "two folds": (scheduled(rows, lambda s: s.tile(m=4).to(Block).tile(m=1)), ["written", "written", "ends"]),
-    "loops": (scheduled(sums, lambda s: s.tile(m=4).to(Block).persistent().tile(m=1)), ["written", "overwritten"]),
+# Blocks send each other their states. In loops, two slots alternate.
+WAYS: dict[str, Callable[[], Any]] = {
+    "once": scheduled(rows, lambda s: s.tile(m=1).to(Block)),
+    "slots": scheduled(sums, lambda s: s.tile(m=1).to(Block).persistent()),
+    "two folds": scheduled(rows, lambda s: s.tile(m=4).to(Block).tile(m=1)),
+    "loops": scheduled(sums, lambda s: s.tile(m=4).to(Block).persistent().tile(m=1)),
+    "all warps": scheduled(sums, lambda s: s.tile(m=1).to(Block).persistent(), at_once=True),
 }
+LAUNCHED = 4  # blocks: a cluster has several rows
 
 
 @attrs.frozen
@@ -65,15 +81,21 @@ class Case:
         arrays = random_arrays(Interface.of(kernel), {})
         expected = references(self.schedule, arrays, {})
         try:
-            simulate(kernel, arrays)
+            simulate(kernel, arrays, launched=LAUNCHED if kernel.persistent else None)
         except SimulationError as error:
             return error.code
         found = [compare(t.name, arrays[t.name], expected[t.name], t.dtype) for t in self.schedule.computed.outputs]
         return "right" if all(x.passed for x in found) else "wrong"
 
-    @property
-    def meetings(self) -> list[Sync]:
-        return [s for s in walk(self.kernel.body) if isinstance(s, Sync) and s.level == Cluster]
+    def all(self, wanted: Callable[[Statement], bool]) -> list[Statement]:
+        found = [s for s in walk(self.kernel.body) if wanted(s)]
+        assert found, "nothing to plant a mistake in"
+        return found
+
+    def finds(self, broken: Kernel, by_walk: bool = True) -> None:
+        """Require that the simulator finds a mistake, and the walk of edges too."""
+        assert self.outcome(broken) != "right"
+        assert not by_walk or unordered(broken) != ()
 
     def with_(self, old: Statement, *new: Statement) -> Kernel:
         body = rewrite(self.kernel.body, lambda s: new if s is old else s)
@@ -107,43 +129,84 @@ def moved(kernel: Kernel, wanted: Callable[[Statement], bool], by: int) -> Kerne
 
 @pytest.fixture(params=WAYS)
 def case(request: pytest.FixtureRequest) -> Case:
-    schedule = WAYS[request.param][0]()
+    schedule = WAYS[request.param]()
     return Case(schedule, schedule.lowered())
 
 
-@pytest.mark.parametrize("name", WAYS)
-def test_blocks_meet_where_data_flows_between_them(name: str) -> None:
-    make, wanted = WAYS[name]
-    schedule = make()
-    case = Case(schedule, schedule.lowered())
+def test_blocks_send_their_states(case: Case) -> None:
+    """The only barrier of the cluster stands ahead of everything; it has no fence of global memory."""
     assert case.outcome(case.kernel) == "right"
     assert unordered(case.kernel) == ()
-    reasons = [s.reason for s in case.meetings]
-    assert len(reasons) == len(wanted), reasons
-    assert all(word in reason for word, reason in zip(wanted, reasons, strict=True)), reasons
+    (meeting,) = case.all(lambda s: isinstance(s, Sync) and s.level == Cluster)
+    assert isinstance(meeting, Sync)
+    assert meeting.relaxed
+    source = case.schedule.cuda("sm_90a")
+    assert "cluster_sync" not in source
+    assert "release.cluster" not in source.replace("mbarrier_init.release", "")
 
 
 def test_a_dropped_barrier_of_the_cluster(case: Case) -> None:
-    for meeting in case.meetings:
-        broken = case.with_(meeting)
-        assert unordered(broken) != (), meeting.reason
-        assert case.outcome(broken) != "right", meeting.reason
+    (meeting,) = case.all(lambda s: isinstance(s, Sync) and s.level == Cluster)
+    case.finds(case.with_(meeting))
 
 
-def test_a_barrier_of_the_block_alone(case: Case) -> None:
-    for meeting in case.meetings:
-        broken = case.with_(meeting, attrs.evolve(meeting, level=Block))
-        assert unordered(broken) != (), meeting.reason
-        assert case.outcome(broken) != "right", meeting.reason
+def test_a_dropped_wait(case: Case) -> None:
+    for wait in case.all(lambda s: isinstance(s, Await)):
+        case.finds(case.with_(wait))
+        case.finds(moved(case.kernel, lambda s, w=wait: s is w, 1))
 
 
-def test_a_barrier_behind_what_it_stands_ahead_of(case: Case) -> None:
-    ahead = [m for m in case.meetings if "written before" in m.reason]
-    assert ahead
-    for meeting in ahead:
-        broken = moved(case.kernel, lambda s, m=meeting: s is m, 1)
-        assert unordered(broken) != (), meeting.reason
-        assert case.outcome(broken) != "right", meeting.reason
+def test_bytes_that_are_not_announced(case: Case) -> None:
+    for arrive in case.all(lambda s: isinstance(s, Arrive)):
+        assert isinstance(arrive, Arrive)
+        case.finds(case.with_(arrive))
+        case.finds(case.with_(arrive, attrs.evolve(arrive, nbytes=arrive.nbytes + 4)))
+        case.finds(case.with_(arrive, attrs.evolve(arrive, nbytes=arrive.nbytes - 4)), by_walk=False)
+
+
+def test_a_parity_that_does_not_change(case: Case) -> None:
+    if not case.kernel.persistent:
+        return
+    for wait in case.all(lambda s: isinstance(s, Await)):
+        assert isinstance(wait, Await)
+        case.finds(case.with_(wait, attrs.evolve(wait, parity=as_expr(0))), by_walk=False)
+
+
+def test_one_slot_for_all_trips() -> None:
+    """A block that sends the next trip's state early overwrites one that a slower block has not read yet."""
+    for name in ("slots", "loops", "all warps"):
+        schedule = WAYS[name]()
+        case = Case(schedule, schedule.lowered())
+
+        def first(s: Statement) -> Statement:
+            match s:
+                case Await(slot=slot, parity=parity):
+                    return attrs.evolve(s, slot=as_expr(0), parity=(parity * 2 + slot) % 2)
+                case Arrive():
+                    return attrs.evolve(s, slot=as_expr(0))
+                case Call(signal=(barrier, _), views=(source, into)):
+                    return attrs.evolve(s, signal=(barrier, as_expr(0)), views=(source, at_slot(into)))
+                case Compute(inputs=(source,)) if "cluster" in source.buffer.name:
+                    return attrs.evolve(s, inputs=(at_slot(source),))
+                case _:
+                    return s
+
+        case.finds(attrs.evolve(case.kernel, body=rewrite(case.kernel.body, first)), by_walk=False)
+
+
+def at_slot(view: View) -> View:
+    """Return a view in slot 0."""
+    assert view.slot is not None
+    turn = view.slot
+    return attrs.evolve(view, offset=view.offset - turn % view.buffer.slots * view.buffer.size, slot=as_expr(0))
+
+
+def test_warps_that_do_not_meet_before_they_send() -> None:
+    """Lanes of a warp send after other lanes have read the states of the trip before."""
+    schedule = WAYS["all warps"]()
+    case = Case(schedule, schedule.lowered())
+    for sync in case.all(lambda s: isinstance(s, Sync) and "trip before" in s.reason):
+        case.finds(case.with_(sync))
 
 
 SUMS: dict[str, Plan] = {

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 import attrs
+import numpy as np
 
 from fireiron.algebra.expr import as_int, free
 from fireiron.atoms.flights import flying
@@ -16,6 +17,7 @@ from fireiron.kernel.analysis.sampling import reads_and_writes
 from fireiron.kernel.edges import flights
 from fireiron.kernel.edges.agents import WARPGROUP, Agent, Array, Event, Group, merge
 from fireiron.kernel.edges.launches import global_access
+from fireiron.kernel.edges.meetings import released
 from fireiron.kernel.edges.phases import usable
 from fireiron.kernel.edges.world import World
 from fireiron.kernel.ir.statements import Buffer, Call, Compute, Micro, View
@@ -52,6 +54,10 @@ def access(world: World, s: Call | Compute | Micro, agent: Agent, mask: Array | 
             assert isinstance(s, Call)
             load(world, s, made, agent, mask)
             continue
+        if kind == "sends" and view.peer is not None:
+            assert isinstance(s, Call)
+            send(world, s, made, agent, mask)
+            continue
         if kind == "copies":
             made.flight = landing
         rank = agent.rank if view.peer is None else world.number(view.peer, agent, mask)
@@ -81,6 +87,27 @@ def load(world: World, s: Call, made: Event, agent: Agent, mask: Array | None) -
         phase.settle(world.tick())
 
 
+def send(world: World, s: Call, made: Event, agent: Agent, mask: Array | None) -> None:
+    """Record sends as landed at once, in each block that a thread sends to; they tell it what the sender relies on."""
+    assert s.signal is not None and made.view.peer is not None
+    barrier, slot = s.signal
+    threads = np.arange(agent.threads) if mask is None else np.flatnonzero(mask)
+    ranks = np.broadcast_to(world.value(made.view.peer, agent), (agent.threads,))[threads]
+    told, at = released(world, agent, mask), world.number(slot, agent, mask)
+    size = as_int(made.view.layout.size)
+    assert size is not None
+    for rank, count in zip(*np.unique(ranks, return_counts=True), strict=True):
+        usable(world, barrier, int(rank), agent, mask)
+        phase = world.barriers[int(rank), barrier.name][at]
+        conflicts(world, made, agent, mask, int(rank))
+        keep(world, attrs.evolve(made, owner=phase.engine, tick=world.tick(), proxy="awaited"), int(rank), agent)
+        phase.remote |= bool(rank != agent.rank)
+        phase.nbytes -= int(count) * size * made.view.buffer.dtype.nbytes
+        merge(phase.told, told[0])
+        merge(phase.fenced, told[1])
+        phase.settle(world.tick())
+
+
 def conflicts(world: World, made: Event, agent: Agent, mask: Array | None, rank: int) -> None:
     """Check that every earlier conflicting access is complete, and ordered before this one by barriers or waits."""
     buffer = made.view.buffer
@@ -101,7 +128,7 @@ def conflicts(world: World, made: Event, agent: Agent, mask: Array | None, rank:
                 continue
             lacking = lacks(event, made, agent, known, proxied)
             if lacking:
-                world.report(event.words, made.words, lacking, owed(event, made, lacking))
+                world.report(event.words, made.words, lacking, owed(world, event, made, lacking))
 
 
 def lacks(event: Event, made: Event, agent: Agent, known: Mapping[int, int], proxied: Mapping[int, int]) -> str:
@@ -131,14 +158,15 @@ def lacks(event: Event, made: Event, agent: Agent, known: Mapping[int, int], pro
     return ""
 
 
-def owed(event: Event, made: Event, lacking: str) -> str:
+def owed(world: World, event: Event, made: Event, lacking: str) -> str:
     """Return the name of the pass that should have ordered two accesses of shared memory, or of registers in flight."""
     views = (event.view, made.view)
     if event.flight:
         mine = all(v.buffer.memory == SH and not v.buffer.guarded for v in views)  # threads overwrite operands
         return "proxies" if mine and flying(event.flight) == "products" else flights.owed(event.flight)
     if any(v.buffer.guarded for v in views):
-        return "exchanges" if any(v.peer is not None for v in views) else "rings"
+        apart = any(v.peer is not None for v in views)
+        return "exchanges" if apart or any(v.buffer.name in world.sent for v in views) else "rings"
     if flying(made.flight) == "stores":
         return "stores"
     return "proxies" if "fence" in lacking else "barriers"
@@ -216,5 +244,5 @@ def read_by_peers(world: World, agents: list[Agent]) -> None:
                     event.words,
                     "the end of the block",
                     "nothing tells that its peers have read",
-                    owed(event, event, ""),
+                    owed(world, event, event, ""),
                 )

@@ -27,16 +27,16 @@ def awaits(world: World, s: Await, agent: Agent, mask: Array | None) -> Iterator
     slot = world.barriers[agent.rank, s.barrier.name][world.number(s.slot, agent, mask)]
     parity = world.number(s.parity, agent, mask)
     if slot.phase % 2 == parity:
-        agent.waits = owed(s)
+        agent.waits = owed(world, s)
         yield lambda: slot.phase % 2 != parity
     slot.awaited = max(slot.awaited, slot.phase)
     agent.registers = 0  # a spinning loop orders no registers for the products after it
     learn(agent, mask, slot.known)
 
 
-def owed(s: Await | Arrive) -> str:
-    """Name the pass that inserts a wait or an arrival: `exchanges` where blocks of a cluster arrive, else `rings`."""
-    return "exchanges" if s.wide else "rings"
+def owed(world: World, s: Await | Arrive) -> str:
+    """Name the pass that inserts a wait or an arrival: `exchanges` between blocks of a cluster, else `rings`."""
+    return "exchanges" if s.wide or s.barrier.name in world.told else "rings"
 
 
 def arrive(world: World, s: Arrive, agent: Agent, mask: Array | None) -> None:
@@ -54,7 +54,10 @@ def arrive(world: World, s: Arrive, agent: Agent, mask: Array | None) -> None:
         slot.pending -= 1
         if slot.pending < 0:
             world.report(
-                f"{s.barrier.name} counts {slot.count}", f"{agent.label} arrives", "the phase is complete", owed(s)
+                f"{s.barrier.name} counts {slot.count}",
+                f"{agent.label} arrives",
+                "the phase is complete",
+                owed(world, s),
             )
         slot.nbytes += s.nbytes
         merge(slot.told, told[0])

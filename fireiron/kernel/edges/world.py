@@ -33,6 +33,9 @@ class World:
         self.made: set[tuple[int, str]] = set()
         calls = [s for s in walk(kernel.body) if isinstance(s, Call)]
         self.holds = any(flying(c.atom.completion) == "products" for c in calls)
+        sends = [c for c in calls if flying(c.atom.completion) == "sends"]
+        self.sent = {v.buffer.name for c in sends for v in c.views if v.peer is not None}
+        self.told = {c.signal[0].name for c in sends if c.signal is not None}  # mbarriers that count sent bytes
         self.tells = kernel.dependent or any(isinstance(s, CountIn | Meet | Raise) for s in walk(kernel.body))
         shared = [b for b in kernel.buffers if b.memory == SH]
         self.beside = {

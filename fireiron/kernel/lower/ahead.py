@@ -1,12 +1,14 @@
 """Loads ahead of tiles: in a loop over tiles, loads to shared memory start trips ahead of the compute that reads them.
 
 With n ring slots, trip t starts the loads of tile t + n - 1, computes tile t, and finishes the loads. The loads of the
-first n - 1 tiles stand before the loop. Operands that all tiles share are loaded once, with the first tile.
+first n - 1 tiles stand before the loop. With one slot, the loads of tile t + 1 start after trip t's last read of the
+slot, and the loads of the first tile stand before the loop. Operands that all tiles share are loaded once, with the
+first tile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import attrs
 
@@ -14,8 +16,9 @@ from fireiron.algebra.expr import Expr, Leaf, Var, as_expr, free, lt, proves, si
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.base.records import evolve
+from fireiron.kernel.analysis.sampling import reads_and_writes
 from fireiron.kernel.ir.rewrite import replaced
-from fireiron.kernel.ir.statements import If, Let, Statement
+from fireiron.kernel.ir.statements import Call, Compute, If, Let, Micro, Region, Statement, View, walk
 from fireiron.kernel.lower.context import Body, Context, Recur, State
 from fireiron.kernel.lower.move import Copy, box_of, lower_copy, open_load
 from fireiron.kernel.lower.tree import Tree
@@ -103,16 +106,36 @@ def lower_ahead(link: Load, rest: Tree, state: State, context: Context, recur: R
         start, finish = replaced(started, {other: trip}), replaced(finished, {other: trip})
         return _guarded(lt(trip, ahead.trips), start), _guarded(lt(trip, ahead.trips), finish)
 
-    start, finish = copies(ahead.trip + (ahead.stages - 1))
+    first = max(1, ahead.stages - 1)  # number of tiles that are loaded before the loop
+    start, finish = copies(ahead.trip + first)
     still = [x for x in loads if x not in moving]
     kept = [
         lower_copy(x, ahead.at(as_expr(0), state), inner.windows[x.role].storage, None, context, recur) for x in still
     ]
     ahead.before += [s for c in kept for s in (*c.start, *c.finish)]
-    for d in range(ahead.stages - 1):
-        first = copies(as_expr(d))
-        ahead.before += [*first[0], *first[1]]
-    return (*start, *body, *finish)
+    for d in range(first):
+        early = copies(as_expr(d))
+        ahead.before += [*early[0], *early[1]]
+    if ahead.stages > 1:
+        return (*start, *body, *finish)
+    return _behind_reads(body, {inner.windows[x.role].storage.name for x in moving}, (*start, *finish))
+
+
+def _behind_reads(body: Body, names: Collection[str], more: Body) -> Body:
+    """Insert statements after the last statement that reads some buffers."""
+    reads = [any(v.buffer.name in names and way == "read" for v, way in _accesses(s)) for s in body]
+    last = max((i for i, found in enumerate(reads) if found), default=-1)
+    s = body[last]
+    if isinstance(s, Region) and sum(reads) == 1:
+        inner = _behind_reads(s.body, names, more)
+        return (*body[:last], evolve(s, body=inner), *body[last + 1 :])
+    return (*body[: last + 1], *more, *body[last + 1 :])
+
+
+def _accesses(s: Statement) -> Iterator[tuple[View, str]]:
+    for x in walk((s,)):
+        if isinstance(x, Call | Compute | Micro):
+            yield from reads_and_writes(x)
 
 
 def _once(loads: Sequence[Load], state: State, inner: State, context: Context, recur: Recur) -> Body:

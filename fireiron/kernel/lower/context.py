@@ -34,7 +34,7 @@ from fireiron.kernel.ir.statements import (
 )
 from fireiron.kernel.lower.tree import Tree
 from fireiron.kernel.lower.window import Axis, Cut, Storage, Window, advance, line
-from fireiron.kernel.passes.exchanges import Exchange
+from fireiron.kernel.passes.exchanges import Exchange, Sent
 from fireiron.kernel.passes.handed import Handed
 from fireiron.kernel.passes.pipeline import Pipe
 from fireiron.kernel.passes.turns import Turns
@@ -143,7 +143,7 @@ class Context:
             above it.
         turns: the loops that units execute in turn, None without any.
         handed: the workspaces through which units of the grid pass partial sums to the next unit.
-        exchanges: buffers that blocks of a cluster read in each other's shared memory, with their mbarriers.
+        exchanges: buffers that blocks of a cluster read or write in each other's shared memory, with their mbarriers.
         once: for each operand that the role `load` loads once per tile: its buffer, the mbarrier, and the ring of a
             loop over tiles.
         workspaces: buffers in global memory that the kernel uses and no caller passes.
@@ -168,7 +168,7 @@ class Context:
     online: dict[Var, tuple[Split, str]] = attrs.field(factory=dict[Var, tuple[Split, str]])
     turns: Turns | None = None
     handed: list[Handed] = attrs.field(factory=list[Handed])
-    exchanges: list[Exchange] = attrs.field(factory=list[Exchange])
+    exchanges: list[Exchange | Sent] = attrs.field(factory=list[Exchange | Sent])
     once: dict[str, tuple[Storage, Barrier, Cursor | None]] = attrs.field(
         factory=dict[str, "tuple[Storage, Barrier, Cursor | None]"]
     )

@@ -161,7 +161,7 @@ def _loop_tile(
     state: State,
     context: Context,
 ) -> Body:
-    if link.stages > 1 and state.progress is not None:
+    if link.stages and state.progress is not None:
         return _loop_ahead(link, parts, order, rest, state, context)
     dims = list(parts)
     if order is ColMajor:
@@ -330,7 +330,7 @@ def _work_loop(
         lets += [Let(way, item % context.ways), Let(tile, item // context.ways)]
         context.way = way
     context.tile = _of_blocks(tile, size)
-    ahead = Ahead(link.stages, trip, trips, link.link) if link.stages > 1 and state.progress is not None else None
+    ahead = Ahead(link.stages, trip, trips, link.link) if link.stages and state.progress is not None else None
     head: tuple[()] | tuple[Draw, Leave] = ()
     if drawn:
         _refuse_draws(link, size, stagger)
@@ -374,7 +374,7 @@ def _refuse_draws(link: Tile, size: int, stagger: int) -> None:
     wrong = (
         (size > 1, "the blocks of a cluster share a tile, and each would draw one", "drop the cluster"),
         (stagger > 1, "staggered units take tiles in turn", "drop staggered()"),
-        (link.stages > 1, "pipeline() loads the next tile, which is not drawn yet", "drop pipeline() below the tile"),
+        (link.stages > 0, "pipeline() loads the next tile, which is not drawn yet", "drop pipeline() below the tile"),
     )
     for found, why, fix in wrong:
         if found:

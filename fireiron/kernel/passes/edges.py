@@ -112,7 +112,7 @@ class _Walk:
         """Return whether all trips of a loop access the same places, so that checking one trip is enough."""
         inside = tuple(walk(loop.body))
         plain = all(isinstance(s, Call | Compute | Micro | For | If | Region | Let) for s in inside)
-        counted = ("products", "loads")
+        counted = ("products", "loads", "sends")
         if not plain or any(isinstance(s, Call) and flying(s.atom.completion) in counted for s in inside):
             return False
         views = [v for s in inside if isinstance(s, Call | Compute | Micro) for v, _ in reads_and_writes(s)]

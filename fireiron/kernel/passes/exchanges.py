@@ -1,15 +1,19 @@
 """Exchanges in a cluster: the mbarriers that order a block's writes of a buffer and the other blocks' reads of it.
 
-With roles or staggered units, a barrier of the whole cluster is not possible, so two mbarriers that count warps take
-its place. A warp arrives at the first mbarrier after its last write, and waits for it before its first read. The warp
-arrives at the second mbarrier after its reads, and waits for it at the end of the trip; until then no block overwrites
-the buffer or ends. The arrival after the reads stands after the computations with the values that were read, so that
-its fence delays no computation.
+States of folds are sent: an mbarrier of the receiving block counts the bytes that all blocks send to it. One thread
+announces the bytes before its block sends, and threads wait for them before their first read. A warp synchronises
+before its lanes send, since what it sends tells the receivers that it has read the states of the trip before.
+
+Sums of products stay in the block that made them, and other blocks read them. With roles or staggered units, a barrier
+of the whole cluster is not possible, so two mbarriers that count warps take its place. A warp arrives at the first
+mbarrier after its last write, and waits for it before its first read. The warp arrives at the second mbarrier after its
+reads, and waits for it at the end of the trip; until then no block overwrites the buffer or ends. The arrival after the
+reads stands after the computations with the values that were read, so that its fence delays no computation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 
@@ -79,22 +83,56 @@ class Exchange:
 
     def writes(self, s: Statement) -> bool:
         """Say whether a statement writes the buffer."""
-        return self._touches(s, "write", peer=False)
+        return _touches(s, (self.buffer,), "write", peer=False)
 
     def reads(self, s: Statement) -> bool:
         """Say whether a statement reads the buffer of another block."""
-        return self._touches(s, "read", peer=True)
+        return _touches(s, (self.buffer,), "read", peer=True)
 
-    def _touches(self, s: Statement, way: str, peer: bool) -> bool:
-        return any(
-            view.buffer.name == self.buffer and how == way and (view.peer is not None) == peer
-            for x in walk((s,))
-            if isinstance(x, Call | Compute | Micro)
-            for view, how in reads_and_writes(x)
+
+@attrs.frozen
+class Sent:
+    """Describe buffers that blocks of a cluster send to, and the mbarrier that counts the bytes.
+
+    Args:
+        buffers: the buffers' names.
+        barrier: the mbarrier.
+        slot: slot of the mbarrier in this trip.
+        parity: of the phase of this trip.
+        nbytes: bytes that a block receives in a trip.
+        alone: the condition that holds for one thread of a block.
+        link: the split that needs the exchange.
+    """
+
+    buffers: tuple[str, ...]
+    barrier: Barrier
+    slot: Expr
+    parity: Expr
+    nbytes: int
+    alone: Expr
+    link: Link | None = attrs.field(default=None, eq=False, repr=False)
+
+    def writes(self, s: Statement) -> bool:
+        """Say whether a statement sends to a buffer."""
+        return _touches(s, self.buffers, "write", peer=True)
+
+    def reads(self, s: Statement) -> bool:
+        """Say whether a statement reads what was sent to a buffer."""
+        return _touches(s, self.buffers, "read", peer=False)
+
+    def ordered(self, body: Body) -> Body:
+        """Announce the bytes before the first send of a body, and wait for them before the first read."""
+        sends = next(i for i, s in enumerate(body) if self.writes(s))
+        first = next(i for i, s in enumerate(body) if self.reads(s))
+        announced = (
+            If(self.alone, (Arrive(self.barrier, self.slot, self.nbytes, link=self.link),)),
+            Sync(Warp, "the warp has read the states of the trip before", self.link),
         )
+        awaited = Await(self.barrier, self.slot, self.parity, self.link)
+        return (*body[:sends], *announced, *body[sends:first], awaited, *body[first:])
 
 
-def tell_peers(body: Body, exchanges: Sequence[Exchange]) -> Body:
+def tell_peers(body: Body, exchanges: Sequence[Exchange | Sent]) -> Body:
     """Insert the arrivals and waits that order accesses of buffers which blocks of a cluster exchange.
 
     Args:
@@ -106,8 +144,10 @@ def tell_peers(body: Body, exchanges: Sequence[Exchange]) -> Body:
     return body
 
 
-def _inside(body: Body, exchange: Exchange) -> Body:
+def _inside(body: Body, exchange: Exchange | Sent) -> Body:
     """Insert arrivals and waits into the innermost body whose statements write the buffer and read it."""
+    if isinstance(exchange, Sent) and any(map(exchange.writes, body)) and not any(map(_both(exchange), body)):
+        return exchange.ordered(body)
     for i, s in enumerate(body):
         if not (exchange.writes(s) and exchange.reads(s)):
             continue
@@ -117,8 +157,24 @@ def _inside(body: Body, exchange: Exchange) -> Body:
         assert isinstance(s, For | If | Region)
         if any(exchange.writes(x) and exchange.reads(x) for x in s.body):
             return (*before, attrs.evolve(s, body=_inside(s.body, exchange)), *behind)
+        if isinstance(exchange, Sent):
+            return (*before, attrs.evolve(s, body=exchange.ordered(s.body)), *behind)
         return (*before, attrs.evolve(s, body=_handed(s.body, exchange)), *_behind(s.body, behind, exchange))
     return body
+
+
+def _both(exchange: Sent) -> Callable[[Statement], bool]:
+    return lambda s: exchange.writes(s) and exchange.reads(s)
+
+
+def _touches(s: Statement, names: Sequence[str], way: str, peer: bool) -> bool:
+    """Say whether a statement reads or writes a buffer: this block's, or through a view of another block's."""
+    return any(
+        view.buffer.name in names and how == way and (view.peer is not None) == peer
+        for x in walk((s,))
+        if isinstance(x, Call | Compute | Micro)
+        for view, how in reads_and_writes(x)
+    )
 
 
 def _handed(body: Body, exchange: Exchange) -> Body:

@@ -24,12 +24,34 @@ __device__ __forceinline__ void cp_async_wait() {
     asm volatile("cp.async.wait_group %0;" : : "n"(pending) : "memory");
 }
 
+__device__ __forceinline__ void fence_barrier_init() {
+    asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");
+}
+
 __device__ __forceinline__ unsigned shared_address(const void* place) {
     return static_cast<unsigned>(__cvta_generic_to_shared(place));
 }
 
-__device__ __forceinline__ void cluster_sync() {
-    asm volatile("barrier.cluster.arrive.release;" : : : "memory");
+__device__ __forceinline__ void mbarrier_init(unsigned long long* barrier, int count) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" : : "r"(shared_address(barrier)), "r"(count) : "memory");
+}
+
+__device__ __forceinline__ void mbarrier_expect(unsigned long long* barrier, int nbytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+        : : "r"(shared_address(barrier)), "r"(nbytes) : "memory");
+}
+
+__device__ __forceinline__ void mbarrier_wait(unsigned long long* barrier, int parity) {
+    const unsigned address = shared_address(barrier);
+    unsigned done;
+    do {
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+            : "=r"(done) : "r"(address), "r"(parity) : "memory");
+    } while (!done);
+}
+
+__device__ __forceinline__ void cluster_meet() {
+    asm volatile("barrier.cluster.arrive.relaxed;" : : : "memory");
     asm volatile("barrier.cluster.wait.acquire;" : : : "memory");
 }
 
@@ -51,11 +73,12 @@ __device__ __forceinline__ void shuffle_4B(void* dst, const void* src, int lane)
     *static_cast<unsigned*>(dst) = __shfl_sync(0xffffffff, *static_cast<const unsigned*>(src), lane);
 }
 
-__device__ __forceinline__ void load_peer_4B(void* dst, const void* src, int rank) {
-    unsigned* words = static_cast<unsigned*>(dst);
-    asm volatile("{ .reg .b32 remote; mapa.shared::cluster.u32 remote, %1, %2; "
-        "ld.shared::cluster.u32 %0, [remote]; }"
-        : "=r"(words[0]) : "r"(shared_address(src)), "r"(rank) : "memory");
+__device__ __forceinline__ void send_4B(void* dst, const void* src, unsigned long long* barrier, int rank) {
+    const unsigned* words = static_cast<const unsigned*>(src);
+    asm volatile("{ .reg .b32 place, counter; mapa.shared::cluster.u32 place, %0, %2; "
+        "mapa.shared::cluster.u32 counter, %1, %2; "
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [place], %3, [counter]; }"
+        : : "r"(shared_address(dst)), "r"(shared_address(barrier)), "r"(rank), "r"(words[0]) : "memory");
 }
 
 extern "C" __global__ void __launch_bounds__(512, 1) __cluster_dims__(2, 1, 1)
@@ -76,6 +99,7 @@ row_1_k2_k16_bf16(
     bf16* gain_sh = reinterpret_cast<bf16*>(shared + 65536);
     float* mean_sum_sh = reinterpret_cast<float*>(shared + 98304);
     float* mean_sum_cluster = reinterpret_cast<float*>(shared + 98432);
+    unsigned long long* mean_sum_cluster_full = reinterpret_cast<unsigned long long*>(shared + 98448);
     alignas(16) bf16 x_rf[32];
     alignas(16) bf16 gain_rf[32];
     float mean_sum[1];
@@ -93,6 +117,13 @@ row_1_k2_k16_bf16(
     float other9[1];
     float other10[1];
     float other11[1];
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < 2; ++i) {
+            mbarrier_init(&mean_sum_cluster_full[i], 1);
+        }
+    }
+    fence_barrier_init();  // others use the barriers, and bulk copies do
+    cluster_meet();  // barriers are initialised before peers use them
     const int warp = thread / 32;
     const int lane = thread % 32;
 
@@ -170,14 +201,20 @@ row_1_k2_k16_bf16(
         mean_sum[0] = mean_sum[0] + other10[0];
 
         // mean_sum over 2 blocks of a cluster
+        if (thread == 0) {
+            mbarrier_expect(&mean_sum_cluster_full[trip % 2], 8);
+        }
+        __syncwarp();  // the warp has read the states of the trip before
         if (thread / 32 == 0) {
-            mean_sum_cluster[thread % 32 + trip % 2 * 32] = mean_sum[0];
+            if (thread % 32 < 2) {
+                send_4B(&mean_sum_cluster[rank + trip % 2 * 2], &mean_sum[0], &mean_sum_cluster_full[trip % 2], thread % 32);
+            }
         }
         mean_sum[0] = 0.0f;
-        cluster_sync();  // mean_sum_cluster is written before peers read it
+        mbarrier_wait(&mean_sum_cluster_full[trip % 2], trip / 2 % 2);
         #pragma unroll
         for (int peer = 0; peer < 2; ++peer) {
-            load_peer_4B(&other11[0], &mean_sum_cluster[thread % 32 + trip % 2 * 32], peer);
+            other11[0] = mean_sum_cluster[peer + trip % 2 * 2];
             mean_sum[0] = mean_sum[0] + other11[0];
         }
 
@@ -202,5 +239,4 @@ row_1_k2_k16_bf16(
             copy_16B(&y[tile_m * 32768 + rank * 16384 + warp * 1024 + lane * 8 + n3 * 256], &y_rf[n3 * 8]);
         }
     }
-    cluster_sync();  // peers have read what this block shares before it ends
 }

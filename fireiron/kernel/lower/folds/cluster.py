@@ -1,6 +1,8 @@
-"""Folds over the blocks of a cluster, which read each other's shared memory.
+"""Folds over the blocks of a cluster, which access each other's shared memory.
 
-A program's state: one warp of a group writes it, and all warps read the states of all blocks.
+A program's state: one warp of a group sends it to all blocks, or each warp does. An mbarrier of each block counts the
+bytes that it receives (`passes/exchanges.py`). No barrier of the cluster is needed, whose fence would wait for all
+accesses of global memory in flight: the stores of the row before, and the loads of the next ones.
 
 A product's partial sums: each thread writes its registers to its block's shared memory. Threads of equal index hold the
 same elements in all blocks, so each thread reads and adds, for its block's share, the registers of the threads of its
@@ -17,78 +19,47 @@ import attrs
 
 from fireiron.algebra.expr import Expr, Var, as_expr, as_int, eq, free, lt, proves
 from fireiron.algebra.scalar import Arg
-from fireiron.atoms.table import PEER_LOADS, load_of_peer, matching
+from fireiron.atoms.table import PEER_LOADS, matching, send
 from fireiron.base.errors import DecompositionError
-from fireiron.kernel.ir.statements import RANK, THREAD, Barrier, Call, Compute, If, Region, View
+from fireiron.kernel.ir.statements import RANK, THREAD, Barrier, Buffer, Call, Compute, If, Region, View
 from fireiron.kernel.lower.context import Body, Context, State, buffer_of
 from fireiron.kernel.lower.folds.lanes import exchanged
 from fireiron.kernel.lower.folds.places import LANES, Table, seated
-from fireiron.kernel.lower.folds.shared import in_turn, staging, turn_of
+from fireiron.kernel.lower.folds.shared import in_turn, staging
 from fireiron.kernel.lower.folds.shares import Share
 from fireiron.kernel.lower.folds.state import Open, begin, joined
 from fireiron.kernel.lower.parallel import numbered
 from fireiron.kernel.lower.registers import add, each_register, loop, move, temporary, vector, widest
 from fireiron.kernel.lower.window import Partial, Storage
-from fireiron.kernel.passes.exchanges import Exchange
+from fireiron.kernel.passes.exchanges import Exchange, Sent
 from fireiron.language.levels import RF, SH, Block, Thread
 
 
 def over_cluster(opened: Open, table: Table, state: State, context: Context) -> Body:
-    """Fold over the blocks of a cluster: one warp of a group writes its state, all warps read all blocks' states."""
+    """Fold over the blocks of a cluster: one warp of a group sends its state to all blocks, whose warps read it."""
     if not in_cluster(opened, context):
         return ()
     count, _, group, seat = seated(opened, table)
+    lane = Var(THREAD, len(table.kept)) % LANES
+    each = 1 if table.one_a_warp else LANES
+    post = _post(opened, count, each, context)
     (first, *_) = opened.storages
-    size, lane = first.size, Var(THREAD, len(table.kept)) % LANES
-    turn = turn_of(opened, context)
-    total = count * LANES * size
-    shared = [staging(f"{s.name}_cluster", s.dtype, total, context, opened.link, turn) for s in opened.storages]
-    if context.loaders:  # a loading role runs at the same time, and does not execute barriers of the cluster
-        for each in shared:
-            _by_mbarriers(each.name, opened, context)
-        shared = [buffer_of(context.storages[each.name]) for each in shared]
-    others = [View(temporary("other", s.dtype, 1, context), as_expr(0)) for s in opened.storages]
-
-    def place(r: Expr) -> Expr:
-        return (group * size + r) * LANES + lane
-
-    def put(r: Expr) -> Body:
-        return tuple(
-            Compute(in_turn(to, place(r), turn), Arg(0, to.dtype), (View(buffer_of(s), r),), link=opened.link)
-            for to, s in zip(shared, opened.storages, strict=True)
-        )
+    held = first.size
 
     def get(r: Expr) -> Body:
-        held = [View(buffer_of(s), r) for s in opened.storages]
-
         def of_block(peer: Expr) -> Body:
-            taken = tuple(
-                Call(load_of_peer(source.dtype), (in_turn(source, place(r), turn, peer), other), link=opened.link)
-                for other, source in zip(others, shared, strict=True)
-            )
-            return (*taken, *joined(opened, held, others, context))
+            return post.taken(((peer * count + group) * held + r) * each + (lane if each > 1 else 0), r)
 
         return loop(context, "peer", context.joined, of_block)
 
-    left = each_register(first, context, put)
+    sent = post.sent(group, lane)
     body = (
-        left if proves(eq(seat, 0)) else (If(eq(seat, 0), left),),
-        begin(opened, context),
-        each_register(first, context, get),
+        *(sent if proves(eq(seat, 0)) else (If(eq(seat, 0), sent),)),
+        *begin(opened, context),
+        *each_register(first, context, get),
     )
     title = f"{opened.step.name} over {context.joined} blocks of a cluster"
-    return (Region(title, tuple(x for part in body for x in part), state.path, opened.link),)
-
-
-def _by_mbarriers(name: str, opened: Open, context: Context) -> None:
-    """Order a buffer's accesses by two mbarriers, where a fold writes it once and each block reads it."""
-    context.storages[name].guarded = True
-    warps, ways = (context.threads or LANES) // LANES, context.joined
-    written, taken = (Barrier(context.name(word), 1, ways * warps) for word in ("left", "taken"))
-    context.barriers += [written, taken]
-    number, count = numbered(opened.loops)
-    parity, lane = (context.trip * count + number) % 2, context.thread % LANES
-    context.exchanges.append(Exchange(name, written, taken, lane, ways, ways, as_expr(0), parity, opened.link))
+    return (Region(title, body, state.path, opened.link),)
 
 
 def in_cluster(opened: Open, context: Context) -> bool:
@@ -102,35 +73,19 @@ def in_cluster(opened: Open, context: Context) -> bool:
 
 
 def over_warps_of_cluster(opened: Open, table: Table, state: State, context: Context) -> Body:
-    """Fold over the warps of all blocks of a cluster: each warp writes its state, and after a barrier reads all.
+    """Fold over the warps of all blocks of a cluster: each warp sends its state to all blocks.
 
     Each lane reads the states of one warp, of one block after another; the lanes fold them by shuffles.
     """
     count, ways, group, seat = seated(opened, table)
+    lane = Var(THREAD, len(table.kept)) % LANES
+    post = _post(opened, count * ways, 1, context)
     (first, *_) = opened.storages
-    size, turn, lane = first.size, turn_of(opened, context), Var(THREAD, len(table.kept)) % LANES
-    total = as_expr(count * ways) * size
-    shared = [staging(f"{s.name}_cluster", s.dtype, total, context, opened.link, turn) for s in opened.storages]
-    others = [View(temporary("other", s.dtype, 1, context), as_expr(0)) for s in opened.storages]
     near = 1 << (ways - 1).bit_length()  # number of neighbouring lanes that fold by shuffles
 
-    def put(r: Expr) -> Body:
-        place = (group * ways + seat) * size + r
-        return tuple(
-            Compute(in_turn(to, place, turn), Arg(0, to.dtype), (View(buffer_of(s), r),), link=opened.link)
-            for to, s in zip(shared, opened.storages, strict=True)
-        )
-
     def get(r: Expr) -> Body:
-        held = [View(buffer_of(s), r) for s in opened.storages]
-        place = (group * ways + lane % near) * size + r
-
         def of_block(peer: Expr) -> Body:
-            taken = tuple(
-                Call(load_of_peer(source.dtype), (in_turn(source, place, turn, peer), other), link=opened.link)
-                for other, source in zip(others, shared, strict=True)
-            )
-            return (*taken, *joined(opened, held, others, context))
+            return post.taken(((peer * count + group) * ways + lane % near) * first.size + r, r)
 
         read = loop(context, "peer", context.joined, of_block)
         there = lt(lane % near, ways)
@@ -140,13 +95,96 @@ def over_warps_of_cluster(opened: Open, table: Table, state: State, context: Con
     for bit in reversed(range(near.bit_length() - 1)):
         met += exchanged(opened, lane ^ (1 << bit), context)
     body = (
-        If(eq(lane, 0), each_register(first, context, put)),
+        *post.sent(group * ways + seat, lane),
         *begin(opened, context),
         *each_register(first, context, get),
         *met,
     )
     title = f"{opened.step.name} over {ways} warps of {context.joined} blocks of a cluster"
     return (Region(title, body, state.path, opened.link),)
+
+
+@attrs.frozen(eq=False)
+class _Post:
+    """Hold the buffers through which the blocks of a cluster send each other the states of a fold.
+
+    In a loop, trips use two slots in turn. A block sends its state of a trip after all its warps have read those of the
+    trip before; so a block that has all states of a trip may overwrite those of the trip before it, in every block.
+
+    Args:
+        opened: the fold.
+        buffers: one for each scalar of the state: the states of all blocks, block after block.
+        others: one register for each of them.
+        places: number of states of a block.
+        each: number of lanes with separate states, 1 or all of a warp.
+        signal: the mbarrier that counts the bytes of a trip's states, and its slot.
+        turn: number of the trip, None where there is no loop.
+        context: the kernel's facts.
+    """
+
+    opened: Open
+    buffers: tuple[Buffer, ...]
+    others: tuple[View, ...]
+    places: int
+    each: int
+    signal: tuple[Barrier, Expr]
+    turn: Expr | None
+    context: Context
+
+    def sent(self, place: Expr, lane: Expr) -> Body:
+        """Send a warp's state to a place in each block: one lane to each block, or all lanes to one after the other."""
+        opened, context, ways = self.opened, self.context, self.context.joined
+        (first, *_) = opened.storages
+
+        def to(peer: Expr) -> Body:
+            def put(r: Expr) -> Body:
+                at = ((Var(RANK, ways) * self.places + place) * first.size + r) * self.each
+                at = at + lane if self.each > 1 else at
+                return tuple(
+                    Call(
+                        send(into.dtype), (View(buffer_of(s), r), in_turn(into, at, self.turn, peer)),
+                        signal=self.signal, link=opened.link,
+                    )
+                    for into, s in zip(self.buffers, opened.storages, strict=True)
+                )  # fmt: skip
+
+            return each_register(first, context, put)
+
+        return loop(context, "peer", ways, to) if self.each > 1 else (If(lt(lane, ways), to(lane)),)
+
+    def taken(self, place: Expr, register: Expr) -> Body:
+        """Fold a received state into a register."""
+        held = [View(buffer_of(s), register) for s in self.opened.storages]
+        taken = tuple(
+            Compute(other, Arg(0, source.dtype), (in_turn(source, place, self.turn),), link=self.opened.link)
+            for other, source in zip(self.others, self.buffers, strict=True)
+        )
+        return (*taken, *joined(self.opened, held, self.others, self.context))
+
+
+def _post(opened: Open, places: int, each: int, context: Context) -> _Post:
+    """Make the buffers for a fold's states, and the mbarrier that counts their bytes."""
+    number, count = numbered(opened.loops)
+    number = as_expr(context.trip * count + number)
+    turn = None if as_int(number) == 0 else number
+    ways, (first, *_) = context.joined, opened.storages
+    total = ways * places * first.size * each
+    buffers: list[Buffer] = []
+    for s in opened.storages:
+        staged = staging(f"{s.name}_cluster", s.dtype, as_expr(total), context, opened.link, turn)
+        context.storages[staged.name].guarded = True
+        buffers.append(buffer_of(context.storages[staged.name]))
+    slots, nbytes = 1 if turn is None else 2, as_int(total)
+    assert nbytes is not None, "a fold's registers are counted"
+    nbytes *= sum(s.dtype.nbytes for s in opened.storages)
+    here = Barrier(context.name(f"{buffers[0].name}_full"), slots, 1)
+    context.barriers.append(here)
+    slot, parity = (as_expr(0),) * 2 if turn is None else (turn % 2, turn // 2 % 2)
+    names = tuple(b.name for b in buffers)
+    alone = eq(context.thread, 0)
+    context.exchanges.append(Sent(names, here, slot, parity, nbytes, alone, opened.link))
+    others = tuple(View(temporary("other", s.dtype, 1, context), as_expr(0)) for s in opened.storages)
+    return _Post(opened, tuple(buffers), others, places, each, (here, slot), turn, context)
 
 
 def exchange(storage: Storage, result: Storage, share: Share, partial: Partial, parity: Expr, context: Context) -> Body:

@@ -23,7 +23,7 @@ def close(opened: Open, state: State, context: Context) -> Body:
     if context.threads is None or not opened.places or opened.whole:
         return ()
     table = tabulated(opened, context.threads, context)
-    if context.at_once and not context.loaders and table.one_a_warp and in_cluster(opened, context):
+    if context.at_once and table.one_a_warp and in_cluster(opened, context):
         return (*over_lanes(opened, table, context), *over_warps_of_cluster(opened, table, state, context))
     return (
         *over_lanes(opened, table, context),
