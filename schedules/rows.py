@@ -150,27 +150,36 @@ def softmax_backward(y: Value, dy: Value) -> Value:
 
 @program(x="m n", dy="m n", gain="n")
 def rms_norm_backward(x: Value, dy: Value, gain: Value, eps: float = 1e-6) -> Value:
-    """Compute the gradient of an RMS norm's input."""
+    """Compute the gradient of an RMS norm's input.
+
+    The deviation, a factor of all terms, is multiplied with the sum of g * x, so that one pass over the row sums both.
+    """
     deviation = rsqrt(mean(x * x, "n") + eps).named("deviation")
-    g, normed = (dy * gain).named("g"), x * deviation
-    return (g - normed * mean(g * normed, "n")) * deviation
+    g = (dy * gain).named("g")
+    slope = (mean(g * x, "n") * deviation * deviation).named("slope")
+    return (g - x * slope) * deviation
 
 
 @program(x="m n", dy="m n", gain="n")
 def layernorm_backward(x: Value, dy: Value, gain: Value, eps: float = 1e-5) -> Value:
-    """Compute the gradient of a layer norm's input."""
+    """Compute the gradient of a layer norm's input.
+
+    Each of two passes over the row has two sums: of x and g, then of the squared distances and of g times the distance.
+    """
     middle, variance = mean_and_variance(x, "n")
     deviation = rsqrt(variance + eps).named("deviation")
-    g, normed = (dy * gain).named("g"), ((x - middle) * deviation).named("normed")
-    return (g - mean(g, "n").named("shift") - normed * mean(g * normed, "n")) * deviation
+    g, away = (dy * gain).named("g"), (x - middle).named("away")
+    slope = (mean(g * away, "n") * deviation * deviation).named("slope")
+    return (g - mean(g, "n").named("shift") - away * slope) * deviation
 
 
 @program(x="m n", dy="m n", gain="n")
 def rms_norm_gradients(x: Value, dy: Value, gain: Value, eps: float = 1e-6) -> tuple[Value, Value]:
     """Compute the gradients of an RMS norm's input and gain; the gradient of the gain is a sum over rows."""
     deviation = rsqrt(mean(x * x, "n") + eps).named("deviation")
-    g, normed = (dy * gain).named("g"), (x * deviation).named("normed")
-    return (g - normed * mean(g * normed, "n")) * deviation, _sum(dy * normed, "m").named("by_gain")
+    g = (dy * gain).named("g")
+    slope = (mean(g * x, "n") * deviation * deviation).named("slope")
+    return (g - x * slope) * deviation, _sum(dy * (x * deviation), "m").named("by_gain")
 
 
 @program(x="m n", dy="m n", gain="n")
@@ -178,9 +187,10 @@ def layernorm_gradients(x: Value, dy: Value, gain: Value, eps: float = 1e-5) -> 
     """Compute the gradients of a layer norm's input, gain and bias; those of gain and bias are sums over rows."""
     middle, variance = mean_and_variance(x, "n")
     deviation = rsqrt(variance + eps).named("deviation")
-    g, normed = (dy * gain).named("g"), ((x - middle) * deviation).named("normed")
-    by_x = (g - mean(g, "n").named("shift") - normed * mean(g * normed, "n")) * deviation
-    return by_x, _sum(dy * normed, "m").named("by_gain"), _sum(dy, "m").named("by_bias")
+    g, away = (dy * gain).named("g"), (x - middle).named("away")
+    slope = (mean(g * away, "n") * deviation * deviation).named("slope")
+    by_x = (g - mean(g, "n").named("shift") - away * slope) * deviation
+    return by_x, _sum(dy * (away * deviation), "m").named("by_gain"), _sum(dy, "m").named("by_bias")
 
 
 @program(x="m n", target="m")
