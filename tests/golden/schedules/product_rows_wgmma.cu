@@ -53,26 +53,11 @@ __device__ __forceinline__ void mbarrier_arrive_at(unsigned long long* barrier, 
         : : "r"(shared_address(barrier)), "r"(rank) : "memory");
 }
 
-__device__ __forceinline__ void mbarrier_arrive_release_at(unsigned long long* barrier, int rank) {
-    asm volatile("{ .reg .b32 remote; mapa.shared::cluster.u32 remote, %0, %1; "
-        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote]; }"
-        : : "r"(shared_address(barrier)), "r"(rank) : "memory");
-}
-
 __device__ __forceinline__ void mbarrier_wait(unsigned long long* barrier, int parity) {
     const unsigned address = shared_address(barrier);
     unsigned done;
     do {
         asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-            : "=r"(done) : "r"(address), "r"(parity) : "memory");
-    } while (!done);
-}
-
-__device__ __forceinline__ void mbarrier_wait_cluster(unsigned long long* barrier, int parity) {
-    const unsigned address = shared_address(barrier);
-    unsigned done;
-    do {
-        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
             : "=r"(done) : "r"(address), "r"(parity) : "memory");
     } while (!done);
 }
@@ -146,11 +131,12 @@ __device__ __forceinline__ void shuffle_4B(void* dst, const void* src, int lane)
     *static_cast<unsigned*>(dst) = __shfl_sync(0xffffffff, *static_cast<const unsigned*>(src), lane);
 }
 
-__device__ __forceinline__ void load_peer_4B(void* dst, const void* src, int rank) {
-    unsigned* words = static_cast<unsigned*>(dst);
-    asm volatile("{ .reg .b32 remote; mapa.shared::cluster.u32 remote, %1, %2; "
-        "ld.shared::cluster.u32 %0, [remote]; }"
-        : "=r"(words[0]) : "r"(shared_address(src)), "r"(rank) : "memory");
+__device__ __forceinline__ void send_4B(void* dst, const void* src, unsigned long long* barrier, int rank) {
+    const unsigned* words = static_cast<const unsigned*>(src);
+    asm volatile("{ .reg .b32 place, counter; mapa.shared::cluster.u32 place, %0, %2; "
+        "mapa.shared::cluster.u32 counter, %1, %2; "
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [place], %3, [counter]; }"
+        : : "r"(shared_address(dst)), "r"(shared_address(barrier)), "r"(rank), "r"(words[0]) : "memory");
 }
 
 extern "C" __global__ void __launch_bounds__(512, 1) __cluster_dims__(6, 1, 1)
@@ -174,13 +160,11 @@ wgmma_192x64_k6_f16(
     half* x_sh = reinterpret_cast<half*>(shared);
     half* w_sh = reinterpret_cast<half*>(shared + 98304);
     float* mean_sum_cluster = reinterpret_cast<float*>(shared + 163840);
-    float* square_sum_cluster = reinterpret_cast<float*>(shared + 166912);
-    unsigned long long* full = reinterpret_cast<unsigned long long*>(shared + 169984);
-    unsigned long long* empty = reinterpret_cast<unsigned long long*>(shared + 170016);
-    unsigned long long* left = reinterpret_cast<unsigned long long*>(shared + 170048);
-    unsigned long long* taken = reinterpret_cast<unsigned long long*>(shared + 170056);
-    unsigned long long* left2 = reinterpret_cast<unsigned long long*>(shared + 170064);
-    unsigned long long* taken2 = reinterpret_cast<unsigned long long*>(shared + 170072);
+    float* square_sum_cluster = reinterpret_cast<float*>(shared + 168448);
+    unsigned long long* full = reinterpret_cast<unsigned long long*>(shared + 173056);
+    unsigned long long* empty = reinterpret_cast<unsigned long long*>(shared + 173088);
+    unsigned long long* mean_sum_cluster_full = reinterpret_cast<unsigned long long*>(shared + 173120);
+    unsigned long long* square_sum_cluster_full = reinterpret_cast<unsigned long long*>(shared + 173128);
     alignas(16) float product[64];
     alignas(16) half b_rf[32];
     alignas(16) half r_rf[64];
@@ -210,16 +194,10 @@ wgmma_192x64_k6_f16(
             mbarrier_init(&empty[i], 18);
         }
         for (int i = 0; i < 1; ++i) {
-            mbarrier_init(&left[i], 72);
+            mbarrier_init(&mean_sum_cluster_full[i], 1);
         }
         for (int i = 0; i < 1; ++i) {
-            mbarrier_init(&taken[i], 72);
-        }
-        for (int i = 0; i < 1; ++i) {
-            mbarrier_init(&left2[i], 72);
-        }
-        for (int i = 0; i < 1; ++i) {
-            mbarrier_init(&taken2[i], 72);
+            mbarrier_init(&square_sum_cluster_full[i], 1);
         }
     }
     fence_barrier_init();  // others use the barriers, and bulk copies do
@@ -337,24 +315,29 @@ wgmma_192x64_k6_f16(
         }
 
         // mean_sum over 6 blocks of a cluster
-        #pragma unroll
-        for (int i5 = 0; i5 < 2; ++i5) {
-            mean_sum_cluster[thread / 32 * 64 + i5 * 32 + thread % 32] = mean_sum[i5];
+        if (thread == 0) {
+            mbarrier_expect(&mean_sum_cluster_full[0], 4608);
         }
-        __syncwarp();  // the warp has written its sums
-        if (thread % 32 < 6) {
-            mbarrier_arrive_release_at(&left[0], thread % 32);
+        __syncwarp();  // the warp has read the states of the trip before
+        #pragma unroll
+        for (int peer = 0; peer < 2; ++peer) {
+            if (peer * 4 + thread % 4 < 6) {
+                #pragma unroll
+                for (int i5 = 0; i5 < 2; ++i5) {
+                    send_4B(&mean_sum_cluster[rank * 192 + thread / 32 * 16 + i5 * 8 + thread / 4 % 8], &mean_sum[i5], &mean_sum_cluster_full[0], peer * 4 + thread % 4);
+                }
+            }
         }
         #pragma unroll
         for (int i6 = 0; i6 < 2; ++i6) {
             mean_sum[i6] = 0.0f;
         }
-        mbarrier_wait_cluster(&left[0], 0);
+        mbarrier_wait(&mean_sum_cluster_full[0], 0);
         #pragma unroll
         for (int i7 = 0; i7 < 2; ++i7) {
             #pragma unroll
-            for (int peer = 0; peer < 6; ++peer) {
-                load_peer_4B(&other3[0], &mean_sum_cluster[thread / 32 * 64 + i7 * 32 + thread % 32], peer);
+            for (int peer2 = 0; peer2 < 6; ++peer2) {
+                other3[0] = mean_sum_cluster[peer2 * 192 + thread / 32 * 16 + i7 * 8 + thread / 4 % 8];
                 mean_sum[i7] = mean_sum[i7] + other3[0];
             }
         }
@@ -390,24 +373,29 @@ wgmma_192x64_k6_f16(
         }
 
         // square_sum over 6 blocks of a cluster
-        #pragma unroll
-        for (int i11 = 0; i11 < 2; ++i11) {
-            square_sum_cluster[thread / 32 * 64 + i11 * 32 + thread % 32] = square_sum[i11];
+        if (thread == 0) {
+            mbarrier_expect(&square_sum_cluster_full[0], 4608);
         }
-        __syncwarp();  // the warp has written its sums
-        if (thread % 32 < 6) {
-            mbarrier_arrive_release_at(&left2[0], thread % 32);
+        __syncwarp();  // the warp has read the states of the trip before
+        #pragma unroll
+        for (int peer3 = 0; peer3 < 2; ++peer3) {
+            if (peer3 * 4 + thread % 4 < 6) {
+                #pragma unroll
+                for (int i11 = 0; i11 < 2; ++i11) {
+                    send_4B(&square_sum_cluster[rank * 192 + thread / 32 * 16 + i11 * 8 + thread / 4 % 8], &square_sum[i11], &square_sum_cluster_full[0], peer3 * 4 + thread % 4);
+                }
+            }
         }
         #pragma unroll
         for (int i12 = 0; i12 < 2; ++i12) {
             square_sum[i12] = 0.0f;
         }
-        mbarrier_wait_cluster(&left2[0], 0);
+        mbarrier_wait(&square_sum_cluster_full[0], 0);
         #pragma unroll
         for (int i13 = 0; i13 < 2; ++i13) {
             #pragma unroll
-            for (int peer2 = 0; peer2 < 6; ++peer2) {
-                load_peer_4B(&other6[0], &square_sum_cluster[thread / 32 * 64 + i13 * 32 + thread % 32], peer2);
+            for (int peer4 = 0; peer4 < 6; ++peer4) {
+                other6[0] = square_sum_cluster[peer4 * 192 + thread / 32 * 16 + i13 * 8 + thread / 4 % 8];
                 square_sum[i13] = square_sum[i13] + other6[0];
             }
         }
@@ -441,14 +429,5 @@ wgmma_192x64_k6_f16(
                 copy_4B(&y[cluster_m * 147456 + warpgroup * 49152 + thread / 4 % 8 * 768 + thread / 32 % 4 * 12288 + m9 * 6144 + rank * 128 + thread % 4 * 2 + n9 * 8], &y_rf[m9 * 32 + n9 * 2]);
             }
         }
-        __syncwarp();  // the warp has read its part of the sums
-        if (thread % 32 < 6) {
-            mbarrier_arrive_release_at(&taken[0], thread % 32);
-        }
-        mbarrier_wait_cluster(&taken[0], 0);
-        if (thread % 32 < 6) {
-            mbarrier_arrive_release_at(&taken2[0], thread % 32);
-        }
-        mbarrier_wait_cluster(&taken2[0], 0);
     }
 }

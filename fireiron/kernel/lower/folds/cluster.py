@@ -24,7 +24,7 @@ from fireiron.base.errors import DecompositionError
 from fireiron.kernel.ir.statements import RANK, THREAD, Barrier, Buffer, Call, Compute, If, Region, View
 from fireiron.kernel.lower.context import Body, Context, State, buffer_of
 from fireiron.kernel.lower.folds.lanes import exchanged
-from fireiron.kernel.lower.folds.places import LANES, Table, seated
+from fireiron.kernel.lower.folds.places import LANES, Table, replicas, seated
 from fireiron.kernel.lower.folds.shared import in_turn, staging
 from fireiron.kernel.lower.folds.shares import Share
 from fireiron.kernel.lower.folds.state import Open, begin, joined
@@ -40,19 +40,16 @@ def over_cluster(opened: Open, table: Table, state: State, context: Context) -> 
     if not in_cluster(opened, context):
         return ()
     count, _, group, seat = seated(opened, table)
-    lane = Var(THREAD, len(table.kept)) % LANES
-    each = 1 if table.one_a_warp else LANES
-    post = _post(opened, count, each, context)
+    post = _post(opened, count, table, context)
     (first, *_) = opened.storages
-    held = first.size
 
     def get(r: Expr) -> Body:
         def of_block(peer: Expr) -> Body:
-            return post.taken(((peer * count + group) * held + r) * each + (lane if each > 1 else 0), r)
+            return post.taken(peer * count + group, r)
 
         return loop(context, "peer", context.joined, of_block)
 
-    sent = post.sent(group, lane)
+    sent = post.sent(group)
     body = (
         *(sent if proves(eq(seat, 0)) else (If(eq(seat, 0), sent),)),
         *begin(opened, context),
@@ -79,13 +76,13 @@ def over_warps_of_cluster(opened: Open, table: Table, state: State, context: Con
     """
     count, ways, group, seat = seated(opened, table)
     lane = Var(THREAD, len(table.kept)) % LANES
-    post = _post(opened, count * ways, 1, context)
+    post = _post(opened, count * ways, table, context)
     (first, *_) = opened.storages
     near = 1 << (ways - 1).bit_length()  # number of neighbouring lanes that fold by shuffles
 
     def get(r: Expr) -> Body:
         def of_block(peer: Expr) -> Body:
-            return post.taken(((peer * count + group) * ways + lane % near) * first.size + r, r)
+            return post.taken((peer * count + group) * ways + lane % near, r)
 
         read = loop(context, "peer", context.joined, of_block)
         there = lt(lane % near, ways)
@@ -95,7 +92,7 @@ def over_warps_of_cluster(opened: Open, table: Table, state: State, context: Con
     for bit in reversed(range(near.bit_length() - 1)):
         met += exchanged(opened, lane ^ (1 << bit), context)
     body = (
-        *post.sent(group * ways + seat, lane),
+        *post.sent(group * ways + seat),
         *begin(opened, context),
         *each_register(first, context, get),
         *met,
@@ -115,8 +112,9 @@ class _Post:
         opened: the fold.
         buffers: one for each scalar of the state: the states of all blocks, block after block.
         others: one register for each of them.
-        places: number of states of a block.
-        each: number of lanes with separate states, 1 or all of a warp.
+        places: number of warps of a block that send states.
+        lanes: number of different states of a warp's lanes, number of this lane's state, and number of this lane among
+            the lanes that hold it; these lanes send to different blocks.
         signal: the mbarrier that counts the bytes of a trip's states, and its slot.
         turn: number of the trip, None where there is no loop.
         context: the kernel's facts.
@@ -126,23 +124,27 @@ class _Post:
     buffers: tuple[Buffer, ...]
     others: tuple[View, ...]
     places: int
-    each: int
+    lanes: tuple[int, Expr, Expr]
     signal: tuple[Barrier, Expr]
     turn: Expr | None
     context: Context
 
-    def sent(self, place: Expr, lane: Expr) -> Body:
-        """Send a warp's state to a place in each block: one lane to each block, or all lanes to one after the other."""
+    def at(self, place: Expr, register: Expr) -> Expr:
+        """Return the place of this lane's state, of one of its registers, in a trip's states."""
+        (first, *_), (count, state, _) = self.opened.storages, self.lanes
+        return (place * first.size + register) * count + state
+
+    def sent(self, warp: Expr) -> Body:
+        """Send a warp's state to all blocks, as number `warp` of this block's states."""
         opened, context, ways = self.opened, self.context, self.context.joined
-        (first, *_) = opened.storages
+        (first, *_), (count, _, replica) = opened.storages, self.lanes
+        place = Var(RANK, ways) * self.places + warp
 
         def to(peer: Expr) -> Body:
             def put(r: Expr) -> Body:
-                at = ((Var(RANK, ways) * self.places + place) * first.size + r) * self.each
-                at = at + lane if self.each > 1 else at
                 return tuple(
                     Call(
-                        send(into.dtype), (View(buffer_of(s), r), in_turn(into, at, self.turn, peer)),
+                        send(into.dtype), (View(buffer_of(s), r), in_turn(into, self.at(place, r), self.turn, peer)),
                         signal=self.signal, link=opened.link,
                     )
                     for into, s in zip(self.buffers, opened.storages, strict=True)
@@ -150,10 +152,16 @@ class _Post:
 
             return each_register(first, context, put)
 
-        return loop(context, "peer", ways, to) if self.each > 1 else (If(lt(lane, ways), to(lane)),)
+        def some(number: Expr) -> Body:
+            peer = number * (LANES // count) + replica
+            there = lt(peer, ways)
+            return to(peer) if proves(there) else (If(there, to(peer)),)
+
+        return loop(context, "peer", -(-ways * count // LANES), some)
 
     def taken(self, place: Expr, register: Expr) -> Body:
-        """Fold a received state into a register."""
+        """Fold a register of the state at a place into this lane's."""
+        place = self.at(place, register)
         held = [View(buffer_of(s), register) for s in self.opened.storages]
         taken = tuple(
             Compute(other, Arg(0, source.dtype), (in_turn(source, place, self.turn),), link=self.opened.link)
@@ -162,13 +170,14 @@ class _Post:
         return (*taken, *joined(self.opened, held, self.others, self.context))
 
 
-def _post(opened: Open, places: int, each: int, context: Context) -> _Post:
+def _post(opened: Open, places: int, table: Table, context: Context) -> _Post:
     """Make the buffers for a fold's states, and the mbarrier that counts their bytes."""
+    lanes = replicas(table)
     number, count = numbered(opened.loops)
     number = as_expr(context.trip * count + number)
     turn = None if as_int(number) == 0 else number
     ways, (first, *_) = context.joined, opened.storages
-    total = ways * places * first.size * each
+    total = ways * places * first.size * lanes[0]
     buffers: list[Buffer] = []
     for s in opened.storages:
         staged = staging(f"{s.name}_cluster", s.dtype, as_expr(total), context, opened.link, turn)
@@ -184,7 +193,7 @@ def _post(opened: Open, places: int, each: int, context: Context) -> _Post:
     alone = eq(context.thread, 0)
     context.exchanges.append(Sent(names, here, slot, parity, nbytes, alone, opened.link))
     others = tuple(View(temporary("other", s.dtype, 1, context), as_expr(0)) for s in opened.storages)
-    return _Post(opened, tuple(buffers), others, places, each, (here, slot), turn, context)
+    return _Post(opened, tuple(buffers), others, places, lanes, (here, slot), turn, context)
 
 
 def exchange(storage: Storage, result: Storage, share: Share, partial: Partial, parity: Expr, context: Context) -> Body:

@@ -46,6 +46,31 @@ class Table:
         return bool((kept == kept[:, :1]).all() and (busy[:, 0] == busy.any(axis=1)).all())
 
 
+def replicas(table: Table) -> tuple[int, Expr, Expr]:
+    """Number the different states of a warp's lanes, and the lanes that hold the same state.
+
+    Returns:
+        The number of different states, the number of this lane's state, and the number of this lane among the lanes
+        that hold it. Where lanes lie irregularly, each lane counts as a state.
+    """
+    lane = Var(THREAD, len(table.kept)) % LANES
+    if table.one_a_warp:
+        return 1, as_expr(0), lane
+    every = LANES, lane, as_expr(0)
+    if len(table.kept) % LANES or not table.busy.all():
+        return every
+    warps = table.kept.reshape(-1, LANES)
+    first = (warps[:, :, None] == warps[:, None, :]).argmax(axis=2)  # the first lane with the same state
+    if (first != first[0]).any():
+        return every
+    owners, states, counts = np.unique(first[0], return_inverse=True, return_counts=True)
+    numbers = np.array([(states[:i] == states[i]).sum() for i in range(LANES)])
+    found, number = fit(states.astype(np.int64)), fit(numbers.astype(np.int64))
+    if found is None or number is None or (counts != counts[0]).any():
+        return every
+    return len(owners), as_expr(found(lane)), as_expr(number(lane))
+
+
 def tabulated(opened: Open, threads: int, context: Context) -> Table:
     """Evaluate the places of all threads, at index 0 of blocks and loops, which shift all places equally."""
 
