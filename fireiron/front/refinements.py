@@ -235,7 +235,8 @@ class SplitRefinements(Schedule, Generic[S]):
                 or a `Group` of them share the buffers of the loads above this split.
             reduce: how states are combined. in_order(), the default, gives the same bits in every run. For blocks there
                 are by_atomics(), in the order of arrival; by_tma(), by bulk stores that add to C (beta=1), or to the
-                array that a program's output replaces; and by_cluster(), through the SH of a cluster of up to 8 blocks.
+                array that a program's output replaces; and by_cluster(), through the SH of a cluster of up to 8 blocks
+                (of programs 16 on some GPUs).
 
         Shapes:
             (M, N, k)(L) -> (M, N, k)(level)

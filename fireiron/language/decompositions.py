@@ -205,8 +205,8 @@ class ByCluster:
     Args:
         shares: the most blocks that each finish a share of the tile; None for as many as the tile's columns divide
             among.
-        at_once: whether each fold of a program uses one barrier for the warps of all blocks. False: one barrier among
-            the warps of each block, then one among the blocks.
+        at_once: whether each warp sends its state of a program's fold to all blocks. False: the warps of each block
+            combine their states at a barrier, and one of them sends the block's state.
     """
 
     shares: int | None = None
