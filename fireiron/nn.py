@@ -1,4 +1,4 @@
-"""Functions of networks for arrays: softmax, norms, activations, attention.
+"""Functions of networks for arrays: softmax, norms, activations, attention, convolutions, pooling.
 
 Called with NumPy arrays, they compute. In a function that `fireiron.trace_graph` traces, they become nodes of the
 graph.
@@ -11,11 +11,16 @@ from typing import Any
 
 import numpy as np
 
+from fireiron.base.errors import FireironError
+from fireiron.base.link import here
+from fireiron.front import convolutions, pooling
+from fireiron.front.convolutions import Padding, Sizes
 from fireiron.graph.operations import axes_of, operations
-from fireiron.graph.trace import Array, applied, lifted
+from fireiron.graph.trace import Array, applied, kind_of, lifted
 
 __all__ = [
-    "attention", "cross_entropy", "embedding", "erf", "gelu", "layer_norm", "log_softmax", "relu", "rms_norm", "rsqrt",
+    "attention", "avg_pool1d", "avg_pool2d", "avg_pool3d", "conv1d", "conv2d", "conv3d", "cross_entropy", "embedding",
+    "erf", "gelu", "layer_norm", "log_softmax", "max_pool1d", "max_pool2d", "max_pool3d", "relu", "rms_norm", "rsqrt",
     "sigmoid", "silu", "softmax",
 ]  # fmt: skip
 
@@ -121,3 +126,157 @@ def embedding(ids: Any, table: Any) -> Any:
 def cross_entropy(x: Any, target: Any) -> Any:
     """Compute -log(softmax(x)[target]) of each row, where target is the index of a column."""
     return _apply("cross_entropy", x, target)
+
+
+def _over_windows(op: str, *arrays: Any, **attributes: Any) -> Any:
+    if any(isinstance(x, Array) for x in arrays):
+        return _apply(op, *arrays, **attributes)
+    known, given = operations()[op], [np.asarray(x) for x in arrays]
+    known.shape([x.shape for x in given], attributes)
+    kinds = [kind_of(x.dtype) for x in given]
+    kind = kinds[0] if known.dtype is None else known.dtype(kinds, attributes)
+    return known.numpy(*given, **attributes).astype(kind.numpy)
+
+
+def _conv(
+    name: str, x: Any, weight: Any, bias: Any, stride: Sizes, padding: Padding, dilation: Sizes, groups: int
+) -> Any:
+    try:
+        steps, pads, apart = convolutions.described(name, x, weight, stride, padding, dilation, groups)
+        y = _over_windows("conv", x, weight, stride=steps, pads=pads, dilation=apart, groups=groups)
+    except FireironError as error:
+        raise error.located(here()) from None
+    return y if bias is None else y + bias.reshape(-1, *(1,) * len(steps))
+
+
+def conv1d(
+    x: Any, weight: Any, bias: Any = None, stride: Sizes = 1, padding: Padding = 0, dilation: Sizes = 1,
+    groups: int = 1,
+) -> Any:  # fmt: skip
+    """Convolve lines (N, C, W) with filters (K, C / groups, taps), as `conv2d` does images."""
+    return _conv("conv1d", x, weight, bias, stride, padding, dilation, groups)
+
+
+def conv2d(
+    x: Any, weight: Any, bias: Any = None, stride: Sizes = 1, padding: Padding = 0, dilation: Sizes = 1,
+    groups: int = 1,
+) -> Any:  # fmt: skip
+    """Convolve images, with torch's arguments and its order of axes.
+
+    A graph says only what is computed: whatever their order of axes, plans store images between kernels with the
+    channels last in memory, and copy inputs (images or filters) that lie otherwise.
+
+    Args:
+        x: images (N, C, H, W).
+        weight: filters (K, C / groups, taps, taps).
+        bias: added to each channel of the result.
+        stride: pixels from one window to the next, one number or one for each side.
+        padding: zeros around: a number, one for each side, pairs (before, behind), "same" or "valid".
+        dilation: pixels from one tap of a filter to the next.
+        groups: number of parts of the channels, each of which is convolved with its own filters.
+
+    Raises:
+        CallError: `wrong-shape`, `conv-groups`, `conv-sizes`. SpecError: `conv-window`.
+
+    Example:
+        >>> conv2d(np.ones((1, 4, 6, 6)), np.ones((8, 4, 3, 3)), padding=1)[0, 0, 0].tolist()
+        [16.0, 24.0, 24.0, 24.0, 24.0, 16.0]
+    """
+    return _conv("conv2d", x, weight, bias, stride, padding, dilation, groups)
+
+
+def conv3d(
+    x: Any, weight: Any, bias: Any = None, stride: Sizes = 1, padding: Padding = 0, dilation: Sizes = 1,
+    groups: int = 1,
+) -> Any:  # fmt: skip
+    """Convolve volumes (N, C, D, H, W) with filters (K, C / groups, taps, taps, taps), as `conv2d` does images."""
+    return _conv("conv3d", x, weight, bias, stride, padding, dilation, groups)
+
+
+def _pool(
+    name: str, x: Any, kernel_size: Sizes, stride: Sizes | None, padding: Sizes, dilation: Sizes, ceil_mode: bool,
+    **counted: bool,
+) -> Any:  # fmt: skip
+    try:
+        window, steps, pads, apart = pooling.described(name, x, kernel_size, stride, padding, dilation, ceil_mode)
+        more: dict[str, Any] = {"dilation": apart} if name.startswith("max") else counted
+        return _over_windows(f"{name[:3]}_pool", x, window=window, stride=steps, pads=pads, **more)
+    except FireironError as error:
+        raise error.located(here()) from None
+
+
+def max_pool1d(
+    x: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1,
+    ceil_mode: bool = False,
+) -> Any:  # fmt: skip
+    """Take the largest value of each window of lines (N, C, W), as `max_pool2d` does of images."""
+    return _pool("max_pool1d", x, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+def max_pool2d(
+    x: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1,
+    ceil_mode: bool = False,
+) -> Any:  # fmt: skip
+    """Take the largest value of each window.
+
+    Args:
+        x: images (N, C, H, W); see `conv2d` for their order in memory.
+        kernel_size: rows and columns of a window, one number or one for each side.
+        stride: pixels from one window to the next; None for windows side by side.
+        padding: pixels around the images, which are ignored; at most half a window.
+        dilation: pixels from one value of a window to the next.
+        ceil_mode: whether windows may end beyond the padding.
+
+    Raises:
+        CallError: `wrong-shape`, `conv-sizes`, `conv-window`.
+
+    Example:
+        >>> max_pool2d(np.arange(16.0).reshape(1, 1, 4, 4), 2)[0, 0].tolist()
+        [[5.0, 7.0], [13.0, 15.0]]
+    """
+    return _pool("max_pool2d", x, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+def max_pool3d(
+    x: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1,
+    ceil_mode: bool = False,
+) -> Any:  # fmt: skip
+    """Take the largest value of each window of volumes (N, C, D, H, W), as `max_pool2d` does of images."""
+    return _pool("max_pool3d", x, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+def avg_pool1d(
+    x: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Any:  # fmt: skip
+    """Take the mean of each window of lines (N, C, W), as `avg_pool2d` does of images."""
+    return _pool("avg_pool1d", x, kernel_size, stride, padding, 1, ceil_mode, count_pad=count_include_pad)
+
+
+def avg_pool2d(
+    x: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Any:  # fmt: skip
+    """Take the mean of each window.
+
+    Args:
+        x, kernel_size, stride, padding: as in `max_pool2d`; padded pixels are 0.
+        ceil_mode: whether windows may end beyond the padding; pixels there never count.
+        count_include_pad: whether padded pixels count in the mean.
+
+    Raises:
+        CallError: as `max_pool2d`.
+
+    Example:
+        >>> avg_pool2d(np.arange(16.0).reshape(1, 1, 4, 4), 2)[0, 0].tolist()
+        [[2.5, 4.5], [10.5, 12.5]]
+    """
+    return _pool("avg_pool2d", x, kernel_size, stride, padding, 1, ceil_mode, count_pad=count_include_pad)
+
+
+def avg_pool3d(
+    x: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Any:  # fmt: skip
+    """Take the mean of each window of volumes (N, C, D, H, W), as `avg_pool2d` does of images."""
+    return _pool("avg_pool3d", x, kernel_size, stride, padding, 1, ceil_mode, count_pad=count_include_pad)

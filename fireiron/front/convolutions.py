@@ -22,6 +22,7 @@ from fireiron.base.link import here
 from fireiron.front.best_program import best_program
 from fireiron.front.cli.find import PRESETS
 from fireiron.front.host import HostKernel, without_gpu
+from fireiron.front.program import Function
 from fireiron.jit.arrays import is_torch
 from fireiron.language import functions
 from fireiron.language.tensor import Tensor, tensor
@@ -154,26 +155,43 @@ def specified(
         activation: as in `forward`.
         arch: the target; the GPU's where None.
     """
-    known, channels, filters = programs("conv"), what.channel_parts(), what.filter_parts()
+    formula, filters = formula_of(what), what.filter_parts()
     shapes = {"bias": filters, "scale": filters, "residual": (what.images, *what.outer, *filters)}
     given = {name: what.described(name, *shapes[name], dtype=kind) for name, kind in beside}
-    part = what.channels // what.groups
-    x = what.described("x", what.images, *what.sides, *channels)
-    f = what.described("f", *filters, *what.taps, part)
-    options: dict[str, Any] = {"stride": what.stride, "pad": what.pads, "dilation": what.dilation}
-    if not what.parted:
-        options["groups"] = what.groups
-    options |= _applied(activation)
-    program = getattr(known, f"conv{what.rank}d{'_grouped' if what.parted else ''}")
+    x, f = what.described("x", *formula.images), what.described("f", *formula.filters)
+    return formula.program(x, f, **given, **formula.options, **_applied(activation), arch=arch)
+
+
+@attrs.frozen
+class Formula:
+    """Hold the program that computes a convolution.
+
+    Args:
+        program: the function of `fireiron.schedules.conv` with the dims of its arrays.
+        images, filters: shapes of its arrays.
+        options: its arguments that describe windows.
+    """
+
+    program: Function
+    images: tuple[int, ...]
+    filters: tuple[int, ...]
+    options: Mapping[str, Any]
+
+
+def formula_of(what: Convolution) -> Formula:
+    """Return the program of a convolution: with groups as a dim, with columns and channels as one dim, or neither."""
+    known = programs("conv")
+    options: dict[str, Any] = {"stride": what.stride, "pad": what.pads}
     if what.packed:
         (h, w), (r, s) = what.sides, what.taps
-        x = what.described("x", what.images, h, w * what.channels)
-        f = what.described("f", what.filters, r, s * what.channels)
-        program = known.conv2d_packed
         lead = known.lead_of(what.filters, r, s, what.stride, what.pads, what.channels)
-        options = {"stride": what.stride, "pad": what.pads, "channels": what.channels, "lead": lead}
-        options |= _applied(activation)
-    return program(x, f, **given, **options, arch=arch)
+        options |= {"channels": what.channels, "lead": lead}
+        images, filters = (what.images, h, w * what.channels), (what.filters, r, s * what.channels)
+        return Formula(known.conv2d_packed, images, filters, options)
+    options |= {"dilation": what.dilation} | ({} if what.parted else {"groups": what.groups})
+    images = (what.images, *what.sides, *what.channel_parts())
+    filters = (*what.filter_parts(), *what.taps, what.channels // what.groups)
+    return Formula(getattr(known, f"conv{what.rank}d{'_grouped' if what.parted else ''}"), images, filters, options)
 
 
 @lru_cache(MOST_KERNELS)

@@ -26,7 +26,7 @@ from fireiron.front.convolutions import (
     programs,
 )
 from fireiron.jit.arrays import describe, is_torch
-from fireiron.language.tensor import tensor
+from fireiron.language.tensor import Tensor, tensor
 
 
 @attrs.frozen
@@ -65,14 +65,25 @@ def kernel(what: Pool, dtype: str, shape: tuple[int, ...], host: bool = False) -
         shape: of the images, channels last.
         host: whether arrays lie in host memory.
     """
+    return kernel_of(specified(what, tensor(*shape, dtype=dtype, name="x"), arch_of(host)), host)
+
+
+def specified(what: Pool, x: Tensor, arch: str | None = None, out: Tensor | None = None) -> Any:
+    """Return the program of a pooling.
+
+    Args:
+        what: the pooling.
+        x: the images, channels last.
+        arch: the target; the GPU's where None.
+        out: the result, where it has strides of its own.
+    """
     program = getattr(programs("conv"), f"{what.op}_pool{len(what.window)}d")
     more: dict[str, Any]
     pads, more = what.pads, {"dilation": what.dilation}
     if what.op == "average":
         pads = tuple((before, min(before, behind)) for before, behind in what.pads)
         more = {"count_pad": what.count_pad, "beyond": tuple(max(0, b - a) for a, b in what.pads)}
-    x = tensor(*shape, dtype=dtype, name="x")
-    return kernel_of(program(x, what.window, what.stride, pads, **more, arch=arch_of(host)), host)
+    return program(x, what.window, what.stride, pads, **more, arch=arch, out=out)
 
 
 def described(

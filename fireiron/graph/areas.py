@@ -12,7 +12,8 @@ from fireiron.graph.nodes import Graph
 from fireiron.graph.pack import settled_nodes
 
 PartKind: TypeAlias = Literal[
-    "attention", "product", "products", "product rows", "rows", "reduction", "pointwise", "foreign"
+    "attention", "product", "products", "product rows", "convolution", "pooling", "rows", "reduction", "pointwise",
+    "foreign",
 ]
 
 MOST_OPS = 200  # of a part

@@ -1,4 +1,4 @@
-"""Lower parts to schedules: a part becomes a program or a product with an epilog, with the best schedule known.
+"""Lower parts to schedules: a part becomes a program, a product or a convolution, with the best schedule known.
 
 Arrays are named by their positions, so that equal parts of a network share one kernel.
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from fireiron.graph.areas import Part
 from fireiron.graph.lower_products import PartProducts
 from fireiron.graph.lower_program import PartProgram
+from fireiron.graph.lower_windows import PartWindows
 from fireiron.graph.lowered import Lowered
 from fireiron.graph.nodes import Graph
 from fireiron.graph.views import View
@@ -36,4 +37,6 @@ def lowered(graph: Graph, part: Part, views: Mapping[int, View], arch: str, samp
     """
     if part.kind in ("product", "products"):
         return PartProducts(graph, part, views, samples).lowered(arch)
+    if part.kind in ("convolution", "pooling"):
+        return PartWindows(graph, part, views, samples).lowered(arch)
     return PartProgram(graph, part, views, samples).lowered(arch)

@@ -1,7 +1,8 @@
 """The table of a graph's operations: one record each, with its kind, its result's shape and its definition in NumPy.
 
 A new operation is added to this table only. Pointwise operations broadcast as in NumPy. The result of a view is memory
-of its input. Composites are expanded into other operations (`fireiron.graph.composites`).
+of its input. Convolutions and pooling are in `fireiron.graph.windows`. Composites are expanded into other operations
+(`fireiron.graph.composites`).
 """
 # pyright: reportUnknownLambdaType=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownParameterType=false
@@ -22,7 +23,9 @@ from fireiron.base.errors import SpecError
 
 Shape: TypeAlias = tuple[int, ...]
 Attributes: TypeAlias = Mapping[str, Any]
-OpKind: TypeAlias = Literal["source", "pointwise", "view", "fold", "product", "gather", "copy", "composite", "foreign"]
+OpKind: TypeAlias = Literal[
+    "source", "pointwise", "view", "fold", "product", "windows", "gather", "copy", "composite", "foreign"
+]
 
 i64 = DType("i64", 64, "int", "int64")  # no kernel has this type: operations on it are foreign
 
@@ -256,6 +259,7 @@ COMMUTATIVE = frozenset({"add", "mul", "maximum", "minimum", "eq"})
 def operations() -> Mapping[str, Operation]:
     """Return all operations by name."""
     from fireiron.graph.composites import COMPOSITES
+    from fireiron.graph.windows import WINDOWS
 
     listed = (
         Operation("input", "source", _given, lambda **_: None, _said, 0, 0),
@@ -274,6 +278,7 @@ def operations() -> Mapping[str, Operation]:
         Operation("slice", "view", _sliced, _slice),
         *(Operation(name, "fold", _folded, _fold(name)) for name in ("sum", "max", "min", "prod")),
         Operation("matmul", "product", _multiplied, lambda a, b: a @ b, _product, 2, 2),
+        *WINDOWS,
         Operation("gather", "gather", _gathered, lambda table, ids: table[ids.astype("int64")], _first, 2, 2),
         Operation("concatenate", "copy", _joined, lambda *x, axis: numpy().concatenate(x, axis), None, 1, 64),
         Operation("foreign", "foreign", _given, lambda *x, call, **_: call(*x), _said, 0, 1024),

@@ -1,8 +1,8 @@
 """The partition of a graph into parts; each part becomes one kernel.
 
 Parts start as single operations, and rules merge them: attention (scores, folds of their rows, and the product with the
-values); products with pointwise operations after them; pointwise operations and folds with the same dims. Views belong
-to no part: kernels read them by strides.
+values); products and convolutions with pointwise operations after them; pointwise operations and folds with the same
+dims. Views belong to no part: kernels read them by strides.
 
 Source: the partition of MindSpore's graph-kernel fusion for GPUs; the rules about products follow the Volta generator.
 """
@@ -16,6 +16,7 @@ from fireiron.graph.attention_parts import attention
 from fireiron.graph.dims import dims_of
 from fireiron.graph.nodes import Graph
 from fireiron.graph.product_parts import (
+    SUMS,
     epilogs,
     joined_products,
     operands_of,
@@ -24,6 +25,7 @@ from fireiron.graph.product_parts import (
     rows_of_products,
 )
 from fireiron.graph.row_parts import computable, rows, side_by_side
+from fireiron.graph.views import base_of
 
 
 def partition(graph: Graph) -> tuple[Part, ...]:
@@ -111,6 +113,9 @@ def part_of(areas: Areas, area: int) -> Part:
 def kind_of(areas: Areas, inside: set[int]) -> PartKind:
     """Return the form of an area's kernel."""
     nodes = areas.graph.nodes
+    windows = [nodes[n].op for n in inside if nodes[n].kind == "windows"]
+    if windows:
+        return "convolution" if "conv" in windows else "pooling"
     products = sum(nodes[n].op == "matmul" for n in inside)
     folds = any(nodes[n].kind == "fold" for n in inside)
     if products == 1:
@@ -133,14 +138,14 @@ def kind_of(areas: Areas, inside: set[int]) -> PartKind:
 def apart(graph: Graph, part: Part) -> tuple[Part, ...]:
     """Divide a part that has no kernel, at the operation that is the most likely cause.
 
-    The new parts are products with epilogs; products and folds of their rows; products and pointwise parts;
+    The new parts are products or convolutions with epilogs; products and folds of their rows; products and pointwise parts;
     concatenations and the operations around them; or single operations.
     """
     areas = Areas(graph)
     inside = {n for n in part.nodes if graph.nodes[n].kind != "view"}
     if len(inside) < 2:
         return (part,)
-    products = sorted(n for n in inside if graph.nodes[n].op == "matmul")
+    products = sorted(n for n in inside if graph.nodes[n].op in SUMS)
     before = sorted(operands_of(graph, products[0], inside)) if products else []
     if part.kind == "product rows":
         epilogs(areas, inside)
@@ -172,17 +177,10 @@ def _giving(graph: Graph, made: list[Part], whole: Part) -> tuple[Part, ...]:
 
     Readers may use another node than the graph says: the narrower float, which they convert themselves.
     """
-    read = [{_base(graph, i) for i in part.inputs} for part in made]
+    read = [{base_of(graph, i) for i in part.inputs} for part in made]
     found: list[Part] = []
     for place, part in enumerate(made):
         others = set(whole.outputs).union(*(each for other, each in enumerate(read) if other != place))
         outputs = tuple(n for n in part.nodes if n in others)
         found += [attrs.evolve(part, outputs=outputs)] if outputs else []
     return tuple(found)
-
-
-def _base(graph: Graph, number: int) -> int:
-    """Return the node whose memory a view shows."""
-    while graph.nodes[number].kind == "view":
-        number = graph.nodes[number].inputs[0]
-    return number

@@ -24,7 +24,7 @@ from fireiron.graph.nodes import BUNDLE, Graph
 from fireiron.graph.pack import settled_nodes
 from fireiron.graph.partition import apart, partition
 from fireiron.graph.passes import Passed
-from fireiron.graph.product_parts import operands_of
+from fireiron.graph.product_parts import SUMS, operands_of
 from fireiron.graph.views import View, materialised, outputs_apart, views_of
 from fireiron.graph.words import names_of
 from fireiron.jit.choices import keep_choice, kept_choice
@@ -328,10 +328,10 @@ def _launches(
 
 
 def _in_epilog(graph: Graph, part: Part) -> float:
-    """Return the time of functions (exp, erf, ...) in a product's epilog, in microseconds."""
-    products = [n for n in part.nodes if graph.nodes[n].op == "matmul"]
-    if part.kind not in ("product", "products"):
+    """Return the time of functions (exp, erf, ...) in the epilog of a product or convolution, in microseconds."""
+    if part.kind not in ("product", "products", "convolution"):
         return 0.0
+    products = [n for n in part.nodes if graph.nodes[n].op in SUMS]
     ahead = operands_of(graph, products[0], set(part.nodes))
     behind = [graph.nodes[n] for n in part.nodes if n not in ahead and graph.nodes[n].kind == "pointwise"]
     known = [(node.size, FUNCTIONS[node.op].slots) for node in behind if node.op in FUNCTIONS]

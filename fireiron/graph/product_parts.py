@@ -1,4 +1,7 @@
-"""Products in a partition: what is computed with a product in its kernel, and products that share one."""
+"""Products in a partition: what is computed with a product in its kernel, and products that share one.
+
+What follows a convolution is computed in its kernel by the same rule.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,12 @@ from fireiron.graph.dims import dims_of
 from fireiron.graph.nodes import Graph
 from fireiron.graph.row_parts import computable, one_row
 
+SUMS = ("matmul", "conv")  # operations whose kernels take an epilog
 MOST_SUMS = 4  # accumulators side by side in a block's registers
 
 
 def epilogs(areas: Areas, only: Iterable[int] | None = None) -> None:
-    """Fuse pointwise operations into a product's epilog, up to the result with the fewest bytes to store.
+    """Fuse pointwise operations into the epilog of a product or convolution, up to the result with the fewest bytes.
 
     Args:
         areas: the unfinished partition.
@@ -22,7 +26,7 @@ def epilogs(areas: Areas, only: Iterable[int] | None = None) -> None:
     graph = areas.graph
     allowed = set(areas.of if only is None else only)
     for number, node in enumerate(graph.nodes):
-        if number not in allowed or node.op != "matmul" or areas.of[number] != number or len(areas.members[number]) > 1:
+        if number not in allowed or node.op not in SUMS or areas.of[number] != number or len(areas.members[number]) > 1:
             continue
         inside, chosen = {number}, {number}
         least = _stored(areas, inside)
@@ -36,9 +40,13 @@ def epilogs(areas: Areas, only: Iterable[int] | None = None) -> None:
             if now <= least:
                 least, chosen = now, inside
         for other in sorted(chosen - {number}):
-            areas.merge(other, number, f"{graph.nodes[other].op} in the product's registers")
+            areas.merge(other, number, f"{graph.nodes[other].op} in the {_said(node.op)}'s registers")
         for other in sorted(_beside_product(areas, chosen, allowed)):
-            areas.merge(other, number, f"{graph.nodes[other].op} of other arrays, in the product's registers")
+            areas.merge(other, number, f"{graph.nodes[other].op} of other arrays, in the {_said(node.op)}'s registers")
+
+
+def _said(op: str) -> str:
+    return "product" if op == "matmul" else "convolution"
 
 
 def _beside_product(areas: Areas, inside: set[int], allowed: set[int]) -> set[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from math import prod
 
 import attrs
 
@@ -132,7 +133,8 @@ def _viewed(base: View, op: str, shape: Shape, attributes: Mapping[str, tuple[in
 def orders_of(graph: Graph) -> dict[int, Order]:
     """Choose the order of axes in memory of results that are transposed, then reshaped, such as heads that are merged.
 
-    Inputs and results of a library's calls have the orders that their nodes say.
+    Inputs and results of a library's calls have the orders that their nodes say. Images have their channels last, see
+    `_images`.
     """
     found: dict[int, Order] = {}
     for number, node in enumerate(graph.nodes):
@@ -146,7 +148,70 @@ def orders_of(graph: Graph) -> dict[int, Order]:
             last = len(node.shape) - 1  # the axis whose elements are best written side by side
             orders = [*(tuple(graph.nodes[u]["axes"]) for u, _ in reads), tuple(range(len(node.shape)))]
             found[number] = min(orders, key=lambda o: (_lost(graph, node.shape, o, reads), o[-1] != last))
+    return found | {number: channels_last(len(graph.nodes[number].shape)) for number in _images(graph, found)}
+
+
+def channels_last(rank: int) -> Order:
+    """Return the order of axes in memory of images (N, C, sides...), whose channels lie last.
+
+    Example:
+        >>> channels_last(4)
+        (0, 2, 3, 1)
+    """
+    return (0, *range(2, rank), 1)
+
+
+def _images(graph: Graph, orders: Mapping[int, Order]) -> set[int]:
+    """Find the results whose channels lie last in memory.
+
+    These are the results of convolutions and pooling, what is computed of them, and what is computed for them. An
+    output of the graph keeps the order of the images that it is computed of, as torch's results do.
+    """
+    found, given = set[int](), set[int]()  # given: what is computed of inputs with channels last
+    read = {i for node in graph.nodes if node.kind == "windows" for i in node.inputs}
+    outputs = {base_of(graph, i) for i in graph.outputs}
+    for number, node in enumerate(graph.nodes):
+        rank = len(node.shape)
+        if node.kind in ("source", "foreign"):
+            given |= {number} if rank > 2 and orders.get(number) == channels_last(rank) else set()
+            continue
+        if node.kind not in ("windows", "pointwise", "copy"):
+            continue
+        of = [i for i in node.inputs if len(graph.nodes[i].shape) == rank]
+        of = of[:1] if node.kind == "windows" else of
+        if node.kind == "pointwise":
+            of = [i for i in of if graph.nodes[i].shape == node.shape]
+        given |= {number} if given.intersection(of) else set()
+        made = node.kind == "windows" or number in read or found.intersection(of)
+        if made and rank > 2 and (number not in outputs or number in given):
+            found.add(number)
     return found
+
+
+def base_of(graph: Graph, number: int) -> int:
+    """Return the node whose memory a view shows."""
+    while graph.nodes[number].kind == "view":
+        number = graph.nodes[number].inputs[0]
+    return number
+
+
+def lies_last(view: View, nbytes: int) -> bool:
+    """Say whether kernels of convolutions and pooling read an array without a copy.
+
+    Its channels are contiguous, and its pixels are too, or lie at equal distances that vectors of 16 bytes divide.
+
+    Args:
+        view: where the elements lie.
+        nbytes: of an element.
+    """
+    order = channels_last(len(view.shape))
+    shape, strides = (tuple(each[a] for a in order) for each in (view.shape, view.strides))
+    plain = dense(shape)
+    if all(n == 1 or s == p for n, s, p in zip(shape, strides, plain, strict=True)):
+        return True
+    lines = reshaped(shape[:-1], strides[:-1], (prod(shape[:-1]),))
+    apart = lines is not None and lines[0] >= shape[-1] and lines[0] * nbytes % 16 == 0
+    return apart and strides[-1] == 1 and shape[-1] * nbytes % 16 == 0
 
 
 def _lost(graph: Graph, shape: Shape, order: Order, reads: Sequence[tuple[int, int]]) -> int:
@@ -161,13 +226,22 @@ def _lost(graph: Graph, shape: Shape, order: Order, reads: Sequence[tuple[int, i
 
 
 def materialised(graph: Graph) -> tuple[Graph, dict[int, Order]]:
-    """Insert a copy before each view that strides cannot express; return the graph and the orders of axes in memory."""
+    """Insert a copy before each view that strides cannot express, and of images and filters without channels last.
+
+    Returns:
+        The graph, and the orders of axes in memory.
+    """
     while True:
         orders = orders_of(graph)
         views = views_of(graph, orders)
         lost = next((i for i, view in views.items() if view is None), None)
         if lost is None:
-            return graph, orders
+            turned = [i for node in graph.nodes if node.kind == "windows" for i in node.inputs]
+            turned = {i for i in turned if (v := views[i]) and not lies_last(v, graph.nodes[v.node].dtype.nbytes)}
+            if not turned:
+                return graph, orders
+            graph = _copied(graph, turned)
+            continue
         source = graph.nodes[lost].inputs[0]
         b, new = Builder(), dict[int, int]()
         for number, node in enumerate(graph.nodes):
@@ -176,6 +250,17 @@ def materialised(graph: Graph) -> tuple[Graph, dict[int, Order]]:
                 inputs = (b.add("copy", new[source]),)
             new[number] = b.copy(node, inputs)
         graph = b.graph(graph.name, [new[i] for i in graph.outputs])
+
+
+def _copied(graph: Graph, turned: set[int]) -> Graph:
+    """Let convolutions, pooling and pointwise operations read copies of some nodes, one of each."""
+    b, new, copies = Builder(), dict[int, int](), dict[int, int]()
+    for number, node in enumerate(graph.nodes):
+        if node.kind == "windows":
+            copies |= {i: b.add("copy", new[i]) for i in turned.intersection(node.inputs) - copies.keys()}
+        known = copies if node.kind in ("windows", "pointwise") else {}
+        new[number] = b.copy(node, tuple(known.get(i, new[i]) for i in node.inputs))
+    return b.graph(graph.name, [new[i] for i in graph.outputs])
 
 
 def outputs_apart(graph: Graph, together: Sequence[int] = ()) -> Graph:
@@ -192,9 +277,7 @@ def outputs_apart(graph: Graph, together: Sequence[int] = ()) -> Graph:
     bases: dict[int, int] = {}
     groups = together or range(len(graph.outputs))
     for i, group in zip(graph.outputs, groups, strict=True):
-        base = i
-        while graph.nodes[base].kind == "view":
-            base = graph.nodes[base].inputs[0]
+        base = base_of(graph, i)
         apart = graph.nodes[base].kind == "source" or bases.setdefault(base, group) != group
         made.append(b.add("copy", new[i]) if apart else new[i])
     return b.graph(graph.name, made)
