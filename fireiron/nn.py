@@ -143,10 +143,10 @@ def _conv(
 ) -> Any:
     try:
         steps, pads, apart = convolutions.described(name, x, weight, stride, padding, dilation, groups)
-        y = _over_windows("conv", x, weight, stride=steps, pads=pads, dilation=apart, groups=groups)
+        given = (x, weight) if bias is None else (x, weight, bias)
+        return _over_windows("conv", *given, stride=steps, pads=pads, dilation=apart, groups=groups)
     except FireironError as error:
         raise error.located(here()) from None
-    return y if bias is None else y + bias.reshape(-1, *(1,) * len(steps))
 
 
 def conv1d(

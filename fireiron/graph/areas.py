@@ -12,7 +12,15 @@ from fireiron.graph.nodes import Graph
 from fireiron.graph.pack import settled_nodes
 
 PartKind: TypeAlias = Literal[
-    "attention", "product", "products", "product rows", "convolution", "pooling", "rows", "reduction", "pointwise",
+    "attention",
+    "product",
+    "products",
+    "product rows",
+    "convolution",
+    "pooling",
+    "rows",
+    "reduction",
+    "pointwise",
     "foreign",
 ]
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from fireiron.graph.composites import EXPANSIONS, Ops, column
 from fireiron.graph.nodes import Builder, Graph, Node, rewritten
-from fireiron.graph.windows import patches
+from fireiron.graph.windows import simplified
 
 
 def expand(graph: Graph) -> Graph:
     """Replace each composite (softmax, a norm, gelu, attention, ...) by products, folds and pointwise operations.
 
-    Products with one column become sums of rows, and convolutions whose windows do not overlap become products.
+    Products with one column become sums of rows, convolutions whose windows do not overlap become products, and the
+    bias of a convolution becomes a sum of its own.
 
     Example:
         >>> from fireiron import nn
@@ -27,7 +28,7 @@ def expand(graph: Graph) -> Graph:
     """
 
     def change(b: Builder, node: Node, inputs: tuple[int, ...]) -> int | None:
-        made = {"matmul": column, "conv": patches}.get(node.op) or EXPANSIONS.get(node.op)
+        made = {"matmul": column, "conv": simplified}.get(node.op) or EXPANSIONS.get(node.op)
         return None if made is None else made(Ops(b), node, inputs)
 
     return rewritten(graph, change)

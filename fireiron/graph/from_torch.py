@@ -29,7 +29,6 @@ from fireiron.graph.torch_nodes import (
 )
 from fireiron.graph.torch_operators import KNOWN, OF_ANY_TYPE, VIEWS
 from fireiron.graph.torch_views import base_of, input_of, seen_by
-from fireiron.graph.torch_windows import own_operator
 
 torch: Any = import_module("torch")
 
@@ -42,7 +41,7 @@ class Importer:
     Args:
         module: the traced graph; `meta["val"]` of a node describes its result.
         fixed: positions of inputs that seldom change, such as weights.
-        windows: whether this package's operators replace torch's convolutions and pooling.
+        windows: whether kernels of this package compute convolutions and pooling of 16-bit floats.
     """
 
     def __init__(self, module: Any, fixed: Collection[int] = (), windows: bool = False) -> None:
@@ -199,28 +198,23 @@ class Importer:
         return self._left("item", (made,), lambda x: x[place], value)
 
     def _foreign(self, node: Any, name: str, value: Any) -> Any:
-        """Keep a call of torch's operator as a node, or call this package's operator instead."""
+        """Keep a call of torch's operator as a node."""
         target, tensors = node.target, [n for n in node.all_input_nodes if is_tensor(n)]
         types = [n.meta["val"].dtype for n in tensors]
         others = {n: self.env[n] for n in node.all_input_nodes if not is_tensor(n)}
         if any(isinstance(self.env[n], tuple) for n in tensors):
             raise Stays(f"{name} of a list")
-        ours = own_operator(node, name) if self.windows else None
-        if ours is not None:
-            name, value = ours.label, node.meta["val"][0] if ours.first else value
-        else:
-            self.left[name] = self.left.get(name, 0) + 1
+        self.left[name] = self.left.get(name, 0) + 1
 
         def run(*given: Any) -> Any:
             seen = {
                 n: x.to(kind) if x.dtype != kind else x for n, x, kind in zip(tensors, given, types, strict=True)
             } | others
             args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: seen[n])
-            return (target if ours is None else ours.call)(*args, **kwargs)
+            return target(*args, **kwargs)
 
         sizes = tuple(others.values())
-        made = self._left(name, tuple(self.env[n] for n in tensors), run, value, is_pure(target), sizes)
-        return (made, None) if ours is not None and ours.first else made
+        return self._left(name, tuple(self.env[n] for n in tensors), run, value, is_pure(target), sizes)
 
     def _left(
         self, name: str, inputs: tuple[int, ...], call: Callable[..., Any], value: Any, pure: bool = False,
@@ -249,7 +243,7 @@ def imported(
         module: torch's graph; `meta["val"]` of a node describes its result.
         name: name of the graph.
         fixed: positions of inputs that seldom change, such as weights.
-        windows: whether this package's operators replace torch's convolutions and pooling.
+        windows: whether kernels of this package compute convolutions and pooling of 16-bit floats.
 
     Returns:
         Four values: the graph; for each result its position among the outputs, or its value; for each output a number,

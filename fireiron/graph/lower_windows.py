@@ -38,6 +38,11 @@ class PartWindows:
         self.operands: dict[str, Operand] = {}
         self.spoken: dict[str, str] = {}
         self.labels: dict[int, str] = {}
+        self.arrays: Mapping[str, Value] = {}
+        self.known: dict[int, Value | float] = {}
+        self.dims: tuple[str, ...] = ()
+        self.parts: Shape = ()
+        self.result: Shape = ()
         self.behind = {self.first}  # what depends on the convolution
         for number in part.nodes:
             if not self.behind.isdisjoint(graph.nodes[number].inputs):
@@ -47,11 +52,10 @@ class PartWindows:
         """Describe an array that has all axes, whose channels lie last, in the shape that a program reads or writes."""
         view = self.views[number]
         order = channels_last(len(view.shape))
-        strides = reshaped(*(tuple(each[a] for a in order) for each in (view.shape, view.strides)), shape)
-        if strides is None:
+        found = reshaped(tuple(view.shape[a] for a in order), [view.strides[a] for a in order], shape)
+        if found is None:
             raise Misfit(f"{name} does not lie with channels last")
-        plain = dense(shape)
-        strides = tuple(p if n == 1 else s for n, s, p in zip(shape, strides, plain, strict=True))
+        strides = tuple(p if n == 1 else s for n, s, p in zip(shape, found, dense(shape), strict=True))
         made, self.operands[name] = described(view, name, self._kind(number), shape, strides, self.samples)
         return made
 
@@ -100,7 +104,7 @@ class PartWindows:
         def function(**arrays: Value) -> tuple[Value, ...]:
             self.arrays = arrays
             convolved = formula.program.function(arrays["x"], arrays["f"], **formula.options)
-            self.known: dict[int, Value | float] = {self.first: convolved}
+            self.known = {self.first: convolved}
             return tuple(self._result(i) for i in self.part.outputs)
 
         program = traced(function, self.spoken, self.tensors, {}, formula.program.name, outs)

@@ -138,8 +138,8 @@ def kind_of(areas: Areas, inside: set[int]) -> PartKind:
 def apart(graph: Graph, part: Part) -> tuple[Part, ...]:
     """Divide a part that has no kernel, at the operation that is the most likely cause.
 
-    The new parts are products or convolutions with epilogs; products and folds of their rows; products and pointwise parts;
-    concatenations and the operations around them; or single operations.
+    The new parts are products or convolutions with epilogs; products and folds of their rows; products and pointwise
+    parts; concatenations and the operations around them; or single operations.
     """
     areas = Areas(graph)
     inside = {n for n in part.nodes if graph.nodes[n].kind != "view"}

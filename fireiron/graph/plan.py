@@ -229,7 +229,7 @@ def plan(
     Raises:
         UsageError: `graph-strict`, `graph-rules`.
     """
-    target = arch or _target()
+    target = arch or usual_target()
     passed = graph.passes(**rules)
     made, orders = materialised(outputs_apart(passed.graph, together))
     views = {i: view for i, view in views_of(made, orders).items() if view is not None}
@@ -286,7 +286,8 @@ def _once(graph: Graph, part: Part, settled: frozenset[int]) -> bool:
     return settled.issuperset(part.nodes) and not bundled and bases.isdisjoint(part.nodes)
 
 
-def _target() -> str:
+def usual_target() -> str:
+    """Return the target of a plan: the GPU's architecture, or without a GPU the one whose kernels simulate fastest."""
     from fireiron.front.best import SIMULATED
     from fireiron.front.host import without_gpu
 

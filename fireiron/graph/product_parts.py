@@ -66,7 +66,8 @@ def _beside_product(areas: Areas, inside: set[int], allowed: set[int]) -> set[in
                     continue
                 cone.add(n)
                 left += [i for i in node.inputs if i not in cone]
-            alone = all(
+            own = any(graph.nodes[i].op in SUMS for n in cone for i in graph.nodes[n].inputs)  # that product's epilog
+            alone = not own and all(
                 n in allowed and areas.members.get(areas.of[n]) == {n} and not areas.kept(areas.of[n])
                 and not areas.live(n, inside | cone | found)
                 for n in cone

@@ -27,8 +27,8 @@ NAMES = ("batch", "length")
 MOST_TRIES = 6  # primes that are tried as samples
 # Attributes that hold no sizes; `sizes` are those that a call of a library was traced with, and cannot change.
 FIXED = frozenset({
-    "number", "axis", "axes", "order", "call", "dtype", "label", "keepdims", "sizes", "dims", "window", "stride", "pads",
-    "dilation", "groups", "count_pad",
+    "number", "axis", "axes", "order", "call", "dtype", "label", "keepdims", "sizes", "dims", "window", "stride",
+    "pads", "dilation", "groups", "count_pad",
 })  # fmt: skip
 T = TypeVar("T")
 

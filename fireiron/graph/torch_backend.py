@@ -20,6 +20,7 @@ from typing import Any
 
 import attrs
 
+from fireiron.algebra.arch import arch as target
 from fireiron.base.errors import UsageError
 from fireiron.base.link import here
 from fireiron.front.dynamic import bucket
@@ -27,7 +28,7 @@ from fireiron.graph.captured import Captured
 from fireiron.graph.captured_training import CapturedPass, Shared
 from fireiron.graph.from_torch import imported
 from fireiron.graph.nodes import Graph
-from fireiron.graph.plan import Plan, plan
+from fireiron.graph.plan import Plan, plan, usual_target
 from fireiron.graph.sizes import NAMES, symbolic
 from fireiron.graph.torch_attention import keep_attention, without_equal_masks
 from fireiron.graph.torch_nodes import Stays
@@ -43,7 +44,6 @@ OPTIONS = {
     "strict": "whether an operator that is left to torch is an error",
     "rounding": "whether simplifications may change roundings",
     "range": "whether simplifications may change what overflows or is NaN",
-    "windows": "whether convolutions and pooling of 16-bit floats run by this package's operators, False by default",
 }
 WHOLE = ("scaled_dot_product", "embedding_dense_backward")  # torch's operators that are not parted into others
 _plans: list[Plan] = []
@@ -60,8 +60,7 @@ def backend(module: Any, inputs: Sequence[Any], *, options: Mapping[str, Any] | 
     Args:
         module: the graph that Dynamo traced.
         inputs: example inputs.
-        options: `torch.compile(options=...)`: arch, freeze, capture, dependent, strict, rounding, range,
-            windows.
+        options: `torch.compile(options=...)`: arch, freeze, capture, dependent, strict, rounding, range.
 
     Raises:
         UsageError: `backend-options`.
@@ -212,7 +211,9 @@ class Compiled:
 
     def _imported(self, module: Any, inputs: Sequence[Any]) -> tuple[Graph, list[Any], list[int]]:
         fixed = [n for n, x in enumerate(inputs) if isinstance(x, torch.nn.Parameter)]
-        windows = bool(self.options.get("windows"))
+        # In training, sums over images follow a convolution, so that nothing would be fused into it; its gradients are
+        # torch's. Kernels for GPUs before sm_80 have not been timed against torch's.
+        windows = self.training is None and target(self.options.get("arch") or usual_target()).number >= 80
         graph, places, together, _ = imported(
             module, fixed=fixed if self.options.get("freeze") else (), windows=windows
         )

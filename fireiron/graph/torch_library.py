@@ -14,6 +14,7 @@ from fireiron.front.torch_ops import as_numpy, as_torch, torch_function
 from fireiron.graph.nodes import BUNDLE, Node
 from fireiron.graph.run import span
 from fireiron.graph.views import Order, View
+from fireiron.graph.windows import Pads, counted
 from fireiron.jit.streams import torch_current_stream
 
 torch: Any = import_module("torch")
@@ -34,7 +35,34 @@ _OTHERS: Mapping[str, Callable[..., Any]] = {
     "min": lambda x, axes, keepdims: x.amin(axes, keepdim=keepdims),
     "gather": lambda table, ids: table[ids.long()],
     "concatenate": lambda *x, axis: torch.cat(x, axis),
+    "conv": lambda *x, **windows: _convolved(*x, **windows),
+    "max_pool": lambda x, **windows: _largest(x, **windows),
+    "avg_pool": lambda x, **windows: _mean(x, **windows),
 }
+
+
+def _around(x: Any, pads: Pads, value: float = 0.0) -> Any:
+    """Pad images."""
+    return torch.nn.functional.pad(x, [n for pad in reversed(pads) for n in pad], value=value)
+
+
+def _convolved(x: Any, f: Any, stride: Any, pads: Pads, dilation: Any, groups: int) -> Any:
+    by = getattr(torch.nn.functional, f"conv{len(stride)}d")
+    return by(_around(x, pads), f, None, stride, 0, dilation, groups)
+
+
+def _largest(x: Any, window: Any, stride: Any, pads: Pads, dilation: Any) -> Any:
+    by = getattr(torch.nn.functional, f"max_pool{len(window)}d")
+    return by(_around(x, pads, -float("inf")), window, stride, 0, dilation)
+
+
+def _mean(x: Any, window: Any, stride: Any, pads: Pads, count_pad: bool) -> Any:
+    by = getattr(torch.nn.functional, f"avg_pool{len(window)}d")
+    inner = counted(pads) if count_pad else ((0, 0),) * len(pads)
+    rest = [(b - a, d - c) for (a, c), (b, d) in zip(inner, pads, strict=True)]
+    ones = torch.ones((1, 1, *x.shape[2:]), dtype=torch.float32, device=x.device)
+    share = by(_around(_around(ones, inner, 1.0), rest), window, stride)
+    return by(_around(x, pads), window, stride) / share
 
 
 def torch_type(kind: DType) -> Any:

@@ -19,6 +19,7 @@ from fireiron.graph.torch_nodes import (
     name_of,
     torch_kind,
 )
+from fireiron.graph.torch_windows import WINDOWS
 
 if TYPE_CHECKING:
     from fireiron.graph.from_torch import Importer
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 torch: Any = import_module("torch")
 
 Known = Callable[..., Any]
-KNOWN: dict[str, Known] = {}
+KNOWN: dict[str, Known] = {**WINDOWS}
 OF_ANY_TYPE = ("embedding", "split", "split_with_sizes")  # and views, which compute nothing
 
 
@@ -372,29 +373,6 @@ def _batch_norm(
     shift = shift if bias is None else o.add(shift, o.wide(bias))
     y = o.add(o.mul(o.wide(x), o.reshape(scale, shape=lead)), o.reshape(shift, shape=lead))
     return o.like(y, o.dtype(x)), None, None
-
-
-@_known("convolution")
-def _patches(
-    i: Importer, node: Any, x: int, filters: int, bias: Any, stride: Sequence[int], padding: Sequence[int],
-    dilation: Sequence[int], transposed: bool, *rest: Any,
-) -> int:  # fmt: skip
-    """Write a convolution whose windows do not overlap as a product."""
-    o = i.ops
-    (batch, channels, *image), (out, per, *sizes) = o.shape(x), o.shape(filters)
-    apart = tuple(stride) == tuple(sizes) and max(sizes) > 1 and not any(padding) and not transposed and per == channels
-    if not apart or any(n % size for n, size in zip(image, sizes, strict=True)):
-        raise Stays("a convolution")
-    rank, count = len(image), [n // size for n, size in zip(image, sizes, strict=True)]
-    cut = [n for pair in zip(count, sizes, strict=True) for n in pair]
-    parted = o.reshape(x, shape=(batch, channels, *cut))
-    places, pixels = range(2, 2 + 2 * rank, 2), range(3, 3 + 2 * rank, 2)
-    rows = o.transpose(parted, axes=(0, *places, 1, *pixels))
-    rows = o.reshape(rows, shape=(batch, math.prod(count), channels * math.prod(sizes)))
-    columns = o.transpose(o.reshape(filters, shape=(out, channels * math.prod(sizes))), axes=(1, 0))
-    y = o.matmul(rows, columns)
-    y = y if bias is None else o.add(y, bias)
-    return o.reshape(o.transpose(y, axes=(0, 2, 1)), shape=(batch, out, *count))
 
 
 @_known("full", "zeros", "ones", "full_like", "zeros_like", "ones_like", "new_full", "new_zeros", "new_ones")

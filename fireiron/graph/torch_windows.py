@@ -1,82 +1,96 @@
-"""Replace convolutions and pooling in torch's graphs by this package's operators (option `windows`)."""
-
+"""Convolutions and pooling of torch as nodes of a graph; torch runs those of f32, transposed ones, and gradients."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false
 # torch has no types that a strict checker knows.
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import attrs
+from fireiron.front import pooling
+from fireiron.graph.torch_nodes import Stays, is_tensor, name_of
+from fireiron.graph.windows import lie_apart
+
+if TYPE_CHECKING:
+    from fireiron.graph.from_torch import Importer
 
 torch: Any = import_module("torch")
 
 
-@attrs.frozen
-class Operator:
-    """Hold an operator of this package that takes the arguments of one of torch's operators.
-
-    Args:
-        label: name of the operator.
-        call: the function.
-        first: whether torch's operator has several results, and this operator returns the first of them.
-    """
-
-    label: str
-    call: Callable[..., Any]
-    first: bool = False
-
-
-def own_operator(node: Any, name: str) -> Operator | None:
-    """Return the operator for a call of a convolution or pooling of 16-bit floats; None for other calls.
-
-    Args:
-        node: torch's node of the call.
-        name: name of torch's operator.
-    """
-    if any(n.meta["val"].dtype not in (torch.float16, torch.bfloat16) for n in node.all_input_nodes):
-        return None
-    if name == "convolution":
-        transposed, groups = node.args[6], node.args[8]
-        kind = "conv_transpose" if transposed else "conv"
-        return None if transposed and groups != 1 else Operator(f"fireiron.{kind}", _convolution)
-    if name in ("max_pool2d_with_indices", "max_pool3d_with_indices"):
-        indices = any(n.target is operator.getitem and n.args[1] == 1 for n in node.users)
-        return None if indices else Operator("fireiron.pool", _largest, True)
-    if name in ("avg_pool2d", "avg_pool3d"):
-        given = dict(enumerate(node.args)) | dict(node.kwargs)
-        plain = not given.get(4, given.get("ceil_mode")) and not given.get(6, given.get("divisor_override"))
-        return Operator("fireiron.pool", _mean) if plain else None
-    return None
+def _ours(i: Importer, node: Any) -> bool:
+    """Say whether kernels of this package compute a call: of one type of 16-bit floats, where the target has them."""
+    kinds = {n.meta["val"].dtype for n in node.args[:2] if is_tensor(n)}
+    return i.windows and len(kinds) == 1 and kinds <= {torch.float16, torch.bfloat16}
 
 
 def _convolution(
-    x: Any, weight: Any, bias: Any, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int],
-    transposed: bool, more: Sequence[int], groups: int,
-) -> Any:  # fmt: skip
-    from fireiron.front import torch_conv
+    i: Importer, node: Any, x: int, filters: int, bias: Any, stride: Sequence[int], padding: Sequence[int],
+    dilation: Sequence[int], transposed: bool, more: Sequence[int], groups: int,
+) -> int:  # fmt: skip
+    o, rank = i.ops, len(i.ops.shape(filters)) - 2
+    if transposed or len(i.ops.shape(x)) != rank + 2:
+        raise Stays("a transposed convolution")
+    sizes = (tuple(sizes) * (rank if len(sizes) == 1 else 1) for sizes in (stride, padding, dilation))
+    steps, pads, apart = sizes
+    a: dict[str, Any] = {
+        "stride": steps, "pads": tuple((n, n) for n in pads), "dilation": apart, "groups": groups,
+    }  # fmt: skip
+    product = lie_apart(o.shape(x)[2:], o.shape(filters)[2:], a)  # the graph's passes write it as a product
+    if not product and not _ours(i, node):
+        raise Stays("a convolution")
+    return o.conv(x, filters, *([] if bias is None else [bias]), **a)
 
-    if transposed:
-        by = getattr(torch_conv, f"conv_transpose{len(stride)}d")
-        return by(x, weight, bias, stride, padding, more, groups, dilation)
-    return getattr(torch_conv, f"conv{len(stride)}d")(x, weight, bias, stride, padding, dilation, groups)
+
+def _read(i: Importer, node: Any, *given: Any) -> tuple[Any, ...]:
+    """Read the windows of a pooling."""
+    name, x = name_of(node), node.args[0].meta["val"]
+    if not _ours(i, node) or x.dim() != int(name[8]) + 2:
+        raise Stays("pooling")
+    window, stride, *rest = given
+    return pooling.described(name[:10], x, window, stride or None, *rest)
 
 
 def _largest(
-    x: Any, window: Sequence[int], stride: Sequence[int] = (), padding: Any = 0, dilation: Any = 1, ceil: bool = False
-) -> Any:
-    from fireiron.front import torch_pooling
-
-    return getattr(torch_pooling, f"max_pool{x.dim() - 2}d")(x, window, stride or None, padding, dilation, ceil)
+    i: Importer, node: Any, x: int, window: Sequence[int], stride: Sequence[int] = (), padding: Any = 0,
+    dilation: Any = 1, ceil_mode: bool = False,
+) -> tuple[int, None]:  # fmt: skip
+    if any(n.target is operator.getitem and n.args[1] == 1 for n in node.users):
+        raise Stays("the places of the largest values")
+    sizes, steps, pads, apart = _read(i, node, window, stride, padding, dilation, ceil_mode)
+    return i.ops.max_pool(x, window=sizes, stride=steps, pads=pads, dilation=apart), None
 
 
 def _mean(
-    x: Any, window: Sequence[int], stride: Sequence[int] = (), padding: Any = 0, ceil: bool = False, count: bool = True,
-    divisor: None = None,
-) -> Any:  # fmt: skip
-    from fireiron.front import torch_pooling
+    i: Importer, node: Any, x: int, window: Sequence[int], stride: Sequence[int] = (), padding: Any = 0,
+    ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
+) -> int:  # fmt: skip
+    if divisor_override is not None:
+        raise Stays("a mean with a divisor of its own")
+    sizes, steps, pads, _ = _read(i, node, window, stride, padding, 1, ceil_mode)
+    return i.ops.avg_pool(x, window=sizes, stride=steps, pads=pads, count_pad=count_include_pad)
 
-    return getattr(torch_pooling, f"avg_pool{x.dim() - 2}d")(x, window, stride or None, padding, ceil, count)
+
+def _parts(i: Importer, node: Any, x: int, size: Sequence[int]) -> int:
+    """Take the means of equal parts of images."""
+    sides = i.ops.shape(x)[2:]
+    if len(sides) != len(size) or any(n % parts for n, parts in zip(sides, size, strict=True)) or not _ours(i, node):
+        raise Stays("means of parts that are not equal")
+    window = tuple(n // parts for n, parts in zip(sides, size, strict=True))
+    if window == sides:
+        o = i.ops
+        return o.mean(x, axes=tuple(range(2, 2 + len(sides))), keepdims=True)
+    return i.ops.avg_pool(x, window=window, stride=window, pads=((0, 0),) * len(sides), count_pad=True)
+
+
+WINDOWS: Mapping[str, Callable[..., Any]] = {
+    "convolution": _convolution,
+    "max_pool2d_with_indices": _largest,
+    "max_pool3d_with_indices": _largest,
+    "avg_pool2d": _mean,
+    "avg_pool3d": _mean,
+    "_adaptive_avg_pool2d": _parts,
+    "_adaptive_avg_pool3d": _parts,
+}

@@ -44,7 +44,7 @@ def _outer(sides: Shape, taps: Shape, a: Attributes) -> Shape:
 
 
 def _convolved(shapes: Sequence[Shape], a: Attributes) -> Shape:
-    images, filters = shapes
+    images, filters, *bias = shapes
     groups = a["groups"]
     if len(images) not in (3, 4, 5) or len(filters) != len(images):
         raise misfit(
@@ -56,6 +56,8 @@ def _convolved(shapes: Sequence[Shape], a: Attributes) -> Shape:
             f"{groups} groups do not fit {images[1]} channels and {filters[0]} filters of {filters[1]} channels",
             fix="give filters of channels / groups, and a number of groups that divides channels and filters",
         )
+    if bias and bias[0] != filters[:1]:
+        raise misfit(f"a bias {bias[0]} and {filters[0]} filters", "give a value for each filter")
     return (images[0], filters[0], *_outer(images[2:], filters[2:], a))
 
 
@@ -67,7 +69,7 @@ def _pooled(shapes: Sequence[Shape], a: Attributes) -> Shape:
 
 
 def _multiplied(kinds: Sequence[DType], _: Attributes) -> DType:
-    return default_result(promoted(kinds))
+    return promoted([default_result(promoted(kinds[:2])), *kinds[2:]])
 
 
 def _shifted(x: Any, tap: Sequence[int], outer: Shape, stride: Sequence[int], dilation: Sequence[int]) -> Any:
@@ -81,17 +83,18 @@ def _padded(x: Any, pads: Pads, value: float = 0) -> Any:
 
 
 def _conv(
-    x: Any, f: Any, stride: Sequence[int], pads: Pads, dilation: Sequence[int], groups: int
+    x: Any, f: Any, *bias: Any, stride: Sequence[int], pads: Pads, dilation: Sequence[int], groups: int
 ) -> Any:  # fmt: skip
     np = numpy()
     outer = outer_of(x.shape[2:], f.shape[2:], stride, pads, dilation)
-    kind = x.dtype if x.dtype.itemsize > 2 or x.dtype.kind in "iu" else np.dtype("float64")
+    kind = x.dtype if x.dtype.itemsize > 2 else np.dtype("int32" if x.dtype.kind in "iu" else "float64")
     filters = f.astype(kind).reshape(groups, f.shape[0] // groups, *f.shape[1:])
     wide, total = _padded(x.astype(kind), pads), np.zeros((), kind)
     for tap in np.ndindex(*f.shape[2:]):
         window = _shifted(wide, tap, outer, stride, dilation).reshape(x.shape[0], groups, f.shape[1], -1)
         total = total + filters[(..., *tap)] @ window
-    return total.reshape(x.shape[0], f.shape[0], *outer)
+    made = total.reshape(x.shape[0], f.shape[0], *outer)
+    return made + bias[0].reshape(-1, *(1,) * len(outer)) if bias else made
 
 
 def _max_pool(x: Any, window: Shape, stride: Sequence[int], pads: Pads, dilation: Sequence[int]) -> Any:
@@ -125,22 +128,30 @@ def counted(pads: Pads) -> tuple[tuple[int, int], ...]:
     return tuple((before, min(before, behind)) for before, behind in pads)
 
 
-def patches(o: Ops, node: Node, x: tuple[int, ...]) -> int | None:
-    """Write a convolution whose windows do not overlap as a product of pixels and filters."""
-    images, filters = x
-    (batch, _, *image), (out, _, *sizes) = o.shape(images), o.shape(filters)
-    if not lie_apart(image, sizes, dict(node.attributes)):
+def simplified(o: Ops, node: Node, x: tuple[int, ...]) -> int | None:
+    """Write a bias as a sum of its own, and a convolution whose windows do not overlap as a product."""
+    images, filters, *bias = x
+    a = dict(node.attributes)
+    if lie_apart(o.shape(images)[2:], o.shape(filters)[2:], a):
+        return _patches(o, images, filters, bias)
+    if not bias:
         return None
+    return o.add(o.conv(images, filters, **a), o.reshape(bias[0], shape=(node.shape[1], *(1,) * (len(node.shape) - 2))))
+
+
+def _patches(o: Ops, images: int, filters: int, bias: Sequence[int]) -> int:
+    """Multiply the pixels of windows that do not overlap by filters."""
+    (batch, channels, *image), (out, _, *sizes) = o.shape(images), o.shape(filters)
     rank, count = len(image), [n // size for n, size in zip(image, sizes, strict=True)]
-    channels = o.shape(images)[1]
     cut = [n for pair in zip(count, sizes, strict=True) for n in pair]
     parted = o.reshape(images, shape=(batch, channels, *cut))
     places, pixels = range(2, 2 + 2 * rank, 2), range(3, 3 + 2 * rank, 2)
     rows = o.transpose(parted, axes=(0, *places, 1, *pixels))
     rows = o.reshape(rows, shape=(batch, prod(count), channels * prod(sizes)))
     columns = o.transpose(o.reshape(filters, shape=(out, channels * prod(sizes))), axes=(1, 0))
-    y = o.transpose(o.matmul(rows, columns), axes=(0, 2, 1))
-    return o.reshape(y, shape=(batch, out, *count))
+    y = o.matmul(rows, columns)
+    y = o.add(y, bias[0]) if bias else y
+    return o.reshape(o.transpose(y, axes=(0, 2, 1)), shape=(batch, out, *count))
 
 
 def lie_apart(sides: Sequence[int], taps: Sequence[int], a: Attributes) -> bool:
@@ -151,7 +162,7 @@ def lie_apart(sides: Sequence[int], taps: Sequence[int], a: Attributes) -> bool:
 
 
 WINDOWS: tuple[Operation, ...] = (
-    Operation("conv", "windows", _convolved, _conv, _multiplied, 2, 2),
+    Operation("conv", "windows", _convolved, _conv, _multiplied, 2, 3),
     Operation("max_pool", "windows", _pooled, _max_pool),
     Operation("avg_pool", "windows", _pooled, _avg_pool),
 )
