@@ -182,7 +182,8 @@ def _images(graph: Graph, orders: Mapping[int, Order]) -> set[int]:
         if node.kind == "pointwise":
             of = [i for i in of if graph.nodes[i].shape == node.shape]
         given |= {number} if given.intersection(of) else set()
-        made = node.kind == "windows" or number in read or found.intersection(of)
+        # A copy has the order that its reader needs.
+        made = node.kind == "windows" or number in read or (node.op != "copy" and found.intersection(of))
         if made and rank > 2 and (number not in outputs or number in given):
             found.add(number)
     return found
