@@ -81,8 +81,14 @@ def pointwise(spec: ProgramChain, vectors: int = 0) -> Schedule:
         of_block = {dim: square.get(dim, 1) for dim in dims}
         of_warp = {**of_block, across[0][1]: max(1, side // WARPS)}
     chain: ProgramChain = spec.tile(**of_block).to(Block)
+    chain = chain if full else chain.epilog(memory=RF)
     for tensor, _ in across:
         chain = chain.load(tensor.name, SH, vector()).swizzle(_swizzle(tensor.dtype.nbytes, side))
+    if not full:  # each thread gathers the elements of its vectors
+        chain = chain.tile(**{dim: lane if dim == inner else 1 for dim in dims}).to(Thread, WARPS * LANES).unroll()
+        for tensor, _ in across:
+            chain = chain.load(tensor.name, RF)
+        return chain.done()
     chain = chain.tile(**of_warp).to(Warp if lanes == LANES else Group(Thread, lanes))
     for tensor in full:
         chain = chain.load(tensor.name, RF, vector(tensor.dtype.nbytes_of(lane)))
@@ -160,9 +166,9 @@ def _dims(spec: ProgramChain) -> tuple[list[str], list[Tensor], list[tuple[Tenso
     full = [t for t, line in lines if line == dims[-1]]
     across = [(t, line) for t, line in lines if line != dims[-1]]
     several = sorted({line for _, line in across})
-    if folded or not full or len(several) > 1:
-        said = f"folds {', '.join(folded)}" if folded else "has no input with all its dims and its outputs' lines"
-        said = said if not full or folded else f"has lines along {dims[-1]}, {', '.join(several)}"
+    if folded or not whole or len(several) > 1:
+        said = f"folds {', '.join(folded)}" if folded else "has no input with all its dims"
+        said = said if not whole or folded else f"has lines along {dims[-1]}, {', '.join(several)}"
         raise FireironError(
             "pointwise-dims",
             f"pointwise.pointwise schedules programs without folds, and {program.name} {said}",

@@ -63,22 +63,62 @@ def test_a_frozen_layer_of_llama_is_eight_kernels() -> None:
     assert len(plans()[-1].kernels) == 8
 
 
-def test_what_stands_around_convolutions_is_fused() -> None:
-    torch.manual_seed(0)
-    held(models.ResNet((1,), 8, 8).eval(), [drawn(2, 3, 32, 32)])
-    left = {plans()[-1].graph.nodes[x.part.nodes[-1]]["label"] for x in plans()[-1].foreign}
-    assert left == {"convolution", "max_pool2d_with_indices", "item"}
-    assert forms().count("pointwise") == 3
+def left() -> set[str]:
+    """Name the operators that torch runs."""
+    return {plans()[-1].graph.nodes[x.part.nodes[-1]]["label"] for x in plans()[-1].foreign}
 
 
-def test_convolutions_and_pooling_by_own_operators() -> None:
+@pytest.mark.parametrize("freeze", [False, True])
+def test_a_resnet_is_kernels_alone(freeze: bool) -> None:
     torch.manual_seed(0)
-    nn = torch.nn
-    up, mean = nn.ConvTranspose2d(16, 8, 2, 2), nn.AvgPool2d(3, 1, 1)
-    model = nn.Sequential(nn.Conv2d(8, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), up, mean).eval()
-    held(model, [drawn(2, 8, 6, 6)], windows=True)
-    left = [plans()[-1].graph.nodes[x.part.nodes[-1]]["label"] for x in plans()[-1].foreign]
-    assert left == ["fireiron.conv", "fireiron.pool", "fireiron.conv_transpose", "fireiron.pool"]
+    held(models.ResNet((1,), 8, 8).eval(), [drawn(2, 3, 32, 32)], freeze=freeze)
+    assert not plans()[-1].foreign, plans()[-1].explain()
+    assert [form for form in forms() if form != "pointwise"] == [
+        "convolution", "pooling", *["convolution"] * 4, "reduction", "product",
+    ]  # fmt: skip
+    # Copies of images and of two filters, and the factors of batch norms, which read buffers.
+    assert forms().count("pointwise") == (3 if freeze else 5)
+
+
+def test_convolutions_of_f32_stay_with_torch() -> None:
+    torch.manual_seed(0)
+    model, x = models.ResNet((1,), 8, 8).eval(), drawn(2, 3, 32, 32)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(model)(x), model(x), rtol=1e-4, atol=1e-4)
+    assert left() == {"convolution", "max_pool2d_with_indices", "item"}
+
+
+def test_pooling_and_transposed_convolutions() -> None:
+    torch.manual_seed(0)
+    up, mean, parts = nn.ConvTranspose2d(16, 8, 2, 2), nn.AvgPool2d(3, 1, 1), nn.AdaptiveAvgPool2d(2)
+    model = nn.Sequential(nn.Conv2d(8, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2, ceil_mode=True), up, mean, parts)
+    held(model.eval(), [drawn(2, 8, 8, 8)])
+    assert left() == {"convolution"}
+    assert [form for form in forms() if form != "pointwise"] == [
+        "convolution", "pooling", "left over", "pooling", "pooling",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_results_of_convolutions_have_the_memory_of_torchs(last: bool) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 16, 1), nn.ReLU()).eval().half()
+    x = drawn(2, 16, 8, 8).half()
+    if last:
+        model, x = model.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
+    with torch.no_grad():
+        wanted, made = model(x), compiled(model)(x)
+    torch.testing.assert_close(made, wanted, rtol=2e-3, atol=2e-3)
+    assert made.stride() == wanted.stride()
+    assert forms() == ["pointwise"] * (0 if last else 2) + ["convolution", "convolution"]
+
+
+def test_convolutions_of_training_stay_with_torch() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(8, 8, 3), nn.BatchNorm2d(8), nn.ReLU()).half()
+    compiled(model)(drawn(2, 8, 6, 6).half()).float().sum().backward()
+    assert all(p.grad is not None for p in model.parameters())
+    assert "convolution_backward" in left()
 
 
 def test_autocast() -> None:

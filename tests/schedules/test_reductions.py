@@ -237,6 +237,12 @@ def test_pointwise(m: int, n: int, dtype: str) -> None:
     right(pointwise.pointwise(chain(Matrix(m, n, dtype), Matrix(m, n, dtype), b, c)))
 
 
+@pytest.mark.parametrize(("m", "n", "dtype"), [(37, 100, "f16"), (128, 64, "f32"), (130, 8, "bf16")])
+def test_results_may_lie_across_all_inputs(m: int, n: int, dtype: str) -> None:
+    doubled = program(x="m n")(lambda x: x * 2.0 + 1.0)
+    right(pointwise.pointwise(doubled(Matrix(m, n, dtype), out=Matrix(m, n, dtype, ColMajor))))
+
+
 @pytest.mark.parametrize("rank", range(1, 7))
 def test_pointwise_of_any_rank(rank: int) -> None:
     spec = program(x=" ".join("abcdef"[:rank]))(lambda x: fi.exp(x) * 2.0)
