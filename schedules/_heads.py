@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from fireiron import SH, Expr, ProgramChain, Strategy, Swizzle, cp_async
+from fireiron import SH, Expr, ProgramChain, Strategy, Swizzle, Tensor, cp_async
 
 VECTOR_NBYTES = 16
 WIDE = 64  # columns
@@ -17,6 +17,15 @@ GROUP_ROWS = 64  # of a wgmma
 def heads(spec: ProgramChain) -> dict[str, int]:
     """Return a tile of one head: extent 1 for b and h, and for g where heads of queries share keys and values."""
     return {name: 1 for name in "bhg" if name in spec.residual.extents}
+
+
+def array(spec: ProgramChain, *names: str) -> Tensor:
+    """Return the first of the named arrays that the program reads; masks and biases may come before it.
+
+    A program with none of them gives its first input: the preset then fails with a code, where it loads the array.
+    """
+    arrays = {tensor.name: tensor for tensor in spec.computed.inputs}
+    return next((arrays[name] for name in names if name in arrays), spec.computed.inputs[0])
 
 
 def tile_to_shared(chain: ProgramChain, name: str, columns: int, nbytes: int) -> ProgramChain:

@@ -19,7 +19,6 @@ from fireiron import (
     QuadPair,
     Schedule,
     StepChain,
-    Tensor,
     Thread,
     Value,
     Warp,
@@ -53,6 +52,7 @@ from fireiron.schedules._heads import (
     SHARED,
     VECTOR_NBYTES,
     WIDE,
+    array,
     beside,
     heads,
     longest_first,
@@ -220,7 +220,7 @@ def simt(spec: ProgramChain, rows: int = 64, keys: int = 8) -> Schedule:
     """
     chain = spec.tile(**heads(spec), i=rows).to(Block).epilog(memory=FR).split(j=_in_a_page(spec, keys)).online()
     chain = chain.load("k", SH, vector())
-    chain = chain.load("v", SH, vector()) if _given_values(spec).name == "v" else chain
+    chain = chain.load("v", SH, vector()) if array(spec, "v", "k").name == "v" else chain
     return chain.tile(i=1).to(Thread).done()
 
 
@@ -244,7 +244,7 @@ def mma(
         step: K of an instruction, along d and along j: 16, or 32 for 8-bit floats.
     """
     depth, width = columns(spec)
-    nbytes = spec.computed.inputs[0].dtype.nbytes
+    nbytes = array(spec, "q").dtype.nbytes
     step = step or STEP_NBYTES // nbytes
     keys = _in_a_page(spec, keys or (64 if nbytes > 1 or depth == width == WIDEST else 32))
     ring = stages * keys * (depth + width) * nbytes
@@ -252,9 +252,9 @@ def mma(
     chain = spec.tile(**heads(spec), i=warps * ROWS, **_parts(width)).to(Block).epilog(memory=FR)
     chain = tile_to_shared(chain, "q", depth, nbytes).split(j=keys).online().pipeline(stages)
     chain = tile_to_shared(chain, "k", depth, nbytes)
-    if _given_values(spec).name == "v" and nbytes == 1:
+    if array(spec, "v", "k").name == "v" and nbytes == 1:
         chain = chain.load("v", SH, staged(along="j", across=4)).storage_layout(ColMajor).pad(VECTOR_NBYTES)
-    elif _given_values(spec).name == "v":
+    elif array(spec, "v", "k").name == "v":
         chain = tile_to_shared(chain, "v", width, nbytes)
 
     def scores(s: StepChain) -> Schedule:
@@ -286,11 +286,12 @@ def volta(spec: ProgramChain, warps: int | None = None, keys: int | None = None,
         FireironError: `attention-dtypes` for other types than f16.
     """
     depth, width = columns(spec)
-    dtype = spec.computed.inputs[0].dtype
+    queries = array(spec, "q")
+    dtype = queries.dtype
     if dtype.name != "f16":
         raise FireironError(
             "attention-dtypes",
-            f"quad-pairs multiply f16, and {spec.computed.inputs[0].name} is {dtype}",
+            f"quad-pairs multiply f16, and {queries.name} is {dtype}",
             fix="attention.simt takes all floats; attention.mma takes bf16 from sm_80 on",
         )
     nbytes = dtype.nbytes
@@ -302,7 +303,7 @@ def volta(spec: ProgramChain, warps: int | None = None, keys: int | None = None,
     chain = spec.tile(**heads(spec), i=warps * QUADS, **parts).to(Block).epilog(memory=FR)
     chain = swizzled(chain.load("q", SH, vector()), depth, nbytes).split(j=keys).online().pipeline(stages)
     chain = swizzled(chain.load("k", SH, staged()), depth, nbytes)
-    if _given_values(spec).name == "v":
+    if array(spec, "v", "k").name == "v":
         chain = swizzled(chain.load("v", SH, staged()), width, nbytes)
 
     def scores(s: StepChain) -> Schedule:
@@ -310,7 +311,7 @@ def volta(spec: ProgramChain, warps: int | None = None, keys: int | None = None,
         return s.tile(i=8, j=8).unroll().split(d=4).unroll().done()
 
     def values(o: StepChain) -> Schedule:
-        return o.split(j=4).unroll().load(_given_values(spec).name, FR, conform()).tile(i=8, e=8).unroll().done()
+        return o.split(j=4).unroll().load(array(spec, "v", "k").name, FR, conform()).tile(i=8, e=8).unroll().done()
 
     return chain.tile(i=QUADS).to(Warp).tile(i=8).to(QuadPair).each(s=scores, o=values)
 
@@ -358,7 +359,7 @@ def wgmma(
         FireironError: `attention-dtypes` for values of 8 bits whose keys do not have stride 1.
     """
     depth, width = columns(spec)
-    values_given = _given_values(spec)
+    values_given = array(spec, "v", "k")
     eight = values_given.dtype.bits == 8
     if eight and values_given.strides[-2] != 1:
         raise FireironError(
@@ -369,7 +370,7 @@ def wgmma(
     extents = spec.residual.extents
     queries = extents["i"]
     assert queries is not None
-    nbytes = spec.computed.inputs[0].dtype.nbytes
+    nbytes = array(spec, "q").dtype.nbytes
     step = STEP_NBYTES // nbytes
     spans = [gcd(n * nbytes, SPAN_NBYTES) for n in (depth, width)]
     masked = any(step.where is not None for step in spec.computed.steps)
@@ -463,13 +464,13 @@ def decode(
         step: K of an instruction, along d and along j: 16, or 32 for 8-bit floats.
     """
     depth, width = columns(spec)
-    nbytes = spec.computed.inputs[0].dtype.nbytes
+    nbytes = array(spec, "q").dtype.nbytes
     step = step or STEP_NBYTES // nbytes
     keys = keys or max(32 if depth + width <= 2 * WIDE else 16, step)
     keys = _in_a_page(spec, keys)
     warps = warps or (4 if depth + width <= 4 * WIDE else 2)
     own = rows * depth * nbytes
-    chunk = keys * (depth + (width if _given_values(spec).name == "v" else 0)) * nbytes
+    chunk = keys * (depth + (width if array(spec, "v", "k").name == "v" else 0)) * nbytes
     stages = stages or max(2, min(4, (SHARED // warps - own) // chunk))
     tile = heads(spec) | _packed(spec, rows) | _parts(width)
     ways = ways or _ways(spec, tile, warps * keys)
@@ -483,8 +484,8 @@ def decode(
         chain = chain.tile(**{name: size for name, size in tile.items() if name in "gi"}).to(Warp)
     chain = tile_to_shared(chain, "q", depth, nbytes).split(j=keys).online().pipeline(stages)
     chain = tile_to_shared(chain, "k", depth, nbytes)
-    if _given_values(spec).name == "v":  # of 8 bits, keys may have stride 1
-        chain = tile_to_shared(chain, "v", keys if _given_values(spec).strides[-2] == 1 else width, nbytes)
+    if array(spec, "v", "k").name == "v":  # of 8 bits, keys may have stride 1
+        chain = tile_to_shared(chain, "v", keys if array(spec, "v", "k").strides[-2] == 1 else width, nbytes)
 
     def scores(s: StepChain) -> Schedule:
         s = s.split(d=step).unroll().load("q", FR, ldmatrix()).load("k", FR, ldmatrix())
@@ -502,7 +503,7 @@ def _weighed(spec: ProgramChain, o: StepChain) -> Schedule:
     Weights are in the registers where the product of scores left them, which is the layout of 16-bit operands. For
     8-bit weights, a form of the instruction is used whose order of keys is that of columns of sums.
     """
-    given = _given_values(spec)
+    given = array(spec, "v", "k")
     name, kind = given.name, given.dtype
     if kind.bits == 8:
         return o.load(name, FR).tile(ROWS, 8).unroll().done(f"mma.m16n8k32.f32.{kind}.of_sums")
@@ -517,15 +518,6 @@ def _reads_by_score(spec: ProgramChain) -> bool:
     return any(ref.dtype.kind == "float" or {d.name for d in ref.dims} & {"i", "j"} for ref in read)
 
 
-def _given_values(spec: ProgramChain) -> Tensor:
-    """Return the tensor of the values: `v`, or `k` where keys hold the values too.
-
-    A program without either gives its first input: the preset then fails with a code, where it loads `k`.
-    """
-    arrays = {tensor.name: tensor for tensor in spec.computed.inputs}
-    return arrays.get("v", arrays.get("k", spec.computed.inputs[0]))
-
-
 def _parts(width: int, most: int = MOST_COLUMNS) -> dict[str, int]:
     """Tile the columns of wide values, whose sums registers do not hold; each block computes the scores again."""
     return {"e": most} if width > most else {}
@@ -533,7 +525,7 @@ def _parts(width: int, most: int = MOST_COLUMNS) -> dict[str, int]:
 
 def _in_a_page(spec: ProgramChain, keys: int) -> int:
     """Return the number of keys of a chunk, reduced so that a chunk lies in one page."""
-    lines = spec.computed.inputs[1].shape[-2] if spec.computed.gathers else 0
+    lines = array(spec, "k").shape[-2] if spec.computed.gathers else 0
     return gcd(keys, lines) if isinstance(lines, int) else keys
 
 

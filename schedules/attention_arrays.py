@@ -34,7 +34,7 @@ from fireiron import (
     vector,
 )
 from fireiron import sum as summed
-from fireiron.schedules._heads import ROWS, SHARED, VECTOR_NBYTES, WIDE, tile_to_shared
+from fireiron.schedules._heads import ROWS, SHARED, VECTOR_NBYTES, WIDE, array, tile_to_shared
 from fireiron.schedules._scores import Function, Scores, columns, grouped
 
 At: TypeAlias = tuple[str | int, ...]
@@ -175,7 +175,7 @@ def mma(
             H200.
     """
     depth, width = columns(spec)
-    nbytes = spec.computed.inputs[0].dtype.nbytes
+    nbytes = array(spec, "q").dtype.nbytes
     sizes, warps = {"q": depth, "dy": width, "k": depth, "v": width}, 4
     keys = keys or (64 if depth + width <= 4 * WIDE else 32)
     stages = stages or (2 if 2 * (rows + keys) * (depth + width) * nbytes <= SHARED else 1)
@@ -215,7 +215,7 @@ def squares(spec: ProgramChain, rows: int = 32, keys: int = 32, piece: int = 4, 
             H200.
     """
     tile, loops = _tiled(spec, {"i": rows, "j": keys})
-    pad = VECTOR_NBYTES // spec.computed.inputs[0].dtype.nbytes  # rows that threads read together lie in other banks
+    pad = VECTOR_NBYTES // array(spec, "q").dtype.nbytes  # rows that threads read together lie in other banks
 
     def load(chain: ProgramChain, name: str) -> ProgramChain:
         return chain.load(name, SH, vector()).pad(pad)

@@ -46,6 +46,7 @@ from fireiron.schedules._heads import (
     SHARED,
     VECTOR_NBYTES,
     WIDE,
+    array,
     heads,
     tile_to_shared,
 )
@@ -225,7 +226,7 @@ def squares(spec: ProgramChain, rows: int | None = None, chunk: int = 32, piece:
     depth, width = columns(spec)
     rows = rows or (64 if depth + width <= 2 * WIDE else 32)
     chain: ProgramChain = spec.tile(**_whole(spec, row), **{row: rows}).to(Block).epilog(memory=RF)
-    pad = VECTOR_NBYTES // spec.computed.inputs[0].dtype.nbytes  # rows that threads read together lie in other banks
+    pad = VECTOR_NBYTES // array(spec, "q").dtype.nbytes  # rows that threads read together lie in other banks
     for name in held:
         chain = chain.load(name, SH, vector()).pad(pad)
     chain = _over_heads(chain, other).split(**{other: chunk})
@@ -267,7 +268,7 @@ def mma(
     """
     row, other, held, moving = _sides(spec)
     depth, width = columns(spec)
-    nbytes = spec.computed.inputs[0].dtype.nbytes
+    nbytes = array(spec, "q").dtype.nbytes
     chunk = chunk or (64 if depth + width <= 128 else 32)
     ring = stages * chunk * (depth + width) * nbytes
     warps = warps or (8 if ring + 8 * ROWS * (depth + width) * nbytes <= SHARED else 4)
@@ -322,7 +323,7 @@ def wgmma(
     """
     row, other, held, moving = _sides(spec)
     depth, width = columns(spec)
-    nbytes = spec.computed.inputs[0].dtype.nbytes
+    nbytes = array(spec, "q").dtype.nbytes
     many = row == "i" and depth + width <= (2 * WIDE if draws(spec) or _slopes_vary(spec) else 4 * WIDE)
     groups = groups or (3 if many else 2)
     bulk_rows = _in_bulk(spec) if bulk_rows is None else bulk_rows
@@ -386,7 +387,7 @@ def at_once(
         staged: number of columns of sums in a slot; by default those of a span.
     """
     depth, _ = columns(spec)
-    dtype = spec.computed.inputs[0].dtype
+    dtype = array(spec, "q").dtype
     bulk_rows = _in_bulk(spec) if bulk_rows is None else bulk_rows
     tile = groups * GROUP_ROWS
     part = {"d": depth // groups} if chunk == GROUP_ROWS else {"i": chunk // groups}  # of a warpgroup

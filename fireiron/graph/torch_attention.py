@@ -66,8 +66,11 @@ def _has_gradient(given: Mapping[str, Any]) -> bool:
     return same and number and not (mask is not None and mask.requires_grad)
 
 
-def without_equal_masks(module: Any) -> None:
-    """Remove masks of attention that change no score: all elements are 0, or all are true.
+def simplify_masks(module: Any) -> None:
+    """Remove masks of attention that depend on no input: those that change no score, and causal ones.
+
+    A mask changes no score where all its elements are 0, or all are true. A causal mask excludes the keys behind each
+    query; the call computes it from indices then (`is_causal`), so that kernels skip the excluded keys.
 
     Args:
         module: torch's graph; `meta["val"]` of a node describes its result.
@@ -75,22 +78,57 @@ def without_equal_masks(module: Any) -> None:
     from torch._subclasses.fake_tensor import unset_fake_temporarily
 
     known: dict[Any, Any] = {}
-    kept = (torch.ops.fireiron.kept_attention.default, torch.ops.fireiron.kept_attention_backward.default)
     with unset_fake_temporarily():
         for node in module.graph.nodes:
             if isinstance(node.meta.get("val"), torch.Tensor) and (found := _known(module, node, known)) is not None:
                 known[node] = found
-            if node.target not in kept:
+            mask, causal = _places(node)
+            seen = None if mask is None else known.get(_given(node, mask))
+            if mask is None or causal is None or seen is None:
                 continue
-            place = [a.name for a in node.target._schema.arguments].index("mask")
-            mask = known.get(node.args[place])
-            if mask is not None and bool(mask.all() if mask.dtype == torch.bool else (mask == 0).all()):
-                node.update_arg(place, None)
+            every = bool(seen.all() if seen.dtype == torch.bool else (seen == 0).all())
+            if every or _is_causal(seen):
+                _give(node, mask, None)
+                _give(node, causal, not every or bool(_given(node, causal)))
     module.graph.eliminate_dead_code()
     module.recompile()
 
 
-MOST_KNOWN = 1 << 24  # elements: a larger result is known only where all its elements are one number
+def _places(node: Any) -> tuple[int | None, int | None]:
+    """Return the places of the mask and of the causal flag among the arguments of attention; None for other calls."""
+    if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+        return None, None
+    names = [a.name for a in node.target._schema.arguments]
+    masks = [n for n, name in enumerate(names) if name in ("mask", "attn_mask", "attn_bias")]
+    flags = [n for n, name in enumerate(names) if name in ("causal", "is_causal")]
+    return (masks[0], flags[0]) if masks and flags else (None, None)
+
+
+def _given(node: Any, place: int) -> Any:
+    """Return an argument of a call, by its place or by its name; the default where the call does not have it."""
+    argument = node.target._schema.arguments[place]
+    return node.args[place] if place < len(node.args) else node.kwargs.get(argument.name, argument.default_value)
+
+
+def _give(node: Any, place: int, value: Any) -> None:
+    """Change an argument of a call."""
+    if place < len(node.args):
+        node.update_arg(place, value)
+    else:
+        node.update_kwarg(node.target._schema.arguments[place].name, value)
+
+
+def _is_causal(mask: Any) -> bool:
+    """Say whether a mask lets each query see the keys up to its own number alone."""
+    if mask.dim() < 2:
+        return False
+    seen = torch.ones(mask.shape[-2:], dtype=torch.bool).tril()
+    if mask.dtype == torch.bool:
+        return bool((mask == seen).all())
+    return bool(torch.where(seen, mask == 0, mask == -math.inf).all())
+
+
+MOST_KNOWN = 1 << 25  # elements: a larger result is known only where all its elements are one number
 _FILLED = {"full": 1, "full_like": 1, "new_full": 2, "scalar_tensor": 0}  # the place of the number among the arguments
 
 

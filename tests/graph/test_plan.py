@@ -206,6 +206,16 @@ def test_a_batch_a_head_or_a_query_that_is_alone_has_attention_in_one_kernel(
     close(plan, graph, 2e-3)
 
 
+@pytest.mark.parametrize(("arch", "preset"), [("sm_80", "mma"), ("sm_90a", "wgmma")])
+def test_a_mask_of_bytes_leaves_attention_to_tensor_cores(arch: str, preset: str) -> None:
+    """The mask is the program's first array; instructions are chosen for the type of the queries."""
+    given = [half(1, 2, 64, 64)] * 3
+    graph = trace_graph(lambda q, k, v, seen: nn.attention(q, k, v, seen), *given, tensor(1, 1, 64, 64, dtype="u8"))
+    plan = graph.plan(arch)
+    assert plan.kernels[0].schedule.name.startswith(preset), plan.explain()
+    close(plan, graph, 2e-3)
+
+
 def test_a_reshape_that_drops_an_axis_of_one_element_is_no_obstacle_to_an_epilog() -> None:
     graph = trace_graph(lambda x, w, b: nn.relu(x.reshape(16, 32) @ w + b), half(1, 16, 32), half(32, 16), half(16))
     plan = graph.plan(ARCH)

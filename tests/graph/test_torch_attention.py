@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -93,10 +94,50 @@ def test_masks_of_one_number_are_left_out_where_they_change_nothing() -> None:
         module = make_fx(lambda q: scores(q, fill, truth))(heads(2).detach())  # noqa: B023
         for node in module.graph.nodes:
             node.meta["val"] = node.meta.get("val", node.meta.get("tensor_meta"))
-        torch_attention.without_equal_masks(module)
+        torch_attention.simplify_masks(module)
         found = [n for n in module.graph.nodes if n.target is torch.ops.fireiron.kept_attention.default]
         kept = [n for n in found if n.args[3] is not None]
         assert (len(found), len(kept)) == (2, left), (fill, truth)
+
+
+def positions(kind: str) -> Any:
+    """Return a mask that is computed from positions alone; causal, or with a key more for each query."""
+    place = torch.arange(32)
+    seen = (place[None, :] <= place[:, None] + (kind == "one key more")).expand(2, 1, 32, 32)
+    return torch.where(seen, 0.0, -math.inf).half() if kind == "float" else seen
+
+
+@pytest.mark.parametrize("kind", ["bool", "float", "one key more"])
+def test_causal_masks_become_a_flag(kind: str) -> None:
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    kept = torch.ops.fireiron.kept_attention.default
+    q = heads(2).detach()
+    module = make_fx(lambda q: kept(q, q, q, positions(kind), 0.0, False, None, False)[0])(q)
+    for node in module.graph.nodes:
+        node.meta["val"] = node.meta.get("val", node.meta.get("tensor_meta"))
+    before = module(q)
+    torch_attention.simplify_masks(module)
+    (call,) = (n for n in module.graph.nodes if n.target is kept)
+    assert (call.args[3] is None, call.args[5]) == ((False, False) if kind == "one key more" else (True, True))
+    torch.testing.assert_close(module(q), before)
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+@pytest.mark.parametrize("kind", ["bool", "one key more"])
+def test_causal_masks_of_inference_are_no_arrays(kind: str, by_name: bool) -> None:
+    torch._dynamo.reset()
+    q = heads(2).detach()
+
+    def run(q: Any) -> Any:
+        seen = positions(kind)
+        return attention(q, q, q, attn_mask=seen) if by_name else attention(q, q, q, seen)
+
+    with torch.no_grad():
+        made = torch.compile(run, backend=fireiron.torch.backend)(q)
+        torch.testing.assert_close(made, run(q), atol=2e-3, rtol=2e-3)
+    read = {node.dtype.name for node in plans()[-1].graph.nodes if node.op in ("array", "input")}
+    assert ("u8" in read) == (kind == "one key more")
 
 
 def test_the_kernels_of_the_gradient() -> None:
