@@ -76,23 +76,62 @@ def pointwise(spec: ProgramChain, vectors: int = 0) -> Schedule:
         of_warp[dim], of_block[dim] = size, size * beside
         left, warps = max(1, left // size), warps // beside
     side = LINE // nbytes
+    if across and not full:
+        line = across[0][1]
+        sizes = _oblong(extents[line], extents[inner], side)
+        return _gathered(spec, across, dict.fromkeys(dims, 1) | dict(zip((line, inner), sizes, strict=True)), lane)
     if across:
         square = {inner: side, across[0][1]: side}
         of_block = {dim: square.get(dim, 1) for dim in dims}
         of_warp = {**of_block, across[0][1]: max(1, side // WARPS)}
     chain: ProgramChain = spec.tile(**of_block).to(Block)
-    chain = chain if full else chain.epilog(memory=RF)
     for tensor, _ in across:
         chain = chain.load(tensor.name, SH, vector()).swizzle(_swizzle(tensor.dtype.nbytes, side))
-    if not full:  # each thread gathers the elements of its vectors
-        chain = chain.tile(**{dim: lane if dim == inner else 1 for dim in dims}).to(Thread, WARPS * LANES).unroll()
-        for tensor, _ in across:
-            chain = chain.load(tensor.name, RF)
-        return chain.done()
     chain = chain.tile(**of_warp).to(Warp if lanes == LANES else Group(Thread, lanes))
     for tensor in full:
         chain = chain.load(tensor.name, RF, vector(tensor.dtype.nbytes_of(lane)))
     return chain.epilog(memory=RF).done()
+
+
+def _gathered(spec: ProgramChain, across: list[tuple[Tensor, str]], block: dict[str, int], lane: int) -> Schedule:
+    """Schedule a program whose inputs are all contiguous along another dim than its outputs.
+
+    Threads gather the elements of their vectors from a tile in shared memory.
+
+    Args:
+        spec: the program.
+        across: the inputs, each with its contiguous dim.
+        block: extents of a tile, the outputs' contiguous dim last.
+        lane: elements of a vector of the outputs.
+    """
+    *_, inner = block
+    chain: ProgramChain = spec.tile(**block).to(Block).epilog(memory=RF)
+    for tensor, line in across:
+        chain = chain.load(tensor.name, SH, vector())
+        short = block[line] * tensor.dtype.nbytes < LINE  # columns of short lines lie in few banks
+        chain = chain.pad(1) if short else chain.swizzle(_swizzle(tensor.dtype.nbytes, block[line]))
+    vectors = dict.fromkeys(block, 1) | {inner: min(lane, block[inner])}
+    threads = min(WARPS * LANES, prod(block.values()) // vectors[inner])
+    chain = chain.tile(**vectors).to(Thread, threads).unroll()
+    lines, (*_, last) = prod(block[line] for line in {line for _, line in across}), spec.computed.dims
+    if last.name != inner and lines < threads:  # neighbouring threads store neighbouring vectors
+        beside = threads // lines
+        chain = chain.permute(lambda t: t % beside * lines + t // beside)
+    for tensor, _ in across:
+        chain = chain.load(tensor.name, RF)
+    return chain.done()
+
+
+def _oblong(line: object, inner: object, side: int) -> tuple[int, int]:
+    """Choose the sides of a tile of side * side points, powers of two: where one dim is short, the other side is long.
+
+    Args:
+        line, inner: extents of the inputs' and of the outputs' contiguous dim.
+        side: of a square tile.
+    """
+    most = [power(n, side * side) if isinstance(n, int) else side * side for n in (line, inner)]
+    one, other = (min(n, side) for n in most)
+    return (min(most[0], side * side // other), other) if other < side else (one, min(most[1], side * side // one))
 
 
 @preset

@@ -59,12 +59,23 @@ class PartProgram:
         self.alone: Mapping[str, tuple[str, ...]] = {}  # by role: the dims of extent 1
         self.rename: dict[str, str] = {}
         self.summed: set[int] = set()  # what is computed of a product, ahead of the folds of its rows
-        self.merged: dict[str, str] = {}  # an outer dim of rows, and the dim that counts the rows of both
+        self.merged: dict[str, str] = {}  # an outer dim, and the dim that counts the lines of both
         if part.kind == "attention":
             self._attention()
         if part.kind == "product rows":
             self.summed = self._ahead_of_folds()
-            self._merge_lines()
+            (product,) = (n for n in part.nodes if graph.nodes[n].op == "matmul")
+            lines = [d for d in self.dims.names[product][:-1] if d is not None]
+            for outer, inner in reversed(list(pairwise(lines))):
+                if not self._one_line(outer, inner):
+                    break
+                self.merged[outer] = lines[-1]
+        if part.kind == "pointwise" and {graph.nodes[n].op for n in part.nodes} == {"copy"}:
+            # A copy moves axes: those that keep their neighbours are one, so that matrices are transposed.
+            lines = [d for d in self.dims.names[part.outputs[0]] if d is not None]
+            for outer, inner in reversed(list(pairwise(lines))):
+                if self._one_line(outer, inner):
+                    self.merged[outer] = self.merged.get(inner, inner)
 
     def _attention(self) -> None:
         """Name dims and arrays as the presets of attention do."""
@@ -98,22 +109,17 @@ class PartProgram:
                 found.add(number)
         return found
 
-    def _merge_lines(self) -> None:
-        """Let the rows of a product be one dim, where the rows of everything that has them follow each other."""
-        nodes, names = self.graph.nodes, self.dims.names
-        (product,) = (n for n in self.part.nodes if nodes[n].op == "matmul")
-        lines = [d for d in names[product][:-1] if d is not None]
-        *_, last = lines
-        for outer, inner in reversed(list(pairwise(lines))):
-            for number, dims in names.items():
-                if (outer in dims) != (inner in dims):
-                    return
-                lies = number in self.part.inputs or number in self.part.outputs
-                if outer in dims and lies:
-                    strides, at, then = self.views[number].strides, dims.index(outer), dims.index(inner)
-                    if strides[at] != strides[then] * self.dims.extents[inner]:
-                        return
-            self.merged[outer] = last
+    def _one_line(self, outer: str, inner: str) -> bool:
+        """Say whether two dims lie side by side, as one, in everything that the kernel reads and writes."""
+        for number, dims in self.dims.names.items():
+            if (outer in dims) != (inner in dims):
+                return False
+            lies = number in self.part.inputs or number in self.part.outputs
+            if outer in dims and lies:
+                strides, at, then = self.views[number].strides, dims.index(outer), dims.index(inner)
+                if strides[at] != strides[then] * self.dims.extents[inner]:
+                    return False
+        return True
 
     def lowered(self, arch: str | None) -> Lowered:
         """Trace the program, and choose a schedule."""
