@@ -53,8 +53,8 @@ class PartWindows:
         view = self.views[number]
         order = channels_last(len(view.shape))
         found = reshaped(tuple(view.shape[a] for a in order), [view.strides[a] for a in order], shape)
-        if found is None:
-            raise Misfit(f"{name} does not lie with channels last")
+        if found is None or view.offset * self._kind(number).nbytes % 16:
+            raise Misfit("an array does not lie with channels last, from a multiple of 16 bytes on")
         strides = tuple(p if n == 1 else s for n, s, p in zip(shape, found, dense(shape), strict=True))
         made, self.operands[name] = described(view, name, self._kind(number), shape, strides, self.samples)
         return made

@@ -199,12 +199,15 @@ def base_of(graph: Graph, number: int) -> int:
 def lies_last(view: View, nbytes: int) -> bool:
     """Say whether kernels of convolutions and pooling read an array without a copy.
 
-    Its channels are contiguous, and its pixels are too, or lie at equal distances that vectors of 16 bytes divide.
+    Its channels are contiguous, and its pixels are too, or lie at equal distances that vectors of 16 bytes divide; it
+    starts at such a vector.
 
     Args:
         view: where the elements lie.
         nbytes: of an element.
     """
+    if view.offset * nbytes % 16:
+        return False
     order = channels_last(len(view.shape))
     shape, strides = (tuple(each[a] for a in order) for each in (view.shape, view.strides))
     plain = dense(shape)

@@ -264,6 +264,7 @@ def test_images_lie_last() -> None:
     assert not lies_last(view(256, 16, 4, 1), 2)
     assert not lies_last(view(272, 1, 68, 17), 2)  # pixels that vectors of 16 bytes do not divide
     assert not lies_last(view(0, 1, 64, 16), 2)  # one image for all
+    assert not lies_last(View(0, 4, (2, 16, 4, 4), (512, 1, 128, 32)), 2)  # a start within a vector
 
 
 def test_a_copy_has_the_order_that_a_reshape_needs() -> None:
