@@ -82,6 +82,7 @@ KEPT = 64 * 1024  # bytes of filters of few channels that stay in shared memory,
 STEP = 16  # of an instruction's folded dim, of 16-bit floats
 SPANS = (32, 64, 128)  # bytes of a row that a bulk copy writes with a swizzle
 FEW_CHUNKS = 8  # of a 1x1 convolution whose residual is copied: 1.31, 1.23, 1.18, 1.00 and 1.08 with 1, 2, 4, 8 and 8
+MOST_REGISTERS, QUAD = 255, 4  # of a thread; lanes that share the rows of a fragment
 AHEAD_NBYTES = 448  # of a thread's rows of images that are read ahead: 112 registers, beside what it folds
 
 
@@ -748,6 +749,26 @@ def _registers(groups: int, copying: bool) -> tuple[int, int] | None:
     return {2: (24, 240), 3: (32, 160)}.get(groups)
 
 
+def _most_registers(groups: int) -> int:
+    """Return the registers of a computing thread."""
+    limits = _registers(groups, copying=False)
+    return MOST_REGISTERS if limits is None else limits[1]
+
+
+def _held_at_once(spec: ProgramChain, w: Window, plan: Tiles) -> int:
+    """Return the registers of a thread for its sums and for what is read after the products."""
+    sums = plan.pixels * plan.channels // (plan.groups * WARPGROUP)
+    folded = {ref.name for step in spec.computed.steps if step.fold is not None for ref in step.reads}
+    given = {t.name for t in spec.computed.inputs} - folded
+    total = sums
+    for ref in {ref.name: ref for step in spec.computed.steps for ref in step.reads if ref.name in given}.values():
+        dims = {d.name for d in ref.dims}
+        # A quad of lanes shares the columns of a vector; what is loaded after the products, each of two rows has.
+        columns = plan.channels // (QUAD if plan.ways == 1 else QUAD // 2) if w.column in dims else 1
+        total += (sums if dims.intersection(w.pixels) else columns) * ref.dtype.nbytes // 4
+    return total
+
+
 def _early(spec: ProgramChain, w: Window, depth: int) -> tuple[str, ...]:
     """Choose the arrays to load before the products: vectors, and residuals if a tile has several chunks."""
     folded = {ref.name for step in spec.computed.steps if step.fold is not None for ref in step.reads}
@@ -779,11 +800,14 @@ def _by_panels(w: Window, columns: int, channels: int) -> Strategy:
 
 
 def _plan(spec: ProgramChain, w: Window, given: dict[str, Any], copied: Sequence[str]) -> Tiles:
-    """Choose the fastest tiles that agree with the given numbers and leave room for copied arrays, else usual sizes."""
+    """Choose the fastest tiles that agree with the given numbers and leave room for copied arrays, else usual sizes.
+
+    Tiles with whose sums registers hold all that is read after the products come first.
+    """
     found = ranked(spec, w)
     known = {name: x for name, x in given.items() if name != "span"}
-    fits = (tiles for tiles in found if all(getattr(tiles, name) == x for name, x in known.items()))
-    fits = list(fits)
+    fits = [tiles for tiles in found if all(getattr(tiles, name) == x for name, x in known.items())]
+    fits = [tiles for tiles in fits if _held_at_once(spec, w, tiles) <= _most_registers(tiles.groups)] or fits
     roomy = (tiles for tiles in fits if copied and _has_room(spec, w, copied, tiles))
     return next(roomy, next(iter(fits), Tiles()))
 
