@@ -148,7 +148,7 @@ def orders_of(graph: Graph) -> dict[int, Order]:
             last = len(node.shape) - 1  # the axis whose elements are best written side by side
             orders = [*(tuple(graph.nodes[u]["axes"]) for u, _ in reads), tuple(range(len(node.shape)))]
             found[number] = min(orders, key=lambda o: (_lost(graph, node.shape, o, reads), o[-1] != last))
-    return found | {number: channels_last(len(graph.nodes[number].shape)) for number in _images(graph, found)}
+    return found | {number: channels_last(len(graph.nodes[number].shape)) for number in _images(graph)}
 
 
 def channels_last(rank: int) -> Order:
@@ -161,32 +161,50 @@ def channels_last(rank: int) -> Order:
     return (0, *range(2, rank), 1)
 
 
-def _images(graph: Graph, orders: Mapping[int, Order]) -> set[int]:
+def _images(graph: Graph) -> set[int]:
     """Find the results whose channels lie last in memory.
 
-    These are the results of convolutions and pooling, what is computed of them, and what is computed for them. An
-    output of the graph keeps the order of the images that it is computed of, as torch's results do.
+    These are the results of convolutions and pooling, what is computed of them, and what is computed for them.
     """
-    found, given = set[int](), set[int]()  # given: what is computed of inputs with channels last
+    found = set[int]()
     read = {i for node in graph.nodes if node.kind == "windows" for i in node.inputs}
-    outputs = {base_of(graph, i) for i in graph.outputs}
     for number, node in enumerate(graph.nodes):
-        rank = len(node.shape)
-        if node.kind in ("source", "foreign"):
-            given |= {number} if rank > 2 and orders.get(number) == channels_last(rank) else set()
+        if node.kind not in ("windows", "pointwise", "copy") or len(node.shape) < 3:
             continue
-        if node.kind not in ("windows", "pointwise", "copy"):
-            continue
-        of = [i for i in node.inputs if len(graph.nodes[i].shape) == rank]
-        of = of[:1] if node.kind == "windows" else of
-        if node.kind == "pointwise":
-            of = [i for i in of if graph.nodes[i].shape == node.shape]
-        given |= {number} if given.intersection(of) else set()
         # A copy has the order that its reader needs.
-        made = node.kind == "windows" or number in read or (node.op != "copy" and found.intersection(of))
-        if made and rank > 2 and (number not in outputs or number in given):
+        followed = node.op != "copy" and not found.isdisjoint(_alike(graph, number))
+        if node.kind == "windows" or number in read or followed:
             found.add(number)
     return found
+
+
+def _alike(graph: Graph, number: int) -> list[int]:
+    """List the inputs that decide the order of a result's axes: images, arrays of its shape, parts along an axis."""
+    node, nodes = graph.nodes[number], graph.nodes
+    if node.kind == "windows":
+        return [node.inputs[0]]
+    same = [i for i in node.inputs if len(nodes[i].shape) == len(node.shape)]
+    return [i for i in same if node.kind == "copy" or nodes[i].shape == node.shape]
+
+
+def _as_given(graph: Graph, views: Mapping[int, View | None]) -> set[int]:
+    """Find what is computed of inputs whose channels lie last: torch's results have this order too."""
+    found = set[int]()
+    for number, node in enumerate(graph.nodes):
+        view = views[number]
+        if node.kind not in ("windows", "pointwise", "copy"):
+            outer = graph.nodes[base_of(graph, number)].kind in ("source", "foreign")
+            if outer and view is not None and len(node.shape) > 2:
+                found |= {number} if _lies(view, channels_last(len(node.shape))) and not _lies(view) else set()
+        elif not found.isdisjoint(_alike(graph, number)):
+            found.add(number)
+    return found
+
+
+def _lies(view: View, order: Order | None = None) -> bool:
+    """Say whether elements lie densely, in an order of axes."""
+    plain = dense(view.shape, order)
+    return all(n == 1 or s == p for n, s, p in zip(view.shape, view.strides, plain, strict=True))
 
 
 def base_of(graph: Graph, number: int) -> int:
@@ -210,8 +228,7 @@ def lies_last(view: View, nbytes: int) -> bool:
         return False
     order = channels_last(len(view.shape))
     shape, strides = (tuple(each[a] for a in order) for each in (view.shape, view.strides))
-    plain = dense(shape)
-    if all(n == 1 or s == p for n, s, p in zip(shape, strides, plain, strict=True)):
+    if _lies(view, order):
         return True
     lines = reshaped(shape[:-1], strides[:-1], (prod(shape[:-1]),))
     apart = lines is not None and lines[0] >= shape[-1] and lines[0] * nbytes % 16 == 0
@@ -270,6 +287,8 @@ def _copied(graph: Graph, turned: set[int]) -> Graph:
 def outputs_apart(graph: Graph, together: Sequence[int] = ()) -> Graph:
     """Insert copies for outputs that are inputs or numbers, or share memory with another output.
 
+    A result whose channels lie last is copied too, unless the images that it is computed of lie so.
+
     Args:
         graph: the graph.
         together: a number for each output; outputs with equal numbers may share memory. Empty if no outputs may.
@@ -279,9 +298,13 @@ def outputs_apart(graph: Graph, together: Sequence[int] = ()) -> Graph:
         new[number] = b.copy(node, tuple(new[i] for i in node.inputs))
     made: list[int] = []
     bases: dict[int, int] = {}
+    views, images = views_of(graph, orders_of(graph)), _images(graph)
+    given = _as_given(graph, views)
     groups = together or range(len(graph.outputs))
     for i, group in zip(graph.outputs, groups, strict=True):
         base = base_of(graph, i)
-        apart = graph.nodes[base].kind == "source" or bases.setdefault(base, group) != group
+        view = views[i]
+        turned = base in images - given and (view is None or not _lies(view))
+        apart = turned or graph.nodes[base].kind == "source" or bases.setdefault(base, group) != group
         made.append(b.add("copy", new[i]) if apart else new[i])
     return b.graph(graph.name, made)

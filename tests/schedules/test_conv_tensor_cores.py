@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fireiron as fi
-from fireiron import Block, Cluster, FireironError, best, relu, tensor
+from fireiron import Block, Cluster, FireironError, Vector, best, relu, tensor
 from fireiron.base.errors import SimulationError
 from fireiron.jit.interface import Interface
 from fireiron.kernel.ir.rewrite import rewrite
@@ -842,3 +842,13 @@ def test_a_residual_leaves_registers_for_fewer_sums() -> None:
     spec = conv.conv2d(images(16, 56, 56, 64), filters(160, 3, 3, 64), tensor(160, name="bias"), residual, pad=1)
     assert conv.plans(spec)[0].groups != 3
     assert not conv.wgmma(spec).compile("sm_90a").resources.spills
+
+
+def test_registers_hold_what_is_read_after_the_products() -> None:
+    beside = {"scale": Vector(256, "f32", name="scale"), "bias": Vector(256, "f32", name="bias")}
+    images, filters = tensor(32, 56, 56, 64, dtype="f16"), tensor(256, 1, 1, 64, dtype="f16", name="f")
+    spec = conv.conv2d(images, filters, **beside, arch="sm_90a")
+    with pytest.raises(FireironError) as caught:  # the fastest tiles by the model
+        conv.wgmma(spec, plan=conv.plans(spec)[0]).check()
+    assert caught.value.code == "registers"
+    conv.wgmma(spec).check()
