@@ -163,8 +163,8 @@ def conv2d(
 ) -> Any:  # fmt: skip
     """Convolve images, with torch's arguments and its order of axes.
 
-    A graph says only what is computed: whatever their order of axes, plans store images between kernels with the
-    channels last in memory, and copy inputs (images or filters) that lie otherwise.
+    The order of axes says nothing about memory: plans store images between kernels with their channels last, and copy
+    images and filters that are given otherwise, and images that are returned.
 
     Args:
         x: images (N, C, H, W).

@@ -110,7 +110,8 @@ def test_results_of_convolutions_have_the_memory_of_torchs(last: bool) -> None:
         wanted, made = model(x), compiled(model)(x)
     torch.testing.assert_close(made, wanted, rtol=2e-3, atol=2e-3)
     assert made.stride() == wanted.stride()
-    assert forms() == ["pointwise"] * (0 if last else 2) + ["convolution", "convolution"]
+    copies = ["pointwise"] * (not last)
+    assert forms() == [*copies, *copies, "convolution", "convolution", *copies]
 
 
 def test_convolutions_of_training_stay_with_torch() -> None:
