@@ -43,12 +43,11 @@ from fireiron import (
     stmatrix,
     through_shared,
     tma,
-    vector,
 )
 from fireiron.schedules._plan import MOST_STAGES, ROWS, SMS, SPAN, Plan
 from fireiron.schedules._plans import plans
 from fireiron.schedules._product import size_of
-from fireiron.schedules._quad_pairs import exchange
+from fireiron.schedules._quad_pairs import store
 from fireiron.schedules._stores import bulk
 
 Path = Literal["auto", "simt", "volta", "turing", "ampere", "hopper"]
@@ -120,10 +119,9 @@ def volta(program: ProductsChain) -> Schedule:
         program: the products, of f16, in all layouts.
     """
     n = _columns(program, VOLTA_COLUMNS)
-    order = exchange(32, n, program.products.outs[0].dtype, program.products.accumulator)
-    store = through_shared(conform(), vector(), panel=(32, n), order=order, reuse=True)
+    put = store(32, n, program.products.outs[0].dtype, program.products.accumulator)
     chain: ProductsChain = (
-        program.tile(64, n, batch=program.batch).to(Block).epilog(memory=FR, store=store).split(CHUNK).pipeline(2)
+        program.tile(64, n, batch=program.batch).to(Block).epilog(memory=FR, store=put).split(CHUNK).pipeline(2)
     )
     lefts, rights = program.products.lefts, program.products.rights
     for tensor in (*lefts, *rights):

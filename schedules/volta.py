@@ -33,7 +33,7 @@ from fireiron import (
     vector,
     wmma,
 )
-from fireiron.schedules._quad_pairs import exchange
+from fireiron.schedules._quad_pairs import store
 
 DTYPE, LAYOUT = "f16:f32:f32", "TN"  # of the command line's products where it says none
 
@@ -55,6 +55,7 @@ def gemm(
     warp: tuple[int, int] = (64, 64),
     macro: int = 16,
     ways: int = 1,
+    behind: bool = False,
 ) -> Schedule:
     """Schedule a product of fp16 for the quad-pairs of Volta, in all layouts.
 
@@ -67,16 +68,16 @@ def gemm(
         macro: rows and columns of a macro tile, 16 or 32.
         ways: number of groups of warps that each compute another chunk of K, and add their sums in shared memory: 1, 2
             or 4.
+        behind: whether ops run behind the exchange in shared memory, on 8 neighbours of a thread, and read further
+            tensors by 16 bytes. Sums in f32 then take twice the shared memory and accesses of a result in f16.
 
     Source: Bhaskaracharya, Demouth, Grover, Automatic Kernel Generation for Volta Tensor Cores, 2020.
     """
-    rows = min(m, 32)
-    order = exchange(rows, n, spec.matmul.C.dtype, spec.matmul.accumulator)
-    store = through_shared(conform(), vector(), panel=(rows, n), order=order, reuse=True)
+    put = store(min(m, 32), n, spec.matmul.C.dtype, spec.matmul.accumulator, behind)
     chain: MatMulChain = (
         spec.tile(m, n, batch=spec.batch)
         .to(Block)
-        .epilog(memory=FR, store=store)
+        .epilog(memory=FR, store=put, behind=behind)
         .split(ways * k)
         .pipeline(2)
         .load(A, SH, staged())

@@ -318,6 +318,7 @@ class FoldChain(Chain[S]):
         addends: bool = False,
         load: Mapping[Tensor, Strategy] = ...,
         slots: int = 1,
+        behind: bool = False,
     ) -> MatMulChain: ...
     @overload
     def epilog(
@@ -351,11 +352,14 @@ class FoldChain(Chain[S]):
             slots: for a MatMul: tiles of each such tensor in shared memory, where a block loops over tiles. With one
                 slot, the role copies a tile after the last chunk of the tile's products; with more slots, tiles after
                 short loops are copied earlier.
+            behind: for a MatMul: whether ops run behind the exchange of `through_shared`, where a thread holds
+                neighbours of a line and reads further tensors by vectors of up to 16 bytes. The buffer must hold the
+                accumulator's type, `through_shared(dtype=...)`: f32 takes twice the shared memory of 16 bits.
 
         Raises:
             DecompositionError: `second-epilog`, `epilog-memory`, `epilog-store`, `accumulator-dtype`, `load-level`,
-                `accumulator-init`, `epilog-early`, `epilog-load`. SpecError: `bad-op`, `shape-mismatch`, `same-name`,
-                `epilog-overlap`, `dtype-mismatch`.
+                `accumulator-init`, `epilog-early`, `epilog-load`, `epilog-behind`. SpecError: `bad-op`,
+                `shape-mismatch`, `same-name`, `epilog-overlap`, `dtype-mismatch`.
         """
         return self._as(FoldChain, self._own("epilog")(self, *ops, **options))
 

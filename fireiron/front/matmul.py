@@ -18,7 +18,17 @@ from fireiron.check.promote import promotable
 from fireiron.front import links
 from fireiron.front.chain import FoldChain, MatMulChain, SplitFold, Strategy
 from fireiron.front.describe import describe
-from fireiron.front.outputs import ahead, begins_with, check_operands, check_rows, copied, given, prologue, whole
+from fireiron.front.outputs import (
+    ahead,
+    begins_with,
+    behind_exchange,
+    check_operands,
+    check_rows,
+    copied,
+    given,
+    prologue,
+    whole,
+)
 from fireiron.front.roles import Role
 from fireiron.front.state import State, link_of
 from fireiron.language.decompositions import Decomposition, Epilog, Load, Output, Prolog, Split
@@ -55,6 +65,7 @@ def epilog(
     addends: bool = False,
     load: Mapping[Tensor, Strategy] = MappingProxyType({}),
     slots: int = 1,
+    behind: bool = False,
 ) -> Epilog:
     """Accumulate C in registers; then apply pointwise ops, and store."""
     spec = chain.matmul
@@ -65,13 +76,15 @@ def epilog(
     saved, value = chain._check(stages, (*spec.ops, *ops), chain._check(scaled, spec, kind))
     chain._check(check_operands, spec, saved, value)
     outputs = tuple(_beside(chain, part, op, memory, store) for part, op in saved)
-    stored = _stored(chain, memory, value, store, None)
+    stored = _stored(chain, memory, kind if behind else value.dtype, store, None)
+    if behind:
+        chain._check(behind_exchange, stored, kind, bool(saved), bool(early), bool(load))
     first = chain._check(ahead, early, whole(spec, saved, value))
     if addends:
         chain._check(begins_with, value, outputs, init)
     chain._check(copied, load, slots, first, whole(spec, saved, value))
     loads = tuple(_loaded(chain, tensor, strategy) for tensor, strategy in load.items())
-    return Epilog(value, memory, kind, init, stored, outputs, first, addends, loads, slots, link=here())
+    return Epilog(value, memory, kind, init, stored, outputs, first, addends, loads, slots, behind, link=here())
 
 
 def _loaded(chain: MatMulChain, tensor: Tensor, strategy: Strategy) -> Load:
@@ -86,11 +99,11 @@ def _beside(chain: MatMulChain, value: Value, op: Beside, memory: Memory, store:
         chain._check(check_rows, op, chain.residual, chain.matmul)
         return Output(value, op.tensor, (), op.fold(value.dtype))
     to = given(op.tensor, chain.matmul)
-    return Output(value, to, _stored(chain, memory, value, store, op), apart=apart(op))
+    return Output(value, to, _stored(chain, memory, value.dtype, store, op), apart=apart(op))
 
 
 def _stored(
-    chain: MatMulChain, memory: Memory, value: Value, store: Strategy | None, save: Save | None
+    chain: MatMulChain, memory: Memory, dtype: DType, store: Strategy | None, save: Save | None
 ) -> tuple[Decomposition, ...]:
     """Run the strategy of one store of an epilog."""
     c = chain.matmul.C
@@ -99,7 +112,7 @@ def _stored(
     if save is not None:
         strategy = save.store or (store if (to.dtype, to.order) == (c.dtype, c.order) else None)
     words = "store" if save is None else f"store {to.name}"
-    return links.stored(chain, store_of(chain.residual, memory, value.dtype, to), strategy, words)
+    return links.stored(chain, store_of(chain.residual, memory, dtype, to), strategy, words)
 
 
 def then(chain: MatMulChain, *ops: Op | Beside) -> MatMulChain:

@@ -8,6 +8,7 @@ from typing import cast
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.expr import as_int
 from fireiron.algebra.layout import Layout
+from fireiron.algebra.swizzle import Swizzle
 from fireiron.base.contract import asked, checked, checks, refused
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import here
@@ -363,6 +364,7 @@ def through_shared(
     at: Level | None = None,
     ring: int = 1,
     dtype: object = None,
+    swizzle: Swizzle | None = None,
 ) -> Strategy:
     """Move through shared memory, where threads exchange elements so that they can store whole lines.
 
@@ -377,6 +379,7 @@ def through_shared(
             of the block.
         ring: number of slots of the buffer, which panels use in turn.
         dtype: element type in the buffer, the destination's by default.
+        swizzle: permutation of the buffer's elements, None for none.
     """
 
     def strategy(move: MoveChain) -> Schedule:
@@ -388,6 +391,7 @@ def through_shared(
         staging = start.load(SRC, SH, put or conform(), dtype=None if src.dtype == kind else kind)
         staging = staging.pad(pad) if pad else staging
         staging = staging if order is None else staging.storage_layout(order)
+        staging = staging if swizzle is None else staging.swizzle(swizzle)
         return asked(take or vector(), staging.reuse_buffer() if reuse else staging, said="a strategy")
 
     return strategy

@@ -10,6 +10,8 @@ from fireiron.algebra.expr import Index, ceil_div, simplest
 from fireiron.algebra.scalar import Arg, Cast
 from fireiron.base.errors import DecompositionError, SpecError
 from fireiron.base.text import count
+from fireiron.language.decompositions import Decomposition, Done, Load
+from fireiron.language.levels import SH
 from fireiron.language.ops import Beside, Rows, Save
 from fireiron.language.pointwise import Op, Value, accumulator, expression, simplified, substituted
 from fireiron.language.residual import Operand, Residual
@@ -127,6 +129,42 @@ def copied(wanted: Mapping[Tensor, object], slots: int, early: Sequence[Tensor],
             else f"slots={slots} counts copied tiles in shared memory, and load= names no tensor",
             fix="slots=1, or more for short loops over K" if wanted else "drop slots=, or give load={tensor: tma()}",
         )
+
+
+def behind_exchange(store: Sequence[Decomposition], kind: DType, saved: bool, early: bool, load: bool) -> None:
+    """Refuse ops behind an exchange where there is none, where it rounds the sums, or where no registers follow it.
+
+    Args:
+        store: the links of the store.
+        kind: the accumulator's element type.
+        saved: whether ops store other results between them.
+        early, load: whether tensors are loaded before the ops.
+
+    Raises:
+        DecompositionError: `epilog-behind`.
+    """
+    exchange = next((x for x in store if isinstance(x, Load) and x.memory == SH), None)
+    if exchange is None:
+        raise DecompositionError(
+            "epilog-behind",
+            "behind=True computes ops behind the exchange in shared memory, and the store has none",
+            fix=f'store=through_shared(dtype="{kind}"), or drop behind=',
+        )
+    if exchange.dtype not in (None, kind):
+        raise DecompositionError(
+            "epilog-behind",
+            f"the store's buffer holds {exchange.dtype}, to which sums in {kind} would be rounded before the ops",
+            fix=f'through_shared(..., dtype="{kind}")',
+        )
+    if any(isinstance(x, Done) and x.atom is not None for x in store):
+        raise DecompositionError(
+            "epilog-behind",
+            "behind=True computes ops in registers, which no part of the store reads",
+            fix="through_shared(..., vector()), or drop behind=",
+        )
+    if saved or early or load:
+        what = "save() and folds of rows" if saved else "early=" if early else "load="
+        raise DecompositionError("epilog-behind", f"behind=True does not go with {what}", fix="drop one of them")
 
 
 def begins_with(value: Value, outputs: Sequence[object], init: float) -> None:

@@ -372,6 +372,7 @@ class Epilog:
         loads: loads of tensors that ops read, to shared memory, by the warps of the loading role. `Load.role` is the
             tensor's name.
         slots: where a block loops over tiles, the number of tiles of each such tensor that shared memory holds.
+        behind: whether ops are computed where the store reads the sums back from shared memory, not where the sums are.
     """
 
     value: Value
@@ -384,7 +385,13 @@ class Epilog:
     addends: bool = False
     loads: tuple[Load, ...] = ()
     slots: int = 1
+    behind: bool = False
     link: Link | None = _link
+
+    @property
+    def moved(self) -> DType:
+        """Give the element type of what the store's Move reads: the ops' value, or the sums where ops run behind it."""
+        return self.dtype if self.behind else self.value.dtype
 
     @property
     def values(self) -> tuple[Value, ...]:

@@ -172,9 +172,9 @@ def nested(step: Step) -> Nested | None:
             if source is None:  # a step's result, which threads put there
                 return None
             origin, path = move_of(step.before, role, memory, dtype or source.dtype), step.path
-        case Epilog(value, memory, _, _, links):
+        case Epilog(memory=memory, store=links, moved=dtype):
             number = len(step.link.outputs) if step.before.sums else 0
-            origin, path = store_of(step.before, memory, value.dtype, number=number), f"{step.path} > store"
+            origin, path = store_of(step.before, memory, dtype, number=number), f"{step.path} > store"
         case Each(store=links):
             origin, path = result_of(step.before), f"{step.path.rpartition(' > ')[0]} > store"
         case _:

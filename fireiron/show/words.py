@@ -155,6 +155,7 @@ def refinements(link: Decomposition) -> dict[str, str]:
             said["early"] = f"early {', '.join(t.name for t in link.early)}" if link.early else ""
             said["loads"] = f"loads {', '.join(load.role for load in link.loads)} to SH" if link.loads else ""
             said["slots"] = f"{link.slots} slots" if link.slots > 1 else ""
+            said["behind"] = "ops behind the exchange" if link.behind else ""
         case Results(memory=memory, early=early):
             said["memory"] = f"in {memory}"
             said["early"] = f"early {', '.join(early)}" if early else ""

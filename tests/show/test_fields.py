@@ -151,6 +151,7 @@ CHANGES: dict[type[Any], tuple[Callable[[], Any], dict[str, Any]]] = {
     Epilog: (product, {
         "value": twice(SOME), "memory": FR, "dtype": f64, "init": 1.0, "store": STORE, "outputs": (),
         "early": (Matrix(64, 64, name="r"),), "addends": True, "loads": (Load("r", SH, STORE),), "slots": 2,
+        "behind": True,
     }),
     Output: (product, {
         "value": twice(SOME), "tensor": Matrix(64, 64, "f16", name="g"), "store": STORE, "apart": True,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from fireiron.algebra.addends import without_addends
 from fireiron.algebra.expr import Expr, Index, Var, and_, as_expr, as_int, proves
-from fireiron.algebra.scalar import number
+from fireiron.algebra.scalar import Cast, number
 from fireiron.base.errors import DecompositionError
 from fireiron.base.records import evolve
 from fireiron.kernel.ir.statements import Call, Compute, For, Region, View, walk
@@ -29,6 +29,7 @@ from fireiron.kernel.lower.tree import Tree, tree
 from fireiron.kernel.lower.window import Storage, Window
 from fireiron.kernel.passes.bounds_after_rounding import round_first
 from fireiron.language.decompositions import ByTma, Epilog, Output
+from fireiron.language.pointwise import Value
 from fireiron.language.residual import apply, store_of
 from fireiron.language.steps import Step
 
@@ -169,6 +170,8 @@ def _finished(
         context: the kernel's facts.
         recur: lowers the links of stores.
     """
+    if link.behind:
+        return _behind(link, held, outputs, inside, state, context, recur)
     title = f"Pointwise({link.memory})({state.level})"
     several = bool(state.residual.sums)
     stores = _stores(link, state)
@@ -198,6 +201,23 @@ def _finished(
     return body
 
 
+def _behind(
+    link: Epilog,
+    held: Mapping[str, Window],
+    outputs: Sequence[Window],
+    inside: State,
+    state: State,
+    context: Context,
+    recur: Recur,
+) -> Body:
+    """Store the sums; the Move behind the exchange computes the ops, as a Move of an operand computes a prolog's."""
+    (window,) = held.values()
+    c = outputs[0].storage.dtype
+    value = link.value if link.value.dtype == c else evolve(link.value, tree=Cast(link.value.tree, c))
+    one = Output(value, state.residual.playing("C")[-1].tensor, link.store)
+    return (_store(one, 0, window, outputs, link, inside, state, context, recur, value),)
+
+
 def _stores(link: Epilog, state: State) -> tuple[Output, ...]:
     """List the stores of an epilog, C's last."""
     return (*link.outputs, Output(link.value, state.residual.playing("C")[-1].tensor, link.store))
@@ -221,8 +241,12 @@ def _store(
     state: State,
     context: Context,
     recur: Recur,
+    ops: Value | None = None,
 ) -> Region:
-    """Lower the Move that stores one result: to an output of the spec (by number), or to a tensor of `save`."""
+    """Lower the Move that stores one result: to an output of the spec (by number), or to a tensor of `save`.
+
+    The Move computes `ops` where it reads registers last.
+    """
     name, path = one.tensor.name, f"{inside.path} > store"
     if number is None:
         path = f"{path} {name}"
@@ -233,10 +257,10 @@ def _store(
         name = name if state.residual.sums else "C"
         move = store_of(state.residual, link.memory, window.storage.dtype, number=number)
     windows = {"src": window, "dst": output}
-    inner = evolve(state, residual=move, windows=windows, whole={}, path=path, link=link.link)
-    return Region(
-        f"store {name}: {move}", recur(tree(one.store), inner, context), inside.path, link.link, "store", name
-    )
+    whole: dict[str, Window] = {} if ops is None else {"src": output}
+    inner = evolve(state, residual=move, windows=windows, ops=ops, whole=whole, path=path, link=link.link)
+    title = f"store {name}: {move}" + ("" if ops is None else ", ops behind the exchange")
+    return Region(title, recur(tree(one.store), inner, context), inside.path, link.link, "store", name)
 
 
 def initialise(state: State, context: Context) -> Body:
