@@ -33,6 +33,7 @@ from fireiron.kernel.ir.statements import Turn, walk
 if TYPE_CHECKING:
     from fireiron.graph.run import Runner
     from fireiron.graph.sizes import Samples
+    from fireiron.show.picture import Picture
 
 BEFORE = -1  # the place before the first launch
 ONCE = "computed once, by the library"
@@ -184,6 +185,12 @@ class Plan:
         from fireiron.graph.explain import explain
 
         return explain(self)
+
+    def picture(self) -> Picture:
+        """Draw the data flow: a box for each launch, its operations inside, and lines for the arrays between boxes."""
+        from fireiron.graph.picture import picture
+
+        return picture(self)
 
     def write(self, folder: str | Path) -> tuple[Path, ...]:
         """Write the CUDA of each kernel to a file of its own; kernels that are launched several times are written once.
