@@ -62,6 +62,11 @@ def pointwise(spec: ProgramChain, vectors: int = 0) -> Schedule:
     known = [extent if isinstance(extent, int) else 1 << 20 for extent in extents.values()]
     while vectors > 1 and prod(known) < BLOCKS * WARPS * LANES * lane * vectors:
         vectors //= 2
+    # Few points: narrower vectors, where whole warps then divide them, and no point needs a test.
+    small = len(dims) == 1 and prod(known) < BLOCKS * LANES * lane
+    if small and known[0] % LANES == 0:
+        while known[0] % (LANES * lane):
+            lane //= 2
     of_warp: dict[str, int] = {}
     of_block: dict[str, int] = {}
     gathered = {d.name for d in spec.computed.gathered}
@@ -73,6 +78,8 @@ def pointwise(spec: ProgramChain, vectors: int = 0) -> Schedule:
         unit = lane if dim == inner else 1
         size = 1 if dim in gathered else min(left, unit * power(ceil(extent / unit), left))
         beside = min(warps, power(ceil(extent / size), warps))
+        if small and extent % size == 0:
+            beside = max(n for n in range(1, warps + 1) if extent // size % n == 0)
         of_warp[dim], of_block[dim] = size, size * beside
         left, warps = max(1, left // size), warps // beside
     side = LINE // nbytes

@@ -50,6 +50,7 @@ def best_program(spec: ProgramChain, arch: str | None = None, dependent: bool = 
             refused.append(str(error))
     elif (measured := _recorded(spec, names)) is not None:
         return measured
+    spec = _fused(spec)
     for name in names:
         file, function = name.split(".")
         made = getattr(import_module(f"fireiron.schedules.{file}"), function)
@@ -61,6 +62,19 @@ def best_program(spec: ProgramChain, arch: str | None = None, dependent: bool = 
             refused.append(f"{name}: {error.message}")
     said = "; ".join(refused) or "it multiplies matrices"
     raise CheckError("nothing-legal", f"no preset takes {spec.computed.name}: {said}", fix="write a schedule for it")
+
+
+def _fused(spec: ProgramChain) -> ProgramChain:
+    """Count neighbouring dims as one, where every array has them together without gaps."""
+    from fireiron.front.fuse import fuse
+    from fireiron.language.fuse import neighbours
+
+    for dims in neighbours(spec.computed):
+        name = "".join(dims)
+        while name in {d.name for d in spec.computed.dims}:
+            name += "_"
+        spec = fuse(spec, **{name: " ".join(dims)})
+    return spec
 
 
 def _fits(schedule: Any, spec: ProgramChain) -> bool:

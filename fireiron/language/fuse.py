@@ -19,8 +19,9 @@ from fireiron.language.tensor import Tensor
 def fused(program: Program, dims: Sequence[str], name: str) -> Program:
     """Return the program with several dims fused into one.
 
-    Outputs, temporaries, and inputs that only pointwise steps read have the fused dim as one dimension; the caller's
-    arrays keep their shapes (`Program.given`). Inputs of folds keep their dimensions, and are read by quotients.
+    Outputs, temporaries, and inputs have the fused dim as one dimension; the caller's arrays keep their shapes
+    (`Program.given`). Inputs of products, and inputs that folds read by windows, keep their dimensions, and are read by
+    quotients.
 
     Args:
         program: the program to change.
@@ -38,7 +39,7 @@ def fused(program: Program, dims: Sequence[str], name: str) -> Program:
             f"dims: {', '.join(known)}",
         )
     parts = [known[d] for d in dims]
-    folded = [d.name for step in program.steps for d in step.over if d in parts]
+    folded = [d.name for step in program.steps if not _folds_all(step, parts) for d in step.over if d in parts]
     if folded or program.loops or program.inplace or type(parts[0]) is not Var:
         why = f"{folded[0]} is folded" if folded else "the program repeats steps, writes in place or has groups of rows"
         raise _refused(f"{', '.join(dims)} cannot be one dim: {why}", "fuse dims that all results keep")
@@ -55,7 +56,7 @@ def fused(program: Program, dims: Sequence[str], name: str) -> Program:
         above = whole // below
         by[d] = above % e if place + 1 < len(parts) else above
         below = below * e
-    found = _Fused(tuple(parts), whole, by, tuple(extents), frozenset(_by_folds(program)))
+    found = _Fused(tuple(parts), whole, by, tuple(extents), frozenset(_kept(program, parts)))
     steps = tuple(found.step(s) for s in program.steps)
     seen = {ref.name: ref.tensor for s in steps for ref in (*s.reads, *s.outs)}
     inputs, outputs = (tuple(seen.get(t.name, t) for t in some) for some in (program.inputs, program.outputs))
@@ -69,10 +70,79 @@ def _refused(message: str, fix: str) -> SpecError:
     return SpecError("fuse-dims", message, fix=fix)
 
 
-def _by_folds(program: Program) -> set[str]:
-    """Return the names of the inputs that folds read."""
+def _folds_all(step: Step, parts: Sequence[Dim]) -> bool:
+    """Say whether a step folds all of the dims at once, in any order; products and running folds do not."""
+    return {*parts} <= {*step.over} and not step.running and not step.is_product
+
+
+def _kept(program: Program, parts: Sequence[Dim]) -> set[str]:
+    """Return the names of the inputs that keep their dimensions: those of products, and those that folds read apart."""
     inputs = {t.name for t in program.inputs}
-    return {ref.name for s in program.steps if s.fold is not None for ref in s.reads} & inputs
+    found = {
+        ref.name
+        for step in program.steps
+        for ref in step.reads
+        if step.fold is not None and (step.is_product or not _together(ref, parts))
+    }
+    return found & inputs
+
+
+def _together(ref: Ref, parts: Sequence[Dim]) -> bool:
+    """Say whether a tensor is read at none of the dims, or at all of them, as neighbouring dimensions."""
+    if not {*parts} & {*ref.dims}:
+        return True
+    places = [i for i, e in enumerate(ref.index) if e in parts]
+    first, last = (places[0], places[-1]) if places else (0, 0)
+    others = (d for i, e in enumerate(ref.index) if not first <= i <= last for d in free(e))
+    return ref.index[first : last + 1] == tuple(parts) and not {*parts} & {*others}
+
+
+def neighbours(program: Program) -> tuple[tuple[str, ...], ...]:
+    """List the groups of dims that may count as one: neighbours in every array that has them, without gaps.
+
+    All steps have all dims of a group or none, and fold all or none. Programs with products, and those that `fused`
+    refuses, have no groups.
+
+    Example:
+        >>> from fireiron import Reduction, tensor
+        >>> neighbours(Reduction("add", tensor(8, 16, 32), tensor(8, name="y"), over=(1, 2)).computed)
+        (('j', 'k'),)
+    """
+    if program.loops or program.inplace or program.gathered or any(s.is_product for s in program.steps):
+        return ()
+    groups: list[list[Dim]] = []
+    for dim in _by_memory(program):
+        if groups and _joined(program, groups[-1][-1], dim):
+            groups[-1].append(dim)
+        else:
+            groups.append([dim])
+    return tuple(tuple(d.name for d in group) for group in groups if len(group) > 1)
+
+
+def _by_memory(program: Program) -> tuple[Dim, ...]:
+    """List the dims in the order of the array that has most of them."""
+    refs = [ref for step in program.steps for ref in (*step.reads, *step.outs)]
+    most = max(refs, key=lambda ref: len(ref.dims))
+    return (*most.dims, *(d for d in program.dims if d not in most.dims))
+
+
+def _joined(program: Program, one: Dim, other: Dim) -> bool:
+    """Say whether two dims are neighbours in every array, and all steps treat them alike."""
+    parts = (one, other)
+    if any(type(d) is not Var or d.extent is None or not isinstance(simplest(d.extent), int) for d in parts):
+        return False
+    for step in program.steps:
+        folded = {*parts} & {*step.over}
+        if (folded and not _folds_all(step, parts)) or len({*parts} & {*step.dims}) == 1:
+            return False
+        for ref in (*step.reads, *step.outs):
+            if not _together(ref, parts):
+                return False
+            if one in ref.dims:
+                i = ref.index.index(one)
+                if simplest(as_expr(ref.strides[i + 1]) * as_expr(other.extent or 1)) != ref.strides[i]:
+                    return False
+    return True
 
 
 @attrs.frozen
@@ -96,8 +166,11 @@ class _Fused:
     def step(self, step: Step) -> Step:
         """Replace the dims in a step."""
         where = None if step.where is None else placed(step.where, self.by)
+        folded = {*self.parts} & {*step.over}
+        over = tuple(d for d in step.over if d not in self.parts)
         return attrs.evolve(
             step,
+            over=(*over, self.whole) if folded else step.over,
             outs=tuple(map(self.ref, step.outs)),
             reads=tuple(map(self.ref, step.reads)),
             body=placed(step.body, self.by),

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 import fireiron as fi
-from fireiron import RF, Block, Thread, relu, tensor
+from fireiron import RF, Block, Thread, relu, symbol, tensor
+from fireiron.algebra.expr import simplest
 from fireiron.jit.interface import Interface
+from fireiron.language.fuse import neighbours
 from fireiron.schedules import conv, rows
 from fireiron.verify.verification import Data, verify
 
@@ -70,9 +72,9 @@ def test_lines_and_volumes() -> None:
 
 
 def test_rows_of_several_dims_are_rows() -> None:
-    """Folds read their input by quotients; the result's rows are one dim."""
+    """Rows of input and result are one dim, since folds read them together."""
     spec = fi.fuse(rows.softmax.on(x="b m n")(tensor(3, 5, 64)), r="b m")
-    assert str(spec.computed).splitlines()[1].strip() == "top[r]     = max over n of x[r // 5, r % 5, n]"
+    assert str(spec.computed).splitlines()[1].strip() == "top[r]     = max over n of x[r, n]"
     right(rows.row(spec))
 
 
@@ -88,3 +90,61 @@ def test_taps_that_go_back() -> None:
     schedule = conv.wgmma(spec, runs=True, channels=64)
     right(schedule)
     assert "tma_load_4d_im2col" in schedule.cuda("sm_90a")
+
+
+def folded(op: str, shape: tuple[int, ...], over: tuple[int, ...], **strides: Any) -> Any:
+    kept = tuple(n for i, n in enumerate(shape) if i not in over) or (1,)
+    return fi.Reduction(op, tensor(*shape, name="x", **strides), tensor(*kept, name="y"), over=over)
+
+
+@pytest.mark.parametrize(
+    ("spec", "dims"),
+    [
+        (lambda: folded("add", (8, 16, 32), (1, 2)), (8, 512)),
+        (lambda: folded("max", (8, 16, 32), (0, 1)), (32, 128)),
+        (lambda: folded("add", (8, 16, 32), (0, 2)), (16, 8, 32)),  # not together in memory
+        (lambda: folded("min", (4, 5, 16, 32), (2, 3)), (20, 512)),
+        (lambda: folded("add", (8, 16, 32), (1, 2), strides=(1024, 32, 1)), (8, 512)),
+        (lambda: folded("add", (8, 16, 32), (1, 2), strides=(1024, 64, 1)), (8, 16, 32)),  # lines have gaps
+        (lambda: rows.softmax.on(x="a b m n")(tensor(2, 3, 8, 64)), (48, 64)),
+        (lambda: rows.layernorm.on(x="a m n", gain="n", bias="n")(*_norm(2, 8, 64)), (16, 64)),
+        (lambda: pointwise(tensor(3, 5, 7), tensor(3, 5, 7, name="b")), (105,)),
+        (lambda: row_added(tensor(3, 5, 7), tensor(7, name="b")), (15, 7)),
+        (lambda: pointwise(tensor(3, 5, 7), tensor(3, 5, 7, name="b", strides=(35, 1, 5))), (3, 5, 7)),
+    ],
+)
+def test_best_counts_neighbouring_dims_as_one(spec: Any, dims: tuple[int, ...]) -> None:
+    """Where every array has them next to each other without gaps, and every step folds all of them or none."""
+    given = spec()
+    made = fi.best(given, "sm_80")
+    assert tuple(simplest(d.extent) for d in made.program.spec.dims) == dims
+    right(made)
+    arrays = made.simulate().arrays
+    assert [arrays[t.name].ndim for t in given.computed.inputs] == [len(t.shape) for t in given.computed.inputs]
+
+
+def test_a_name_that_is_taken_is_not_given_again() -> None:
+    named = fi.program(x="m n mn")(lambda x: fi.sum(x, "mn"))
+    made = fi.best(named(tensor(3, 4, 32)), "sm_80")
+    assert [d.name for d in made.program.spec.dims] == ["mn_", "mn"]
+
+
+def _norm(a: int, m: int, n: int) -> tuple[Any, ...]:
+    return tensor(a, m, n), tensor(n, name="gain"), tensor(n, name="bias")
+
+
+@fi.program(a="x y z", b="x y z")
+def pointwise(a: Any, b: Any) -> Any:
+    return fi.relu(a + b)
+
+
+@fi.program(a="x y z", b="z")
+def row_added(a: Any, b: Any) -> Any:
+    return a * b
+
+
+def test_symbols_and_products_keep_their_dims() -> None:
+    made = fi.best(rows.softmax.on(x="b m n")(tensor(symbol("B"), 8, 64)), "sm_80")
+    assert [d.name for d in made.program.spec.dims] == ["b", "m", "n"]
+    images, filters = tensor(2, 8, 8, 16, dtype="f16"), tensor(32, 3, 3, 16, dtype="f16", name="f")
+    assert neighbours(conv.conv2d(images, filters, pad=1).computed) == ()
