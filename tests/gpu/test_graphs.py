@@ -80,6 +80,24 @@ def near(made: Any, exact: Any) -> bool:
     return bool((made.float() - exact).abs().max() < 0.01 * exact.abs().max())
 
 
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("freeze", [False, True])
+def test_a_resnet_is_kernels_alone(gpu: int, freeze: bool, last: bool) -> None:
+    from bench.models import ResNet
+    from fireiron.graph.torch_backend import plans
+
+    torch.manual_seed(0)
+    model = ResNet((2, 2), 64, 40).cuda().eval()
+    exact_model, x = ResNet((2, 2), 64, 40).cuda().eval(), torch.randn(4, 3, 64, 64, device="cuda")
+    exact_model.load_state_dict(model.state_dict())
+    format = torch.channels_last if last else torch.contiguous_format
+    fast = compiled(model.half().to(memory_format=format), freeze=freeze, strict=True)
+    with torch.no_grad():
+        for _ in range(3):
+            assert near(fast(x.half().to(memory_format=format)), exact_model(x))
+    assert not plans()[-1].foreign
+
+
 @pytest.mark.parametrize("capture", [False, True])
 def test_frozen_weights_are_packed_until_they_change(gpu: int, capture: bool) -> None:
     from fireiron.graph.torch_backend import plans
