@@ -21,12 +21,12 @@ FIT = MACHINE.products
 assert FIT is not None, "the model of products is for Hopper"
 
 GPC = MACHINE.gpc_sms
-GROUPS = (4, 2, 8, 12, 16)  # rows of tiles that are taken together
-MOST_WAVES = 4  # of tiles whose order is looked at
+GROUPS = (4, 2, 8, 12, 16)  # numbers of rows of tiles that blocks visit together, to choose from
+MOST_WAVES = 4  # waves of tiles whose order the model simulates
 MOST_KEPT = 1 << 14  # numbers of rows and columns
-# A chunk that a warpgroup copies by way of registers takes COPYING clocks, COPIED_ROW for each row of 128 bytes, and
-# COPIED_BESIDE for each clock of the products that run meanwhile; UNEVEN times as many where a tile's rows are no
-# multiple of EVEN. By bytes of an element.
+# By bytes of an element: a chunk that a warpgroup copies through registers takes COPYING clocks, COPIED_ROW clocks for
+# each row of 128 bytes, and COPIED_BESIDE clocks for each clock of the products that run meanwhile; UNEVEN times as
+# many if a tile's rows are no multiple of EVEN.
 # Fitted to 93 timings of 45 products; notebooks/numbers.md has them.
 COPYING = {1: 320.0, 4: 115.0}
 COPIED_ROW = {1: 8.4, 4: 5.7}
@@ -34,13 +34,13 @@ COPIED_BESIDE = {1: 0.92, 4: 0.77}
 EVEN = {1: 64, 4: 128}
 UNEVEN = {1: 1.3, 4: 1.16}
 DRIFT = 56  # chunks of 128 bytes after which blocks that share tiles are no longer at the same rows
-# Blocks of a deep product that all run at once, and add shares of their tile's sum: clocks in which a block is sent 128
-# bytes; bytes a clock of operands, each once, for all of them, and of partial sums, for one. Fitted to 78 timings of 8
-# products on an H200, which they and a constant meet within 7 % (root mean square).
+# For a deep product whose blocks all run at once and add shares of their tile's sum: clocks in which a block receives
+# 128 bytes; bytes of operands that all blocks receive in a clock; bytes of partial sums that a block reads in a clock.
+# Fitted to 78 timings of 8 products on an H200, with a constant and an error of 7 % (root mean square).
 TOGETHER_ROW = 2.41
 TOGETHER_RATE = 2363.0
 TOGETHER_SUMS = 25.6
-FEW_WAVES = 3  # in which the order of tiles that share bytes within a GPC shows
+FEW_WAVES = 3  # number of waves up to which the order of tiles that share loads within a GPC counts
 
 
 def clocks(plan: Plan, spec: MatMulChain, fit: ProductClocks = FIT) -> float:
@@ -69,13 +69,13 @@ def modelled(plan: Plan, product: Product, fit: ProductClocks = FIT) -> float:
     products *= dict(fit.rows_cost).get(plan.m, 1.0)
     alone = 1 if plan.pingpong else plan.consumers
     ways_in = arrivals(plan, product)
-    if plan.promote:  # a unit adds its sums behind its products, while the others' are running
+    if plan.promote:  # a unit adds its sums after its products, while the products of other units run
         products = max(products, products / alone + plan.held / 2 + fit.promotion)
     elif "registers" in ways_in:  # and loads its fragments before them, with prologs applied
         products = max(products, products / alone + fit.fragments * (1 + plan.m / alone / ROWS))
     places = tiles_of(plan, product)
     asked = least = _least_together(*places, *sides_of(plan), blocks, plan.ways)
-    if waves <= FEW_WAVES:  # what a band asks for beside that is half hidden, in longer runs wholly
+    if waves <= FEW_WAVES:  # half of a band's further loads are hidden; in longer runs all of them
         asked = (least + together(plan, places, plan.group)) / 2
     split = product.torn
     asked *= SPAN * plan.panels / fit.gpc_rate
@@ -95,7 +95,7 @@ def modelled(plan: Plan, product: Product, fit: ProductClocks = FIT) -> float:
     drifting = (plan.ways > 1 or (plan.stream and items < SMS)) and trips * plan.panels >= DRIFT
     if split or drifting:
         sides = plan.m / plan.cluster[1], plan.n / plan.cluster[0]
-        at_work = 1.0 if plan.stream else min(1.0, items / SMS)  # of the blocks
+        at_work = 1.0 if plan.stream else min(1.0, items / SMS)  # fraction of the blocks that have a tile
         rates = (fit.drifting_row, fit.drifting_row)
         if split:  # few blocks are hardly faster
             at_work = max(at_work, fit.least_at_work)
@@ -128,7 +128,7 @@ def modelled(plan: Plan, product: Product, fit: ProductClocks = FIT) -> float:
 
 
 def _copying(plan: Plan, product: Product, products: float) -> float:
-    """Estimate the clocks for transposing a chunk's operands by threads; 0 where no operand is transposed so."""
+    """Estimate the clocks in which threads transpose a chunk's operands; 0 where they transpose none."""
     turned = [rows for rows, way in zip((plan.m, plan.n), arrivals(plan, product), strict=True) if way == "threads"]
     if not turned:
         return 0.0

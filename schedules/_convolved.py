@@ -46,8 +46,8 @@ class Before:
         """Apply the function to windows; pixels of padding are 0 after it.
 
         Args:
-            windows: the images' values that are read.
-            channel: index of their channel.
+            windows: the elements of the images that a window reads.
+            channel: index of the windows' channel.
             places: indices along the sides.
             sides: numbers of pixels of the sides.
         """

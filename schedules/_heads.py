@@ -8,10 +8,10 @@ from fireiron import SH, Expr, ProgramChain, Strategy, Swizzle, Tensor, cp_async
 
 VECTOR_NBYTES = 16
 WIDE = 64  # columns
-SHARED = 96 * 1024  # bytes of a block that sm_86 and later have
-HOPPER_SHARED = 226 * 1024  # of a block, beside barriers
-ROWS = 16  # of an mma
-GROUP_ROWS = 64  # of a wgmma
+SHARED = 96 * 1024  # bytes of shared memory that a block has on sm_86 and later
+HOPPER_SHARED = 226 * 1024  # bytes of shared memory that a block has on Hopper, without barriers
+ROWS = 16  # rows of an mma
+GROUP_ROWS = 64  # rows of a wgmma
 
 
 def heads(spec: ProgramChain) -> dict[str, int]:

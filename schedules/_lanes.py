@@ -7,8 +7,8 @@ from math import prod
 
 from fireiron import ProgramChain, walks
 
-WARP, MOST_ALONG = 32, 32  # lanes; vectors of channels beside each other
-RAGGED = 1.15  # of its instructions that a block takes whose last ones along a dim are not full: predicates
+WARP, MOST_ALONG = 32, 32  # lanes of a warp; most vectors of channels side by side
+RAGGED = 1.15  # factor of a block's instructions if its last units along a dim are partial, because of predicates
 LINE = 8  # vectors of 16 bytes that fill a line
 
 

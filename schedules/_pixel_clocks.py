@@ -24,31 +24,31 @@ from fireiron.schedules._pixels import (
 MACHINE = machine("sm_90a")
 SHARED = 226 * 1024  # bytes of a block on Hopper, less those of barriers
 SPAN = 128  # bytes of a row of a chunk
-MULTIPLY_ADDS = 4096  # bytes of operands' products a clock: 2048 multiply-adds of 16 bits
-ROWS = 64  # of an instruction
-# Fitted to 88 timings of 29 layers on an H200, which it meets within 5.2 % (root mean square): layers of ResNet-50, of
-# AKG, and drawn ones, by boxes and by runs of pixels, 8,300 clocks of a launch beside.
-HANDED = 173.0  # bytes a clock that shared memory takes in and hands to instructions
-STORE = 20.5  # bytes of results a clock
-LATENCY, EMPTYING = 2350.0, 1.0  # clocks from asking for a chunk to having it; chunks that are not yet asked for
-DRAM, AGAIN = 3950.0, 8070.0  # bytes a clock of all SMs: of images and filters once, and of what is sent again
-# Of tiles of one warpgroup, whose chunks are small: the latency, and bytes that are sent again. By 7 timings of 3
-# layers, which the model meets within 9 % (root mean square).
+MULTIPLY_ADDS = 4096  # bytes of operands that are multiplied in a clock: 2048 multiply-adds of 16 bits
+ROWS = 64  # rows of an instruction
+# Fitted to 88 timings of 29 layers on an H200 (ResNet-50, AKG, and drawn layers; boxes and runs of pixels). The model's
+# error is 5.2 % (root mean square), with 8,300 clocks for a launch.
+HANDED = 173.0  # bytes in a clock that shared memory stores, and that instructions read from it
+STORE = 20.5  # bytes of results stored in a clock
+LATENCY, EMPTYING = 2350.0, 1.0  # clocks from the start of a chunk's load to its end; slots whose load has not started
+DRAM, AGAIN = 3950.0, 8070.0  # bytes in a clock for all SMs: from memory, and of repeated loads from the L2 cache
+# The latency and the bytes of repeated loads for tiles of one warpgroup, whose chunks are small. Fitted to 7 timings of
+# 3 layers, with an error of 9 % (root mean square).
 ALONE, AGAIN_ALONE = 1500.0, 10000.0
-LINE = 128  # bytes that the L2 cache sends at least
-SECTOR = 32  # bytes of a line that are sent together
-ROW, OFF = 0.8, 2.75  # clocks of a row of a chunk, and more where pixels begin within a sector: by 104 more timings
-PAIRED = 1.07  # of the clocks that wide tiles take in pairs: the blocks wait for each other
-STRIDED = 1.7  # of its bytes that a load costs which takes every n-th pixel
-SHARPNESS = 3  # of the maximum of products and bytes: each delays the other where they are close
-MEETING, SUMS = 600.0, 33.0  # clocks of counting in at a tile; bytes of other blocks' sums a clock
+LINE = 128  # bytes of a line, the least that the L2 cache sends
+SECTOR = 32  # bytes of a sector, a part of a line
+ROW, OFF = 0.8, 2.75  # clocks of a row of a chunk, and added ones if pixels begin inside a sector: by 104 more timings
+PAIRED = 1.07  # factor of the clocks of wide tiles in clusters of two, whose blocks wait for each other
+STRIDED = 1.7  # factor of the bytes of a load that takes every n-th pixel
+SHARPNESS = 3  # exponent of the smooth maximum of the times of products and of bytes, which delay each other
+MEETING, SUMS = 600.0, 33.0  # clocks to increment a tile's counter; bytes of other blocks' sums read in a clock
 RING = 4  # chunks that hide the latency of loads under products
-PAIRS = 64  # channels of tiles that always come in pairs where there are several
-MOST_HELD = {1: 128, 2: 128, 3: 96}  # sums that a thread holds at most, by the warpgroups
+PAIRS = 64  # tiles of at most this number of channels are always paired where there are several
+MOST_HELD = {1: 128, 2: 128, 3: 96}  # most sums of a thread, by the number of warpgroups
 # A thread of three warpgroups has 160 registers; with a residual and a bias, 96 sums took 168.
 MOST_WITH_RESIDUAL = 80
-# Where threads copy: clocks of a chunk, and of one of its elements, as of products that threads transpose (`_clocks`;
-# not fitted to convolutions); sums that a thread holds at most, of four warpgroups.
+# Where threads copy: clocks of a chunk, and of one of its elements, as for products that threads transpose (`_clocks`;
+# not fitted to convolutions); most sums of a thread, with four warpgroups.
 COPYING, COPIED, MOST_BESIDE = 320.0, 0.09, 64
 PIXELS, CHANNELS, WAYS = (64, 128, 192, 256), (64, 128, 192, 256), (1, 2, 3, 4)
 
@@ -62,7 +62,7 @@ class Tiles:
         pixels: number of pixels of a block's tile.
         channels: number of filters of a block's tile, which are channels of the result.
         groups: number of warpgroups that compute.
-        cluster: number of blocks that share their loads.
+        cluster: number of blocks of a cluster, which share loads.
         ways: number of blocks that share a tile, each with a part of the folded channels.
         persistent: whether blocks loop over tiles.
         runs: whether a tile is a run of pixels across rows and images, instead of a box.
@@ -223,7 +223,7 @@ def candidates(spec: ProgramChain, w: Window, runs: bool = False) -> Iterator[Ti
         runs: whether tiles are runs of pixels.
     """
     filters, depth = spec.residual.extents[w.column], spec.residual.extents[w.depth]
-    off = within_sectors(spec, w)  # then a pair halves what takes longest
+    off = within_sectors(spec, w)  # if so, a cluster of two halves the longest time
     for channels in CHANNELS:
         if isinstance(filters, int) and channels >= 2 * filters and channels > 64:
             continue

@@ -112,7 +112,7 @@ def box_of(spec: ProgramChain, dims: tuple[str, ...], pixels: int, parts: int = 
         dims: the images' number first, then the sides.
         pixels: number of pixels of a box.
         parts: number of units that share the box; each takes a box that is contiguous in the buffer.
-        least: least number of pixels along the last side, or all of them.
+        least: fewest pixels along the last side; a shorter side is not cut.
 
     Raises:
         FireironError: `conv-tile` where there is no such box.
@@ -123,7 +123,7 @@ def box_of(spec: ProgramChain, dims: tuple[str, ...], pixels: int, parts: int = 
 
 
 RUN = "m"  # the dim of a program whose pixels are fused into one
-# By the rank of images, the corners of what a copy in im2col mode visits, from -n to n - 1, and its offsets, below.
+# By the rank of images: corners of a copy in im2col mode lie from -n to n - 1, and offsets below m, for (n, m).
 IM2COL = {3: (1 << 15, 1 << 16), 4: (1 << 7, 1 << 8), 5: (1 << 4, 1 << 5)}
 MOST_STEP = 8
 
@@ -138,7 +138,7 @@ def by_runs(spec: ProgramChain, w: Window) -> ProgramChain | None:
 
     Args:
         spec: the program.
-        w: its product.
+        w: the program's product.
 
     Returns:
         The program; None where pixels are not contiguous in the results, or no tensor map can load the windows.
@@ -161,8 +161,8 @@ def by_runs(spec: ProgramChain, w: Window) -> ProgramChain | None:
         return None
 
 
-MOST_IMAGES = 256  # of a box of a tensor map
-MOST_SIDE = 64  # pixels along a side of it, where every fourth is taken
+MOST_IMAGES = 256  # most images of a tensor map's box
+MOST_SIDE = 64  # most pixels along a side of such a box, where every fourth pixel is taken
 
 
 @cache
@@ -214,6 +214,11 @@ def whole_boxes(extents: Sequence[int], pixels: Sequence[int]) -> list[tuple[tup
     return found
 
 
+def tile_extent(size: object, most: int) -> int:
+    """Choose a tile's extent along a dim: a power of two, at most `most`, and no larger than the dim needs."""
+    return min(most, 1 << (size - 1).bit_length()) if isinstance(size, int) else most
+
+
 def cut_slowest(sizes: tuple[int, ...], parts: int) -> tuple[int, ...]:
     """Cut a box into parts along its outermost sides, so that each part is contiguous."""
     made = list(sizes)
@@ -262,11 +267,11 @@ def _pitch(chain: ProgramChain, role: str) -> int:
     return gcd(16, *(n * held.dtype.nbytes for n in held.tensor.strides[:-1] if isinstance(n, int)))
 
 
-MOST_DIMS = 5  # of a tensor map
+MOST_DIMS = 5  # most dims of a tensor map
 COPIERS = 2  # warpgroups that load, where threads copy
-HELD = 32  # vectors that each of their threads holds
+HELD = 32  # vectors that each thread of these warpgroups holds
 WARPGROUP = 128
-SHORTEST = 8  # pixels of a row that threads read together, and of f16 store together
+SHORTEST = 8  # fewest pixels of a row that threads read together, and for f16 store together
 
 
 def copied_span(spec: ProgramChain, w: Window, pixels: int, channels: int) -> int:
@@ -274,7 +279,7 @@ def copied_span(spec: ProgramChain, w: Window, pixels: int, channels: int) -> in
 
     Args:
         spec: the program.
-        w: its product.
+        w: the program's product.
         pixels, channels: numbers of pixels and filters of a block's tile.
     """
     copied = [(role, n) for role, n in ((w.images, pixels), (w.filters, channels)) if not bulk_takes(spec, role)]
@@ -292,7 +297,7 @@ def refuse_cut(spec: ProgramChain, w: Window, depth: int) -> None:
 
     Args:
         spec: the program.
-        w: its product.
+        w: the program's product.
         depth: number of channels of a chunk.
 
     Raises:

@@ -43,7 +43,7 @@ class Plan:
 
     Args:
         m, n: rows and columns of a block's tile; m is a multiple of 64, n of 8, and of 16 if n runs along a contiguous
-            dimension of an operand of 16-bit elements: swizzled rows then have 128, 64 or 32 bytes, as divide it.
+            dimension of an operand of 16-bit elements: n is then cut into swizzled rows of 128, 64 or 32 bytes.
         consumers: number of warpgroups that compute.
         pingpong: whether each of two consumers has a tile of its own, and their loops take turns; else consumers share
             a tile.
@@ -62,9 +62,10 @@ class Plan:
         stream: whether blocks take equal shares of the chunks of K of all tiles (stream-K).
         promote: whether to sum each chunk of K in separate registers, multiply the sum by the prologs' factors, and add
             it to the total.
-        transposed: how to transpose an operand whose K is not contiguous. `shared`: the loading threads transpose it on
-            the way to shared memory; 8-bit elements always take this way. `registers`: a tf32 operand is read from
-            registers, as A; if both operands need it, B goes by `shared`. 16-bit elements need no transpose.
+        transposed: how to transpose an operand whose K is not contiguous. `shared`: the loading threads transpose it
+            while they write it to shared memory, as 8-bit elements always are. `registers`: a tf32 operand is read from
+            registers, as A; if both operands must be transposed, `shared` is used for B. 16-bit elements need no
+            transpose.
         early: whether to load operands of ops with C's shape before the products, if registers hold them.
         keep: the operand ("A" or "B", after a swap) whose loads have the L2 policy `evict_last`; loads of the other
             operand have `evict_first`. "" for no hints.
@@ -282,7 +283,7 @@ def oriented(plan: Plan, product: Product) -> Plan:
 
 
 def arrivals(plan: Plan, product: Product) -> tuple[Arrival, Arrival]:
-    """Return how each operand reaches the products, after a swap.
+    """Return how each operand is loaded for the products, after a swap.
 
     `bulk`: by bulk copies. `threads`: the loading threads transpose it. `registers`: by bulk copies, then as fragments
     in registers, with a prolog applied; for A only.

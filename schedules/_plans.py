@@ -131,9 +131,9 @@ def _candidates(product: Product) -> Iterator[Plan]:
 def _copied(plan: Plan, product: Product) -> Iterator[Plan]:
     """Yield a plan that copies ops' operands of C's shape to shared memory, where this was faster than reads.
 
-    It was faster for tiles with the most sums, whose threads have no registers for many loads at once, and for short
-    tiles that consumers take in turn. Other plans lose more, since shared memory holds fewer chunks. For C's transpose,
-    threads would read single elements.
+    The copy was faster for tiles with the most sums, whose threads have no registers for many loads at once, and for
+    short tiles that consumers take in turn. Other plans lose more, since shared memory holds fewer chunks. For C's
+    transpose, threads would read single elements.
     """
     operands = product.whole_operands
     if not operands or plan.swapped or product.out_nbytes != 2:

@@ -1,4 +1,4 @@
-"""What the model of plans asks of a product, each fact computed once: hundreds of plans are compared for a product."""
+"""The facts of a product that plans are modelled with; each fact is computed once for hundreds of plans."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import attrs
 from fireiron import ColMajor, DType, MatMulChain, RowMajor, Rows, Save, Tensor
 
 LINE = 128  # bytes of a line of the L2 cache, and of a swizzled row
-MAP_UNIT = 16  # bytes by which tensor maps count strides
-TYPES = ("f16", "bf16", "tf32", "e4m3", "e5m2", "i8", "u8")  # that wgmma multiplies
+MAP_UNIT = 16  # bytes of which strides of a tensor map are multiples
+TYPES = ("f16", "bf16", "tf32", "e4m3", "e5m2", "i8", "u8")  # element types that wgmma multiplies
 EIGHT_BITS = ("e4m3", "e5m2")
 
 
@@ -23,10 +23,10 @@ def size_of(extent: Any) -> int:
 
 @attrs.frozen(eq=False)
 class Product:
-    """Hold a product, and what follows from it.
+    """Hold a product, and facts that follow from its spec.
 
     Args:
-        spec: what `matmul(...)` gives.
+        spec: the result of `matmul(...)`.
     """
 
     spec: MatMulChain
@@ -127,10 +127,10 @@ class Product:
             return False
         if self.grouped and a.order is ColMajor:
             return False  # groups start anywhere along M, and boxes at multiples of 16 bytes of a line
-        # Tensor maps mind by themselves where a line ends.
+        # Tensor maps handle the ends of lines.
         if not all(t.starts_lines_at(MAP_UNIT) for t in (a, b, c)):
             return False
-        # An operand with a prolog comes from registers, as A; what has K not contiguous and 8 bits does not.
+        # An operand with a prolog is read from registers, as A, unless it has 8 bits and K is not contiguous.
         prologs = [found and not self.scaled for found in self.prologs]
         return not all(prologs) and not (
             self.nbytes == 1 and any(p and x for p, x in zip(prologs, self.across, strict=True))

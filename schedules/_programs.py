@@ -53,11 +53,11 @@ from fireiron.schedules._stores import bulk
 Path = Literal["auto", "simt", "volta", "turing", "ampere", "hopper"]
 LayersPath = Literal["auto", "simt", "ampere", "hopper"]
 SHARED = 226 * 1024  # bytes of a block on Hopper, less those of barriers
-COLUMNS = 256  # of all accumulators of a block together
-HELD = 128  # registers of sums beside which several leave room for what joins them
-VOLTA_COLUMNS = 128  # of all accumulators of a block of 64 rows and four warps: 64 registers of a thread
-GUARDS = 8  # fewer where guards of the last columns are held as well: one spilled at 128 (lstm_cell of 264 columns)
-CHUNK = 32  # of K, on the path of mma.sync: 64 bytes
+COLUMNS = 256  # most columns of all accumulators of a block together
+HELD = 128  # most registers for the sums of several products, so that some are left to combine the sums
+VOLTA_COLUMNS = 128  # the same for a block of 64 rows and four warps: 64 registers of a thread
+GUARDS = 8  # registers that guards of the last columns take: without them lstm_cell of 264 columns spilled
+CHUNK = 32  # elements of K in a chunk for mma.sync: 64 bytes
 
 
 def schedule(program: ProductsChain, path: Path = "auto") -> Schedule:
@@ -175,10 +175,10 @@ def _to_shared(chain: ProductsChain, tensor: Tensor, left: bool, lines: int, apa
     """Load an operand to shared memory, swizzled so that copies and loads of fragments meet no bank conflicts.
 
     Args:
-        chain: where the load goes.
+        chain: the chain that gets the load.
         tensor: the operand.
-        left: whether it is a left one.
-        lines: rows of its tile, or columns of a right one.
+        left: whether the operand is the left one of its product.
+        lines: rows of a left operand's tile, or columns of a right operand's.
         apart: whether the copy goes through registers.
     """
     copy: Strategy = cp_async() if tensor.aligned(2) and not apart else staged()
@@ -351,7 +351,7 @@ def hopper_layers(program: LayersChain, m: int = 0) -> Schedule:
     # Activations of several widths are registers of their own, beside which a thread has room for half as many rows.
     rows = _rows(program, m, (256 if widest <= 128 else 128) // (1 if stack else 2), ROWS)
     part, y = ROWS if rows < 256 else 128, program.layers.Y
-    # A stack's result lies as stmatrix takes it, and leaves by bulk stores where panels of 128 bytes make up its lines.
+    # stmatrix writes a stack's result; bulk stores copy it where its lines are whole panels of 128 bytes.
     width = SPAN // y.dtype.nbytes
     lines = stack and y.order is RowMajor and y.shape[1] % width == 0 and y.starts_lines_at(16)
     store = through_shared(stmatrix(), tma(SPAN), panel=(ROWS, width), at=Warpgroup, ring=2) if lines else None

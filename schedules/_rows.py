@@ -58,7 +58,8 @@ class Row:
         states: registers of a thread to combine two states of a fold, and hold the result.
         arch: number of the program's architecture; Hopper's if the program names none.
         running: whether a step is a running fold along the columns, so that one block has a row and folds it in order.
-        copied: whether arrays of both kinds can be copied to shared memory while threads compute.
+        copied: whether arrays with rows, and arrays with one value per column, can be copied to shared memory while
+            threads compute.
         count: number of rows, 0 if unknown.
         ranked: whether a fold ranks columns (top-k), and keeps few of them.
     """
@@ -373,7 +374,7 @@ def _warps(nbytes: int) -> int:
 
     All warps of a block wait at its barriers, so fewer warps with more bytes per lane can be faster. On an H200 at
     10240 columns, softmax, layer norm and RMS norm went from 0.81, 0.91 and 0.95 of a copy's speed to 0.97, 0.94 and
-    1.00; from 65536 columns on they gained 0.02 to 0.05.
+    1.00; from 65536 columns on the gains were 0.02 to 0.05.
     """
     each = nbytes / (LANES * BYTES_OF_A_LANE)
     few = each <= 1.5 * FEW_WARPS
@@ -392,8 +393,8 @@ def _stages(shared: int, warps: int, each: int, kept: int) -> int:
         shared: bytes of shared memory of an SM.
         warps: number of warps of a block.
         each: bytes of a row's part in a block.
-        kept: bytes of shared memory for arrays that all rows read. Without room for two rows beside these there is no
-            ring.
+        kept: bytes of shared memory for arrays that all rows read. Without room for two rows beside these arrays there
+            is no ring.
     """
     most = MOST_THREADS // (warps * LANES)
     if most > 1 and (4 if kept else 3) * (each + kept) <= shared:

@@ -19,8 +19,8 @@ from fireiron import FireironError, ProgramChain, Value, derivative, einsum, exp
 
 Function: TypeAlias = Callable[..., Value]
 SINKS, SEED = "sinks", "seed"  # arrays that programs read themselves
-Q_SCALE, K_SCALE, V_SCALE = "q_scale", "k_scale", "v_scale"  # likewise: what 8-bit queries, keys and values are worth
-BITS = 24  # of a random number
+Q_SCALE, K_SCALE, V_SCALE = "q_scale", "k_scale", "v_scale"  # likewise: scales of 8-bit queries, keys and values
+BITS = 24  # bits of a random number
 LOG2E = log2(EULER)  # scores are in units of log2, so that their exponentials are powers of 2
 
 
@@ -89,7 +89,7 @@ class Scores:
         return worth.named("worth") if of and not self.grouped else worth
 
     def weights(self, products: Value, lse: Value) -> Value:
-        """Compute weights again, as gradients do, from the logarithms of their sums.
+        """Compute weights again, as gradients do, from the logarithms of the rows' sums.
 
         Args:
             products: products of queries and keys.

@@ -23,6 +23,7 @@ from fireiron import (
     Role,
     RowMajor,
     Schedule,
+    StepChain,
     Strategy,
     Swizzle,
     Tensor,
@@ -78,14 +79,14 @@ class Sizes:
         return attrs.evolve(self, m=m, n=n, k=k, stages=stages)
 
 
-ASKED = 16  # products and ways whose usual sizes are kept while hundreds of points are compared
-SCHEDULER = 2048  # bits of products that a scheduler's tensor core adds in a clock, of one operand: 128 of f16
+ASKED = 16  # most specs whose usual sizes are cached while hundreds of points are compared
+SCHEDULER = 2048  # bits of one operand that a tensor core multiplies in a clock: 128 elements of f16
 
 
 def points_of(
     sizes: Callable[[MatMulChain], Sizes], asynchronous: bool = True
 ) -> Callable[[MatMulChain, Mapping[str, Any]], Tiling]:
-    """Return the function by which the quick model gets a preset's tiles, for a spec and keywords.
+    """Return a function from a spec and keywords to a preset's tiles, for the quick model.
 
     Args:
         sizes: function from a spec to default sizes.
@@ -96,7 +97,7 @@ def points_of(
     def usual(spec: MatMulChain, ways: int) -> tuple[Sizes, int, float]:
         """Return the sizes where no keyword is given, the bits of an element, and the registers of a staged one."""
         kind, stored = spec.left.dtype, (spec.matmul.A, spec.matmul.B)
-        whole = all(t.aligned(max(1, kind.count_in(4))) for t in stored)  # else elements wait one by one
+        whole = all(t.aligned(max(1, kind.count_in(4))) for t in stored)  # else elements are copied one by one
         copied = asynchronous and whole and all(t.dtype == kind for t in stored)
         return sizes(spec).shared_by(ways), kind.bits, 0.0 if copied else kind.bits / 32 if whole else 1.0
 
@@ -178,6 +179,19 @@ def gemm(
     return (chain if sizes.step == atom[2] else chain.split(atom[2]).unroll()).done(family)
 
 
+def by_fragments(step: StepChain, operands: str = "AB") -> Schedule:
+    """Schedule a step's product of 16-bit floats in a warp, 16 elements of K at a time.
+
+    Args:
+        step: the step's MatMul.
+        operands: the operands that ldmatrix loads to fragments; others lie in registers already.
+    """
+    step = step.split(16).unroll()
+    for role in operands:
+        step = step.load(role, FR, ldmatrix())
+    return step.tile(16, 8).unroll().done()
+
+
 def _fragments(tensor: Tensor, along_k: bool) -> Strategy:
     """Choose the strategy that loads fragments: ldmatrix() where it can."""
     bits = tensor.dtype.bits
@@ -196,7 +210,7 @@ def _load(
     Args:
         chain: the chain.
         role: the operand's role.
-        tensor: the operand as fragments read it.
+        tensor: the operand, with the element type that fragments have.
         along_k: whether K is contiguous.
         lines: number of rows of A, or of columns of B.
         row: bytes of such a row or column along K.

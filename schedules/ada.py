@@ -6,7 +6,7 @@ from fireiron import MatMulChain, Op, Schedule, Strategy, preset, space
 from fireiron.schedules import ampere
 from fireiron.schedules._tensor_cores import points_of
 
-DTYPE = "f16"  # of the command line's products where it says none
+DTYPE = "f16"  # default element type on the command line
 
 
 @preset

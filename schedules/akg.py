@@ -27,7 +27,7 @@ from fireiron import (
 from fireiron.schedules._quad_pairs import exchange
 from fireiron.schedules.conv import conv2d
 
-DTYPE = "f16"  # of the command line's program where it says none
+DTYPE = "f16"  # default element type on the command line
 
 
 @preset

@@ -24,11 +24,11 @@ from fireiron import (
 from fireiron.schedules import _tensor_cores, simt
 from fireiron.schedules._tensor_cores import Sizes, points_of
 
-DTYPE = "f16"  # of the command line's products where it says none
-DTYPES = {"gemm_tf32x3": "f32", "sgemm": "f32"}  # of those of presets that take others
+DTYPE = "f16"  # default element type on the command line
+DTYPES = {"gemm_tf32x3": "f32", "sgemm": "f32"}  # default element types of presets that take others
 FEW_TILES = 132  # 32 tiles of 128x256 took 1.9 times as long as 64 of 128x128 on an H200, 512 of them 0.94 times
-CHUNK_NBYTES = 64  # along K: four lanes of 16 bytes
-STEP_NBYTES = 32  # of K that ldmatrix loads at once, and that the widest mma takes
+CHUNK_NBYTES = 64  # bytes of a chunk along K, which four lanes copy by 16 bytes
+STEP_NBYTES = 32  # bytes along K of an ldmatrix, and of the widest mma
 
 
 @preset
@@ -88,7 +88,7 @@ def gemm(
 ) -> Schedule:
     """Schedule a product for tensor cores: asynchronous copies, ldmatrix, mma.sync.
 
-    Element types f16, bf16, tf32, i8, u8 and f64, in all layouts; i4, u4 and b1 with K contiguous, layout TN. Sizes
+    Element types are f16, bf16, tf32, i8, u8 and f64, in all layouts; i4, u4 and b1 with K contiguous, layout TN. Sizes
     that are not given depend on the element type.
 
     Args:
@@ -114,9 +114,9 @@ def gemm(
     )
 
 
-WHOLE = {"M": 128, "N": 128, "K": 16}  # of a tile and a chunk: sizes that these divide leave nothing over
+WHOLE = {"M": 128, "N": 128, "K": 16}  # tile and chunk of `simt.sgemm`; sizes that they divide need no guards
 MANY = 128 * 128 * 128  # elements of so many such tiles
-REGISTERS = 128  # of a thread with 8x8 sums, where the compiler is asked to leave room for other blocks
+REGISTERS = 128  # registers of a thread with 8x8 sums, if the compiler must leave room for other blocks
 
 
 def _sgemm_tiling(spec: MatMulChain, keywords: Mapping[str, Any]) -> Tiling | None:
@@ -162,7 +162,7 @@ def _resident(block: tuple[int, int], warp: tuple[int, int]) -> int:
 @space(
     "sm_80",
     _sgemm_tiling,
-    1,  # of 66 timings on an H200 the quick model's order loses 2 %, the cost model's of its first four 10 %
+    1,  # in 66 timings on an H200, the first point lost 2 % to the best; the cost model's choice of four lost 10 %
     m=(64, 128),
     n=(64, 128),
     k=(8, 16),

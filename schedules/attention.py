@@ -61,19 +61,19 @@ from fireiron.schedules._heads import (
 )
 from fireiron.schedules._scores import K_SCALE, Q_SCALE, SINKS, V_SCALE, Function, Scores, columns, draws, grouped
 
-EXTENTS = {"paged": {"s": 64}}  # that the command line takes by default: lines of a page, whole tiles of keys
-SHORT = 1024  # queries or keys: below, what stands around the loop over keys takes a part of the time
-SPAN_NBYTES = 128  # of a row, of which bulk copies of swizzled tiles take whole numbers
-SLACK = 40.0  # powers of 2 that weights of bf16 may grow to: 2**40 of them are summed in f32 without overflow
-AT_ONCE = 2 * machine("sm_90a").sms  # blocks of few queries, whose shared memory lets two run on a multiprocessor
-MOST_WAYS = 32  # blocks that share keys: each warp of the last one reads a quarter of their sums, one after another
-STEP_NBYTES = 32  # of a row that an instruction takes at once
-MOST_COLUMNS = 256  # of values, whose sums registers of a warp hold
-LIFT = 8.0  # powers of 2 by which weights of 8 bits are larger: up to 256 of the 448 that e4m3 holds
+EXTENTS = {"paged": {"s": 64}}  # default extents on the command line: lines of a page, which are whole tiles of keys
+SHORT = 1024  # number of queries or keys below which the code around the loop over keys counts
+SPAN_NBYTES = 128  # bytes of a swizzled row; bulk copies take whole rows
+SLACK = 40.0  # bf16 weights may grow to 2**40; f32 sums of 2**40 such weights do not overflow
+AT_ONCE = 2 * machine("sm_90a").sms  # number of blocks of few queries that run at once: two on each SM
+MOST_WAYS = 32  # most blocks that share keys: each warp of the last block reads a quarter of all sums in sequence
+STEP_NBYTES = 32  # bytes of a row that one instruction reads
+MOST_COLUMNS = 256  # most columns of values whose sums the registers of a warp hold
+LIFT = 8.0  # 8-bit weights are multiplied by 2**8: they are at most 256, and e4m3 holds 448
 QUADS = 32  # queries of a warp, 8 for each of its quad-pairs
-LEAST_CHUNKS = 2  # of a warp, so that one is on its way while another is computed
-WIDEST = 128  # columns of heads: above, registers do not hold the weights of two chunks beside the sums
-CACHED = 32 * 1024**2  # bytes of keys and values that stay in Hopper's L2 cache beside the rest
+LEAST_CHUNKS = 2  # fewest chunks of a warp, so that one loads while another is computed
+WIDEST = 128  # most columns of heads for which registers hold the weights of two chunks beside the sums
+CACHED = 32 * 1024**2  # most bytes of keys and values that stay in Hopper's L2 cache
 
 
 @program(q="b h i d", k="b h j d", v="b h j e")
@@ -231,8 +231,8 @@ def mma(
     """Schedule attention for tensor cores by mma.sync, from sm_80 on: each warp computes 16 queries.
 
     Asynchronous copies load keys and values of later chunks. The second product reads the weights in the registers
-    where the first product leaves the scores. For 8-bit floats, from sm_89 on, it uses a form of the instruction whose
-    order of keys is that of these registers, and threads transpose the values.
+    where the first product leaves the scores. For 8-bit floats, from sm_89 on, the second product uses a form of the
+    instruction whose order of keys is that of the registers, and threads transpose the values.
 
     Args:
         spec: `attention` of four-dimensional arrays of floats of 16 or 8 bits.
@@ -393,7 +393,7 @@ def wgmma(
         if masked and width > WIDEST:
             keys = min(keys, 80)
         if _reads_by_score(spec):
-            keys = min(keys, 96)  # what a function reads for each score needs registers beside two chunks of weights
+            keys = min(keys, 96)  # elements that a function reads for each score need registers too
         if width > 192 or ((masked or draws(spec)) and groups > 2 and not speculate):
             keys = 64  # registers hold the sums, and masks or random bits beside few scores
         most = (HOPPER_SHARED - rows * depth * nbytes) // (2 * (depth + width) * nbytes)
@@ -424,7 +424,7 @@ def wgmma(
     chain = chain.load("q", SH, tma(spans[0])).split(j=keys).online(slack, speculate).pipeline(stages)
     chain = chain.specialize(registers=(24, 240) if groups <= 2 else (32, 160)).skew("s")
     chain = chain.load("k", SH, tma(spans[0]))
-    line = gcd(keys, SPAN_NBYTES) if eight else spans[1]  # of 8-bit values, the keys of a column
+    line = gcd(keys, SPAN_NBYTES) if eight else spans[1]  # for 8-bit values, a line has the keys of a column
     chain = chain.load("v", SH, tma(line)) if values_given.name == "v" else chain
 
     def scores(s: StepChain) -> Schedule:
@@ -484,7 +484,7 @@ def decode(
         chain = chain.tile(**{name: size for name, size in tile.items() if name in "gi"}).to(Warp)
     chain = tile_to_shared(chain, "q", depth, nbytes).split(j=keys).online().pipeline(stages)
     chain = tile_to_shared(chain, "k", depth, nbytes)
-    if array(spec, "v", "k").name == "v":  # of 8 bits, keys may have stride 1
+    if array(spec, "v", "k").name == "v":  # for 8-bit values, keys may have stride 1
         chain = tile_to_shared(chain, "v", keys if array(spec, "v", "k").strides[-2] == 1 else width, nbytes)
 
     def scores(s: StepChain) -> Schedule:

@@ -39,8 +39,8 @@ from fireiron.schedules._scores import Function, Scores, columns, grouped
 
 At: TypeAlias = tuple[str | int, ...]
 ALONG = ((("q", "dy"), "bhgi"), (("k", "v"), "bhj"))  # operands, and the dims that they have of a score's
-MOST_BLOCKS = 264  # of a grid that shares queries: two for each SM of an H200
-MOST_WAYS = 32  # blocks that share the queries of a tile
+MOST_BLOCKS = 264  # most blocks of a grid that shares queries: two on each SM of an H200
+MOST_WAYS = 32  # most blocks that share the queries of a tile
 
 
 @program(q="b h i d", k="b h j d", v="b h j e", dy="b h i e", lse="b h i", delta="b h i")
@@ -94,7 +94,7 @@ def of_array(
 
 @attrs.define
 class _Reads:
-    """Stand in for an array, with another value at one place, to derive a function by this place.
+    """Stand for an array whose value at one place is replaced, so that a function can be derived by that value.
 
     Args:
         array: the array.

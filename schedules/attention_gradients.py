@@ -52,7 +52,7 @@ from fireiron.schedules._heads import (
 )
 from fireiron.schedules._scores import Function, Scores, columns, draws, grouped
 
-LINE_NBYTES = 128  # of a swizzled buffer
+LINE_NBYTES = 128  # bytes of a line of a swizzled buffer
 # What the command line takes by default: `of_all` replaces sums, and is scheduled by wgmma alone.
 EXTENTS = {"of_all": {"b": 1, "h": 1, "i": 128, "j": 128, "d": 64, "e": 64}}
 DTYPES = {"of_all": "f16"}
@@ -371,8 +371,9 @@ def at_once(
 ) -> Schedule:
     """Schedule all gradients of attention in one kernel for Hopper: a block has a tile of keys and values.
 
-    It loops over chunks of queries. The gradients of keys and values read weights and their gradients from registers.
-    For the gradient of queries these go through shared memory, and bulk copies add the block's part to memory.
+    A block loops over chunks of queries. The gradients of keys and values read weights and their gradients from
+    registers. For the gradient of queries, weights and their gradients go through shared memory, and bulk copies add
+    the block's part to memory.
 
     Args:
         spec: `of_all` of four-dimensional arrays of 16-bit floats.
@@ -390,7 +391,8 @@ def at_once(
     dtype = array(spec, "q").dtype
     bulk_rows = _in_bulk(spec) if bulk_rows is None else bulk_rows
     tile = groups * GROUP_ROWS
-    part = {"d": depth // groups} if chunk == GROUP_ROWS else {"i": chunk // groups}  # of a warpgroup
+    # The part of a tile that a warpgroup has.
+    part = {"d": depth // groups} if chunk == GROUP_ROWS else {"i": chunk // groups}
     sums = spec.computed.outputs[2]
     span = min(span, part.get("d", depth) * sums.dtype.nbytes)
     panel = part.get("i", chunk), staged or span // sums.dtype.nbytes
@@ -427,7 +429,8 @@ def _sides(spec: ProgramChain) -> tuple[str, str, tuple[str, str], tuple[str, st
 
 def _slopes_vary(spec: ProgramChain) -> bool:
     """Say whether the derivative of the score function depends on the score."""
-    return len(re.findall(r"\bs\[", str(spec.computed))) > 2  # where it is computed, and where its weight is
+    # The program reads s for the weights, and again if the derivative needs s.
+    return len(re.findall(r"\bs\[", str(spec.computed))) > 2
 
 
 def _in_bulk(spec: ProgramChain) -> bool:

@@ -73,17 +73,19 @@ from fireiron.schedules._pixels import (
     part_of,
     refuse_cut,
     spread_lines,
+    tile_extent,
     window_of,
 )
+from fireiron.schedules._tensor_cores import by_fragments
 from fireiron.schedules._windows import Pads, Sizes, followed, one, outputs, pair, places, whole
 
-TILE, PAD = 64, 8  # filters of few channels of a tile; elements between their rows
-KEPT = 64 * 1024  # bytes of filters of few channels that stay in shared memory, beside two tiles of images
-STEP = 16  # of an instruction's folded dim, of 16-bit floats
+TILE, PAD = 64, 8  # for few channels: filters of a tile; elements of padding between their rows
+KEPT = 64 * 1024  # for few channels: most bytes of filters that stay in shared memory, beside two tiles of images
+STEP = 16  # elements of an instruction's folded dim, for 16-bit floats
 SPANS = (32, 64, 128)  # bytes of a row that a bulk copy writes with a swizzle
 FEW_CHUNKS = 8  # of a 1x1 convolution whose residual is copied: 1.31, 1.23, 1.18, 1.00 and 1.08 with 1, 2, 4, 8 and 8
 MOST_REGISTERS, QUAD = 255, 4  # of a thread; lanes that share the rows of a fragment
-AHEAD_NBYTES = 448  # of a thread's rows of images that are read ahead: 112 registers, beside what it folds
+AHEAD_NBYTES = 448  # most bytes of images that a thread reads ahead: 112 registers, beside what it folds
 
 
 @program(x="n w channel", f="k s c", bias="k", residual="n q k", scale="k", gain="channel", shift="channel")
@@ -254,7 +256,9 @@ def conv3d_grouped(
     return grouped("dhw", "trs", "opq", x, f, bias, residual, stride, pad, dilation, op, scale)
 
 
-EXTENTS = {"conv2d_packed": {"l": 24, "m": 9}}  # by default on the command line: columns of whole pixels of 3 channels
+EXTENTS = {
+    "conv2d_packed": {"l": 24, "m": 9}
+}  # default extents on the command line: columns of whole pixels of 3 channels
 
 
 @program(y="n p q k", f="k r s c")
@@ -403,8 +407,8 @@ def channelwise(
     """Schedule a fold over windows that keeps the images' channels, as depthwise convolutions and pooling do.
 
     Neighbouring lanes take neighbouring vectors of channels, of at most 16 bytes and 8 channels. A thread has a run of
-    pixels along the last side. It reads each row of its windows, the run with its halo, once into registers; for
-    several rows of results it reads all rows of windows first. Threads are distributed so that few lie outside the
+    pixels along the last side. The thread reads each row of its windows, the run with its halo, once into registers;
+    for several rows of results it reads all rows of windows first. Threads are distributed so that few lie outside the
     images. With several filters per channel, or channels that are not contiguous, elements are read one by one.
 
     Args:
@@ -439,9 +443,9 @@ def channelwise(
     few = prod(sizes.get(d, 1) for d in taps) <= most_taps
     pixels = pixels or (_run(sizes.get(last), spec, fold.name, images) if few else 7)
     thread = {"n": 1, **dict.fromkeys(sides, 1)}
-    thread |= {column: _held(sizes.get(column), min(8, 16 // nbytes)), last: _held(sizes.get(last), pixels)}
+    thread |= {column: tile_extent(sizes.get(column), min(8, 16 // nbytes)), last: tile_extent(sizes.get(last), pixels)}
     if len(sides) > 1 and few:
-        thread[sides[-2]] = _held(sizes.get(sides[-2]), rows)
+        thread[sides[-2]] = tile_extent(sizes.get(sides[-2]), rows)
     units = {d: -(-sizes[d] // n) if d in sizes else None for d, n in thread.items()}
     counts = dealt(spec, fold.name, images, units, thread, column, threads)
     block = {d: n * counts[d] for d, n in thread.items()}
@@ -484,11 +488,6 @@ def _row_of_windows(chain: ProgramChain, images: str, rows: Sequence[str]) -> in
     return prod(e for e in extents if isinstance(e, int)) if all(isinstance(e, int) for e in extents) else None
 
 
-def _held(size: int | None, most: int) -> int:
-    """Choose a tile's extent along a dim: a power of two, at most `most`, and no larger than the dim needs."""
-    return most if size is None else min(most, 1 << (size - 1).bit_length())
-
-
 @preset
 @space(
     "sm_80",
@@ -525,7 +524,7 @@ def mma(
         narrow = turned or w.computed or (isinstance(filters, int) and filters <= 64)
         channels = 64 if narrow else 128
     step = 32 // w.nbytes  # channels of an instruction
-    if depth is None:  # what is transposed passes through registers
+    if depth is None:  # transposed arrays are copied through registers
         wanted = (2 * step,) if turned else (4 * step, 2 * step)
         depth = next((n for n in wanted if isinstance(whole, int) and whole % n == 0), step)
     if depth % step:
@@ -546,14 +545,14 @@ def mma(
     for role in w.beside:
         chain = chain.load(role, SH, staged())
 
-    def by_fragments(y: StepChain) -> Schedule:
+    def multiplied(y: StepChain) -> Schedule:
         y = y.split(step).unroll()
         if w.computed:  # threads compute the fragments of images
             return y.load("B", FR, ldmatrix()).tile(16, 8).unroll().done()
         y = y.pipeline(2).load("A", FR, ldmatrix()).load("B", FR, ldmatrix())
         return y.tile(16, 8).unroll().done()
 
-    return chain.tile(**part_of(box, pixels // rows), **{w.column: columns}).to(Warp).each(**{w.step: by_fragments})
+    return chain.tile(**part_of(box, pixels // rows), **{w.column: columns}).to(Warp).each(**{w.step: multiplied})
 
 
 @preset
@@ -587,7 +586,7 @@ def packed(
     box = box_of(spec, w.pixels, pixels, pixels // rows)
     chain = spec.tile(**dict.fromkeys(w.batch, 1), **box, **{w.column: channels}).to(Block)
     chunk = {**dict.fromkeys(w.taps, 1), w.depth: depth}
-    alone = isinstance(filters, int) and filters <= channels  # then all tiles have the same filters
+    alone = isinstance(filters, int) and filters <= channels  # whether all tiles have the same filters
     lines = [n for d in w.taps if isinstance(n := spec.residual.extents[d], int)]
     if w.computed and alone and _kept(channels, prod(lines), depth):
         chain = chain.persistent().pipeline(stages or 3).epilog(memory=FR, store=through_shared(pad=8))
@@ -599,10 +598,8 @@ def packed(
         )
         chain = chain.load(w.images, SH, staged()).load(w.filters, SH, staged()).pad(PAD)
 
-    def by_fragments(y: StepChain) -> Schedule:
-        return y.split(STEP).unroll().load("B", FR, ldmatrix()).tile(16, 8).unroll().done()
-
-    return chain.tile(**part_of(box, pixels // rows), **{w.column: columns}).to(Warp).each(**{w.step: by_fragments})
+    chain = chain.tile(**part_of(box, pixels // rows), **{w.column: columns}).to(Warp)
+    return chain.each(**{w.step: lambda y: by_fragments(y, "B")})
 
 
 def _begin_even(spec: ProgramChain, w: Window) -> bool:
@@ -645,8 +642,8 @@ def wgmma(
         pixels: number of pixels of a block's tile, at least 64 for each warpgroup.
         channels: number of filters of a block's tile, at most 256.
         stages: number of chunks in shared memory; by default as many as fit, at most 8.
-        cluster: number of blocks that share their loads: of pixels if there are several tiles of filters, else of
-            filters.
+        cluster: number of blocks of a cluster, which share loads of pixels if there are several tiles of filters, else
+            loads of filters.
         groups: number of warpgroups that compute.
         persistent: whether blocks loop over tiles, so that loads of the next tile overlap with stores.
         ways: number of blocks that share a tile, each with a part of the folded channels; their sums are added in
@@ -859,8 +856,7 @@ def _times(sizes: dict[str, int], dim: str, count: int) -> dict[str, int]:
 
 def _channels(spec: ProgramChain, column: str, wanted: int) -> int:
     """Choose the channels of a block: whole groups, or a part of one group, so that its reads are a box."""
-    size = spec.residual.extents[column]
-    most = min(wanted, 1 << (size - 1).bit_length()) if isinstance(size, int) else wanted
+    most = tile_extent(spec.residual.extents[column], wanted)
     while most > 1 and None in spec.tile(**{column: most}).residual.extents.values():
         most //= 2
     return most
@@ -871,6 +867,6 @@ def _spread(sides: Sequence[str], sizes: dict[str, int], pixels: int) -> dict[st
     found: dict[str, int] = {}
     for i, side in enumerate(reversed(sides)):
         most = pixels if i == len(sides) - 1 else min(pixels, 16 if i == 0 else 4)
-        found[side] = min(most, 1 << (sizes.get(side, most) - 1).bit_length())
+        found[side] = tile_extent(sizes.get(side), most)
         pixels //= found[side]
     return found

@@ -20,7 +20,6 @@ from fireiron import (
     Memory,
     ProgramChain,
     Schedule,
-    StepChain,
     Tensor,
     Thread,
     Value,
@@ -31,7 +30,6 @@ from fireiron import (
     einsum,
     in_order,
     index,
-    ldmatrix,
     machine,
     preset,
     program,
@@ -39,7 +37,8 @@ from fireiron import (
     tensor,
     tma,
 )
-from fireiron.schedules._pixels import box_of, by_lines, spread_lines, whole_boxes
+from fireiron.schedules._pixels import box_of, by_lines, spread_lines, tile_extent, whole_boxes
+from fireiron.schedules._tensor_cores import by_fragments
 from fireiron.schedules._windows import Pads, Sizes, one, outputs, pair, places, whole
 
 
@@ -51,7 +50,7 @@ def conv1d_filter_gradient(
     return _filter_gradient("w", "s", "q", y, x, taps, stride, pad, dilation)
 
 
-DTYPE = "f16"  # of the command line's programs where it says none
+DTYPE = "f16"  # default element type on the command line
 
 
 @program(y="n p q k", x="n h w c")
@@ -64,7 +63,7 @@ def conv2d_filter_gradient(
         y: the gradient of the convolution's result.
         x: the convolution's images.
         taps: rows and columns of a filter.
-        stride, pad, dilation: those of the convolution.
+        stride, pad, dilation: stride, padding and dilation of the convolution.
     """
     return _filter_gradient("hw", "rs", "pq", y, x, taps, stride, pad, dilation)
 
@@ -217,16 +216,16 @@ def data_gradients(
 ) -> tuple[Residue, ...]:  # fmt: skip
     """Divide the gradient of a convolution's images into programs of stride 1, one for each residue.
 
-    Call each schedule with y, `f[:, *taps]` (with groups `f[:, :, *taps]`), the bias if there is one, and
-    `out=dx[:, *pixels]`. These are views, not copies.
+    Call each schedule with y, `f[:, *taps]` (with groups `f[:, :, *taps]`), the bias if there is one, and `out=dx[:,
+    *pixels]`. The slices are views, not copies.
 
     Args:
-        y: describes the gradient of the convolution's result.
-        f: describes the filters.
-        x: describes the gradient of the images, which have one to three sides.
-        stride, pad, dilation: those of the convolution.
+        y: a description of the gradient of the convolution's result.
+        f: a description of the filters.
+        x: a description of the gradient of the images, which have one to three sides.
+        stride, pad, dilation: stride, padding and dilation of the convolution.
         arch: as a program takes it.
-        bias: describes the bias of a transposed convolution, which is added to each channel of x.
+        bias: a description of the bias of a transposed convolution, which is added to each channel of x.
         grouped: whether arrays have a dim of groups: before the channels in y and x, and first in f and bias.
 
     Raises:
@@ -298,7 +297,7 @@ def _residues(axis: int, rank: int, taps: object, x: Tensor, stride: Sizes, pad:
     if not all(isinstance(n, int) for n in sizes):
         raise FireironError("conv-sizes", f"sides of {sizes} pixels", fix="give sides as numbers")
     reach, size = (int(str(n)) for n in sizes)
-    period = step // gcd(step, apart)  # of the taps that reach one residue
+    period = step // gcd(step, apart)  # distance of the taps that reach one residue
     found: list[_Side] = []
     for first in range(step):
         pixels = slice(first, None, step)
@@ -335,7 +334,8 @@ def filters_simt(
         ways: as in `filters_mma`.
     """
     w = _gradient_of(spec)
-    filters, channels = (_held(spec, d, n) for d, n in ((w.filter, filters), (w.channel, channels)))
+    extents = spec.residual.extents
+    filters, channels = tile_extent(extents[w.filter], filters), tile_extent(extents[w.channel], channels)
     chain, box = _at_one_tap(spec, w, filters, channels, pixels, ways, 2 * machine("sm_80").sms, RF)
     chain = chain.split(None, **box).load(w.gradient, SH).load(w.images, SH)
     chain = chain.tile(**{w.filter: gcd(4, filters), w.channel: gcd(4, channels)}).to(Thread)
@@ -367,10 +367,6 @@ def filters_mma(
     chain = chain.split(None, **box).pipeline(stages)
     for role, columns in ((w.gradient, filters), (w.images, channels)):
         chain = chain.load(role, SH, by_lines(chain, role)).swizzle(spread_lines(columns))
-
-    def by_fragments(f: StepChain) -> Schedule:
-        f = f.split(16).unroll().load("A", FR, ldmatrix()).load("B", FR, ldmatrix())
-        return f.tile(16, 8).unroll().done()
 
     chain = chain.tile(**{w.filter: filters // 2, w.channel: channels // 2}).to(Warp)
     return chain.each(**{w.step: by_fragments})
@@ -427,12 +423,13 @@ class _Share:
     box: tuple[int, ...]
 
 
-MULTIPLY_ADDS = 2048  # of 16-bit floats, that an SM of Hopper does in a clock
-# Fitted to 8 timings of layers of ResNet-50 and AKG on an H200, which it meets within 4 % (root mean square).
-L2_RATE = 48.0  # bytes a clock that an SM is sent from the L2 cache where all ask
-HANDED = 141.0  # bytes a clock that shared memory takes in and hands to instructions
-CHUNK, TILE, MEETING = 20.0, 1500.0, 500.0  # clocks of a chunk beside its products, of a tile, of counting in at one
-SUMS = 37.0  # bytes of other blocks' sums a clock
+MULTIPLY_ADDS = 2048  # multiply-adds of 16-bit floats in a clock of an SM of Hopper
+# Fitted to 8 timings of layers of ResNet-50 and AKG on an H200, with an error of 4 % (root mean square).
+L2_RATE = 48.0  # bytes in a clock that an SM receives from the L2 cache while all SMs load
+HANDED = 141.0  # bytes in a clock that shared memory stores, and that instructions read from it
+# Clocks of a chunk beside its products, of a tile, and to increment a tile's counter.
+CHUNK, TILE, MEETING = 20.0, 1500.0, 500.0
+SUMS = 37.0  # bytes of other blocks' sums read in a clock
 
 
 def _clocks(share: _Share, tiles: int, trips: int, shared: bool) -> float:
@@ -535,12 +532,6 @@ def _gradient_of(spec: ProgramChain) -> _Gradient:
     first, second = (ref.name for ref in step.reads)
     pixels = tuple(d.name for d in step.over)
     return _Gradient(step.name, batch, pixels, kept[0], tuple(kept[1:-1]), kept[-1], first, second)
-
-
-def _held(spec: ProgramChain, dim: str, most: int) -> int:
-    """Choose a tile's extent along a dim: a power of two, at most `most`, and no larger than the dim needs."""
-    size = spec.residual.extents[dim]
-    return min(most, 1 << (size - 1).bit_length()) if isinstance(size, int) else most
 
 
 def _at_one_tap(

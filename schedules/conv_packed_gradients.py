@@ -32,16 +32,17 @@ from fireiron import (
     staged,
     through_shared,
 )
-from fireiron.schedules._pixels import spread_lines
+from fireiron.schedules._pixels import spread_lines, tile_extent
+from fireiron.schedules._tensor_cores import by_fragments
 from fireiron.schedules._windows import Pads, Sizes, one, outputs, pair, whole
 
-STEP = 16  # of an instruction's folded dim
-THREADS, STAGED = 128, 32  # of a block; elements that each of them holds on their way to shared memory, at most
-WARPS = 11  # of an SM that gradients of filters fill: on an H200 the stem takes 80 us, 116 by 4 of them
-DTYPE = "f16"  # of the command line's programs where it says none
+STEP = 16  # elements of an instruction's folded dim
+THREADS, STAGED = 128, 32  # threads of a block; most elements that a thread holds while it copies
+WARPS = 11  # warps of an SM for gradients of filters: on an H200 the stem of ResNet-50 takes 80 us, with 4 warps 116 us
+DTYPE = "f16"  # default element type on the command line
 
 
-EXTENTS = {  # by default on the command line: whole pixels of 3 channels
+EXTENTS = {  # default extents on the command line: whole pixels of 3 channels
     "conv2d_packed_data_gradient": {"r": 3, "l": 9, "k": 16},
     "conv2d_packed_filter_gradient": {"l": 12, "k": 16},
 }
@@ -61,7 +62,7 @@ def conv2d_packed_data_gradient(
     Args:
         y: the gradient of the convolution's result.
         f: the convolution's filters.
-        stride, pad: those of the convolution; its dilation is 1.
+        stride, pad: stride and padding of the convolution, whose dilation is 1.
         channels: number of channels of a pixel.
 
     Raises:
@@ -103,7 +104,7 @@ def conv2d_packed_filter_gradient(
         y: the gradient of the convolution's result.
         x: the convolution's images.
         taps: rows and columns of a filter.
-        stride, pad: those of the convolution; its dilation is 1.
+        stride, pad: stride and padding of the convolution, whose dilation is 1.
         channels: number of channels of a pixel.
 
     Raises:
@@ -180,11 +181,11 @@ def images_mma(
     chain = chain.load("f", SH, staged())
     chain = chain.split(None, v=1) if halo else chain
 
-    def by_fragments(y: StepChain) -> Schedule:
+    def multiplied(y: StepChain) -> Schedule:
         return y.split(STEP).unroll().load("A", FR, ldmatrix()).load("B", FR).tile(16, 8).unroll().done()
 
     warp = {**block, "h": max(1, rows // 4)}
-    return chain.tile(**warp).to(Warp).each(product=by_fragments)
+    return chain.tile(**warp).to(Warp).each(product=multiplied)
 
 
 @preset
@@ -219,7 +220,7 @@ def filters_mma(
             fix="give conv2d_packed_filter_gradient(...)",
         )
     columns, taps = _size(e["q"], 64), _size(e["r"], 1)
-    filters = filters or max(STEP, min(64, 1 << (_size(e["k"], 64) - 1).bit_length()))
+    filters = filters or max(STEP, tile_extent(e["k"], 64))
     m = -(-n // STEP) * STEP if isinstance(n := e["m"], int) else 32
     along = max(("p", "n"), key=lambda d: _size(e[d], 1))
     wanted = WARPS * machine("sm_90a").sms
@@ -228,7 +229,7 @@ def filters_mma(
         rows = min(rows, taps)
     if pixels is None:
         lines = _size(held.tensor.shape[-1] if (held := spec.residual.operand("x")) else 0, 0)
-        most = STAGED * THREADS // 2 * columns // max(1, rows * lines)  # of which registers hold what windows read
+        most = STAGED * THREADS // 2 * columns // max(1, rows * lines)  # rows whose windows registers hold
         pixels = max(STEP, min(112, most // STEP * STEP, -(-columns // STEP) * STEP))
     tile = {"k": filters, "r": rows, "m": m}
     ways = ways or _ways(_size(e[along], 1), -(-wanted // (_warps(rows, filters) * _tiles(e, tile))))
@@ -237,10 +238,8 @@ def filters_mma(
     chain = chain.split(None, n=1, p=1, q=pixels).pipeline(stages)
     chain = chain.load("x", SH, staged()).load("y", SH, cp_async()).swizzle(spread_lines(filters))
 
-    def by_fragments(y: StepChain) -> Schedule:
-        return y.split(STEP).unroll().load("B", FR, ldmatrix()).tile(16, 8).unroll().done()
-
-    return chain.tile(k=filters // _apart(rows, filters), r=1, m=m).to(Warp).each(product=by_fragments)
+    chain = chain.tile(k=filters // _apart(rows, filters), r=1, m=m).to(Warp)
+    return chain.each(product=lambda y: by_fragments(y, "B"))
 
 
 def _apart(rows: int, filters: int) -> int:

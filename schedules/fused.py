@@ -43,8 +43,8 @@ from fireiron.schedules import ada, ampere, hopper, simt, turing
 from fireiron.schedules._programs import LayersPath, Path, layers_schedule, schedule
 
 HOPPER = "sm_90"
-WIDE = ("f16", "bf16")  # of products that wgmma takes in every layout
-NARROW = ("i8", "u8")  # and of those that it takes with K contiguous
+WIDE = ("f16", "bf16")  # element types that wgmma multiplies in every layout
+NARROW = ("i8", "u8")  # element types that wgmma multiplies with K contiguous
 EIGHT_BITS = ("e4m3", "e5m2")
 TURING = ("f16", "i8", "u8", "i4", "u4", "b1")
 AMPERE = ("f16", "bf16", "tf32", "i8", "u8", "f64", "i4", "u4", "b1")

@@ -63,7 +63,7 @@ __all__ = [
     "Plan", "clocks", "cooperative", "gemm", "pingpong", "plans", "scaled_gemm", "skinny", "split_k", "stream_k",
 ]  # fmt: skip
 
-DTYPE, SHAPE = "bf16", (256, 256, 512)  # of the command line's products where it says none
+DTYPE, SHAPE = "bf16", (256, 256, 512)  # default element type on the command line
 CUDA_CORES = ("f32", "i32")  # that no tensor core does
 
 
@@ -71,8 +71,8 @@ CUDA_CORES = ("f32", "i32")  # that no tensor core does
 def cooperative(spec: MatMulChain, plan: Plan = Plan()) -> Schedule:
     """Schedule a product whose consumers share each tile.
 
-    Element types f16, bf16, tf32, e4m3, e5m2, i8 and u8 in all layouts. An operand whose K is not contiguous, and whose
-    elements are not 16-bit, is transposed: `Plan.transposed` says how.
+    Element types are f16, bf16, tf32, e4m3, e5m2, i8 and u8, in all layouts. An operand whose K is not contiguous, and
+    whose elements are not 16-bit, is transposed: `Plan.transposed` says how.
 
     Args:
         plan: the degrees of freedom.
@@ -130,7 +130,7 @@ def scaled_gemm(spec: MatMulChain, plan: Plan = Plan(n=128, promote=True)) -> Sc
 
 @preset
 def skinny(spec: MatMulChain, plan: Plan | None = None) -> Schedule:
-    """Schedule a product of few rows, whose time is that of loading the weights.
+    """Schedule a product of few rows, which takes as long as the loads of its weights.
 
     Operands are swapped: the weights give the 64 rows of an instruction, and the few rows of A its columns. A ring of
     many small chunks, and a division of K among blocks if tiles are few, let every SM load weights all the time.

@@ -17,12 +17,10 @@ from fireiron import (
     FireironError,
     ProgramChain,
     Schedule,
-    StepChain,
     Value,
     Warp,
     cp_async,
     einsum,
-    ldmatrix,
     mean,
     mean_and_variance,
     preset,
@@ -31,11 +29,19 @@ from fireiron import (
     through_shared,
     vector,
 )
+from fireiron.schedules._tensor_cores import by_fragments
 
-DTYPE = "f16"  # of the command line's programs where it says none
-ROWS = 16  # of a warp: one instruction
-SHARED = {80: 163 << 10, 87: 163 << 10, 90: 227 << 10, 100: 227 << 10, 103: 227 << 10, 110: 227 << 10}  # of a block
-PAD = 8  # elements behind each line in shared memory, so that ldmatrix meets no bank twice
+DTYPE = "f16"  # default element type on the command line
+ROWS = 16  # rows of a warp: those of one instruction
+SHARED = {
+    80: 163 << 10,
+    87: 163 << 10,
+    90: 227 << 10,
+    100: 227 << 10,
+    103: 227 << 10,
+    110: 227 << 10,
+}  # bytes of a block
+PAD = 8  # elements after each line in shared memory, so that ldmatrix has no bank conflicts
 NORMED = "normed"  # the step whose value the product multiplies
 
 
@@ -106,10 +112,6 @@ def mma(spec: ProgramChain, rows: int = 0, columns: int = 128, depth: int = 64, 
     chain = chain.epilog(memory=FR, store=through_shared(pad=8, reuse=True))
     chain = chain.load(x.name, SH, cp_async()).pad(PAD).split(**{k: depth}).pipeline(stages)  # pyright: ignore[reportArgumentType]
     chain = chain.load(w.name, SH, cp_async()).pad(PAD).allocate(NORMED, SH).pad(PAD)
-
-    def by_fragments(y: StepChain) -> Schedule:
-        y = y.split(16).unroll().load("A", FR, ldmatrix()).load("B", FR, ldmatrix())
-        return y.tile(16, 8).unroll().done()
 
     warps = chain.tile(**{line: ROWS}).to(Warp).load(x.name, RF, vector(lane * x.dtype.nbytes))
     return warps.each(**{product.name: by_fragments})

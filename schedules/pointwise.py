@@ -29,13 +29,13 @@ from fireiron import (
 )
 from fireiron.schedules._rows import LANES, VECTOR_NBYTES, power
 
-WARPS = 8  # of a block
-VECTORS = 4  # of a lane, in all inputs together
-BLOCKS = 264  # that fill an H200
+WARPS = 8  # warps of a block
+VECTORS = 4  # vectors of a lane, in all inputs together
+BLOCKS = 264  # number of blocks that fill an H200
 LINE = 128  # bytes of a line of a tile that goes through shared memory
-LONG_LINE = 256  # of Moves that have many tiles: 0.96 of a copy's rate on an H200, where lines of 128 bytes reach 0.91
-LONG_WARPS = 16  # of a block that has such a tile
-TILE = 32 << 10  # bytes of such a tile at most
+LONG_LINE = 256  # the same for Moves with many tiles: 0.96 of a copy's rate on an H200; lines of 128 bytes reach 0.91
+LONG_WARPS = 16  # warps of a block with such a tile
+TILE = 32 << 10  # most bytes of such a tile
 
 
 @preset

@@ -34,20 +34,20 @@ from fireiron import (
 )
 from fireiron.schedules._heads import GROUP_ROWS, HOPPER_SHARED, ROWS, SHARED, tile_to_shared
 
-DTYPE = "f16"  # of the command line's programs where it says none
-# That the command line takes by default: whole tiles.
+DTYPE = "f16"  # default element type on the command line
+# Default extents on the command line: whole tiles.
 EXTENTS = {name: {"m": 64, "k": 64, "n": 256} for name in ("add_layernorm", "linear_softmax")}
-MOST_BLOCKS = 8  # of a cluster, that every GPU with clusters takes
-CLUSTERS = (1, 2, 3, 4, 6, 8)  # blocks
-# By warpgroups of a block: columns of 64 rows, whose sums, what joins them and results are registers; registers of a
-# thread that loads, and of one that computes.
+MOST_BLOCKS = 8  # most blocks of a cluster that every GPU with clusters takes
+CLUSTERS = (1, 2, 3, 4, 6, 8)  # numbers of blocks of a cluster
+# By the number of a block's warpgroups: most columns of 64 rows for which registers hold sums, operands and results;
+# registers of a thread that loads, and of a thread that computes.
 MOST_COLUMNS = {1: 192, 2: 192, 3: 128}
 REGISTERS = {1: None, 2: (24, 240), 3: (32, 160)}
-BANKS_NBYTES = 128  # that shared memory gives in a clock
-BEHIND = 4000  # clocks of a tile behind its product: sums that meet, and stores
-MANY = 4096  # stands for a size that is a symbol
-MOST_OF_A_WARP = 128  # columns of a warp's 16 rows
-CHUNK = 64  # of K: rows of 128 bytes, which wgmma reads without bank conflicts
+BANKS_NBYTES = 128  # bytes that shared memory reads in a clock
+BEHIND = 4000  # clocks of a tile after its product: folds over the cluster, and stores
+MANY = 4096  # rows that the model assumes where their number is a symbol
+MOST_OF_A_WARP = 128  # most columns of a warp that has 16 rows
+CHUNK = 64  # elements of K in a chunk: rows of 128 bytes, which wgmma reads without bank conflicts
 SHORT_CHUNK = 32
 MOST_STAGES = 4
 MOST_WARPS = 16
@@ -165,7 +165,7 @@ def mma(
         raise _no_room(given, ROWS, most, clusters)
     blocks = fitting[0]
     columns = given.columns // blocks
-    high = rows // ROWS  # of 16 rows each: warps that share a row have all of them, one after another
+    high = rows // ROWS  # pieces of 16 rows; warps that share a row compute all pieces, one after another
 
     def fits(n: int) -> bool:
         return columns % (ROWS * n) == 0 and columns // n * (high if n > 1 else 1) <= MOST_OF_A_WARP

@@ -25,10 +25,10 @@ from fireiron import (
 from fireiron.schedules import rows
 from fireiron.schedules._rows import LANES, MOST_OF_A_WARP, VECTOR_NBYTES, power
 
-BLOCKS = 264  # that fill an H200: 2 an SM
-WARPS = 16  # of a block
-VECTORS = 8  # that a lane has on their way
-LEAST = 2  # vectors of a lane for which another block is worth its start
+BLOCKS = 264  # number of blocks that fill an H200: 2 on each SM
+WARPS = 16  # most warps of a block
+VECTORS = 8  # number of vectors that a lane loads at once
+LEAST = 2  # fewest vectors of a lane for which a further block is faster
 COLUMNS = 1  # vectors of a lane's columns that a warp reads side by side: 512 bytes
 
 
@@ -88,7 +88,7 @@ def reduction(spec: ProgramChain, ways: int = 0, atomics: bool = False) -> Sched
         warps = min(warps, 1 << (most_warps.bit_length() - 1))
         chain = chain.split(dim, ways=warps, multiple_of=unit).parallel(Warp)
         left[dim] = _part(left[dim], warps, unit)
-    for dim in left:  # from outside
+    for dim in left:  # outermost dim first
         unit = lane if dim == inner else 1
         over = prod(left.values()) * columns / (LANES * lane * VECTORS)
         if over > 1 and left[dim] > unit:
@@ -102,7 +102,7 @@ def reduction(spec: ProgramChain, ways: int = 0, atomics: bool = False) -> Sched
 
 
 def _shared(left: dict[str, int], inner: str, lane: int, ways: int) -> tuple[str, int]:
-    """Choose the dim to divide among units: the one that gives most units a piece, and of equal ones the outermost.
+    """Choose the dim to divide among units: the dim of which most units get a piece; of equal dims the outermost.
 
     A piece of the innermost dim is the part that the lanes of a warp read at once.
 

@@ -136,7 +136,7 @@ def dropped_add_layernorm(
 
 @program(x="m n", gain="n")
 def quantised_rms_norm(x: Value, gain: Value, eps: float = 1e-6, most: float = 127.0) -> tuple[Value, Value]:
-    """Compute the RMS norm as multiples of a scale for each row, the largest of which is `most`; return both."""
+    """Compute the RMS norm as multiples of one scale for each row, at most `most`; return multiples and scales."""
     y = (x * rsqrt(mean(x * x, "n") + eps).named("deviation") * gain).named("normed")
     scale = (_max(maximum(y, -y), "n") * (1 / most)).named("scale")
     return y * where(equal(scale, 0.0), 0.0, 1.0 / scale).named("inverse_scale"), scale

@@ -35,7 +35,7 @@ from fireiron import (
     staged,
 )
 
-# Floats that C lacks, as the functions that convert them call them.
+# Floats that C does not have, by the names in the functions that convert them.
 _NARROW = {"f16": "half", "bf16": "bf16", "tf32": "tf32", "e4m3": "e4m3", "e5m2": "e5m2"}
 
 
@@ -44,7 +44,7 @@ def _dot(dtype: DType, out: DType) -> microkernel:
     total = "double" if dtype.name == "f64" else "int" if dtype.kind == "int" else "float"
     read = f"{_NARROW[dtype.name]}_to_float({{}})" if dtype.name in _NARROW else "{}"
     write = f"{total}_to_{_NARROW[out.name]}(sum)" if out.name in _NARROW else "sum"
-    if out.kind == "int":  # as every store: rounded, and saturated
+    if out.kind == "int":  # like every store, this rounds and saturates
         write = {"double": "double_to_int(sum)", "float": "__float2int_rn(sum)"}.get(total, "sum")
         write = f"saturate_{out.name}({write})" if out.bits == 8 else write
     a, b = read.format("A[k * A_col]"), read.format("B[k * B_row]")

@@ -6,7 +6,7 @@ from fireiron import MatMulChain, Op, Schedule, Strategy, preset, space
 from fireiron.schedules import _tensor_cores
 from fireiron.schedules._tensor_cores import Sizes, points_of
 
-DTYPE = "f16"  # of the command line's products where it says none
+DTYPE = "f16"  # default element type on the command line
 
 
 @preset
@@ -41,7 +41,7 @@ def gemm(
 ) -> Schedule:
     """Schedule a product for tensor cores: copies staged in registers, ldmatrix, mma.sync.
 
-    Element types f16, i8 and u8 in all layouts; i4, u4 and b1 with K contiguous, layout TN.
+    Element types are f16, i8 and u8, in all layouts; i4, u4 and b1 with K contiguous, layout TN.
 
     Args:
         m, n, k: rows and columns of a block's tile, and chunk of K; powers of two, a chunk of 32 bytes or more.

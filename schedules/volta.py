@@ -35,7 +35,7 @@ from fireiron import (
 )
 from fireiron.schedules._quad_pairs import store
 
-DTYPE, LAYOUT = "f16:f32:f32", "TN"  # of the command line's products where it says none
+DTYPE, LAYOUT = "f16:f32:f32", "TN"  # default element types and layout on the command line
 
 
 @preset
@@ -57,7 +57,7 @@ def gemm(
     ways: int = 1,
     behind: bool = False,
 ) -> Schedule:
-    """Schedule a product of fp16 for the quad-pairs of Volta, in all layouts.
+    """Schedule a product of f16 for the quad-pairs of Volta, in all layouts.
 
     Each chunk goes through registers to swizzled shared memory while the chunk before is computed. A warp multiplies
     macro tiles, in which each quad-pair takes four of every eight rows and columns, which avoids bank conflicts.
@@ -213,7 +213,7 @@ def tvm(
 ) -> Schedule:
     """Schedule as TVM's tutorial on tensor cores: a warp has one fragment, and shared rows are padded.
 
-    The pad is that of `storage_align`. Element types f16, i8, u8, i4, u4 and b1; the last three with K contiguous,
+    The pad is that of `storage_align`. Element types are f16, i8, u8, i4, u4 and b1; the last three with K contiguous,
     layout TN. C has the accumulator's type. Where a block's tile does not divide M and N or a fragment K, or where the
     hardware has no such fragment, CUDA cores compute tiles of the same size, of 8 and 16 bits.
 

@@ -118,7 +118,7 @@ def test_the_wheel_holds_the_presets_as_files(checkout: Path, tmp_path: Path) ->
     assert Path(package) == site / "fireiron/__init__.py"
     assert Path(presets) == site / "fireiron/schedules/__init__.py"
     told = run_python("from fireiron.front.catalogue import why; print(why('level-nests').title)", site, tmp_path)
-    assert told == "Threads without a block."
+    assert told == "A tile to Thread without a tile to Block."
 
 
 def test_an_editable_install_is_a_path_that_editors_follow(checkout: Path, tmp_path: Path) -> None:

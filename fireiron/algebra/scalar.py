@@ -264,6 +264,17 @@ def parts(tree: Scalar) -> Iterator[Scalar]:
     yield tree
 
 
+def as_type(tree: Scalar, dtype: DType) -> Scalar:
+    """Convert an expression to an element type, unless it has this type.
+
+    Example:
+        >>> from fireiron.algebra.dtypes import f16, f32
+        >>> as_type(Arg(0, f16), f16), as_type(Arg(0, f16), f32).dtype
+        (Arg(index=0, dtype=f16), f32)
+    """
+    return tree if tree.dtype == dtype else Cast(tree, dtype)
+
+
 def renumbered(tree: Scalar, numbers: dict[int, int]) -> Scalar:
     """Change the numbers of arguments; arguments that are not in the mapping keep theirs.
 

@@ -30,7 +30,7 @@ from fireiron.atoms.wgmma import WIDTHS, wgmma, wgmma_near
 from fireiron.atoms.wmma import WMMA, WMMA_MOVES
 from fireiron.base.contract import shown
 from fireiron.base.errors import DecompositionError
-from fireiron.base.text import count
+from fireiron.base.text import by, count
 from fireiron.language.atom import POLICIES, Atom, Fold, Product
 from fireiron.language.levels import GL, RF, SH, Level, Memory, Thread
 
@@ -357,7 +357,7 @@ def _differences(
     if atom.nbytes:
         yield from _width_differs(atom, shape, dtypes)
     elif atom.shape != shape:
-        yield f"its shape is {_by(atom.shape)}, not {_by(shape)}"
+        yield f"its shape is {by(atom.shape)}, not {by(shape)}"
     for operand, dtype, memory in zip(atom.operands, dtypes, memories, strict=True):
         if operand.dtype is not None and operand.dtype != dtype:
             yield f"it takes {operand.role} in {operand.dtype}, not {dtype}"
@@ -382,7 +382,3 @@ def _width_differs(atom: Atom, shape: tuple[int, ...], dtypes: tuple[DType, ...]
     if atom.nbytes * 8 % src.bits:
         return [f"it moves {atom.nbytes} B, not {elements} elements of {src}"]
     return [f"it moves {count(src.count_in(atom.nbytes), 'element')} of {src}, not {elements}"]
-
-
-def _by(shape: tuple[int, ...]) -> str:
-    return "x".join(map(str, shape))

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from fireiron.algebra.dtypes import DType
-from fireiron.algebra.expr import Index, evaluate
+from fireiron.algebra.expr import evaluate
 from fireiron.algebra.layout import Layout
 from fireiron.atoms.table import TABLE
 from fireiron.base.errors import DecompositionError
 from fireiron.language.atom import Atom, Operand
 from fireiron.language.levels import Level, Memory
-from fireiron.language.nested import THREAD, Nested
+from fireiron.language.nested import THREAD, Nested, known
 
 
 def written_move(
@@ -81,7 +81,7 @@ def _places(rows: Nested, threads: int) -> np.ndarray[tuple[int, int], np.dtype[
     (row,) = rows.tensors
     every = np.arange(threads)
     first = np.broadcast_to(np.asarray(evaluate(rows.offset, {THREAD: every})), (threads,))
-    return first[:, None] + np.array([int(row(e)) for e in range(_int(row.size))])[None, :]
+    return first[:, None] + np.array([int(row(e)) for e in range(known(row.size))])[None, :]
 
 
 def _registers(registers: Nested, groups: Nested, threads: int) -> list[tuple[list[int], list[int]]]:
@@ -90,9 +90,9 @@ def _registers(registers: Nested, groups: Nested, threads: int) -> list[tuple[li
     outer, inner = (one, *groups.tensors)[-2:]
     tiles, held = (one, *registers.tensors)[-2:]
     found: list[tuple[list[int], list[int]]] = []
-    for g in range(_int(tiles.size)):
-        mine = [int(outer(g)) + int(inner(i)) for i in range(_int(inner.size))]
-        to = [int(tiles(g)) + int(held(i)) for i in range(_int(held.size))]
+    for g in range(known(tiles.size)):
+        mine = [int(outer(g)) + int(inner(i)) for i in range(known(inner.size))]
+        to = [int(tiles(g)) + int(held(i)) for i in range(known(held.size))]
         found.append((mine, to))
     assert all(0 <= t < threads for mine, _ in found for t in mine)
     return found
@@ -100,10 +100,5 @@ def _registers(registers: Nested, groups: Nested, threads: int) -> list[tuple[li
 
 def _lands(rows: np.ndarray[tuple[int, int], np.dtype[np.int64]], layout: Layout, registers: list[int]) -> bool:
     """Say whether the elements of these rows are those that all threads hold in these registers."""
-    held = {layout(t, r) for t in range(_int(layout.modes[0].size)) for r in registers}
+    held = {layout(t, r) for t in range(known(layout.modes[0].size)) for r in registers}
     return held == set(rows.ravel().tolist())
-
-
-def _int(extent: Index) -> int:
-    assert isinstance(extent, int)
-    return extent

@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
+from typing import cast
 
 
 class Writer:
@@ -71,6 +72,16 @@ class Writer:
     def text(self) -> str:
         """Return all lines, each with its line end; empty where nothing was written."""
         return "".join(f"{line}\n" for line in self._lines)
+
+
+def by(value: object) -> str:
+    """Write the numbers of a tuple with `x` between them; any other value as text.
+
+    Example:
+        >>> by((128, 64)), by(3)
+        ('128x64', '3')
+    """
+    return "x".join(map(str, cast("tuple[object, ...]", value))) if isinstance(value, tuple) else str(value)
 
 
 def count(n: int, one: str, many: str = "") -> str:

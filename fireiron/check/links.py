@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from fireiron.algebra.arch import BUDGET_STEP, LEAST_BUDGET, MOST_BUDGET
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError
+from fireiron.base.text import by
 from fireiron.language.decompositions import (
     Chunks,
     Decomposition,
@@ -142,7 +143,7 @@ def storage(residual: Residual, role: str, layout: Layout, pad: int) -> None:
     ):
         raise DecompositionError(
             "storage-shape",
-            f"storage layout {layout} holds {_by(extents)} elements, the tile of {role} is {_by(shape)}",
+            f"storage layout {layout} holds {by(extents)} elements, the tile of {role} is {by(shape)}",
             fix="give a layout with one mode a dimension of the tile",
         )
     if layout.is_static:
@@ -180,10 +181,6 @@ def swizzle(residual: Residual, link: Load) -> None:
             fix=f"use Swizzle({kept}, {link.swizzle.base}, {link.swizzle.shift}) at most, load wider tiles, "
             "or choose the other order before",
         )
-
-
-def _by(extents: Iterable[object]) -> str:
-    return "x".join(map(str, extents))
 
 
 def load(residual: Residual, wanted: Operand, memory: Memory) -> None:

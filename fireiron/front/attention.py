@@ -1,7 +1,8 @@
 """Attention of arrays, without writing a schedule: forward, and gradients for torch.
 
-Arrays have torch's dims: batch, heads, sequence, elements of a head. Their order in memory is free, but the elements of
-a head are contiguous. Programs and schedules stand in `fireiron.schedules.attention` and `attention_gradients`.
+Arrays have torch's dims: batch, heads, sequence, elements of a head. The dims may have any order in memory, except that
+the elements of a head are contiguous. Programs and schedules stand in `fireiron.schedules.attention` and
+`attention_gradients`.
 """
 
 from __future__ import annotations
@@ -30,26 +31,31 @@ from fireiron.front.attention_call import (
     result_kind,
 )
 from fireiron.front.cli.find import PRESETS
-from fireiron.front.host import HostKernel, without_gpu
+from fireiron.front.host import HostKernel, arch_of, without_gpu
 from fireiron.front.score_text import INDICES, Function, Place, array_name, functions_of, text_of
 from fireiron.front.verbs import target
 from fireiron.jit.arrays import describe, is_torch
 from fireiron.language.tensor import Tensor, tensor
 
 MOST_KERNELS = 1024
-SIMULATED = "sm_89"  # copies by threads are simulated quickest
-LINE_NBYTES = 16  # that vectors and tensor maps start at
-FEW_ROWS = 32  # of which a simulated block has no more
-FEW_QUERIES = 16  # of a head: rows of one instruction
+LINE_NBYTES = 16  # vectors and tensor maps start at multiples of this number of bytes
+FEW_ROWS = 32  # most rows of a simulated block
+FEW_QUERIES = 16  # most queries of a head that are few: the rows of one instruction
 WARP_PRODUCTS = 80  # the first architecture of `attention.mma`; those before it multiply by quad-pairs
-LONG = 1024  # keys, from which on few queries share them among blocks
+LONG = 1024  # fewest keys that blocks share for few queries
 Role: TypeAlias = Literal["forward", "of_queries", "of_keys", "of_array"]
 GROUPED = {"q": "b h g i d", "o": "b h g i e", "dy": "b h g i e", "lse": "b h g i", "delta": "b h g i"}
 
 
 @attrs.frozen(cache_hash=True)
 class Array:
-    """Describe an array: shape, strides in elements, element type."""
+    """Describe an array.
+
+    Args:
+        shape: extents of the dims.
+        strides: strides in elements.
+        dtype: name of the element type.
+    """
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -104,7 +110,7 @@ class Attention:
         return len(self.q.shape) == 5
 
     def options(self, role: Role) -> dict[str, Any]:
-        """Give a program's arguments beside queries, keys, values and pages.
+        """Return a program's arguments beside queries, keys, values and pages.
 
         Args:
             role: what the program computes.
@@ -136,7 +142,7 @@ class Attention:
 
 
 def extents_at(at: Place, q: Sequence[int], k: Sequence[int]) -> tuple[int, ...]:
-    """Give the shape of an array's gradient at one place: the extents of the place's indices in the order b h i j.
+    """Return the shape of an array's gradient at one place: the extents of the place's indices in the order b h i j.
 
     Args:
         at: the place: its subscripts. Example: ("h", 0, "j").
@@ -209,7 +215,7 @@ def forward(what: Attention, y: Array, host: bool) -> Any:
     out = y.described("y"), tensor(*what.q.shape[:-1], dtype="f32")
     named = (("q", what.q), ("k", what.k), ("v", what.v), (PAGES, what.pages))
     given = (array.described(name) for name, array in named if array is not None)
-    spec = program(*given, **what.options("forward"), lse=True, out=out, arch=_arch(host))
+    spec = program(*given, **what.options("forward"), lse=True, out=out, arch=arch_of(host))
     few = {"simt": {"rows": FEW_ROWS}, "mma": {"warps": 1, "keys": FEW_ROWS}, "decode": {"ways": 2, "warps": 2}}
     shared = ("decode",) if what.q.shape[-2] <= FEW_QUERIES and what.keys >= LONG else ()
     first = ("volta",) if not host and target(spec).number < WARP_PRODUCTS else ()
@@ -234,7 +240,7 @@ def gradient(what: Attention, dy: Array, made: tuple[Array, ...], host: bool) ->
     named = (("q", what.q), ("k", what.k), ("v", what.v), ("dy", dy))
     given = (array.described(name) for name, array in named)
     out = tuple(x.described("y") for x in made)
-    spec = program(*given, *rows, **what.options(role_of(made)), out=single(out), arch=_arch(host))
+    spec = program(*given, *rows, **what.options(role_of(made)), out=single(out), arch=arch_of(host))
     few = {name: {"rows": FEW_ROWS} for name in ("squares", "simt")} | {"mma": {"warps": 1, "chunk": FEW_ROWS}}
     return _kernel(programs, spec, host, ("wgmma", "mma", "squares", "simt"), few if host else {})
 
@@ -258,22 +264,22 @@ def array_gradient(what: Attention, dy: Array, name: str, at: Place, host: bool)
     named = (("q", what.q), ("k", what.k), ("v", what.v), ("dy", dy))
     given = (array.described(name) for name, array in named)
     options = what.options("of_array") | {"array": array_name(name), "at": at}
-    spec = program(*given, *rows, **options, out="f32", arch=_arch(host))
+    spec = program(*given, *rows, **options, out="f32", arch=arch_of(host))
     return _kernel(programs, spec, host, ("mma", "squares"), {})
 
 
 @lru_cache(MOST_KERNELS)
 def delta(o: Array, dy: Array, host: bool) -> Any:
-    """Give the kernel that adds up the products of the result and its gradient."""
+    """Return the kernel that adds up the products of the result and its gradient."""
     program = _programs("attention_gradients").delta
     if len(o.shape) == 5:
         program = program.on(o=GROUPED["o"], dy=GROUPED["o"])
-    spec = program(o.described("o"), dy.described("dy"), out="f32", arch=_arch(host))
+    spec = program(o.described("o"), dy.described("dy"), out="f32", arch=arch_of(host))
     return _kernel(_programs("rows"), spec, host, ("row",), {})
 
 
 def role_of(gradients: Sequence[Any]) -> Role:
-    """Name the program of some gradients: one is that of queries, two are those of keys and values."""
+    """Name the program of gradients: a single gradient is that of queries, two are those of keys and values."""
     return "of_queries" if len(gradients) == 1 else "of_keys"
 
 
@@ -284,7 +290,7 @@ def places_of(functions: str, name: str) -> tuple[Place, ...] | None:
 
     Args:
         functions: mask and score function as text.
-        name: of the array.
+        name: name of the array.
     """
     found = functions_of(functions)
     masks = (found.reads.get(what, ()) for what in ("mask", "by_keys"))
@@ -296,7 +302,7 @@ def check_learns(functions: str, names: Sequence[str], stopped: str = "{}.detach
 
     Args:
         functions: mask and score function as text.
-        names: of the arrays whose gradients are asked for.
+        names: names of the arrays whose gradients the caller needs.
         stopped: for the fix: how users of the library exclude an array from gradients. Example: `x.detach()`.
 
     Raises:
@@ -318,10 +324,6 @@ def check_learns(functions: str, names: Sequence[str], stopped: str = "{}.detach
 
 def _programs(name: str) -> Any:
     return import_module(f"{PRESETS}.{name}")
-
-
-def _arch(host: bool) -> str | None:
-    return SIMULATED if host and without_gpu() else None
 
 
 def _kernel(presets: Any, spec: Any, host: bool, names: Sequence[str], plans: Mapping[str, Mapping[str, int]]) -> Any:
@@ -352,7 +354,7 @@ def entry(attend: Callable[[Any, Any, Any, Options], Any], words: str = ""):
     """Make a library's function `attention`: arguments are the same for all libraries; `attend` gets them as a record.
 
     Args:
-        attend: computes attention of queries, keys and values.
+        attend: a function that computes attention of queries, keys and values.
         words: the function's docstring; that of `fireiron.attention` by default.
     """
 
@@ -407,16 +409,16 @@ def entry(attend: Callable[[Any, Any, Any, Options], Any], words: str = ""):
             sinks: for each head of queries a score in f32 without a key, whose exponential is added to the row's sum
                 and to nothing else.
             dropout_p: the fraction of weights that are set to 0 at random; the others are divided by 1 - dropout_p.
-            seed: of dropout: a whole number below 2^64, or a pair of such a number and an offset below 2^32, or an
-                array of three i32 (the two halves of the number, and the offset). Equal seeds drop the same weights.
-                None draws a seed.
+            seed: the seed of dropout: a whole number below 2^64, or a pair of such a number and an offset below 2^32,
+                or an array of three i32 (the two halves of the number, and the offset). Equal seeds drop the same
+                weights. None draws a seed.
             scales: for q, k and v of 8-bit floats: three arrays of f32, with a factor for each head of q, of k and of
                 v. Results are bfloat16, weights have v's type, and there are no gradients. On Hopper, values whose keys
                 have stride 1 are multiplied about four times as fast: `v.mT.contiguous().mT` in torch.
             lse: whether to return a second result in f32: the logarithm of each query's sum of exponentials, -inf where
                 it sees no key.
-            debug: whether to check the contents of offsets and pages on a GPU, which waits for the GPU. In host memory
-                they are always checked.
+            debug: whether to check the contents of offsets and pages on a GPU, which waits for the GPU. Offsets and
+                pages in host memory are always checked.
             arrays: arrays that the functions read by subscripts.
 
         Raises:

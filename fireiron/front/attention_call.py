@@ -26,7 +26,7 @@ from fireiron.front.score_text import Function
 PAGES, SINKS, SEED = "pages", "sinks", "seed"
 SCALES = ("q_scale", "k_scale", "v_scale")
 OF_PROGRAMS = (PAGES, SINKS, SEED, *SCALES)  # arrays that programs read themselves
-MASK = 2**32 - 1  # of a word
+MASK = 2**32 - 1  # the 32 bits of a word
 WHOLE = "q (B, H, I, D), k (B, H, J, D) and v (B, H, J, E)"
 SEQUENCES = "q (I, H, D), k (J, H, D) and v (J, H, E)"
 PAGED = "q (B, H, I, D), and pages k (P, H, S, D) and v (P, H, S, E)"
@@ -94,7 +94,14 @@ class Noise(NamedTuple):
 
 
 class Options(NamedTuple):
-    """Hold the arguments of a call of `attention` other than queries, keys and values."""
+    """Hold the arguments of a call of `attention` other than queries, keys and values.
+
+    Args:
+        how: the arguments about lengths.
+        noise: the arguments about sinks and dropout.
+        mask, score, scale, causal, gqa, lse, arrays, scales: the call's arguments; `causal` is `is_causal`, and `gqa`
+            is `enable_gqa`.
+    """
 
     how: Lengths = Lengths()
     noise: Noise = Noise()
@@ -272,7 +279,7 @@ def result_kind(kind: str) -> str:
 
 
 def _seed(seed: Any, q: Any, library: Library) -> Any:
-    """Return a seed as an array.
+    """Return a seed as an array of three i32.
 
     Raises:
         CallError: `attention-dropout`.

@@ -63,9 +63,9 @@ def bounds(
         keys: number of all keys.
         window: numbers of keys that a query sees before and behind its place among the keys; None for all. The place of
             a sequence's last query is its last key.
-        places: makes 0, 1, ..., n - 1.
-        find: for each of some values, counts the elements of a sorted array that are at most this value:
-            `find(sorted, values)`.
+        places: a function that makes 0, 1, ..., n - 1.
+        find: a function that counts, for each of some values, the elements of a sorted array that are at most this
+            value: `find(sorted, values)`.
     """
     i, j = places(queries), places(keys)
     mine, theirs = (find(edges, at).clip(0, len(edges) - 1) for edges, at in ((offsets[1:], i), (ends, j)))

@@ -39,7 +39,6 @@ MODEL_LOOKS = 64  # candidates that a first choice without records judges: as ma
 MOST_CHOICES = 4096
 OF_MOVES = "pointwise"  # the file of the preset for Moves
 SLOWER = ("spills", "stack", "wgmma-serialised")  # errors of a kernel that would compute right
-SIMULATED = "sm_89"  # what gemm takes where there is no GPU to be fast on: copies by threads are simulated quickest
 
 
 @attrs.frozen(eq=False)
@@ -72,16 +71,16 @@ class Choice:
 
 
 _choices: dict[Any, Choice] = {}
-_made_with: list[Any] = []  # the instructions' rows of all that is kept here
+_made_with: list[Any] = []  # the table of instructions for which choices are kept
 
 
 def best(spec: MatMulChain | ProgramChain | ElementwiseChain | MoveChain, arch: str | None = None) -> Any:
     """Return the best schedule known for a product, or another spec's schedule by the preset for its form.
 
-    A schedule measured for this problem on this device comes first. Else the preset for the newest architecture that
-    takes the problem is asked: for the first schedule of its own ranking, if it has one; else for the one measured for
-    the nearest problem; else for the cost model's choice. The answer is kept: the next call for an equal spec takes
-    microseconds.
+    The first choice is a schedule that was measured for this problem on this device. Without one, the preset for the
+    newest architecture that takes the problem gives the first schedule of its own ranking; a preset without a ranking
+    gives the schedule measured for the nearest problem, else the cost model's choice. The choice is kept: the next call
+    for an equal spec takes microseconds.
 
     Args:
         spec: the result of `matmul(...)`, `Pointwise(...)`, `Move(...)` or a function under `@program`, without links.
@@ -183,7 +182,7 @@ def compiled(spec: MatMulChain, schedule: Any = None) -> CompiledKernel | HostKe
         CheckError: `nothing-legal`. CompileError: as `compile` does, except for findings that only make a kernel
             slower.
     """
-    from fireiron.front.host import HostKernel, without_gpu
+    from fireiron.front.host import SIMULATED, HostKernel, without_gpu
 
     if without_gpu():
         return HostKernel((schedule or best(spec, spec.program.arch or SIMULATED)).lowered())
@@ -203,9 +202,10 @@ def compiled(spec: MatMulChain, schedule: Any = None) -> CompiledKernel | HostKe
 
 
 def kept_kernel(spec: MatMulChain, arch: str | None = None) -> CompiledKernel | None:
-    """Return the kernel of the model's choice where the disk holds both: no schedule is built then, in 2 ms.
+    """Return the kernel of the model's choice if the disk holds both: in 2 ms, without building a schedule.
 
-    None where one is missing, where a record decides, or where this process chose already or changed instructions.
+    The result is None where either is missing, where a record decides, or where this process has chosen already or has
+    changed instructions.
     """
     from fireiron.algebra.arch import arch as find_arch
     from fireiron.atoms.table import content
@@ -256,7 +256,7 @@ def _chosen(spec: MatMulChain, arch: str | None) -> Choice:
     kept = _facts(asked)
     for candidate, record, why in _recorded(asked, kept):
         found = asked.check(candidate)
-        if found.failure is None:  # what was legal there need not be here
+        if found.failure is None:  # a schedule that was legal there may be illegal here
             return Choice(found.schedule, candidate, why, record)
     return _kept(asked, kept) or _modelled(asked)
 
@@ -280,7 +280,8 @@ def _recorded(asked: Question, kept: Mapping[str, Any] | None) -> Iterator[tuple
     from fireiron.tune.problem import described, meaning_of
 
     where, meaning, named = _machine(), meaning_of(asked.spec), _named()
-    wanted = dict.fromkeys((described(meaning), described(meaning.product)))  # its own records, and those without ops
+    # Records of this product, and of the product without ops.
+    wanted = dict.fromkeys((described(meaning), described(meaning.product)))
     for number, problem in enumerate(wanted):
         for found in _index().find(problem, where.device, asked.target, where.software):
             preset = named.get(found.record.preset)
@@ -309,18 +310,18 @@ def recorded(spec: ProgramChain, names: Sequence[str]) -> Any:
             try:
                 made = getattr(import_module(f"fireiron.schedules.{file}"), function)
                 return preset(made, name=name).build(spec, found.record.point)
-            except FireironError:  # what was legal there need not be here
+            except FireironError:  # a schedule that was legal there may be illegal here
                 continue
     return None
 
 
 def _kept_as(asked: Question) -> str:
-    """Write the name of the model's choice on disk: the problem, the target, and what the compiler does not build."""
+    """Write the key of the model's choice on disk: the problem, the target, and candidates that failed to compile."""
     return "\n".join((asked.text, *sorted(asked.passed)))
 
 
 def _facts(asked: Question) -> Mapping[str, Any] | None:
-    """Read the model's choice that a process kept on disk; None where there is none of a preset that is known."""
+    """Read the model's choice that a process kept on disk; None where the disk holds none of a known preset."""
     from fireiron.jit.choices import kept_choice
 
     facts = kept_choice(_kept_as(asked))
@@ -395,7 +396,7 @@ def suited(spec: MatMulChain, arch: str | None = None) -> tuple[Preset, ...]:
     """
     asked = Question(spec, target_of(spec, arch))
     for group in by_architecture(asked.target, presets()):
-        if first_choice(asked, group, 0)[0] is not None:  # the first that is legal says enough
+        if first_choice(asked, group, 0)[0] is not None:  # one legal schedule is enough
             return tuple(group)
     raise _nothing_legal(asked)
 

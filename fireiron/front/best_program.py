@@ -195,7 +195,7 @@ def presets_of_windows(windows: Ref, program: Program, arch: Arch) -> tuple[str,
 
 
 def _filters(windows: Ref, step: Step) -> int:
-    """Count the results of one window: the filters, of known number."""
+    """Count the results of one window, one for each filter; dims of unknown extent count as 0."""
     dims = {d.name for d in windows.dims}
     return prod(as_int(as_expr(d.extent or 0)) or 0 for d in step.kept if d.name not in dims)
 

@@ -61,7 +61,7 @@ class Entry:
 
     Args:
         code: the code. Example: `tile-extent`.
-        raised: the places that raise it.
+        raised: the places that raise the code.
         mistakes: examples of mistakes.
     """
 
@@ -117,7 +117,7 @@ def why(code: str) -> Entry:
 
     Example:
         >>> print(why("DecompositionError[level-nests]: cannot map").title)
-        Threads without a block.
+        A tile to Thread without a tile to Block.
     """
     import difflib
 

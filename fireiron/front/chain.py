@@ -75,7 +75,7 @@ class Chain(Schedule, Generic[S]):
 
         Args:
             sizes: rows and columns of a tile, or one `Strided((chunk, stride), (chunk, stride))`. For layers rows only:
-                their columns stay together. Programs take `named` instead.
+                all columns stay together. Programs take `named` instead.
             batch: number of matrices in a tile, for a batch; 1 for groups.
             named: extents by dim instead: `tile(m=128, n=64)`; the other dims stay whole.
 
@@ -184,8 +184,8 @@ class Chain(Schedule, Generic[S]):
     def done(self: Chain[D], atom: Atom | Microkernel | str | None = None) -> Schedule:
         """Close the chain with an atom: the first of the table that executes the rest, a chosen one, or a microkernel.
 
-        This checks the whole schedule: ownership, thread counts, vector widths, barriers. Programs and elementwise
-        specs take no atom: threads compute the points that they own, step by step.
+        The method checks the whole schedule: ownership, thread counts, vector widths, barriers. Programs and
+        elementwise specs take no atom: threads compute the points that they own, step by step.
 
         Raises:
             FireironError: located at the link that is wrong; `no-atom` where no instruction executes the residual spec;
@@ -288,7 +288,7 @@ class FoldChain(Chain[S]):
         return self._as(LoadedFold, self._own("allocate")(self, temporary, memory, strategy))
 
     def prolog(self: MatMulChain, operand: Role | Tensor | str, *ops: Op) -> MatMulChain:
-        """Compute pointwise with the elements of an operand where a load moves them through registers.
+        """Apply pointwise ops to the elements of an operand when a load moves them through registers.
 
         The next load that passes through registers applies the ops: by vector(), conform() or staged(), and by
         ldmatrix() if the ops keep the element type. cp_async() and tma() leave the ops to a later load. Ops that change
@@ -297,12 +297,12 @@ class FoldChain(Chain[S]):
         Args:
             operand: `A` or `B`, a tensor, or a name.
             ops: functions of an element's expression, applied in order (`relu`, `scale(s)`, `dequantise("f16", s)`).
-                Tensors that they read are broadcast over the operand; one value may also serve a group of neighbours,
-                along K or across.
+                Tensors that the ops read are broadcast over the operand; one value may also serve a group of
+                neighbours, along K or across.
 
         Raises:
-            DecompositionError: `unknown-operand`, `load-output`, `prolog-shape`, `accumulator-dtype`. SpecError: `bad-
-                op`, `same-name`, `dtype-mismatch`.
+            DecompositionError: `unknown-operand`, `load-output`, `prolog-shape`, `accumulator-dtype`. SpecError:
+                `bad-op`, `same-name`, `dtype-mismatch`.
         """
         return self._as(FoldChain, self._own("prolog")(self, operand, *ops))
 
@@ -345,7 +345,7 @@ class FoldChain(Chain[S]):
                 overlap. For a MatMul: tensors of C's shape that ops read (`whole_operands` lists them). For a program:
                 names of inputs that only steps after the folds read.
             addends: for a MatMul: whether the tensor that the first op adds (`add(bias)`) becomes the first value of
-                the sums. It is then loaded before the products, and takes no registers beside the sums.
+                the sums. The tensor is then loaded before the products, and takes no registers beside the sums.
             load: for a MatMul: tensors of C's shape, read by ops, with strategies of bulk copies, `{residual: tma()}`:
                 the role that loads (`specialize`) brings a tile of each to shared memory while the products run, and
                 ops read it there.
@@ -395,7 +395,7 @@ class FoldChain(Chain[S]):
         """
         return self._own("swap")(self)
 
-    # What those who write chains ask of their specs.
+    # Facts of a spec for authors of chains.
 
     @property
     def left(self: MatMulChain) -> Tensor:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fireiron.front.verbs import Schedule
 
 VECTOR_NBYTES, WORD_NBYTES = 16, 4
-WORTH = 0.8  # of the wavefronts: what leaves more is no advice
+WORTH = 0.8  # a refinement is advised if it leaves at most this fraction of the wavefronts
 
 
 def advised(schedule: Schedule, found: tuple[Finding, ...], arch: str | int | None) -> tuple[Finding, ...]:
@@ -70,7 +70,7 @@ def _buffer(finding: Finding, kernel: Kernel) -> str | None:
 
 
 def _clean(schedule: Schedule, place: int, buffer: str, kernel: Kernel, arch: str | int | None) -> str | None:
-    """Write the refinement of a load that leaves its buffer no conflict; None where no refinement does."""
+    """Write the refinement of a load that removes its buffer's bank conflicts; None where no refinement does."""
     load = schedule.links[place]
     if not isinstance(load, Load) or load.memory != SH:
         return None

@@ -21,7 +21,7 @@ from fireiron.base.errors import CallError, CompileError, FireironError
 from fireiron.base.link import here
 from fireiron.front.best_program import best_program
 from fireiron.front.cli.find import PRESETS
-from fireiron.front.host import HostKernel, without_gpu
+from fireiron.front.host import HostKernel, arch_of, without_gpu
 from fireiron.front.program import Function
 from fireiron.jit.arrays import is_torch
 from fireiron.language import functions
@@ -33,7 +33,6 @@ Windows: TypeAlias = tuple[tuple[int, ...], tuple[tuple[int, int], ...], tuple[i
 """Strides, padding before and behind, dilation, of each side."""
 MOST_KERNELS = 1024
 MOST_PACKED = 32  # channels that share a dim with columns
-SIMULATED = "sm_89"  # copies by threads are simulated quickest
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh")
 
 
@@ -44,10 +43,10 @@ class Convolution:
     Args:
         dtype: element type in which images and filters are multiplied.
         images: number of images.
-        sides: of an image.
-        channels: of an image.
+        sides: sides of an image.
+        channels: number of channels of an image.
         filters: number of filters.
-        taps: of a filter along each side.
+        taps: number of taps of a filter along each side.
         stride: pixels from one window to the next, along each side.
         pads: zeros before and behind each side.
         dilation: pixels from one tap to the next, along each side.
@@ -196,7 +195,7 @@ def formula_of(what: Convolution) -> Formula:
 
 @lru_cache(MOST_KERNELS)
 def filter_gradient(what: Convolution, host: bool = False) -> Any:
-    """Give the kernel of the gradient of a convolution's filters.
+    """Return the kernel of the gradient of a convolution's filters.
 
     Args:
         what: the convolution, without groups or `parted`.
@@ -206,7 +205,7 @@ def filter_gradient(what: Convolution, host: bool = False) -> Any:
 
 
 def filter_gradient_specified(what: Convolution, arch: str | None = None) -> Any:
-    """Give the program of the gradient of a convolution's filters.
+    """Return the program of the gradient of a convolution's filters.
 
     Args:
         what: as in `filter_gradient`.
@@ -248,15 +247,10 @@ def programs(name: str) -> ModuleType:
     return import_module(f"{PRESETS}.{name}")
 
 
-def arch_of(host: bool) -> str | None:
-    """Return the target for simulated arrays; None for the GPU's."""
-    return SIMULATED if host and without_gpu() else None
-
-
 def kernel_of(spec: Any, host: bool, dependent: bool = False) -> Any:
     """Return a program's kernel by its best schedule; it is simulated for arrays in host memory without a GPU.
 
-    Where NVRTC spills registers, it warns.
+    A warning says where NVRTC spills registers.
 
     Args:
         spec: the program.

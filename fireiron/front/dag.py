@@ -13,19 +13,30 @@ from collections.abc import Mapping
 
 import attrs
 
-from fireiron.algebra.scalar import Arg, Binary, Cast, Coordinate, Scalar, children, parts, renumbered, with_children
+from fireiron.algebra.scalar import (
+    Arg,
+    Binary,
+    Cast,
+    Coordinate,
+    Scalar,
+    as_type,
+    children,
+    parts,
+    renumbered,
+    with_children,
+)
 from fireiron.front.chain import MatMulChain, ProductsChain
 from fireiron.front.products import products as several
 from fireiron.front.program import ProgramChain
 from fireiron.front.spec import MatMul
 from fireiron.language.ops import Known
 from fireiron.language.pointwise import Value, cast_to
-from fireiron.language.steps import Dim, Ref, Step
+from fireiron.language.steps import Dim, Ref, Step, number_in
 from fireiron.language.tensor import Tensor
 
 
 class Misfit(Exception):
-    """Say why a program cannot be read as a chain of products."""
+    """Report why a program cannot be read as a chain of products."""
 
 
 @attrs.frozen
@@ -131,22 +142,17 @@ def _composed(step: Step, made: Mapping[str, Step], sums: Mapping[str, Ref]) -> 
     """Merge a step with the pointwise steps that it reads; return one expression and its reads."""
     reads: list[Ref] = []
 
-    def number(ref: Ref) -> int:
-        if ref not in reads:
-            reads.append(ref)
-        return reads.index(ref)
-
     def expression(one: Step) -> Scalar:
         inner: list[Scalar] = []
         for ref in one.reads:
             before = made.get(ref.name)
             if before is None or ref.name in sums:
-                inner.append(Arg(number(ref), ref.dtype))
+                inner.append(Arg(number_in(reads, ref), ref.dtype))
             elif before.outs[0].index != ref.index or len(before.outs) > 1 or before.fold is not None:
                 raise Misfit("steps read each other at other points")
             else:
                 tree = expression(before)
-                inner.append(tree if tree.dtype == ref.dtype else Cast(tree, ref.dtype))
+                inner.append(as_type(tree, ref.dtype))
 
         def put(part: Scalar) -> Scalar:
             if isinstance(part, Arg):

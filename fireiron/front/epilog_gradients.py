@@ -54,7 +54,7 @@ def reads_product(text: str, operands: int) -> bool:
 
     Args:
         text: the epilog, as `text_of` writes it.
-        operands: number of its operands that are arrays.
+        operands: number of the epilog's operands that are arrays.
     """
     slopes = (derivative(tree, i) for tree in read(text) for i in range(operands + 1))
     return any(isinstance(part, Arg) and part.index == 0 for slope in slopes for part in parts(slope))
@@ -100,7 +100,7 @@ def gradients(
     Args:
         text: the epilog; empty where there is none.
         kind: the element type of the product's operands.
-        library: functions for its arrays.
+        library: functions for the arrays.
         product: the product before the epilog; None where `reads_product` is False.
         operands: the epilog's arrays.
         numbers: the epilog's numbers by name.

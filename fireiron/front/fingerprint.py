@@ -14,7 +14,7 @@ from fireiron.algebra.dtypes import DType
 from fireiron.base.contract import unchecked
 
 MOST_CODES = 4096
-DEEPEST = 8  # of functions that call functions: recursive ones end here
+DEEPEST = 8  # most nested calls that a key follows, which ends recursion
 
 # Functions of Python that give the same for the same arguments.
 _PURE = frozenset({abs, all, any, divmod, isinstance, len, max, min, pow, round, sorted, sum})
@@ -28,7 +28,7 @@ _MISSING = object()
 
 
 class _UnknownError(Exception):
-    """Say that a value may change without notice, so that there is no key."""
+    """Report a value that may change without notice, so that there is no key."""
 
 
 def fingerprint(value: object) -> object:
@@ -53,7 +53,7 @@ def fingerprint(value: object) -> object:
 
 @attrs.frozen(eq=False)
 class _Reads:
-    """Hold the names that a piece of code reads. Its identity is a key of the code.
+    """Hold the names that a piece of code reads. The record's identity is a key of the code.
 
     Args:
         code: the code object, kept so that its address is not used again.

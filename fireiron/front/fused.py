@@ -120,7 +120,7 @@ def _prepared(
     left = _matrices(a, facts["a"], "a", (*outer, rows, depth), kind)
     right = _matrices(b, facts["b"], "b", (*outer, depth, columns), kind)
     written = [_matrices(x, into[i], _out(i), (*outer, rows, columns)) for i, x in enumerate(outs)]
-    known = _names(operands)  # what the kernel calls them
+    known = _names(operands)  # names of the operands in the kernel
     extra = {name: _operand(x, beside[name], known[name], lead, flat) for name, x in arrays.items()}
     acc = default_accumulator(kind)
     values = expressions_of(

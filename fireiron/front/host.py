@@ -20,8 +20,9 @@ from fireiron.jit.kernel import as_tuple
 from fireiron.kernel.ir.statements import Kernel
 
 LIMIT_S = 30.0
-LIMIT = "FIREIRON_SIMULATION_S"  # in the environment: seconds that replace the limit
-PATIENCE_S = 2.0  # of a simulation without a bar
+LIMIT = "FIREIRON_SIMULATION_S"  # variable of the environment: another limit, in seconds
+SIMULATED = "sm_89"  # target of calls without a GPU: copies by threads are simulated fastest
+PATIENCE_S = 2.0  # seconds after which a simulation shows a bar
 
 _said = False
 
@@ -92,6 +93,11 @@ def without_gpu() -> bool:
     from fireiron.jit import kernel
 
     return bool(kernel.probe().problem)
+
+
+def arch_of(host: bool) -> str | None:
+    """Return the target for simulated arrays; None for the GPU's."""
+    return SIMULATED if host and without_gpu() else None
 
 
 def simulated(

@@ -18,7 +18,7 @@ def foreign(
     """Call a foreign function; under `jax.vmap`, calls run one after another.
 
     Args:
-        target: the name under which XLA knows the function.
+        target: the name under which the function is registered with XLA.
         handlers: results of `xla.handler`, by XLA's name of the platform.
         results: the shape and the element type of each result.
         arrays: the JAX arrays that the function reads.

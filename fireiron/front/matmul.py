@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 @link_of
 def prolog(chain: MatMulChain, operand: Role | Tensor | str, *ops: Op) -> Prolog:
-    """Compute pointwise with the elements of an operand where a load moves them through registers."""
+    """Apply pointwise ops to the elements of an operand when a load moves them through registers."""
     found = chain._operand(operand)
     chain._check(rules.readable, found)
     value = chain._check(prologue, ops, found, chain.matmul)

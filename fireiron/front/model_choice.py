@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from fireiron.tune.candidates import Candidate, Checked, Preset
     from fireiron.tune.space import Point, Space
 
-SURE = 0.97  # of the modelled time: what saves less is no reason to leave a default, which was measured once
-FEW_POINTS = 24  # of a preset whose default is not legal
-MOST_SHORT = 12  # of them that are built, where some are not legal
+SURE = 0.97  # a candidate replaces a default, which was measured once, if its modelled time is below this fraction
+FEW_POINTS = 24  # points to try of a preset whose default is not legal
+MOST_SHORT = 12  # most points of a shortlist to build, where some are not legal
 
 
 @attrs.frozen(eq=False)
@@ -43,7 +43,7 @@ class Question:
     refused: dict[Preset, str] = attrs.field(factory=lambda: dict[Any, str]())
 
     def space(self, preset: Preset) -> Space | None:
-        """Return a preset's candidates for the product, of its own ranking the first; None without any."""
+        """Return a preset's candidates for the product: all, or the first of its own ranking; None without any."""
         from fireiron.tune.space import space_of
 
         if preset not in self.spaces and preset not in self.refused:

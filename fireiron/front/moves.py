@@ -41,7 +41,7 @@ def require_move(name: str, move: object) -> None:
 
 @checks("nbytes")
 def vector(nbytes: int | None = None) -> Strategy:
-    """Move by vectors, dealt out to all threads in turn.
+    """Move by vectors, which all threads take in turn.
 
     Args:
         nbytes: bytes of a vector; None for the widest that fits.
@@ -70,7 +70,7 @@ def conform(nbytes: int | None = None) -> Strategy:
 
 
 def ldmatrix() -> Strategy:
-    """Load fragments from shared memory by ldmatrix, which deals elements out to the lanes of a warp.
+    """Load fragments from shared memory by ldmatrix, which distributes elements among the lanes of a warp.
 
     A warp loads 16 rows of 32 bytes along K at once, or fewer where the operand is smaller.
     """
@@ -89,8 +89,8 @@ def ldmatrix() -> Strategy:
 def movmatrix(load: Strategy | None = None) -> Strategy:
     """Load fragments that lie transposed in memory, and transpose them between the registers of a warp.
 
-    Use it for 16-bit elements that are loaded straight from global memory: from shared memory, ldmatrix transposes
-    them.
+    Use movmatrix for 16-bit elements that are loaded straight from global memory: from shared memory, ldmatrix
+    transposes them.
 
     Args:
         load: strategy that loads the transposed fragment to registers, conform() by default.
@@ -120,7 +120,7 @@ def wmma(rows: int = 16, cols: int = 16) -> Strategy:
 
 @checks("nbytes")
 def cp_async(nbytes: int | None = None) -> Strategy:
-    """Move from global to shared memory by asynchronous copies, dealt out to all threads in turn.
+    """Move from global to shared memory by asynchronous copies, which all threads take in turn.
 
     In a pipeline, copies run while earlier chunks are computed.
 
@@ -143,9 +143,9 @@ def tma(span: int = 128, *, l2: Policy | None = None) -> Strategy:
 
     Args:
         span: 128, 64 or 32 bytes; 0 for rows without a swizzle.
-        l2: hint to the L2 cache for the lines that are touched, None for no hint. `evict_first` drops them before
-            others (data used once), `evict_last` keeps them longest (data that all blocks read again), `evict_normal`
-            is the default of the hardware, and `evict_unchanged` keeps the lines' old priority.
+        l2: hint to the L2 cache for the lines that are touched, None for no hint. `evict_first` drops the lines before
+            others (data used once), `evict_last` keeps the lines longest (data that all blocks read again),
+            `evict_normal` is the default of the hardware, and `evict_unchanged` keeps the lines' old priority.
 
     Raises:
         DecompositionError: `bulk-span`, `bulk-policy`; `move-extents` and `bulk-rank` from the strategy.
@@ -210,7 +210,7 @@ def _known(move: MoveChain, said: str) -> tuple[int, int]:
 def _box_name(move: MoveChain, load: bool, span: int, policy: Policy | None) -> str:
     """Name the instruction that moves a box.
 
-    Its import stands here, because a strategy that imports has no fingerprint.
+    The import stands in this function, because a strategy that imports has no fingerprint.
 
     Raises:
         DecompositionError: `bulk-rank` where the Move has more dimensions than any instruction.
@@ -268,10 +268,10 @@ def staged(nbytes: int | None = None, along: str | None = None, across: int | No
 
     With `along`, the move transposes: the buffer is contiguous along `along`, and the source along another dim.
     Neighbouring threads read neighbouring elements of the source. A thread reads the elements of a vector along `along`
-    one by one, and writes the vector at once. With `across` it instead reads that many bytes at once along the source's
-    contiguous dim, and writes one vector for each element read; elements of one byte are exchanged within the thread's
-    registers. Threads that write together then take several vectors along `along`, to avoid bank conflicts in swizzled
-    rows.
+    one by one, and writes the vector at once. With `across`, a thread instead reads that many bytes at once along the
+    source's contiguous dim, and writes one vector for each element read; elements of one byte are exchanged within the
+    thread's registers. Threads that write together then take several vectors along `along`, to avoid bank conflicts in
+    swizzled rows.
 
     Args:
         nbytes: bytes of a vector of the first hop; None for the widest that fits. With `along`, bytes that a thread

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fireiron.algebra.expr import Symbol
     from fireiron.front.repeat import Callee
 
-MOST_KERNELS = 1024  # that are kept by sizes
+MOST_KERNELS = 1024  # number of kernels that are kept
 MOST_KEPT = 4096  # calls whose kernel is found by the arrays' shapes
 PADDED = 16  # of a product without elements: what elements that share a byte fill
 
@@ -58,7 +58,7 @@ def gemm(
 
     Args:
         a, b: arrays as the layout stores them, of torch, CuPy or NumPy, or views of them whose rows or columns are
-            contiguous. Leading dimensions are batches; `b` may have none, and then serves all of them.
+            contiguous. Leading dimensions are batches; without leading dimensions, `b` serves all batches.
         epilog: a function from the accumulator's expression and `operands`, by name, to an expression, or to a tuple of
             expressions for as many outputs of the same kernel.
         out: array to write, or a tuple of arrays; allocated where None. An allocated array has the type that the epilog
@@ -71,7 +71,7 @@ def gemm(
         dynamic: "M" lets one kernel serve a bucket of numbers of rows (1 to 16, 17 to 32, 33 to 64, ...), so that
             another number of the bucket compiles nothing. The kernel is chosen for the largest. For two dense matrices
             without epilog.
-        operands: what the epilog reads, by name: arrays that broadcast over the product, and numbers. They are
+        operands: what the epilog reads, by name: arrays that broadcast over the product, and numbers. Operands are
             converted to the accumulator's type, except floats with sums of integers. Names of this function's options
             (out, layout, ...) cannot be used.
 
@@ -174,7 +174,7 @@ OPTIONS = (
     "stream",
     "schedule",
     "dynamic",
-)  # of gemm, besides which it takes operands
+)  # options of gemm; other keywords are operands
 
 
 def _letters(layout: object) -> str:
@@ -255,7 +255,7 @@ def _empty(
             )
     if 0 in shape and out is not None:
         return out
-    if 0 not in shape or epilog is not None:  # as good as one of zeros, of which no element is given back
+    if 0 not in shape or epilog is not None:  # computed on zeros, of which no element is returned
 
         def zeros(x: Any) -> Any:
             return x if 0 not in getattr(x, "shape", ()) else _zeros(x, tuple(n or PADDED for n in x.shape))

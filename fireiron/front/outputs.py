@@ -96,7 +96,7 @@ def ahead(wanted: Tensor | Sequence[Tensor], found: tuple[Tensor, ...]) -> tuple
 
 
 def copied(wanted: Mapping[Tensor, object], slots: int, early: Sequence[Tensor], found: Sequence[Tensor]) -> None:
-    """Refuse to copy what ops do not read for each element of C, what is loaded early too, and rings without a slot.
+    """Refuse copies of tensors that are not of C's shape or that are loaded early too, and rings without a slot.
 
     Args:
         wanted: the tensors to copy, each with the strategy that loads it.
@@ -170,7 +170,7 @@ def behind_exchange(store: Sequence[Decomposition], kind: DType, saved: bool, ea
 def begins_with(value: Value, outputs: Sequence[object], init: float) -> None:
     """Refuse addends as first values of sums.
 
-    They need an addition as first op; the sums alone must not be stored, and `init` must be 0.
+    The first op must be an addition, the sums alone must not be stored, and `init` must be 0.
 
     Raises:
         DecompositionError: `epilog-addends`.

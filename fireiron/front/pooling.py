@@ -16,7 +16,6 @@ from fireiron.base.link import here
 from fireiron.front.convolutions import (
     MOST_KERNELS,
     Sizes,
-    arch_of,
     copied,
     each_side,
     kernel_of,
@@ -25,6 +24,7 @@ from fireiron.front.convolutions import (
     outer_of,
     programs,
 )
+from fireiron.front.host import arch_of
 from fireiron.jit.arrays import describe, is_torch
 from fireiron.language.tensor import Tensor, tensor
 
@@ -37,8 +37,8 @@ class Pool:
         op: "max" or "average".
         window: pixels along each side of a window.
         stride: pixels from one window to the next, along each side.
-        pads: pixels of padding before and behind each side. A maximum ignores them. Where ceil_mode makes the padding
-            behind wider than that before, means never count the difference.
+        pads: pixels of padding before and behind each side. A maximum ignores padding. Where ceil_mode makes the
+            padding behind wider than that before, means never count the difference.
         dilation: pixels from one value of a window to the next, along each side.
         count_pad: whether means count pixels of padding.
     """
@@ -61,8 +61,8 @@ def kernel(what: Pool, dtype: str, shape: tuple[int, ...], host: bool = False) -
 
     Args:
         what: the pooling.
-        dtype: of the images.
-        shape: of the images, channels last.
+        dtype: element type of the images.
+        shape: shape of the images, channels last.
         host: whether arrays lie in host memory.
     """
     return kernel_of(specified(what, tensor(*shape, dtype=dtype, name="x"), arch_of(host)), host)
@@ -93,7 +93,7 @@ def described(
     """Read the windows of a call: size, stride, padding and dilation along each side.
 
     Args:
-        name: of the function that is called.
+        name: name of the function that is called.
         input: images, whose shape is read.
         kernel_size, stride, padding, dilation, ceil_mode: as the caller gives them.
 

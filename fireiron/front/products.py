@@ -76,7 +76,7 @@ def products(
         out: the output, or a tuple of outputs.
         sums: for each accumulator a pair (A, B), or a list of pairs whose products are added; their K may differ.
         op: a function from the sums' expressions to those of the outputs; the identity by default for one sum. The
-            names of its parameters become the names of the sums in the kernel.
+            names of the function's parameters become the names of the sums in the kernel.
         acc: the accumulators' element type; f32 for floats of 16 and fewer bits, i32 for integers by default.
         arch: the architecture (`"sm_80"`) whose rules links must obey at once.
 

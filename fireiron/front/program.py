@@ -267,7 +267,7 @@ class Function:
 
     @property
     def name(self) -> str:
-        """Give the function's name."""
+        """Return the function's name."""
         name = getattr(self.function, "__name__", "program")
         return name if name.isidentifier() else "program"
 

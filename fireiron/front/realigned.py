@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from fireiron.front.best import Choice
     from fireiron.front.several import Kernel
 
-UNIT = 16  # bytes at whose multiples lines start that bulk copies take
-LINE = 128  # bytes at whose multiples copies' lines start
+UNIT = 16  # bulk copies take lines that start at multiples of this number of bytes
+LINE = 128  # lines of copies start at multiples of this number of bytes
 # Fitted to 16 drawn products on an H200: the time of a copy beside its bytes; the bytes that it reads and writes; and
 # how many times what the cost model says a launch takes that reads such lines as they lie, the median.
 LAUNCH_US = 3.0
@@ -50,7 +50,7 @@ class Plan:
 
 @attrs.frozen(eq=False)
 class Copies(Several):
-    """Copy matrices to aligned arrays, multiply these, and copy the result back.
+    """Copy matrices to aligned arrays, multiply the arrays, and copy the result back.
 
     Args:
         copies: kernels that copy A and B; None for an operand that is not copied.

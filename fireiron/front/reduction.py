@@ -18,7 +18,7 @@ from fireiron.language.pointwise import Value
 from fireiron.language.tensor import Tensor
 
 Named: TypeAlias = Literal["add", "max", "min", "mul", "and", "or"]
-LETTERS = "bcdemn"  # of a tensor's dims, the last ones first: a matrix has m and n
+LETTERS = "bcdemn"  # names of a tensor's dims; a tensor of fewer dims takes the last ones: a matrix has m and n
 
 
 @checks("op", "over")

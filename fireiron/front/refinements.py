@@ -58,7 +58,7 @@ class TileRefinements(Schedule):
             level: a level inside the current one. The outermost level inside a block decides the number of units in the
                 block. For a tensor of threads, such as `threads(Warp).tile(8).reshape(0, (2, 2))`, each innermost
                 tensor is a unit, and the unit at (i, j) takes the tile at (i, j).
-            units: most units that take tiles; they loop over further tiles.
+            units: the largest number of units that take tiles; each unit loops over several tiles where there are more.
             resident: for Block, the number of blocks that an SM should hold at once; the compiler limits registers
                 accordingly.
 
@@ -389,9 +389,9 @@ class SplitRefinements(Schedule, Generic[S]):
         return self._refine(skewed=step, link=here())
 
     def order(self: P_, *steps: str) -> P_:
-        """Compute some steps first in each chunk, in this order; a step still comes after the steps that it reads.
+        """Compute some steps first in each chunk, in this order; a step still follows the steps whose results it reads.
 
-        Use: an asynchronous product that comes early runs while threads compute the next steps.
+        Use: an asynchronous product that starts early runs while threads compute the next steps.
 
         Args:
             steps: names of steps. Other steps follow in the program's order.

@@ -1,4 +1,4 @@
-"""Repeated products: a call with torch tensors of known shapes and strides goes straight to the launch."""
+"""Repeated products: a call with torch tensors of known shapes and strides only launches the kernel."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Call(NamedTuple):
         out: array to write, as the kernel takes it; allocated where None.
         numbers: numbers by the kernel's names.
         names: for each number, the operand's name in the call.
-        shape: of each result, where the kernel's own result has another shape.
+        shape: shape of each result, where the kernel's own result has another shape.
     """
 
     kernel: Callee
@@ -56,7 +56,7 @@ class Call(NamedTuple):
 
 @attrs.frozen(eq=False)
 class Launch:
-    """Hold a prepared launch; a call only finds addresses, the stream, and the epilog's numbers.
+    """Hold a prepared launch; a call adds the addresses, the stream, and the epilog's numbers.
 
     Args:
         kernel: the compiled kernel.
@@ -65,7 +65,7 @@ class Launch:
         numbers: pairs of the kernel's name for a number and the operand's name in the call.
         device: the GPU's ordinal.
         fresh: functions that allocate the results, where the call gives no `out`.
-        current_stream: returns a device's current stream.
+        current_stream: a function that returns a device's current stream.
     """
 
     kernel: Callee
@@ -124,8 +124,8 @@ class Launches:
         Args:
             arrays: arrays of the product, then those of the operands.
             out: as the call has it.
-            layout: as the call has it.
-            dtype: as the call has it.
+            layout: the call's `layout`.
+            dtype: the call's `dtype`.
             functions: the caller's functions: epilog and schedule.
             operands: arrays and numbers by name.
         """

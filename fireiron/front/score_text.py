@@ -35,7 +35,7 @@ class Functions:
     """Hold the functions of a text, which a program calls by keywords when it is traced.
 
     Args:
-        mask: condition under which a query sees a key; None where it sees all keys.
+        mask: condition under which a query sees a key; None where each query sees all keys.
         score: function from a score to another; None where scores stay the same.
         by_keys: the same condition for programs that loop over queries; None where it is `mask`.
         reads: names of the arrays that each function reads.

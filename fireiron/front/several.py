@@ -30,8 +30,9 @@ class Several(ABC):
 
     Args:
         product: the kernel that multiplies.
-        whole: compiles the kernel that multiplies in one launch. A call takes it where the caller gives a stream and
-            arrays of a library other than torch: their memory may be reused before that stream has read it.
+        whole: a function that compiles the kernel that multiplies in one launch. A call takes this kernel where the
+            caller gives a stream and
+            arrays of a library other than torch: the memory of such arrays may be reused before the stream has read it.
     """
 
     product: Kernel
@@ -39,7 +40,7 @@ class Several(ABC):
 
     @property
     def interface(self) -> Interface:
-        """Give the interface of the kernel that multiplies."""
+        """Return the interface of the kernel that multiplies."""
         return self.product.interface
 
     def __call__(self, a: Any, b: Any, out: Any = None, stream: Any = None) -> Any:

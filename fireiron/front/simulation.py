@@ -97,10 +97,11 @@ def simulate_schedule(
         track: whether to look for races.
         scalars: sizes and numbers by name.
         launched: number of blocks that a persistent kernel is launched with.
-        each: as the simulator takes it.
+        each: a function that is called after each cluster with the numbers of simulated blocks and of all blocks; None
+            for none.
         schedule: the schedule of the kernel, for the comparison.
-        overflow: as the simulator takes it.
-        watch: as the simulator takes it.
+        overflow: what happens when a sum of integers exceeds 32 bits: `wrap` or `error`.
+        watch: the tiles to copy, and the moment of the copy; None for none.
         shows: whether a terminal shows the progress of a long simulation.
 
     Raises:

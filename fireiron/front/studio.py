@@ -30,10 +30,10 @@ from fireiron.simulate.state import Team
 from fireiron.simulate.watch import Moment, Watch
 from fireiron.verify.verification import make
 
-MOST_S = 20.0  # of the simulation of one block
-FIRST, LAST = 28, 12  # steps that are shown of a block that takes more
-ROWS = COLUMNS = 24  # of a tile
-COPIES = 4  # of a tile: ring slots, warps
+MOST_S = 20.0  # most seconds of the simulation of one block
+FIRST, LAST = 28, 12  # most steps of a block that are shown
+ROWS = COLUMNS = 24  # most rows and columns of a tile that are shown
+COPIES = 4  # most copies of a tile that are shown: ring slots, warps
 TREE = 60  # characters of a line of the tree: as many as its column has room for in a window of 1300 pixels
 
 
@@ -108,7 +108,7 @@ def _pictures(schedule: Schedule, kernel: Kernel | None) -> tuple[tuple[str, Pic
     ]
     if kernel is not None:
         wanted.append(("Banks of shared memory", lambda: pictures.banks(schedule)))
-    if kernel is not None and (kernel.barriers or lowered.barriers(kernel)):  # else nothing waits for anything
+    if kernel is not None and (kernel.barriers or lowered.barriers(kernel)):  # else no event waits for another
         wanted.append(("One block over time, modelled", lambda: pictures.timeline(schedule, "modelled")))
     found: list[tuple[str, Picture]] = []
     for name, draw in wanted:
@@ -194,7 +194,7 @@ class _Tile:
         self.example: Kept | None = None
 
     def add(self, found: Kept | None) -> int:
-        """Return the number of a content, -1 where no element is written."""
+        """Return a content's position in `states`, and add a new content; -1 where no element is written."""
         if found is None or not found.written.any():
             return -1
         self.example = self.example or found

@@ -204,7 +204,7 @@ def _kind(x: Any) -> str:
 
 
 def _facts(x: Any) -> Array:
-    """Describe a tensor."""
+    """Describe a tensor by its shape, strides and element type."""
     return _described_once(x.shape, x.stride(), x.dtype)
 
 

@@ -1,6 +1,6 @@
 """More operators of torch on rows: cumsum, topk, group norm, rotary embedding, dropout with a norm, int8 RMS norm.
 
-Each is a program of `fireiron.schedules.rows`. Tensors on the CPU are simulated.
+Each operator is a program of `fireiron.schedules.rows`. Tensors on the CPU are simulated.
 """
 
 from __future__ import annotations
@@ -197,8 +197,8 @@ def apply_rotary_emb(x: Any, cos: Any, sin: Any, interleaved: bool = False) -> A
     Args:
         x: batch x positions x heads x width.
         cos, sin: positions x width / 2.
-        interleaved: whether a pair is x[..., 2p] and x[..., 2p + 1]. By default it is x[..., p] and
-            x[..., p + width / 2].
+        interleaved: whether a pair is x[..., 2p] and x[..., 2p + 1]. By default a pair is x[..., p] and x[..., p +
+            width / 2].
 
     Raises:
         CallError: `wrong-shape`.

@@ -40,9 +40,10 @@ def gemm(
 
     Args:
         a, b: tensors on one GPU, or on the CPU, where the product is simulated.
-        epilog: as `fireiron.gemm` takes it. Under torch.compile it may read numbers from outside, but no tensors.
+        epilog: as `fireiron.gemm` takes it. Under torch.compile the epilog may read numbers from outside, but no
+            tensors.
         layout: as `fireiron.gemm` takes it.
-        dtype: the element type, where it is not the tensors' own: `"tf32"` for tensors of f32.
+        dtype: element type of a and b, where the tensors' type does not tell it: `"tf32"` for tensors of f32.
         operands: the tensors and numbers that the epilog reads, by name.
 
     Raises:

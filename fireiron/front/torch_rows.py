@@ -175,7 +175,7 @@ def cross_entropy(input: Any, target: Any, reduction: str = "mean", ignore_index
     """Compute -log(softmax(input)[target]) of each row, as `torch.nn.functional.cross_entropy` does.
 
     Args:
-        input: rows of logits; the classes lie along the last dim. (torch has them along dim 1.)
+        input: rows of logits; the classes lie along the last dim (in torch, along dim 1).
         target: the class of each row, in any type of integers. A row of class `ignore_index` has the loss 0, and does
             not count in a mean.
         reduction: "mean", "sum", or "none" for one loss per row.

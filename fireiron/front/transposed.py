@@ -20,7 +20,6 @@ from fireiron.front.convolutions import (
     Convolution,
     Sizes,
     Windows,
-    arch_of,
     copied,
     each_side,
     kernel_of,
@@ -29,6 +28,7 @@ from fireiron.front.convolutions import (
     programs,
     shapes_of,
 )
+from fireiron.front.host import arch_of
 from fireiron.jit.arrays import describe, is_torch
 
 MOST_BETWEEN = 64  # rows, columns and channels between two windows, which one product has as columns
@@ -53,7 +53,8 @@ def images_of(what: Convolution, bias: str = "", host: bool = False) -> tuple[tu
 def at_once(what: Convolution, bias: bool) -> bool:
     """Say whether one program computes all pixels of the images.
 
-    That is where strides divide the sides, few values lie between neighbouring windows, and there is no bias.
+    One program suffices where strides divide the sides, few values lie between neighbouring windows, and there is no
+    bias.
     """
     if bias or not what.has_packed_gradients or any(n % s for n, s in zip(what.sides, what.stride, strict=True)):
         return False

@@ -84,7 +84,7 @@ class Schedule(State):
             Warnings and notes: bank conflicts, uncoalesced access, idle threads, low occupancy, partial tiles.
 
         Raises:
-            CheckError: `shared-memory`, `too-many-threads`, `registers`, at the link that asks for too much.
+            CheckError: `shared-memory`, `too-many-threads`, `registers`, at the link that needs too much.
         """
         found = self.facts(arch).findings
         for finding in found:
@@ -265,7 +265,7 @@ class Schedule(State):
         return write(folder, kernels, facts)
 
     def __call__(self, *inputs: Any, out: Any = None, stream: Any = None, **scalars: Any) -> Any:
-        """Compile for the GPU at hand and run; NumPy arrays run on the simulator where there is none."""
+        """Compile for the GPU at hand and run; without a GPU, run on NumPy arrays by the simulator."""
         self._closed("a call")
         try:
             return _callable(self)(*inputs, out=out, stream=stream, **scalars)
@@ -376,8 +376,8 @@ def _target(chain: State, wanted: str | int | None, gpu: bool = False) -> Arch:
     Args:
         chain: a schedule.
         wanted: the caller's choice, or None.
-        gpu: whether to ask the driver for the GPU of this machine. Writing a schedule does not ask, because a process
-            that has started the driver cannot fork.
+        gpu: whether to look for the GPU of this machine, which starts the driver. A schedule is written without the
+            driver, because a process that has started it cannot fork.
     """
     from fireiron.algebra.arch import arch, native
 

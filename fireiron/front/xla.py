@@ -19,9 +19,9 @@ import numpy as np
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.jit.arrays import contiguous
 
-MAJOR = 0  # of the interface
+MAJOR = 0  # major version of the interface
 EXECUTE = 3  # the stage in which buffers hold values
-METADATA = 1  # the extension by which XLA asks which interface a handler was written for
+METADATA = 1  # the extension in which a handler writes the version of its interface
 BUFFER, STRING = 1, 4  # kinds of arguments, of attributes
 INTERNAL = 13  # the code of an error
 
@@ -143,7 +143,7 @@ class Lent:
     """View device memory that XLA lends to a call; the view has the interfaces of a GPU array.
 
     Args:
-        address: of the first element.
+        address: address of the first element.
         shape: extents.
         dtype: element type.
         steps: strides in elements.
@@ -186,7 +186,8 @@ def handler(function: Function, device: bool) -> Any:
     """Make a handler that calls a Python function; the caller must keep the handler alive.
 
     Args:
-        function: takes inputs, outputs to write, attributes (texts by name), and the stream's handle, None on the CPU.
+        function: a function of the inputs, outputs to write, attributes (texts by name), and the stream's handle (None
+            on the CPU).
         device: whether buffers lie on a GPU.
     """
 
@@ -203,7 +204,7 @@ def handler(function: Function, device: bool) -> Any:
             ordinal = _device(frame) if device else None
             inputs, outputs = (_buffers(listed, ordinal) for listed in (frame.inputs, frame.outputs))
             function(inputs, outputs, _texts(frame.attributes), _stream(frame) if device else None)
-        except BaseException as error:  # XLA's threads know no Python errors: what is raised here would be lost
+        except BaseException as error:  # an error that is raised here would be lost, since XLA calls from C
             return _failed(frame, f"{type(error).__name__}: {error}")
         return None
 

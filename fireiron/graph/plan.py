@@ -295,8 +295,7 @@ def _once(graph: Graph, part: Part, settled: frozenset[int]) -> bool:
 
 def usual_target() -> str:
     """Return the target of a plan: the GPU's architecture, or without a GPU the one whose kernels simulate fastest."""
-    from fireiron.front.best import SIMULATED
-    from fireiron.front.host import without_gpu
+    from fireiron.front.host import SIMULATED, without_gpu
 
     if without_gpu():
         return SIMULATED

@@ -83,6 +83,19 @@ def first_digest() -> str:
     return library_digest()
 
 
+def file_of(key: str, suffix: str) -> Path | None:
+    """Return the path of the cache's file for a text, which this library's digest is a part of; None without a cache.
+
+    Args:
+        key: the text.
+        suffix: end of the file's name.
+    """
+    place = cache_path()
+    if place is None:
+        return None
+    return place / f"{hashlib.sha256(f'{first_digest()} {key}'.encode()).hexdigest()[:32]}{suffix}"
+
+
 def _sources(root: str) -> Iterator[tuple[str, os.stat_result]]:
     with os.scandir(root) as found:
         for entry in found:

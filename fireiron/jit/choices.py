@@ -5,14 +5,12 @@ One file holds the choice for one problem. Another version of fireiron does not 
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from fireiron.jit import folder
-from fireiron.jit.cache import first_digest, library_digest
+from fireiron.jit.cache import file_of, first_digest, library_digest
 
 SUFFIX = ".choice"
 MOST_NBYTES = 1 << 16
@@ -24,7 +22,7 @@ def kept_choice(problem: str) -> Mapping[str, Any] | None:
     Args:
         problem: a text that says what is computed, and for which target.
     """
-    path = _path(problem)
+    path = file_of(problem, SUFFIX)
     try:
         data = b"" if path is None else folder.read_file(path)
         if path is None or len(data) > MOST_NBYTES:
@@ -40,7 +38,7 @@ def kept_choice(problem: str) -> Mapping[str, Any] | None:
 
 def keep_choice(problem: str, facts: Mapping[str, Any]) -> None:
     """Keep a choice, given as plain data."""
-    path = _path(problem)
+    path = file_of(problem, SUFFIX)
     if path is None or library_digest() != first_digest():
         return
     try:
@@ -48,10 +46,3 @@ def keep_choice(problem: str, facts: Mapping[str, Any]) -> None:
         folder.write_file(path, json.dumps(facts).encode())
     except OSError:
         return  # the next process chooses anew
-
-
-def _path(problem: str) -> Path | None:
-    place = folder.cache_path()
-    if place is None:
-        return None
-    return place / f"{hashlib.sha256(f'{first_digest()} {problem}'.encode()).hexdigest()[:32]}{SUFFIX}"

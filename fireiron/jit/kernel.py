@@ -151,9 +151,9 @@ class CompiledKernel:
 
         Raises:
             CallError: `wrong-count`, `not-an-array`, `wrong-shape`, `wrong-dtype`, `wrong-stride`, `wrong-device`,
-                `misaligned`, `overlap`, `size-mismatch`, `precondition`, `read-only`, `unknown-argument`, `unknown-
-                size`, `map-type`, `map-rank`, `map-box`, `map-extent`, `map-stride`, `map-refused`, `cluster-size`,
-                `no-room`, `no-gpu`, `old-driver`, `wrong-arch`, `driver`.
+                `misaligned`, `overlap`, `size-mismatch`, `precondition`, `read-only`, `unknown-argument`,
+                `unknown-size`, `map-type`, `map-rank`, `map-box`, `map-extent`, `map-stride`, `map-refused`,
+                `cluster-size`, `no-room`, `no-gpu`, `old-driver`, `wrong-arch`, `driver`.
         """
         # The steady state: torch tensors that lie as some before, and plain numbers.
         outs = as_tuple(out)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from fireiron.base.errors import CallError
+from fireiron.base.text import by
 from fireiron.jit.expression import evaluate
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ def _check_box(parameter: MapParameter, array: str, nbytes: int) -> None:
     elif parameter.swizzle and row > parameter.swizzle:
         problem = f"has rows of {row} bytes, more than its swizzle of {parameter.swizzle}"
     if problem:
-        shown = "x".join(map(str, box))
+        shown = by(box)
         raise CallError("map-box", f"the box {shown} of {array} {problem}", fix="load it by other tiles or swizzle")
 
 

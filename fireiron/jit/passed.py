@@ -6,12 +6,10 @@ the candidates are tried again.
 
 from __future__ import annotations
 
-import hashlib
 import json
-from pathlib import Path
 
 from fireiron.jit import folder
-from fireiron.jit.cache import first_digest, library_digest
+from fireiron.jit.cache import file_of, first_digest, library_digest
 from fireiron.jit.compile import Compiler
 
 SUFFIX = ".passed"
@@ -38,7 +36,7 @@ def pass_over(problem: str, candidate: str, compiler: Compiler) -> None:
     """Record that a candidate spills, or crashes the compiler."""
     found = passed_over(problem) | {candidate}
     _hold(problem, found)
-    path = _path(problem)
+    path = file_of(problem, SUFFIX)
     if path is None or library_digest() != first_digest():
         return
     facts = {
@@ -65,15 +63,8 @@ def _hold(problem: str, candidates: frozenset[str]) -> None:
     _memory[problem] = candidates
 
 
-def _path(problem: str) -> Path | None:
-    place = folder.cache_path()
-    if place is None:
-        return None
-    return place / f"{hashlib.sha256(f'{first_digest()} {problem}'.encode()).hexdigest()[:32]}{SUFFIX}"
-
-
 def _read(problem: str) -> frozenset[str]:
-    path = _path(problem)
+    path = file_of(problem, SUFFIX)
     try:
         data = b"" if path is None else folder.read_file(path)
         if path is None or len(data) > MOST_NBYTES:

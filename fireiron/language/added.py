@@ -15,8 +15,8 @@ def parts_added(program: Program, dim: str) -> tuple[Program, frozenset[str]]:
     """Return the program that one unit runs on its part of a dim: without `before +` in its sums.
 
     Args:
-        program: has sums over the dim whose outputs replace inputs: `out = before + sum`.
-        dim: the dim that is dealt out; each unit has a part of its points.
+        program: a program with sums over the dim whose outputs replace inputs: `out = before + sum`.
+        dim: the dim whose points the units divide among them.
 
     Returns:
         The program without `before +`, and the names of the outputs that lost it.

@@ -13,7 +13,7 @@ import attrs
 
 from fireiron.algebra.dtypes import DType, default_accumulator, f64
 from fireiron.algebra.expr import Index, Var, as_expr, as_int, ceil_div, simplest
-from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Scalar, renumbered, substituted
+from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Scalar, as_type, renumbered, substituted
 from fireiron.language.atom import summand
 from fireiron.language.decompositions import Decomposition, Done, Epilog, Load, Output, Prolog
 from fireiron.language.levels import RF
@@ -34,7 +34,7 @@ def steps_of(spec: Spec, links: Links = ()) -> Program:
 
     Args:
         spec: the spec.
-        links: the links of a chain of the spec. Those that compute (prologs, epilog ops, ...) become steps; others are
+        links: the links of a chain of the spec. Links that compute (prologs, epilog ops, ...) become steps; others are
             ignored.
 
     Example:
@@ -58,11 +58,11 @@ def steps_of(spec: Spec, links: Links = ()) -> Program:
             dims = dims_of(dst.shape)
             made = _Steps([src, dst])
             tree = _converted(Arg(0, src.dtype), links, "src")
-            made.pointwise(dst.name, made.at(dst, dims), [made.at(src, dims)], _cast(tree, dst.dtype))
+            made.pointwise(dst.name, made.at(dst, dims), [made.at(src, dims)], as_type(tree, dst.dtype))
             return made.program("move", (src,), (dst,))
         case Init(dst, value):
             made = _Steps([dst])
-            made.pointwise(dst.name, made.at(dst, dims_of(dst.shape)), [], _cast(Constant(value, f64), dst.dtype))
+            made.pointwise(dst.name, made.at(dst, dims_of(dst.shape)), [], as_type(Constant(value, f64), dst.dtype))
             return made.program("init", (), (dst,))
         case Pointwise(op, ins, out):
             dims = dims_of(out.shape)
@@ -72,10 +72,6 @@ def steps_of(spec: Spec, links: Links = ()) -> Program:
             return made.program("pointwise", ins, (out,))
         case _ as never:
             assert_never(never)
-
-
-def _cast(tree: Scalar, dtype: DType) -> Scalar:
-    return tree if tree.dtype == dtype else Cast(tree, dtype)
 
 
 def _wider(tree: Scalar, kind: DType) -> Scalar:
@@ -91,7 +87,7 @@ def _converted(tree: Scalar, links: Iterable[Decomposition], role: str) -> Scala
     for link in links:
         if isinstance(link, Load) and link.role == role:
             tree = _converted(tree, link.move, "src")
-            tree = tree if link.dtype is None else _cast(tree, link.dtype)
+            tree = tree if link.dtype is None else as_type(tree, link.dtype)
     return tree
 
 
@@ -162,7 +158,7 @@ def _read_first(steps: Sequence[Step], name: str) -> bool:
 
 @attrs.frozen
 class _Dims:
-    """Hold the dims of a product, named as before swap(); `of` returns the dims of the spec's operands."""
+    """Hold the dims of a product by the names before swap(); `of` returns the dims of the spec's operands."""
 
     swapped: bool
     batch: tuple[Dim, ...]
@@ -206,7 +202,7 @@ class _Product:
 
     @property
     def program(self) -> Program:
-        """Give the steps."""
+        """Return the steps."""
         spec, dims = self.spec, _dims_of(self.spec)
         made = _Steps([spec.A, spec.B, spec.C])
         made.tensors.extend(() if spec.groups is None else (spec.groups,))
@@ -238,7 +234,7 @@ class _Product:
     def _kind(self, epilog: Epilog | None, left: Ref) -> DType:
         """Return the type in which products are summed: the epilog's, or C's type in a closed chain without an epilog.
 
-        Where C is of an integer type, the accumulator's type is taken, and C's store converts.
+        Where C has an integer type, products are summed in the accumulator's type, and C's store converts the sum.
         """
         if epilog is not None:
             return epilog.dtype
@@ -281,7 +277,7 @@ class _Product:
         for target in targets:
             value, last = target.value, target is targets[-1]
             reads = [acc, *(made.at(t, dims.whole) for t in value.tensors)]
-            stored = _cast(_converted(value.tree, target.store, "src"), target.tensor.dtype)
+            stored = as_type(_converted(value.tree, target.store, "src"), target.tensor.dtype)
             if target.apart:
                 out = made.at(target.tensor, dims.of("C", target.tensor))
                 made.pointwise(out.name, out, reads, stored)
@@ -295,7 +291,7 @@ class _Product:
                 between = made.held("acc", value.dtype, acc.dims)
                 acc = made.pointwise(between.name, between, reads, value.tree)
             if target.fold is None:
-                tree = _cast(_converted(Arg(0, acc.dtype), target.store, "src"), target.tensor.dtype)
+                tree = as_type(_converted(Arg(0, acc.dtype), target.store, "src"), target.tensor.dtype)
                 made.pointwise(target.tensor.name, made.at(target.tensor, dims.of("C", target.tensor)), [acc], tree)
             else:
                 self._rows(made, dims, acc, target, target.fold)
@@ -324,7 +320,7 @@ class _Product:
 
 
 def _prolog(links: Links, role: str) -> Value | None:
-    """Return the ops on an operand's elements: of a load, or of a prolog, which may be applied to sums of products."""
+    """Return the ops on an operand's elements: those of its load, else those of its prolog; None without either."""
     loaded = (link.ops for link in links if isinstance(link, Load) and link.role == role and link.ops is not None)
     written = (link.value for link in reversed(links) if isinstance(link, Prolog) and link.role == role)
     return next(chain(loaded, written), None)
@@ -357,7 +353,7 @@ def _of_products(spec: Products, links: Links) -> Program:
     for i, (value, out) in enumerate(zip(spec.values, spec.outs, strict=True)):
         reads = [sums[t.name] if t.memory.registers else made.at(t, whole) for t in value.tensors]
         tree = renumbered(value.tree, {j: j - 1 for j in range(1, len(reads) + 1)})
-        tree = _cast(_converted(tree, stores[i] if stores else (), "src"), out.dtype)
+        tree = as_type(_converted(tree, stores[i] if stores else (), "src"), out.dtype)
         made.pointwise(out.name, made.at(out, whole), reads, tree)
     return made.program("products", spec.inputs, spec.outs)
 
@@ -378,17 +374,17 @@ def _of_layers(spec: Layers) -> Program:
         made.fold(
             acc, [given, made.at(layer.weights, (*stack, before, behind))], summand("mul", *terms), add_of(kind), before
         )
-        tree = _cast(layer.value.tree, spec.X.dtype)
+        tree = as_type(layer.value.tree, spec.X.dtype)
         title = out.name
         if final and not stack:
-            out, tree = made.at(spec.Y, (m, behind)), _cast(tree, spec.Y.dtype)
+            out, tree = made.at(spec.Y, (m, behind)), as_type(tree, spec.Y.dtype)
             title = out.name
         reads = [acc, *(made.at(t, (*stack, m, behind)) for t in layer.value.tensors)]
         made.pointwise(title, out, reads, tree)
         if stack:
             loops.append(For(stack[0], (acc.name, title), ((out.name, last.name),)))
         if final and stack:
-            made.pointwise(spec.Y.name, made.at(spec.Y, (m, behind)), [out], _cast(Arg(0, out.dtype), spec.Y.dtype))
+            made.pointwise(spec.Y.name, made.at(spec.Y, (m, behind)), [out], as_type(Arg(0, out.dtype), spec.Y.dtype))
         last = out
     return made.program("layers", spec.inputs, spec.outputs, tuple(loops))
 
@@ -402,7 +398,7 @@ def _of_program(spec: Program, links: Links) -> Program:
 
 def _read_through(spec: Program, step: Step, links: Links) -> Step:
     places = zip(step.reads, named_reads(spec, step), strict=True)
-    trees = [_cast(_converted(Arg(i, ref.dtype), links, role), ref.dtype) for i, (ref, role) in enumerate(places)]
+    trees = [as_type(_converted(Arg(i, ref.dtype), links, role), ref.dtype) for i, (ref, role) in enumerate(places)]
     return attrs.evolve(step, body=substituted(step.body, trees))
 
 

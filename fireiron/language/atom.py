@@ -54,7 +54,7 @@ class Flight:
     """Describe one group of asynchronous instructions: what is in flight, and the CUDA that waits for it.
 
     Args:
-        name: of the group, as `Commit`, `Wait` and an atom's `completion` name it. Example: `cp.async`.
+        name: name of the group, as `Commit`, `Wait` and an atom's `completion` name it. Example: `cp.async`.
         kind: the kind of instructions: copies, products, stores, loads or sends.
         helpers: CUDA functions, by name: `<name>_commit`, `<name>_wait`, and a fence where one is needed.
     """
@@ -71,18 +71,20 @@ class Operand:
     Args:
         role: `A`, `B`, `C` of a MatMul; `src`, `dst` of a Move, and of an Add.
         memory: the memory of the operand.
-        dtype: its element type, or None where the instruction copies bytes of any type.
+        dtype: element type of the operand, or None where the instruction copies bytes of any type.
         shape: rows and columns of the operand (a Move's vector: (1, elements)).
         layout: thread-value layout ((thread), (register)) -> row + rows * column, threads of one unit first.
         access: read, write, or update (both, as a product's C in registers).
-        span: width in bytes (128, 64 or 32) of the swizzled rows that shared memory must hold it in; 0 where each
-            thread addresses its own elements, so that any layout will do.
-        descriptor: the CUDA function template that encodes the address of such rows, "" where none is needed.
+        span: width in bytes (128, 64 or 32) of the swizzled rows in which shared memory must hold the operand; 0 where
+            any layout is allowed, because each thread addresses its own elements.
+        descriptor: name of the CUDA function template that encodes the address of swizzled rows, "" where none is
+            needed.
         opaque: the name of a fragment whose layout the ISA does not state, or "". Such a fragment matches only
             fragments of the same name; its `layout` is a stand-in for the simulator.
         align: alignment in bytes of the tile's first element; 0: the size of the vector.
-        pitch: for an instruction that takes the distance between the tile's rows (or columns) as `{pitch}`, the number
-            of bytes that this distance must be a multiple of; `{tile}` is then the offset of the first element. Else 0.
+        pitch: the distance between the tile's rows (or columns) must be a multiple of this number of bytes, for an
+            instruction that takes the distance as `{pitch}` and the first element's offset as `{tile}`. 0: the
+            instruction takes no distance.
     """
 
     role: str
@@ -116,7 +118,7 @@ class Atom:
         operands: the operands in the order of the spec: A, B, C or src, dst.
         arch: smallest architecture as an integer (75 for sm_75).
         last: the largest architecture with the atom, 0 where all later architectures have it too.
-        source: where the row was read (PTX ISA section).
+        source: the text that describes the instruction, such as a section of the PTX ISA.
         cuda: one wrapper function's text in CUDA C++, or "" where the call is a plain expression.
         call: the statement that calls the wrapper. Its fields `{A}`, `{B}`, `{C}` or `{src}`, `{dst}` become lvalues of
             each operand's first element (`{A[1]}`: the second element; `{src.name}`: the buffer). A Shuffle also has
@@ -124,8 +126,8 @@ class Atom:
         guarded_cuda: the wrapper of `guarded_call`.
         guarded_call: the statement of a Move that writes zeros where `{read}` is false, or "" where there is none.
         masked_cuda: the wrapper of `masked_call`.
-        masked_call: the statement of a Move that is predicated: it does nothing where `{write}` is false. "" where the
-            instruction has no predicate and a branch must stand around it.
+        masked_call: the statement of a Move with a predicate: it does nothing where `{write}` is false. "" where the
+            instruction has no predicate, so that a branch must stand around the call.
         nbytes: bytes that a Move copies, whatever their element type (its operands' elements are then bytes); else 0.
         completion: name of the `Flight` to wait for before the result may be read, "" where the instruction is
             synchronous.

@@ -40,8 +40,8 @@ class Side:
         tree: the factor, an expression of the step's reads; conversions that lose nothing are removed.
         ref: the read, where the factor is a single read; None for any other expression.
         dims: the factor's dims; the last two are the matrix's rows and columns.
-        axes: for each dimension of the tensor that is read, the dim whose change moves along it. A dimension along
-            which nothing moves has a name of its own.
+        axes: for each dimension of the tensor that is read, the dim that changes its coordinate. A dimension with a
+            constant coordinate has a name of its own.
         order: the names in `axes`; the last two are the matrix's rows and columns.
     """
 
@@ -64,7 +64,7 @@ class Contraction:
 
     Args:
         step: the step that is computed.
-        letters: the dims of M, of N and of K there; where a letter has several dims, the last is fastest.
+        letters: the dims of M, of N and of K at this place; where a letter has several dims, the last is fastest.
         left: the side with M.
         right: the side with N.
         out: the dims of the result: M and N last.
@@ -95,7 +95,7 @@ class Contraction:
         """Return the residual MatMul.
 
         Args:
-            level: the level whose unit executes it.
+            level: the level whose unit executes the MatMul.
             extents: extent of each dim at the place.
             memories: the memories of A, B and C.
             types: the element types of A, B and C in these memories.
@@ -153,8 +153,8 @@ def contraction(
         held: for each read whose elements a buffer holds, the dims of that buffer.
 
     Raises:
-        DecompositionError: `each-product` where the step is no product; `each-dims` where both factors move with a dim
-            that is not 1.
+        DecompositionError: `each-product` where the step is no product; `each-dims` where the indices of both factors
+            depend on a dim whose extent is not 1.
     """
     if not step.is_product:
         raise DecompositionError(
@@ -227,9 +227,9 @@ def _side(
 
 
 def _axes(ref: Ref, role: str, pair: Sequence[str], extents: Mapping[str, Index | None]) -> tuple[str, ...] | None:
-    """Return for each coordinate of a read the dim that changes it; None where these are not pairs.
+    """Return for each coordinate of a read the dim that changes it; None unless each has one dim of its own.
 
-    A coordinate that nothing changes at the place has the name of its dimension, or a new name.
+    A coordinate that is constant at this place has the name of the dim in its index, or a new name.
     """
     found: list[str] = []
     moved = [(e.name,) if isinstance(e, Var) else moving(e, extents) for e in ref.index]

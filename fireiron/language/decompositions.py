@@ -83,7 +83,7 @@ class StreamK:
 
 @attrs.frozen
 class Drawn:
-    """Let persistent blocks draw tiles: a block that is done takes the next tile, by a counter in global memory.
+    """Let persistent blocks draw tiles: a block that has finished a tile draws the next one from a counter in GL.
 
     Blocks end at about the same time even where tiles take unequal times, as under a mask. Results do not depend on
     which block computes a tile, so they have the same bits in every run.
@@ -289,7 +289,7 @@ class Load:
 
     Args:
         role: which operand of the residual.
-        memory: the memory that it is moved to.
+        memory: the memory that the operand is moved to.
         move: the links that execute the Move.
         pad: elements added to the buffer's leading stride, against bank conflicts.
         swizzle: the permutation of element offsets in the buffer, None for none.
@@ -298,7 +298,7 @@ class Load:
         no_sync: whether the author states that this load needs no barrier.
         claimed: where `no_sync` was stated: the place in the author's source.
         dtype: element type in the buffer, None for the source's.
-        ops: an expression applied to each element on the way; None for none.
+        ops: an expression applied to each element while it is moved; None for none.
     """
 
     role: str
@@ -345,7 +345,7 @@ class Output:
             of their sums.
         tensor: the tensor that is written.
         store: the links of the Move that stores.
-        fold: folds each row of a tile to one value, which is stored; None where every element is stored.
+        fold: the fold of each row of a tile to one value, which is stored; None where every element is stored.
         apart: whether later ops ignore this value and read the value of the output before it.
     """
 
@@ -411,7 +411,7 @@ class Results:
 
     Args:
         memory: the memory (RF or FR) of the folds' states, and of results before they are stored.
-        stores: for each output, by its name, the links of the Move that stores it.
+        stores: by output, the links of the Move that stores the output.
         early: names of inputs that threads load before the loops of products, though they are read after these loops.
     """
 
@@ -421,7 +421,7 @@ class Results:
     link: Link | None = _link
 
     def of(self, name: str) -> tuple[Decomposition, ...]:
-        """Give the links that store an output."""
+        """Return the links that store an output."""
         return dict(self.stores)[name]
 
 
@@ -482,8 +482,8 @@ class StepLinks:
     """Hold the chain of one step of a program.
 
     Args:
-        name: of the step.
-        origin: the residual MatMul that the step is at this place.
+        name: name of the step.
+        origin: the residual MatMul of the step at this place of the chain.
         links: the links from `origin` to an atom.
     """
 

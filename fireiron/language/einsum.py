@@ -45,11 +45,11 @@ def einsum(subscripts: str, *operands: Operand, name: str = PRODUCT) -> Value:
     """Multiply expressions and sum over the dims that the result does not name, in f32 (integers in i32).
 
     Args:
-        subscripts: einsum's: `"mk,kn->mn"`, or with spaces for dims of several letters: `"row k, k col -> row col"`.
-            For an array without subscripts the letters stand for its dimensions in order; for a computed expression
-                they are the names of its dims.
+        subscripts: as NumPy's einsum has them: `"mk,kn->mn"`, or with spaces for dims of several letters: `"row k, k
+            col -> row col"`. For an array without subscripts the letters stand for its dimensions in order; for a
+            computed expression they are the names of its dims.
         operands: arrays or expressions, one for each group of letters.
-        name: of the step.
+        name: name of the step.
 
     Raises:
         SpecError: `einsum-subscripts`, `dim-extents`, `bad-operand`.

@@ -8,7 +8,7 @@ from fireiron.language.pointwise import Value
 
 
 def factor(value: Value) -> Scalar | None:
-    """Give the factor of an expression that only multiplies its element; None for every other expression.
+    """Return the factor of an expression that only multiplies its element; None for every other expression.
 
     Arguments keep their numbers. A conversion of the element to a type that holds all its values is ignored.
 

@@ -125,9 +125,9 @@ def called(library: str, name: str, inputs: Sequence[Any], options: Mapping[str,
 
     Args:
         library: `np` or `torch`, for messages.
-        name: of the function.
-        inputs: its arguments.
-        options: its keyword arguments; None means that the keyword was not given.
+        name: name of the function.
+        inputs: arguments of the call.
+        options: keyword arguments of the call; None means that the keyword was not given.
 
     Raises:
         SpecError: `bad-op` where there is no counterpart, or it takes other arguments; and the counterpart's own

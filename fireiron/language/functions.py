@@ -39,12 +39,12 @@ STEEPEST = 80.0
 
 
 def maximum(x: Operand, y: Operand) -> Value:
-    """Take the larger value; NaN where one of them is, as torch.maximum does."""
+    """Take the larger of two values; NaN if either value is NaN, as in torch.maximum."""
     return binary("max", x, y)
 
 
 def minimum(x: Operand, y: Operand) -> Value:
-    """Take the smaller value; NaN where one of them is, as torch.minimum does."""
+    """Take the smaller of two values; NaN if either value is NaN, as in torch.minimum."""
     return binary("min", x, y)
 
 
@@ -247,10 +247,10 @@ def normalise(mean: Operand, rstd: Operand, gain: Operand | None = None, bias: O
 
 @checked
 def derivative(function: Callable[[Value], Value], at: Value) -> Value:
-    """Give the derivative of a function at a value, as an expression.
+    """Return the derivative of a function at a value, as an expression.
 
     Args:
-        function: maps an expression of floats to another one.
+        function: a function from an expression of floats to another expression.
         at: the argument, an expression of f32 or f64.
 
     Raises:
@@ -317,7 +317,7 @@ def custom(
             `float`.
         numpy: the same function on arrays, element by element.
         parameters: the names of the arguments in the source.
-        dtype: of the result, the first argument's by default.
+        dtype: element type of the result, the first argument's by default.
 
     Raises:
         SpecError: `bad-custom`, `unknown-dtype`.

@@ -26,7 +26,7 @@ def fused(program: Program, dims: Sequence[str], name: str) -> Program:
     Args:
         program: the program to change.
         dims: names of the dims to fuse, outermost first.
-        name: of the fused dim.
+        name: name of the fused dim.
 
     Raises:
         SpecError: `fuse-dims` where a step does not keep all of the dims together, or an array has gaps between them.
@@ -153,7 +153,7 @@ class _Fused:
         parts: the dims that are fused.
         whole: the fused dim.
         by: each of the dims as an expression of the fused one. Example: {p: m // 28 % 28, q: m % 28}.
-        extents: of the dims.
+        extents: extents of the dims.
         kept: names of inputs that keep their dimensions.
     """
 

@@ -1,4 +1,4 @@
-"""Slack of online loops: by which factor a term may exceed the scale, and how a loop finds that a term exceeds it.
+"""Slack of online loops: the factor by which a term may exceed the scale, and the test whether a term exceeds it.
 
 In an online softmax the scale is the largest value so far. Results do not depend on the scale as long as nothing
 overflows, so sums need not be rescaled for every new maximum. Where no term is negative, a chunk's sum is at least as
@@ -54,7 +54,7 @@ def lazy(program: Program, law: Law, slack: float, speculate: bool) -> None:
 
 
 def witnesses(program: Program, law: Law) -> tuple[str, ...]:
-    """Return the names of the sums without negative terms, where one fold scales all of them by the same factor."""
+    """Return the names of the sums without negative terms; () unless one fold scales all sums by the same factor."""
     if len(law.factors) != 1 or any(len(found) != 1 for found in law.factors.values()):
         return ()
     makers = {out.name: s for s in program.steps for out in s.outs}

@@ -20,9 +20,9 @@ class Level:
     Args:
         name: the name in trees and errors.
         parent: the enclosing level, None for the kernel.
-        threads: the positions of its threads inside one parent unit (`(4,2):(1,16)` for a quad-pair of a warp), or None
-            where the count follows from the schedule (blocks of a kernel).
-        size: threads in one unit, or None where it follows from the schedule.
+        threads: the positions of a unit's threads inside one parent unit (`(4,2):(1,16)` for a quad-pair of a warp), or
+            None where the number of threads follows from the schedule (blocks of a kernel).
+        size: number of threads of a unit, or None where the number follows from the schedule.
     """
 
     name: str

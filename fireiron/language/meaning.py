@@ -152,7 +152,7 @@ class _Writer:
     """Write records as text.
 
     Args:
-        names: numbers tensors by name, where numbers are written instead of names; None writes the names.
+        names: by name, the number that is written instead of a tensor's name; None where names are written.
         sizes: whether extents and strides of tensors are written.
     """
 

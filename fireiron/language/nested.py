@@ -33,7 +33,7 @@ class Nested:
 
     Args:
         tensors: the layout of each depth, outermost first.
-        offset: of the first scalar.
+        offset: offset of the first scalar.
         level: the level of the unit with these threads; None for elements and registers.
 
     Example:
@@ -55,7 +55,7 @@ class Nested:
     @property
     def shape(self) -> tuple[int, ...]:
         """Return the extent of each dimension of the outermost tensor."""
-        return tuple(_int(mode.size) for mode in _dims(self.tensors[0]))
+        return tuple(known(mode.size) for mode in _dims(self.tensors[0]))
 
     def tile(self, *sizes: int | Layout | None) -> Nested:
         """Cut the innermost tensors into tiles.
@@ -145,7 +145,7 @@ class Nested:
         self._threads()
         inner = self.tensors[-1]
         inner = inner.modes[0] if inner.rank == 1 and isinstance(inner.shape, tuple) else inner
-        return Level(name or str(self), self.level, inner, _int(inner.size))
+        return Level(name or str(self), self.level, inner, known(inner.size))
 
     def order(self) -> Order | Layout:
         """Return the order in which units take tiles: each tile has its unit's coordinates in the outermost tensor."""
@@ -237,9 +237,10 @@ def _coordinate(mode: Layout, thread: Var) -> Expr:
 
 
 def _leaves(tensor: Layout) -> list[tuple[int, int]]:
-    return [(_int(extent), _int(stride)) for extent, stride in tensor.leaves]
+    return [(known(extent), known(stride)) for extent, stride in tensor.leaves]
 
 
-def _int(extent: Index) -> int:
+def known(extent: Index) -> int:
+    """Return an extent or a stride that must be a number."""
     assert isinstance(extent, int)
     return extent

@@ -28,6 +28,7 @@ from fireiron.algebra.scalar import (
     Scalar,
     Select,
     Unary,
+    as_type,
     parts,
     renumbered,
     substituted,
@@ -36,7 +37,7 @@ from fireiron.algebra.simplify import simplify
 from fireiron.base.errors import DecompositionError
 from fireiron.language.decompositions import Decomposition, Split
 from fireiron.language.levels import RF
-from fireiron.language.steps import Program, Ref, Step, dense, dims_in
+from fireiron.language.steps import Program, Ref, Step, dense, dims_in, number_in
 from fireiron.language.words import scalar_in_words
 
 EXPONENTIALS = ("exp", "exp2")
@@ -62,8 +63,8 @@ class Law:
     Args:
         dim: the dim that the loop cuts.
         factors: for each fold whose value other folds need in the loop, the corrections of their states.
-        corrected: for each fold that needs others' values, the corrections of its state: pairs of the fold that causes
-            the correction and the correction's index in that fold's `factors`.
+        corrected: for each fold that needs values of other folds, the corrections of the fold's state: pairs of the
+            fold that causes the correction and the correction's index in that fold's `factors`.
         slack: sums are corrected once a factor falls below 2^-slack; 0: whenever the value changes.
         speculative: whether the fold that causes corrections is computed only for chunks whose sums exceed the slack.
     """
@@ -124,11 +125,6 @@ def spelled(step: Step, makers: Mapping[str, Step]) -> tuple[Scalar, tuple[Ref, 
     """Write a step's expression in terms of inputs and results of folds; pointwise steps are substituted."""
     reads: list[Ref] = []
 
-    def number(ref: Ref) -> int:
-        if ref not in reads:
-            reads.append(ref)
-        return reads.index(ref)
-
     def put_in(body: Scalar, refs: Sequence[Ref]) -> Scalar:
         trees: list[Scalar] = []
         for ref in refs:
@@ -136,7 +132,7 @@ def spelled(step: Step, makers: Mapping[str, Step]) -> tuple[Scalar, tuple[Ref, 
             if maker is not None and maker.fold is None and maker.outs[0].index == ref.index:
                 trees.append(put_in(maker.body, maker.reads))
             else:
-                trees.append(Arg(number(ref), ref.dtype))
+                trees.append(Arg(number_in(reads, ref), ref.dtype))
         return substituted(body, trees)
 
     return put_in(step.body, step.reads), tuple(reads)
@@ -172,7 +168,12 @@ Refused: TypeAlias = Callable[[Scalar, str], DecompositionError]
 
 @attrs.frozen
 class _Factoring:
-    """Split expressions f(x, m) into g(x) and h(m), for one argument m."""
+    """Split expressions f(x, m) into g(x) and h(m), for one argument m.
+
+    Args:
+        number: the number of the argument m.
+        refused: a function that makes the error for an expression that does not split.
+    """
 
     number: int
     refused: Refused
@@ -266,7 +267,7 @@ def _widened(x: Scalar, y: Scalar) -> tuple[Scalar, Scalar]:
     """Convert two expressions to the wider of their types."""
     if x.dtype.bits < y.dtype.bits:
         return Cast(x, y.dtype), y
-    return x, y if y.dtype == x.dtype else Cast(y, x.dtype)
+    return x, as_type(y, x.dtype)
 
 
 def _summed(op: str, x: Scalar, y: Scalar) -> Scalar:
@@ -372,9 +373,9 @@ def _factored(program: Program, dim: str) -> Program:
         when = condition[0] if condition else None
         steps.append(attrs.evolve(step, outs=(held,), body=inner, reads=kept, where=when))
         (body,), wanted = _used((taken,), reads, first=held)
-        value = Binary("mul", Arg(0, held.dtype), body if body.dtype == held.dtype else Cast(body, held.dtype))
+        value = Binary("mul", Arg(0, held.dtype), as_type(body, held.dtype))
         value = simplify(value)
-        value = value if value.dtype == out.dtype else Cast(value, out.dtype)
+        value = as_type(value, out.dtype)
         steps.append(Step(_fresh(f"{step.name}_scaled", names), (out,), wanted, value))
     return attrs.evolve(program, steps=tuple(steps))
 
@@ -414,15 +415,10 @@ def _with_products(
     reads: list[Ref] = []
     remade: dict[str, Step] = {}
 
-    def number(ref: Ref) -> int:
-        if ref not in reads:
-            reads.append(ref)
-        return reads.index(ref)
-
     def spelled(body: Scalar, refs: Sequence[Ref]) -> Scalar:
         trees: list[Scalar] = []
         for ref in refs:
-            plain = Arg(number(ref), ref.dtype)
+            plain = Arg(number_in(reads, ref), ref.dtype)
             maker = makers.get(ref.name)
             if (
                 maker is None or maker.fold is not None or maker.outs[0].index != ref.index
@@ -448,9 +444,9 @@ def _with_products(
             return plain
         (body,), kept = _used((simplify(rest),), maker.reads)
         remade[maker.name] = attrs.evolve(maker, body=body, reads=kept)
-        factor = substituted(taken, [Arg(number(ref), ref.dtype) for ref in maker.reads])
+        factor = substituted(taken, [Arg(number_in(reads, ref), ref.dtype) for ref in maker.reads])
         product = Binary("mul", *_widened(plain, factor))
-        return product if product.dtype == plain.dtype else Cast(product, plain.dtype)
+        return as_type(product, plain.dtype)
 
     return spelled(step.body, step.reads), tuple(reads), remade
 

@@ -31,7 +31,13 @@ Strategy: TypeAlias = Callable[[Any], Any]
 
 @attrs.frozen(field_transformer=checked_fields)
 class Save:
-    """Store the value so far; later ops continue with the same value. See `save`."""
+    """Store the value so far; later ops continue with the same value. See `save`.
+
+    Args:
+        tensor: the tensor to store to.
+        store: the strategy of the store, None for the default of `save`.
+        of: an op whose result is stored instead of the value, None for none.
+    """
 
     tensor: Tensor
     store: Strategy | None = None
@@ -43,7 +49,7 @@ def save(tensor: Tensor, store: Strategy | None = None, of: Op | None = None) ->
     """Make the op that stores the value so far to a tensor beside C; later ops continue with the same value.
 
     Args:
-        tensor: of C's shape; conversion to its element type saturates.
+        tensor: a tensor of C's shape; conversion to its element type saturates.
         store: the chain of the store. None: C's, where both have the same type and order, else conform().
         of: an op; its result is stored instead of the value, and later ops still continue with the value.
 
@@ -57,7 +63,12 @@ def save(tensor: Tensor, store: Strategy | None = None, of: Op | None = None) ->
 
 @attrs.frozen(field_transformer=checked_fields)
 class Rows:
-    """Store a fold of each row of the value so far; later ops continue with the value. See `row_sum` and `row_max`."""
+    """Store a fold of each row of the value so far; later ops continue with the value. See `row_sum` and `row_max`.
+
+    Args:
+        tensor: the tensor of results, with a column for each block along a row.
+        op: the fold, `add` or `max`.
+    """
 
     tensor: Tensor
     op: Literal["add", "max"]
@@ -74,8 +85,8 @@ def row_sum(tensor: Tensor) -> Rows:
     Sums have the accumulator's type, and the same bits in every run.
 
     Args:
-        tensor: has C's rows, and one column for each block along a row: the block's part of the row sum. Where one
-            block holds whole rows, this is one column of row sums.
+        tensor: a tensor with C's rows, and one column for each block along a row, which holds the block's part of the
+            row sum. Where one block holds whole rows, there is one column.
 
     Example:
         >>> from fireiron import ColMajor, Vector, exp
@@ -86,7 +97,7 @@ def row_sum(tensor: Tensor) -> Rows:
 
 @checked
 def row_max(tensor: Tensor) -> Rows:
-    """Make the op that also stores the largest value of each row, as `row_sum` does sums."""
+    """Make the op that stores the largest value of each row of the value so far. See `row_sum`."""
     return Rows(tensor, "max")
 
 

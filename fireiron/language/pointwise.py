@@ -26,6 +26,7 @@ from fireiron.algebra.scalar import (
     Scalar,
     Select,
     Unary,
+    as_type,
     children,
     parts,
     renumbered,
@@ -42,7 +43,7 @@ MOST_FACTORS = 16  # largest power that is computed by products
 
 
 class ExpressionError(SpecError, AttributeError):
-    """Raised for an attribute that expressions do not have."""
+    """Report an attribute that expressions do not have."""
 
 
 @attrs.frozen(repr=False)
@@ -58,7 +59,7 @@ class Value:
 
     @property
     def dtype(self) -> DType:
-        """Give the element type of the result."""
+        """Return the element type of the result."""
         return self.tree.dtype
 
     @property
@@ -284,7 +285,7 @@ def _lift(x: object, dtype: DType) -> Value:
                     fix=f"cast the expression to f32 first, or the tensor: cast({x.name}, '{dtype}')",
                 )
             read: Scalar = Arg(1, x.dtype)
-            return Value(read if x.dtype == dtype else Cast(read, dtype), (x,))
+            return Value(as_type(read, dtype), (x,))
         case Expr():
             return Value(Coordinate(x))
         case str() if x.isidentifier():
@@ -523,7 +524,7 @@ def where(condition: Operand, x: Operand, y: Operand) -> Value:
 
     Args:
         condition: an expression, or a tensor (a mask) of any type.
-        x, y: of one type.
+        x, y: expressions of one type, tensors or numbers.
 
     Raises:
         SpecError: `dtype-mismatch`, `bad-operand`.

@@ -29,7 +29,7 @@ class Products(Stated):
 
     Args:
         sums: the accumulators.
-        values: for each output the expression of its elements. It reads accumulators (tensors in registers, by name)
+        values: for each output the expression of its elements, which reads accumulators (tensors in registers, by name)
             and other tensors.
         outs: the outputs.
         acc: the accumulators' element type, None for the default of the first product's.
@@ -42,7 +42,7 @@ class Products(Stated):
 
     @property
     def accumulator(self) -> DType:
-        """Give the accumulators' element type."""
+        """Return the accumulators' element type."""
         return self.acc or default_accumulator(self.sums[0].products[0][0].dtype)
 
     @property
@@ -137,7 +137,7 @@ class Layers(Stated):
 
     Args:
         X, Y: the first layer's input and the last layer's output; each row is a sample.
-        layers: in execution order.
+        layers: the layers, in execution order.
         acc: the accumulators' element type, None for the default of X's.
     """
 
@@ -148,7 +148,7 @@ class Layers(Stated):
 
     @property
     def accumulator(self) -> DType:
-        """Give the accumulators' element type."""
+        """Return the accumulators' element type."""
         return self.acc or default_accumulator(self.X.dtype)
 
     @property

@@ -50,7 +50,7 @@ def by_elements(tree: Scalar, reads: Sequence[Ref], taken: Callable[[Ref], bool]
 
     Args:
         tree: a condition, or an expression with conditions.
-        reads: what its arguments read.
+        reads: the elements that the expression's arguments read.
         taken: whether a read may become an element of an index expression.
     """
     match tree:

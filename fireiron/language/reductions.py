@@ -80,9 +80,9 @@ def fold(
     Args:
         value: an expression of arrays.
         over: names of dims: a string with spaces between, or a sequence.
-        make: returns the fold for the expression's element type.
-        name: of the step.
-        where: a condition: points where it is 0 are not folded.
+        make: a function from the expression's element type to the fold.
+        name: name of the step.
+        where: a condition on points; points where the condition is 0 are not folded.
         running: whether the result keeps the dim: at each point it is the fold of all points up to there (a cumulative
             sum). `over` is then one dim.
 
@@ -187,7 +187,7 @@ def argmax(value: Operand, over: str, where: Operand | None = None) -> Value:
     Args:
         value: an expression of arrays.
         over: one dim.
-        where: a condition on points; where it holds for none, the result is the highest i32.
+        where: a condition on points; if the condition holds for no point, the result is the highest i32.
 
     Raises:
         SpecError: `fold-over`, `bad-operand`.
@@ -270,11 +270,11 @@ def fold_by(
         value: an expression of arrays.
         over: names of dims.
         identity: the state without points: a number, or one number for each scalar of the state.
-        combine: makes one state of two: takes the scalars of the first state, then those of the second. Functions that
-            make several scalars return a tuple.
-        lift: makes the state of one point from its value; by default each scalar is the value.
-        finish: makes the results from the state's scalars; by default the results are these scalars.
-        name: of the step.
+        combine: a function that makes one state of two: its arguments are the scalars of the first state, then those of
+            the second. Functions that make several scalars return a tuple.
+        lift: a function that makes a point's state from the point's value; by default each scalar is the value.
+        finish: a function that makes the results from the state's scalars; by default the results are these scalars.
+        name: name of the step.
         where: a condition on points.
         running: whether the result keeps the dim, as with `cumsum`. `combine` then gets points in order.
 

@@ -45,9 +45,10 @@ class Operand:
         role: `A`, `B`, `C` of a MatMul; `src`, `dst` of a Move; `out` of an Init or Pointwise.
         tensor: the tensor of the whole spec that the operand is a tile of.
         memory: the memory that holds the tile.
-        dtype: its element type there.
-        dims: the dimensions that index it.
-        ops: an expression of its element that a later load or the atom's operands must still apply, None for none.
+        dtype: element type of the tile in that memory.
+        dims: the dimensions that index the operand.
+        ops: pending ops: an expression of an element that a later load, or the product's atom, must still apply; None
+            for none.
     """
 
     role: str
@@ -69,10 +70,10 @@ class Residual:
 
     Args:
         kind: MatMul, Move, Init, Pointwise, Layers or Program.
-        level: the level whose unit executes it.
+        level: the level whose unit executes the spec.
         sizes: extent of each dimension; None where a vector's width is still open.
-        operands: in the spec's order.
-        closed: whether an atom or a microkernel executes it.
+        operands: the operands, in the spec's order.
+        closed: whether an atom or a microkernel executes the spec.
         sums: for several products, the accumulators, which replace the outputs below the epilog.
         depths: for several products, the extents of K where these differ between products.
         weights: for layers, the weights of each layer.
@@ -329,7 +330,7 @@ def promoted(operands: tuple[Operand, ...], dtype: DType) -> tuple[Operand, ...]
     """Return operands for chunks whose products are summed separately; prologs then apply to the chunks' sums.
 
     Args:
-        operands: of the residual.
+        operands: the operands of the residual.
         dtype: element type of a chunk's sums.
     """
     return tuple(evolve(o, dtype=dtype) if o.role[0] == "C" else evolve(o, ops=None) for o in operands)
@@ -353,9 +354,9 @@ def brought_along(residual: Residual, role: str, memory: Memory) -> tuple[str, .
     """List other reads of the same array that a load to shared memory also serves: the tile holds their elements.
 
     Args:
-        residual: above the load.
+        residual: the residual above the load.
         role: the operand that is loaded.
-        memory: the memory that it is loaded to.
+        memory: the memory that the operand is loaded to.
     """
     mine = residual.operand(role)
     if mine is None or residual.kind != "Program" or memory != SH:

@@ -37,12 +37,12 @@ class Coefficient:
 
     @property
     def is_one(self) -> bool:
-        """Tell whether scaling changes nothing."""
+        """Say whether scaling changes nothing."""
         return not self.name and self.value == 1.0
 
     @property
     def is_zero(self) -> bool:
-        """Tell whether the factor is the constant 0, so that the scaled operand need not be read."""
+        """Say whether the factor is the constant 0, so that the scaled operand need not be read."""
         return not self.name and self.value == 0.0
 
 
@@ -72,7 +72,7 @@ class MatMul(Stated):
 
     @property
     def accumulator(self) -> DType:
-        """Give the accumulator's element type."""
+        """Return the accumulator's element type."""
         return self.acc or default_accumulator(self.A.dtype)
 
     @cached_property

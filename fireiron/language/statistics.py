@@ -65,9 +65,9 @@ def mean_and_variance(value: Operand, over: Over, once: bool = False) -> tuple[V
     Args:
         value: an expression of arrays.
         over: names of dims.
-        once: whether one fold computes both; its state is a count, a mean and a sum of squared distances. Values that
-            do not fit on chip are then read once instead of twice; each value costs one more division. Dims may be
-            symbols.
+        once: whether one fold computes both results, by a state of a count, a mean and a sum of squared distances.
+            Values that do not fit on chip are then read once instead of twice; each value costs one more division. Dims
+            may be symbols.
 
     Raises:
         SpecError: `fold-over`, `symbolic-mean`.
@@ -94,8 +94,8 @@ def logsumexp(value: Operand, over: Over, where: Operand | None = None, once: bo
         value: an expression of arrays.
         over: names of dims.
         where: a condition on points: points where it is 0 do not count.
-        once: whether one fold computes it; its state is the largest value m and the sum of exp(x - m). Values that do
-            not fit on chip are then read once instead of twice; each value costs one more exponential.
+        once: whether one fold computes the result, by a state of the largest value m and the sum of exp(x - m). Values
+            that do not fit on chip are then read once instead of twice; each value costs one more exponential.
 
     Raises:
         SpecError: `fold-over`, `bad-operand`.
@@ -152,7 +152,7 @@ def _of_difference(value: Value, away: Value) -> Value:
     2^-17.5, which is less than one rounding of a 16-bit type.
 
     Args:
-        value: the values x; the types of its reads decide.
+        value: the expression x; the formula depends on the element types that it reads.
         away: x - m.
     """
     if all(ref.dtype.bits <= SHORT for ref in refs_of(value)):
@@ -175,7 +175,7 @@ def softmax(value: Operand, over: Over, where: Operand | None = None, lse: Value
     Args:
         value: an expression of arrays.
         over: names of dims.
-        where: a condition: points where it is 0 are not summed, and their results are 0.
+        where: a condition on points; points where the condition is 0 are not summed, and their results are 0.
         lse: the `logsumexp` of the values, if the program has computed it; the softmax is then exp(x - lse).
     """
     (value,) = lifted(value)

@@ -44,7 +44,7 @@ Dim: TypeAlias = Var
 
 
 class Stated:
-    """Give every spec the properties that only some kinds of specs have, so that rules need not ask for the kind.
+    """Give every spec the properties that only some kinds of specs have, so that rules do not test the kind.
 
     Args:
         product: the term that is summed over K: `mul`, or for bits `xor` or `and`.
@@ -134,6 +134,13 @@ def _dims_in(e: Expr) -> list[Dim]:
     return sorted((leaf for leaf in free(e) if isinstance(leaf, Var)), key=lambda d: d.name)
 
 
+def number_in(reads: list[Ref], ref: Ref) -> int:
+    """Return the number of a read in a list; a new read is appended."""
+    if ref not in reads:
+        reads.append(ref)
+    return reads.index(ref)
+
+
 def dims_in(tree: Scalar, reads: Sequence[Ref]) -> tuple[Dim, ...]:
     """List the dims that an expression of reads depends on, each once."""
     found: dict[Dim, None] = {}
@@ -177,7 +184,7 @@ class Fold:
         insert: the state after one more point, expressions of the state's scalars followed by the step's body, where
             this is cheaper than lift and combine; else empty.
         settle: expressions of the whole state that follow each combine, applied in sequence; each gives all scalars.
-        ranking: says which points the fold may skip; None where it needs all.
+        ranking: the points that the fold may skip; None where the fold needs all points.
     """
 
     name: str
@@ -213,7 +220,7 @@ def simple_fold(name: str, op: BinaryOp, dtype: DType, identity: float) -> Fold:
 
 
 def add_of(dtype: DType) -> Fold:
-    """Give the fold that sums."""
+    """Return the fold that sums."""
     return simple_fold("add", "add", dtype, 0.0)
 
 
@@ -233,24 +240,25 @@ def compensated_add_of(dtype: DType) -> Fold:
 
 
 def max_of(dtype: DType) -> Fold:
-    """Give the fold that takes the largest value; without values, -inf or the type's lowest integer."""
+    """Return the fold that takes the largest value; without values, -inf or the type's lowest integer."""
     return simple_fold("max", "max", dtype, -float("inf") if dtype.kind == "float" else dtype.limits[0])
 
 
 def min_of(dtype: DType) -> Fold:
-    """Give the fold that takes the smallest value; without values, inf or the type's highest integer."""
+    """Return the fold that takes the smallest value; without values, inf or the type's highest integer."""
     return simple_fold("min", "min", dtype, float("inf") if dtype.kind == "float" else dtype.limits[1])
 
 
 def mul_of(dtype: DType) -> Fold:
-    """Give the fold that multiplies."""
+    """Return the fold that multiplies."""
     return simple_fold("mul", "mul", dtype, 1.0)
 
 
 def arg_of(dtype: DType, dim: Dim, op: BinaryOp) -> Fold:
-    """Give the fold that finds the index of the largest (`max`) or smallest value along a dim; ties go to the first.
+    """Return the fold that finds the index of the largest (`max`) or smallest value along a dim; ties go to the first.
 
-    Its state is the value and its index; without points the index is the highest i32. A NaN wins over all numbers.
+    The state is the value and the value's index; without points the index is the highest i32. A NaN wins over all
+    numbers.
     """
     start = (max_of if op == "max" else min_of)(dtype).identity[0]
     mine, theirs = (Arg(0, dtype), Arg(1, i32)), (Arg(2, dtype), Arg(3, i32))
@@ -266,13 +274,13 @@ def arg_of(dtype: DType, dim: Dim, op: BinaryOp) -> Fold:
 
 
 def top_of(dtype: DType, dim: Dim, k: int) -> Fold:
-    """Give the fold that finds the k largest values along a dim and their indices, largest first.
+    """Return the fold that finds the k largest values along a dim and their indices, largest first.
 
-    Its state is the values, then their indices. Equal values keep their order; a NaN counts as the largest. With fewer
+    The state is the values, then their indices. Equal values keep their order; a NaN counts as the largest. With fewer
     points than k, the remaining results are the type's lowest value with the highest i32 as index.
 
     Args:
-        dtype: of the values.
+        dtype: element type of the values.
         dim: the dim to search along.
         k: a power of two.
     """
@@ -358,15 +366,15 @@ class Step:
 
     Args:
         name: the name in chains.
-        outs: the elements that it writes, one for each of the fold's results.
-        reads: the elements that it reads; `Arg(i)` of the body is `reads[i]`.
+        outs: the elements that the step writes, one for each of the fold's results.
+        reads: the elements that the step reads; `Arg(i)` of the body is `reads[i]`.
         body: an expression of the reads.
         fold: None for a pointwise step.
         over: the dims that are folded.
         where: a condition, an expression of the reads: points where it is 0 are not folded. None: all points are
             folded.
-        running: whether the output keeps the one folded dim: at each point it is the fold of all points up to there (a
-            cumulative sum).
+        running: whether the output keeps the one folded dim: at each point, the output is the fold of all points up to
+            this point (a cumulative sum).
     """
 
     name: str
@@ -429,7 +437,7 @@ class For:
     """Repeat consecutive steps once for each point of a dim, in order (a recurrence).
 
     Args:
-        dim: counts the trips; a tensor with this dim is read at the trip's number.
+        dim: the dim that counts the trips; a tensor with this dim is read at the trip's number.
         steps: names of the repeated steps.
         carried: for each tensor that a trip passes to the next trip: its name, and the tensor that the first trip reads
             instead. Example: (("h", "x"),).
@@ -447,7 +455,7 @@ class Program(Stated):
     Args:
         name: the name in kernels and trees.
         inputs: the caller's tensors, in the order of the call.
-        steps: in execution order.
+        steps: the steps, in execution order.
         outputs: the tensors that a call returns.
         loops: the steps that are repeated.
         inplace: outputs that lie in the memory of an input: the output's name and the input's. Example: (("y", "x"),).
@@ -544,7 +552,7 @@ def check_program(program: Program, updated: frozenset[str] = frozenset()) -> No
     """Raise an error where steps do not form a program.
 
     Args:
-        program: to check.
+        program: the program to check.
         updated: inputs that a step may write, as a product writes the C that it adds to.
 
     Raises:
@@ -593,7 +601,7 @@ def check_program(program: Program, updated: frozenset[str] = frozenset()) -> No
 
 
 def all_dims(program: Program) -> Iterator[Dim]:
-    """Visit the dims of every step; a dim that is used several times comes several times."""
+    """Visit the dims of every step; a dim that several steps use is visited several times."""
     for step in program.steps:
         for ref in (*step.reads, *step.outs):
             yield from ref.dims

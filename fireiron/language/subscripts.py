@@ -46,7 +46,7 @@ from fireiron.language.trace import active_trace, bare, declared, dims_of_value,
 
 @checks(locate=True)
 def extent(dim: str) -> int | Value:
-    """Give the extent of a dim: a number, or an index expression of symbols.
+    """Return the extent of a dim: a number, or an index expression of symbols.
 
     Raises:
         SpecError: `unknown-dim`, `outside-program`.

@@ -75,7 +75,7 @@ class Tensor:
         name: the name in links, trees and the emitted CUDA.
         shape: extents, ints or symbols.
         dtype: element type.
-        memory: the memory that holds it.
+        memory: the memory that holds the tensor.
         strides: elements between neighbours along each dimension (0 for a broadcast dimension).
     """
 
@@ -178,7 +178,7 @@ def Matrix(
         rows, cols: extents, ints or symbols.
         dtype: element type.
         order: RowMajor or ColMajor.
-        name: by default its role (`A`, `B`, `C`).
+        name: the name; by default the matrix's role (`A`, `B`, `C`).
         ld: elements from one row (RowMajor) or column (ColMajor) to the next; by default there are no gaps.
         batch: number of matrices, stored one after another.
         batch_stride: elements from one matrix of a batch to the next; by default there are no gaps.
@@ -245,7 +245,7 @@ def tensor(*shape: Index, dtype: object = f32, name: str = "", strides: tuple[In
     Args:
         shape: extents, ints or symbols, outermost first.
         dtype: element type.
-        name: by default the name of the parameter that it is passed for.
+        name: the name; by default that of the parameter to which the array is passed.
         strides: elements between neighbours along each dimension; by default the array is row-major without gaps.
 
     Raises:

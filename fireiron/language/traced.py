@@ -48,7 +48,7 @@ class Inplace:
     """Describe an output that overwrites an input.
 
     Args:
-        name: of the input.
+        name: name of the input.
     """
 
     name: str
@@ -61,7 +61,7 @@ def inplace(name: str) -> Inplace:
     written; the schedule's last link checks it (`inplace-order`).
 
     Args:
-        name: of the input: its shape, element type and strides are the output's.
+        name: name of the input; the output has the input's shape, element type and strides.
 
     Example:
         >>> import numpy as np
@@ -90,7 +90,7 @@ def traced(
         dims: the dims of each array, by parameter: names with spaces between. Example: {"x": "m n"}.
         tensors: the arrays, by parameter.
         others: further arguments, by parameter; their values become constants of the program.
-        name: of the program.
+        name: name of the program.
         out: the outputs' element type, or the output's tensor (for strides), or `inplace(...)`; a tuple for several
             outputs. None: the result type for the element type of the first array that is not used as a subscript.
 

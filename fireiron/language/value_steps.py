@@ -65,7 +65,7 @@ def step_of(
     """Express a value as a step.
 
     Args:
-        value: `Arg(0)` is the element, the others are its tensors.
+        value: the value; `Arg(0)` is the element, the other arguments are tensors.
         element: the element that `Arg(0)` reads.
         out: the element that the step writes.
         dims: the dims that the tensors broadcast over, rows and columns as the value's author wrote them (before

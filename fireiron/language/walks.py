@@ -31,7 +31,7 @@ def walks(program: Program, step: str, array: str, lines: bool = False) -> dict[
     Args:
         program: the program with the fold.
         step: name of the fold over windows.
-        array: name of the array that it reads by windows.
+        array: name of the array that the fold reads by windows.
         lines: whether the last dimension is a side too (columns and channels fused).
 
     Returns:

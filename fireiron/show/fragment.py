@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fireiron.atoms.table import chosen_from
-from fireiron.base.text import count
+from fireiron.base.text import by, count
 from fireiron.language.atom import Atom, Operand
 from fireiron.show import panel
 from fireiron.show.picture import Picture, wrapped
@@ -222,7 +222,7 @@ def _tiles(found: Owners, r: int, c: int) -> bool:
 
 
 def _does(atom: Atom) -> str:
-    extents = "x".join(map(str, atom.shape))
+    extents = by(atom.shape)
     if atom.kind == "MatMul":
         return f"computes MatMul {extents}"
     if atom.kind == "Reduce":

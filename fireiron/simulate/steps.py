@@ -43,6 +43,11 @@ class Scope:
     needs: tuple[tuple[str, Needs], ...] = ()
     guard: Needs = frozenset()
 
+    @property
+    def title(self) -> str:
+        """Return the title of the innermost region, "" outside of regions."""
+        return self.region.title if self.region is not None else ""
+
     def of(self, *exprs: Expr | None) -> Needs:
         """List the loop variables that expressions depend on."""
         known = dict(self.needs)

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from fireiron.algebra.expr import evaluate
-from fireiron.atoms.flights import flying
 from fireiron.base.errors import SimulationError
+from fireiron.kernel.ir.flying import starts
 from fireiron.kernel.ir.statements import (
     Arrive,
     Barrier,
@@ -153,7 +153,7 @@ def team_of(
     fragments = {
         view.buffer.name
         for statement in walk(body)
-        if isinstance(statement, Call) and flying(statement.atom.completion) == "products"
+        if isinstance(statement, Call) and starts(statement, "products")
         for view in statement.views
     }
     storages = {**machine.storages, **member.shared}

@@ -296,7 +296,7 @@ class Tracing(Compiler):
     def _tell(self, event: Event, scope: Scope, state: State) -> None:
         self.recorder.events.append(
             attrs.evolve(
-                event, title=event.title or _title(scope), loops=_loops(scope, state.env), role=self.label,
+                event, title=event.title or scope.title, loops=_loops(scope, state.env), role=self.label,
                 threads=self.team.threads, rank=self.team.member.rank, tile=_tile(self.team.machine, state.env),
             )
         )  # fmt: skip
@@ -488,10 +488,6 @@ def _with(step: Step, before: Any, after: Any) -> Step:
             after(state, act)
 
     return Step(None, walk_)
-
-
-def _title(scope: Scope) -> str:
-    return scope.region.title if scope.region is not None else ""
 
 
 def _loops(scope: Scope, env: Env) -> tuple[tuple[str, int], ...]:

@@ -181,7 +181,7 @@ class Watch:
         """Check whether the moment is before a statement that accesses data."""
         if team.member.block != self.block:
             return
-        title = _title(scope)
+        title = scope.title
         did = self.did.setdefault(Itself(team), [])
         if scope.region is not None and all(known is not scope.region for known in did):
             did.append(scope.region)
@@ -374,10 +374,6 @@ def _titles(regions: Sequence[Region]) -> tuple[tuple[str, ...], tuple[int, ...]
     """Return the titles of regions, each once, and their numbers."""
     titles = dict.fromkeys(region.title for region in regions if region.title)
     return tuple(titles), tuple(dict.fromkeys(region.id for region in regions))
-
-
-def _title(scope: Scope) -> str:
-    return scope.region.title if scope.region is not None else ""
 
 
 def _role(team: Team) -> str:

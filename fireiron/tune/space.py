@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 import attrs
 
 from fireiron.base.errors import FireironError, UsageError
+from fireiron.base.text import by
 
 if TYPE_CHECKING:
     from fireiron.estimate.tiling import Tiling
@@ -176,7 +177,7 @@ class Space:
                     yield point({**keywords, name: values[near]})
 
     def __str__(self) -> str:
-        return " ".join(f"{name}={','.join(_word(v) for v in values)}" for name, values in self.axes)
+        return " ".join(f"{name}={','.join(by(v) for v in values)}" for name, values in self.axes)
 
 
 @attrs.frozen
@@ -352,10 +353,6 @@ def _read(word: str) -> Plain:
         return _plain(word, ast.literal_eval(word))
     except (ValueError, SyntaxError):
         return word
-
-
-def _word(value: Plain) -> str:
-    return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _plain(name: str, value: Any) -> Plain:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from fireiron.algebra.dtypes import DType
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.elements import pack
 from fireiron.algebra.exact import product, whole_numbers
@@ -21,7 +20,7 @@ from fireiron.language.tensor import Tensor
 from fireiron.verify.bounded import Array
 from fireiron.verify.level_data import level_arrays
 from fireiron.verify.random_data import random_arrays
-from fireiron.verify.reference import Meaning, as_seen
+from fireiron.verify.reference import Meaning, as_seen, sum_type
 from fireiron.verify.steps import joined_by
 from fireiron.verify.sums import Rounding, Summing
 
@@ -57,7 +56,7 @@ def exact_arrays(meaning: Meaning, interface: Interface, sizes: Mapping[str, int
         _layers(arrays, rng, program)
     elif sums:
         most = max(len(x.together) or 1 for x in (Rounding(), *facts.steps.values()))
-        held = min(Summing.of(_kind(step), facts.steps.get(step.name, Rounding()), False).whole for step, _ in sums)
+        held = min(Summing.of(sum_type(step), facts.steps.get(step.name, Rounding()), False).whole for step, _ in sums)
         out = min(whole_numbers(t.dtype) for t in _stored(program)) / (COEFFICIENTS if _multiplies(program) else 1)
         # The spec's own tensors say how its operands are stored.
         _operands(arrays, rng, [pair for _, pair in sums], held / most, out / most, joined_by(sums[0][0]) or "mul")
@@ -103,11 +102,6 @@ def _scales(program: Program) -> set[str]:
     factors = {ref.name for step in program.steps if joined_by(step) is not None for ref in step.reads}
     prologs = [step for step in program.steps if step.fold is None and step.outs[0].name in factors]
     return {ref.name for step in prologs for ref in step.reads[1:]}
-
-
-def _kind(step: Step) -> DType:
-    assert step.fold is not None
-    return step.fold.dtypes[0]
 
 
 def _stored(program: Program) -> list[Tensor]:

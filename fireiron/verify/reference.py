@@ -65,7 +65,7 @@ def bound_in_words(schedule: Chain) -> str:
         return f"{SIGMAS:g} standard deviations of what independent roundings of every layer add up to"
     if not sums:
         return "each operation's rounding" if out.dtype.kind == "float" else "exact"
-    kind = _sum_type(sums[0])
+    kind = sum_type(sums[0])
     if kind.kind == "int":
         return "exact"
     words = [f"({STRAY:g}·√(K+2) + {CUT:g}·K) · 2^-{kind.mantissa + 1} · √(|A|²·|B|²), a statistical bound"]
@@ -81,7 +81,8 @@ def bound_in_words(schedule: Chain) -> str:
     return " + ".join(words)
 
 
-def _sum_type(step: Step) -> DType:
+def sum_type(step: Step) -> DType:
+    """Return the element type of the first scalar of a fold's state."""
     assert step.fold is not None
     return step.fold.dtypes[0]
 
@@ -210,7 +211,7 @@ def _adds(program: Program, step: Step) -> bool:
     """Say whether a step only adds products of the same rows and columns, which one accumulator may sum."""
     made = [program.step(ref.name) for ref in step.reads]
     sums = [one for one in made if one is not None and one.is_product]
-    if step.fold is not None or len(sums) < 2 or len(sums) < len(made) or _sum_type(sums[0]) != step.outs[0].dtype:
+    if step.fold is not None or len(sums) < 2 or len(sums) < len(made) or sum_type(sums[0]) != step.outs[0].dtype:
         return False
     rows = {tuple(d for d in one.reads[0].dims if d in one.kept) for one in sums}
     plain = (isinstance(x, Arg) or (isinstance(x, Binary) and x.op == "add") for x in parts(step.body))

@@ -1,4 +1,4 @@
-"""An accumulator of another kind."""
+"""An accumulator of a type that the products do not accumulate in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A step's result read at two pairs of dims, as a product of it with itself does."""
+"""A step's result that another step reads at other dims."""
 
 from __future__ import annotations
 

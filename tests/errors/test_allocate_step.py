@@ -1,4 +1,4 @@
-"""Memory for a temporary that is none: an array of the call."""
+"""An allocation for an array of the call, which is no temporary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A method's name that is nearly right."""
+"""A misspelled method."""
 
 from __future__ import annotations
 

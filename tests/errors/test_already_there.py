@@ -1,4 +1,4 @@
-"""A load of an operand that is there already."""
+"""A load of an operand to the memory in which it lies already."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A bare A where several products have one each."""
+"""The operand A of a chain of several products, each of which has an A."""
 
 from __future__ import annotations
 

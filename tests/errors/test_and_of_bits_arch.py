@@ -1,4 +1,4 @@
-"""A product of bits that an architecture has not."""
+"""A product of bits on an architecture without such an instruction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An index along two dims."""
+"""argmax over two dims."""
 
 from __future__ import annotations
 

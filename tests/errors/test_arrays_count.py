@@ -1,4 +1,4 @@
-"""Too few arrays."""
+"""A call with too few arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays that disagree on a symbol."""
+"""A call with arrays that give one symbol two values."""
 
 from __future__ import annotations
 

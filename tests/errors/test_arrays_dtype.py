@@ -1,4 +1,4 @@
-"""An array of another element type."""
+"""A call with an array of another element type."""
 
 from __future__ import annotations
 

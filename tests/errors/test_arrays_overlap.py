@@ -1,4 +1,4 @@
-"""An output that lies in an input."""
+"""A call whose output overlaps an input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An output that is an input, on the simulator as on a GPU."""
+"""A simulated call whose output is an input."""
 
 from __future__ import annotations
 

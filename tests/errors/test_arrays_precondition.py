@@ -1,4 +1,4 @@
-"""A size that is no multiple."""
+"""A call with a size that is not a multiple of the number that the kernel needs."""
 
 from __future__ import annotations
 

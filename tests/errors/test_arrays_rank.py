@@ -1,4 +1,4 @@
-"""An array of another rank."""
+"""A call with an array of another rank."""
 
 from __future__ import annotations
 

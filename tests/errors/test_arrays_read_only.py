@@ -1,4 +1,4 @@
-"""An output that must not be written."""
+"""A call with a read-only array as output."""
 
 from __future__ import annotations
 

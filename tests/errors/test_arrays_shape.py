@@ -1,4 +1,4 @@
-"""An array of another shape."""
+"""A call with an array of another shape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An array whose rows are not together."""
+"""A call with an array whose rows are not contiguous."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A number where an instruction belongs."""
+"""done() with a number instead of an instruction."""
 
 from __future__ import annotations
 

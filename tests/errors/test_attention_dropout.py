@@ -1,4 +1,4 @@
-"""Dropout of everything."""
+"""Attention with dropout_p=1.0, which would drop all weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attention of 8-bit values by wgmma, which takes them with keys together alone."""
+"""Attention by wgmma with 8-bit values whose keys do not have stride 1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A mask that reads what is not there."""
+"""A mask with a parameter of an unknown name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Heads of queries that share keys, where nothing says so."""
+"""Attention with fewer heads of keys than of queries, without enable_gqa=True."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages of which nobody says how many keys they hold."""
+"""Attention with pages but without lengths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sequences that end behind the last row."""
+"""Attention with a sequence that ends after the last row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sequences that end before they begin."""
+"""Attention with a sequence that ends before it begins."""
 
 from __future__ import annotations
 

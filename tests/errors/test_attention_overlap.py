@@ -1,4 +1,4 @@
-"""A result that lies in the queries."""
+"""Attention whose result overlaps the queries."""
 
 from __future__ import annotations
 

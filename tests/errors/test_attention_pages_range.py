@@ -1,4 +1,4 @@
-"""A page that is not there."""
+"""Attention with the number of a page that does not exist."""
 
 from __future__ import annotations
 

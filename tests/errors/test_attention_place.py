@@ -1,4 +1,4 @@
-"""The gradient of a bias at a place that the score function does not read."""
+"""The gradient of a bias at subscripts that the score function does not use."""
 
 from __future__ import annotations
 

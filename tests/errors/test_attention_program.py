@@ -1,4 +1,4 @@
-"""A program that is no attention, given to its schedule."""
+"""A softmax, given to the schedule of attention."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scales of fewer heads than there are."""
+"""Attention with fewer scales than heads."""
 
 from __future__ import annotations
 

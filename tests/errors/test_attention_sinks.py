@@ -1,4 +1,4 @@
-"""Sinks of other heads than those of the queries."""
+"""Attention with another number of sinks than heads of queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An array beside attention that no mask and no score function reads."""
+"""Attention with an array that neither mask nor score function reads."""
 
 from __future__ import annotations
 

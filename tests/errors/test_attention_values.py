@@ -1,4 +1,4 @@
-"""Attention of more columns of values than a latent cache has."""
+"""Latent attention with more columns of values than the cache has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attention of bf16 by quad-pairs, which multiply f16 alone."""
+"""Attention by quad-pairs with bf16 queries; quad-pairs multiply f16."""
 
 from __future__ import annotations
 

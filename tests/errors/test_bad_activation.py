@@ -1,4 +1,4 @@
-"""An activation that no kernel applies."""
+"""An unknown activation of a convolution."""
 
 from __future__ import annotations
 

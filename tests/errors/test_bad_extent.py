@@ -1,4 +1,4 @@
-"""A product without elements."""
+"""A product with an extent of 0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A dim of no points."""
+"""A dim with an extent of 0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tensor that is called as CUDA C++ calls something else."""
+"""A tensor with the name of a word of CUDA C++."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A scalar whose name is a keyword of calls."""
+"""A scalar with the name of a keyword of calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A size with a name in brackets."""
+"""A symbol whose name is no identifier."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tensor called as a type that kernels declare."""
+"""A tensor with the name of a type that kernels declare."""
 
 from __future__ import annotations
 

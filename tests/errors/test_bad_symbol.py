@@ -1,4 +1,4 @@
-"""A size that no number is."""
+"""A symbol whose bounds and multiple no number satisfies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A batch of groups."""
+"""A product with both a batch and groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matrices of a batch that would share elements."""
+"""A batch whose matrices would overlap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stride of a batch where there is none."""
+"""batch_stride= without batch=."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A trip that a loop never takes."""
+"""A simulation that should stop at a trip that the loop does not have."""
 
 from __future__ import annotations
 

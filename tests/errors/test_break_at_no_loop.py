@@ -1,4 +1,4 @@
-"""A trip of a loop that the kernel does not have."""
+"""A simulation that should stop in a loop that the kernel does not have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A statement to stop at that the kernel does not have."""
+"""A simulation that should stop at a statement that the kernel does not have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A bulk store in boxes that start between multiples of 128 bytes of shared memory."""
+"""A bulk store of boxes that do not start at multiples of 128 bytes of shared memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A box that would end where a dim ends, inside the tensor."""
+"""A bulk copy of a box that a dim ends, though the tensor goes on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A bulk store of an array whose dimensions a program sees as one."""
+"""A bulk copy of an array some of whose dims are fused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Boxes that groups cut out of lines start anywhere, and bulk copies do not."""
+"""A bulk copy of lines that start at the first row of a group, which may be any row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows whose taps lie further apart than a tensor map in im2col mode counts."""
+"""A bulk copy of windows whose pixels are no run of pixels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A number where a program's tile takes dims by name."""
+"""A program's tile with a number instead of named dims."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A keyword that a function does not have."""
+"""A call with an unknown keyword."""
 
 from __future__ import annotations
 

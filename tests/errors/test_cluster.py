@@ -1,4 +1,4 @@
-"""Tiles for clusters that say nothing of the blocks inside, or too many of them."""
+"""A tile to Cluster without a tile to Block below, or with too many blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clusters before sm_90."""
+"""Clusters on sm_80; they need sm_90."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clusters on a later choice of architecture that has none."""
+"""check("sm_80") of a schedule with clusters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Warps of a cluster that meet at once, asked of a product's blocks."""
+"""by_cluster(at_once=True) for a product."""
 
 from __future__ import annotations
 

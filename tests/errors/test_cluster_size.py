@@ -1,4 +1,4 @@
-"""A cluster of more blocks than every GPU takes."""
+"""A cluster of 16 blocks; every GPU takes at most 8."""
 
 from __future__ import annotations
 

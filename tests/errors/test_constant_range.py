@@ -1,4 +1,4 @@
-"""A number beyond what an integer type holds."""
+"""A number that an integer type does not hold."""
 
 from __future__ import annotations
 

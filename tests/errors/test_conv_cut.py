@@ -1,4 +1,4 @@
-"""Channels of groups that are read by their number, cut by chunks."""
+"""A bulk copy of a chunk that would hold channels of two groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chunks that are no whole number of instructions."""
+"""A convolution whose chunks of channels are not a multiple of 32 bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A dilation of 0."""
+"""A convolution with a dilation of 0."""
 
 from __future__ import annotations
 

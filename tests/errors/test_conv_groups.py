@@ -1,4 +1,4 @@
-"""Groups that do not divide the channels."""
+"""A convolution whose groups do not divide the filters."""
 
 from __future__ import annotations
 

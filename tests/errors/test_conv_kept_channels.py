@@ -1,4 +1,4 @@
-"""A convolution that folds channels, given to the schedule of depthwise ones."""
+"""A convolution that sums over channels, given to the schedule of depthwise convolutions."""
 
 from __future__ import annotations
 

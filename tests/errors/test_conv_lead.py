@@ -1,4 +1,4 @@
-"""Fewer than no zeros ahead of a filter's rows."""
+"""A packed convolution with a lead of -1."""
 
 from __future__ import annotations
 

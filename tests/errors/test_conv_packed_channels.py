@@ -1,4 +1,4 @@
-"""Lines that are no whole number of pixels."""
+"""A packed convolution whose lines hold no whole number of pixels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A convolution where a gradient of few channels is asked for."""
+"""A convolution, given to the schedule of packed gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Padding that leaves no images, and lines that are no whole pixels."""
+"""A packed gradient whose padding leaves no pixels, and one whose lines hold no whole number of pixels."""
 
 from __future__ import annotations
 

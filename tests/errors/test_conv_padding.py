@@ -1,4 +1,4 @@
-"""Padding that cuts pixels off."""
+"""A convolution with a padding of -1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A convolution of groups for tensor cores, whose tiles would have channels of several groups."""
+"""conv2d with groups on tensor cores: a tile would hold channels of several groups."""
 
 from __future__ import annotations
 

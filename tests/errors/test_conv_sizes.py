@@ -1,4 +1,4 @@
-"""Three strides for two sides."""
+"""A convolution of images with three strides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of a chunk of so many bytes as no swizzle has."""
+"""A convolution whose chunks have rows of 48 bytes, for which there is no swizzle."""
 
 from __future__ import annotations
 

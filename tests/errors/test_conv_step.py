@@ -1,4 +1,4 @@
-"""A convolution by bulk copies whose stride no tensor map takes."""
+"""A convolution by bulk copies with a stride of 9; tensor maps take at most 8."""
 
 from __future__ import annotations
 

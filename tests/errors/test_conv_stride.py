@@ -1,4 +1,4 @@
-"""A stride of 0."""
+"""A convolution with a stride of 0."""
 
 from __future__ import annotations
 

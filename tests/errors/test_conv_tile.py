@@ -1,4 +1,4 @@
-"""Pixels of a tile that no box holds."""
+"""A convolution whose tile of 3 pixels cannot be divided among two units."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fewer rows than a transposed convolution has."""
+"""A transposed convolution with more=-3."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A transposed convolution that is cut off whole."""
+"""A transposed convolution whose padding leaves no pixels."""
 
 from __future__ import annotations
 

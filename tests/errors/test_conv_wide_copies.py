@@ -1,4 +1,4 @@
-"""Tiles too wide for the registers that threads leave which copy images that lie channels first."""
+"""A convolution whose tile is too large for the registers that copying threads leave."""
 
 from __future__ import annotations
 

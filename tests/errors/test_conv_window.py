@@ -1,4 +1,4 @@
-"""Filters larger than the padded image."""
+"""A convolution whose filters are larger than the padded image."""
 
 from __future__ import annotations
 

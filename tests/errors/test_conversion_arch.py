@@ -1,4 +1,4 @@
-"""A conversion to 8-bit floats before sm_89."""
+"""A conversion to 8-bit floats on sm_80; it needs sm_89."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A function of the language without a name."""
+"""A custom function whose name is no identifier."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A debug op that looks for one element by coordinates of another number of dims."""
+"""A debug op with three coordinates for elements of two dims."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dependent launches before sm_90."""
+"""A dependent launch on sm_80; it needs sm_90."""
 
 from __future__ import annotations
 

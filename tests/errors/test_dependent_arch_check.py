@@ -1,4 +1,4 @@
-"""Dependent launches on a later choice of architecture that has none."""
+"""check("sm_80") of a schedule with a dependent launch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tile inside the block made a dependent launch."""
+"""dependent() on a tile to Warp."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One dim, two extents."""
+"""Two arrays with different extents for one dim."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One letter for two extents."""
+"""An einsum with different extents for one letter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A dim whose name is no name."""
+"""A dim whose name is no identifier."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two tiles for the four quad-pairs of a warp, which execute their products together."""
+"""Two tiles for the four quad-pairs of a warp, all of which must execute the product together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clusters that draw: their blocks share a tile, and each would draw one."""
+"""drawn() for clusters, whose blocks would draw different tiles."""
 
 from __future__ import annotations
 

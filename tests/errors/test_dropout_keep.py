@@ -1,4 +1,4 @@
-"""Dropout that keeps nothing."""
+"""Dropout with keep=0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One kernel for all numbers of rows, asked of a product with an epilog."""
+"""gemm with dynamic= and an epilog."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A chain for a step whose factors share a dim."""
+"""A chain for a product step whose factors share a dim of more than one element."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An atom's factor that a fold of threads leaves in registers."""
+"""A chain for a product step whose factor is the result of a fold by threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A chain for a step of which two dims are rows, where a tile cuts the inner one short."""
+"""A chain for a product step whose rows are two dims, where tiles do not divide the inner one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A step that takes by an atom, transposed, what another atom left in registers."""
+"""A chain for a product step that reads the result of another product transposed."""
 
 from __future__ import annotations
 

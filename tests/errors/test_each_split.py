@@ -1,4 +1,4 @@
-"""A split of a dim that a step keeps, in its chain."""
+"""A split of a dim that the step keeps, in a step's chain."""
 
 from __future__ import annotations
 

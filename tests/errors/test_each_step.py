@@ -1,4 +1,4 @@
-"""A chain for a step that is not there."""
+"""A chain for a step that the program does not have."""
 
 from __future__ import annotations
 

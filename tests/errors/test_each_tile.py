@@ -1,4 +1,4 @@
-"""A tile of the dim that a step folds, in its chain."""
+"""A tile of the dim that the step folds, in a step's chain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tile of one of two dims that are rows together."""
+"""A tile of one of two dims that are the rows of a product together."""
 
 from __future__ import annotations
 

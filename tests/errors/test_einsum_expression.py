@@ -1,4 +1,4 @@
-"""Letters for a computed expression that are not its dims."""
+"""An einsum whose letters are not the dims of its computed operand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A result with a dim that no operand has."""
+"""An einsum whose result has a dim that no operand has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A result that names a dim twice."""
+"""An einsum whose result has a dim twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Subscripts without a result."""
+"""An einsum without a result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An epilog whose sums are to begin with what no op adds."""
+"""addends= where the first op adds nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An epilog whose sums are to begin with a residual, where several blocks compute one tile."""
+"""addends= where several blocks share a tile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An accumulator that no block owns."""
+"""An epilog above the tile to Block."""
 
 from __future__ import annotations
 

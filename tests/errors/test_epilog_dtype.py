@@ -1,4 +1,4 @@
-"""An epilog operand of another type than the accumulator's kind."""
+"""A function of Python in place of an operand of an op."""
 
 from __future__ import annotations
 

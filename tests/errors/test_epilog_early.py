@@ -1,4 +1,4 @@
-"""An epilog that asks early for what serves a whole column."""
+"""early= for a bias, which does not have the shape of C."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An epilog that asks early for an operand, where several blocks compute one tile."""
+"""early= where several blocks share a tile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An op that asks Python whether an expression is true."""
+"""Python's if on an expression, in an op."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An epilog that copies what serves a whole column."""
+"""load= for a bias, which does not have the shape of C."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An epilog that copies a residual, where several blocks compute one tile."""
+"""load= where several blocks share a tile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An epilog that copies a residual where no role loads."""
+"""load= without a loading role."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An epilog that gives slots to tiles of no tensor."""
+"""slots= without load=."""
 
 from __future__ import annotations
 

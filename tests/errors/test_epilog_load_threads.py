@@ -1,4 +1,4 @@
-"""An epilog whose load is one of threads."""
+"""load= with a strategy that copies by threads."""
 
 from __future__ import annotations
 

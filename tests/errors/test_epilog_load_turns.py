@@ -1,4 +1,4 @@
-"""An epilog that gives one slot to the tiles of two units in turn."""
+"""load= with one slot for tiles that two units compute in turn."""
 
 from __future__ import annotations
 

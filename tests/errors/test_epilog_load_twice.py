@@ -1,4 +1,4 @@
-"""An epilog whose threads load early what bulk copies bring too."""
+"""A tensor in both early= and load=."""
 
 from __future__ import annotations
 

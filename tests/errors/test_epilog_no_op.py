@@ -1,4 +1,4 @@
-"""Something else than an op."""
+"""A tensor instead of an op."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An epilog op that gives no expression."""
+"""An op that returns None."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An epilog that stores to what the product reads."""
+"""save() to a tensor that the product reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sum of rows whose other parts other blocks hold."""
+"""A row sum where each block holds only a part of a row."""
 
 from __future__ import annotations
 

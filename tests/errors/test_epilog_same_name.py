@@ -1,4 +1,4 @@
-"""Two operands of an epilog of one name."""
+"""An epilog with two operands of one name."""
 
 from __future__ import annotations
 

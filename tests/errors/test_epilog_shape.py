@@ -1,4 +1,4 @@
-"""An operand of an epilog that does not repeat over C."""
+"""An epilog with an operand that does not broadcast over C."""
 
 from __future__ import annotations
 

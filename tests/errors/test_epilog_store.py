@@ -1,4 +1,4 @@
-"""A strategy for an output that is not there."""
+"""store= for an output that the program does not have."""
 
 from __future__ import annotations
 

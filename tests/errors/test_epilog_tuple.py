@@ -1,4 +1,4 @@
-"""An op of a chain that gives two values."""
+"""An op that returns two values."""
 
 from __future__ import annotations
 

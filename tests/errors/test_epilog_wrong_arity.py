@@ -1,4 +1,4 @@
-"""An op that calls a function with too many values."""
+"""An op that calls relu with two values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A size that no call can have."""
+"""An estimate with a negative size."""
 
 from __future__ import annotations
 

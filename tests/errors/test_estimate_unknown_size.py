@@ -1,4 +1,4 @@
-"""A size that the kernel does not have."""
+"""An estimate with a size that the kernel does not have."""
 
 from __future__ import annotations
 

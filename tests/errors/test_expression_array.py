@@ -1,4 +1,4 @@
-"""An array in an op."""
+"""A NumPy array in an op."""
 
 from __future__ import annotations
 

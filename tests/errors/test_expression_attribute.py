@@ -1,4 +1,4 @@
-"""A function of expressions written as a method."""
+"""x.exp() instead of exp(x), in an op."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two values compared by ==, which compares expressions."""
+"""x == y instead of equal(x, y), in an op."""
 
 from __future__ import annotations
 

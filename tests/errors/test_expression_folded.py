@@ -1,4 +1,4 @@
-"""A ufunc that folds an expression."""
+"""np.add.reduce of an expression."""
 
 from __future__ import annotations
 

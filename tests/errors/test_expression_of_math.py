@@ -1,4 +1,4 @@
-"""A function of Python's math in an op."""
+"""A function of the module math, in an op."""
 
 from __future__ import annotations
 

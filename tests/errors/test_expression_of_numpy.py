@@ -1,4 +1,4 @@
-"""A NumPy function without a counterpart."""
+"""A NumPy function without a counterpart, in an op."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An operator that expressions do not have."""
+"""The operator @ between expressions."""
 
 from __future__ import annotations
 

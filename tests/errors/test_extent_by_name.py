@@ -1,4 +1,4 @@
-"""The name of a size where a symbol belongs."""
+"""A text as extent, instead of a symbol."""
 
 from __future__ import annotations
 

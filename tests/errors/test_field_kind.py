@@ -1,4 +1,4 @@
-"""A record's field of another kind."""
+"""A number as field of a record that takes a tuple."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A monoid of two scalars whose function takes one state."""
+"""fold_by() with two scalars and a function that takes only one state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A row for 24 lanes of a warp."""
+"""A row that 24 lanes of a warp share; shuffles need a power of two."""
 
 from __future__ import annotations
 

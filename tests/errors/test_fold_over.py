@@ -1,4 +1,4 @@
-"""A sum over a dim that the expression lacks."""
+"""A sum over a dim that the expression does not have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sum over an axis by its number."""
+"""A sum over an axis's number instead of a dim's name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Three rows of eight vectors for each of six results, in turn to the 32 lanes of a warp."""
+"""A fold whose values lie at irregular places in the registers of each thread."""
 
 from __future__ import annotations
 

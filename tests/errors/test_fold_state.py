@@ -1,4 +1,4 @@
-"""A monoid whose combination gives fewer scalars than its state."""
+"""fold_by() with a function that returns fewer scalars than the state has."""
 
 from __future__ import annotations
 

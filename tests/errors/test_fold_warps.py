@@ -1,4 +1,4 @@
-"""A fold in two of sixteen warps."""
+"""A fold whose parts lie in different lanes of several warps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""8-bit floats before sm_89."""
+"""A product of 8-bit floats on sm_86; it needs sm_89."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ldmatrix without .trans for an operand whose rows in memory run across the contraction."""
+"""ldmatrix without .trans for an operand whose contiguous dimension is not K."""
 
 from __future__ import annotations
 

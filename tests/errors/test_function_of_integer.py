@@ -1,4 +1,4 @@
-"""A function of floats, of integers."""
+"""exp of an integer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dims that do not lie next to each other, made one."""
+"""fuse() of dims that are not neighbours."""
 
 from __future__ import annotations
 

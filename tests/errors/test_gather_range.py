@@ -1,4 +1,4 @@
-"""An index of a gather that lies outside the array."""
+"""A gather with an index that lies outside the array."""
 
 from __future__ import annotations
 

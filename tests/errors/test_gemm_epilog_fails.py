@@ -1,4 +1,4 @@
-"""An epilog of gemm that calls a function with too many values."""
+"""An epilog of gemm that calls relu with two values."""
 
 from __future__ import annotations
 

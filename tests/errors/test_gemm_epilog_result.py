@@ -1,4 +1,4 @@
-"""An epilog of gemm that gives a number."""
+"""An epilog of gemm that returns a number."""
 
 from __future__ import annotations
 

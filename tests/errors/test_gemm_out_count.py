@@ -1,4 +1,4 @@
-"""One array for two outputs."""
+"""gemm with one array for two outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A graph of something that describes no array."""
+"""A graph traced with a text instead of the description of an array."""
 
 from __future__ import annotations
 

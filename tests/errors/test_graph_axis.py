@@ -1,4 +1,4 @@
-"""A traced sum along an axis that is not there."""
+"""A traced sum along an axis that the array does not have."""
 
 from __future__ import annotations
 

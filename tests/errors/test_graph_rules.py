@@ -1,4 +1,4 @@
-"""Simplifications that are not there."""
+"""An unknown kind of simplifications of a graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A traced product of matrices that do not fit."""
+"""A traced product of matrices whose K differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan of a batch that is given a length too, and a plan of three sizes."""
+"""A plan with more sizes than the graph has."""
 
 from __future__ import annotations
 

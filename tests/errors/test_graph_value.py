@@ -1,4 +1,4 @@
-"""A traced function that asks for the elements of an array."""
+"""A traced function that uses an array's elements in Python's if."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A step that needs a whole row in blocks that have parts of it."""
+"""A step that needs a whole row, where several blocks share each row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ends of groups that are no 32-bit integers."""
+"""Ends of groups in f32; they must be i32."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A call that forgets where groups end."""
+"""A grouped product called without offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A group of quad-pairs, whose threads lie apart."""
+"""A group of quad-pairs, whose threads are not consecutive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups that end before they begin."""
+"""A group that ends before it begins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups that end behind the last row."""
+"""A group that ends after the last row."""
 
 from __future__ import annotations
 

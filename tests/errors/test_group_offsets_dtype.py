@@ -1,4 +1,4 @@
-"""Ends of groups in 64 bits, as NumPy sums them."""
+"""Offsets of groups in 64 bits; they must be i32."""
 
 from __future__ import annotations
 

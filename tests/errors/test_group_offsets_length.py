@@ -1,4 +1,4 @@
-"""Fewer ends than groups at the call."""
+"""A call with fewer offsets than groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A permutation of tiles whose number only the kernel knows."""
+"""A layout of tiles for groups, whose number of tiles only the kernel finds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups whose matrices of B are one."""
+"""Groups with one matrix B for all groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Equal shares of K of groups, whose tiles only the kernel counts."""
+"""stream_k() for groups, whose number of tiles only the kernel finds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tiles that hold several groups."""
+"""A tile of several groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A hint to the L2 cache on a copy that is not in bulk."""
+"""A hint to the L2 cache for cp.async."""
 
 from __future__ import annotations
 

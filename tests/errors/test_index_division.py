@@ -1,4 +1,4 @@
-"""Division that rounds down, of a value that is no index."""
+"""x // 4 of a value that is no index."""
 
 from __future__ import annotations
 

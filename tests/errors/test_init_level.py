@@ -1,4 +1,4 @@
-"""Accumulating in global memory over a split that no thread owns."""
+"""Accumulation in global memory over a split at level Block."""
 
 from __future__ import annotations
 

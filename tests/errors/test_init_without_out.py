@@ -1,4 +1,4 @@
-"""A kernel without inputs, called without out."""
+"""A kernel without inputs, called without out=."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An output in place of an input that the program does not have."""
+"""inplace() with the name of an input that the program does not have."""
 
 from __future__ import annotations
 

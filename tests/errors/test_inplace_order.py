@@ -1,4 +1,4 @@
-"""A program in place whose threads read elements that other threads have written."""
+"""inplace() where threads read elements that other threads have written."""
 
 from __future__ import annotations
 

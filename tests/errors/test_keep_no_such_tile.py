@@ -1,4 +1,4 @@
-"""A tile to keep that the kernel does not have."""
+"""keep= with a tile that the kernel does not have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A layer whose sums no link places."""
+"""A layer without an epilog."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No layer at all."""
+"""layers() without a layer."""
 
 from __future__ import annotations
 

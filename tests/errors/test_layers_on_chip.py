@@ -1,4 +1,4 @@
-"""Layers whose activations stay in global memory."""
+"""Layers without a load of X to on-chip memory."""
 
 from __future__ import annotations
 

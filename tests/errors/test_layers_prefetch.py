@@ -1,4 +1,4 @@
-"""Layers of blocks that take one tile each, and would ask for the next one's rows."""
+"""prefetch=True where each block computes a single tile."""
 
 from __future__ import annotations
 

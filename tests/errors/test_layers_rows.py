@@ -1,4 +1,4 @@
-"""An op of a layer that differs from row to row."""
+"""A layer whose op reads a value for each row."""
 
 from __future__ import annotations
 

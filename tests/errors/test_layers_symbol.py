@@ -1,4 +1,4 @@
-"""A width that is known at the call only."""
+"""A layer whose width is a symbol."""
 
 from __future__ import annotations
 

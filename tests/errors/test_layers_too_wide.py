@@ -1,4 +1,4 @@
-"""Activations that no block holds."""
+"""Layers whose activations do not fit into shared memory."""
 
 from __future__ import annotations
 

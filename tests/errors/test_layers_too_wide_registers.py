@@ -1,4 +1,4 @@
-"""Activations and accumulators that registers do not hold."""
+"""Layers whose activations and accumulators do not fit into registers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A layer that does not take what the one before it gives."""
+"""A layer whose weights have another number of rows than the layer before has columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An order of units that visits a tile twice."""
+"""layout() with an order that gives one tile to two units."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A level in quotes."""
+"""The name of a level instead of the level."""
 
 from __future__ import annotations
 

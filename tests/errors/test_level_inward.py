@@ -1,4 +1,4 @@
-"""Threads without a block."""
+"""A tile to Thread without a tile to Block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A level that holds nothing tiled to it."""
+"""A tile to Kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A level outside of the present one."""
+"""A tile to Block inside a tile to Thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tiles that no unit takes."""
+"""to() with units=0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A load that no block owns."""
+"""A load above the tile to Block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A load of the output."""
+"""A load of C."""
 
 from __future__ import annotations
 

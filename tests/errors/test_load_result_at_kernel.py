@@ -1,4 +1,4 @@
-"""A result of threads in shared memory above any block."""
+"""A load of a step's result to shared memory above the tile to Block."""
 
 from __future__ import annotations
 

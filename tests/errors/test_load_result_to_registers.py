@@ -1,4 +1,4 @@
-"""A result of threads that shall go to registers."""
+"""A load of a step's result to registers, where it lies already."""
 
 from __future__ import annotations
 

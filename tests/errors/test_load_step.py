@@ -1,4 +1,4 @@
-"""A fold's value in shared memory."""
+"""A load of a fold's result to shared memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A load away from the registers."""
+"""A load from registers to shared memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A load to registers of what a tile reads along a quotient, where tiles start anywhere in it."""
+"""A load to registers of elements x[n // 4] by tiles that may start at any n."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A load of the lines of a table that an array names, by a tile of several of them."""
+"""A load of several gathered lines by one tile."""
 
 from __future__ import annotations
 

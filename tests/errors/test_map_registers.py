@@ -1,4 +1,4 @@
-"""Registers of points that read one element several times."""
+"""A load to registers where several points read one element."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A memory in quotes."""
+"""The name of a memory instead of the memory."""
 
 from __future__ import annotations
 

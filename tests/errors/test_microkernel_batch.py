@@ -1,4 +1,4 @@
-"""A microkernel for a tile that still has a batch."""
+"""A microkernel for a tile with a batch."""
 
 from __future__ import annotations
 

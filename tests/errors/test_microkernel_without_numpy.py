@@ -1,4 +1,4 @@
-"""Simulating a microkernel that says nothing in NumPy."""
+"""The simulation of a microkernel without a NumPy function."""
 
 from __future__ import annotations
 

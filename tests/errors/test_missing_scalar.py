@@ -1,4 +1,4 @@
-"""A scalar that the call forgets."""
+"""A call without a scalar that the kernel takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Move by hand whose body does not say which rows threads name."""
+"""by_hand() with a body that does not say what each thread moves."""
 
 from __future__ import annotations
 

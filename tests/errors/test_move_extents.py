@@ -1,4 +1,4 @@
-"""A strategy that cuts what each warp holds, where that is not known yet."""
+"""stmatrix() where the extents of a warp's tile are not known."""
 
 from __future__ import annotations
 

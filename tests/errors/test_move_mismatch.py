@@ -1,4 +1,4 @@
-"""A Move between shapes that differ."""
+"""A Move between tensors of different shapes."""
 
 from __future__ import annotations
 

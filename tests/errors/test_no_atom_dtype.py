@@ -1,4 +1,4 @@
-"""A shape that no row of the element type has."""
+"""A shape that no instruction of the element type has."""
 
 from __future__ import annotations
 

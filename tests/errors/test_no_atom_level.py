@@ -1,4 +1,4 @@
-"""An instruction of threads at level Block."""
+"""done() at level Block, where only instructions of threads match."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operands of an instruction of warps that were not brought to registers."""
+"""Operands of a warp's instruction that were not loaded to registers."""
 
 from __future__ import annotations
 

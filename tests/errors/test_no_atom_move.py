@@ -1,4 +1,4 @@
-"""A Move whose vector lies scattered on one side."""
+"""A Move of a vector whose elements are not contiguous on one side."""
 
 from __future__ import annotations
 

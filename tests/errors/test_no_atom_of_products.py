@@ -1,4 +1,4 @@
-"""An instruction that computes no product."""
+"""done() of a product with ldmatrix, which computes no product."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A split that is too fine for the product of a quad-pair."""
+"""A split into chunks that are shorter than the K of a quad-pair's product."""
 
 from __future__ import annotations
 

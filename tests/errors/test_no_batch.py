@@ -1,4 +1,4 @@
-"""A batch that the spec does not have."""
+"""A tile of a batch that the spec does not have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A method that nothing has."""
+"""An unknown method."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A claim that no barrier is needed which does not hold."""
+"""no_sync() where a barrier is needed."""
 
 from __future__ import annotations
 

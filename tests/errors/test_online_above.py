@@ -1,4 +1,4 @@
-"""One loop for all folds, below a loop that takes them one after another."""
+"""online() below a loop over the same dim."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sum of which no factor can be taken out."""
+"""online() with a sum whose terms do not split into factors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sum with a factor that may be 0."""
+"""online() with a sum whose terms have a factor that may be 0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chunks that warps take at once, in one loop."""
+"""online() on chunks that warps share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running results in a loop whose folds correct each other."""
+"""online() with a step that keeps running results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slack that the type of the summands does not hold."""
+"""A slack that the terms' element type does not hold."""
 
 from __future__ import annotations
 

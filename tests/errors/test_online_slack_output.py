@@ -1,4 +1,4 @@
-"""Slack for a fold whose value is an output."""
+"""A slack where the scale is an output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Speculation without any slack."""
+"""online(slack=0, speculate=True)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Speculation where no sum tells what outgrew its slack."""
+"""speculate=True where no sum shows that a term exceeds the slack."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slack where each thread has a row of its own."""
+"""A slack where each thread folds a row alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slack where several warps fold a row together."""
+"""A slack where several warps fold a row together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A bias for fragments of which nobody knows which thread holds which column."""
+"""A bias for fragments whose layout the hardware does not document."""
 
 from __future__ import annotations
 

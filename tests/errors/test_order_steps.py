@@ -1,4 +1,4 @@
-"""A loop whose steps are put in an order that names one of them twice."""
+"""order() with a step twice."""
 
 from __future__ import annotations
 

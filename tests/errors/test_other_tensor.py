@@ -1,4 +1,4 @@
-"""A tensor of the operand's name, and of another shape."""
+"""A tensor with an operand's name and another shape."""
 
 from __future__ import annotations
 

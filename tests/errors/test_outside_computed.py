@@ -1,4 +1,4 @@
-"""What lies outside an expression."""
+"""outside() of an expression; it takes an array."""
 
 from __future__ import annotations
 

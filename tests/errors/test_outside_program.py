@@ -1,4 +1,4 @@
-"""The extent of a dim outside every program."""
+"""extent() outside of a program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ownership of a level whose units hold no tiles of their own."""
+"""own(Warp) where warps hold no equal tiles."""
 
 from __future__ import annotations
 

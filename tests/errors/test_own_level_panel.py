@@ -1,4 +1,4 @@
-"""Units asked for what they hold of a panel of a register tensor."""
+"""own(Warp) below a tile of the register tensor."""
 
 from __future__ import annotations
 

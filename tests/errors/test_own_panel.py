@@ -1,4 +1,4 @@
-"""A strided panel of a register tensor."""
+"""A store whose panels are strided parts of the register tensor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An array that holds elements singly where the kernel takes them packed."""
+"""An array of unpacked elements, where the kernel takes packed elements."""
 
 from __future__ import annotations
 

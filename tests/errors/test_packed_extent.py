@@ -1,4 +1,4 @@
-"""Elements that share a byte, and a line that ends in the middle of one."""
+"""A line of packed elements that ends inside a byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A layout that would transpose elements that share a byte."""
+"""A layout in which a copy would transpose packed elements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A product of packed elements in a layout whose operands do not lie along K."""
+"""A product of packed elements whose K is not contiguous."""
 
 from __future__ import annotations
 

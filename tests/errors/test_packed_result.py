@@ -1,4 +1,4 @@
-"""A result whose elements share a byte."""
+"""A result of packed elements."""
 
 from __future__ import annotations
 

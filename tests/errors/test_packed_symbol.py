@@ -1,4 +1,4 @@
-"""A size that may end in the middle of a byte."""
+"""A symbolic extent of packed elements that may end inside a byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Units add up without an accumulator of their own."""
+"""parallel(Warp) without an epilog above."""
 
 from __future__ import annotations
 

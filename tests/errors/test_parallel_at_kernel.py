@@ -1,4 +1,4 @@
-"""Blocks take chunks of K where no block has a tile yet."""
+"""parallel(Block) above the tile to Block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Atomics add an element type that memory does not add."""
+"""by_atomics() with accumulators of f16."""
 
 from __future__ import annotations
 

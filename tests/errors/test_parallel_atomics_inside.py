@@ -1,4 +1,4 @@
-"""Warps of a block add by atomics."""
+"""by_atomics() for warps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Warps that share a chunk whose sum is promoted."""
+"""parallel(Warp) below promote()."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks of a cluster add their sums on an architecture without clusters."""
+"""by_cluster() on an architecture without clusters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster of which some blocks have no part of K."""
+"""by_cluster() with more blocks than chunks of K."""
 
 from __future__ import annotations
 

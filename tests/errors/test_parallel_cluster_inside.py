@@ -1,4 +1,4 @@
-"""Warps of a block add through a cluster."""
+"""by_cluster() for warps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums of a cluster that do not fit into shared memory beside the ring."""
+"""by_cluster() whose sums do not fit into shared memory beside the ring."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""More shares of a tile than blocks of the cluster."""
+"""by_cluster() with more shares than blocks."""
 
 from __future__ import annotations
 

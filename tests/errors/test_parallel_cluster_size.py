@@ -1,4 +1,4 @@
-"""A parallel split over a cluster of more blocks than every GPU takes."""
+"""by_cluster() with 16 blocks; every GPU takes at most 8."""
 
 from __future__ import annotations
 

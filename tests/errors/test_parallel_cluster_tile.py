@@ -1,4 +1,4 @@
-"""Blocks that share a tile are to be a cluster, and belong to another one."""
+"""by_cluster() below a tile to Cluster."""
 
 from __future__ import annotations
 

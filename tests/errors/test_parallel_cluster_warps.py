@@ -1,4 +1,4 @@
-"""Blocks of a cluster whose threads are no whole warps, which the barriers of its sums count."""
+"""by_cluster() with blocks whose threads are no whole number of warps."""
 
 from __future__ import annotations
 

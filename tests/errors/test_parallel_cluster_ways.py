@@ -1,4 +1,4 @@
-"""A cluster of as many blocks as K, which is not known, has chunks."""
+"""by_cluster() where the number of chunks of K is not known."""
 
 from __future__ import annotations
 

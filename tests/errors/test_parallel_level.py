@@ -1,4 +1,4 @@
-"""Quad-pairs of a warp take chunks of K, though the numbers of their threads are not consecutive."""
+"""parallel(QuadPair): the numbers of a quad-pair's threads are not consecutive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two levels of blocks, where some states are corrected by others, and in a product."""
+"""two_levels=True where states are corrected, and for a product."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A loop whose folds follow each other, whose chunks warps shall take."""
+"""parallel(Warp) of a loop with online()."""
 
 from __future__ import annotations
 

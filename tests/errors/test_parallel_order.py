@@ -1,4 +1,4 @@
-"""Blocks take chunks of what another split has cut already."""
+"""parallel(Block) below another split."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pipeline of chunks that units take all at once."""
+"""parallel(Warp) of a split with pipeline()."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums of chunks that units would add at once."""
+"""parallel(Warp) of a split with promote()."""
 
 from __future__ import annotations
 

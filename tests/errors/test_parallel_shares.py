@@ -1,4 +1,4 @@
-"""Blocks that each add a share of a tile's sum, where they cannot all run at once, or are not blocks."""
+"""in_order(shared=True) for warpgroups, and where blocks cannot all run at once."""
 
 from __future__ import annotations
 

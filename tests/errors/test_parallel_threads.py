@@ -1,4 +1,4 @@
-"""More ways than a block has warps."""
+"""parallel(Warp) of 40 chunks: 1280 threads."""
 
 from __future__ import annotations
 

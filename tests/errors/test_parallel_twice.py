@@ -1,4 +1,4 @@
-"""K is given to warpgroups, and then to their warps."""
+"""parallel(Warpgroup), and parallel(Warp) below it."""
 
 from __future__ import annotations
 

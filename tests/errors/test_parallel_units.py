@@ -1,4 +1,4 @@
-"""Three chunks of K for the four warps of a warpgroup."""
+"""parallel(Warp) of three chunks in a warpgroup of four warps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Warps take chunks of a K that is not known."""
+"""parallel(Warp) where the number of chunks of K is not known."""
 
 from __future__ import annotations
 

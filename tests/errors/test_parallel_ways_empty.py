@@ -1,4 +1,4 @@
-"""Persistent blocks split K more ways than it has chunks."""
+"""Persistent blocks with more ways than K has chunks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers on the path of tensor cores, of a width that these do not take."""
+"""Layers of 40 columns on a path that takes multiples of 16."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A permutation that sends a unit beyond the others."""
+"""permute() with a function that maps a unit to a unit that does not exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A permutation whose function returns nothing."""
+"""permute() with a function that returns None."""
 
 from __future__ import annotations
 

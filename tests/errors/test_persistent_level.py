@@ -1,4 +1,4 @@
-"""A persistent loop inside a block."""
+"""persistent() on a tile to Warp."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A number of stages in quotes."""
+"""pipeline() with a text instead of a number."""
 
 from __future__ import annotations
 

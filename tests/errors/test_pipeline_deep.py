@@ -1,4 +1,4 @@
-"""A pipeline of more stages than any shared memory holds: refused at the link, before lowering walks its slots."""
+"""pipeline(3000): refused at the link, before lowering makes the slots."""
 
 from __future__ import annotations
 

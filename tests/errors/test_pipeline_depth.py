@@ -1,4 +1,4 @@
-"""A pipeline that is deeper than shared memory: at the load that crosses it, and at the refinement of the split."""
+"""pipeline() with more slots than shared memory holds: refused at the load, or at the refinement."""
 
 from __future__ import annotations
 

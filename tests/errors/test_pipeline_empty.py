@@ -1,4 +1,4 @@
-"""A pipeline without loads."""
+"""pipeline() of a split without loads below."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pipeline of tiles without a load to shared memory."""
+"""pipeline() of a tile without loads to shared memory below."""
 
 from __future__ import annotations
 

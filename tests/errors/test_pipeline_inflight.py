@@ -1,4 +1,4 @@
-"""Products in flight in a pipeline of registers that flows into another."""
+"""pipeline(inflight=1) without a loading role."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pipeline of tiles that no loop visits."""
+"""pipeline() of a tile that is no loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pipeline of tiles without a slot."""
+"""pipeline(0) of a tile."""
 
 from __future__ import annotations
 

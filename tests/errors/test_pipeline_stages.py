@@ -1,4 +1,4 @@
-"""A pipeline of no stages."""
+"""pipeline(0)."""
 
 from __future__ import annotations
 

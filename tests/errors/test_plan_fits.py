@@ -1,4 +1,4 @@
-"""A plan whose tile its warpgroups cannot share."""
+"""A plan whose rows do not divide among its warpgroups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan whose tile no warpgroups share."""
+"""A plan whose rows are no multiple of 64."""
 
 from __future__ import annotations
 

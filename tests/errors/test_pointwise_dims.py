@@ -1,4 +1,4 @@
-"""A pointwise schedule of a program with folds."""
+"""A program with folds, given to the schedule of pointwise programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An op on two element types."""
+"""An op that adds values of two element types."""
 
 from __future__ import annotations
 

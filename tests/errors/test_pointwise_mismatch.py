@@ -1,4 +1,4 @@
-"""An input that does not broadcast."""
+"""An input that does not broadcast over the output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of a window that all are one pixel."""
+"""A pooling with a dilation of 0."""
 
 from __future__ import annotations
 

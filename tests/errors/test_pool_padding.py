@@ -1,4 +1,4 @@
-"""Padding that leaves windows wholly outside the image."""
+"""A pooling whose padding leaves windows without any pixel."""
 
 from __future__ import annotations
 

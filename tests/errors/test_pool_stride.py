@@ -1,4 +1,4 @@
-"""Windows that go backwards."""
+"""A pooling with a negative stride."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A window larger than the image."""
+"""A pooling whose window is larger than the image."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A root of an integer."""
+"""The square root of an integer, as a power."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A preset's keyword that counts nothing."""
+"""A preset with ways=0."""
 
 from __future__ import annotations
 

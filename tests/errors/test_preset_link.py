@@ -1,4 +1,4 @@
-"""A mistake in a preset's link, shown there and where the user called the preset."""
+"""A mistake in a preset's link: the error shows the link and the call of the preset."""
 
 from __future__ import annotations
 

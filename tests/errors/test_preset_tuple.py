@@ -1,4 +1,4 @@
-"""A tile without rows."""
+"""A preset with a warp tile of 0 rows."""
 
 from __future__ import annotations
 

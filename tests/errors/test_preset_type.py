@@ -1,4 +1,4 @@
-"""A preset for f32 with a product of another type."""
+"""A product of tf32, given to a preset for f32."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of a product that are wider than the registers of a cluster."""
+"""Rows of a product that do not fit into the registers of a cluster."""
 
 from __future__ import annotations
 

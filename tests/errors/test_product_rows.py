@@ -1,4 +1,4 @@
-"""A program without a product, given to the schedule of products and folds of their rows."""
+"""A softmax, given to the schedule of products with folds of rows."""
 
 from __future__ import annotations
 

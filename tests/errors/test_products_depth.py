@@ -1,4 +1,4 @@
-"""A product whose operands differ in K."""
+"""A product whose operands have different K."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A load above the epilog, below which several loops stand."""
+"""A load above the epilog of several products."""
 
 from __future__ import annotations
 

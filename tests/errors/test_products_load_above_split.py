@@ -1,4 +1,4 @@
-"""A load of a whole K, which differs from product to product."""
+"""A load of the whole K of products whose K differ."""
 
 from __future__ import annotations
 

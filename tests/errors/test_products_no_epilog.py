@@ -1,4 +1,4 @@
-"""Sums that no link places."""
+"""Several products without an epilog."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No product at all."""
+"""products() with an empty sum."""
 
 from __future__ import annotations
 

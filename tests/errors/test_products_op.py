@@ -1,4 +1,4 @@
-"""An op that gives one value for two outputs."""
+"""An op of two outputs that returns one value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Outputs of different shapes."""
+"""products() with outputs of different shapes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Units that would share the K of several products."""
+"""parallel(Warp) of several products."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A ring whose slots do not hold a later loop's operands."""
+"""A specialised split whose ring has no slots for a later product's operands."""
 
 from __future__ import annotations
 

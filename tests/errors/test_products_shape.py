@@ -1,4 +1,4 @@
-"""Products of different shapes."""
+"""products() with products of different shapes."""
 
 from __future__ import annotations
 

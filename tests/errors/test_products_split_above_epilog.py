@@ -1,4 +1,4 @@
-"""A split of several products' K above their epilog."""
+"""A split above the epilog of several products."""
 
 from __future__ import annotations
 

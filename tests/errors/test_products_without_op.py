@@ -1,4 +1,4 @@
-"""Two sums, and nothing that says what becomes of them."""
+"""products() with two sums and no op."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NumPy's array where a program takes a description."""
+"""A program called with a NumPy array instead of a description."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program's epilog that asks early for what its products read."""
+"""early= for an array that products read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program's epilog that asks early for an operand, where no loop stands ahead of its load."""
+"""early= for an array whose load follows no loop of products."""
 
 from __future__ import annotations
 

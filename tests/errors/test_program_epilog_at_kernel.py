@@ -1,4 +1,4 @@
-"""Registers for the results of the whole grid."""
+"""A program's epilog above the tile to Block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results of a program in shared memory."""
+"""A program's epilog in shared memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A load of what a program writes."""
+"""A load of a program's output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program's array that is left out, and is not optional."""
+"""A program called with None for an array that is not optional."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program's option of another kind than its function says."""
+"""A program's option of another type than its annotation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tensor in a program's function that is no parameter of it."""
+"""A program that reads a tensor which is no parameter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The description of an output of another shape."""
+"""out= with another shape than the output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two types for one output."""
+"""out= with two types for one output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program whose chain gives threads no points."""
+"""A program without a load or tile that gives points to threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Atomics for a fold that no atomic does."""
+"""by_atomics() for a maximum of floats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks that share a row, and would add to an output that holds something else than the sum."""
+"""by_tma() where the output is not an input plus the sum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster of 64 blocks."""
+"""by_cluster() with 64 blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Warps that share a row of the whole grid."""
+"""A program's parallel(Warp) above the tile to Block."""
 
 from __future__ import annotations
 

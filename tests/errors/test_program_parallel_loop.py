@@ -1,4 +1,4 @@
-"""Rows in a loop of a block that has parts of them."""
+"""parallel(Block) where each block loops over rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster inside a loop over chunks."""
+"""by_cluster() below a split."""
 
 from __future__ import annotations
 

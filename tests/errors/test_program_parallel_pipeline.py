@@ -1,4 +1,4 @@
-"""A pipelined loop whose chunks warps take at once."""
+"""A program's parallel(Warp) of a split with pipeline()."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Warps that fold by atomics."""
+"""by_atomics() for warps, in a program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks that are each to combine a share of a program's folds, where these are several, or none ends in one value."""
+"""in_order(shared=True) for several folds, and for a fold without one value for all blocks."""
 
 from __future__ import annotations
 

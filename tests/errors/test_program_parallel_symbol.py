@@ -1,4 +1,4 @@
-"""As many chunks as the call says, for warps at once."""
+"""parallel(Warp) where the number of chunks is not known."""
 
 from __future__ import annotations
 

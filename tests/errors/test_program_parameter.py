@@ -1,4 +1,4 @@
-"""Dims for a parameter that the function does not have."""
+"""program() with dims for an unknown parameter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A vector for a parameter of two dims."""
+"""A program of matrices called with a vector."""
 
 from __future__ import annotations
 

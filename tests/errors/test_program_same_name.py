@@ -1,4 +1,4 @@
-"""Two arrays of a program by one name."""
+"""A program called with two arrays of one name."""
 
 from __future__ import annotations
 

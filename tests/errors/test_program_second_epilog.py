@@ -1,4 +1,4 @@
-"""Two epilogs of a program."""
+"""A program with two epilogs."""
 
 from __future__ import annotations
 

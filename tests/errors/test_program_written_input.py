@@ -1,4 +1,4 @@
-"""A step by the name of an array."""
+"""A step with the name of an array."""
 
 from __future__ import annotations
 

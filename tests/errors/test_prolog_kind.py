@@ -1,4 +1,4 @@
-"""A prolog that changes the kind of products behind the epilog that sums them."""
+"""A prolog below the epilog that changes the type of the products."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A prolog behind the load of its operand."""
+"""A prolog below the load of its operand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A prolog of the result."""
+"""A prolog of C."""
 
 from __future__ import annotations
 

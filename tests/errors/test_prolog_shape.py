@@ -1,4 +1,4 @@
-"""An operand of a prolog that does not repeat over what it is for."""
+"""A prolog that reads a tensor which does not broadcast over the operand."""
 
 from __future__ import annotations
 

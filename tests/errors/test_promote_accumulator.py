@@ -1,4 +1,4 @@
-"""Sums of chunks with no accumulators to be added to."""
+"""promote() without accumulators in registers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums of chunks that accumulators cannot hold."""
+"""promote() with chunk sums of f32 and accumulators of f16."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products still running when their sums are added."""
+"""promote() with inflight=1."""
 
 from __future__ import annotations
 

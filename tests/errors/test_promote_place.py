@@ -1,4 +1,4 @@
-"""Sums of chunks below a loop over parts of the accumulators."""
+"""promote() below a loop over parts of the accumulators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A prolog that is no multiplication, in front of sums of chunks."""
+"""promote() below a prolog that does more than multiply."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scales that change inside a chunk."""
+"""promote() with scales that change inside a chunk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chunks that do not start where scales do."""
+"""promote() with chunks that do not start where a scale starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A batch that only one operand has."""
+"""A batch of A without a batch of B."""
 
 from __future__ import annotations
 

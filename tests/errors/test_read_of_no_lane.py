@@ -1,4 +1,4 @@
-"""A step's result of the next point: the last lane's lies in another register."""
+"""A read of the next point's result, which lies in another register for the last lane."""
 
 from __future__ import annotations
 

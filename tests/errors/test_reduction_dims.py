@@ -1,4 +1,4 @@
-"""A reduction that keeps what it folds."""
+"""A softmax, given to the schedule of reductions."""
 
 from __future__ import annotations
 

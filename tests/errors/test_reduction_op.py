@@ -1,4 +1,4 @@
-"""A Reduction by a fold that has no name."""
+"""Reduction() with an unknown op."""
 
 from __future__ import annotations
 

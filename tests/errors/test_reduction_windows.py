@@ -1,4 +1,4 @@
-"""A pooling, whose windows overlap, given to the schedule of reductions."""
+"""A pooling, given to the schedule of reductions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums of a thread that no registers hold."""
+"""An accumulator of more registers than a thread has."""
 
 from __future__ import annotations
 

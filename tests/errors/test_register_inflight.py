@@ -1,4 +1,4 @@
-"""Products that read A from registers into which the next chunk is loaded."""
+"""inflight=1 where products read A from registers."""
 
 from __future__ import annotations
 

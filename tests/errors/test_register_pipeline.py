@@ -1,4 +1,4 @@
-"""A pipeline of registers whose loop is not unrolled."""
+"""A pipeline of registers without unroll()."""
 
 from __future__ import annotations
 

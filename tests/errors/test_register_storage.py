@@ -1,4 +1,4 @@
-"""A pad on registers."""
+"""pad() on a load to registers."""
 
 from __future__ import annotations
 

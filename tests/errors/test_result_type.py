@@ -1,4 +1,4 @@
-"""A store of wmma fragments to a type that they do not have."""
+"""wmma with a C of another type than the accumulator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A ring of more stages than shared memory holds."""
+"""A specialised split with more slots than shared memory holds."""
 
 from __future__ import annotations
 

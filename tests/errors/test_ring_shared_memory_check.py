@@ -1,4 +1,4 @@
-"""A ring and its staging beyond the shared memory of a later choice of architecture."""
+"""check() of a ring and its staging that exceed the shared memory of the architecture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Roles that load by bulk copies on a later choice of architecture without them."""
+"""check("sm_80") of a schedule whose role loads by bulk copies."""
 
 from __future__ import annotations
 

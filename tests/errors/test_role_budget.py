@@ -1,4 +1,4 @@
-"""A register budget that setmaxnreg does not take."""
+"""specialize() with 100 registers, which is no multiple of 8."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A role whose copies no mbarrier counts."""
+"""specialize() with loads by cp.async, whose bytes no mbarrier counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A role for loads where none stand below the split."""
+"""specialize() without loads below."""
 
 from __future__ import annotations
 

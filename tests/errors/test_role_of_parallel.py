@@ -1,4 +1,4 @@
-"""Loads with a role of their own below a split that units take all at once."""
+"""parallel(Warpgroup) of a split with specialize()."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A request to the L2 cache for more chunks than do any good."""
+"""specialize(prefetch=17)."""
 
 from __future__ import annotations
 

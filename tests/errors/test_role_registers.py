@@ -1,4 +1,4 @@
-"""Register budgets above what a launch gives the block."""
+"""specialize() with more registers than the launch gives the block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""More threads that load than the block has room for."""
+"""specialize() with more threads than a block has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums over rows beside rows that are wider than a block's registers."""
+"""Sums over rows whose columns do not fit into the registers of a block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running results over two dims."""
+"""cumsum over two dims."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two operands of one name."""
+"""A product with two operands of one name."""
 
 from __future__ import annotations
 

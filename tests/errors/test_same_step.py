@@ -1,4 +1,4 @@
-"""Two steps of one name."""
+"""A program with two steps of one name."""
 
 from __future__ import annotations
 

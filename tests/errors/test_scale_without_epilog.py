@@ -1,4 +1,4 @@
-"""alpha without an epilog."""
+"""A product with alpha and without an epilog."""
 
 from __future__ import annotations
 

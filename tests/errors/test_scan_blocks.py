@@ -1,4 +1,4 @@
-"""Persistent blocks that pass running results on: one would wait for a higher block's part."""
+"""A cumulative sum over persistent blocks, which might wait for blocks that have not started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks that share running results, and take their parts in chunks: the first would wait for the whole of the last."""
+"""A cumulative sum that blocks share above a loop over chunks: blocks would wait for each other."""
 
 from __future__ import annotations
 

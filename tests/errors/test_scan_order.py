@@ -1,4 +1,4 @@
-"""Running results in chunks of what a warp has: its first chunk would wait for the last of the warp before it."""
+"""A cumulative sum that warps share above a loop over chunks: warps would wait for each other."""
 
 from __future__ import annotations
 

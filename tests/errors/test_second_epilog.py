@@ -1,4 +1,4 @@
-"""Two epilogs."""
+"""A product with two epilogs."""
 
 from __future__ import annotations
 

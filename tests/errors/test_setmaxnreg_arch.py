@@ -1,4 +1,4 @@
-"""Register budgets on a target without the suffix that adds them."""
+"""Register budgets of roles on sm_100; they need sm_100a."""
 
 from __future__ import annotations
 

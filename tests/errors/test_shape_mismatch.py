@@ -1,4 +1,4 @@
-"""Operands whose extents disagree."""
+"""Operands whose extents of K differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A shared buffer for each thread."""
+"""A load to shared memory below a tile to Thread."""
 
 from __future__ import annotations
 

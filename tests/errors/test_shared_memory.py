@@ -1,4 +1,4 @@
-"""Buffers that shared memory cannot hold."""
+"""Buffers that exceed the shared memory of the architecture."""
 
 from __future__ import annotations
 

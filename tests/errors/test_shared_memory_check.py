@@ -1,4 +1,4 @@
-"""Buffers that the shared memory of a later choice of architecture cannot hold."""
+"""check() of buffers that exceed the shared memory of the architecture."""
 
 from __future__ import annotations
 

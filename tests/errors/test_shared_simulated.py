@@ -1,4 +1,4 @@
-"""A pad that no shared memory holds, on the simulator, which has no limit of one machine."""
+"""A simulation with a pad that takes 59.6 GiB of shared memory."""
 
 from __future__ import annotations
 

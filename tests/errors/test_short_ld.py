@@ -1,4 +1,4 @@
-"""A leading dimension shorter than a row."""
+"""ld= shorter than a line."""
 
 from __future__ import annotations
 

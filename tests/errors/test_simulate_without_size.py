@@ -1,4 +1,4 @@
-"""A simulation without the value of a symbol."""
+"""A simulation without arrays and without the value of a symbol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A product of NumPy arrays without a GPU that would be simulated for long, and a limit that is no number."""
+"""A call without a GPU whose simulation would take too long, and a limit that is no number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A skewed loop whose warps load and compute in turn."""
+"""skew() without a loading role."""
 
 from __future__ import annotations
 

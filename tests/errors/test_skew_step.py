@@ -1,4 +1,4 @@
-"""A step that is issued a trip ahead, with no product behind it."""
+"""skew() of the last product of a loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A split by a chunk and by a number of chunks."""
+"""A program's split with both a chunk and a number of chunks."""
 
 from __future__ import annotations
 

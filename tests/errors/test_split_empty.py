@@ -1,4 +1,4 @@
-"""Chunks of no element."""
+"""A program's split into chunks of 0 elements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A split of a program that names no dim."""
+"""A program's split without a dim."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A split of a dim that the program lacks."""
+"""A split of a dim that the program does not have."""
 
 from __future__ import annotations
 

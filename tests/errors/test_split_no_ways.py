@@ -1,4 +1,4 @@
-"""A split into no chunks."""
+"""A split into 0 chunks."""
 
 from __future__ import annotations
 

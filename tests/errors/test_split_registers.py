@@ -1,4 +1,4 @@
-"""A chunk of K longer than what registers hold of it."""
+"""A split into chunks that are longer than the K in registers."""
 
 from __future__ import annotations
 

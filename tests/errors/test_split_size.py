@@ -1,4 +1,4 @@
-"""A chunk that holds nothing."""
+"""A split into chunks of 0 elements."""
 
 from __future__ import annotations
 

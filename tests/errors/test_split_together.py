@@ -1,4 +1,4 @@
-"""One loop over two dims, of which steps fold one."""
+"""A split of two dims where a step folds only one of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One loop over two dims, refined for the chunks of one."""
+"""parallel(Warp) of a split of two dims."""
 
 from __future__ import annotations
 

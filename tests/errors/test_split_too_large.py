@@ -1,4 +1,4 @@
-"""A chunk larger than what is left."""
+"""A split into chunks that are longer than K."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A split by nothing."""
+"""A split without arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A move that transposes along a dim that it has not."""
+"""staged(along=) with a dim that the Move does not have."""
 
 from __future__ import annotations
 

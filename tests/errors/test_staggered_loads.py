@@ -1,4 +1,4 @@
-"""Units in turn that share loads."""
+"""staggered() below loads that all units share."""
 
 from __future__ import annotations
 

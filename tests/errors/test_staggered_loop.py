@@ -1,4 +1,4 @@
-"""Units that take turns below a loop over tiles: at its next trip the turns would begin anew."""
+"""staggered() below a loop over tiles in the persistent loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Units in turn where blocks do not loop."""
+"""staggered() without a persistent loop."""
 
 from __future__ import annotations
 

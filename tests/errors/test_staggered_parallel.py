@@ -1,4 +1,4 @@
-"""A split over units below a tile that one unit owns."""
+"""parallel(Warp) below staggered()."""
 
 from __future__ import annotations
 

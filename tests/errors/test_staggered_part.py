@@ -1,4 +1,4 @@
-"""Units in turn that would each own a part of a tile."""
+"""staggered() on a tile that is a part of the persistent tile."""
 
 from __future__ import annotations
 

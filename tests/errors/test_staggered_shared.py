@@ -1,4 +1,4 @@
-"""Units that take whole tiles in turn below a split that gives them parts of one."""
+"""staggered() below parallel(Warpgroup)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store of the whole block where units own tiles in turn."""
+"""staggered() below an epilog whose store is one for the whole block."""
 
 from __future__ import annotations
 

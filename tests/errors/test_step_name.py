@@ -1,4 +1,4 @@
-"""A step whose name is no name."""
+"""A step whose name is no identifier."""
 
 from __future__ import annotations
 

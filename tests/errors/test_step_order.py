@@ -1,4 +1,4 @@
-"""A value of another program: no step of this one makes what it reads."""
+"""A program that reads a value of another program."""
 
 from __future__ import annotations
 

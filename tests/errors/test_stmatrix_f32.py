@@ -1,4 +1,4 @@
-"""stmatrix for results of 32 bits."""
+"""stmatrix() of 32-bit elements."""
 
 from __future__ import annotations
 

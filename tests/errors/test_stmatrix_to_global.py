@@ -1,4 +1,4 @@
-"""stmatrix straight to global memory."""
+"""stmatrix() to global memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A transposing stmatrix into rows that lie as the fragment's do."""
+"""stmatrix(trans=True) to a buffer that is contiguous along the columns of the fragment."""
 
 from __future__ import annotations
 

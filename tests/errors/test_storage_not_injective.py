@@ -1,4 +1,4 @@
-"""A storage layout that puts two elements in one place."""
+"""storage_layout() with a layout that puts two elements in one place."""
 
 from __future__ import annotations
 

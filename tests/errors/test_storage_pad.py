@@ -1,4 +1,4 @@
-"""A pad beside a layout."""
+"""pad() beside storage_layout()."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A storage layout of another shape."""
+"""storage_layout() with a layout of another shape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A strategy in the place of an op."""
+"""A strategy instead of an op."""
 
 from __future__ import annotations
 

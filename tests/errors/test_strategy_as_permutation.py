@@ -1,4 +1,4 @@
-"""A strategy in the place of a permutation."""
+"""A strategy instead of a permutation."""
 
 from __future__ import annotations
 

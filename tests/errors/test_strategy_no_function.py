@@ -1,4 +1,4 @@
-"""A width where a strategy belongs."""
+"""A number instead of a strategy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A strategy that forgets its return."""
+"""A strategy that returns None."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes a strategy, given in its place."""
+"""cp_async instead of cp_async()."""
 
 from __future__ import annotations
 

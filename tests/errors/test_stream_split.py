@@ -1,4 +1,4 @@
-"""Chunks are shared out of a split whose loads have no warps of their own."""
+"""stream_k() where the first split has no loading role."""
 
 from __future__ import annotations
 

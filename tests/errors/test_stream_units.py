@@ -1,4 +1,4 @@
-"""Work is shared among nobody."""
+"""stream_k(0)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A subscript that is a value, and no index."""
+"""A subscript that is a value instead of an index."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums of f32 in a C of f16, where no epilog says that they lie in registers."""
+"""f32 sums of a product without an epilog, where C is f16."""
 
 from __future__ import annotations
 

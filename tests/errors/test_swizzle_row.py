@@ -1,4 +1,4 @@
-"""A swizzle that is wider than a row of the buffer."""
+"""swizzle() wider than a row of the buffer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vectors that a swizzle takes apart."""
+"""A vector load from a buffer whose swizzle separates the elements of a vector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A buffer whose size is not known."""
+"""A load to shared memory of a tile whose size is not known."""
 
 from __future__ import annotations
 

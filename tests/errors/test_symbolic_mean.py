@@ -1,4 +1,4 @@
-"""A mean over a dim that is a size of the call."""
+"""A mean over a dim whose extent is a symbol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A symbolic count of tiles given to threads."""
+"""A tile to Block that leaves a batch whole, for a product whose M is a symbol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tensor without elements."""
+"""A tensor with an extent of 0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tensor of two rows and a half."""
+"""A tensor with an extent of 2.5."""
 
 from __future__ import annotations
 

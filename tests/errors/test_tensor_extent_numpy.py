@@ -1,4 +1,4 @@
-"""A tensor without elements, by NumPy's number."""
+"""A tensor with an extent of 0, given as a number of NumPy."""
 
 from __future__ import annotations
 

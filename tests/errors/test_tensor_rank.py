@@ -1,4 +1,4 @@
-"""A tensor with a stride too few."""
+"""A record of a tensor with two extents and one stride."""
 
 from __future__ import annotations
 

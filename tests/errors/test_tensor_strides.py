@@ -1,4 +1,4 @@
-"""Two strides for three dims."""
+"""A tensor of three dims with two strides."""
 
 from __future__ import annotations
 

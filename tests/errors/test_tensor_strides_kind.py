@@ -1,4 +1,4 @@
-"""Strides of a tensor that are one number."""
+"""A tensor whose strides are one number instead of a tuple."""
 
 from __future__ import annotations
 

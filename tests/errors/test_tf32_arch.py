@@ -1,4 +1,4 @@
-"""An element type of a later architecture: the row that is nearest says which."""
+"""A product of tf32 on sm_75; it needs sm_80."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ops behind the epilog that would apply them."""
+"""then() below the epilog."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tile of three sizes."""
+"""A tile of a product with three sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tile of half an element."""
+"""A tile with an extent of 2.5."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tile of a dim that is summed."""
+"""A tile of a dim that the step folds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tile of a dim that one step folds and another keeps."""
+"""A tile of a dim that one step folds and another step keeps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A strided tile whose chunks leave gaps."""
+"""A strided tile that leaves gaps."""
 
 from __future__ import annotations
 

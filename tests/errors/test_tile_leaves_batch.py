@@ -1,4 +1,4 @@
-"""A batch that no block tile cuts."""
+"""A tile to Block without batch=, for a product with a batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tile of no dim."""
+"""A program's tile without a dim."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tile of a dim that the program lacks."""
+"""A tile of a dim that the program does not have."""
 
 from __future__ import annotations
 

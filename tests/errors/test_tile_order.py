@@ -1,4 +1,4 @@
-"""A Hilbert curve through squares whose side is no power of two."""
+"""Hilbert(12); the side must be a power of two."""
 
 from __future__ import annotations
 

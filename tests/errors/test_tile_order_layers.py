@@ -1,4 +1,4 @@
-"""Groups of rows of tiles that are rows alone."""
+"""Grouped(2) for layers, whose tiles are rows alone."""
 
 from __future__ import annotations
 

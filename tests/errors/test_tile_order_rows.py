@@ -1,4 +1,4 @@
-"""Tiles in groups of no rows."""
+"""Grouped(0)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tile that holds nothing."""
+"""A tile with an extent of 0."""
 
 from __future__ import annotations
 

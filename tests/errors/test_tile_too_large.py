@@ -1,4 +1,4 @@
-"""A tile larger than what is left."""
+"""A tile larger than the tile above."""
 
 from __future__ import annotations
 

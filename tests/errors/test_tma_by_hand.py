@@ -1,4 +1,4 @@
-"""A swizzle of the author's own where a bulk copy writes and wgmma reads."""
+"""A swizzle of the author in a buffer that wgmma reads."""
 
 from __future__ import annotations
 

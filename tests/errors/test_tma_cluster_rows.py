@@ -1,4 +1,4 @@
-"""Blocks of a cluster that cannot share the rows of an operand among them."""
+"""A cluster whose blocks cannot divide the rows of a shared box."""
 
 from __future__ import annotations
 

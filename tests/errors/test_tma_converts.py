@@ -1,4 +1,4 @@
-"""A conversion on the way of a bulk copy."""
+"""A bulk copy that would convert the element type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A bulk store straight from registers."""
+"""A bulk store from registers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A policy that the L2 cache does not have."""
+"""tma() with an unknown policy of the L2 cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Boxes of more dimensions than a tensor map has."""
+"""tma() of a box of 6 dimensions; a tensor map has at most 5."""
 
 from __future__ import annotations
 

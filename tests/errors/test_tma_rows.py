@@ -1,4 +1,4 @@
-"""A tile whose rows are no whole number of spans."""
+"""tma() of rows that are no whole number of spans."""
 
 from __future__ import annotations
 

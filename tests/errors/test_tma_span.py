@@ -1,4 +1,4 @@
-"""Rows of shared memory that no bulk copy swizzles."""
+"""tma(48); no bulk copy swizzles rows of 48 bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pad where a bulk store reads rows one after another."""
+"""A bulk store from a padded buffer."""
 
 from __future__ import annotations
 

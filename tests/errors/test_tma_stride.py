@@ -1,4 +1,4 @@
-"""Lines that start where tensor maps do not take them."""
+"""tma() of lines whose distance is no multiple of 16 bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bulk copies in a pipeline without a role that starts them."""
+"""tma() in a pipeline without a loading role."""
 
 from __future__ import annotations
 

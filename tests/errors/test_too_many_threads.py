@@ -1,4 +1,4 @@
-"""More tiles than a block has threads."""
+"""4096 tiles to Thread; a block has at most 1024 threads."""
 
 from __future__ import annotations
 

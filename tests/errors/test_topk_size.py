@@ -1,4 +1,4 @@
-"""The largest values of rows, more than registers hold."""
+"""topk of 9 values; registers hold at most 8."""
 
 from __future__ import annotations
 

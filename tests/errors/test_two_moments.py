@@ -1,4 +1,4 @@
-"""Two moments for one simulation."""
+"""A simulation with both at= and break_at=."""
 
 from __future__ import annotations
 

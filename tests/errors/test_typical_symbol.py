@@ -1,4 +1,4 @@
-"""A typical size that no call can have."""
+"""A symbol whose typical value is none of its values."""
 
 from __future__ import annotations
 

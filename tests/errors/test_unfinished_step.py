@@ -1,4 +1,4 @@
-"""A chain of a step that ends nowhere."""
+"""A step's chain that does not end in done()."""
 
 from __future__ import annotations
 

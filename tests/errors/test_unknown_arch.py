@@ -1,4 +1,4 @@
-"""An architecture that does not exist."""
+"""An unknown architecture."""
 
 from __future__ import annotations
 

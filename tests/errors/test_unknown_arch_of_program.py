@@ -1,4 +1,4 @@
-"""An architecture that does not exist, where a program is called."""
+"""A program called with an unknown architecture."""
 
 from __future__ import annotations
 

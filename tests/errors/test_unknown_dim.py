@@ -1,4 +1,4 @@
-"""The extent of a dim that no array has."""
+"""extent() of a dim that no array has."""
 
 from __future__ import annotations
 

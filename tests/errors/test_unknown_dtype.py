@@ -1,4 +1,4 @@
-"""An element type that does not exist."""
+"""An unknown element type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A matrix of an element type that does not exist."""
+"""A matrix of an unknown element type."""
 
 from __future__ import annotations
 

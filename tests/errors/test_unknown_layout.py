@@ -1,4 +1,4 @@
-"""A layout that does not exist."""
+"""An unknown layout of a product."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An operand that the spec does not have."""
+"""A load of an operand that the spec does not have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A matrix in an order that does not exist."""
+"""An unknown order of a matrix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A product of bits that is asked of bytes."""
+"""The product "xor" of i8; it is for bits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A scalar that the kernel does not take."""
+"""A call with a scalar that the kernel does not take."""
 
 from __future__ import annotations
 

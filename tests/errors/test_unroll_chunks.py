@@ -1,4 +1,4 @@
-"""A loop whose trips hold no chunk."""
+"""unroll(0)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A vector of a width that no instruction has."""
+"""vectors(12); no instruction moves 12 bytes."""
 
 from __future__ import annotations
 

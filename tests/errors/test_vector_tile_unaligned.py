@@ -1,4 +1,4 @@
-"""A tile of a Move that starts between its vectors."""
+"""A tile of a Move that does not start at multiples of the vector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A vector wider than rows of 45 elements align."""
+"""Vectors of 16 bytes for rows of 45 elements."""
 
 from __future__ import annotations
 

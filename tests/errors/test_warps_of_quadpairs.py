@@ -1,4 +1,4 @@
-"""A warp's part for a thread count that holds no whole warp."""
+"""A tile to Warp inside a tile to Thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Accumulators that a role's budget does not hold."""
+"""Accumulators that exceed the register budget of a role."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""wgmma on an architecture that no longer has it."""
+"""wgmma on sm_100; only sm_90 has it."""
 
 from __future__ import annotations
 

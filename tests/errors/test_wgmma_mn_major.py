@@ -1,4 +1,4 @@
-"""An 8-bit operand whose K is not contiguous."""
+"""wgmma with an 8-bit operand whose K is not contiguous."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An operand of wgmma in plain rows."""
+"""wgmma with an operand that is not swizzled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tile between two widths of wgmma."""
+"""wgmma with a tile of 12 columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A width that wgmma has of floats, and not of integers."""
+"""wgmma of integers with a tile of 56 columns, which only floats have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A chosen atom that does not execute the residual spec."""
+"""done() with an atom that does not match the residual spec."""
 
 from __future__ import annotations
 

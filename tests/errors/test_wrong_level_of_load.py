@@ -1,4 +1,4 @@
-"""A load at a level that holds no whole warps."""
+"""A load to shared memory below a tile to QuadPair."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A link that the spec does not have."""
+"""each() in the chain of a Move."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An atom for a spec that threads compute point by point."""
+"""done(atom) of a program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A number of chunks where a split takes their extent."""
+"""split(ways=) in a spec that is split by the extent of a chunk alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A refinement of programs' splits, of a product's."""
+"""online() in the chain of a MatMul."""
 
 from __future__ import annotations
 

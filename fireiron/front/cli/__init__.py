@@ -26,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     # Everything else is imported once it is needed, so that --help answers at once.
     words = list(sys.argv[1:] if argv is None else argv)
-    if words[:1] == ["bench"]:  # its words are suites, schedules and peers
+    if words[:1] == ["bench"]:  # the other words are suites, schedules and peers
         return import_module(BENCH).main(words[1:], prog="fireiron bench")
     try:
         from fireiron.front.cli.options import parse

@@ -25,7 +25,7 @@ from fireiron.verify.verification import KINDS, Data, Kind, Verdict, expected, h
 if TYPE_CHECKING:
     from fireiron.simulate import Report
 
-CHEAP_S = 2.0  # of a simulation that may run twice, where once would do
+CHEAP_S = 2.0  # most seconds of a simulation that runs twice, though one run would be enough
 
 
 @attrs.frozen(eq=False)
@@ -34,11 +34,11 @@ class Run:
 
     Args:
         schedule: the schedule.
-        kernel: its lowered form.
-        interface: how it is launched.
+        kernel: the lowered schedule.
+        interface: the arguments and the grid of a launch.
         sizes: symbols by name.
         numbers: the given scalars by name.
-        seed: of the data.
+        seed: seed of the data.
     """
 
     schedule: Schedule

@@ -27,20 +27,21 @@ from fireiron.front.verbs import Schedule
 from fireiron.language.tensor import tensor
 
 PRESETS = "fireiron.schedules"
-LINES, FEW_LINES, COLUMNS = 64, 4, 256  # of a program's arrays by default; of three dims or more, few lines
+# Default extents of a program's dims: lines, lines of arrays of three dims or more, and columns.
+LINES, FEW_LINES, COLUMNS = 64, 4, 256
 MOST_WIDE = 3  # dims of a program whose last one has so many columns
 PACKAGE = str(Path(__file__).parents[2])
 
 
 @attrs.frozen
 class Asked:
-    """Hold a program that the command line describes, and the function that it wants to schedule it.
+    """Hold a program that the command line describes, and the function that schedules the program.
 
     Args:
         spec: the program, traced.
-        preset: the function.
-        given: keywords of that function.
-        others: functions of the same file that may schedule the program, where none is said.
+        preset: the function that schedules the program.
+        given: keywords for the preset.
+        others: further functions of the same file that may schedule the program, where the command names none.
     """
 
     spec: Any
@@ -213,7 +214,7 @@ def find(reference: str) -> Target:
                 return target
     found = {target.reference: target for target in presets()}
     near = [f"{name} --schedule {last}" for name, t in found.items() if name.startswith(f"{file}.") and t.offers(last)]
-    # A preset's own name goes a long way: `sgemm` is near `simt.sgemm`.
+    # The name without its file counts too: `sgemm` is near `simt.sgemm`.
     near += [name for name in found if name.rpartition(".")[2] == reference.rpartition(".")[2]]
     near += [name for name in difflib.get_close_matches(reference, found, 3, 0.75) if not near]
     raise UsageError(
@@ -343,7 +344,7 @@ def _scheduled(program: Function, by: Mapping[str, Callable[..., Any]], module: 
                     return take(found.spec)
                 except FireironError:
                     continue
-            raise error from None  # what the first schedule of the program's own file says is nearest
+            raise error from None  # the error of the first schedule in the program's own file is the most helpful
 
     keyword = inspect.Parameter.KEYWORD_ONLY
     parameters = [inspect.Parameter(dim, keyword, default=n, annotation=int) for dim, n in extents.items()]

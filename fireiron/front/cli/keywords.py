@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 
 from fireiron.base.errors import FireironError
+from fireiron.base.text import by
 
 PREFIX = "keyword_"
 RECORD = "NAME=VALUE,..."
@@ -68,7 +69,7 @@ class Keyword:
             return f"--no-{self.option[2:]}" if self.default else self.option
         if self.fields:
             return f"{self.option} {RECORD}"
-        return f"{self.option} {self._form if self.default is None else _said(self.default)}"
+        return f"{self.option} {self._form if self.default is None else by(self.default)}"
 
     def add_to(self, parser: Any, taken: frozenset[str]) -> None:
         """Add the keyword's option; if a general option has its name, it is called `--preset-NAME`.
@@ -78,7 +79,7 @@ class Keyword:
             taken: names of the general options.
         """
         option = f"--preset-{self.option[2:]}" if self.option in taken else self.option
-        about = " ".join(filter(None, (self.about, "" if self.required else f"(default: {_said(self.default)})")))
+        about = " ".join(filter(None, (self.about, "" if self.required else f"(default: {by(self.default)})")))
         about += f"; fields: {', '.join(field.name for field in self.fields)}" if self.fields else ""
         common: dict[str, Any] = {"dest": PREFIX + self.name, "default": argparse.SUPPRESS, "help": about}
         if self.kind is bool:
@@ -186,7 +187,3 @@ def _about(function: Callable[..., Any], name: str) -> str:
         if colon and name in [word.strip() for word in names.split(",")]:
             return text.strip().rstrip(".")
     return ""
-
-
-def _said(value: Any) -> str:
-    return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]

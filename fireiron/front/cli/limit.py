@@ -8,6 +8,7 @@ import attrs
 
 from fireiron.algebra.expr import as_expr, evaluate
 from fireiron.base.errors import FireironError, UsageError
+from fireiron.base.text import by
 from fireiron.front.cli.options import Request
 from fireiron.front.cli.problem import Extent
 from fireiron.front.host import LIMIT_S, duration
@@ -63,7 +64,7 @@ def largest_shape(request: Request, schedule: Schedule, sizes: Mapping[str, int]
         scaled = tuple(_scaled(n, middle) for n in extents)
         seconds = _seconds(request, problem.shape, scaled, sizes, arch)
         if seconds <= LIMIT_S:
-            low, best = middle, "x".join(map(str, scaled))
+            low, best = middle, by(scaled)
         else:
             high = middle
     return best

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import attrs
 
 from fireiron.base.errors import FireironError, UsageError
+from fireiron.base.text import by
 from fireiron.front.cli.problem import Problem, coefficient, dtypes, extent, setting, shape
 from fireiron.language.storage_order import letters
 from fireiron.tune.space import values_of
@@ -218,12 +219,8 @@ class _Once(argparse.Action):
         given = namespace.__dict__.setdefault(GIVEN, {})
         before = given.setdefault(self.dest, values)
         if self.option_strings and before != values:
-            raise argparse.ArgumentError(self, f"has two values, {_written(before)} and {_written(values)}")
+            raise argparse.ArgumentError(self, f"has two values, {by(before)} and {by(values)}")
         setattr(namespace, self.dest, values)
-
-
-def _written(value: Any) -> str:
-    return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
 
 
 class Parser(argparse.ArgumentParser):

@@ -65,7 +65,7 @@ def show(answer: Answer, *, as_json: bool) -> None:
         drawn = drawn or console(sys.stdout, answer.width)
         if sys.stdout.isatty():
             drawn.print(part)
-        else:  # files and pipes want no blanks at the ends of lines
+        else:  # files and pipes get no blanks at the ends of lines
             with drawn.capture() as captured:
                 drawn.print(part)
             print("\n".join(line.rstrip() for line in captured.get().splitlines()))

@@ -94,13 +94,13 @@ def tune(command: Command) -> Answer:
 
 
 def _of_program(command: Command) -> tuple[list[Any], dict[str, Any], dict[str, Any] | None]:
-    """Give the program that a command describes, the presets to search by name, and their axes, None for their own.
+    """Return the program that a command describes, the presets to search by name, and their axes, None for their own.
 
     The presets are those that `fireiron.best` tries for the program, unless the command names one, by `--schedule`, by
     a preset's keywords or by `--space`.
 
     Raises:
-        UsageError: `fixed-spec` where cases of a suite are asked for.
+        UsageError: `fixed-spec` where the command names cases of a suite.
     """
     from fireiron.base.records import evolve
     from fireiron.front.best_program import names_for

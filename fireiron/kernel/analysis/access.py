@@ -1,6 +1,6 @@
 """Static traffic: sectors of GL and bank conflicts of SH for each access of a kernel, from its index expressions alone.
 
-Counts have the meaning of the simulator's counters, for an average block. They are exact where the grid and the loops
+Counts have the meaning of the simulator's counters, for an average block; they are exact where the grid and the loops
 are small enough to enumerate.
 """
 
@@ -30,7 +30,7 @@ class AccessRow:
     """Count the accesses of one buffer by one instruction of one spec, for an average block.
 
     Args:
-        title: of the enclosing region.
+        title: title of the enclosing region.
         place: the region's key (`Region.place`), the same for copies of the region.
         path: the region's place in the decomposition tree.
         what: the name of the instruction, `compute`, or the name of a microkernel.
@@ -41,7 +41,7 @@ class AccessRow:
         executions: how often the statement runs.
         nbytes: bytes that threads access.
         requests: warp-wide requests.
-        units: 32-byte sectors of GL, wavefronts of SH.
+        units: number of 32-byte sectors (GL) or of wavefronts (SH).
         ideal: the smallest number of units that could serve the requests.
         link: the chain link that makes the access.
     """
@@ -63,22 +63,22 @@ class AccessRow:
 
     @property
     def per_request(self) -> float:
-        """Give sectors or wavefronts of an average request."""
+        """Return the number of sectors or wavefronts of an average request."""
         return self.units / self.requests if self.requests else 0.0
 
     @property
     def degree(self) -> float:
-        """Give the ratio of units to the ideal: the conflict degree of SH, the overfetch of GL."""
+        """Return the ratio of units to the ideal: the conflict degree of SH, the overfetch of GL."""
         return self.units / self.ideal if self.ideal else 1.0
 
     @property
     def conflicts(self) -> float:
-        """Give the bank-conflict degree: 1 for none, and for GL."""
+        """Return the bank-conflict degree: 1 for none, and for GL."""
         return self.degree if self.memory == "SH" else 1.0
 
     @property
     def sectors(self) -> float:
-        """Give the sectors of an average request, 0 for SH."""
+        """Return the number of sectors of an average request; 0 for SH."""
         return self.per_request if self.memory == "GL" else 0.0
 
 

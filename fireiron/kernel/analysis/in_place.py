@@ -64,10 +64,10 @@ class _Event:
     Args:
         way: read or write.
         elements: numbers of the array's elements, one row for each thread.
-        threads: the threads that access them.
-        begins: the time at which it begins.
-        ends: the time at which it is complete; a list of one number, which a wait sets.
-        link: the chain link it comes from.
+        threads: the threads that access these elements.
+        begins: the time at which the access begins.
+        ends: the time at which the access is complete; a list of one number, which a wait sets.
+        link: the chain link that makes the access.
     """
 
     way: Literal["read", "write"]
@@ -110,6 +110,20 @@ def _only_added(kernel: Kernel, name: str) -> bool:
 
 @attrs.define
 class _Walk:
+    """Execute the statements of one block that access an array, or order its accesses.
+
+    Args:
+        kernel: the kernel.
+        name: name of the array.
+        env: values of the variables.
+        now: the current time: the number of accesses, barriers and waits so far.
+        unknown: names of variables whose values only the GPU finds.
+        events: the accesses so far.
+        barriers: times of the barriers of the whole block.
+        of_warps: times of the barriers of units inside the block.
+        flights: for each group of copies, those that are not committed, and the committed groups, oldest first.
+    """
+
     kernel: Kernel
     name: str
     env: dict[str, Any]
@@ -228,7 +242,7 @@ class _Walk:
                 raise self.refusal(f"a thread of a block accesses it more than {MOST_ACCESSES} times", s.link)
 
     def source(self, s: Call | Compute | Micro, way: str) -> Expr | None:
-        """Give the condition under which a Move reads its source."""
+        """Return the condition under which a Move reads its source."""
         return s.read if isinstance(s, Call) and way == "read" else None
 
     def event(self, view: View, way: Literal["read", "write"], here: Array, link: Link | None) -> _Event:

@@ -64,7 +64,8 @@ class Access:
     """Describe the elements of a register tensor that one place in the program touches.
 
     Args:
-        coordinates: of the first element: for each dimension an expression of `thread` and the loops' variables.
+        coordinates: coordinates of the first element: for each dimension an expression of `thread` and the loops'
+            variables.
         elements: for each dimension a layout, local index -> steps. Local indices count elements colexicographically.
         loops: the enclosing loops that the coordinates depend on, outermost first.
         limits: conditions for an element to exist, where tiles do not divide the tensor.
@@ -179,8 +180,8 @@ class Ownership:
         access: the defining access. Registers are numbered by the trips of its loops (outermost slowest), then by
             elements.
         written: the same access in terms of the kernel's named index expressions.
-        threads: of the block.
-        owner: name of the atom or link that defined it, for messages.
+        threads: number of threads of the block.
+        owner: name of the atom or link that defined the map, for messages.
         opaque: name of the fragment if its layout is not documented; the map is then only a placeholder. Else "".
         link: the link that defined the map.
     """
@@ -202,7 +203,7 @@ class Ownership:
 
         Args:
             opaque: the fragment that the accessing instruction takes; "" where it accesses elements.
-            name: of the tensor.
+            name: name of the tensor.
             user: the accessing instruction, for messages.
 
         Raises:

@@ -66,13 +66,13 @@ class Site:
 
     Args:
         statement: a Call, Compute, Micro or Sync.
-        index: its number in program order.
-        loops: the loops around it, outermost first.
+        index: number of the statement in program order.
+        loops: the loops around the statement, outermost first.
         lets: the named expressions in scope.
-        guards: the conditions around it.
-        region: the innermost region around it.
-        role: the role that runs it; None outside roles.
-        arrivals: the counters (`CountIn`) that the block has incremented before it.
+        guards: the conditions around the statement.
+        region: the innermost region around the statement.
+        role: the role that executes the statement; None outside roles.
+        arrivals: the counters (`CountIn`) that the block has incremented before the statement.
     """
 
     statement: Call | Compute | Micro | Sync
@@ -86,22 +86,22 @@ class Site:
 
     @property
     def link(self) -> Link | None:
-        """Give the chain link that the statement comes from: its Move's own where it has one."""
+        """Return the chain link that makes the statement: the link of its region, else its own."""
         return (self.region.link if self.region else None) or self.statement.link
 
     @property
     def title(self) -> str:
-        """Give the region's title."""
+        """Return the region's title."""
         return self.region.title if self.region else ""
 
     @property
     def place(self) -> tuple[str, str, str]:
-        """Give a key of the region that does not depend on its title."""
+        """Return a key of the region that does not depend on its title."""
         return self.region.place if self.region else ("", "", "")
 
     @property
     def path(self) -> str:
-        """Give the region's place in the tree."""
+        """Return the region's place in the tree."""
         return self.region.path if self.region else ""
 
 
@@ -171,7 +171,7 @@ def _alike(search: FindGroup) -> tuple[Let, ...]:
 
 
 def reads_and_writes(statement: Call | Compute | Micro | Sync) -> tuple[tuple[View, str], ...]:
-    """List the views that a statement accesses, each with `read` or `write`; a view that an atom updates comes twice.
+    """List the views that a statement accesses, with `read` or `write`; a view that an atom updates is listed twice.
 
     Outputs of a microkernel count as written only, as on the simulator; whether it also reads them is not known.
     """
@@ -251,7 +251,7 @@ class Sample:
 
     @property
     def lanes(self) -> tuple[int, int]:
-        """Give the number of samples and the number of threads."""
+        """Return the number of samples and the number of threads."""
         return len(self.weights), self.threads
 
     def of(self, e: Expr) -> Array:
@@ -355,7 +355,7 @@ def _needed(wanted: tuple[Expr, ...], meaning: Mapping[Var, Expr]) -> set[str]:
 
 
 def _trips(site: Site, extents: list[Expr], sizes: Mapping[str, int], grid: int) -> list[int]:
-    """Give each loop's number of trips; the largest one where it depends on outer loops."""
+    """Return the number of trips of each loop; the largest number where it depends on outer loops."""
     found: list[int] = []
     for loop, extent in zip(site.loops, extents, strict=True):
         names = {leaf.name for leaf in free(extent) if isinstance(leaf, Var)}

@@ -47,12 +47,12 @@ class Traffic:
 
     @property
     def per_request(self) -> float:
-        """Give sectors or wavefronts of an average request."""
+        """Return the number of sectors or wavefronts of an average request."""
         return self.units / self.requests if self.requests else 0.0
 
     @property
     def degree(self) -> float:
-        """Give the ratio of units to the ideal: the conflict degree of SH, the overfetch of GL."""
+        """Return the ratio of units to the ideal: the conflict degree of SH, the overfetch of GL."""
         return self.units / self.ideal if self.ideal else 1.0
 
 

@@ -23,8 +23,8 @@ class Unordered:
     Args:
         first: the earlier access, or the missing event.
         then: the later access.
-        lacks: the missing barrier, wait or fence between them, in words.
-        owed: the name of the pass that should have inserted it.
+        lacks: the missing barrier, wait or fence between the two accesses, in words.
+        owed: the name of the pass that should have inserted what is missing.
     """
 
     first: str
@@ -41,17 +41,18 @@ class Event:
     """Hold the last access of one kind (buffer, agent, read or write).
 
     Args:
-        owner: number of the clock that counts it: an agent's, or an asynchronous engine's.
+        owner: number of the clock that counts the access: an agent's, or an asynchronous engine's.
         tick: the time of the access, or of its completion.
-        view: the elements that it accessed.
+        view: the accessed elements.
         way: read or write.
-        proxy: whether it was made by ordinary instructions (generic) or asynchronous ones; a generic access needs a
-            fence before an asynchronous access of the same memory. An access that was waited for needs none.
-        flight: the group of asynchronous operations that it belongs to until a wait completes it, "" where it is
-            complete.
+        proxy: whether ordinary instructions (generic) or asynchronous ones made the access; between a generic access
+            and an asynchronous access of the same memory there must be a fence. An access that was waited for needs
+            none.
+        flight: the group of asynchronous operations that the access belongs to until a wait completes it; "" for a
+            complete access.
         span: the range of registers or ring slots; None for all.
-        words: its description in messages.
-        id: of its statement.
+        words: the description of the access in messages.
+        id: number of the statement.
     """
 
     owner: int
@@ -67,7 +68,12 @@ class Event:
 
 @attrs.define(eq=False)
 class Group:
-    """Hold the operations in flight of one kind: the uncommitted ones, and the committed groups, oldest first."""
+    """Hold the operations of one kind that are in flight.
+
+    Args:
+        open: operations that are not committed yet.
+        committed: the committed groups of operations, oldest first.
+    """
 
     open: list[Event] = attrs.field(factory=list[Event])
     committed: list[list[Event]] = attrs.field(factory=list[list[Event]])
@@ -75,7 +81,20 @@ class Group:
 
 @attrs.define(eq=False)
 class Phase:
-    """Hold one slot of an mbarrier of a block."""
+    """Hold one slot of an mbarrier of a block.
+
+    Args:
+        count: number of arrivals that complete a phase.
+        engine: number of the clock of the bulk copies whose bytes the slot counts.
+        pending: number of arrivals that the current phase still lacks.
+        nbytes: number of announced bytes that have not landed.
+        phase: number of completed phases.
+        awaited: number of completed phases at the last wait.
+        told, fenced: for each clock, the tick up to which accesses are ordered before the arrivals of this phase;
+            `fenced` also for asynchronous accesses.
+        known: `told` and `fenced` when the last phase was completed.
+        remote: whether threads of another block arrive.
+    """
 
     count: int
     engine: int
@@ -102,24 +121,24 @@ class Agent:
     """Hold a group of threads that run one body together.
 
     Args:
-        number: number of its clock.
-        products: number of the clock of its unit's asynchronous products.
-        rank: index of its block in the cluster.
-        role: its role, None for a whole block.
-        first: number of its first thread in the role.
-        threads: number of its threads.
+        number: number of the agent's clock.
+        products: number of the clock of the asynchronous products of the agent's unit.
+        rank: index of the agent's block in the cluster.
+        role: the role whose code the agent runs, None for a whole block.
+        first: number of the agent's first thread in the role.
+        threads: number of the agent's threads.
         env: values of variables.
-        known, proxied: for each clock, the tick up to which accesses are complete for all of its threads; `proxied`
-        also for asynchronous accesses.
-        partly: the same for some of its threads.
-        met: by the threads of a level's unit: the time of its last barrier, and of the last fence before that barrier.
-        fence, registers: times of its last proxy fence and of its last register fence (0 if a spinning loop follows
+        known, proxied: for each clock, the tick up to which accesses are complete for all threads of the agent;
+            `proxied` also for asynchronous accesses.
+        partly: `known` and `proxied` of some threads of the agent, by the threads' mask.
+        met: for each size of a unit, in threads: the times of the unit's last barrier and of the last fence before it.
+        fence, registers: times of the last proxy fence and of the last register fence (0 if a spinning loop follows
             it).
-        initialised: ranks of the blocks whose mbarriers it may use; -1 - rank where it initialised them itself.
-        groups: its asynchronous operations in flight, by kind.
-        launched: whether it has waited for the previous launch.
-        wrote: the time of its last write to global memory.
-        waits: while it waits, the name of the pass that inserted the wait.
+        initialised: ranks of the blocks whose mbarriers the agent may use; -1 - rank where the agent initialised them.
+        groups: the asynchronous operations in flight, by kind.
+        launched: whether the agent has waited for the previous launch.
+        wrote: the time of the last write to global memory.
+        waits: while the agent waits, the name of the pass that inserted the wait.
     """
 
     number: int
@@ -166,7 +185,16 @@ class Agent:
 
 @attrs.define(eq=False)
 class Gate:
-    """Hold a barrier among agents: how often it opened, the agents that have arrived since, and their merged clocks."""
+    """Hold a barrier among agents.
+
+    Args:
+        opened: how often the barrier has opened.
+        threads: number of threads that have arrived since the barrier last opened.
+        agents: the agents that have arrived since the barrier last opened.
+        told: merged clocks of all agents that have arrived, of accesses and of fenced accesses.
+        known: `told` when the barrier opened last.
+        initialised: ranks of the blocks whose mbarriers the arriving agents may use.
+    """
 
     opened: int = 0
     threads: int = 0

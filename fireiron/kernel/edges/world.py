@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from fireiron.algebra.expr import Expr, as_int, evaluate
-from fireiron.atoms.flights import flying
 from fireiron.kernel.edges.agents import Agent, Array, Event, Gate, Phase, Unordered
+from fireiron.kernel.ir.flying import starts
 from fireiron.kernel.ir.statements import THREAD, Call, CountIn, Kernel, Meet, Raise, Role, View, walk
 from fireiron.language.levels import SH
 
@@ -32,8 +32,8 @@ class World:
         self.fenced: set[int] = set()
         self.made: set[tuple[int, str]] = set()
         calls = [s for s in walk(kernel.body) if isinstance(s, Call)]
-        self.holds = any(flying(c.atom.completion) == "products" for c in calls)
-        sends = [c for c in calls if flying(c.atom.completion) == "sends"]
+        self.holds = any(starts(c, "products") for c in calls)
+        sends = [c for c in calls if starts(c, "sends")]
         self.sent = {v.buffer.name for c in sends for v in c.views if v.peer is not None}
         self.told = {c.signal[0].name for c in sends if c.signal is not None}  # mbarriers that count sent bytes
         self.tells = kernel.dependent or any(isinstance(s, CountIn | Meet | Raise) for s in walk(kernel.body))

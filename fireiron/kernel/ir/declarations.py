@@ -22,16 +22,16 @@ class Buffer:
         memory: GL (a kernel parameter), SH or RF.
         dtype: element type.
         size: elements of one slot; for RF the elements that one thread holds; for GL an expression of symbols.
-        slots: copies of it in a ring.
+        slots: number of copies of the tensor in a ring.
         unit: the level whose units each own one copy (Block for most SH buffers).
         offset: first byte inside the block's shared memory, for SH; copies of inner units and slots follow each other.
-        nbytes: all bytes of it in one block (slots and units counted), for SH.
+        nbytes: bytes of the buffer in one block, with all slots and units, for SH.
         align: alignment of the first element in bytes.
-        written: whether the kernel writes it (a GL output).
-        read: whether the kernel reads it.
-        guarded: whether mbarriers order all its accesses, so that no other barrier is inserted for it.
-        follows: the register tensor from which it is computed element by element. A source element is not read after
-            its result is written, so both may share a register.
+        written: whether the kernel writes the buffer (a GL output).
+        read: whether the kernel reads the buffer.
+        guarded: whether mbarriers order all accesses of the buffer, so that passes insert no other barrier.
+        follows: name of the register tensor from which this one is computed element by element; "" for none. A source
+            element is not read after its result is written, so both may share a register.
     """
 
     name: str
@@ -139,27 +139,27 @@ class Groups:
 
     @property
     def group(self) -> Var:
-        """Give the variable of the group that was found."""
+        """Return the variable of the group that was found."""
         return Var(self.name, self.count)
 
     @property
     def first(self) -> Var:
-        """Give the variable of its first item."""
+        """Return the variable of the found group's first item."""
         return Var(f"{self.name}_first", minimum(self.most, MOST_ITEMS))
 
     @property
     def begin(self) -> Var:
-        """Give the variable of its first row."""
+        """Return the variable of the found group's first row."""
         return Var(f"{self.name}_begin", self.rows)
 
     @property
     def length(self) -> Var:
-        """Give the variable of the group's number of rows, 1 or more."""
+        """Return the variable of the found group's number of rows, 1 or more."""
         return Var(f"{self.name}_rows", self.rows + 1, 1)
 
     @property
     def sought(self) -> Var:
-        """Return the variable of the group during the search: the number of groups where none has the item."""
+        """Return the variable of the group during the search; it is the number of groups where none has the item."""
         return Var(self.name, self.count + 1)
 
     @property
@@ -179,8 +179,8 @@ class TensorMap:
 
     Args:
         name: the C identifier of the parameter.
-        buffer: the buffer that it describes, a Pointer of the kernel too.
-        axes: numbers of the axes of the Pointer's shape that it covers, innermost first; the first has stride 1.
+        buffer: the buffer whose boxes are addressed, a Pointer of the kernel too.
+        axes: numbers of the axes of the Pointer's shape that the map covers, innermost first; the first has stride 1.
         box: elements of a box along these axes. Both views of a bulk copy list a box's elements in this order, the
             first axis fastest; the `origin` of its GL view has one coordinate for each axis of the Pointer's shape.
         swizzle: bytes of the swizzle's span in shared memory: 0, 32, 64 or 128.
@@ -208,7 +208,7 @@ class Pointer:
 
     Args:
         buffer: the tensor's buffer.
-        shape: its extents, ints or symbols, outermost dimension first as the user's array has it.
+        shape: extents of the tensor, ints or symbols, outermost dimension first as in the user's array.
         strides: element strides in the same order.
         role: input, output (written only), or update (read and written).
         shares: for the array of groups' ends, the number of rows of all groups together. None for other tensors.
@@ -235,7 +235,7 @@ class Size:
 
 @attrs.frozen
 class Number:
-    """Pass a scalar (`alpha`), with its default value if it has one."""
+    """Pass a scalar. Example: `alpha`, an f32 with the default 1."""
 
     name: str
     dtype: DType
@@ -247,8 +247,8 @@ class Workspace:
     """Pass global memory for the kernel's own use, zeroed before its first launch; callers do not pass it.
 
     Args:
-        buffer: its name, element type and size, an expression of sizes.
-        zero: whether each launch needs zeros in it; each launch must then leave zeros.
+        buffer: name, element type and size of the memory; the size is an expression of symbols.
+        zero: whether the memory must hold zeros when a launch begins; each launch must then leave zeros.
     """
 
     buffer: Buffer

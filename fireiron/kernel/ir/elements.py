@@ -17,7 +17,7 @@ PLACE = "place{}"  # the Var of a coordinate along one dimension of a tile
 
 
 def address(coordinates: tuple[Expr, ...], strides: tuple[Index, ...] | Layout) -> Expr:
-    """Give the flat element offset of a coordinate, before swizzling."""
+    """Return the flat element offset of a coordinate, before swizzling."""
     if isinstance(strides, Layout):
         return as_expr(strides(coordinates))
     total = as_expr(0)
@@ -53,13 +53,14 @@ class Elements:
     """Say where the elements of one tile lie in its buffer.
 
     Args:
-        buffer: its name.
+        buffer: name of the buffer.
         shape: extents of the tile.
         unit: the level whose units each hold a separate tile.
         strides: in shared memory, elements between neighbours of each dimension, or a layout of coordinates; None for
             registers.
         swizzle: the permutation of offsets in shared memory.
-        held: for registers, the elements that they hold; None where the instruction's layout is not documented.
+        held: the elements that registers hold; None for shared memory, and where an instruction's layout is not
+            documented.
         threads: for registers, the number of threads that `held` describes.
     """
 

@@ -40,7 +40,7 @@ RANK = "rank"  # the Var of a block's index inside its cluster
 
 @attrs.frozen
 class Let:
-    """Name an index expression."""
+    """Set the variable `var` to the value of an index expression, for the statements that follow."""
 
     var: Var
     value: Expr
@@ -89,7 +89,8 @@ class Vote:
     Args:
         var: 1 in warps where some lane's flag is set, else 0.
         flag: a 32-bit register; the flag is set where it is not 0.
-        present: where false, there is no vote and the variable is 1. It has the same value in all lanes of a warp.
+        present: a condition with one value for all lanes of a warp; where false, there is no vote and the variable is
+            1.
     """
 
     var: Var
@@ -202,9 +203,9 @@ class Call:
         lane: the source lane of a Shuffle, 0 <= lane < 32, as an expression of `thread`; None for other atoms.
         accumulate: where false, a MatMul takes zero for C's old value (None: always true).
         map: the tensor map of a bulk copy's GL view; the view's `origin` gives the box's coordinates.
-        signal: the mbarrier, and its slot, that counts the bytes of a bulk copy as they land.
-        peers: for a multicast bulk copy, a bit for each block of the cluster that it writes to, at the same offset and
-            with the same mbarrier in each; None for this block only.
+        signal: the mbarrier that counts the bytes of a bulk copy as they land, and its slot.
+        peers: for a multicast bulk copy, a mask with a bit for each block of the cluster that the copy writes to, at
+            the same offset and with the same mbarrier in each; None for this block only.
         bindings: further index values that the atom's text names.
         id: a number that is unique in the kernel; 0 before lowering ends.
     """
@@ -248,7 +249,8 @@ class Sync:
     """Wait for all threads of each unit of `level` (Block, or Warp and groups of it).
 
     After the barrier, the threads see each other's earlier writes to shared memory. A `relaxed` barrier (between blocks
-    of a cluster) does not give this; it only orders the initialisation of mbarriers, which a fence has published.
+    of a cluster) does not make writes visible; it only orders the initialisation of mbarriers, which a fence has
+    published.
     `reason`: the accesses that it orders, in words.
     """
 
@@ -268,7 +270,7 @@ class CountIn:
     Args:
         var: 1 in the last of `count` units, 0 in the others.
         counter: one i32.
-        count: number of units that increment it.
+        count: number of units that increment the counter.
         order: memory order of the atomic: release, acquire, or both.
         level: level of the units: Block (in a role, the role's threads), or a level inside the block.
     """
@@ -288,7 +290,7 @@ class Raise:
 
     Args:
         flag: one i32, which is 0 before.
-        level: of the units.
+        level: level of the units.
     """
 
     flag: View
@@ -302,7 +304,7 @@ class Lower:
 
     Args:
         flag: one i32, which one unit sets and one unit clears in each launch.
-        level: of the units.
+        level: level of the units.
     """
 
     flag: View
@@ -320,7 +322,7 @@ class Meet:
 
     Args:
         counter: one i32.
-        count: number of units that meet at it.
+        count: number of units that meet.
         level: level of the units: Block (in a role, the role's threads), or a level inside the block.
     """
 
@@ -366,7 +368,7 @@ class Await:
     Args:
         barrier: the mbarriers.
         slot: slot of the ring.
-        parity: of the phase.
+        parity: parity of the phase.
         wide: whether the waiting threads then see shared-memory writes that other blocks of the cluster made before
             they arrived.
     """
@@ -386,7 +388,7 @@ class Arrive:
         barrier: the mbarriers.
         slot: slot of the ring.
         nbytes: bytes that must also land before the phase completes (expect_tx); 0 for none.
-        peer: rank of the block in the cluster whose barrier it is, None for this block's.
+        peer: rank of the block in the cluster whose barrier gets the arrival; None for this block's barrier.
         wide: whether threads of other blocks that wait then see this thread's earlier writes to shared memory.
     """
 
@@ -413,8 +415,8 @@ class Fence:
     Args:
         kind: `proxy.async`: ordinary accesses come before asynchronous ones (bulk copies, wgmma). `registers`: writes
             of registers come before asynchronous products that use them. `barrier.init`: initialisation of mbarriers
-            comes before their use by other threads. `grid.wait`: all of the previous launch comes before these threads'
-            accesses of global memory. `grid.launch` orders nothing: it lets the next launch begin, which must wait by
+            comes before their use by other threads. `grid.wait`: these threads access global memory only after the end
+            of the previous launch. `grid.launch` orders nothing: it lets the next launch begin, which must wait by
             `grid.wait`.
         reason: the accesses that it orders, in words.
     """
@@ -464,11 +466,11 @@ class Role:
 
     Args:
         name: `load` or `math`.
-        first: number of its first thread in the block.
-        threads: number of its threads.
+        first: number of the role's first thread in the block.
+        threads: number of the role's threads.
         registers: registers of a thread (setmaxnreg), 0 for as many as the launch gives.
-        cursors: cursors of the rings that it walks.
-        body: the statements of its threads.
+        cursors: cursors of the rings whose slots the role fills or reads.
+        body: the statements of the role's threads.
     """
 
     name: str
@@ -491,14 +493,14 @@ class Micro:
     """Run a user's microkernel in every active thread.
 
     Args:
-        name: for comments and errors.
+        name: the name in comments and errors.
         source: CUDA C++ statements. `A`, `B`, `C` are pointers to the views' first elements, `A_row`, `A_col` (and so
             on) their strides in elements; bindings are integers (`M`, `N`, `K` of the residual spec).
         numpy: the same computation: numpy(A, B, C) on arrays of one unit -> new C; None: the simulator refuses it.
         roles: names of the views.
         views: the operands' first elements; a view's `layout` is ((rows), (columns)) with strides in elements.
-        written: roles that it writes.
-        level: the level whose unit executes it.
+        written: roles of the views that the microkernel writes.
+        level: the level whose unit executes the microkernel.
     """
 
     name: str
@@ -519,7 +521,7 @@ class Region:
     """Group statements under the spec and level that they implement.
 
     Args:
-        title: comment above the statements; it has no other use.
+        title: comment above the statements, without another use.
         body: the statements.
         path: the links of the schedule down to here.
         link: the last of these links.
@@ -554,20 +556,22 @@ class Kernel:
     """Hold a whole kernel.
 
     Args:
-        name: name of the entry point. It contains the preset, the tile and the dtype.
+        name: name of the entry point, with the preset, the tile and the element types. Example:
+            gemm_128x128x64_f16_f32.
         parameters: in launch order: pointers, tensor maps, sizes, numbers, workspaces.
         grid: number of blocks, an expression of symbols; of a persistent kernel the most that have work.
         threads: threads of a block.
         shared_nbytes: dynamic shared memory of a block.
-        buffers: SH and RF buffers (GL ones are parameters).
+        buffers: SH and RF buffers (GL buffers are parameters).
         body: the statements of every thread.
+        preconditions: conditions on the sizes of a call.
         minimum_blocks: number of blocks that an SM should hold at once; it limits the registers of a thread. 0: no
             limit.
         cluster: blocks of a cluster.
         persistent: whether blocks loop over work items; then no more blocks are launched than run at once.
         barriers: mbarriers in shared memory.
         dependent: whether the kernel may start before the previous launch has ended.
-        elements: where the elements of its tiles lie, for pictures and the simulator's messages.
+        elements: the places of the elements of each tile, for pictures and the simulator's messages.
     """
 
     name: str

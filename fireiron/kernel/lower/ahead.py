@@ -36,7 +36,7 @@ class Ahead:
         trip: number of the current tile among this unit's tiles.
         trips: number of this unit's tiles.
         link: the link of the tile.
-        lets: definitions, in the loop, of the names of the tile's place.
+        lets: the statements in the loop that define the variables of the tile's place.
         before: statements before the loop that fill the first slots.
         used: whether any load runs ahead.
     """

@@ -186,7 +186,7 @@ def _extent(axis: Axis, tensor: Tensor, dim: int, atom: Atom, loose: bool) -> in
 
 
 def _step(axis: Axis) -> int:
-    """Give the distance of a box's elements along a dimension; 0 where tensor maps do not support it."""
+    """Return the distance of a box's elements along a dimension; 0 where tensor maps do not support it."""
     if axis.steps is None:
         return 1
     step = axis.steps.stride

@@ -35,7 +35,7 @@ class Side:
         last: the largest coordinate of a pixel at the first tap.
         step: distance from one pixel to the next.
         start: the coordinate at which a tile's run begins.
-        offset: of the tap from the pixel.
+        offset: offset of the tap from the pixel.
     """
 
     first: int

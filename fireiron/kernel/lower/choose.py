@@ -23,7 +23,7 @@ def preferred(atoms: tuple[Atom, ...], windows: Mapping[str, Window]) -> Atom:
 
     Args:
         atoms: the matching atoms.
-        windows: of the product's operands, by the atoms' roles.
+        windows: windows of the product's operands, by the atoms' roles.
     """
 
     def across(atom: Atom) -> int:

@@ -22,7 +22,7 @@ def parts_of(link: Split, extents: Mapping[str, Index | None]) -> dict[str, Cut]
 
 
 def trips_of(parts: Mapping[str, Cut]) -> Expr:
-    """Count the chunks that the loop visits."""
+    """Count the tiles, or chunks, of all dims together."""
     total = as_expr(1)
     for part in parts.values():
         total = total * part.trips
@@ -30,7 +30,7 @@ def trips_of(parts: Mapping[str, Cut]) -> Expr:
 
 
 def numbers_of(parts: Mapping[str, Cut], number: Expr) -> dict[str, Expr]:
-    """Give the chunk of each dim in a trip of the loop, the last dim fastest."""
+    """Return the chunk of each dim in a trip of the loop, the last dim fastest."""
     found: dict[str, Expr] = {}
     weight = as_expr(1)
     first, *_ = parts

@@ -112,7 +112,7 @@ def _candidates(chosen: Atom | str | None, state: State) -> list[Atom]:
 
 
 def _asked(window: Window) -> int:
-    """Order a Move's sides: the first is checked first, since the atom may define the ownership of the second."""
+    """Return a sort key of a Move's side: a side without ownership is checked last, since the atom may define it."""
     return 2 * (window.storage.memory.registers and window.storage.ownership is None) + window.storage.memory.registers
 
 
@@ -171,7 +171,7 @@ def _disagreement(atom: Atom, window: Window, error: FireironError) -> Decomposi
 
 
 def _rows(operand: Operand, window: Window, state: State) -> tuple[View, tuple[Binding, ...]]:
-    """Return a view of each lane's row in memory: the row it addresses, or accesses if atoms take a tile's address.
+    """Return the view of the row in memory whose address each lane gives, and bindings for atoms with a pitch.
 
     Raises:
         DecompositionError: `row-order`, `vector-alignment`, `irregular-steps`.

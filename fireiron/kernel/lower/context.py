@@ -56,12 +56,12 @@ class Ring:
     """Hold the buffers and barriers of a specialised split, which the load role fills and the math role empties.
 
     Args:
-        link: the split that it was made for.
+        link: the split for which the ring was made.
         cursor: the variables for slot and parity; each role has its own values.
         full: the mbarrier that completes when a chunk has landed in its slot.
         empty: the mbarrier that completes when all readers of a slot are done, in every block that these loads write
             to.
-        level: of the units that read a slot. Example: Warpgroup.
+        level: level of the units that read a slot. Example: Warpgroup.
         storages: the buffers, by operand.
         splits: the splits that use the ring, in sequence.
     """
@@ -84,8 +84,8 @@ class Stream:
         unit: this unit's number.
         first: number of the unit's first chunk.
         count: number of chunks that the unit computes.
-        ends: whether the unit computes the tile's last chunk. Such a unit adds the other units' partial sums, and
-            stores the tile.
+        ends: whether the unit computes the tile's last chunk, and so adds the other units' partial sums and stores the
+            tile.
         lowest: number of the unit that computes the tile's first chunk.
         size: blocks of a unit.
     """
@@ -115,6 +115,7 @@ class Context:
         threads: number of threads that compute. The outermost level inside the block determines it.
         loaders: number of threads of the role `load`.
         registers: registers of a thread of `load` and of `math`, 0 for as many as the launch gives.
+        resident: number of blocks that an SM should hold at once; 0 for no limit.
         rings: the rings that the two roles share, one for each specialised split.
         signal: the mbarrier that counts the bytes of bulk loads, and its slot; None outside rings.
         cluster: number of blocks in a cluster. `ranks` maps a dimension to the number of blocks along it, and this
@@ -148,6 +149,11 @@ class Context:
         once: for each operand that the role `load` loads once per tile: its buffer, the mbarrier, and the ring of a
             loop over tiles.
         workspaces: buffers in global memory that the kernel uses and no caller passes.
+        storages: all buffers in shared memory and registers, by name.
+        temporaries: registers that hold values between two statements.
+        lets: definitions at the kernel's start.
+        preconditions: conditions on the sizes of a call.
+        numbers: scalar parameters, with their element types.
         meanings: a cached substitution by `definitions`, and the dictionary that it was made from.
         stream: with stream-K, the chunks that this unit computes, else None; `seats` is the number of blocks.
     """
@@ -222,7 +228,7 @@ class Context:
 
     @property
     def thread(self) -> Var:
-        """Give the variable of a thread's index in its block."""
+        """Return the variable of a thread's index in its block."""
         assert self.threads is not None
         return _thread(self.threads)
 
@@ -327,7 +333,7 @@ class State:
 
     @property
     def level(self) -> Level:
-        """Give the level whose unit executes the residual."""
+        """Return the level whose unit executes the residual."""
         return self.residual.level
 
     def with_window(self, role: str, window: Window) -> State:
@@ -503,7 +509,7 @@ def register_view(context: Context, window: Window, state: State, user: str, opa
         context: the kernel's facts.
         window: the elements.
         state: the lowering state.
-        user: name of the atom or link that uses it, for messages.
+        user: name of the atom or link that uses the window, for messages.
         opaque: the opaque fragment that the user expects, if any.
 
     Raises:
@@ -533,7 +539,7 @@ def register_view(context: Context, window: Window, state: State, user: str, opa
 
 
 def buffer_of(storage: Storage) -> Buffer:
-    """Make the `Buffer` of a storage. Its offset in shared memory is set later, by allocation."""
+    """Make the `Buffer` of a storage; allocation sets the offset in shared memory later."""
     return Buffer(
         storage.name, storage.memory, storage.dtype, storage.size, storage.slots, storage.unit,
         guarded=storage.guarded, follows=storage.follows,

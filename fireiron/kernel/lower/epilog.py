@@ -164,11 +164,10 @@ def _finished(
         held: windows of the sums, by name.
         outputs: the tile's window in each output of the residual spec.
         inside: the lowering state below the epilog; `state` is that above it.
-        near: for each tensor of the ops that was loaded before: registers with a thread's elements, or a tile in shared
-            memory.
-        passing: statements after the last reads of these tiles.
+        near: by tensor, the elements that were loaded before the ops: a thread's registers, or a tile in shared memory.
+        passing: statements that follow the last reads of tiles in shared memory.
         context: the kernel's facts.
-        recur: lowers the links of stores.
+        recur: a function that lowers the links of stores.
     """
     if link.behind:
         return _behind(link, held, outputs, inside, state, context, recur)

@@ -41,12 +41,12 @@ def lower_copied(
         link: the epilog.
         split: the split whose loads belong to another role, None without roles.
         held: the accumulators.
-        output: the window of their tile in C.
+        output: the window of the accumulators' tile in C.
         main: the loops of products.
         names: the names that are taken where both roles begin.
         state: the lowering state (the place in the tree).
         context: the kernel's facts.
-        recur: lowers the Moves.
+        recur: a function that lowers the Moves.
 
     Returns:
         The places of the elements for the ops, by the tensors' names; the copies, which stand after the products; and
@@ -76,7 +76,7 @@ def lower_copied(
 
 
 def _refuse(link: Epilog, split: Split | None, held: Storage, context: Context) -> None:
-    """Raise an error for loads that another role cannot execute, or that other units read than those of the ring."""
+    """Raise an error for loads that another role cannot execute, or whose readers are not the ring's units."""
     named = ", ".join(load.role for load in link.loads)
     if split is None:
         raise DecompositionError(

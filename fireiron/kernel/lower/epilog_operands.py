@@ -1,7 +1,7 @@
 """Early operands: before the products begin, each thread loads the elements that the epilog's ops will read.
 
-The loads run while the products run. Their results stay in registers, with the accumulators' ownership. Without early
-operands, each tile would wait for global memory after its last product.
+The loads run while the products run. The loaded elements stay in registers, with the accumulators' ownership. Without
+early operands, each tile would wait for global memory after its last product.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def lower_early(
         link: the epilog.
         steps: the epilog's steps on the sums.
         held: the accumulators, whose ownership is known.
-        output: the window of their tile in C.
+        output: the window of the accumulators' tile in C.
         state: the lowering state.
         context: the kernel's facts.
 

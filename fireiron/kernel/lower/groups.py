@@ -1,4 +1,4 @@
-"""Groups of rows: products that share the rows of two tensors. The kernel finds the tiles of each group at run time.
+"""Groups of rows: each product has some rows of A and C. The kernel finds the tiles of each group at run time.
 
 An array in global memory holds the end row of each group. The grid has the largest number of tiles that may be needed.
 A block looks up the group and the tile of its number; the rows of that group are then an ordinary extent.

@@ -101,7 +101,7 @@ class Passed:
     """Hold the input and the result of one pass over a kernel's statements.
 
     Args:
-        name: of the pass.
+        name: name of the pass.
         before, after: the statements before and after the pass.
         context: the kernel's facts from lowering: pipelines, rings, workspaces.
         notes: decisions of the pass that no statement shows. Example: "a_sh: bytes 0 to 8191 of shared memory".

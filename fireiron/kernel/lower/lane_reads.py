@@ -44,7 +44,7 @@ def from_lane(
         places: the coordinates of the current point, by dim.
         state: the lowering state at the point.
         context: the kernel's facts.
-        said: the reader, for errors.
+        said: the name of the reader in errors.
 
     Raises:
         DecompositionError: `affine-read` where no single lane of the warp holds the point in the same register.
@@ -138,7 +138,7 @@ def _lanes(own: list[Expr], wanted: list[Expr], trip: Mapping[str, int], threads
 
     Args:
         own: the coordinates of a thread's point.
-        wanted: the coordinates of the point that it reads.
+        wanted: the coordinates of the point that the thread reads.
         trip: values of the loops over registers.
         threads: number of threads of a block.
         sample: 0 for the first tile, 1 for the last.

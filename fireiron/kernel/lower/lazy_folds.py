@@ -1,11 +1,11 @@
 """Online folds with slack: the value that others depend on (a maximum) rarely changes; votes of the warp decide when.
 
 With slack only, each chunk is folded first, and the value changes if the chunk's value exceeds it by more than the
-slack. With speculation, each chunk but the first is computed at once with the old value, into separate sums. These sums
-show whether a term exceeded the slack. If one did, the value rises by the powers of 2 that the sums show, and the
-chunk's results are kept. Where terms may not be finite, the chunk is folded, the value changes, and the chunk is
-computed again from the same inputs. Chunks are also computed again where the sums do not show by how much the value
-must rise, or threads have few registers. After `FAILURES` such chunks in a tile, a warp folds each further chunk first.
+slack. With speculation, each chunk but the first is computed at once with the old value, into separate sums, which show
+whether a term exceeded the slack. If so, the value rises by the powers of 2 that the sums show, and the chunk's results
+are kept. Where terms may not be finite, the chunk is folded, the value changes, and the chunk is computed again from
+the same inputs. Chunks are also computed again where the sums do not show by how much the value must rise, or threads
+have few registers. After `FAILURES` such chunks in a tile, a warp folds each further chunk first.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import attrs
 from fireiron.algebra.dtypes import i32
 from fireiron.algebra.expr import Expr, Var, and_, as_expr, as_int, eq, ne
 from fireiron.algebra.scalar import Arg, Binary, Constant, Coordinate, Scalar, Select, substituted
-from fireiron.atoms.flights import flying
 from fireiron.base.errors import DecompositionError
 from fireiron.base.records import evolve
 from fireiron.kernel.analysis.sampling import reads_and_writes
+from fireiron.kernel.ir.flying import starts
 from fireiron.kernel.ir.statements import Buffer, Call, Compute, If, Micro, Region, View, Vote, walk
 from fireiron.kernel.lower.context import Body, Context, Recur, State, buffer_of, register_view
 from fireiron.kernel.lower.folds.state import Open, begin, joined, note_places, open_fold
@@ -48,7 +48,7 @@ class Lazily:
     """Hold what products after lazy folds need.
 
     Args:
-        again: the condition that the value that their sums depend on has changed.
+        again: the condition that the value on which the products' sums depend has changed.
         carried: for each product, the copies of computed factors to the registers that its atoms read.
     """
 
@@ -85,8 +85,8 @@ def lower_lazily(
         products: the later steps that atoms compute; their code follows the returned statements.
         state: the lowering state (the place in the tree).
         context: the kernel's facts.
-        recur: lowers the chains of Moves.
-        lower_step: lowers a step whose state no loop carries.
+        recur: a function that lowers the chains of Moves.
+        lower_step: a function that lowers a step whose state no loop carries.
 
     Raises:
         DecompositionError: `online-vote` where threads of several warps, or single threads, would decide together.
@@ -111,7 +111,7 @@ def lower_lazily(
             begins, attempt, joins = (*begins, *start), (*attempt, *made), (*joins, *join)
             apart |= {} if part is None else {step.name: part}
             continue
-        if product is not None and _flies(product.body):
+        if product is not None and any(starts(s, "products") for s in walk(product.body)):
             exchange = product.exchange  # such factors are computed in other registers anyway
             inside, carried[step.name] = (inside, exchange) if exchange else _beside(product, inside, context)
         for part in (step,) if product is None else product.sides:
@@ -356,10 +356,6 @@ def _seen(storage: Storage, body: Body) -> bool:
     """Say whether statements access given registers."""
     touching = (s for s in walk(body) if isinstance(s, Call | Compute | Micro))
     return any(view.buffer.name == storage.name for s in touching for view, _ in reads_and_writes(s))
-
-
-def _flies(body: Body) -> bool:
-    return any(isinstance(s, Call) and flying(s.atom.completion) == "products" for s in walk(body))
 
 
 def _votes(lead: Step, later: Sequence[Step], products: Mapping[str, Product], state: State) -> None:

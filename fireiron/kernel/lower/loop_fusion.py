@@ -30,7 +30,7 @@ class _Nest:
     Args:
         loops: the loops, outermost first.
         body: the statements inside the innermost loop.
-        title: of the surrounding region.
+        title: title of the surrounding region.
     """
 
     loops: tuple[For, ...]
@@ -39,7 +39,7 @@ class _Nest:
 
     @property
     def extents(self) -> tuple[Expr, ...]:
-        """Give the loops' extents."""
+        """Return the loops' extents."""
         return tuple(as_expr(loop.extent) for loop in self.loops)
 
     @property
@@ -71,7 +71,7 @@ def in_one_register(body: Body, name: str) -> Body | None:
 
     Args:
         body: all statements that use the tensor.
-        name: of the tensor's buffer.
+        name: name of the tensor's buffer.
     """
     inner = [s.body for s in walk(body) if isinstance(s, For) and not any(isinstance(x, For) for x in walk(s.body))]
     counts = [sum(v.buffer.name == name for v, _ in _views(x)) for x in inner]

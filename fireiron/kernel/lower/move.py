@@ -298,7 +298,7 @@ def owned_steps(
 
     Args:
         elements: the elements of one trip of the loops over registers.
-        along: variable, extent and step of each of these loops that steps along the dimension.
+        along: variable, extent and step of each loop over registers that steps along the dimension.
         ends: the ownership's limits along the dimension.
     """
     first = {var: as_expr(0) for var, _, _ in along}
@@ -513,7 +513,7 @@ def _run(steps: Layout) -> int:
 
 
 def _run_in_panels(window: Window, index: int) -> int:
-    """Return how many elements are contiguous along an axis in panels; this depends on the first one's place."""
+    """Return how many elements are contiguous along an axis in panels, from the first element's place on."""
     axis, strides = window.axes[index], window.storage.strides
     if window.storage.reading is not None or not isinstance(strides, Layout):
         return 1

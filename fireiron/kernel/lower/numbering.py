@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fireiron.algebra.expr import Expr, Var, and_, as_expr, eq, le, minimum, proves, select, simplest
 from fireiron.algebra.layout import Layout
+from fireiron.kernel.lower.chunks import trips_of
 from fireiron.kernel.lower.context import Context
 from fireiron.kernel.lower.permutation import check_permutation
 from fireiron.kernel.lower.window import Cut
@@ -18,7 +19,7 @@ def tile_numbers(index: Expr, parts: dict[str, Cut], order: TileOrder) -> dict[s
     if isinstance(order, Grouped) and len(parts) > 1:
         return _grouped(index, parts, order)
     if isinstance(order, Layout):
-        total = simplest(tiles_in(parts))
+        total = simplest(trips_of(parts))
         if isinstance(total, int):
             var = Var("id", total)
             check_permutation(as_expr(order(var)), var, total, f"layout {order}")
@@ -98,14 +99,6 @@ def _on_curve(place: Expr, side: int) -> tuple[Expr, Expr]:
         row, col = row * 2 + found // 2 % 2, col * 2 + found % 2
         way = found // 4
     return row, col
-
-
-def tiles_in(parts: dict[str, Cut]) -> Expr:
-    """Return the number of tiles of all dimensions together."""
-    total = as_expr(1)
-    for part in parts.values():
-        total = total * part.trips
-    return total
 
 
 def named(numbers: dict[str, Expr], prefix: str, parts: dict[str, Cut], context: Context) -> dict[str, Expr]:

@@ -7,7 +7,7 @@ from math import isfinite
 import attrs
 
 from fireiron.algebra.expr import Expr
-from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Scalar, Select
+from fireiron.algebra.scalar import Arg, Binary, Constant, Scalar, Select, as_type
 from fireiron.base.records import evolve
 from fireiron.kernel.ir.statements import Region, View
 from fireiron.kernel.lower.context import Body, Context, Recur, State, buffer_of, register_view
@@ -114,7 +114,7 @@ def correction(step: Step, opened: Open, state: State) -> Step:
     kind = opened.fold.dtypes[0]
     tree: Scalar = Arg(0, kind)
     for i, factor in enumerate(factors, 1):
-        by = Arg(i, factor.dtype) if factor.dtype == kind else Cast(Arg(i, factor.dtype), kind)
+        by = as_type(Arg(i, factor.dtype), kind)
         tree = Binary("add" if adds else "mul", tree, by)
     return Step(f"{step.name}_corrected", step.outs, tuple(factors), tree)
 

@@ -33,7 +33,7 @@ def close_online(mine: Sequence[Open], state: State, context: Context, recur: Re
         mine: the folds, in the order of their steps.
         state: the lowering state after the loop.
         context: the kernel's facts.
-        recur: lowers the chains of Moves.
+        recur: a function that lowers the chains of Moves.
     """
     progress = state.progress
     assert progress is not None and progress.law is not None

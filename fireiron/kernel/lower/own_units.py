@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import attrs
 import numpy as np
 
 from fireiron.algebra.expr import Expr, as_expr
 from fireiron.base.errors import DecompositionError
+from fireiron.base.text import by
 from fireiron.kernel.analysis.ownership import ABSENT, fit
 from fireiron.kernel.lower.context import Context, State, units_of
 from fireiron.kernel.lower.window import Axis, Storage, Window, line, narrowed
@@ -26,8 +25,8 @@ def own_units(link: Own, state: State, context: Context, storage: Storage) -> St
     if panel is not None and sizes_of != storage.shape:
         raise DecompositionError(
             "own-level",
-            f"own({link.level}) gives each unit what it holds of all of {storage.name}, {_by(storage.shape)}, and the "
-            f"tile above takes {_by(sizes_of)} of it",
+            f"own({link.level}) gives each unit what it holds of all of {storage.name}, {by(storage.shape)}, and the "
+            f"tile above takes {by(sizes_of)} of it",
             fix=f"own({link.level}) first, then tile what each unit holds",
         )
     level, ownership = link.level, storage.ownership
@@ -77,10 +76,6 @@ def own_units(link: Own, state: State, context: Context, storage: Storage) -> St
         residual=attrs.evolve(state.residual, level=level, sizes=sizes),
     )
     return attrs.evolve(inside.under(f"own {level}", link.link), position=units.position, width=units.width)
-
-
-def _by(extents: Sequence[object]) -> str:
-    return "x".join(map(str, extents))
 
 
 def _irregular(link: Own, storage: Storage, owner: str) -> DecompositionError:

@@ -37,12 +37,13 @@ def lower_split(
 
     Args:
         link: the split.
-        rest: the links below it.
+        rest: the links below the split.
         state: the lowering state (the place in the tree).
         context: the kernel's facts.
-        recur: lowers the links.
+        recur: a function that lowers the links.
         reach: the first chunk and the number of chunks; None for all.
-        opening: returns the statements directly before the loop; called after the loop's body is lowered.
+        opening: a function that returns the statements directly before the loop; it is called after the loop's body is
+            lowered.
 
     Raises:
         DecompositionError: `register-loop`, `pipeline-empty`, `pipeline-inflight`.

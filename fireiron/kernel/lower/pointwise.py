@@ -58,8 +58,8 @@ class Visit:
     Args:
         coordinates: the current element's coordinates in the whole tensor.
         place: the element's coordinates in the tile.
-        register: the number of its register.
-        condition: the condition that it exists.
+        register: the number of the current element's register.
+        condition: the condition that the current element exists.
         loops: the loops, outermost first.
         inner: the variable of the innermost loop, whose elements are neighbours along axis `along`.
         width: extent of the innermost loop, 1 where there is none.
@@ -105,9 +105,9 @@ def visit(
     Args:
         ownership: the tensor's ownership.
         output: the window of the tile in the whole tensor.
-        context: names variables.
+        context: the kernel's context; it makes the variables' names.
         widths: a function that chooses the width of a vector, from the axis, the number of neighbours along the axis
-            that a thread holds in one run, and the coordinate of the first of them.
+            that a thread holds in one run, and the coordinate of the first neighbour.
     """
     access, written = ownership.access, ownership.written
     fresh: dict[Expr, Expr] = {}
@@ -174,7 +174,7 @@ def visit(
 
 
 def _chunk(axis: Axis, first: Expr) -> int:
-    """Return the number of neighbours from a place on in a tile of chunks at a stride; 0 for no limit."""
+    """Return how many neighbours a vector from `first` on may have in a strided tile; 0 if the tile sets no limit."""
     if axis.steps is None:
         return 0
     run, stride = axis.steps.leaves[0]
@@ -260,7 +260,7 @@ def _width(ref: Ref, dim: Dim, count: int, first: Expr) -> int:
 def widths(
     refs: Sequence[Ref], output: Window, near: Mapping[str, Storage | Window] = MappingProxyType({})
 ) -> Callable[[int, int, Expr], int]:
-    """Choose how many neighbours a visit takes at once: as many as one access of each such tensor loads."""
+    """Choose how many neighbours a visit takes at once: as many as one access of every tensor in memory loads."""
     dims = dims_of(output.storage.shape)
 
     def most(axis: int, count: int, first: Expr) -> int:
@@ -370,7 +370,7 @@ def lower_ops(
     Args:
         steps: the steps to compute together; each reads sums by name, and elements of tensors.
         sums: windows of the register tensors, by name; all have the same ownership.
-        output: the window of their tile in the whole tensor.
+        output: the window of the sums' tile in the whole tensor.
         state: the lowering state (the place in the tree).
         context: the kernel's facts.
         link: the link that has the ops.

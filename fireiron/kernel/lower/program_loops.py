@@ -110,7 +110,7 @@ def of_one_loop(active: Sequence[Step], dim: str) -> dict[str, int]:
 
 
 def _ordered(steps: Sequence[Step], names: Sequence[str]) -> tuple[Step, ...]:
-    """Put steps of some names first, in the given order; each step comes after those whose results it reads."""
+    """Put steps of some names first, in the given order; each step follows the steps whose results it reads."""
     found: dict[str, Step] = {}
     makers = {out.name: step for step in steps for out in step.outs}
 

@@ -39,7 +39,7 @@ class Progress:
         open: the folds whose state the loops around this place carry, by step.
         results: how outputs are stored.
         places: for each register tensor, the coordinates of the first point that a thread folded into it. After the
-            loop over points they show which threads hold the same value.
+            loop over points, the coordinates show which threads hold the same value.
         each: the chains of steps that have their own.
         placed: results in shared memory, with the loads that place them there.
         kept: results that are kept in registers even if only one step reads them.

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import attrs
 
 from fireiron.algebra.expr import FALSE, Expr, Leaf, as_expr, free, substitute
-from fireiron.algebra.scalar import Arg, Binary, Cast
+from fireiron.algebra.scalar import Arg, Binary, as_type
 from fireiron.atoms.table import matching
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.ir.statements import Call, Compute, Region, View
@@ -31,10 +31,11 @@ class Promoted:
     """Hold the code around the products of a chunk.
 
     Args:
-        first: stands before the loop over chunks; loads the factors of the first chunk.
-        begin: stands before the products; sets their sums to zero, unless the first products do.
-        ahead: runs while products run; multiplies this chunk's factors together, and loads those of the next chunk.
-        after: adds the sums to the accumulators.
+        first: statements before the loop over chunks, which load the factors of the first chunk.
+        begin: statements before the products, which set the sums of the chunk to zero, unless the first products do.
+        ahead: statements that run while products run; they multiply this chunk's factors together, and load those of
+            the next chunk.
+        after: statements that add the sums to the accumulators.
     """
 
     first: Body = ()
@@ -120,7 +121,7 @@ def close_chunk(link: Split, k: Expr, at: Callable[[Expr], State], inside: State
 def _add(into: View, value: View, scale: View | None, link: Split, context: Context) -> Body:
     """Add an element of a chunk's sums to its accumulator; with a factor by one rounding (a fused multiply-add)."""
     kind = into.buffer.dtype
-    tree = Arg(0, kind) if value.buffer.dtype == kind else Cast(Arg(0, value.buffer.dtype), kind)
+    tree = as_type(Arg(0, value.buffer.dtype), kind)
     if scale is None:
         return (Compute(into, Binary("add", Arg(1, kind), tree), (value, into), link=link.link),)
     body: Body = ()

@@ -105,13 +105,13 @@ def raised(
     state: State,
     context: Context,
 ) -> Body:
-    """Set a chunk's value from its sums: the old value where they do not exceed 1, else a value above.
+    """Set a chunk's value from the chunk's sums: the old value where the sums are at most 1, else a higher value.
 
     Args:
         lead: the fold.
         opened: the fold's state.
         parts: the chunk's sums, with the lowering state in which they can be read.
-        rise: how the value may rise.
+        rise: how far the value may rise.
         state: the place in the tree, where the chunk's value can be read.
         context: the kernel's facts.
     """
@@ -148,7 +148,7 @@ def fallen(
 
     Args:
         later: the steps that depend on the value.
-        products: those of them that atoms compute; the factor of each that was computed from the value is corrected.
+        products: the later steps that atoms compute; of each, the factor that was computed from the value is corrected.
         parts: the chunk's sums of the other steps, with the lowering state in which they can be read.
         state: the place in the tree, where the corrections can be read.
         context: the kernel's facts.

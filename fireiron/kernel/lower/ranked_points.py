@@ -2,7 +2,7 @@
 
 A fold that ranks its points keeps the first `count` of them. A point is not needed if `count` other points of the same
 result have larger values. The largest values of a warp's 32 lanes belong to 32 points; the value of rank `count` among
-them is a bound: points below it change no result, even if their threads' own states would still take them.
+these 32 values is a bound: points below it change no result, even if their threads' own states would still take them.
 
 For each chunk that a thread has in registers, groups of points are first reduced to their largest values. A vote of the
 warp shows whether any lane has a point at or above the bound. In most chunks no lane has one: such a chunk costs one
@@ -123,7 +123,7 @@ def _ranked(step: Step, opened: Open, state: State, context: Context, dim: str, 
         state: the lowering state at a thread's points.
         context: the kernel's facts.
         dim: the dim along which the thread has several points.
-        size: number of points along it.
+        size: number of points along the dim.
     """
     bound, width = opened.bound, gcd(size, GROUP)
     assert bound is not None

@@ -18,7 +18,9 @@ from fireiron.atoms.flights import flying
 from fireiron.atoms.table import chosen_from
 from fireiron.base.errors import DecompositionError, FireironError
 from fireiron.base.link import Link
+from fireiron.base.text import by
 from fireiron.kernel.analysis.sampling import reads_and_writes
+from fireiron.kernel.ir.flying import starts
 from fireiron.kernel.ir.rewrite import replaced
 from fireiron.kernel.ir.statements import (
     THREAD,
@@ -31,7 +33,6 @@ from fireiron.kernel.ir.statements import (
     If,
     Let,
     Region,
-    Statement,
     walk,
 )
 from fireiron.kernel.lower.context import Body, Context, Recur, Ring, State
@@ -63,13 +64,14 @@ def lower_specialised(
 
     Args:
         link: the split.
-        rest: the links below it.
+        rest: the links below the split.
         at: the lowering state of a chunk.
         k: the chunk's number in the loop.
         trips: number of chunks.
         context: the kernel's facts.
-        recur: lowers the links.
-        opening: returns the statements directly before the loop; called after the loop's body is lowered.
+        recur: a function that lowers the links.
+        opening: a function that returns the statements directly before the loop; it is called after the loop's body is
+            lowered.
 
     Raises:
         DecompositionError: `role-loads`, `role-copies`, `register-inflight`.
@@ -141,7 +143,7 @@ def _empty(
             context.rings.append(ring)
         ring.splits.append(link)
         ring.storages.update({load.role: inner.windows[load.role].storage for load in group})
-    group = next((s.atom.completion for s in walk(compute) if isinstance(s, Call) and _flies(s)), "")
+    group = next((s.atom.completion for s in walk(compute) if isinstance(s, Call) and starts(s, "products")), "")
     late = link.inflight if group else 0
     if late and _refills(compute):
         raise DecompositionError(
@@ -213,7 +215,7 @@ def _same_slots(load: Load, state: State, ring: Ring, taken: set[str], context: 
     candidates = (*(() if usual is None else (usual,)), *ring.storages.values())
     found = next((s for s in candidates if fits(s)), None)
     if found is None and own:
-        tile, operand = "x".join(map(str, made.shape)), state.residual.operand(load.role)
+        tile, operand = by(made.shape), state.residual.operand(load.role)
         assert operand is not None
         raise DecompositionError(
             "role-ring",
@@ -233,7 +235,7 @@ def _turns(
     """Make units execute a main loop in turn; return the statements after it that skip the other units' slots.
 
     Staggered units execute the loop in turn, and skip the chunks of the other units' tiles; loops of several products
-    are one turn. Units with rows of the same layers also execute loops in turn; all of them read each chunk, so the
+    are one turn. Units with rows of the same layers also execute loops in turn; every unit reads each chunk, so the
     ring must hold all chunks of a layer.
     """
     assert level.size is not None and context.threads is not None
@@ -291,18 +293,13 @@ def _budgets(link: Split, context: Context) -> None:
         )
 
 
-def _flies(statement: Statement) -> bool:
-    """Say whether a statement is a product that may still run when the next statement begins."""
-    return isinstance(statement, Call) and flying(statement.atom.completion) == "products"
-
-
 def _held(call: Call) -> bool:
     return call.atom.operand("A").memory.registers
 
 
 def _refills(body: Body) -> bool:
     """Say whether a product's A lies in registers that the same body writes."""
-    return any(isinstance(s, Call) and _flies(s) and _refilled(s, body) for s in walk(body))
+    return any(isinstance(s, Call) and starts(s, "products") and _refilled(s, body) for s in walk(body))
 
 
 def _refilled(call: Call, body: Body) -> bool:
@@ -319,7 +316,7 @@ def _refilled(call: Call, body: Body) -> bool:
 def readers_of(compute: Body) -> Level:
     """Return the level whose units read the ring; all threads of a unit release a slot together."""
     for statement in walk(compute):
-        if isinstance(statement, Call) and _flies(statement):
+        if isinstance(statement, Call) and starts(statement, "products"):
             return statement.atom.unit
     return Warp
 

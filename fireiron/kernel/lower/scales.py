@@ -8,7 +8,7 @@ import attrs
 
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Expr, Index, Var, as_expr, free, minimum, substitute
-from fireiron.algebra.scalar import Arg, Binary, Cast, Scalar, renumbered
+from fireiron.algebra.scalar import Arg, Binary, Scalar, as_type, renumbered
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.check.promote import served
@@ -68,7 +68,7 @@ def factors_of(dtype: DType, walk: Visit, chunk: Index, state: State, context: C
     """Find the factors of the operands' prologs, and make registers for them.
 
     Args:
-        dtype: of the registers.
+        dtype: element type of the registers.
         walk: the loops over the elements of C that a thread owns.
         chunk: extent of a chunk of K.
         state: the lowering state of a chunk.
@@ -106,7 +106,7 @@ def read_scales(
             attrs.evolve(v, offset=substitute(v.offset, known), origin=tuple(substitute(e, known) for e in v.origin))
             for v in views
         )
-        tree = _cast(renumbered(one.tree, {i + 1: i for i in range(len(views))}), one.held.buffer.dtype)
+        tree = as_type(renumbered(one.tree, {i + 1: i for i in range(len(views))}), one.held.buffer.dtype)
         body += _around(compute(one.held.view(known), tree, inputs, None, context, link), loops)
     return body
 
@@ -123,7 +123,7 @@ def product_of(
     known, loops = _blocks(made, walk, context)
     times: Scalar | None = None
     for one in factors:
-        tree = _cast(one.tree, dtype) if one.held is None else Arg(helds.index(one.held), dtype)
+        tree = as_type(one.tree, dtype) if one.held is None else Arg(helds.index(one.held), dtype)
         times = tree if times is None else Binary("mul", times, tree)
     assert times is not None
     inputs = tuple(held.view(known) for held in helds)
@@ -157,10 +157,6 @@ def _around(body: Body, loops: Sequence[tuple[Var, int]]) -> Body:
     for var, trips in reversed(loops):
         body = (For(var, as_expr(trips), body, unroll=True),)
     return body
-
-
-def _cast(tree: Scalar, dtype: DType) -> Scalar:
-    return tree if tree.dtype == dtype else Cast(tree, dtype)
 
 
 def _element(tensor: Tensor, role: str, walk: Visit, chunk: Index, state: State, context: Context) -> View:

@@ -1,9 +1,9 @@
 """Running results (scans): each point of a dim gets the fold of all points up to it, in the order of the dim.
 
-A thread folds its runs of neighbouring points in sequence. It receives the folds of lower lanes by shuffles, of lower
-warps through shared memory, of lower blocks as in `block_scans.py`, and of earlier chunks in registers that the loop
-carries. A check on intervals of points proves that registers, lanes and warps follow the order of the dim; any other
-order is an error.
+A thread folds its runs of neighbouring points in sequence. The thread receives the folds of lower lanes by shuffles, of
+lower warps through shared memory, of lower blocks as in `block_scans.py`, and of earlier chunks in registers that the
+loop carries. A check on intervals of points proves that registers, lanes and warps follow the order of the dim; any
+other order is an error.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Order:
     seat: Expr
 
     def register(self, row: Expr, run: Expr, point: Expr) -> Expr:
-        """Give the register of a point."""
+        """Return the register of a point."""
         return row * self.rows[1] + run * self.runs[1] + point * self.points[1] + self.first
 
     def of_run(self, row: int, run: int) -> list[int]:
@@ -330,7 +330,7 @@ class Scan:
         )
 
     def join(self, to: Values, first: Values, second: Values, mask: Expr | None = None) -> Body:
-        """Combine two states; the first one comes first in the order."""
+        """Combine two states; the points of the first one precede those of the second."""
         mask = None if mask is None or proves(mask) else mask
         body = together(to, self.fold.combine, (*first, *second), mask, self.context, self.link)
         for stage in self.fold.settle:

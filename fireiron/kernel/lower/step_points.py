@@ -27,6 +27,7 @@ from fireiron.algebra.scalar import (
     Coordinate,
     Scalar,
     Select,
+    as_type,
     coordinates,
     located,
     number,
@@ -96,7 +97,7 @@ def over_points(
         step: the step.
         state: the lowering state (the place in the tree).
         context: the kernel's facts.
-        body: makes the code for a point.
+        body: a function that makes the code for a point.
         owner: the register tensor whose owners compute the points; None for the tensor with the most of the step's
             dims.
     """
@@ -343,7 +344,7 @@ def assign(step: Step, role: str, state: State, context: Context, masked: bool =
 
     Args:
         step: the step.
-        role: the role of its result's window.
+        role: the role of the result's window.
         state: the lowering state at the point.
         context: the kernel's facts.
         masked: whether missing points are skipped.
@@ -358,7 +359,7 @@ def assign(step: Step, role: str, state: State, context: Context, masked: bool =
     )
     tree = step.body
     kind = window.storage.dtype
-    tree = fused(without_branches(at_place(tree if tree.dtype == kind else Cast(tree, kind), state)))
+    tree = fused(without_branches(at_place(as_type(tree, kind), state)))
     lacks = _lacks_reads(step, state)
     filled = filled or (lacks and not masked and window.storage.memory.registers)  # later steps may read all points
     mask = exists(step, state) if masked or filled or lacks else None

@@ -73,7 +73,7 @@ def lower_product(
         steps: the steps that are lowered at this place.
         state: the lowering state (the place in the tree).
         context: the kernel's facts.
-        recur: lowers the links.
+        recur: a function that lowers the links.
 
     Raises:
         DecompositionError: `each-product`, `each-dims`, `each-order`, `each-merge`, `each-factor`, and those of the

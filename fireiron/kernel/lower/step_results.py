@@ -97,7 +97,7 @@ def store_result(
         places: the coordinates of a thread's first point along dims, as far as they are known.
         state: the lowering state (the place in the tree).
         context: the kernel's facts.
-        recur: lowers the chain of the Move.
+        recur: a function that lowers the chain of the Move.
     """
     progress = state.progress
     assert progress is not None

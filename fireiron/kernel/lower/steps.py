@@ -22,7 +22,7 @@ from fireiron.kernel.lower.lane_reads import moved_read
 from fireiron.kernel.lower.lazy_folds import Lazily, is_lazy, lower_lazily
 from fireiron.kernel.lower.maps import is_mapped
 from fireiron.kernel.lower.move import lower_copy, open_load
-from fireiron.kernel.lower.online_folds import corrected, lower_lead
+from fireiron.kernel.lower.online_folds import corrected, lower_lead, title_of
 from fireiron.kernel.lower.own_points import own_points
 from fireiron.kernel.lower.progress import Progress
 from fireiron.kernel.lower.ranked_points import fold_points
@@ -36,7 +36,7 @@ from fireiron.language.decompositions import Done, EachStep, Load, Own, Tile, Wi
 from fireiron.language.levels import RF, Thread
 from fireiron.language.monotone import factor_outside
 from fireiron.language.residual import named_reads
-from fireiron.language.steps import Ref, Step
+from fireiron.language.steps import Ref, Step, number_in
 
 
 def lower_steps(state: State, context: Context, recur: Recur, each: EachStep | None = None) -> Body:
@@ -51,7 +51,7 @@ def lower_active(state: State, context: Context, recur: Recur, keep: bool = Fals
     Args:
         state: the lowering state, with the steps to lower.
         context: the kernel's facts.
-        recur: lowers the chains of Moves and of steps.
+        recur: a function that lowers the chains of Moves and of steps.
         keep: whether later loops may read results that no step here reads.
     """
     progress = state.progress
@@ -214,18 +214,13 @@ def _inlined(step: Step, pending: dict[str, Step]) -> Step:
     while any(ref.name in pending for ref in step.reads):
         reads: list[Ref] = []
 
-        def number(ref: Ref, reads: list[Ref] = reads) -> int:
-            if ref not in reads:
-                reads.append(ref)
-            return reads.index(ref)
-
         trees: list[Scalar] = []
         for ref in step.reads:
             maker = pending.get(ref.name)
             if maker is None:
-                trees.append(Arg(number(ref), ref.dtype))
+                trees.append(Arg(number_in(reads, ref), ref.dtype))
                 continue
-            numbers = {i: number(x) for i, x in enumerate(maker.reads)}
+            numbers = {i: number_in(reads, x) for i, x in enumerate(maker.reads)}
             trees.append(substituted(maker.body, [Arg(numbers[i], x.dtype) for i, x in enumerate(maker.reads)]))
         where = None if step.where is None else substituted(step.where, trees)
         step = attrs.evolve(step, body=substituted(step.body, trees), reads=tuple(reads), where=where)
@@ -260,7 +255,7 @@ def _with_folds_side_by_side(steps: Sequence[Step], products: Mapping[str, Produ
 
 
 def _wait(waiting: Sequence[Open], later: Sequence[Step], products: Mapping[str, Product], state: State) -> bool:
-    """Say whether a later fold comes before all readers of these folds; all of them then share barriers."""
+    """Say whether a later fold precedes all readers of these folds; all of these folds then share barriers."""
     made = {out.name for opened in waiting for out in opened.step.outs}
     for other in later:
         if other.name in products or any(ref.name in made for ref in other.reads):
@@ -279,12 +274,7 @@ def _folded(step: Step, state: State, context: Context) -> tuple[Body, State, Op
     known = evolve(progress, open={**progress.open, step.name: opened})
     inside = evolve(state, windows={**state.windows, **opened.windows}, progress=known)
     main = fold_points(step, opened, inside, context, False)
-    return (Region(_title(step), (*begin_points(opened, context), *main), state.path, state.link),), inside, opened
-
-
-def _title(step: Step) -> str:
-    assert step.fold is not None
-    return f"{step.name}: {step.fold.name} over {', '.join(d.name for d in step.over)}"
+    return (Region(title_of(step), (*begin_points(opened, context), *main), state.path, state.link),), inside, opened
 
 
 def _lower_step(step: Step, state: State, context: Context, recur: Recur) -> tuple[Body, State]:
@@ -304,7 +294,7 @@ def _lower_step(step: Step, state: State, context: Context, recur: Recur) -> tup
             return (*body, *made), after
         main = fold_points(step, carried, state, context, True)
         body = (*corrected(step, carried, state, context), *main)
-        return (Region(_title(step), body, state.path, link),), state
+        return (Region(title_of(step), body, state.path, link),), state
     (out,) = step.outs
     outputs = {t.name for t in progress.program.outputs}
     if state.level.name == Thread.name and out.name in outputs and progress.results is None:

@@ -22,12 +22,12 @@ from fireiron.language.tensor import ColMajor, Order, RowMajor, Tensor
 
 
 def fresh_window(storage: Storage, like: Window, slot: Expr | None = None) -> Window:
-    """Give the window of a whole new buffer."""
+    """Return the window of a whole new buffer."""
     return Window(storage, tuple(Axis(a.dim, a.size, as_expr(0)) for a in like.axes), slot)
 
 
 def tensor_window(tensor: Tensor, state: State, context: Context) -> Window:
-    """Give the window of a whole global tensor; a tensor named twice is one buffer."""
+    """Return the window of a whole global tensor; a tensor named twice is one buffer."""
     storage = context.storages.get(tensor.name)
     if storage is None:
         size = as_expr(1)
@@ -64,7 +64,7 @@ def register_storage(
     link: Link | None,
     slots: int = 1,
 ) -> Storage:
-    """Make a register tensor; its ownership and size come from the atom or schedule that uses it."""
+    """Make a register tensor; the atom or schedule that uses the tensor defines its ownership and size."""
     if not memory.registers:
         raise DecompositionError("epilog-memory", f"C cannot accumulate in {memory}", fix="use memory=RF")
     shape = _static(like, name)

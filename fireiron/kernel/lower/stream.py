@@ -1,8 +1,8 @@
 """Stream-K: each persistent unit computes an equal run of all tiles' chunks of K; partial sums of one tile are added.
 
-A unit computes its tiles from the last to the first. Its last tile, which a higher unit finishes, comes first. Its
-first tile, which lower units started, comes last: by then the lower units have written their partial sums. A unit only
-waits for lower units, so blocks that start in order never wait for a block that has not started.
+A unit computes its tiles from the last to the first. The unit first computes its last tile, which a higher unit
+finishes. The unit computes last the tile that lower units started: by then the lower units have written their partial
+sums. A unit only waits for lower units, so blocks that start in order never wait for a block that has not started.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class Share:
     """Hold a unit's share of all tiles' chunks.
 
     Args:
-        head: definitions that all its items share.
-        trips: number of its items.
+        head: definitions that all items of the unit share.
+        trips: number of the unit's items.
         trip: number of an item.
         item: definitions of one item.
         tile: the tile of an item.
-        stream: the part of the tile.
+        stream: the chunks of the tile that the unit computes.
     """
 
     head: tuple[Let, ...]
@@ -144,7 +144,7 @@ def hand_on(window: Window, stream: Stream, finish: Body, link: Link | None, con
     Args:
         window: the accumulator.
         stream: this unit's part of the tile.
-        finish: lowers the use of the whole sum.
+        finish: a function that lowers the use of the whole sum.
         link: the tile's link, with `share`.
         context: the kernel's facts.
     """

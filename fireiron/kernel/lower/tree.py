@@ -2,8 +2,8 @@
 
 A chain is a list, and some rules need a fact of a later link: a tile to Cluster has as many blocks as the next tile
 gives, and a buffer that a bulk store reads has the layout that the store needs. `tree` walks a chain once, from its
-last link up, and records these facts. Lowering then goes down the tree once: a rule reads its own link and the recorded
-facts, but no later link.
+last link up, and records these facts. Lowering then walks down the tree once: a rule reads its own link and the
+recorded facts, but no later link.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Asked:
     """Record facts of a chain's links for the links above them; None where no link has the fact.
 
     Args:
-        tile: the first tile. Example: a tile to Cluster needs it for the number of blocks.
+        tile: the first tile. Example: a tile to Cluster needs this tile for the number of blocks.
         split: the first split. Example: with parallel(Block), several blocks share a tile.
         staggered: the first tile whose units take the trips of a persistent loop in turn.
         filled: the first split whose loads belong to another role.
@@ -41,11 +41,11 @@ class Asked:
 
 @attrs.frozen(eq=False)
 class Tree:
-    """Hold a link, the tree of the links below it, and the recorded facts of all of them.
+    """Hold a link, the tree of the links below it, and the recorded facts of all these links.
 
     Args:
-        link: the first link; None after the last one.
-        below: the tree of the links below it; None after the last one.
+        link: the first link; None after the last link.
+        below: the tree of the links below `link`; None after the last link.
         asked: the recorded facts.
     """
 

@@ -27,6 +27,7 @@ from fireiron.kernel.ir.rewrite import mentions, rewrite
 from fireiron.kernel.ir.statements import BLOCK, BLOCKS, RANK, Draw, For, If, Leave, Let, Region, View
 from fireiron.kernel.lower.ahead import Ahead, lower_ahead
 from fireiron.kernel.lower.bulk_once import loads_once, lower_load_once
+from fireiron.kernel.lower.chunks import trips_of
 from fireiron.kernel.lower.context import Body, Context, State, descend, units_of
 from fireiron.kernel.lower.epilog import lower_epilog
 from fireiron.kernel.lower.folds.shared import staging
@@ -35,7 +36,7 @@ from fireiron.kernel.lower.groups import OpenGroups, open_groups, reached
 from fireiron.kernel.lower.layers import lower_each
 from fireiron.kernel.lower.leaf import lower_done
 from fireiron.kernel.lower.move import lower_load, lower_own, widest_sizes
-from fireiron.kernel.lower.numbering import named, tile_numbers, tiles_in
+from fireiron.kernel.lower.numbering import named, tile_numbers
 from fireiron.kernel.lower.parallel import count_ways, lower_parallel
 from fireiron.kernel.lower.permutation import permuted
 from fireiron.kernel.lower.pipeline import lower_split
@@ -200,7 +201,7 @@ def _loop_ahead(
     context: Context,
 ) -> Body:
     """Make the loop over tiles whose loads run ahead: a single loop, whatever the number of dims."""
-    trips = simplest(tiles_in(parts))
+    trips = simplest(trips_of(parts))
     trip = context.variable("trip", trips)
     ahead = Ahead(link.stages, trip, as_expr(trips), link.link)
     inner = evolve(
@@ -228,7 +229,7 @@ def _grid_tile(
             fix="size the tile in that dimension too: tile(m, n, batch=1)",
         )
     opened = open_groups(link, parts, state, context)
-    total = opened.groups.most if opened else tiles_in(parts)
+    total = opened.groups.most if opened else trips_of(parts)
     assert link.level is not None
     count_ways(rest, state, context)
     size = _blocks_of(link, rest, {dim: part.size for dim, part in parts.items()}) * context.joined
@@ -260,7 +261,7 @@ def _of_blocks(tile: Expr, size: int) -> Expr:
 
 
 def _blocks_of(link: Tile, rest: Tree, sizes: dict[str, Index]) -> int:
-    """Return the number of blocks of a cluster, which the next tile gives.
+    """Return the number of blocks of a cluster: the number of tiles of the next link, a tile to Block.
 
     Raises:
         DecompositionError: `cluster-blocks`.
@@ -302,7 +303,7 @@ def _work_loop(
     opened: OpenGroups | None,
 ) -> Body:
     """Make the loop in which each of n launched units takes every n-th work item (a tile, or a way's part of one)."""
-    tiles = opened.groups.most if opened else tiles_in(parts)
+    tiles = opened.groups.most if opened else trips_of(parts)
     if isinstance(link.share, StreamK):
         return _stream_loop(link, link.share, parts, order, rest, state, context, unit, size)
     total = tiles * context.ways
@@ -401,7 +402,7 @@ def _work(
     lets: tuple[Let, ...],
 ) -> Body:
     """Lower one trip of a persistent unit, with the definitions that it needs."""
-    index = permuted(link, tile, simplest(tiles_in(parts)))
+    index = permuted(link, tile, simplest(trips_of(parts)))
     defined, numbers = _let(tile_numbers(index, parts, order), "tile", parts, context)
     if state.ahead is not None:
         state.ahead.lets += [let for let in (*lets, *defined) if isinstance(let, Let)]
@@ -464,7 +465,7 @@ def _stream_loop(
         share = StreamK(native(context.arch).gpu.sms // size)
     assert share.units is not None
     split = shared_split(share, rest, link)
-    tiles, chunks = tiles_in(parts), chunks_of(split, _known(state.residual.extents["K"]))
+    tiles, chunks = trips_of(parts), chunks_of(split, _known(state.residual.extents["K"]))
     most = minimum(tiles * chunks, share.units)
     context.grid, context.seats = most * size, simplest(most * size)
     unit = Var(BLOCK, context.seats) // size
@@ -508,7 +509,7 @@ def _unit_tile(
 ) -> Body:
     level = link.level
     assert level is not None
-    total = simplest(tiles_in(parts))
+    total = simplest(trips_of(parts))
     if not isinstance(total, int):
         raise DecompositionError(
             "symbolic-tiles",

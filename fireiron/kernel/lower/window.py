@@ -42,7 +42,7 @@ class Partial:
         seat: this thread's index among the `seats` threads of its unit; threads of one seat hold sums of the same
             elements in all units.
         reduce: how the partial sums are added.
-        path: of the split, for errors.
+        path: path of the split, for errors.
     """
 
     ways: Index
@@ -67,7 +67,7 @@ class Reading:
     Args:
         dims: the points' dims, in the order of a window's axes.
         index: for each dimension of the tensor, the coordinate that a point reads.
-        shape: of the tensor.
+        shape: shape of the tensor.
     """
 
     dims: tuple[Var, ...]
@@ -75,7 +75,7 @@ class Reading:
     shape: tuple[Index, ...]
 
     def at(self, point: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        """Give the coordinates that a point reads."""
+        """Return the coordinates that a point reads."""
         places = dict(zip(self.dims, point, strict=True))
         return tuple(as_expr(substitute(e, places)) for e in self.index)
 
@@ -98,11 +98,16 @@ class Storage:
     """Collect the facts of one buffer while its kernel is lowered; `buffer_of` makes an `ir.Buffer` of them.
 
     Args:
+        shape: extents of the tile that one slot holds.
         strides: elements between neighbours of each dimension, or a layout of coordinates.
         size: elements of one slot; in registers, elements of one thread, set by the first access, which defines
             ownership.
         unit: the level whose units each have a copy; `copy` is the number of this thread's copy, of `copies`.
-        no_sync: whether the author states that no barrier is needed; `claimed` is the link that does.
+        swizzle: the permutation of element offsets, None for none.
+        slots: number of ring slots.
+        tensor: the tensor in global memory that this buffer is; None for other memories.
+        reuse: whether the buffer may lie in the memory of buffers that are no longer needed.
+        no_sync: whether the author states that no barrier is needed; `claimed` is the link that says so.
         align: alignment of the buffer in bytes.
         guarded: whether mbarriers order all accesses.
         follows: the register tensor from which this one is computed, element by element.
@@ -144,7 +149,7 @@ class Storage:
     regrouping: Atom | None = None
 
     def address(self, coordinates: tuple[Expr, ...]) -> Expr:
-        """Give the flat element offset of a coordinate, before swizzling."""
+        """Return the flat element offset of a coordinate, before swizzling."""
         coordinates = coordinates if self.reading is None else self.reading.at(coordinates)
         return address(coordinates, self.strides)
 
@@ -159,17 +164,17 @@ class Bound:
     lower: bool = False
 
     def condition(self, shift: Index = 0) -> Expr:
-        """Return the condition for one element."""
+        """Return the condition that the element at a distance `shift` from `offset` is inside the tensor."""
         return ge(self.offset + shift, 0) if self.lower else lt(self.offset + shift, self.limit)
 
     def holds(self, local: Expr) -> Expr:
-        """Give the condition for the element with a local index."""
+        """Return the condition that the element with a local index is inside the tensor."""
         return self.condition(local if self.steps is None else self.steps(local))
 
 
 @lru_cache(4096)
 def line(extent: Index, stride: Index) -> Layout:
-    """Give the layout of one mode, from a cache."""
+    """Return the layout of one mode, from a cache."""
     return Layout(extent, stride)
 
 
@@ -196,10 +201,17 @@ class IndexMap:
 
 @attrs.frozen(slots=False)
 class Axis:
-    """Map a dimension's local index to a buffer coordinate; `steps` None is the identity.
+    """Map the local index x of a dimension to a buffer coordinate: offset + steps(x).
 
-    The coordinate of an axis with a `map` depends only on the point: `kernel.lower.maps` replaces it by a plain axis.
-    `reads` lists the dims in the map's index.
+    Args:
+        dim: name of the dimension.
+        size: number of local indices.
+        offset: the coordinate of index 0.
+        steps: local index -> steps from index 0; None for the identity.
+        bounds: conditions that an element exists.
+        map: the index expression that computes the coordinate from a point. `kernel.lower.maps` replaces an axis with a
+            map by one without.
+        reads: names of the dims in the map's index.
     """
 
     dim: str
@@ -211,12 +223,12 @@ class Axis:
     reads: tuple[str, ...] = ()
 
     def at(self, local: Expr) -> Expr:
-        """Give the coordinate of a local index."""
+        """Return the coordinate of a local index."""
         return self.offset + (local if self.steps is None else self.steps(local))
 
     @property
     def layout(self) -> Layout:
-        """Give `steps` with the identity spelled out."""
+        """Return `steps`; where they are None, the layout of elements that follow each other."""
         assert isinstance(self.size, int)
         return line(self.size, 1) if self.steps is None else self.steps
 
@@ -258,7 +270,7 @@ def cut(size: Extent, extent: Index) -> Cut:
 
 
 def cut_chunk(size: Index, extent: Index, ways: int | None) -> Cut:
-    """Cut K into chunks: `ways` of them where it is given. The last chunks may be partial or empty."""
+    """Cut K into chunks of a size: `ways` chunks if given, else all. The last chunks may be partial or empty."""
     if ways is None:
         assert isinstance(size, int)
         return cut(size, extent)
@@ -352,7 +364,7 @@ def narrowed(axis: Axis, start: Expr, elements: Layout) -> Axis:
 
 @attrs.frozen(slots=False)
 class Window:
-    """Hold the part of a buffer that an operand is, in ring slot `slot` (None: not in a ring)."""
+    """Hold the part of a buffer that an operand is: an axis for each dimension, and the ring slot (None: no ring)."""
 
     storage: Storage
     axes: tuple[Axis, ...]
@@ -364,11 +376,11 @@ class Window:
 
     @property
     def origin(self) -> tuple[Expr, ...]:
-        """Give the coordinates of the first element."""
+        """Return the coordinates of the first element."""
         return tuple([a.offset for a in self.axes])
 
     def base(self) -> Expr:
-        """Give the flat offset of slot and copy, in elements."""
+        """Return the flat offset of slot and copy, in elements."""
         storage = self.storage
         total = as_expr(0)
         if self.slot is not None and storage.slots > 1:
@@ -378,7 +390,7 @@ class Window:
         return total
 
     def linear(self) -> Expr:
-        """Give the flat element offset of the first element, before swizzling."""
+        """Return the flat element offset of the first element, before swizzling."""
         return self.storage.address(self.origin)
 
     def steps_along(self, index: int) -> Layout | None:

@@ -81,7 +81,7 @@ def _overlay(storage: Storage, placed: Mapping[str, Buffer], lives: Mapping[str,
 
 
 def _lives(body: tuple[Statement, ...]) -> dict[str, tuple[int, int]]:
-    """Give the first and last access of each buffer in program order.
+    """Return the first and last access of each buffer in program order.
 
     All accesses in a loop count as one moment: their buffers are in use during the whole loop.
     """

@@ -30,7 +30,7 @@ def alternated(loop: For, names: Names) -> Body:
 
     Args:
         loop: a loop over chunks.
-        names: makes names for the variables of the second trip.
+        names: the maker of names for the variables of the second trip.
 
     Returns:
         The statements; the loop itself where its trips do not end with copies of registers.

@@ -17,7 +17,7 @@ Loops: TypeAlias = Mapping[Var, tuple[Split, str]]  # the split and the links ab
 
 
 def of_loops(body: Body, loops: Loops, change: Callable[[For, Split], Body]) -> Body:
-    """Apply a change to these loops; statements that fill rings for them stay as they are.
+    """Apply a change to loops over chunks; statements that fill rings for these loops stay as they are.
 
     Raises:
         FireironError: what `change` raises, located at the split.

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 import attrs
 
 from fireiron.algebra.expr import Expr, Var, as_int, free, ge, proves, substitute
-from fireiron.atoms.flights import flying
 from fireiron.base.records import Itself
 from fireiron.kernel.analysis.sampling import reads_and_writes
+from fireiron.kernel.ir.flying import starts
 from fireiron.kernel.ir.statements import (
     Call,
     Commit,
@@ -43,9 +43,9 @@ def await_copies(body: Body) -> Body:
     """Insert the commits and waits that a kernel's copies need.
 
     Args:
-        body: the kernel's statements, without any of them.
+        body: the kernel's statements, without commits and waits of copies.
     """
-    calls = [s for s in walk(body) if isinstance(s, Call) and flying(s.atom.completion) == "copies"]
+    calls = [s for s in walk(body) if isinstance(s, Call) and starts(s, "copies")]
     if not calls:
         return body
     copied = frozenset(v.buffer.name for c in calls for v in c.views if v.buffer.memory == SH)
@@ -157,7 +157,7 @@ class _Pass:
         return any(as_int(substitute(r, {loop.var: loop.var + 1}) - r) == 1 for r in self.reads(loop))
 
     def loop(self, loop: For) -> For:
-        """Walk a loop in the state after its first trip; if the first trip starts from another one, assume nothing."""
+        """Walk a loop in the state after its first trip; assume nothing if the first trip starts in another state."""
         starts = self.copies(loop)
         entry, apart = (self.newest, self.landed), dict(self.apart)
         if not starts:
@@ -224,12 +224,12 @@ class _Pass:
             elif isinstance(s, Call | Compute | Micro):
                 views = tuple((v, way) for v, way in reads_and_writes(s) if v.buffer.name in self.copied)
                 views = tuple((v, way) for v, way in views if v.buffer.memory == SH)
-                found = (views, _flies(s)) if views else _NOTHING
+                found = (views, starts(s, "copies")) if views else _NOTHING
             self.known[Itself(s)] = found
         return found
 
     def starts(self, s: Statement) -> bool:
-        """Say whether a statement only starts copies to one slot, each of them once."""
+        """Say whether a statement only starts copies to one slot, each copy once."""
         if not self.copies(s) or any(True for _ in self.views(s, "read")):
             return False
         chunks = self.chunks(s)
@@ -242,7 +242,7 @@ class _Pass:
     def chunks(self, s: Statement) -> list[Expr | None]:
         found: list[Expr | None] = []
         for x in walk((s,)):
-            if isinstance(x, Call) and _flies(x):
+            if isinstance(x, Call) and starts(x, "copies"):
                 view = next(v for v in x.views if v.buffer.memory == SH)
                 chunk = view.slot if view.buffer.slots > 1 else None
                 if not any(_alike(chunk, other) for other in found):
@@ -263,10 +263,6 @@ class _Pass:
 
 def _variables(e: Expr) -> set[Var]:
     return {x for x in free(e) if isinstance(x, Var)}
-
-
-def _flies(s: Statement) -> bool:
-    return isinstance(s, Call) and flying(s.atom.completion) == "copies"
 
 
 def _alike(a: Expr | None, b: Expr | None) -> bool:

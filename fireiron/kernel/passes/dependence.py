@@ -45,7 +45,7 @@ LAUNCH = Fence("grid.launch", "the launch behind may begin")
 
 
 def dependent(body: Body) -> Body:
-    """Place both statements in a kernel's body.
+    """Insert the wait for the previous launch, and the statement that lets the next launch begin.
 
     Args:
         body: the statements of every thread.
@@ -64,11 +64,11 @@ def _roles(roles: Roles) -> Roles:
 def _ahead(
     body: Body, wanted: Callable[[Statement], bool], mark: Fence, last: bool = False, alone: bool = True
 ) -> Body:
-    """Insert a statement before the first of some statements, outside of conditions that do not hold for all of them.
+    """Insert a statement before the first of some statements, outside of conditions that only hold for some of these.
 
     Args:
         body: the statements to insert into.
-        wanted: whether a statement is one of those that the inserted one must precede.
+        wanted: whether a statement must follow the inserted statement.
         mark: the statement to insert.
         last: whether, inside the loop over a persistent block's items, it is executed only in the last trip.
         alone: whether no wanted statement follows the body.

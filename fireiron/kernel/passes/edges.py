@@ -1,7 +1,7 @@
 """The edge verifier: checks that something orders each pair of conflicting accesses (an edge) of a kernel.
 
 The verifier executes the kernel's control flow for each agent: a block's threads, or each warpgroup of a role, for all
-blocks of a cluster. It computes no element's value. An access has a buffer's ring slot (or registers), a direction, a
+blocks of a cluster. No element's value is computed. An access has a buffer's ring slot (or registers), a direction, a
 proxy and a completion. Each agent has vector clocks of the accesses that are complete for it; barriers, mbarriers and
 waits copy clocks from agent to agent. A finding is an access that conflicts with an earlier access which is not
 complete for the accessing agent.
@@ -27,6 +27,7 @@ from fireiron.kernel.analysis.sampling import reads_and_writes, typical_sizes
 from fireiron.kernel.edges import accesses, flights, launches, meetings, phases
 from fireiron.kernel.edges.agents import WARPGROUP, Agent, Array, Blocked, Phase, Unordered
 from fireiron.kernel.edges.world import World
+from fireiron.kernel.ir.flying import starts
 from fireiron.kernel.ir.rewrite import reduced
 from fireiron.kernel.ir.statements import (
     BLOCK,
@@ -177,7 +178,7 @@ class _Walk:
 
         Args:
             body: the statements.
-            agent: the agent that executes them.
+            agent: the agent that executes the statements.
             mask: which of the agent's threads are active, None for all.
             whole: variables of loops of which one trip stands for all.
         """
@@ -274,9 +275,7 @@ class _Walk:
         """Make the agents of roles: one for each role, or for each warpgroup of a role that executes products."""
         made: list[tuple[Agent, Iterator[Blocked]]] = []
         for role in roles:
-            apart = role.threads % WARPGROUP == 0 and any(
-                isinstance(s, Call) and flying(s.atom.completion) == "products" for s in walk(role.body)
-            )
+            apart = role.threads % WARPGROUP == 0 and any(starts(s, "products") for s in walk(role.body))
             size = WARPGROUP if apart else role.threads
             for first in range(0, role.threads, size):
                 agent = self.world.agent(parent.rank, role, first, size, {**parent.env})

@@ -18,9 +18,9 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from fireiron.algebra.expr import Expr, gt, lt, proves
-from fireiron.atoms.flights import flying
 from fireiron.base.link import Link
 from fireiron.kernel.analysis.sampling import reads_and_writes
+from fireiron.kernel.ir.flying import starts
 from fireiron.kernel.ir.statements import (
     Arrive,
     Await,
@@ -51,10 +51,10 @@ class Exchange:
         written: the mbarrier that completes when the warps of all blocks have written.
         taken: the mbarrier that completes when the warps of all reading blocks have read.
         lane: a thread's index in its warp.
-        readers: number of blocks that read; they are the first ones of the cluster.
+        readers: number of blocks that read: the first blocks of the cluster.
         writers: number of blocks that write.
         slot: slot of both mbarriers: the unit's number, where units take turns.
-        parity: of the phases of this trip.
+        parity: parity of the phases of this trip.
         link: the split that needs the exchange.
     """
 
@@ -137,7 +137,7 @@ def tell_peers(body: Body, exchanges: Sequence[Exchange | Sent]) -> Body:
 
     Args:
         body: the kernel's statements, or a role's.
-        exchanges: the buffers, and their barriers.
+        exchanges: the buffers with their mbarriers.
     """
     for exchange in exchanges:
         body = _inside(body, exchange)
@@ -218,7 +218,7 @@ def _meets(body: Body) -> bool:
             case Sync(level=level):
                 if level.size is None or level.size % WARP == 0:
                     return True
-            case If(body=inner) if any(isinstance(s, Call) and flying(s.atom.completion) == "stores" for s in inner):
+            case If(body=inner) if any(starts(s, "stores") for s in inner):
                 return True  # a barrier of the unit stands ahead of a bulk store
             case Region(body=inner):
                 if _meets(inner):

@@ -41,7 +41,7 @@ class Handed:
     Args:
         buffer: the workspace's name.
         flags: the buffer of flags, one for each place.
-        level: of the units.
+        level: level of the units.
         link: the link that needs the exchange.
     """
 

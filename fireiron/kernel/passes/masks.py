@@ -49,7 +49,7 @@ def without_masks(body: Body, loops: Loops, meaning: Callable[[Expr], Expr], tak
     Args:
         body: the statements.
         loops: the loops over chunks, by their variables.
-        meaning: replaces names that the kernel defines at its start by their definitions.
+        meaning: a function that replaces names that the kernel defines at its start by their definitions.
         taken: names of the kernel.
     """
     names = Names(taken, body) if loops else None

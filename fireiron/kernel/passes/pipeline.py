@@ -5,10 +5,10 @@ region of kind `first` marks where the first slots are filled. With n slots, tri
 k + n - 1, computes chunk k, and finishes the copies.
 
 Where a chunk of an outer pipeline is computed only by the loop of an inner pipeline of registers, the inner pipeline
-continues from chunk to chunk. Let it fetch d = slots - 1 steps ahead. While step i of chunk k computes, step i + d is
-fetched, of chunk k or of chunk k + 1: the first fragments of a chunk are fetched during the compute of the previous
-chunk. When the fetches reach a new chunk q, the outer pipeline, of n slots, waits until q has landed, and starts chunk
-q + n - 1 in the slot of q - 1. The last chunks, during which nothing is fetched, stand after the loop.
+continues from chunk to chunk. The inner pipeline fetches d = slots - 1 steps ahead. While step i of chunk k computes,
+step i + d is fetched, of chunk k or of chunk k + 1: the first fragments of a chunk are fetched during the compute of
+the previous chunk. When the fetches reach a new chunk q, the outer pipeline, of n slots, waits until q has landed, and
+starts chunk q + n - 1 in the slot of q - 1. The last chunks, during which nothing is fetched, stand after the loop.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class _Pass:
         return attrs.evolve(loop, body=body)
 
     def inner(self, loop: For, outer: _Piped) -> For | None:
-        """Find the inner pipeline that may continue over this loop's chunks: its loop computes a whole chunk."""
+        """Find the pipeline whose loop computes a whole chunk of this loop, and may continue from chunk to chunk."""
         if not outer.pipe.flows or outer.pipe.slot is not None:
             return None
         body = _compute(loop)

@@ -48,7 +48,9 @@ from fireiron.language.tensor import Tensor
 
 SHARES = (4, 2)  # most blocks that share the prefetch of the same lines
 LINE = 128  # bytes
-LEAST_COVERED = 0.9  # of the running blocks: those of the last tiles may have no neighbours
+LEAST_COVERED = (
+    0.9  # fraction of the running blocks that must share lines: blocks of the last tiles may have no neighbours
+)
 
 
 @attrs.frozen(eq=False)
@@ -120,7 +122,7 @@ def first_lines(link: Split, load: Body, launch: Launch, names: Names) -> Body:
         link: the split, whose `prefetch` is the number of chunks.
         load: the statements of the load role.
         launch: the kernel's launch.
-        names: makes names of variables.
+        names: the maker of names of variables.
 
     Raises:
         DecompositionError: `role-prefetch` where blocks search for their group of rows first.
@@ -159,7 +161,7 @@ def first_lines(link: Split, load: Body, launch: Launch, names: Names) -> Body:
 
 
 def _thread(launch: Launch) -> Var:
-    """Give the variable of a thread's index in the whole block."""
+    """Return the variable of a thread's index in the whole block."""
     return Var(THREAD, launch.loaders + launch.threads)
 
 
@@ -220,7 +222,7 @@ def _trips(loop: For) -> int:
 def _share(copy: _Copy, start: _Start, launch: Launch) -> tuple[int, Expr]:
     """Return how many blocks share the lines of a copy, and this block's number among them.
 
-    Only speed depends on it. Where sizes are not known, each block prefetches all its lines.
+    Only speed depends on the two numbers. Where sizes are not known, each block prefetches all its lines.
     """
     alone = 1, as_expr(0)
     gpu = native(launch.arch).gpu

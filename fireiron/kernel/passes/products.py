@@ -2,9 +2,9 @@
 
 Statements are walked in program order with the list of groups in flight, the newest last. A register fence is inserted
 before products whose registers other instructions have accessed since the last fence, and after each loop that spins. A
-group is committed after its last product. The wait for it stands as late as possible: before threads access its
-registers, or registers that a trip copies into them, and before an arrival that releases its ring slot. A loop is
-walked repeatedly, each time from the state at its end, until the inserted statements stay the same.
+group is committed after its last product. The wait for a group stands as late as possible: before threads access the
+group's registers, or registers that a trip copies into them, and before an arrival that releases its ring slot. A loop
+is walked repeatedly, each time from the state at its end, until the inserted statements stay the same.
 
 Why registers that are copied count: in the machine code (SASS) of attention with speculation, ptxas had used one set of
 registers for a product's A and for the registers that the loop copied into A, because nothing else read both. A later
@@ -20,10 +20,10 @@ import attrs
 
 from fireiron.algebra.expr import Expr, Var, as_int, evaluate, free
 from fireiron.algebra.scalar import Arg
-from fireiron.atoms.flights import flying
 from fireiron.base.errors import DecompositionError
 from fireiron.base.records import Itself
 from fireiron.kernel.analysis.sampling import reads_and_writes
+from fireiron.kernel.ir.flying import starts
 from fireiron.kernel.ir.statements import (
     THREAD,
     Advance,
@@ -59,10 +59,10 @@ class Flight:
     """Hold a group of products in flight.
 
     Args:
-        name: of the group.
-        registers: the registers that it reads and writes, and registers that are copied into these.
-        sums: the registers that it writes.
-        slots: the variables of the ring slots that it reads.
+        name: name of the group.
+        registers: the registers that the products read and write, and registers that are copied into these.
+        sums: the registers that the products write.
+        slots: the variables of the ring slots that the products read.
         passed: by how many slots each ring has advanced since the group began.
     """
 
@@ -77,12 +77,12 @@ def await_products(body: Body) -> Body:
     """Insert the fences, commits and waits that a kernel's products need.
 
     Args:
-        body: the kernel's statements, without any of them.
+        body: the kernel's statements, without fences, commits and waits of products.
 
     Raises:
         DecompositionError: `products-differ` where the products in flight differ between trips of a loop.
     """
-    if not any(_flies(s) for s in walk(body)):
+    if not any(starts(s, "products") for s in walk(body)):
         return body
     whole = _Pass((), ()) if not any(isinstance(s, Roles) for s in body) else None
     if whole is not None:
@@ -96,7 +96,7 @@ def await_products(body: Body) -> Body:
 
 
 def _role(role: Role) -> Role:
-    if not any(_flies(s) for s in walk(role.body)):
+    if not any(starts(s, "products") for s in walk(role.body)):
         return role
     return attrs.evolve(role, body=_Pass(role.cursors, ()).run(role.body))
 
@@ -106,10 +106,10 @@ class _Facts:
     """Hold facts about a statement and all statements in it.
 
     Args:
-        products: the products that it starts.
-        marks: statements in it that wait, arrive, advance a cursor or define a name.
-        touched: registers that its threads access.
-        copies: pairs of registers (destination, source) that its threads copy.
+        products: the products that the statements start.
+        marks: the statements that wait, arrive, advance a cursor or define a name.
+        touched: registers that threads access.
+        copies: pairs of registers (destination, source) that threads copy.
     """
 
     products: tuple[Call, ...] = ()
@@ -166,7 +166,7 @@ class _Pass:
                     frozenset[tuple[str, str]]().union(*(part.copies for part in parts)),
                 )
             case Call() | Compute() | Micro():
-                if _flies(s):
+                if starts(s, "products"):
                     assert isinstance(s, Call)
                     return _Facts(products=(s,))
                 touched = frozenset(b.name for b in _touches(s))
@@ -350,10 +350,6 @@ def _at(slot: Expr, cursor: Cursor, at: int) -> int:
     return int(evaluate(slot, {cursor.slot.name: at}))  # pyright: ignore[reportArgumentType]
 
 
-def _flies(s: Statement) -> bool:
-    return isinstance(s, Call) and flying(s.atom.completion) == "products"
-
-
 def _spans(body: Body, env: dict[str, int]) -> Iterator[tuple[bool, str, int, int]]:
     """List the registers that statements access, in the order of execution, each with whether a product does."""
     for s in body:
@@ -374,10 +370,10 @@ def _spans(body: Body, env: dict[str, int]) -> Iterator[tuple[bool, str, int, in
                     size = as_int(view.layout.cosize)
                     known = {x.name for x in free(view.offset)} <= set(env)
                     if size is None or not known:
-                        yield _flies(s), view.buffer.name, 0, 1 << 30
+                        yield starts(s, "products"), view.buffer.name, 0, 1 << 30
                         continue
                     first = int(evaluate(view.offset, env))  # pyright: ignore[reportArgumentType]
-                    yield _flies(s), view.buffer.name, first, first + size
+                    yield starts(s, "products"), view.buffer.name, first, first + size
             case _:
                 pass
 

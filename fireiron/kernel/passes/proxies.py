@@ -85,7 +85,8 @@ class _Pass:
 
     Args:
         written: names of products' operands that threads write.
-        copied: names of those that threads write by cp.async, which is complete where they wait for the copies.
+        copied: names of products' operands that threads write by cp.async; the writes are complete where the threads
+            wait for the copies.
     """
 
     written: frozenset[str]
@@ -96,7 +97,7 @@ class _Pass:
 
         Args:
             body: the statements.
-            now: the state before them.
+            now: the state before the statements.
         """
         out: list[Statement] = []
         for s in body:

@@ -2,8 +2,8 @@
 
 A ring's cursor gives the slot of a trip's accesses; advancing it moves a role to the next slot. Before the first copy
 to a slot, the loading role waits until the slot's readers are done, and announces the number of bytes that will land.
-Before its first access, a reader waits until they have landed. After a unit's last access, one thread of the unit
-arrives (releases the slot). Where threads read the slot themselves, a fence and a barrier of the unit precede the
+Before its first access, a reader waits until these bytes have landed. After a unit's last access, one thread of the
+unit arrives (releases the slot). Where threads read the slot themselves, a fence and a barrier of the unit precede the
 arrival, since bulk copies overwrite the slot. Where the products of some chunks stay in flight, the arrival is delayed
 by as many slots. mbarriers are initialised before roles begin, and no block ends while another block may still arrive
 at its mbarriers.
@@ -20,9 +20,9 @@ from math import prod
 import attrs
 
 from fireiron.algebra.expr import Expr, Select, Var, and_, as_expr, as_int, closed, eq, free, ge, lt, select
-from fireiron.atoms.flights import flying
 from fireiron.base.link import Link
 from fireiron.kernel.analysis.sampling import reads_and_writes
+from fireiron.kernel.ir.flying import starts
 from fireiron.kernel.ir.statements import (
     Advance,
     Arrive,
@@ -60,7 +60,7 @@ class Ring:
         cursor: the name of the cursor; each role has its own.
         full: the mbarrier that completes when a slot's bytes have landed.
         empty: the mbarrier that completes when the slot's readers are done, in all blocks that its copies write to.
-        level: of the units that read a slot.
+        level: level of the units that read a slot.
         position: a thread's index in its unit.
         tells: number of threads of a unit that arrive at `empty`, each at a different block's barrier.
         peer: the rank of the block whose barrier a thread arrives at; None for this block only.
@@ -183,7 +183,7 @@ def hand_over(body: Body, rings: Sequence[Ring], once: Sequence[Once], others: S
     """Insert the mbarrier waits and arrivals that order the roles of a kernel.
 
     Args:
-        body: the kernel's statements, `Roles` among them where it has rings.
+        body: the kernel's statements, with a `Roles` where roles share rings.
         rings: the rings that the roles share.
         once: the buffers that a role fills once.
         others: other mbarriers of the kernel.
@@ -259,7 +259,7 @@ def _guarded(body: Body, ring: Ring) -> Body:
             elif ring.filled(s):
                 s = _filling(s, ring)
             else:
-                late = ring.inflight if any(_flies(x) for x in ring.readers(s)) else 0
+                late = ring.inflight if any(starts(x, "products") for x in ring.readers(s)) else 0
                 s = _reading(s, ring, late)
                 left = (ring.release(ring.behind(late), _present(s, body[:i])),) if late else ()
         elif isinstance(s, For | If | Region):
@@ -292,7 +292,7 @@ def _guarded_slot(body: Body, ring: Ring, release: Statement) -> Body:
     """Insert a wait for a slot's bytes before its first reader, and an arrival after its last one."""
     first = next((i for i, s in enumerate(body) if ring.read(s)), 0)
     last: list[Statement] = []
-    if any(not _flies(x) for s in body for x in ring.readers(s)):
+    if any(not starts(x, "products") for s in body for x in ring.readers(s)):
         last.append(Fence("proxy.async", "the slot is read before a bulk copy overwrites it"))
         last.append(Sync(ring.level, "all threads have read the slot", ring.link))
     head = Await(ring.full, ring.cursor.slot, ring.cursor.parity, ring.link)
@@ -348,10 +348,6 @@ def _present(loop: For, before: Body) -> Expr | None:
 
 def _turns(s: Statement) -> bool:
     return isinstance(s, Turn) or (isinstance(s, If) and all(isinstance(x, Turn) for x in s.body))
-
-
-def _flies(s: Statement) -> bool:
-    return isinstance(s, Call) and flying(s.atom.completion) == "products"
 
 
 def landing(body: Body) -> int:

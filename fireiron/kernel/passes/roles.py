@@ -39,7 +39,7 @@ class Crews:
 
     Args:
         loaders: number of threads of the role `load`.
-        alone: whether only the first of them executes fills; else all do.
+        alone: whether only the first thread of `load` executes fills; else all its threads do.
         threads: number of threads of the role `math`.
         registers: registers of a thread of `load` and of `math`, 0 for as many as the launch gives.
         cursors: the cursors of the rings of both roles.

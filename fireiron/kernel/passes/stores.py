@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator
 import attrs
 
 from fireiron.algebra.expr import Expr, Var, and_, as_expr, eq, free, ge, ne
-from fireiron.atoms.flights import flying
 from fireiron.kernel.analysis.sampling import reads_and_writes
+from fireiron.kernel.ir.flying import starts
 from fireiron.kernel.ir.statements import (
     THREAD,
     Buffer,
@@ -42,11 +42,11 @@ def await_stores(body: Body, threads: int, buffers: Iterable[Buffer]) -> Body:
     """Insert the fences, barriers, commits and waits that a kernel's bulk stores need.
 
     Args:
-        body: the kernel's statements, without any of them.
+        body: the kernel's statements, without fences, commits and waits of bulk stores.
         threads: number of threads of a block.
         buffers: the buffers of shared memory, with their offsets.
     """
-    if not any(map(_stores, walk(body))):
+    if not any(starts(s, "stores") for s in walk(body)):
         return body
     shared = [b for b in buffers if b.memory == SH]
     over = frozenset(
@@ -66,7 +66,7 @@ def await_stores(body: Body, threads: int, buffers: Iterable[Buffer]) -> Body:
 
 
 def _whole(body: Body, threads: int, over: frozenset[str]) -> Body:
-    groups = dict.fromkeys(c.atom.completion for c in walk(body) if isinstance(c, Call) and _stores(c))
+    groups = dict.fromkeys(c.atom.completion for c in walk(body) if isinstance(c, Call) and starts(c, "stores"))
     return (*_Pass(threads, over).run(body, ()), *(Wait(group, 0, reads_only=True) for group in groups))
 
 
@@ -76,7 +76,7 @@ class _Pass:
 
     Args:
         threads: number of threads of the block or role.
-        over: buffers that overlay others.
+        over: names of the buffers that overlay other buffers.
         drained: the level whose units have, in this trip, waited for all their stores of earlier trips.
     """
 
@@ -95,7 +95,7 @@ class _Pass:
                 continue
             buffer, level = source.buffer, source.buffer.unit or Block
             first = eq(Var(THREAD, self.threads) % (level.size or self.threads), 0)
-            group = next(c.atom.completion for c in walk((s,)) if isinstance(c, Call) and _stores(c))
+            group = next(c.atom.completion for c in walk((s,)) if isinstance(c, Call) and starts(c, "stores"))
             link = next((x.link for x in body[filled : filled + 1] if isinstance(x, Region)), None)
             at = len(out) - (i - filled)
             free_ = self.free(source, body[filled], first, group, loops)
@@ -107,7 +107,7 @@ class _Pass:
         return tuple(out)
 
     def inside(self, s: Statement, loops: tuple[For, ...]) -> Statement:
-        if not any(map(_stores, walk((s,)))):
+        if not any(starts(x, "stores") for x in walk((s,))):
             return s
         if isinstance(s, For):
             if s.kind == "items":
@@ -137,14 +137,10 @@ class _Pass:
         return freed
 
 
-def _stores(s: Statement) -> bool:
-    return isinstance(s, Call) and flying(s.atom.completion) == "stores"
-
-
 def _sources(s: Statement) -> Iterator[View]:
     """List the views that bulk stores in a statement read."""
     for x in walk((s,)):
-        if isinstance(x, Call) and _stores(x):
+        if isinstance(x, Call) and starts(x, "stores"):
             yield from (v for v in x.views if v.buffer.memory == SH)
 
 

@@ -111,7 +111,7 @@ def _fetch(
 
 
 def elements_of(part: object) -> Iterator[Element]:
-    """Visit the array elements that are indices in statements; an index of another element comes first."""
+    """Visit the array elements that are indices in statements; an element in the index of another is visited first."""
     match part:
         case Element(index=index):
             yield from elements_of(index)
@@ -132,6 +132,6 @@ def elements_of(part: object) -> Iterator[Element]:
 
 
 def _link(statement: Statement) -> Link | None:
-    """Give the link of a statement, or of a statement inside it."""
+    """Return the link of a statement, or of a statement inside it."""
     found = (getattr(s, "link", None) for s in walk((statement,)))
     return next((link for link in found if link is not None), None)

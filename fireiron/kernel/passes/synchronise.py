@@ -56,12 +56,12 @@ class Touch:
 
     Args:
         view: the elements.
-        kind: read or write.
-        place: the number of its statement.
+        kind: `read` or `write`.
+        place: the number of the accessing statement.
         ordered: the widest level with a barrier after the access, None for no barrier. Units of wider levels are not
             ordered yet.
-        landed: whether it stands for all asynchronous writes to its buffer, which the issuing threads have just
-            awaited.
+        landed: whether this record stands for all asynchronous writes to the buffer, which the issuing threads have
+            just awaited.
         far: whether blocks of the cluster read the buffer in each other's shared memory.
     """
 
@@ -159,17 +159,33 @@ def touches(statement: Statement) -> list[Touch]:
 
 @attrs.define
 class _Pass:
+    """Hold the facts of a kernel, and the state of the walk at a place.
+
+    Args:
+        storages: the buffers by name.
+        varying: variables that depend on the thread.
+        trust: whether every `no_sync` is accepted without a proof.
+        definitions: definitions of named index expressions.
+        workspaces: names of the workspaces in global memory.
+        shared: names of buffers that blocks of the cluster read in each other's shared memory.
+        path: the region's place in the decomposition tree, for errors.
+        role: whether only some of a block's warps run the code.
+        flying: by group and buffer, the asynchronous writes whose group has not been awaited.
+        met: the levels whose units had a barrier since global memory was written; None before the first write.
+        left: names of the buffers of global memory that were written since the last barrier.
+    """
+
     storages: Mapping[str, Storage]
     varying: frozenset[Expr]
     trust: bool
     definitions: Mapping[Var, Expr] = attrs.field(factory=dict[Var, Expr])
     workspaces: frozenset[str] = frozenset()
-    shared: frozenset[str] = frozenset()  # buffers that blocks of the cluster read in each other's shared memory
+    shared: frozenset[str] = frozenset()
     path: str = ""
-    role: bool = False  # whether only some of a block's warps run the code
+    role: bool = False
     flying: dict[tuple[str, str], Touch] = attrs.field(factory=dict[tuple[str, str], Touch])
-    met: tuple[Level, ...] | None = None  # levels whose units had a barrier since global memory was written
-    left: dict[str, None] = attrs.field(factory=dict[str, None])  # buffers of global memory that were written since
+    met: tuple[Level, ...] | None = None
+    left: dict[str, None] = attrs.field(factory=dict[str, None])
 
     def touches(self, statement: Statement) -> list[Touch]:
         found = touches(statement)

@@ -64,7 +64,7 @@ def take_turns(body: Body, turns: Turns | None) -> Body:
     """Insert the waits for turns, and the arrivals at the next unit's barrier.
 
     Args:
-        body: the kernel's statements, `Roles` among them where units take turns.
+        body: the kernel's statements, with a `Roles` where units take turns.
         turns: the units and loops; None if no unit takes turns.
     """
     if turns is None:

@@ -1,4 +1,4 @@
-"""Loops of two trips are unrolled by two, since the compiler crashes on some of them.
+"""Loops of two trips are unrolled by two, since the compiler crashes on some loops of two trips.
 
 NVRTC 12.9, 13.0 and 13.5 crash (SIGILL) on some rolled loops of two trips for sm_100 and later: under a condition on
 the thread, a trip reads and writes at addresses whose strides, over three or more digits of the thread's number, are in

@@ -35,7 +35,7 @@ class Access:
     """Hold the accesses of one statement.
 
     Args:
-        name: of the instruction, or of the kind of statement.
+        name: name of the instruction, or of the kind of statement.
         touched: for each view: `read` or `write`, the buffer's name, the slot (None without a ring) and the place.
     """
 
@@ -81,12 +81,12 @@ class Trace(Run):
             self.note("compute", reads_and_writes(s))
 
     def call(self, s: Call) -> None:
-        """Record an instruction."""
+        """Record the accesses of an instruction."""
         if s.write is None or self.of(s.write):
             self.note(s.atom.name, reads_and_writes(s))
 
     def micro(self, s: Micro) -> None:
-        """Record a microkernel."""
+        """Record the accesses of a microkernel."""
         self.note(s.name, reads_and_writes(s))
 
     def fetch(self, s: Fetch) -> None:
@@ -128,7 +128,7 @@ def bodies_of(body: Body) -> tuple[Body, ...]:
 
 
 def buffers_of(body: Body) -> dict[str, Buffer]:
-    """Give the buffers that statements touch, by name."""
+    """Return the buffers that statements touch, by name."""
     found: dict[str, Buffer] = {}
 
     def view(part: object) -> None:

@@ -124,7 +124,7 @@ class _Bytes(Trace):
     """Record the bytes of each access to packed elements.
 
     Args:
-        counted: whether views count bytes; else they count elements.
+        counted: whether views count bytes instead of elements.
         single: for the current statement, the element of its byte that each input extracts, by the input's number.
     """
 

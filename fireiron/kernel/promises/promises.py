@@ -2,9 +2,9 @@
 
 A pass that moves or repeats statements does not change the values that a kernel stores (values.py). The pass that
 splits roles keeps each role's accesses, and the pass that reads subscripts keeps all accesses (accesses.py). Allocation
-and packing change only places (places.py). A pass that orders accesses only inserts statements (insertions.py), and
-these must suffice: for each edge that nothing orders, the edge verifier (passes/edges.py) names the pass that should
-have ordered it.
+and packing change only places (places.py). A pass that orders accesses only inserts statements (insertions.py), and the
+inserted statements must suffice: for each edge that nothing orders, the edge verifier (passes/edges.py) names the pass
+that should have ordered it.
 """
 
 from __future__ import annotations

@@ -49,11 +49,11 @@ FEW = 5  # values of elements of index arrays are below this
 
 
 class TooLong(Exception):
-    """Raised where a body executes more statements than a run allows."""
+    """Report a body that executes more statements than a run allows."""
 
 
 class Unset(Exception):
-    """Raised where a body uses a name that nothing has set."""
+    """Report a body that uses a name that nothing has set."""
 
 
 def stored(body: Body, env: Mapping[str, int], pipes: Mapping[str, Pipe] | None = None) -> Stored:
@@ -75,7 +75,7 @@ def stored(body: Body, env: Mapping[str, int], pipes: Mapping[str, Pipe] | None 
 
 
 class Values(dict[str, Any]):
-    """Map variables to values; a missing name stands for an array of subscripts."""
+    """Hold the values of variables; a missing name is an array of subscripts, whose elements are fixed hashes."""
 
     def __missing__(self, name: str) -> _Array:
         return _Array(name)

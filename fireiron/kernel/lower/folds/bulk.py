@@ -51,8 +51,8 @@ def adding_store(
 
     Args:
         store: the links of the Move that stores.
-        dtype: of the output.
-        name: of the output.
+        dtype: element type of the output.
+        name: name of the output.
         place: the units that add.
 
     Raises:
@@ -77,7 +77,7 @@ class Shares:
 
     Args:
         dim: the dim of which each block has a chunk.
-        first: replaces a block's coordinates by the first block's.
+        first: the first block's values of the block's coordinates, by variable.
         outputs: the outputs by name.
         path: the split's place in the tree.
         link: the split.

@@ -72,7 +72,7 @@ def in_cluster(opened: Open, context: Context) -> bool:
 def over_warps_of_cluster(opened: Open, table: Table, state: State, context: Context) -> Body:
     """Fold over the warps of all blocks of a cluster: each warp sends its state to all blocks.
 
-    Each lane reads the states of one warp, of one block after another; the lanes fold them by shuffles.
+    Each lane reads the state of one warp in each block; the lanes fold these states by shuffles.
     """
     count, ways, group, seat = seated(opened, table)
     lane = Var(THREAD, len(table.kept)) % LANES

@@ -68,14 +68,14 @@ class _Value:
 def over_grid(
     link: Split, shared: Sequence[Shared], context: Context, loops: tuple[RegisterLoop, ...], behind: Behind
 ) -> Body:
-    """Combine the states of the blocks that share a tile; the last of these blocks runs the rest.
+    """Combine the states of the blocks that share a tile; the last of these blocks continues with the result.
 
     Args:
-        link: the split that gave blocks their parts.
+        link: the split that divides the dim among blocks.
         shared: the folds over the split's dim.
         context: the kernel's facts.
         loops: the loops around the split.
-        behind: lowers the steps that need the results.
+        behind: a function that lowers the steps that need the results.
 
     Raises:
         DecompositionError: `parallel-loop`, `parallel-atomics`, `parallel-shares`, `fold-warps`.
@@ -128,7 +128,7 @@ def over_grid(
 def _in_shares(
     link: Split, shared: Sequence[Shared], seat: Expr, seats: Index, behind: Behind, context: Context
 ) -> Body:
-    """Let the blocks of a tile meet; each then combines a share of the states, and runs the rest for it.
+    """Let the blocks of a tile meet; each block combines a share of the states, and continues with this share.
 
     Raises:
         DecompositionError: `parallel-shares` where blocks cannot wait for each other, several folds are shared, or
@@ -162,7 +162,7 @@ def _in_shares(
 
 
 def _share_of(opened: Open, share: Share, number: Expr, state: State, context: Context) -> Open:
-    """Give a fold whose registers are those of a share."""
+    """Return a fold whose registers are those of a share."""
     windows: dict[str, Window] = {}
     for role, window in opened.windows.items():
         axes = tuple(Axis(a.dim, share.size if a.dim == share.dim else a.size, as_expr(0)) for a in window.axes)
@@ -250,7 +250,7 @@ def _unfollowed(link: Split, opened: Open) -> DecompositionError:
 def _place(
     opened: Open, seat: Expr, seats: Index, single: bool, atomic: bool, context: Context, link: Link | None
 ) -> Place:
-    """Make the workspace of a fold. `single`: one register is accessed at a time, as corrections of points need it."""
+    """Make the workspace of a fold; with `single`, one access moves one register, as corrections need it."""
     assert context.threads is not None
     table = tabulated(opened, context.threads, context)
     groups, warps, group, mine = seated(opened, table)
@@ -276,18 +276,18 @@ def _width(opened: Open, atomic: bool, context: Context, link: Link | None) -> i
 
 
 def _carried(place: Place, parts: Parts | None, atomic: bool, state: State, context: Context) -> tuple[Body, Body]:
-    """Return the function that stores a block's states, and the one that combines the states of all blocks."""
+    """Return the statements that store a block's states, and those that combine the states of all blocks."""
     if atomic:
         return added(place, context), took(place, context)
     return left(place, context), collected(place, parts, state, context)
 
 
 def _corrected_parts(place: Place, values: Sequence[_Value], state: State, context: Context) -> Parts:
-    """Read a way's state, correct it from the way's own values to the common ones, and combine it.
+    """Return a function that reads a way's state, corrects it to the common values, and combines it.
 
     Args:
         place: the place of the fold's states.
-        values: the folds that it may depend on.
+        values: the online folds whose values correct the state.
         state: the lowering state.
         context: the kernel's facts.
     """

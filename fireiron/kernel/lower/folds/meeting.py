@@ -52,7 +52,7 @@ class Meeting:
 def meet(
     window: Window, parts: list[Partial], output: Window, inside: State, state: State, link: Epilog, context: Context
 ) -> Meeting:
-    """Add the sums of blocks that each finish a share of a tile, where a parallel split's `reduce` asks for it.
+    """Add the sums of blocks that each finish a share of a tile, if a parallel split's `reduce` says so.
 
     Args:
         window: this block's sums.

@@ -19,7 +19,7 @@ class Share:
     """Say which registers of the partial sums each way finishes.
 
     Args:
-        ownership: of the sums: way p's threads own the elements of portion p.
+        ownership: ownership of the sums: way p's threads own the elements of portion p.
         portions: number of ways that finish any elements; the other ways finish none.
         first: portion -> its first register of the partial sums.
         steps: register of a portion -> steps from its first one.
@@ -74,7 +74,7 @@ def divide(held: Ownership, partial: Partial, context: Context) -> Share:
 def placed(
     access: Access, place: dict[Expr, Expr], loops: tuple[RegisterLoop, ...], absent: tuple[Expr, ...] = ()
 ) -> Access:
-    """Give one way's part of an access whose outermost loops are cut; `absent` says which ways have no part."""
+    """Return one way's part of an access whose outermost loops are cut; `absent` says which ways have no part."""
     return Access(
         tuple(substitute(c, place) for c in access.coordinates),
         access.elements,

@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 
 from fireiron.algebra.expr import Expr, and_, as_expr, evaluate, free, lt, proves, substitute
-from fireiron.algebra.scalar import Arg, Cast, number
+from fireiron.algebra.scalar import Arg, as_type, number
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.kernel.ir.statements import THREAD, Compute, For, If, Region, View
@@ -155,7 +155,7 @@ def _collect(
     for c, stride in zip(at, tensor.strides, strict=True):
         offset = offset + c * stride
     target = View(buffer_of(tensor_window(tensor, state, context).storage), offset, origin=at)
-    stored = Arg(0, dtype) if tensor.dtype == dtype else Cast(Arg(0, dtype), tensor.dtype)
+    stored = as_type(Arg(0, dtype), tensor.dtype)
     body: Body = (Compute(total, Arg(0, dtype), (attrs.evolve(seats, offset=seats.offset + row * most),), link=link),)
     if most > 1:
         w = context.variable("w", most - 1)

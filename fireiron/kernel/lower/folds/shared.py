@@ -120,8 +120,8 @@ def staging(
     """Make a buffer of shared memory through which threads exchange values of registers.
 
     Args:
-        name: of the buffer.
-        dtype: of its elements.
+        name: name of the buffer.
+        dtype: element type of the buffer.
         total: elements of a slot.
         context: the kernel's facts.
         link: the link that needs the exchange.
@@ -138,8 +138,8 @@ def gather(window: Window, state: State, context: Context) -> tuple[Window, Body
     """Add the partial sums of the units of a block; return the window of the sum, of which each unit owns a share.
 
     Units of one warp add their partial sums by shuffles. Otherwise each unit writes the other units' shares of its
-    partial sum to shared memory. It then adds their partial sums of its own share to its registers: its own partial sum
-    first, then those of the units that follow it.
+    partial sum to shared memory. Each unit then sums its share in registers: its own partial sum first, then the
+    partial sums of the units that follow it.
 
     Raises:
         DecompositionError: `opaque-fragment`, since a share consists of known elements.

@@ -44,7 +44,7 @@ def divide(held: Ownership, output: Window, most: int, context: Context) -> Shar
         held: the ownership of the tile.
         output: the tile in C.
         most: largest number of parts.
-        context: names variables.
+        context: the kernel's context; it makes the variables' names.
     """
     whole = Share(1, "", 0, held, 0, Layout(held.size, 1), held.size)
     found = whole

@@ -35,8 +35,8 @@ def close(opened: Open, state: State, context: Context) -> Body:
 def side_by_side(closings: Sequence[Body]) -> Body:
     """Order the statements that close several folds by carrier: all writes to shared memory, then all reads.
 
-    The barrier between the first write and its read then stands between all of them. Example: two folds over the warps
-    of a block meet at one barrier.
+    The barrier between the first write and its read then stands between all writes and all reads. Example: two folds
+    over the warps of a block meet at one barrier.
     """
     stages: list[list[Body]] = []
     for body in closings:

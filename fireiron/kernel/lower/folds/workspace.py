@@ -40,10 +40,10 @@ def workspace(name: str, dtype: DType, size: Index, context: Context, zero: bool
 
     Args:
         name: the wanted name.
-        dtype: of its elements.
+        dtype: element type of the buffer.
         size: number of elements.
         context: the kernel's facts.
-        zero: whether it holds zeros when a launch begins; the launch must then leave zeros too.
+        zero: whether the buffer holds zeros when a launch begins; the launch must then leave zeros too.
     """
     buffer = Buffer(context.name(name), GL, dtype, as_expr(size), unit=Kernel)
     context.workspaces.append(Workspace(buffer, zero=zero))
@@ -64,10 +64,10 @@ def last_of(
     Args:
         ways: number of units that store parts of a value.
         seat: number of the value, below `seats`.
-        behind: lowers the code that the last unit executes.
+        behind: a function that lowers the code that the last unit executes.
         context: the kernel's facts.
-        link: the split that gave the units their parts.
-        level: of the units.
+        link: the split that divides the dim among the units.
+        level: level of the units.
     """
     counter = View(workspace("arrived", i32, seats, context, zero=True), seat)
     last = context.variable("last", 2)
@@ -79,7 +79,7 @@ class Within:
     """Say which registers of a written state a thread reads.
 
     Args:
-        first: the first of them.
+        first: the first register that the thread reads.
         steps: number of a register that is read -> steps from the first one.
         size: registers of a written state.
     """
@@ -107,7 +107,7 @@ class Place:
         start: number of the first way whose state is combined.
         count: number of ways whose states are combined; None for all.
         behind: whether the states may lie in buffers of shared memory that are no longer needed.
-        within: the registers of the written states that the fold's registers are; None for all of them.
+        within: the registers of the written states that the fold's registers are; None for all registers.
     """
 
     opened: Open
@@ -174,7 +174,7 @@ def collected(place: Place, parts: Parts | None, state: State, context: Context)
 
     Args:
         place: the place of the states.
-        parts: reads, corrects and combines the state of a way; None where states need no correction.
+        parts: the functions that read, correct and combine the state of a way; None where states need no correction.
         state: the lowering state (the place in the tree).
         context: the kernel's facts.
     """
@@ -218,12 +218,12 @@ def in_levels(
     Args:
         places: the places of the folds' states, each with its lowering state.
         ways: number of blocks that share each value.
-        way: the index of this block among them.
+        way: the index of this block among the `ways` blocks.
         seat: number of the value, below `seats`.
         seats: number of values.
-        behind: lowers the code that the last block executes.
+        behind: a function that lowers the code that the last block executes.
         context: the kernel's facts.
-        link: the split that gave blocks their parts.
+        link: the split that divides the dim among blocks.
     """
     size = isqrt(ways - 1) + 1
     groups = -(-ways // size)
