@@ -32,9 +32,16 @@ AHEAD = 4  # vectors that a lane loads at once of rows whose folds rank points
 CHUNKS_AHEAD = 3  # of such rows, in shared memory: while one is folded, the next ones are on their way
 RANKING_WARPS = 24  # of an SM: 80 registers of a thread
 BUSY = 4  # warps of an SM that have rows whose folds rank points
+MOST_TOGETHER = 52 << 10  # bytes of a row's part where three blocks of clusters of 8 share an SM
 WIDE = 0.23  # of an SM's shared memory: rows of more bytes leave two blocks of an SM too few registers
 SMS = 132  # of an H200
 CLUSTERS = [1, 2, 4, 8]  # blocks
+WITH_LARGEST = (90, 100, 103)  # architectures whose clusters have up to 16 blocks
+LARGEST = 16  # blocks of a cluster that keeps a row in registers
+LEAST_KEPT = 36 << 10  # bytes of a row that WARPS warps keep in registers: with fewer, too few are on their way
+MOST_KEPT = 64 << 10
+LOOPED = 1 / 3  # of an SM's shared memory: larger parts of rows are kept in registers, not read in a loop
+SQUEEZED = 4 / 3  # columns per estimated column that the compiler fits into a thread's registers at most
 FOLDS = 12 << 10  # bytes of an SM's shared memory that folds and the system take
 SHARED = {80: 164 << 10, 87: 164 << 10, 90: 228 << 10, 100: 228 << 10, 103: 228 << 10, 110: 228 << 10}  # bytes of an SM
 IN_FLIGHT = 40 << 10  # bytes that an SM reads ahead: 2.1 us of its share of the memory's rate
@@ -105,6 +112,8 @@ class Part:
         blocks: number of blocks in the cluster that has the row.
         warps: number of warps of each block.
         stages: number of rows in a block's ring; 1 for a single row in shared memory, 0 for none.
+        persistent: whether a block with a single row takes one row after another: it loads the next row once the row is
+            in registers. A block with a ring always does.
         chunk: number of columns in a block's registers at a time, 0 for its whole part.
         inner: number of columns in a warp's registers at a time, 0 for its whole part. The row stays in shared memory,
             and arrays that no fold reads are loaded after the folds.
@@ -125,6 +134,7 @@ class Part:
     resident: int = 0
     at_once: bool = False
     ahead: int = 0
+    persistent: bool = False
 
 
 def row_of(spec: ProgramChain) -> Row:
@@ -262,8 +272,15 @@ def part_of(row: Row, warps: int = 0, blocks: int = 0) -> Part:
             beside = 2 * others + (RING if stages > 1 else 0)
             taken = ceil(max(each_lane * row.live + beside, each_lane * row.registers) / 8) * 8
             threads = ceil(wanted / 4) * 4 * LANES  # registers are given to four warps at a time
-            resident = REGISTERS // (threads * taken) if MOST_THREADS * taken >= REGISTERS else 0
+            resident = max(1, REGISTERS // (threads * taken)) if MOST_THREADS * taken >= REGISTERS else 0
+            much = count > 1 or len(row.inputs) > 1  # of a block with one array, a single row is as fast
+            if not warps and resident == stages == 1 and much and 2 * each + kept <= shared:
+                stages = 2  # registers leave no room for a second block, which would load while this one folds
             return Part(count, wanted, stages, vectors=vectors, resident=resident)
+        last = stages > 1 or count == clusters[-1]  # more blocks would not be tried
+        looped = row.running or not row.copied or (each <= LOOPED * shared and count < CLUSTERS[-1])
+        if last and not warps and not looped and (found := _kept(row, shared, blocks)):
+            return found
         lane = LANES * row.lane
         few = max(1, int(registers * IN_LOOPS / row.registers) // row.lane) * lane  # columns of a warp at a time
         if count == CLUSTERS[-1] and not warps and not row.running and (stages > 1) == (len(row.inputs) == 1):
@@ -311,13 +328,46 @@ def ranked(row: Row) -> Part:
     return Part(blocks, warps, 0, warps * chunk, resident=resident, ahead=ahead if ahead > 1 else 0)
 
 
+def _kept(row: Row, shared: int, blocks: int) -> Part | None:
+    """Divide a row among the fewest blocks that keep it in registers, each alone on its SM, with all arrays in reach.
+
+    Gains and biases stay in shared memory beside two rows, or beside one, whose place the next row takes while this one
+    is folded in registers. Of the row, a block holds at most `MOST_KEPT` bytes, 128 for each thread: packed, so that the
+    compiler has as many registers left for values in f32.
+
+    The SMs that clusters leave idle cost less than reading a row again from shared memory for each fold, or gains from
+    the L2 cache for each row. Measured on an H200, as shares of a copy's speed, in loops and so: layer norm of 98,304
+    columns 0.89 and 0.93, of 180,384 0.76 and 0.82, of 231,712 0.60 and 0.88; its gradient 0.53 and 0.83, 0.46 and 0.67,
+    0.41 and 0.70; RMS norm of 98,304 columns 0.94 and 0.92. Fewer blocks with one place are faster than more blocks
+    with two (layer norm of 231,712 columns: 0.88 with 8 blocks, 0.63 with 16), which have fewer bytes on their way.
+
+    Returns:
+        None if no cluster keeps the row.
+    """
+    clusters = [*CLUSTERS, LARGEST] if row.arch in WITH_LARGEST else CLUSTERS if row.arch >= 90 else [1]
+    unit = LANES * row.lane
+    for count in [blocks] if blocks else clusters:
+        width = ceil(row.width / (count * unit)) * unit
+        columns = ceil(width / (WARPS * unit)) * row.lane  # of a lane
+        whole = WARPS * LANES * columns
+        of_column = row.deep * sum(row.inputs.values())
+        each, beside = whole * of_column, whole * sum(row.vectors.values())
+        held = SQUEEZED * _registers_of(WARPS, _others(row, WARPS, count, width))
+        stages = next((n for n in (2, 1) if n * each + beside <= shared), 0)
+        kept = width * of_column >= LEAST_KEPT and each <= MOST_KEPT
+        if stages and kept and columns * row.registers <= held:
+            return Part(count, WARPS, stages, vectors=len(row.vectors), resident=1, persistent=True)
+    return None
+
+
 def _widest(row: Row, count: int) -> Part:
-    """Divide a row that exceeds the registers of the largest cluster among blocks of few warps, several on each SM.
+    """Divide a row that no cluster keeps in registers among blocks of few warps, several on each SM.
 
     While the blocks of one row wait for each other, blocks of other rows compute. If the program reads one array, its
     rows are read again from the L2 cache, which holds the rows of all clusters; rows of several arrays stay in shared
-    memory. Measured on an H200 at 320x231712 (GB/s divided by a copy's): layer norm 0.51, and its gradient 0.36; with
-    one block per SM, 0.42 (a ring of rows) and 0.30 (rows in shared memory).
+    memory. Measured on an H200 at 320x231712, which clusters of 8 and 16 blocks keep since (GB/s divided by a copy's):
+    layer norm 0.51, and its gradient 0.36; with one block per SM, 0.42 (a ring of rows) and 0.30 (rows in shared
+    memory).
     """
     if len(row.inputs) > 1:
         return attrs.evolve(part_of(row, WARPS, count), at_once=True)
@@ -342,6 +392,10 @@ def _several(row: Row, shared: int) -> int:
     entropy with gradient of 128,256 columns 0.81; with one row per SM they reached 0.68, 0.71, 0.54 and 0.51. With
     arrays of one value per column (gain, bias) nothing was gained.
 
+    Later, softmax of 32,928, 65,536 and 98,304 columns reached 0.96, 0.95 and 0.94, of 180,384 columns (45 KiB in each
+    of 8 blocks) 0.84, and of 231,712 and 262,144 (57 and 64 KiB) 0.73 and 0.80; with one row per SM, in registers, these
+    reached 0.79, 0.91, 0.91, 0.81, 0.83 and 0.88.
+
     Returns:
         The number; 0 for narrower rows, for rows of several arrays, and where clusters do not keep rows.
     """
@@ -350,7 +404,8 @@ def _several(row: Row, shared: int) -> int:
     nbytes = row.width * row.deep * sum(row.inputs.values())
     if nbytes <= WIDE * shared:
         return 0
-    return next((count for count in CLUSTERS if 3 * nbytes <= count * shared), 0)
+    count = next((count for count in CLUSTERS if 3 * nbytes <= count * shared), 0)
+    return 0 if count == CLUSTERS[-1] and nbytes > count * MOST_TOGETHER else count
 
 
 def _others(row: Row, warps: int, blocks: int, width: int) -> int:

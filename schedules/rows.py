@@ -246,7 +246,7 @@ def rotary_pairs(x: Value, cos: Value, sin: Value) -> Value:
 @preset
 def row(
     spec: ProgramChain, warps: int = 0, blocks: int = 0, rows: int = 0, resident: int = 0, stages: int = 0,
-    at_once: bool = False, two_levels: bool = False,
+    at_once: bool = False, two_levels: bool = False, persistent: bool = False,
 ) -> Schedule:  # fmt: skip
     """Schedule a program that folds the columns of rows: a row stays in registers between its folds.
 
@@ -267,6 +267,8 @@ def row(
         at_once: whether all warps of a cluster that has a row meet at one barrier for each fold.
         two_levels: whether groups of blocks combine their sums over rows first, `in_order(two_levels=True)`; by default
             if one block would read 384 KiB or more.
+        persistent: whether blocks with `stages=1` are persistent too: they load the next row once the row is in
+            registers.
     """
     given = row_of(spec)
     if given.summed:
@@ -282,10 +284,11 @@ def row(
         part = part_of(given.times(rows or 1), warps, blocks)
         if not (warps or blocks or stages) and _reads_once(spec, given):
             part = ranked(given) if given.ranked else once(given) if given.nbytes > MOST_IN_REGISTERS else part
+        persistent = (stages or part.stages) > 1 or persistent or (part.persistent and not stages)
         stages, unit = stages or part.stages, given.lane * LANES  # lanes are idle in one warp alone
         chain = spec.tile(**together).to(Block, resident=resident or part.resident)
-        if stages > 1:
-            chain = chain.persistent().pipeline(stages)
+        if persistent:
+            chain = chain.persistent().pipeline(stages or 1)
         if part.blocks > 1:
             chain = chain.split(column, ways=part.blocks, multiple_of=unit).parallel(
                 Block, reduce=by_cluster(at_once=at_once or part.at_once)
@@ -299,10 +302,10 @@ def row(
             for name in given.inputs:
                 chain = chain.load(name, SH, cp_async())
         chain = chain.split(column, ways=part.warps, multiple_of=unit).parallel(Warp)
-        for name in (*given.inputs, *list(given.vectors)[: part.vectors]) if stages > 1 and not part.chunk else ():
+        for name in (*given.inputs, *list(given.vectors)[: part.vectors]) if persistent and not part.chunk else ():
             chain = chain.load(name, SH, cp_async())
         if part.inner:
-            chain = _in_chunks(chain, column, part.inner, kept=stages > 1)
+            chain = _in_chunks(chain, column, part.inner, kept=persistent)
     for name in given.inputs:  # a lane has the same columns of all of them
         chain = chain.load(name, RF, vector(given.vector(name)))
     return chain.epilog(memory=RF).done()

@@ -105,7 +105,8 @@ class Machine:
         l2_nbytes: size of the L2 cache.
         source: where the numbers were read.
         clusters: pairs (blocks of a cluster, clusters resident at once with one block on each SM), for sizes that leave
-            SMs idle, since a cluster lies within one graphics processing cluster (GPC).
+            SMs idle, since a cluster lies within one graphics processing cluster (GPC). That 15 clusters of 8 run on an
+            H200 leaves room for 7 of 16.
         gpc_sms: SMs of a GPC; tiles with neighbouring numbers run on one GPC.
         launch_us: time in microseconds of an empty kernel between two events.
         l2_nbytes_per_clock: bytes that one SM gets from the L2 cache in a clock.
@@ -135,8 +136,8 @@ class Machine:
         """Return how many SMs clusters of `blocks` blocks occupy at once.
 
         Example:
-            >>> [MACHINES[90].sms_of_clusters(n) for n in (1, 2, 4, 8)]
-            [132, 132, 120, 120]
+            >>> [MACHINES[90].sms_of_clusters(n) for n in (1, 2, 4, 8, 16)]
+            [132, 132, 120, 120, 112]
         """
         return dict(self.clusters).get(blocks, self.sms // blocks) * blocks
 
@@ -202,7 +203,7 @@ MACHINES: Final[dict[int, Machine]] = {
         128,
         60 * MIB,
         "NVIDIA H200 data sheet; clock, L2 and clusters as its driver reports",
-        clusters=((2, 66), (4, 30), (8, 15)),
+        clusters=((2, 66), (4, 30), (8, 15), (16, 7)),
         products=H200_PRODUCTS,
     ),
     100: Machine(
