@@ -332,14 +332,15 @@ def _kept(row: Row, shared: int, blocks: int) -> Part | None:
     """Divide a row among the fewest blocks that keep it in registers, each alone on its SM, with all arrays in reach.
 
     Gains and biases stay in shared memory beside two rows, or beside one, whose place the next row takes while this one
-    is folded in registers. Of the row, a block holds at most `MOST_KEPT` bytes, 128 for each thread: packed, so that the
-    compiler has as many registers left for values in f32.
+    is folded in registers. Of the row, a block holds at most `MOST_KEPT` bytes, 128 for each thread: packed, so that
+    the compiler has as many registers left for values in f32.
 
     The SMs that clusters leave idle cost less than reading a row again from shared memory for each fold, or gains from
     the L2 cache for each row. Measured on an H200, as shares of a copy's speed, in loops and so: layer norm of 98,304
-    columns 0.89 and 0.93, of 180,384 0.76 and 0.82, of 231,712 0.60 and 0.88; its gradient 0.53 and 0.83, 0.46 and 0.67,
-    0.41 and 0.70; RMS norm of 98,304 columns 0.94 and 0.92. Fewer blocks with one place are faster than more blocks
-    with two (layer norm of 231,712 columns: 0.88 with 8 blocks, 0.63 with 16), which have fewer bytes on their way.
+    columns 0.89 and 0.93, of 180,384 0.76 and 0.82, of 231,712 0.60 and 0.88; its gradient 0.53 and 0.83, 0.46 and
+    0.67, 0.41 and 0.70; RMS norm of 98,304 columns 0.94 and 0.92. Fewer blocks with one place are faster than more
+    blocks with two (layer norm of 231,712 columns: 0.88 with 8 blocks, 0.63 with 16), which have fewer bytes on their
+    way.
 
     Returns:
         None if no cluster keeps the row.
@@ -393,8 +394,8 @@ def _several(row: Row, shared: int) -> int:
     arrays of one value per column (gain, bias) nothing was gained.
 
     Later, softmax of 32,928, 65,536 and 98,304 columns reached 0.96, 0.95 and 0.94, of 180,384 columns (45 KiB in each
-    of 8 blocks) 0.84, and of 231,712 and 262,144 (57 and 64 KiB) 0.73 and 0.80; with one row per SM, in registers, these
-    reached 0.79, 0.91, 0.91, 0.81, 0.83 and 0.88.
+    of 8 blocks) 0.84, and of 231,712 and 262,144 (57 and 64 KiB) 0.73 and 0.80; with one row per SM, in registers,
+    these reached 0.79, 0.91, 0.91, 0.81, 0.83 and 0.88.
 
     Returns:
         The number; 0 for narrower rows, for rows of several arrays, and where clusters do not keep rows.

@@ -278,7 +278,7 @@ def test_rows_that_no_cluster_keeps_in_registers_stay_in_shared_memory() -> None
     ],
 )
 def test_registers_of_clusters_keep_wide_rows(name: str, width: int, blocks: int, places: int) -> None:
-    """Gains and biases stay beside; where two rows do not fit with them, the next row takes the place of the only one."""
+    """Gains and biases stay beside; where two rows do not fit, the next row takes the place of the only one."""
     spec = made(name, width, lines=4096, arch="sm_90a")
     schedule, given = rows.row(spec), row_of(spec)
     text = plan(schedule)
