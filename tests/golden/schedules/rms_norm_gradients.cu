@@ -77,9 +77,9 @@ with_sums_4096x1_k132_k2_k8_bf16_f32(
     alignas(16) bf16 dy_rf[16];
     float g_rf[16];
     float mean_sum[1];
-    float deviation_rf[1];
-    float normed_rf[16];
     float mean_sum2[1];
+    float deviation_rf[1];
+    float slope_rf[1];
     alignas(16) bf16 y0_rf[16];
     float part[1];
     float other[1];
@@ -179,8 +179,15 @@ with_sums_4096x1_k132_k2_k8_bf16_f32(
         mean_sum[0] = 0.0f;
         #pragma unroll
         for (int n2 = 0; n2 < 16; ++n2) {
-            if (block * 94 + group_warp__8_ * 47 + m < 12288) part[0] = bf16_to_float(x_rf[n2]);
-            if (block * 94 + group_warp__8_ * 47 + m < 12288) mean_sum[0] = fmaf(part[0], part[0], mean_sum[0]);
+            if (block * 94 + group_warp__8_ * 47 + m < 12288) mean_sum[0] = fmaf(g_rf[n2], bf16_to_float(x_rf[n2]), mean_sum[0]);
+        }
+
+        // mean_sum2: add over n
+        mean_sum2[0] = 0.0f;
+        #pragma unroll
+        for (int n3 = 0; n3 < 16; ++n3) {
+            if (block * 94 + group_warp__8_ * 47 + m < 12288) part[0] = bf16_to_float(x_rf[n3]);
+            if (block * 94 + group_warp__8_ * 47 + m < 12288) mean_sum2[0] = fmaf(part[0], part[0], mean_sum2[0]);
         }
         shuffle_4B(&other[0], &mean_sum[0], thread % 32 ^ 16);
         mean_sum[0] = mean_sum[0] + other[0];
@@ -194,34 +201,9 @@ with_sums_4096x1_k132_k2_k8_bf16_f32(
         mean_sum[0] = mean_sum[0] + other5[0];
 
         // mean_sum over 8 warps
+        __syncthreads();  // mean_sum_sh is read before it is overwritten
         if (thread % 32 == 0) {
             mean_sum_sh[thread / 32 + m % 2 * 16] = mean_sum[0];
-        }
-        mean_sum[0] = 0.0f;
-        __syncthreads();  // mean_sum_sh is written before it is read
-        other6[0] = mean_sum_sh[thread / 256 * 8 + thread % 8 + m % 2 * 16];
-        mean_sum[0] = mean_sum[0] + other6[0];
-        shuffle_4B(&other7[0], &mean_sum[0], thread % 32 ^ 4);
-        mean_sum[0] = mean_sum[0] + other7[0];
-        shuffle_4B(&other8[0], &mean_sum[0], thread % 32 ^ 2);
-        mean_sum[0] = mean_sum[0] + other8[0];
-        shuffle_4B(&other9[0], &mean_sum[0], thread % 32 ^ 1);
-        mean_sum[0] = mean_sum[0] + other9[0];
-
-        // deviation: f32 in deviation_rf
-        deviation_rf[0] = rsqrtf(fmaf(mean_sum[0], 0.00024414062f, 1e-06f));
-
-        // normed: f32 in normed_rf
-        #pragma unroll
-        for (int n3 = 0; n3 < 16; ++n3) {
-            normed_rf[n3] = __fmul_rn(bf16_to_float(x_rf[n3]), deviation_rf[0]);
-        }
-
-        // mean_sum2: add over n
-        mean_sum2[0] = 0.0f;
-        #pragma unroll
-        for (int n4 = 0; n4 < 16; ++n4) {
-            if (block * 94 + group_warp__8_ * 47 + m < 12288) mean_sum2[0] = fmaf(g_rf[n4], normed_rf[n4], mean_sum2[0]);
         }
         shuffle_4B(&other10[0], &mean_sum2[0], thread % 32 ^ 16);
         mean_sum2[0] = mean_sum2[0] + other10[0];
@@ -238,8 +220,21 @@ with_sums_4096x1_k132_k2_k8_bf16_f32(
         if (thread % 32 == 0) {
             mean_sum2_sh[thread / 32 + m % 2 * 16] = mean_sum2[0];
         }
+
+        // mean_sum over 8 warps, read
+        mean_sum[0] = 0.0f;
+        __syncthreads();  // mean_sum_sh is written before it is read
+        other6[0] = mean_sum_sh[thread / 256 * 8 + thread % 8 + m % 2 * 16];
+        mean_sum[0] = mean_sum[0] + other6[0];
+        shuffle_4B(&other7[0], &mean_sum[0], thread % 32 ^ 4);
+        mean_sum[0] = mean_sum[0] + other7[0];
+        shuffle_4B(&other8[0], &mean_sum[0], thread % 32 ^ 2);
+        mean_sum[0] = mean_sum[0] + other8[0];
+        shuffle_4B(&other9[0], &mean_sum[0], thread % 32 ^ 1);
+        mean_sum[0] = mean_sum[0] + other9[0];
+
+        // mean_sum2 over 8 warps, read
         mean_sum2[0] = 0.0f;
-        __syncthreads();  // mean_sum2_sh is written before it is read
         other15[0] = mean_sum2_sh[thread / 256 * 8 + thread % 8 + m % 2 * 16];
         mean_sum2[0] = mean_sum2[0] + other15[0];
         shuffle_4B(&other16[0], &mean_sum2[0], thread % 32 ^ 4);
@@ -249,22 +244,28 @@ with_sums_4096x1_k132_k2_k8_bf16_f32(
         shuffle_4B(&other18[0], &mean_sum2[0], thread % 32 ^ 1);
         mean_sum2[0] = mean_sum2[0] + other18[0];
 
+        // deviation: f32 in deviation_rf
+        deviation_rf[0] = rsqrtf(fmaf(mean_sum2[0], 0.00024414062f, 1e-06f));
+
+        // slope: f32 in slope_rf
+        slope_rf[0] = __fmul_rn(__fmul_rn(__fmul_rn(mean_sum[0], 0.00024414062f), deviation_rf[0]), deviation_rf[0]);
+
         // y0: bf16 in y0_rf
         #pragma unroll
-        for (int n5 = 0; n5 < 16; ++n5) {
-            y0_rf[n5] = float_to_bf16(__fmul_rn(fmaf(-normed_rf[n5], __fmul_rn(mean_sum2[0], 0.00024414062f), g_rf[n5]), deviation_rf[0]));
+        for (int n4 = 0; n4 < 16; ++n4) {
+            y0_rf[n4] = float_to_bf16(__fmul_rn(fmaf(-bf16_to_float(x_rf[n4]), slope_rf[0], g_rf[n4]), deviation_rf[0]));
         }
 
         // store y0: Move(1, 512)(RF, GL)(Warp)
         #pragma unroll
-        for (int n6 = 0; n6 < 2; ++n6) {
-            if (block * 94 + group_warp__8_ * 47 + m < 12288) copy_16B(&y0[block * 385024 + group_warp__8_ * 192512 + m * 4096 + warp * 512 + lane * 8 + n6 * 256], &y0_rf[n6 * 8]);
+        for (int n5 = 0; n5 < 2; ++n5) {
+            if (block * 94 + group_warp__8_ * 47 + m < 12288) copy_16B(&y0[block * 385024 + group_warp__8_ * 192512 + m * 4096 + warp * 512 + lane * 8 + n5 * 256], &y0_rf[n5 * 8]);
         }
 
         // by_gain: add over m
         #pragma unroll
-        for (int n7 = 0; n7 < 16; ++n7) {
-            if (block * 94 + group_warp__8_ * 47 + m < 12288) by_gain[n7] = fmaf(bf16_to_float(dy_rf[n7]), normed_rf[n7], by_gain[n7]);
+        for (int n6 = 0; n6 < 16; ++n6) {
+            if (block * 94 + group_warp__8_ * 47 + m < 12288) by_gain[n6] = fmaf(bf16_to_float(dy_rf[n6]), __fmul_rn(bf16_to_float(x_rf[n6]), deviation_rf[0]), by_gain[n6]);
         }
     }
 
@@ -392,8 +393,8 @@ with_sums_4096x1_k132_k2_k8_bf16_f32(
             // store y1: Move(512)(RF, GL)(Warp)
             if (group_warp__8_ == 0) {
                 #pragma unroll
-                for (int n8 = 0; n8 < 4; ++n8) {
-                    copy_16B(&y1[warp * 512 + lane * 8 + n8 % 2 * 4 + n8 / 2 * 256], &by_gain[n8 * 4]);
+                for (int n7 = 0; n7 < 4; ++n7) {
+                    copy_16B(&y1[warp * 512 + lane * 8 + n7 % 2 * 4 + n7 / 2 * 256], &by_gain[n7 * 4]);
                 }
             }
         }
