@@ -66,7 +66,6 @@ PASSES = {
     "barriers": "puts barriers where shared memory is written before it is read, and read before it is overwritten",
     "proxies": "fences what threads write before wgmma reads it, and waits for wgmma before they overwrite it",
     "dependence": "waits for the launch before, and lets the one behind begin",
-    "last chunk": "ends loops over chunks ahead of a partial last one, of which it keeps the products that have data",
     "pairs": "lets one instruction compute two elements",
     "two trips": "compiles loops of two trips without a jump, for sm_100 and later",
     "tensor maps": "fetches the tensor maps of bulk copies",

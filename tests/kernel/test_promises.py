@@ -41,7 +41,7 @@ from fireiron.kernel.lower.kernel import Passed
 from fireiron.kernel.passes.allocate import rebind
 from fireiron.kernel.promises.accesses import buffers_of
 from fireiron.kernel.promises.promises import VERIFIERS, broken
-from fireiron.schedules import ampere, attention, hopper
+from fireiron.schedules import ampere, attention
 from fireiron.show.passes import PASSES
 from tests.mutate.cases import CASES
 
@@ -141,10 +141,6 @@ def drawing() -> Any:
     return attention.wgmma(spec, groups=1, keys=64, stages=2, persistent=True)
 
 
-def partial_chunk() -> Any:
-    return hopper.gemm(matmul(64, 64, 168, "f16", layout="TN", arch="sm_90a"), hopper.Plan(64, 64, 1))
-
-
 def packed() -> Any:
     return ampere.gemm(matmul(64, 64, 256, "i4", layout="TN"), m=32, n=32, warp=(16, 16))
 
@@ -205,7 +201,6 @@ PLANTED: dict[str, tuple[str, Callable[[], Any], dict[str, Mistake]]] = {
     "barriers": ("synchronise", CASES["sgemm 3"], {"a barrier": drop(Sync)}),
     "proxies": ("order_products", copied, {"a fence": drop(Fence), "a wait": drop(Wait)}),
     "dependence": ("dependent", CASES["hopper dependent"], {"a wait": drop(Fence), "a call": lost(Call)}),
-    "last chunk": ("without_empty_steps", partial_chunk, {"a trip": first(For, shorter), "a product": lost(Call)}),
     "pairs": ("with_pairs", CASES["mlp"], {"a loop": any_(first(For, paired))}),
     "two trips": ("without_two_trips", two_trips, {"a loop": first(For, rolled)}),
     "tensor maps": ("fetch_maps", CASES["hopper"], {"all": drop(Prefetch)}),

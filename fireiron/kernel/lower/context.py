@@ -140,7 +140,6 @@ class Context:
             variables that name this tile's place. Example: (trip + 1 < trips, {tile: tile + units}).
         barriers: mbarriers that belong to no ring.
         pipes: the pipelines whose copies run ahead, by the names of their copies' regions.
-        cuts: for each loop over all chunks of one dim, by its variable: the extent of the dim, and that of a chunk.
         online: for each loop over chunks of a split with online() or skew(), by its variable: the split, and the links
             above it.
         turns: the loops that units execute in turn, None without any.
@@ -172,7 +171,6 @@ class Context:
     following: tuple[Expr, dict[Var, Expr]] | None = None
     barriers: list[Barrier] = attrs.field(factory=list[Barrier])
     pipes: dict[str, Pipe] = attrs.field(factory=dict[str, Pipe])
-    cuts: dict[Var, tuple[int, int]] = attrs.field(factory=dict[Var, tuple[int, int]])
     online: dict[Var, tuple[Split, str]] = attrs.field(factory=dict[Var, tuple[Split, str]])
     turns: Turns | None = None
     handed: list[Handed] = attrs.field(factory=list[Handed])

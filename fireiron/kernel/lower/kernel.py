@@ -54,7 +54,6 @@ from fireiron.kernel.passes.draws import SLOTS as DRAWN_SLOTS
 from fireiron.kernel.passes.draws import Handed, share_draws
 from fireiron.kernel.passes.exchanges import tell_peers
 from fireiron.kernel.passes.handed import raise_flags
-from fireiron.kernel.passes.last_chunk import without_empty_steps
 from fireiron.kernel.passes.masks import without_masks
 from fireiron.kernel.passes.packing import in_bytes
 from fireiron.kernel.passes.pairs import with_pairs
@@ -181,7 +180,6 @@ def lower(
     body = passed("barriers", synchronise(body, context.storages, context.definitions, trust_no_sync, names))
     body = passed("proxies", order_products(body) if flying else body)
     body = passed("dependence", dependent(body) if context.dependent else body)
-    body = passed("last chunk", without_empty_steps(body, context.cuts) if context.rings else body)
     body = passed("pairs", with_pairs(body, context.arch) if context.arch >= pairs.FIRST_ARCH else body)
     body = passed("two trips", without_two_trips(body) if context.arch >= FIRST_UNSTEADY else body)
     maps = {s.map.name: s.map for s in walk(body) if isinstance(s, Call) and s.map is not None}

@@ -56,10 +56,6 @@ def lower_split(
     begin, trips = (as_expr(0), trips_of(parts)) if stream is None else (stream.first, stream.count)
     k = context.variable("chunk" if link.further else link.dim.lower(), trips)
     begin, trips = reach or (begin, trips)
-    whole = state.residual.extents[link.dim]
-    every = reach is None and stream is None and link.ways is None and not link.further and layers is None
-    if every and isinstance(whole, int) and isinstance(link.size, int):
-        context.cuts[k] = whole, link.size
     below = state.under(link.words, link.link)
     looped = evolve(
         below,

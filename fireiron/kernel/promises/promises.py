@@ -16,7 +16,7 @@ import attrs
 
 from fireiron.algebra.expr import Expr, as_expr, as_int, evaluate, substitute
 from fireiron.kernel.analysis.sampling import typical_sizes
-from fireiron.kernel.ir.rewrite import replaced, rewrite
+from fireiron.kernel.ir.rewrite import rewrite
 from fireiron.kernel.ir.statements import (
     BLOCK,
     BLOCKS,
@@ -38,7 +38,6 @@ from fireiron.kernel.ir.statements import (
     Lower,
     Prefetch,
     Raise,
-    Region,
     Roles,
     Statement,
     Sync,
@@ -56,7 +55,6 @@ from fireiron.kernel.promises.insertions import moved
 from fireiron.kernel.promises.places import in_bytes, outside, overwritten, unplaced
 from fireiron.kernel.promises.values import TooLong, Unset, stored
 
-MOST = 1 << 62  # elements of no extent
 Body = tuple[Statement, ...]
 Env = Mapping[str, int]
 Verifier = Callable[[Passed, Kernel], Iterator[str]]
@@ -275,44 +273,6 @@ def _two_trips(one: Passed, kernel: Kernel) -> Iterator[str]:
             yield f"the loop over {s.var.name} has two trips and a jump"
 
 
-def _last_chunk(one: Passed, kernel: Kernel) -> Iterator[str]:
-    """Verify that of the last chunks, the products that begin inside the extent are left, and all other statements."""
-    cuts = one.context.cuts
-
-    def flat(body: Body, at: int, whole: int) -> Iterator[Statement]:
-        """Unroll the loops of splits; products that begin at or after `whole` are left out."""
-        for s in body:
-            match s:
-                case For(var=var, unroll=True) if var in cuts:
-                    for step in range(as_int(s.extent) or 0):
-                        inside = replaced(s.body, {var: as_expr(step)})
-                        yield from flat(inside, at + step * cuts[var][1], whole)
-                case Call(atom=atom) if atom.kind == "MatMul" and at >= whole:
-                    pass
-                case For() | If() | Region():
-                    if inner := tuple(flat(s.body, at, whole)):
-                        yield attrs.evolve(s, body=inner)
-                case _:
-                    yield s
-
-    def apart(s: Statement) -> Statement | Body:
-        """Take the last trip out of each loop that cuts its dim unevenly, as if no pass had."""
-        if not isinstance(s, For) or s.unroll or s.var not in cuts:
-            return s
-        whole, size = cuts[s.var]
-        if whole % size == 0 or as_int(s.extent) != -(-whole // size):
-            return s
-        trips = whole // size
-        last = tuple(flat(replaced(s.body, {s.var: as_expr(trips)}), trips * size, whole))
-        return (attrs.evolve(s, extent=as_expr(trips)), *last) if trips else last
-
-    def alike(body: Body) -> Body:
-        bare = rewrite(body, lambda s: s.body if isinstance(s, Region) else s)
-        return rewrite(rewrite(bare, apart), lambda s: tuple(flat((s,), 0, MOST)) if isinstance(s, For) else s)
-
-    yield from moved(alike(one.before), alike(one.after), ())
-
-
 def _maps(one: Passed, kernel: Kernel) -> Iterator[str]:
     """Verify that each tensor map is fetched once."""
     yield from _inserted(one, kernel)
@@ -340,7 +300,6 @@ VERIFIERS: Final[Mapping[str, Verifier]] = {
     "barriers": _inserted,
     "proxies": _inserted,
     "dependence": _inserted,
-    "last chunk": _last_chunk,
     "pairs": _pairs,
     "two trips": _two_trips,
     "tensor maps": _maps,
