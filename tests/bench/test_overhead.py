@@ -27,7 +27,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_hosts_part_is_short(slowness: Callable[[float], float]) -> None:
     medians: dict[str, float] = {}
-    for _ in range(6):  # a busy machine is slow for a while
+    for _ in range(25):  # a busy machine is slow for a while
         found = [(overhead.host_part(rounds=3), slowness(20.0)) for _ in range(5)]
         medians = {name: statistics.median(us[name] / slow for us, slow in found) for name in LIMITS_US}
         if all(medians[name] < limit for name, limit in LIMITS_US.items()):

@@ -442,13 +442,13 @@ def test_helpers_are_printed_only_where_called() -> None:
     assert source(kernel("k", (), (), buffers=(own,))).startswith("struct bf16 {")
 
 
-def test_printing_is_quick() -> None:
+def test_printing_is_quick(slowness: Callable[[float], float]) -> None:
     one = gemm_kernel()
     many = attrs.evolve(one, body=one.body[:2] + one.body[2:] * 12)
     assert sum(1 for _ in walk(many.body)) > 300
     fastest = 1.0  # second of the processor: other work on the machine does not count
-    for _ in range(5):
+    for _ in range(20):  # a busy machine is slow for a while
         start = time.process_time()
         source(many)
-        fastest = min(fastest, time.process_time() - start)
-    assert fastest < 0.010
+        fastest = min(fastest, (time.process_time() - start) / slowness(10.0))
+    assert fastest < 0.010, "as if the machine were quiet"

@@ -355,13 +355,13 @@ def test_the_occupancy_query_fails(asked):
         asked.resident(99, interface_of(), 0)
 
 
-def test_clusters_of_more_than_eight():
-    interface = interface_of(cluster=16)
+def test_clusters_of_more_than_sixteen():
+    interface = interface_of(cluster=32)
     with pytest.raises(CallError) as error:
         plan(interface, bound(interface), FakeDriver(), Loaded(99, 0, 7, 132))
     assert (error.value.code, error.value.message) == (
         "cluster-size",
-        "boxes has clusters of 16 blocks, a launch takes at most 8",
+        "boxes has clusters of 32 blocks, a launch takes at most 16",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -112,18 +113,21 @@ def test_a_corrupt_line_is_a_warning(on_h200: None, tmp_path: Path) -> None:
         assert choose(matmul(512, 512, 512)).record is not None
 
 
-def test_the_lookup_is_quick(on_h200: None, tmp_path: Path) -> None:
+def test_the_lookup_is_quick(on_h200: None, tmp_path: Path, slowness: Callable[[float], float]) -> None:
     known(tmp_path, record(device=H200, **LEGAL))
     spec = matmul(512, 512, 512)
     first = best(spec)
-    times: list[float] = []
-    for _ in range(200):
-        fresh = matmul(512, 512, 512)
-        begin = time.perf_counter()
-        found = best(fresh)
-        times.append(time.perf_counter() - begin)
-    assert found is first
-    assert min(times) < 20e-6
+    fastest = 1.0  # second
+    for _ in range(20):  # a busy machine is slow for a while
+        times: list[float] = []
+        for _ in range(50):
+            fresh = matmul(512, 512, 512)
+            begin = time.perf_counter()
+            found = best(fresh)
+            times.append(time.perf_counter() - begin)
+            assert found is first
+        fastest = min(fastest, min(times) / slowness(5.0))
+    assert fastest < 20e-6, "as if the machine were quiet"
 
 
 def test_problems_without_a_preset_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

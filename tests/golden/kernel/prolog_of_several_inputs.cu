@@ -29,10 +29,6 @@ __device__ __forceinline__ void copy_4B(void* dst, const void* src) {
     *static_cast<unsigned*>(dst) = *static_cast<const unsigned*>(src);
 }
 
-__device__ __forceinline__ void copy_8B(void* dst, const void* src) {
-    *static_cast<uint2*>(dst) = *static_cast<const uint2*>(src);
-}
-
 extern "C" __global__ void __launch_bounds__(128)
 test_a_prolog_of_several_inputs_64x64x32_f16_f32(
     const half* __restrict__ A,
@@ -62,7 +58,7 @@ test_a_prolog_of_several_inputs_64x64x32_f16_f32(
     const int quadpair_m = quadpair % 2;
     const int quadpair_n = quadpair / 2;
     const int thread_k = thread % 4;
-    const int thread_n = thread % 16;
+    const int thread_n = thread % 8;
 
     // MatMul(64, 64, 64)(GL, GL, GL)(Block)
 
@@ -183,13 +179,13 @@ test_a_prolog_of_several_inputs_64x64x32_f16_f32(
                 for (int e2 = 0; e2 < 2; ++e2) {
                     acc_sh_vec[e2] = float_to_half(acc[m8 % 2 * 2 + m8 / 2 * 16 + n8 * 4 + e2]);
                 }
-                if (warp_m * 32 + quadpair_m * 4 + thread % 2 + thread / 16 % 2 * 8 + m8 % 2 * 2 + m8 / 2 * 16 < m6 * 32 + 32 && m6 * 32 <= warp_m * 32 + quadpair_m * 4 + thread % 2 + thread / 16 % 2 * 8 + m8 % 2 * 2 + m8 / 2 * 16) copy_4B(&acc_sh[warp_m * 2176 + quadpair_m * 272 + thread % 2 * 68 + thread / 16 % 2 * 544 - m6 * 2176 + m8 % 2 * 136 + m8 / 2 * 1088 + warp_n * 32 + quadpair_n * 4 + thread / 2 % 2 * 2 + n8 * 8], &acc_sh_vec[0]);
+                if (warp_m * 32 + quadpair_m * 4 + thread % 2 + thread / 16 % 2 * 8 + m8 % 2 * 2 + m8 / 2 * 16 < m6 * 32 + 32 && m6 * 32 <= warp_m * 32 + quadpair_m * 4 + thread % 2 + thread / 16 % 2 * 8 + m8 % 2 * 2 + m8 / 2 * 16) copy_4B(&acc_sh[thread % 2 * 136 + m8 % 2 * 64 + warp_m * 2176 + quadpair_m * 272 + thread / 16 % 2 * 544 - m6 * 2176 + m8 / 2 * 1088 + warp_n * 32 + quadpair_n * 4 + thread / 2 % 2 * 2 + n8 * 8], &acc_sh_vec[0]);
             }
         }
         __syncthreads();  // acc_sh is written before it is read
         #pragma unroll
-        for (int r4 = 0; r4 < 4; ++r4) {
-            copy_8B(&C[m6 * 2048 + r4 * 512 + thread / 16 * 64 + thread_n * 4], &acc_sh[r4 * 544 + thread / 16 * 68 + thread_n * 4]);
+        for (int r4 = 0; r4 < 2; ++r4) {
+            copy_16B(&C[m6 * 2048 + r4 * 1024 + thread / 8 * 64 + thread_n * 8], &acc_sh[thread / 8 % 2 * 136 + thread / 16 % 2 * 64 + r4 * 1088 + thread / 32 * 272 + thread_n * 8]);
         }
         __syncthreads();  // acc_sh is read before it is overwritten
     }
