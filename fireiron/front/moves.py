@@ -385,8 +385,10 @@ def through_shared(
     def strategy(move: MoveChain) -> Schedule:
         require_move("through_shared()", move)
         own = move if at is None else move.own(at)
-        start = own if panel is None else own.tile(*panel).unroll()
-        start = start if ring == 1 or panel is None else start.pipeline(ring)
+        start = own
+        if panel is not None:
+            panels = own.tile(*panel).unroll()
+            start = panels if ring == 1 else panels.pipeline(ring)
         src, dst = move.residual.operands
         kind = dst.dtype if dtype is None else find_dtype(dtype)
         staging = start.load(SRC, SH, put or conform(), dtype=None if src.dtype == kind else kind)

@@ -106,7 +106,7 @@ def neighbours(program: Program) -> tuple[tuple[str, ...], ...]:
     Example:
         >>> from fireiron import Reduction, tensor
         >>> neighbours(Reduction("add", tensor(8, 16, 32), tensor(8, name="y"), over=(1, 2)).computed)
-        (('j', 'k'),)
+        (('m', 'n'),)
     """
     if program.loops or program.inplace or program.gathered or any(s.is_product for s in program.steps):
         return ()
