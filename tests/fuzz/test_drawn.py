@@ -77,7 +77,7 @@ def test_a_failing_chain_shrinks_to_what_fails() -> None:
         f".tile(1, 1).to(Thread).done({DOT.format('c + a @ b + 1')})"
     )
     assert broken(whole) == "wrong"
-    small = shrunk(whole, lambda text: broken(text) == "wrong", seconds=20)
+    small = shrunk(whole, lambda text: broken(text) == "wrong", seconds=60)
     assert broken(small) == "wrong"
     assert small.count(").") <= 6, small
     assert "alpha" not in small
