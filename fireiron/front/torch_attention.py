@@ -33,9 +33,9 @@ def attend(q: Any, k: Any, v: Any, options: Options) -> Any:
     learns = tuple(name for name, x in arrays.items() if x.requires_grad) if torch.is_grad_enabled() else ()
     given = prepared(q, k, v, mask, is_causal, enable_gqa, how, arrays, noise, LIBRARY, scales)
     if how.pages is not None and torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v)):
-        refuse_gradient("keys and values in pages, nor to their queries")
+        refuse_gradient("keys and values in pages have no gradient, nor do their queries")
     if scales is not None and torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v, *scales)):
-        refuse_gradient("floats of 8 bits, nor to their scales")
+        refuse_gradient("floats of 8 bits have no gradient, nor do their scales")
     named = tuple((name, x.dim(), _kind(x)) for name, x in given.arrays.items() if name not in OF_PROGRAMS)
     text = _text(given.masks, score, named, given.by_keys, noise.dropout)
     if learns:
@@ -189,13 +189,16 @@ _check_learns = torch.compiler.assume_constant_result(programs.check_learns)
 
 
 @torch.compiler.assume_constant_result
-def refuse_gradient(name: str) -> None:
+def refuse_gradient(what: str) -> None:
     """Refuse the gradient of an input.
+
+    Args:
+        what: a sentence that says what has no gradient.
 
     Raises:
         CallError: `requires-grad`.
     """
-    raise CallError("requires-grad", f"{name} has no gradient", fix=f"give {name}.detach()")
+    raise CallError("requires-grad", what, fix="give detached tensors, x.detach(), or call it under torch.no_grad()")
 
 
 def _kind(x: Any) -> str:

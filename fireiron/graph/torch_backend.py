@@ -317,7 +317,17 @@ def propagated(module: Any, mode: Any, given: Sequence[Any]) -> Any:
     """Compute the shapes of a graph's nodes from inputs without contents; nodes then describe their results."""
     from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
-    FakeTensorProp(module, mode).propagate_dont_convert_inputs(*given)
+    walk: Any = FakeTensorProp(module, mode)
+    run = walk.run_node
+
+    def noted(node: Any) -> Any:
+        found = run(node)
+        if isinstance(found, int):  # torch 2.11 leaves a number's symbol
+            node.meta["val"] = found
+        return found
+
+    walk.run_node = noted
+    walk.propagate_dont_convert_inputs(*given)
     return module
 
 

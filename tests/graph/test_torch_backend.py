@@ -132,18 +132,20 @@ class Placed(nn.Module):
     def forward(self, q: Any, k: Any, v: Any) -> Any:
         here = torch.arange(q.shape[-2], device=q.device)
         seen = here[None, None, :, None] + 0 >= (0 if self.kind == "all" else here)
+        if self.kind == "window":
+            seen = seen & (here[None, None, :, None] - here < 8)
         return functional.scaled_dot_product_attention(q, k, v, attn_mask=seen.expand(2, 1, 32, 32))
 
 
-@pytest.mark.parametrize("kind", ["all", "causal"])
-def test_a_mask_of_places_is_computed_when_the_plan_is_made(kind: str) -> None:
+@pytest.mark.parametrize(("kind", "arrays"), [("all", 3), ("causal", 3), ("window", 4)])
+def test_a_mask_of_places_is_computed_when_the_plan_is_made(kind: str, arrays: int) -> None:
     q, k, v = (drawn(2, 2, 32, 16).half() * i for i in (1, 2, 3))
     with torch.no_grad():
         made = compiled(Placed(kind))(q, k, v)
         wanted = Placed(kind)(q.float(), k.float(), v.float())
     torch.testing.assert_close(made.float(), wanted, rtol=2e-3, atol=2e-3)
     assert forms() == ["attention"]
-    assert len(plans()[-1].kernels[0].inputs) == (3 if kind == "all" else 4)
+    assert len(plans()[-1].kernels[0].inputs) == arrays
 
 
 @pytest.mark.parametrize("mask", ["none", "keys", "pairs", "added"])
