@@ -104,7 +104,20 @@ ELSEWHERE = (
     ("filters' gradient, mma", r"^Call\[(2|3)\].read: .*thread_n < 5( one more)?$", "the other factors are 0 there"),
     ("top", r"a number \+ 1 \(2.14748e\+09\)", "lines have more numbers than are kept"),
     ("sums of columns", r"^If\[0\].*one more", "registers of lines behind the warp's own are filled, and not added"),
-    ("softmax ahead", r"^Compute\[8\].place: dropped$", "the maximum over peers includes this block's own"),
+    ("softmax ahead", r"^Compute\[7\].place: dropped$", "the maximum over peers includes this block's own"),
+    ("softmax ahead", r"^For\[2\].place: doubled$", "a maximum that is taken twice is the same"),
+    ("softmax ahead", r"total_cluster over the one before$", "only the pad behind the maxima is overlapped"),
+    ("softmax ahead", r"^Sync\[(1|2)\]", "a lane reads the columns that it has copied itself"),
+    (
+        "softmax ahead",
+        r"^If\[(1|3)\].*exchanged with Sync$",
+        "the bytes are expected behind the barrier, and peers' may be counted before they are expected",
+    ),
+    (
+        "softmax ahead",
+        r"^Sync\[(3|4)\].place: (dropped|exchanged with If)$",
+        "the other fold's barrier stands between the states of one trip and those of the next",
+    ),
     ("top", r"^Call\[(17|18|19|20)\].lane: without thread$", "the last exchange counts for lane 0 alone, which stores"),
     ("softmax", r"^Compute\[8\].place: dropped$", "the maximum over warps includes this warp's own"),
     (
