@@ -10,17 +10,31 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from math import e as EULER
-from math import log2, prod, sqrt
+from math import log2, nan, prod, sqrt
 from typing import TypeAlias
 
 import attrs
 
-from fireiron import FireironError, ProgramChain, Value, derivative, einsum, exp2, extent, index, random_bits, where
+from fireiron import (
+    FireironError,
+    ProgramChain,
+    Value,
+    derivative,
+    einsum,
+    exp2,
+    extent,
+    index,
+    maximum,
+    minimum,
+    random_bits,
+    where,
+)
 
 Function: TypeAlias = Callable[..., Value]
 SINKS, SEED = "sinks", "seed"  # arrays that programs read themselves
 Q_SCALE, K_SCALE, V_SCALE = "q_scale", "k_scale", "v_scale"  # likewise: scales of 8-bit queries, keys and values
 BITS = 24  # bits of a random number
+LEAST, MOST = 1e-30, 1e30  # of a head's factor of scores that is above 0
 LOG2E = log2(EULER)  # scores are in units of log2, so that their exponentials are powers of 2
 
 
@@ -82,11 +96,14 @@ class Scores:
         """Multiply a factor by the scales of a head's 8-bit queries and keys, if the program has such arrays.
 
         The product becomes a step, computed once for each head; not if a row's threads have different heads
-        (`grouped`).
+        (`grouped`). It is NaN below 0, and else a finite number above 0, so that it can leave a maximum of scores.
         """
         of = [self.arrays[n][head] for n, head in ((Q_SCALE, self.head), (K_SCALE, index("h"))) if n in self.arrays]
+        if not of:
+            return factor
         worth = prod(of, start=factor)
-        return worth.named("worth") if of and not self.grouped else worth
+        worth = where(worth >= 0.0, minimum(maximum(worth, LEAST), MOST), nan)
+        return worth if self.grouped else worth.named("worth")
 
     def weights(self, products: Value, lse: Value) -> Value:
         """Compute weights again, as gradients do, from the logarithms of the rows' sums.

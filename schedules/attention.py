@@ -106,7 +106,7 @@ def attention(
         arrays: arrays that the functions read by subscripts. `sinks` (h) holds for each head a score without a key,
             which only adds to the sum of exponentials. `q_scale`, `k_scale` and `v_scale` (h), in f32, hold for each
             head the factor of 8-bit queries, keys and values; weights are then rounded to v's type, and `out=` gives
-            the type of results.
+            the type of results. Where the product of `q_scale` and `k_scale` is below 0, results are NaN.
 
     Raises:
         FireironError: `attention-scale`; `attention-dropout`; `attention-function` for a function with an unknown

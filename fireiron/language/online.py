@@ -37,7 +37,7 @@ from fireiron.algebra.simplify import simplify
 from fireiron.base.errors import DecompositionError
 from fireiron.language.decompositions import Decomposition, Split
 from fireiron.language.levels import RF
-from fireiron.language.steps import Program, Ref, Step, dense, dims_in, number_in
+from fireiron.language.steps import Program, Ref, Step, dense, dims_in, number_in, used
 from fireiron.language.words import scalar_in_words
 
 EXPONENTIALS = ("exp", "exp2")
@@ -369,10 +369,10 @@ def _factored(program: Program, dim: str) -> Program:
         temp = dense(name, out.shape, step.fold.dtypes[0], RF)
         held = Ref(temp.name, temp.shape, temp.dtype, temp.strides, RF, out.index)
         stays = Constant(1.0, step.body.dtype) if rest is None else simplify(rest)
-        (inner, *condition), kept = _used((stays, *(() if when is None else (when,))), reads)
+        (inner, *condition), kept = used((stays, *(() if when is None else (when,))), reads)
         when = condition[0] if condition else None
         steps.append(attrs.evolve(step, outs=(held,), body=inner, reads=kept, where=when))
-        (body,), wanted = _used((taken,), reads, first=held)
+        (body,), wanted = used((taken,), reads, first=held)
         value = Binary("mul", Arg(0, held.dtype), as_type(body, held.dtype))
         value = simplify(value)
         value = as_type(value, out.dtype)
@@ -442,7 +442,7 @@ def _with_products(
         rest, taken = _taken(maker.body, free)
         if rest is None or taken is None:
             return plain
-        (body,), kept = _used((simplify(rest),), maker.reads)
+        (body,), kept = used((simplify(rest),), maker.reads)
         remade[maker.name] = attrs.evolve(maker, body=body, reads=kept)
         factor = substituted(taken, [Arg(number_in(reads, ref), ref.dtype) for ref in maker.reads])
         product = Binary("mul", *_widened(plain, factor))
@@ -488,17 +488,3 @@ def _product(x: Scalar | None, y: Scalar | None) -> Scalar | None:
     if x is None or y is None:
         return x if y is None else y
     return Binary("mul", *_widened(x, y))
-
-
-def _used(
-    trees: Sequence[Scalar], reads: tuple[Ref, ...], first: Ref | None = None
-) -> tuple[tuple[Scalar, ...], tuple[Ref, ...]]:
-    """Keep only the reads that expressions use, and put `first` before them; renumber the arguments."""
-    kept: list[Ref] = [] if first is None else [first]
-    numbers: dict[int, int] = {}
-    for x in (x for tree in trees for x in parts(tree)):
-        if isinstance(x, Arg) and x.index not in numbers:
-            if reads[x.index] not in kept:
-                kept.append(reads[x.index])
-            numbers[x.index] = kept.index(reads[x.index])
-    return tuple(renumbered(tree, numbers) for tree in trees), tuple(kept)

@@ -29,6 +29,7 @@ from fireiron.algebra.scalar import (
     Unary,
     exactly,
     parts,
+    renumbered,
 )
 from fireiron.base.errors import SpecError
 from fireiron.language.levels import Memory
@@ -132,6 +133,20 @@ class Ref(Tensor):
 
 def _dims_in(e: Expr) -> list[Dim]:
     return sorted((leaf for leaf in free(e) if isinstance(leaf, Var)), key=lambda d: d.name)
+
+
+def used(
+    trees: Sequence[Scalar], reads: tuple[Ref, ...], first: Ref | None = None
+) -> tuple[tuple[Scalar, ...], tuple[Ref, ...]]:
+    """Keep only the reads that expressions use, and put `first` before them; renumber the arguments."""
+    kept: list[Ref] = [] if first is None else [first]
+    numbers: dict[int, int] = {}
+    for x in (x for tree in trees for x in parts(tree)):
+        if isinstance(x, Arg) and x.index not in numbers:
+            if reads[x.index] not in kept:
+                kept.append(reads[x.index])
+            numbers[x.index] = kept.index(reads[x.index])
+    return tuple(renumbered(tree, numbers) for tree in trees), tuple(kept)
 
 
 def number_in(reads: list[Ref], ref: Ref) -> int:

@@ -95,6 +95,29 @@ def test_rows_of_sums() -> None:
         assert {(int(at) % 16, int(at) // 16) for at in map(a, range(t, 512, 32))} == want
 
 
+@pytest.mark.parametrize(
+    ("preset", "lead", "sizes"), [("wgmma", (1, 3), (64, 96, 64, 64)), ("decode", (1, 3, 4), (2, 64, 64, 64))]
+)
+def test_scales_of_zero_and_below(preset: str, lead: Any, sizes: Any) -> None:
+    """A head whose scale is 0 has equal weights; a head whose scale is below 0 has NaN, which nobody overlooks."""
+    spec, rng = spec_of(lead, sizes, "e4m3", preset == "wgmma"), np.random.default_rng(1)
+    given = {}
+    for array in spec.computed.inputs:
+        drawn = rng.normal(size=array.shape)
+        given[array.name] = (
+            (drawn * 2).astype(NUMPY["e4m3"]) if array.name in "qkv" else np.ones(array.shape, np.float32)
+        )
+    given["k_scale"][:] = 1.0, 0.0, -1.0
+    means = given["v"].astype(float)[0, 1].mean(0)
+    given["v"] = np.ascontiguousarray(given["v"].swapaxes(-1, -2)) if preset == "wgmma" else given["v"]
+    with np.errstate(invalid="ignore"):
+        made, *_ = getattr(schedules, preset)(spec, **PLANS[preset]).simulate(*given.values()).arrays.values()
+    made = made.astype(float).reshape(3, -1, sizes[3])
+    assert np.isfinite(made[0]).all()
+    np.testing.assert_allclose(made[1], np.broadcast_to(means, made[1].shape), rtol=0.01, atol=1e-3)
+    assert np.isnan(made[2]).all()
+
+
 def test_golden(golden: Any) -> None:
     """No shuffle stands between both products, and values are exchanged within registers on their way."""
     source = schedules.mma(spec_of((4, 16), (1024, 1024, 128, 128), "e4m3"), warps=8).cuda("sm_89")

@@ -95,7 +95,7 @@ def lower_lazily(
     assert progress is not None and progress.law is not None and progress.trip is not None
     law, opened = progress.law, progress.open[lead.name]
     _votes(lead, later, products, state)
-    folded, state = fold_chunk(lead, opened, state, context)
+    folded, state = fold_chunk(lead, opened, state, context, recur)
     moved, state = move(lead, opened, state, context, recur)
     before = frozenset(context.storages)
     carried: dict[str, Body] = {}

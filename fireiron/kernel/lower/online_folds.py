@@ -7,7 +7,7 @@ from math import isfinite
 import attrs
 
 from fireiron.algebra.expr import Expr
-from fireiron.algebra.scalar import Arg, Binary, Constant, Scalar, Select, as_type
+from fireiron.algebra.scalar import Arg, Binary, Constant, Scalar, Select, as_type, renumbered
 from fireiron.base.records import evolve
 from fireiron.kernel.ir.statements import Region, View
 from fireiron.kernel.lower.context import Body, Context, Recur, State, buffer_of, register_view
@@ -19,13 +19,13 @@ from fireiron.kernel.lower.registers import each_register
 from fireiron.kernel.lower.step_points import accumulate, assign, over_points, views_at
 from fireiron.kernel.lower.step_values import lower_value
 from fireiron.kernel.lower.window import Storage
-from fireiron.language.monotone import factor_outside
+from fireiron.language.monotone import factor_outside, read_factor_outside
 from fireiron.language.steps import Ref, Step, identity_of
 
 
 def lower_lead(step: Step, opened: Open, state: State, context: Context, recur: Recur) -> tuple[Body, State]:
     """Lower an online fold: fold a chunk, and compute the factors that correct the folds that depend on it."""
-    folded, state = fold_chunk(step, opened, state, context)
+    folded, state = fold_chunk(step, opened, state, context, recur)
     moved, state = move(step, opened, state, context, recur)
     return (Region(title_of(step), (*folded, *moved), state.path, state.link),), state
 
@@ -36,12 +36,15 @@ def title_of(step: Step) -> str:
     return f"{step.name}: {step.fold.name} over {', '.join(d.name for d in step.over)}"
 
 
-def fold_chunk(step: Step, opened: Open, state: State, context: Context) -> tuple[Body, State]:
+def fold_chunk(step: Step, opened: Open, state: State, context: Context, recur: Recur) -> tuple[Body, State]:
     """Fold only a chunk's points; return the lowering state in which their value can be read."""
     progress, link = state.progress, state.link
     assert progress is not None
     (out,) = step.outs
-    chunk = factor_outside(attrs.evolve(step, name=f"{step.name}_chunk", outs=(beside(out, "chunk"),)))
+    makers = {made.name: s for s in progress.program.steps for made in s.outs}
+    outside = read_factor_outside(step, makers)
+    found = beside(out, "chunk" if outside.factor is None else "unscaled")
+    chunk = factor_outside(attrs.evolve(outside.step, name=found.name, outs=(found,)))
     part = open_fold(chunk, state, context, link)
     part.apart = opened.apart
     inside = evolve(
@@ -54,7 +57,14 @@ def fold_chunk(step: Step, opened: Open, state: State, context: Context) -> tupl
     body += finish(part, inside, context)
     note_places(opened, part.places, evolve(inside, guards=part.guards))
     opened.whole = True
-    return body, evolve(state, windows={**state.windows, **part.results})
+    state = evolve(state, windows={**state.windows, **part.results})
+    if outside.factor is None:
+        return body, state
+    whole = beside(out, "chunk")
+    factor = renumbered(outside.factor, {n: n + 1 for n in range(len(outside.reads))})
+    value = Binary("mul", Arg(0, out.dtype), factor)
+    scaled, state = lower_value(Step(whole.name, (whole,), (found, *outside.reads), value), state, context, recur)
+    return (*body, *scaled), state
 
 
 def move(step: Step, opened: Open, state: State, context: Context, recur: Recur) -> tuple[Body, State]:

@@ -39,6 +39,16 @@ __device__ __forceinline__ float fmaxf_nan(float x, float y) {
 #endif
 }
 
+__device__ __forceinline__ float fminf_nan(float x, float y) {
+#if __CUDA_ARCH__ >= 800
+    float z;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+    return z;
+#else
+    return x != x || y != y ? x + y : fminf(x, y);
+#endif
+}
+
 __device__ __forceinline__ void cp_async_commit() {
     asm volatile("cp.async.commit_group;" : : : "memory");
 }
@@ -114,7 +124,8 @@ mma_1x1x128x64_e4m3_bf16_f32(
     alignas(16) e4m3 k_fr[64];
     alignas(16) e4m3 part_a_fr[32];
     alignas(16) e4m3 v_fr[128];
-    float top_chunk[2];
+    float top_unscaled[2];
+    float top_chunk_rf[2];
     float top_before_rf[2];
     float top_factor_rf[2];
     float top_finite_rf[2];
@@ -124,6 +135,7 @@ mma_1x1x128x64_e4m3_bf16_f32(
     float inverse_rf[2];
     alignas(16) bf16 y0_rf[64];
     float lse_rf[2];
+    float part[1];
     float other[1];
     float other2[1];
     alignas(16) e4m3 v_sh_vec[16];
@@ -153,7 +165,8 @@ mma_1x1x128x64_e4m3_bf16_f32(
     copy_4B(&k_rf[0], &k_scale[block_h]);
 
     // worth: f32 in worth_rf
-    worth_rf[0] = __fmul_rn(__fmul_rn(0.12751743f, q_rf[0]), k_rf[0]);
+    part[0] = __fmul_rn(__fmul_rn(0.12751743f, q_rf[0]), k_rf[0]);
+    worth_rf[0] = 0.0f <= part[0] ? fminf_nan(fmaxf_nan(part[0], 1e-30f), 1e+30f) : __int_as_float(0x7fc00000);
 
     // load k to k_sh: Move(1, 1, 64, 128)(GL, SH)(Block)
     #pragma unroll
@@ -182,16 +195,16 @@ mma_1x1x128x64_e4m3_bf16_f32(
         }
     }
     #pragma unroll
-    for (int i15 = 0; i15 < 2; ++i15) {
-        top[i15] = __int_as_float(0xff800000);
-    }
-    #pragma unroll
     for (int i16 = 0; i16 < 2; ++i16) {
-        total[i16] = 0.0f;
+        top[i16] = __int_as_float(0xff800000);
     }
     #pragma unroll
-    for (int i17 = 0; i17 < 64; ++i17) {
-        o[i17] = 0.0f;
+    for (int i17 = 0; i17 < 2; ++i17) {
+        total[i17] = 0.0f;
+    }
+    #pragma unroll
+    for (int i18 = 0; i18 < 64; ++i18) {
+        o[i18] = 0.0f;
     }
     #pragma unroll 1
     for (int j = 0; j < 16; ++j) {
@@ -242,85 +255,91 @@ mma_1x1x128x64_e4m3_bf16_f32(
         // top: max over j
         #pragma unroll
         for (int i3 = 0; i3 < 2; ++i3) {
-            top_chunk[i3] = __int_as_float(0xff800000);
+            top_unscaled[i3] = __int_as_float(0xff800000);
         }
         #pragma unroll
         for (int i2 = 0; i2 < 2; ++i2) {
             #pragma unroll
             for (int j2 = 0; j2 < 16; ++j2) {
-                top_chunk[i2] = fmaxf_nan(top_chunk[i2], __fmul_rn(s[i2 * 2 + j2 % 2 + j2 / 2 * 4], worth_rf[0]));
+                top_unscaled[i2] = fmaxf_nan(top_unscaled[i2], s[i2 * 2 + j2 % 2 + j2 / 2 * 4]);
             }
         }
         #pragma unroll
         for (int i4 = 0; i4 < 2; ++i4) {
-            shuffle_4B(&other[0], &top_chunk[i4], thread % 32 ^ 2);
-            top_chunk[i4] = fmaxf_nan(top_chunk[i4], other[0]);
+            shuffle_4B(&other[0], &top_unscaled[i4], thread % 32 ^ 2);
+            top_unscaled[i4] = fmaxf_nan(top_unscaled[i4], other[0]);
         }
         #pragma unroll
         for (int i5 = 0; i5 < 2; ++i5) {
-            shuffle_4B(&other2[0], &top_chunk[i5], thread % 32 ^ 1);
-            top_chunk[i5] = fmaxf_nan(top_chunk[i5], other2[0]);
+            shuffle_4B(&other2[0], &top_unscaled[i5], thread % 32 ^ 1);
+            top_unscaled[i5] = fmaxf_nan(top_unscaled[i5], other2[0]);
+        }
+
+        // top_chunk: f32 in top_chunk_rf
+        #pragma unroll
+        for (int i6 = 0; i6 < 2; ++i6) {
+            top_chunk_rf[i6] = __fmul_rn(top_unscaled[i6], worth_rf[0]);
         }
 
         // top_before: f32 in top_before_rf
         #pragma unroll
-        for (int i6 = 0; i6 < 2; ++i6) {
-            top_before_rf[i6] = top[i6];
+        for (int i7 = 0; i7 < 2; ++i7) {
+            top_before_rf[i7] = top[i7];
         }
         #pragma unroll
-        for (int i7 = 0; i7 < 2; ++i7) {
-            top[i7] = fmaxf_nan(top[i7], top_chunk[i7]);
+        for (int i8 = 0; i8 < 2; ++i8) {
+            top[i8] = fmaxf_nan(top[i8], top_chunk_rf[i8]);
         }
 
         // top_factor: f32 in top_factor_rf
         #pragma unroll
-        for (int i8 = 0; i8 < 2; ++i8) {
-            top_factor_rf[i8] = top_before_rf[i8] == __int_as_float(0xff800000) ? 0.0f : exp2_approx(top_before_rf[i8] - top[i8]);
+        for (int i9 = 0; i9 < 2; ++i9) {
+            top_factor_rf[i9] = top_before_rf[i9] == __int_as_float(0xff800000) ? 0.0f : exp2_approx(top_before_rf[i9] - top[i9]);
         }
 
         // top_finite: f32 in top_finite_rf
         #pragma unroll
-        for (int i9 = 0; i9 < 2; ++i9) {
-            top_finite_rf[i9] = top[i9] == __int_as_float(0xff800000) ? 0.0f : top[i9];
+        for (int i10 = 0; i10 < 2; ++i10) {
+            top_finite_rf[i10] = top[i10] == __int_as_float(0xff800000) ? 0.0f : top[i10];
         }
 
         // part: f32 in part_rf
         #pragma unroll
-        for (int i10 = 0; i10 < 2; ++i10) {
+        for (int i11 = 0; i11 < 2; ++i11) {
             #pragma unroll
             for (int j3 = 0; j3 < 16; ++j3) {
-                part_rf[i10 * 2 + j3 % 2 + j3 / 2 * 4] = exp2_approx(fmaf(s[i10 * 2 + j3 % 2 + j3 / 2 * 4], worth_rf[0], -(top_finite_rf[i10] - 8.0f)));
+                part_rf[i11 * 2 + j3 % 2 + j3 / 2 * 4] = exp2_approx(fmaf(s[i11 * 2 + j3 % 2 + j3 / 2 * 4], worth_rf[0], -(top_finite_rf[i11] - 8.0f)));
             }
         }
 
         // total: add over j
         #pragma unroll
-        for (int i12 = 0; i12 < 2; ++i12) {
-            total[i12] = __fmul_rn(total[i12], top_factor_rf[i12]);
+        for (int i13 = 0; i13 < 2; ++i13) {
+            total[i13] = __fmul_rn(total[i13], top_factor_rf[i13]);
         }
         #pragma unroll
-        for (int i11 = 0; i11 < 2; ++i11) {
+        for (int i12 = 0; i12 < 2; ++i12) {
             #pragma unroll
             for (int j4 = 0; j4 < 16; ++j4) {
-                total[i11] = total[i11] + part_rf[i11 * 2 + j4 % 2 + j4 / 2 * 4];
+                total[i12] = total[i12] + part_rf[i12 * 2 + j4 % 2 + j4 / 2 * 4];
             }
         }
 
         // part_a: e4m3 in part_a_fr
         #pragma unroll
-        for (int i13 = 0; i13 < 2; ++i13) {
+        for (int i14 = 0; i14 < 2; ++i14) {
             #pragma unroll
             for (int j5 = 0; j5 < 8; ++j5) {
-                put_bytes(&part_a_fr[i13 * 4 + j5 % 2 * 2 + j5 / 2 * 8], floats_to_e4m3_pair(part_rf[i13 * 2 + j5 * 4], part_rf[i13 * 2 + j5 * 4 + 1]));
+                put_bytes(&part_a_fr[i14 * 4 + j5 % 2 * 2 + j5 / 2 * 8], floats_to_e4m3_pair(part_rf[i14 * 2 + j5 * 4], part_rf[i14 * 2 + j5 * 4 + 1]));
             }
         }
 
         // o: what was summed is corrected
         #pragma unroll
-        for (int i14 = 0; i14 < 2; ++i14) {
+        for (int i15 = 0; i15 < 2; ++i15) {
             #pragma unroll
             for (int e = 0; e < 32; ++e) {
-                o[i14 * 2 + e % 2 + e / 2 * 4] = __fmul_rn(o[i14 * 2 + e % 2 + e / 2 * 4], top_factor_rf[i14]);
+                o[i15 * 2 + e % 2 + e / 2 * 4] = __fmul_rn(o[i15 * 2 + e % 2 + e / 2 * 4], top_factor_rf[i15]);
             }
         }
 
@@ -357,20 +376,20 @@ mma_1x1x128x64_e4m3_bf16_f32(
         }
     }
     #pragma unroll
-    for (int i18 = 0; i18 < 2; ++i18) {
-        shuffle_4B(&other3[0], &total[i18], thread % 32 ^ 2);
-        total[i18] = total[i18] + other3[0];
+    for (int i19 = 0; i19 < 2; ++i19) {
+        shuffle_4B(&other3[0], &total[i19], thread % 32 ^ 2);
+        total[i19] = total[i19] + other3[0];
     }
     #pragma unroll
-    for (int i19 = 0; i19 < 2; ++i19) {
-        shuffle_4B(&other4[0], &total[i19], thread % 32 ^ 1);
-        total[i19] = total[i19] + other4[0];
+    for (int i20 = 0; i20 < 2; ++i20) {
+        shuffle_4B(&other4[0], &total[i20], thread % 32 ^ 1);
+        total[i20] = total[i20] + other4[0];
     }
 
     // inverse: f32 in inverse_rf
     #pragma unroll
-    for (int i20 = 0; i20 < 2; ++i20) {
-        inverse_rf[i20] = total[i20] <= 0.0f ? 0.0f : 1.0f / total[i20];
+    for (int i21 = 0; i21 < 2; ++i21) {
+        inverse_rf[i21] = total[i21] <= 0.0f ? 0.0f : 1.0f / total[i21];
     }
 
     // load v_scale to v_rf2: Move(1)(GL, RF)(Block)
@@ -378,33 +397,33 @@ mma_1x1x128x64_e4m3_bf16_f32(
 
     // y0: bf16 in y0_rf
     #pragma unroll
-    for (int i21 = 0; i21 < 2; ++i21) {
+    for (int i22 = 0; i22 < 2; ++i22) {
         #pragma unroll
         for (int e4 = 0; e4 < 32; ++e4) {
-            y0_rf[i21 * 2 + e4 % 2 + e4 / 2 * 4] = float_to_bf16(__fmul_rn(__fmul_rn(o[i21 * 2 + e4 % 2 + e4 / 2 * 4], inverse_rf[i21]), v_rf2[0]));
+            y0_rf[i22 * 2 + e4 % 2 + e4 / 2 * 4] = float_to_bf16(__fmul_rn(__fmul_rn(o[i22 * 2 + e4 % 2 + e4 / 2 * 4], inverse_rf[i22]), v_rf2[0]));
         }
     }
 
     // store y0: Move(1, 1, 128, 128)(RF, GL)(Block)
     #pragma unroll
-    for (int i22 = 0; i22 < 2; ++i22) {
+    for (int i23 = 0; i23 < 2; ++i23) {
         #pragma unroll
         for (int e5 = 0; e5 < 16; ++e5) {
-            copy_4B(&y0[block_b * 2097152 + block_h * 131072 + block_i * 16384 + warp * 2048 + thread / 4 % 8 * 128 + i22 * 1024 + thread % 4 * 2 + e5 * 8], &y0_rf[i22 * 2 + e5 * 4]);
+            copy_4B(&y0[block_b * 2097152 + block_h * 131072 + block_i * 16384 + warp * 2048 + thread / 4 % 8 * 128 + i23 * 1024 + thread % 4 * 2 + e5 * 8], &y0_rf[i23 * 2 + e5 * 4]);
         }
     }
 
     // lse: f32 in lse_rf
     #pragma unroll
-    for (int i23 = 0; i23 < 2; ++i23) {
-        lse_rf[i23] = __fmul_rn(top[i23] + log2f(total[i23]) - 8.0f, 0.6931472f);
+    for (int i24 = 0; i24 < 2; ++i24) {
+        lse_rf[i24] = __fmul_rn(top[i24] + log2f(total[i24]) - 8.0f, 0.6931472f);
     }
 
     // store lse: Move(1, 1, 128)(RF, GL)(Block)
     if (thread % 4 == 0) {
         #pragma unroll
-        for (int i24 = 0; i24 < 2; ++i24) {
-            copy_4B(&lse[block_b * 16384 + block_h * 1024 + block_i * 128 + warp * 16 + thread / 4 % 8 + i24 * 8], &lse_rf[i24]);
+        for (int i25 = 0; i25 < 2; ++i25) {
+            copy_4B(&lse[block_b * 16384 + block_h * 1024 + block_i * 128 + warp * 16 + thread / 4 % 8 + i25 * 8], &lse_rf[i25]);
         }
     }
 }
