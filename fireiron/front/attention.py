@@ -413,8 +413,9 @@ def entry(attend: Callable[[Any, Any, Any, Options], Any], words: str = ""):
                 or an array of three i32 (the two halves of the number, and the offset). Equal seeds drop the same
                 weights. None draws a seed.
             scales: for q, k and v of 8-bit floats: three arrays of f32, with a factor for each head of q, of k and of
-                v. Results are bfloat16, weights have v's type, and there are no gradients. On Hopper, values whose keys
-                have stride 1 are multiplied about four times as fast: `v.mT.contiguous().mT` in torch.
+                v. Results are bfloat16, weights have v's type, and there are no gradients. Where the product of the
+                factors of q and k is below 0, results are NaN. On Hopper, values whose keys have stride 1 are
+                multiplied about four times as fast: `v.mT.contiguous().mT` in torch.
             lse: whether to return a second result in f32: the logarithm of each query's sum of exponentials, -inf where
                 it sees no key.
             debug: whether to check the contents of offsets and pages on a GPU, which waits for the GPU. Offsets and
