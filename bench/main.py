@@ -73,6 +73,10 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m bench") 
             from .networks import run as networks
 
             return networks(words[1:], command)
+        if words[:1] == ["networks-table"]:
+            from .networks_table import run as networks_table
+
+            return networks_table(words[1:], command)
         if words[:1] == ["conv-plans"]:
             from .conv_plans import run as conv_plans
 
@@ -142,6 +146,7 @@ def _parser(prog: str) -> Parser:
         "  attention-decode  few queries against long caches, likewise\n"
         "  attention-bwd   gradients of attention, likewise\n"
         "  networks        whole networks by torch.compile with this backend against eager torch and its compiler\n"
+        "  networks-table  the five transformers in all batches and lengths, each alone on its GPU, one table\n"
         "  conv            convolutions and their gradients against torch's by cuDNN\n"
         "  conv-table      the same of known networks' layers and of drawn ones, with epilogs, row by row\n"
         "  rows            softmax, the norms and their gradients against a copy, torch and torch.compile\n"

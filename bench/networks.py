@@ -5,8 +5,8 @@ come from the package of that name, other networks from `models.py`. Each result
 error of eager torch in the same 16 bits sets the bound. With `--train` the gradients of all parameters are compared.
 `--captured` also times each peer's launches captured in a CUDA graph, as ours are, in inference. `--replaced` compiles
 nothing: ours is the eager network with this package's attention. A line has the peak of memory beside weights and
-inputs: of calls that no graph captured, whose private memory the allocator does not count. The last line has the mean
-of all ratios.
+inputs: of calls that no graph captured, whose private memory the allocator does not count; where a peer is faster, also
+our slowest kernels. The last line has the mean of all ratios.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from .lines import compared, report
 from .measure import why_not_timed
 
 ROUNDS, BUDGET_S = 21, 6.0
+NAME = 70  # most letters of a kernel's name
 ERROR = 1.5  # factor of eager's own error, and what rounding to 16 bits adds
 # Layers, width, heads, width of the feed-forward part, words: the public configurations of the models.
 NETWORKS = {
@@ -265,7 +266,32 @@ def timed(
             call()
     gate()
     line |= compared(launches, ROUNDS, BUDGET_S) | {"peak_mib": peaks}
-    return line | {"fastest": min(line["ratios"], key=line["ratios"].get)} if line["ratios"] else line
+    if not line["ratios"]:
+        return line
+    line["fastest"] = min(line["ratios"], key=line["ratios"].get)
+    return line | ({"kernels_us": slowest(ours)} if line["ratios"][line["fastest"]] < 1 else {})
+
+
+def slowest(call: Callable[[], Any], most: int = 6, calls: int = 5) -> dict[str, float]:
+    """Give the kernels of a call that take most time: name and number of launches, and microseconds of all of them.
+
+    The first entry is the sum over all kernels: more than the call's own time where kernels overlap, less where the GPU
+    waits.
+    """
+    torch = torch_module()
+    profiler = torch.profiler
+    with profiler.profile(activities=[profiler.ProfilerActivity.CUDA]) as profiled:
+        for _ in range(calls):
+            call()
+        torch.cuda.synchronize()
+    times: dict[str, list[float]] = {}
+    for event in profiled.events():
+        if event.device_type == torch.autograd.DeviceType.CUDA:
+            times.setdefault(event.name, []).append(event.device_time)
+    found = {"all kernels": sum(map(sum, times.values())) / calls}
+    for name in sorted(times, key=lambda n: -sum(times[n]))[:most]:
+        found[f"{name[:NAME]} x{len(times[name]) / calls:.0f}"] = sum(times[name]) / calls
+    return found
 
 
 def peaks_of(call: Callable[[], Any], name: str, found: dict[str, float], device: str) -> Any:

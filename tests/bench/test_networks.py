@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -97,3 +98,28 @@ def test_a_line_in_words() -> None:
     assert said(line) == f"{head}; 4.000 ms; over eager 2.000"
     memory = {"fireiron": 36.4, "eager": 339.0}
     assert said({**line, "peak_mib": memory}).endswith("over eager 2.000; MiB at the peak: fireiron 36, eager 339")
+
+
+def test_the_slowest_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch: Any = pytest.importorskip("torch")
+    from bench.networks import slowest
+
+    cuda, host = torch.autograd.DeviceType.CUDA, torch.autograd.DeviceType.CPU
+    events = [("gemm", 3.0, cuda), ("norm", 1.0, cuda), ("gemm", 5.0, cuda), ("launch", 90.0, host)]
+
+    class Profile:
+        def __init__(self, activities: Any) -> None:
+            assert activities == [torch.profiler.ProfilerActivity.CUDA]
+
+        def __enter__(self) -> Profile:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def events(self) -> list[Any]:
+            return [SimpleNamespace(name=n, device_time=t, device_type=d) for n, t, d in events]
+
+    monkeypatch.setattr(torch.profiler, "profile", Profile)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    assert slowest(lambda: None, most=1, calls=2) == {"all kernels": 4.5, "gemm x1": 4.0}
