@@ -57,28 +57,31 @@ class Work:
         batch: sequences, images or samples.
         length: tokens of a sequence; 0 where a network has none.
         layers: number of layers instead of the network's own; 0 for its own.
+        train: whether a forward and a backward pass is timed.
     """
 
     network: str
     batch: int
     length: int
     layers: int = 0
+    train: bool = False
 
     def __str__(self) -> str:
         size = f"{self.batch}x{self.length}" if self.length else str(self.batch)
-        return f"{self.network} {size}{f', {self.layers} layers' if self.layers else ''}"
+        few = f", {self.layers} layers" if self.layers else ""
+        return f"{self.network} {size}{' training' if self.train else ''}{few}"
 
 
 Measure = Callable[[Work, str, tuple[str, ...], Callable[[], None]], dict[str, Any]]
 
 
-def cases(names: Sequence[str], layers: int = 0) -> list[Work]:
+def cases(names: Sequence[str], layers: int = 0, train: bool = False) -> list[Work]:
     """List the cases of networks."""
     found: list[Work] = []
     for name in names:
         most = POSITIONS.get(name, 0)
         shapes = SHAPES.get(name) or [(b, s) for b in BATCHES for s in LENGTHS if s <= most]
-        found += [Work(name, *shape, layers) for shape in shapes]
+        found += [Work(name, *shape, layers, train) for shape in shapes]
     return found
 
 
@@ -100,8 +103,8 @@ def measured(work: Work, dtype: str, peers: tuple[str, ...], gate: Callable[[], 
     torch = torch_module()
     torch._dynamo.reset()
     try:
-        size = work.batch, work.length
-        return networks.timed(work.network, *size, dtype, peers, layers=work.layers, graphs=True, gate=gate)
+        size, how = (work.batch, work.length), {"layers": work.layers, "train": work.train}
+        return networks.timed(work.network, *size, dtype, peers, **how, graphs=True, gate=gate)
     finally:
         gc.collect()
         torch.cuda.empty_cache()
@@ -223,7 +226,7 @@ def run(words: Sequence[str], command: str = "", measure: Measure | None = None)
     if measure is None and (why := why_not_timed()):
         print(f"nothing was timed: {why}.")
         return 0
-    works = drawn(cases(o.network, o.layers), o.seed)
+    works = drawn(cases(o.network, o.layers, o.train), o.seed)
     found: list[dict[str, Any]] = []
 
     def kept() -> Iterator[dict[str, Any]]:
@@ -244,6 +247,7 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench networks-table", description="Time networks, one table.")
     parser.add_argument("--network", nargs="+", default=list(networks.NETWORKS), choices=known, help="(five)")
     parser.add_argument("--layers", type=int, default=0, help="number of layers instead of the network's own")
+    parser.add_argument("--train", action="store_true", help="time a forward and a backward pass; peers uncaptured")
     parser.add_argument("--dtype", default="f16", choices=["f16", "bf16"], help="(f16)")
     parser.add_argument("--vs", nargs="+", default=list(networks.PEERS[:3]), choices=networks.PEERS)
     parser.add_argument("--seed", default="0", help="the order of cases follows from it (0)")

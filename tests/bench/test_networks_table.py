@@ -56,6 +56,7 @@ def test_all_batches_and_lengths() -> None:
     assert len(found) == 9 + 12
     assert {w.length for w in found if w.network == "bert-base"} == {128, 384, 512}
     assert [str(w) for w in cases(["vit-b16"], 4)] == [f"vit-b16 {n}, 4 layers" for n in (1, 8, 32)]
+    assert str(cases(["dlrm"], train=True)[0]) == "dlrm 2048 training"
 
 
 def test_the_order_is_drawn_and_takes_networks_in_turn() -> None:
@@ -121,7 +122,7 @@ def test_the_command_writes_lines_and_a_table(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     works = [Work("a", 1, 1), Work("a", 4, 1), Work("b", 2, 7)]
-    monkeypatch.setattr(networks_table, "cases", lambda *_: works)
+    monkeypatch.setattr(networks_table, "cases", lambda *_, **__: works)
     words = ["--vs", "eager", "sdpa", "--jobs", "1", "-o", str(tmp_path / "table.jsonl")]
     assert networks_table.run(words, "it", fake) == 1
     told = capsys.readouterr().out.splitlines()
