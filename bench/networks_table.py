@@ -103,8 +103,9 @@ def measured(work: Work, dtype: str, peers: tuple[str, ...], gate: Callable[[], 
     torch = torch_module()
     torch._dynamo.reset()
     try:
-        size, how = (work.batch, work.length), {"layers": work.layers, "train": work.train}
-        return networks.timed(work.network, *size, dtype, peers, **how, graphs=True, gate=gate)
+        return networks.timed(
+            work.network, work.batch, work.length, dtype, peers, work.layers, work.train, graphs=True, gate=gate
+        )
     finally:
         gc.collect()
         torch.cuda.empty_cache()

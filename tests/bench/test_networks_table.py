@@ -37,10 +37,11 @@ def fake(work: Work, dtype: str, peers: tuple[str, ...], gate: Callable[[], None
 
 
 def counting(work: Work, dtype: str, peers: tuple[str, ...], gate: Callable[[], None]) -> dict[str, Any]:
-    """Count in a file of its own, before the gate and, after a pause, behind it; note when the turn began and ended."""
-    folder, me = Path(os.environ[NOTES]), os.getpid()
-    end = time.monotonic() + 0.1 * work.batch
-    while time.monotonic() < end:
+    """Write the time to a file until all processes do so, and `batch` tenths of a second more; then take a turn."""
+    folder, me, end = Path(os.environ[NOTES]), os.getpid(), 0.0
+    while not end or time.monotonic() < end:
+        if not end and len(list(folder.glob("beat-*"))) == work.length:
+            end = time.monotonic() + 0.1 * work.batch
         (folder / f"beat-{me}").write_text(str(time.monotonic()))
         time.sleep(0.005)
     gate()
@@ -85,7 +86,7 @@ def test_a_process_that_dies_in_its_turn_leaves_nobody_stopped() -> None:
 
 def test_others_are_stopped_during_a_turn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(NOTES, str(tmp_path))
-    works = [Work("a", n, 1) for n in (1, 20, 30)]
+    works = [Work("a", n, 3) for n in (1, 20, 30)]
     found = list(lines(works, "f16", (), ["0"], 3, 60.0, 30.0, counting))
     spans = sorted(line["turn"] for line in found)
     assert len(spans) == 3
@@ -95,7 +96,7 @@ def test_others_are_stopped_during_a_turn(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 def test_without_a_stop_others_go_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(NOTES, str(tmp_path))
-    works = [Work("a", n, 1) for n in (1, 20)]
+    works = [Work("a", n, 2) for n in (1, 20)]
     found = list(lines(works, "f16", (), ["0", "1"], 2, 60.0, 30.0, counting))  # each alone on another GPU
     assert max(line["late"] for line in found) == 1
 
