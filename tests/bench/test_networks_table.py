@@ -33,7 +33,7 @@ def fake(work: Work, dtype: str, peers: tuple[str, ...], gate: Callable[[], None
         os.kill(os.getpid(), signal.SIGKILL)
     ratios = {peer: work.batch / 2 + n for n, peer in enumerate(peers)}
     line = {"program": f"{work.network} {dtype}", "times": {"fireiron": {"median_us": 1e3}}, "ratios": ratios}
-    return line | {"kernels": 3, "compiled_s": 2.0}
+    return line | {"kernels": 3, "compiled_s": 2.0, "kernels_us": {}}
 
 
 def counting(work: Work, dtype: str, peers: tuple[str, ...], gate: Callable[[], None]) -> dict[str, Any]:
@@ -140,6 +140,7 @@ def test_kernels_of_a_case_that_loses() -> None:
     line = {"case": "a 1", "times": {"fireiron": {"median_us": 1e3}}, "ratios": {"sdpa": 0.9}, "kernels": 1}
     line |= {"compiled_s": 1.0, "kernels_us": {"all kernels": 900.0, "gemm x12": 450.0}}
     assert said(line).splitlines()[1:] == ["  900.0 us all kernels", "  450.0 us gemm x12"]
+    assert len(said({**line, "ratios": {"sdpa": 1.1}}).splitlines()) == 1
     assert summary([])[-1] == "| all | 0 | - | - | - | 0 |"
 
 
