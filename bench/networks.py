@@ -5,8 +5,8 @@ come from the package of that name, other networks from `models.py`. Each result
 error of eager torch in the same 16 bits sets the bound. With `--train` the gradients of all parameters are compared.
 `--captured` also times each peer's launches captured in a CUDA graph, as ours are, in inference. `--replaced` compiles
 nothing: ours is the eager network with this package's attention. A line has the peak of memory beside weights and
-inputs: of calls that no graph captured, whose private memory the allocator does not count, and
-our slowest kernels. The last line has the mean of all ratios.
+inputs, of calls that no graph captured, whose private memory the allocator does not count; and our slowest kernels. The
+last line has the mean of all ratios.
 """
 
 from __future__ import annotations

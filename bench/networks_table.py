@@ -196,7 +196,7 @@ def said(line: Any) -> str:
     ours = line["times"]["fireiron"]["median_us"] / 1e3
     over = ", ".join(f"{k} {r:.3f}" for k, r in sorted(line["ratios"].items(), key=lambda item: item[1]))
     text = f"{head}{ours:.3f} ms, {line['kernels']} kernels, compiled in {line['compiled_s']:.0f} s; over {over}"
-    slow = line["kernels_us"] if min(line["ratios"].values(), default=1.0) < 1 else {}
+    slow: dict[str, float] = line["kernels_us"] if min(line["ratios"].values(), default=1.0) < 1 else {}
     return "\n  ".join([text, *(f"{us:.1f} us {name}" for name, us in slow.items())])
 
 

@@ -176,22 +176,25 @@ def _of_inputs(graph: Graph, number: int, reader: int) -> bool:
 def merged_axes(before: Shape, after: Shape) -> list[tuple[int, ...]] | None:
     """List, for each axis of a reshape's result, the axes before that it merges.
 
-    The result is None where an axis is split or has extent 1, or no axes are merged.
+    The result is None where an axis is split, an axis of extent 1 comes or goes, or no axes are merged.
 
     Example:
         >>> merged_axes((2, 4, 3, 16), (2, 12, 16)), merged_axes((2, 12, 16), (2, 4, 3, 16))
+        ([(0,), (1, 2), (3,)], None)
+        >>> merged_axes((1, 4, 3, 16), (1, 12, 16)), merged_axes((1, 4, 16), (4, 16))
         ([(0,), (1, 2), (3,)], None)
     """
     found: list[tuple[int, ...]] = []
     at = 0
     for n in after:
         size, start = 1, at
-        while at < len(before) and size < n:
+        while at < len(before) and (size < n or start == at):
             size, at = size * before[at], at + 1
-        if size != n or start == at:
+        axes = tuple(range(start, at))
+        if size != n or (len(axes) > 1 and any(before[a] == 1 for a in axes)):
             return None
-        found.append(tuple(range(start, at)))
-    return found if at == len(before) and len(after) < len(before) and 1 not in before else None
+        found.append(axes)
+    return found if at == len(before) and len(after) < len(before) else None
 
 
 def kept_axes(before: Shape, after: Shape) -> int:

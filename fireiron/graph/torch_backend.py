@@ -176,6 +176,7 @@ class Compiled:
             n.meta.get("val") for n in module.graph.nodes if n.op == "placeholder"
         )  # before it has numbers
         self.dynamic = _symbolic(module)
+        self.fixed = not self.dynamic and all(isinstance(x, torch.Tensor) for x in self.said)
         self.options = options
         # Each captured set of shapes keeps the memory of its passes: 0.7 GiB for two layers of BERT-base, 32x384.
         many = training is not None and self.dynamic and "capture" not in options
@@ -186,7 +187,10 @@ class Compiled:
 
     def __call__(self, inputs: list[Any]) -> Any:
         """Compute the results, and empty the list of inputs."""
-        key = tuple((tuple(x.shape), x.dtype, x.device) if isinstance(x, torch.Tensor) else x for x in inputs)
+        key: Any = None  # without symbols, torch has the shapes in its guards
+        if not self.fixed:
+            inputs[:] = [int(x) if isinstance(x, torch.SymInt) else x for x in inputs]
+            key = tuple((tuple(x.shape), x.dtype, x.device) if isinstance(x, torch.Tensor) else x for x in inputs)
         run = self.made.get(key)
         if run is None:
             run = self.made[key] = self._made(inputs)
