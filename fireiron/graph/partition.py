@@ -24,7 +24,7 @@ from fireiron.graph.product_parts import (
     prologs,
     rows_of_products,
 )
-from fireiron.graph.row_parts import computable, rows, side_by_side
+from fireiron.graph.row_parts import before_folds, computable, folds_of_one_array, rows, side_by_side
 from fireiron.graph.views import base_of
 
 
@@ -47,10 +47,12 @@ def partition(graph: Graph) -> tuple[Part, ...]:
     epilogs(areas)
     joined_products(areas)
     products_of_one_array(areas)
+    before_folds(areas)
     rows(areas)
     rows_of_products(areas)
     prologs(areas)
     side_by_side(areas)
+    folds_of_one_array(areas)
     return ordered(areas)
 
 

@@ -13,6 +13,7 @@ from fireiron.graph.expand import expand
 from fireiron.graph.motion import move, raise_reshapes
 from fireiron.graph.nodes import Graph
 from fireiron.graph.pack import pack
+from fireiron.graph.recompute import recompute
 from fireiron.graph.rules import RULES, Rule
 from fireiron.graph.simplify import simplify
 
@@ -60,7 +61,7 @@ class Passed:
 
 
 def run(graph: Graph, switched: Mapping[str, bool]) -> Passed:
-    """Expand composites, then move views, fold constants, simplify, share and pack until nothing changes.
+    """Expand composites; move views, fold constants, simplify, share and pack until nothing changes; then recompute.
 
     Args:
         graph: the traced graph.
@@ -97,4 +98,6 @@ def run(graph: Graph, switched: Mapping[str, bool]) -> Passed:
             if graph == before:
                 break
     graph = note("move views and casts", graph, share(raise_reshapes(graph)))
+    if (made := recompute(graph)) != graph:
+        graph = note("recompute for folds", graph, made)
     return Passed(given, graph, tuple(done.values()))

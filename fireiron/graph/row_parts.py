@@ -7,9 +7,11 @@ from collections.abc import Iterable
 from fireiron.graph.areas import MOST_OPS, Areas
 from fireiron.graph.dims import dims_of, folded_by
 from fireiron.graph.nodes import Graph
+from fireiron.graph.operations import Shape
 
 MOST_OUTPUTS = 8
 MOST_TOGETHER = 16  # outputs of pointwise operations that share a launch alone
+MOST_FOLDS = 4  # of one array over its rows, in one kernel
 SMALL_NBYTES = 4 << 20  # that pointwise operations read and write in about 1 us on an H200; their launch takes 3
 
 
@@ -50,6 +52,60 @@ def side_by_side(areas: Areas) -> None:
             areas.merge(area, other, f"{graph.nodes[max(inside)].op} beside others of its shape")
         else:
             open_[key] = area
+
+
+def before_folds(areas: Areas) -> None:
+    """Merge a fold over rows with the pointwise operations in more than 16 bits that it alone reads.
+
+    This is first: merged with the operations before them, they would be stored.
+    """
+    graph = areas.graph
+    for number, node in enumerate(graph.nodes):
+        if node.kind != "fold" or not over_rows(graph, number):
+            continue
+        left = [number]
+        while left:
+            for p in areas.producers(left.pop(), direct=True):
+                one, other, wide = areas.of[p], areas.of[number], graph.nodes[p].dtype.bits > 16
+                alone = p not in graph.outputs and areas.members[other].issuperset(areas.consumers(p))
+                if one != other and wide and alone and graph.nodes[p].kind == "pointwise" and _fits(areas, one, other):
+                    areas.merge(one, other, f"{graph.nodes[p].op} at points that its reader has")
+                    left.append(p)
+
+
+def over_rows(graph: Graph, fold: int) -> bool:
+    """Say whether a fold's dims are all outside the last one."""
+    last = len(graph.nodes[graph.nodes[fold].inputs[0]].shape) - 1
+    return bool(graph.nodes[fold]["axes"]) and last not in graph.nodes[fold]["axes"]
+
+
+def folds_of_one_array(areas: Areas) -> None:
+    """Merge folds over the rows of one array, or of what is computed from it, so that one kernel reads the array.
+
+    Such are the gradients of a norm's gain and bias.
+    """
+    graph, found = areas.graph, dict[tuple[object, ...], list[int]]()
+    for area in sorted(areas.members, key=lambda a: min(areas.members[a])):
+        numbers = [n for n in areas.members[area] if graph.nodes[n].kind == "fold"]
+        folds = [graph.nodes[n] for n in numbers]
+        sources = {(graph.nodes[f.inputs[0]].shape, tuple(f["axes"])) for f in folds}
+        if len(sources) != 1 or not all(over_rows(graph, n) for n in numbers):
+            continue
+        ((shape, axes),) = sources
+        for other in found.setdefault((shape, axes), []):
+            if other not in areas.members or not _reads(areas, area, shape) & _reads(areas, other, shape):
+                continue
+            count = len(folds) + sum(graph.nodes[n].kind == "fold" for n in areas.members[other])
+            if count <= MOST_FOLDS and not areas.parted(area, other) and _fits(areas, other, area):
+                areas.merge(other, area, f"{folds[0].op} of an array that another fold reads")
+        found[shape, axes].append(area)
+
+
+def _reads(areas: Areas, area: int, shape: Shape) -> set[int]:
+    """List the arrays of a shape that an area reads."""
+    inside = areas.members[area]
+    read = {i for n in inside for i in areas.graph.nodes[n].inputs if i not in inside and i not in areas.free}
+    return {i for i in read if areas.graph.nodes[i].shape == shape}
 
 
 def _beside(areas: Areas, one: int, other: int) -> bool:
