@@ -75,7 +75,7 @@ def run(graph: Graph, switched: Mapping[str, bool]) -> Passed:
         raise UsageError(
             "graph-rules", f"no kind of rules is called {unknown[0]!r}", fix="use rounding=True or range=True"
         )
-    allowed = ("", *(kind for kind in KINDS if switched.get(kind)))
+    allowed = ("", "nearer", *(kind for kind in KINDS if switched.get(kind)))
     rules = tuple(rule for rule in RULES if rule.changes in allowed)
     given, done = graph, dict[str, Pass]()
 

@@ -14,8 +14,9 @@ from typing import Literal, TypeAlias
 
 import attrs
 
-# What a rule may change: only the sign of zeros; roundings; or also overflow, NaN and values outside a domain.
-Changes: TypeAlias = Literal["", "rounding", "range"]
+# What a rule may change: only the sign of zeros; roundings, where the left side cancels and the right side is nearer to
+# the exact value; any roundings; or also overflow, NaN and values outside a domain. The first two are on by default.
+Changes: TypeAlias = Literal["", "nearer", "rounding", "range"]
 
 
 @attrs.frozen
@@ -25,7 +26,7 @@ class Rule:
     Args:
         left: the expression to find.
         right: its replacement.
-        changes: differences in results that the rule may cause: none, `rounding` or `range`.
+        changes: differences in results that the rule may cause: none, `nearer`, `rounding` or `range`.
     """
 
     left: str
@@ -66,6 +67,8 @@ RULES: tuple[Rule, ...] = (
     Rule("A - A", "0", "range"),
     Rule("(A + B) - A", "B", "range"),
     Rule("(A + B) + (C - A)", "B + C", "range"),
+    # As in GELU by tanh: near -1 tanh cancels, and its instructions are several times those of exp2.
+    Rule("tanh(A) + 1", "2 / (exp2(A * -2.8853900817779268) + 1)", "nearer"),
     # log
     Rule("log(exp(A))", "A", "range"),
     Rule("log(A ** B)", "B * log(abs(A))", "range"),

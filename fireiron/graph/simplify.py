@@ -35,7 +35,7 @@ class Match:
 
 
 def simplify(
-    graph: Graph, rules: Sequence[Rule] = tuple(r for r in RULES if not r.changes)
+    graph: Graph, rules: Sequence[Rule] = tuple(r for r in RULES if r.changes in ("", "nearer"))
 ) -> tuple[Graph, list[Rule]]:
     """Apply rules, from the outputs backwards, until no rule matches; return the graph and the applied rules.
 

@@ -44,7 +44,7 @@ def drawn(rule: Rule, seed: int) -> tuple[dict[str, float], list[Any]]:
     """Draw numbers and arrays: for exact rules special values too, for others what lies inside all domains."""
     rng = np.random.default_rng(seed)
     names = sorted({*re.findall(r"\b[A-D]\b", rule.left)})
-    if not rule.changes:
+    if rule.changes in ("", "nearer"):
         arrays = [
             np.where(rng.random(SHAPE) < 0.5, rng.choice(SPECIAL, SHAPE), rng.standard_normal(SHAPE)) for _ in names
         ]
