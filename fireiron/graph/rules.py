@@ -68,6 +68,7 @@ RULES: tuple[Rule, ...] = (
     Rule("(A + B) - A", "B", "range"),
     Rule("(A + B) + (C - A)", "B + C", "range"),
     # As in GELU by tanh: near -1 tanh cancels, and its instructions are several times those of exp2.
+    Rule("(A * 0.5) * (tanh(B) + 1)", "A / (exp2(B * -2.8853900817779268) + 1)", "nearer"),
     Rule("tanh(A) + 1", "2 / (exp2(A * -2.8853900817779268) + 1)", "nearer"),
     # log
     Rule("log(exp(A))", "A", "range"),
