@@ -189,7 +189,6 @@ class Compiled:
         """Compute the results, and empty the list of inputs."""
         key: Any = None  # without symbols, torch has the shapes in its guards
         if not self.fixed:
-            inputs[:] = [int(x) if isinstance(x, torch.SymInt) else x for x in inputs]
             key = tuple((tuple(x.shape), x.dtype, x.device) if isinstance(x, torch.Tensor) else x for x in inputs)
         run = self.made.get(key)
         if run is None:
