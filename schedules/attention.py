@@ -65,7 +65,8 @@ EXTENTS = {"paged": {"s": 64}}  # default extents on the command line: lines of 
 SHORT = 1024  # number of queries or keys below which the code around the loop over keys counts
 SPAN_NBYTES = 128  # bytes of a swizzled row; bulk copies take whole rows
 SLACK = 40.0  # bf16 weights may grow to 2**40; f32 sums of 2**40 such weights do not overflow
-AT_ONCE = 2 * machine("sm_90a").sms  # number of blocks of few queries that run at once: two on each SM
+SMS = machine("sm_90a").sms
+AT_ONCE = 2 * SMS  # number of blocks of few queries that run at once: two on each SM
 MOST_WAYS = 32  # most blocks that share keys: each warp of the last block reads a quarter of all sums in sequence
 STEP_NBYTES = 32  # bytes of a row that one instruction reads
 MOST_COLUMNS = 256  # most columns of values whose sums the registers of a warp hold
@@ -338,7 +339,7 @@ def wgmma(
         spec: `attention` of four-dimensional arrays of floats of 16 or 8 bits.
         groups: number of warpgroups that compute, with 64 queries each. By default 2, or 3 for heads of at most 64
             columns with few keys, or with many keys and speculation, unless few queries would leave much of such tiles
-            empty.
+            empty; and fewer for such heads while blocks would take less than half of the multiprocessors.
         keys: number of keys of a chunk; by default 128, 96 for three warpgroups, and fewer where registers or shared
             memory do not suffice.
         stages: number of chunks of keys and values in shared memory; by default as many as fit, 2 to 4.
@@ -381,6 +382,8 @@ def wgmma(
         empty = isinstance(queries, int) and queries < SHORT and queries % (3 * GROUP_ROWS) != 0
         many = narrow and grows and not draws(spec) and speculate is not False and isinstance(extents["j"], int)
         groups = 3 if max(depth, width) <= WIDE and (few or many) and not empty else 2
+        if max(depth, width) <= WIDE:
+            groups = _spread(spec, groups)
     if speculate is None:
         fits = WIDE < max(depth, width) <= WIDEST  # two chunks' weights, in registers
         speculate = grows and not draws(spec) and (fits or (narrow and groups > 2))
@@ -536,6 +539,17 @@ def _packed(spec: ProgramChain, rows: int) -> dict[str, int]:
         return {"i": rows} | ({"g": 1} if "g" in spec.residual.extents else {})
     together = min(rows, 1 << (sharing - 1).bit_length())
     return {"g": together, "i": rows // together}
+
+
+def _spread(spec: ProgramChain, groups: int) -> int:
+    """Reduce the warpgroups of a block while the blocks are fewer than half of the multiprocessors."""
+    sizes = [spec.residual.extents[name] for name in (*heads(spec), "i")]
+    *others, queries = (n for n in sizes if isinstance(n, int))
+    if len(others) + 1 < len(sizes):
+        return groups
+    while groups > 1 and 2 * prod(others) * -(-queries // (groups * GROUP_ROWS)) < SMS:
+        groups -= 1
+    return groups
 
 
 def _ways(spec: ProgramChain, tile: Mapping[str, int], together: int) -> int:
