@@ -381,9 +381,7 @@ def wgmma(
     if groups is None:
         empty = isinstance(queries, int) and queries < SHORT and queries % (3 * GROUP_ROWS) != 0
         many = narrow and grows and not draws(spec) and speculate is not False and isinstance(extents["j"], int)
-        groups = 3 if max(depth, width) <= WIDE and (few or many) and not empty else 2
-        if max(depth, width) <= WIDE:
-            groups = _spread(spec, groups)
+        groups = _spread(spec, 3 if max(depth, width) <= WIDE and (few or many) and not empty else 2)
     if speculate is None:
         fits = WIDE < max(depth, width) <= WIDEST  # two chunks' weights, in registers
         speculate = grows and not draws(spec) and (fits or (narrow and groups > 2))
@@ -542,12 +540,12 @@ def _packed(spec: ProgramChain, rows: int) -> dict[str, int]:
 
 
 def _spread(spec: ProgramChain, groups: int) -> int:
-    """Reduce the warpgroups of a block while the blocks are fewer than half of the multiprocessors."""
+    """Reduce the warpgroups of narrow heads' blocks while blocks are fewer than half of the multiprocessors."""
     sizes = [spec.residual.extents[name] for name in (*heads(spec), "i")]
-    *others, queries = (n for n in sizes if isinstance(n, int))
-    if len(others) + 1 < len(sizes):
+    known = [n for n in sizes if isinstance(n, int)]
+    if len(known) < len(sizes) or max(columns(spec)) > WIDE:
         return groups
-    while groups > 1 and 2 * prod(others) * -(-queries // (groups * GROUP_ROWS)) < SMS:
+    while groups > 1 and 2 * prod(known[:-1]) * -(-known[-1] // (groups * GROUP_ROWS)) < SMS:
         groups -= 1
     return groups
 

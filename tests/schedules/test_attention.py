@@ -129,6 +129,18 @@ def test_wgmma_compiles_without_spills(depth: int, length: int, dtype: str, caus
     assert not kernel.resources.warnings  # ptxas tells of products that it serialises
 
 
+def test_few_blocks_have_fewer_warpgroups() -> None:
+    def name(batch: int, count: int, length: Any, depth: int = 64) -> str:
+        arrays = (fi.tensor(batch, count, length, depth, dtype="f16") for _ in range(3))
+        return schedules.wgmma(schedules.attention(*arrays)).name
+
+    assert name(1, 12, 384) == "wgmma_1x1x64x128_f16"  # 72 blocks for 24
+    assert name(1, 32, 384) == "wgmma_1x1x128x128_f16"  # 96 blocks for 64
+    assert name(8, 12, 384) == "wgmma_1x1x192x96_f16"
+    assert name(1, 12, 384, 128).startswith("wgmma_1x1x128x")  # wide heads were not timed
+    assert name(1, 12, fi.symbol("N", multiple_of=8)).startswith("wgmma_1x1x128x")
+
+
 def test_heads_of_bf16_are_speculated_on() -> None:
     def votes(depth: int, dtype: str, length: int = 512, **plan: Any) -> int:
         return schedules.wgmma(heads(256, length, depth, depth, dtype), **plan).cuda("sm_90a").count("__any_sync")
