@@ -51,7 +51,7 @@ class Choice:
         return f"{self.case}: {self.first:.3f}, plan {self.place} {self.best:.3f}"
 
 
-def scheduled(case: Case, count: int, arch: str | None, apart: bool = False, widths: bool = False) -> list[Scheduled]:
+def scheduled(case: Case, count: int, arch: str | None, apart: bool = False) -> list[Scheduled]:
     """List the subjects of a case: `hopper.gemm` by each of its first plans, none where it takes no plan.
 
     Args:
@@ -59,23 +59,10 @@ def scheduled(case: Case, count: int, arch: str | None, apart: bool = False, wid
         count: number of plans.
         arch: the target.
         apart: whether to leave out plans that are similar to an earlier one.
-        widths: whether to add plans between those that the model lists: see `between`.
     """
     found = list(hopper.plans(case.spec()))
     first = (_apart(found) if apart else found)[:count]
-    more = between(first, found) if widths else []
-    return [Scheduled("hopper.gemm", {"plan": plan}, arch) for plan in (*first, *more)]
-
-
-def between(first: Sequence[hopper.Plan], known: Sequence[hopper.Plan]) -> list[hopper.Plan]:
-    """List plans whose tiles are 32 columns wider or narrower than those of others, and not in the model's list.
-
-    Along a dimension that is contiguous, the model lists multiples of 64 columns; tiles between them have narrower
-    swizzled rows.
-    """
-    widest = max((plan.n for plan in known), default=0)
-    made = (attrs.evolve(plan, n=plan.n + more) for plan in first for more in (-NEAR, NEAR))
-    return [plan for plan in dict.fromkeys(made) if NEAR <= plan.n <= widest and plan not in known]
+    return [Scheduled("hopper.gemm", {"plan": plan}, arch) for plan in first]
 
 
 def _apart(plans: Sequence[hopper.Plan]) -> list[hopper.Plan]:
@@ -88,11 +75,9 @@ def _apart(plans: Sequence[hopper.Plan]) -> list[hopper.Plan]:
     return kept
 
 
-def compiled(
-    case: Case, count: int, arch: str | None, apart: bool = False, widths: bool = False, part: int = 0
-) -> None:
+def compiled(case: Case, count: int, arch: str | None, apart: bool = False, part: int = 0) -> None:
     """Compile one of PARTS parts of a case's plans into the disk cache."""
-    for each in scheduled(case, count, arch, apart, widths)[part::PARTS]:
+    for each in scheduled(case, count, arch, apart)[part::PARTS]:
         with suppress(FireironError):  # the process that measures the case reports the error
             hopper.gemm(case.spec(), each.values["plan"]).compile(arch)
 
@@ -150,14 +135,13 @@ def run(
     machine, results, choices = here(), list[Result](), list[Choice]()
     with compilers(executor) as workers:
         tasks = [
-            [workers.submit(compiled, case, o.plans, o.arch, o.apart, o.widths, part) for part in range(PARTS)]
-            for case in cases
+            [workers.submit(compiled, case, o.plans, o.arch, o.apart, part) for part in range(PARTS)] for case in cases
         ]
         for case, parts in zip(cases, tasks, strict=True):
             for task in parts:
                 with suppress(Exception):  # a process ended: the process that measures compiles
                     task.result()
-            plans = scheduled(case, o.plans, o.arch, o.apart, o.widths)
+            plans = scheduled(case, o.plans, o.arch, o.apart)
             if not plans:
                 tell(f"{case}: hopper.gemm has no plan for it, and hands it to another preset")
                 continue
@@ -189,11 +173,6 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--apart", action="store_true", help="leave out plans that are like an earlier one: `bench fit` learns more"
-    )
-    parser.add_argument(
-        "--widths",
-        action="store_true",
-        help="time also tiles 32 columns wider and narrower than these, between multiples of 64 that the model lists",
     )
     parser.add_argument(
         "--no-exact",

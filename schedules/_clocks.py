@@ -77,11 +77,12 @@ def modelled(plan: Plan, product: Product, fit: ProductClocks = FIT) -> float:
     asked = least = _least_together(*places, *sides_of(plan), blocks, plan.ways)
     if waves <= FEW_WAVES:  # half of a band's further loads are hidden; in longer runs all of them
         asked = (least + together(plan, places, plan.group)) / 2
-    split = product.torn
+    wide, pieces = plan.loaded(product), plan.in_pieces(product)
+    split = any(pieces)
     asked *= SPAN * plan.panels / fit.gpc_rate
-    waiting = fit.latency / (plan.depth(nbytes, out, *product.beside) - fit.emptying)
+    waiting = fit.latency / (plan.depth(product) - fit.emptying)
     if plan.ways > 1 and plan.through == "grid":
-        sent = (plan.m / plan.cluster[1] + plan.n / plan.cluster[0]) * plan.panels
+        sent = (plan.m / plan.cluster[1] + wide / plan.cluster[0]) * plan.panels
         chunk = max(
             products, waiting, sent * (fit.torn_row if split else TOGETHER_ROW), _copying(plan, product, products)
         )
@@ -94,12 +95,11 @@ def modelled(plan: Plan, product: Product, fit: ProductClocks = FIT) -> float:
     trips = items * chunks / SMS if plan.stream else chunks
     drifting = (plan.ways > 1 or (plan.stream and items < SMS)) and trips * plan.panels >= DRIFT
     if split or drifting:
-        sides = plan.m / plan.cluster[1], plan.n / plan.cluster[0]
+        sides = plan.m / plan.cluster[1], wide / plan.cluster[0]
         at_work = 1.0 if plan.stream else min(1.0, items / SMS)  # fraction of the blocks that have a tile
         rates = (fit.drifting_row, fit.drifting_row)
         if split:  # few blocks are hardly faster
             at_work = max(at_work, fit.least_at_work)
-            pieces = product.in_pieces[:: -1 if plan.swapped else 1]
             rates = [fit.whole_row + (fit.torn_row - fit.whole_row) * part for part in pieces]
         chunk = max(chunk, sum(map(operator.mul, sides, rates)) * plan.panels * at_work)
     copied = _copying(plan, product, products)
@@ -115,7 +115,7 @@ def modelled(plan: Plan, product: Product, fit: ProductClocks = FIT) -> float:
     if plan.stream:  # one sum is left, those of one tile are taken
         meeting += sums + -(-at_once // items) * (sums + fit.handing) + (-(-items // at_once) - waves) * store
     once = (rows * (1 if product.grouped else count) + cols * count) * depth * nbytes * (fit.torn if split else 1.0)
-    sent = items * chunks * (plan.m / plan.cluster[1] + plan.n / plan.cluster[0]) * SPAN * plan.panels
+    sent = items * chunks * (plan.m / plan.cluster[1] + wide / plan.cluster[0]) * SPAN * plan.panels
     sent *= fit.torn if split else 1.0
     arriving = once / fit.dram_rate + max(0, sent - once) / fit.repeated_rate
     meeting += fit.outside * _outside(plan, product) * chunks * plan.ways * plan.panels / waves * min(1.0, missing)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal, TypeAlias
 
 import attrs
@@ -42,8 +43,9 @@ class Plan:
     """Hold the degrees of freedom of a schedule.
 
     Args:
-        m, n: rows and columns of a block's tile; m is a multiple of 64, n of 8, and of 16 if n runs along a contiguous
-            dimension of an operand of 16-bit elements: n is then cut into swizzled rows of 128, 64 or 32 bytes.
+        m, n: rows and columns of a block's tile; m is a multiple of 64, n of 8, and at least 16 if n runs along a
+            contiguous dimension of an operand of 16-bit elements: n is then cut into swizzled rows of 128, 64 or 32
+            bytes, and the last of them may have columns of the next tile too.
         consumers: number of warpgroups that compute.
         pingpong: whether each of two consumers has a tile of its own, and their loops take turns; else consumers share
             a tile.
@@ -188,25 +190,37 @@ class Plan:
         roomy = not self.copied or self.m * self.n * nbytes <= COPIED_TILE
         return 1 if width > WIDE or not roomy else min(2, self.n // self.shares(nbytes) // width * rows)
 
-    def depth(
-        self, nbytes: int, out_nbytes: int, padded: bool = False, saved: int = 0, folded: int = 0, copied: int = 0
-    ) -> int:
+    def depth(self, product: Product, copied: int = 0) -> int:
         """Return the number of chunks in shared memory: `stages`, or as many as fit beside the epilogue's buffers.
 
         Args:
-            nbytes: bytes of an element of A.
-            out_nbytes: bytes of an element of C.
-            padded: whether rows of staging panels are padded.
-            saved: number of tensors that are stored beside C.
-            folded: number of tensors of sums or maxima of rows; for each, four threads' f32 values of a row are kept.
+            product: the product.
             copied: bytes, per element of C, of all copied operands.
         """
-        chunk = (self.m + self.n) * SPAN * self.panels
+        padded, saved, folded = product.beside
+        chunk = (self.m + self.loaded(product)) * SPAN * self.panels
         near = self.ways > 1 and self.through == "cluster"
         sums = self.m * self.n * 4 * (2 if self.pingpong else 1) if near else 0
-        taken = sums + (1 + saved) * self.staging(out_nbytes, padded) + folded * self.m * 16 * self.consumers
+        taken = sums + (1 + saved) * self.staging(product.out_nbytes, padded) + folded * self.m * 16 * self.consumers
         taken += self.copied * self.m * self.n * copied
         return self.stages or min(MOST_STAGES, (SHARED - RESERVED - taken) // chunk)
+
+    def loaded(self, product: Product) -> int:
+        """Return the columns that copies load for a tile: whole swizzled rows where n runs along an operand's lines."""
+        if not product.along_lines[0 if self.swapped else 1]:
+            return self.n
+        width = span_within(self.n * product.nbytes) // product.nbytes
+        return -(-self.n // width) * width
+
+    def in_pieces(self, product: Product) -> tuple[float, float]:
+        """Return the fractions of the loaded rows along m, and along n, that two lines of the L2 cache hold.
+
+        Tiles of 224 columns of 16 bits, for example, start at multiples of 64 bytes where n runs along lines.
+        """
+        m, n = product.starts[:: -1 if self.swapped else 1]
+        if product.along_lines[0 if self.swapped else 1]:
+            n = math.gcd(n, self.n * product.nbytes)
+        return 1 - m / SPAN, 1 - n / SPAN
 
     @property
     def held(self) -> int:
@@ -264,6 +278,11 @@ def span_beside(plan: Plan, tensor: Tensor) -> int:
 def span_of(nbytes: int) -> int:
     """Choose the bytes of swizzled rows, as many as divide a tile's contiguous dimension; 0 where none do."""
     return next((span for span in (SPAN, SPAN // 2, LEAST_SPAN) if nbytes % span == 0), 0)
+
+
+def span_within(nbytes: int) -> int:
+    """Choose the bytes of swizzled rows, the widest that are within a tile's contiguous dimension."""
+    return next((span for span in (SPAN, SPAN // 2) if span <= nbytes), LEAST_SPAN)
 
 
 def room(plan: Plan, product: Product) -> int:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import attrs
 
-from fireiron import ColMajor, MatMulChain, RowMajor, Rows, Tensor
+from fireiron import MatMulChain, RowMajor, Rows, Tensor
 from fireiron.schedules._clocks import group_of, modelled, tiles_by, work
 from fireiron.schedules._plan import (
     MACHINE,
@@ -87,13 +87,10 @@ def _candidates(product: Product) -> Iterator[Plan]:
     for start in dict.fromkeys(oriented(plan, product) for plan in starts):
         swapped, ways_in = start.swapped, arrivals(start, product)
         held, copying = "registers" in ways_in, "threads" in ways_in
-        few = _few(swapped, product)
-        # Of the operand along n bulk copies take any eight lines of K; where its K is not contiguous, whole spans.
-        lines = product.spec.matmul.A.order is RowMajor if swapped else product.spec.matmul.B.order is ColMajor
-        step = 32 if nbytes != 2 else 8 if lines else 64
-        widths = set(range(step, 257, step))
-        if step == 8:
-            widths.add(max(8, -(-few // 8) * 8))
+        # Copies take any eight lines of the operand along n; where n runs along lines, at least one swizzled row.
+        along_lines = product.along_lines[0 if swapped else 1]
+        step = 32 if nbytes != 2 else 8
+        widths = set(range(2 * step if along_lines else step, 257, step))
         for m, consumers, turns in ((64, 1, False), (128, 2, False), (256, 2, False), (192, 3, False), (128, 2, True)):
             for n in sorted(widths):
                 # Addresses take registers that else are accumulators', those of groups more of them.
@@ -124,7 +121,7 @@ def _candidates(product: Product) -> Iterator[Plan]:
                     most_held = HELD_BESIDE if copying else HELD if consumers < 3 else HELD // 2
                     if (held or copying or promote) and plan.held > most_held:
                         continue
-                    if plan.depth(nbytes, out, *product.beside) >= 3:
+                    if plan.depth(product) >= 3:
                         yield from _shared_out(plan, product)
 
 
@@ -145,7 +142,7 @@ def _copied(plan: Plan, product: Product) -> Iterator[Plan]:
     if not slots or copied(copying, product) != operands:
         return
     nbytes = sum(t.dtype.nbytes for t in operands)
-    if copying.depth(product.nbytes, product.out_nbytes, *product.beside, nbytes) >= 3:
+    if copying.depth(product, nbytes) >= 3:
         yield copying
 
 
@@ -216,15 +213,6 @@ def _is_deep(chunks: int, product: Product) -> bool:
 def _meet_near(plan: Plan, ways: int, chunks: int, product: Product) -> bool:
     """Say whether `ways` blocks can add their sums in a cluster: each has chunks of K, and shared memory has room."""
     near = _changed(plan, ways=ways, through="cluster")
-    nbytes, out = product.nbytes, product.out_nbytes
     share = -(-chunks // ways)
-    fits = near.depth(nbytes, out, *product.beside) >= 3
+    fits = near.depth(product) >= 3
     return ways <= MOST_NEAR and plan.cluster == (1, 1) and not product.grouped and share * (ways - 1) < chunks and fits
-
-
-def _few(swapped: bool, product: Product) -> int:
-    """Return the number of rows or columns along a plan's n; for groups, the average of one group."""
-    sizes = product.extents
-    if not swapped:
-        return size_of(sizes["N"])
-    return -(-size_of(sizes["M"]) // (size_of(sizes["batch"]) if product.grouped else 1))

@@ -92,6 +92,12 @@ class Product:
         return others and self.spec.matmul.A.order is ColMajor, others and self.spec.matmul.B.order is RowMajor
 
     @cached_property
+    def along_lines(self) -> tuple[bool, bool]:
+        """Say whether M of A, and N of B, is contiguous, and wgmma reads it so: elements have 16 bits."""
+        wide = self.nbytes == 2
+        return wide and self.spec.matmul.A.order is ColMajor, wide and self.spec.matmul.B.order is RowMajor
+
+    @cached_property
     def beside(self) -> tuple[bool, int, int]:
         """Return whether staged rows are padded, and the numbers of tensors beside C: of C's shape, and of rows."""
         ops = self.spec.matmul.ops
@@ -103,21 +109,18 @@ class Product:
         return self.spec.whole_operands
 
     @cached_property
-    def in_pieces(self) -> tuple[float, ...]:
-        """Return the fraction of the lines of A, and of B, that start off multiples of 128 bytes.
-
-        Example: 0.5 where lines are 64 bytes longer than a multiple of 128, since each second line starts off one.
-        """
+    def starts(self) -> tuple[int, ...]:
+        """Return the number of bytes, at most 128, at whose multiples lines of A, and of B, start."""
         steps = (
             [stride * tensor.dtype.nbytes for stride in tensor.strides if isinstance(stride, int) and stride != 1]
             for tensor in (self.left, self.right)
         )
-        return tuple(1 - math.gcd(LINE, *found) / LINE for found in steps)
+        return tuple(math.gcd(LINE, *found) for found in steps)
 
     @cached_property
     def torn(self) -> bool:
         """Say whether a box's row is loaded in two pieces: lines start between multiples of 128 bytes."""
-        return any(self.in_pieces)
+        return any(start != LINE for start in self.starts)
 
     @cached_property
     def taken(self) -> bool:

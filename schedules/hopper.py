@@ -53,7 +53,7 @@ from fireiron.schedules._plan import (
     early,
     oriented,
     span_beside,
-    span_of,
+    span_within,
 )
 from fireiron.schedules._plans import plans
 from fireiron.schedules._product import EIGHT_BITS, Product
@@ -176,12 +176,12 @@ def _gemm(spec: MatMulChain, plan: Plan) -> Schedule:
     chunks = chain.split(k).promote() if plan.promote else chain.split(k)
     waits = held or plan.promote
     prefetch = 0 if product.grouped or copying else plan.prefetch
-    deep = plan.depth(kind.nbytes, c.dtype.nbytes, *product.beside, sum(t.dtype.nbytes for t in loaded))
+    deep = plan.depth(product, sum(t.dtype.nbytes for t in loaded))
     chunks = chunks.pipeline(deep, inflight=0 if waits else 1)
     chain = chunks.specialize(producers=1, registers=plan.registers(copying), prefetch=prefetch)
     lines = left.tensor.order is RowMajor, right.tensor.order is ColMajor  # whether K is contiguous
     spans = [
-        SPAN if along_k or kind.nbytes != 2 else span_of(width * kind.nbytes) or SPAN
+        SPAN if along_k or kind.nbytes != 2 else span_within(width * kind.nbytes)
         for along_k, width in zip(lines, (m, n), strict=True)
     ]
     span = min(spans[0], k * left.dtype.nbytes) if held else spans[0]

@@ -196,14 +196,16 @@ class DeferredMatMul:
             self._inside(storage, rows)
             return Held(storage, rows, unit)
         if (number, offset) not in self.tiles:
-            index = offset + steps_of(view.layout, env)
+            listed = steps_of(view.layout, env)
+            rows, columns = taken.shape
+            panel = int(view.layout.modes[-1].leaves[0][0])  # the tile may end within the view's last one
+            if not 0 <= len(listed) - rows * columns < rows * panel:
+                text = f"{self.place}: {taken.role} is {rows}x{columns}, its view lists {len(listed)} elements"
+                raise self.team.error(self.place, "operand-size", text, "list the whole tile, the row fastest")
+            index = offset + listed[: rows * columns]
             if view.swizzle is not None:
                 index = view.swizzle(index)
             self._inside(storage, index)
-            rows, columns = taken.shape
-            if len(index) != rows * columns:
-                text = f"{self.place}: {taken.role} is {rows}x{columns}, its view lists {len(index)} elements"
-                raise self.team.error(self.place, "operand-size", text, "list the whole tile, the row fastest")
             self.tiles[number, offset] = Tile(storage, index, storage.granules(index, index)[0], rows)
         return self.tiles[number, offset]
 

@@ -26,8 +26,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def ran(monkeypatch: pytest.MonkeyPatch, *words: str, wrong: str = "", **us: float) -> tuple[int, list[str]]:
     ours = [Peer(name, ours=True, wrong=wrong if name == "one" else "") for name in us if name != "peer"]
-    monkeypatch.setattr(plans, "scheduled", lambda case, count, arch, apart, widths: ours[:count])
-    monkeypatch.setattr(plans, "compiled", lambda case, count, arch, apart, widths, part: 0)
+    monkeypatch.setattr(plans, "scheduled", lambda case, count, arch, apart: ours[:count])
+    monkeypatch.setattr(plans, "compiled", lambda case, count, arch, apart, part: 0)
     monkeypatch.setattr(plans, "subject", lambda word: Peer("peer"))
     said: list[str] = []
     with ThreadPoolExecutor(1) as executor:
@@ -108,13 +108,3 @@ def test_plans_that_are_alike_are_left_out() -> None:
             same = attrs.evolve(plan, n=other.n, group=other.group, keep=other.keep) == other
             assert not same or abs(plan.n - other.n) >= plans.NEAR
     assert apart != alike
-
-
-def test_tiles_between_those_that_the_model_lists() -> None:
-    case = Case(4096, 4096, 4096, "f16", "NN")
-    usual, more = (plans.scheduled(case, 4, "sm_90a", widths=widths) for widths in (False, True))
-    assert more[: len(usual)] == usual
-    added = [each.values["plan"] for each in more[len(usual) :]]
-    assert added
-    assert all(plan.n % 64 == 32 for plan in added if not plan.swapped)
-    assert plans.between([plans.hopper.Plan(n=256)], [plans.hopper.Plan(n=256)]) == [plans.hopper.Plan(n=224)]

@@ -6,13 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 import attrs
+import numpy as np
 import pytest
 
 from fireiron import A, B, ColMajor, MatMul, Matrix, RowMajor, matmul, relu, symbol
+from fireiron.algebra.expr import as_expr
 from fireiron.kernel.ir.rewrite import rewrite
 from fireiron.kernel.ir.statements import Fence, Role, Roles, Statement, Sync, Turn
 from fireiron.kernel.passes.edges import unordered
 from fireiron.schedules import hopper
+from fireiron.schedules._product import Product
 from fireiron.schedules.hopper import Plan
 from fireiron.verify.verification import Data, verify
 
@@ -216,37 +219,67 @@ def test_lines_that_start_anywhere_go_another_way() -> None:
     assert hopper.plans(MatMul(a, b, Matrix(64, 64, "tf32", RowMajor, name="C"))) == ()
 
 
-NARROW = {
+WITHIN = {  # plans whose tiles end within a swizzled row
     "columns": ("NN", Plan(128, 224), (200, 440, 136)),
     "rows": ("TT", Plan(128, 224, swapped=True), (440, 200, 136)),
-    "spans of 32 bytes": ("NT", Plan(128, 208), (136, 416, 136)),
+    "any eight columns": ("NT", Plan(128, 200), (136, 416, 136)),
+    "spans of 64 bytes": ("NT", Plan(64, 40, 1), (136, 88, 136)),
     "clusters": ("NN", Plan(128, 160, cluster=(2, 1)), (264, 312, 136)),
+    "clusters of four": ("NT", Plan(64, 96, 1, cluster=(4, 1)), (264, 200, 72)),
     "taking turns": ("NN", Plan(128, 96, pingpong=True, cluster=(1, 2)), (136, 384, 136)),
+    "equal shares": ("NT", Plan(64, 96, 1, stream=True), (136, 200, 136)),
+    "shares of a cluster": ("NT", Plan(64, 96, 1, ways=2, through="cluster"), (72, 104, 136)),
 }
 
 
-@pytest.mark.parametrize("case", sampled([(name,) for name in NARROW], 0, 2, 3))
-def test_a_width_that_is_no_multiple_of_64_has_narrower_spans(case: str) -> None:
-    """Along a dimension that is contiguous, swizzled rows have the most bytes of 128, 64 and 32 that divide it."""
-    layout, plan, size = NARROW[case]
+@pytest.mark.parametrize("case", sampled([(name,) for name in WITHIN], 0, 2, 3, 5))
+def test_a_tile_may_end_within_a_swizzled_row(case: str) -> None:
+    """Along a dimension that is contiguous, copies load whole swizzled rows, with columns of the next tile."""
+    layout, plan, size = WITHIN[case]
     verified(hopper.gemm(product(layout, size, "f16"), plan))
 
 
-def test_narrower_spans_in_cuda(golden: Callable[[str, str], None]) -> None:
+def test_shared_memory_holds_whole_swizzled_rows() -> None:
+    """224 columns of 16 bits are 3.5 rows of 128 bytes: room and barriers are for four, as the hardware counts them."""
+    spec = product("NN", (4096, 4032, 4096), "f16")
+    kernel = hopper.gemm(spec, Plan(128, 224)).lowered()
+    chunk = (128 + 256) * 128
+    sizes = {buffer.name: buffer.nbytes for buffer in kernel.buffers}
+    assert sizes["a_sh"] + sizes["b_sh"] == Plan(128, 224).depth(Product(spec)) * chunk
+    assert f"mbarrier_expect(&full[ring_slot], {chunk});" in hopper.gemm(spec, Plan(128, 224)).cuda("sm_90a")
+
+
+def test_products_may_not_read_beyond_the_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a buffer without the last half row, the next slot's copies write into this one: the simulator finds it."""
+    from fireiron.base.errors import SimulationError
+    from fireiron.kernel.lower import storage
+
+    made = storage._panels  # pyright: ignore[reportPrivateUsage]
+
+    def small(*given: Any) -> Any:
+        found = made(*given)
+        if found.shape[-1] == 224:
+            found.size = as_expr(64 * 224)
+        return found
+
+    monkeypatch.setattr(storage, "_panels", small)
+    schedule = hopper.gemm(product("NN", (128, 448, 128), "f16"), Plan(128, 224, stages=2))
+    a, b = np.ones((128, 128), np.float16), np.ones((128, 448), np.float16)
+    with pytest.raises(SimulationError) as refused:
+        schedule.simulate(a, b)
+    assert refused.value.code == "not-arrived"
+
+
+def test_a_tile_within_a_swizzled_row_in_cuda(golden: Callable[[str, str], None]) -> None:
     golden(
         hopper.gemm(product("NN", (4096, 4032, 4096), "f16"), Plan(128, 224)).cuda("sm_90a"),
         "schedules/hopper_columns_of_224.cu",
     )
 
 
-@pytest.mark.parametrize("case", NARROW)
-def test_narrower_spans_compile_without_spills(case: str) -> None:
-    layout, plan, size = NARROW[case]
+@pytest.mark.parametrize("case", sampled([(name,) for name in WITHIN], 0, 2, 5))
+def test_tiles_within_swizzled_rows_compile_without_spills(case: str) -> None:
+    layout, plan, size = WITHIN[case]
     resources = hopper.gemm(product(layout, size, "f16"), plan).compile("sm_90a").resources
     assert not resources.spills
     assert resources.stack == 0
-
-
-def test_plans_keep_whole_spans() -> None:
-    """Widths that need narrower spans are for explicit plans: none was timed yet."""
-    assert all(plan.n % 64 == 0 for plan in hopper.plans(product("NN", dtype="f16")) if not plan.swapped)

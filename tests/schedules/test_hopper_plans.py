@@ -13,6 +13,7 @@ from fireiron.algebra.expr import as_int
 from fireiron.base.errors import DecompositionError
 from fireiron.schedules import hopper
 from fireiron.schedules._clocks import GROUPS, _spread
+from fireiron.schedules._product import Product
 from fireiron.schedules.hopper import Plan
 
 
@@ -75,11 +76,23 @@ def test_tall_tiles_of_one_wave_stand_near_the_first(shape: tuple[int, int, int]
 
 
 def test_columns_of_a_tile_follow_the_operand_along_them() -> None:
-    """Lines of K come by eights; of an operand whose K is not contiguous whole spans of 64 elements come."""
-    fine = {"TN": (False, True), "NN": (True,), "TT": (False,), "NT": ()}
-    for layout, swaps in fine.items():
+    """Lines of K come by eights; so do columns, where n runs along lines, from one swizzled row of 32 bytes on."""
+    along = {"TN": (), "NN": (False,), "TT": (True,), "NT": (False, True)}
+    for layout, swaps in along.items():
         found = hopper.plans(matmul(1024, 1024, 1024, "f16", layout=layout, arch="sm_90a"))
-        assert {plan.swapped for plan in found if plan.n % 64} == set(swaps), layout
+        widths = {swapped: {plan.n for plan in found if plan.swapped == swapped} for swapped in (False, True)}
+        for swapped in (False, True):
+            assert widths[swapped] == set(range(16 if swapped in swaps else 8, 257, 8)), (layout, swapped)
+
+
+def test_columns_beyond_a_tile_are_loaded_too() -> None:
+    """Where n runs along lines, 224 columns cost the loads of 256, and half of the tiles start within a line."""
+    nn, tn = (Product(matmul(4096, 4096, 4096, "f16", layout=layout)) for layout in ("NN", "TN"))
+    plan = Plan(128, 224)
+    assert (plan.loaded(nn), plan.loaded(tn)) == (256, 224)
+    assert (plan.in_pieces(nn), plan.in_pieces(tn)) == ((0, 0.5), (0, 0))
+    assert (Plan(128, 40).loaded(nn), Plan(128, 96, swapped=True).loaded(nn)) == (64, 96)
+    assert Plan(128, 136).depth(nn) < Plan(128, 136).depth(tn)
 
 
 def test_clusters_of_four_leave_twelve_sms_idle() -> None:
@@ -122,7 +135,7 @@ def test_sums_meet_in_clusters_that_launch(spec: Any) -> None:
         assert plan.ways <= 8
         assert plan.cluster == (1, 1), "its blocks are no cluster of another kind"
         assert share * 64 * plan.panels * (plan.ways - 1) < k, "each block has some of K"
-        assert plan.depth(2, 2) >= 3
+        assert plan.depth(Product(spec)) >= 3
     assert any(plan.ways > 8 for plan in shared) or k < 65536
 
 

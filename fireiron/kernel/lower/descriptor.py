@@ -23,7 +23,8 @@ def descriptor_view(operand: Operand, window: Window, user: str) -> View:
     storage = window.storage
     nbytes = storage.dtype.nbytes
     span = next((s for s in SPANS if storage.swizzle == swizzle_of(s, nbytes)), None)
-    steps = [window.steps_along(i) for i in range(len(window.axes))][-2:]
+    # Columns may end within the last panel: the instruction reads no other ones, and the view has them all.
+    steps = [window.steps_along(i, cut=axis.dim == "N") for i, axis in enumerate(window.axes)][-2:]
     strides = [None if s is None else as_int(s.leaves[0][1]) for s in steps]
     k = 1 if operand.role == "A" else 0
     fix = "load by tma(128), tma(64) or tma(32), which lay the buffer out for it"

@@ -18,6 +18,7 @@ from fireiron.kernel.lower.window import Axis, Storage, Window
 from fireiron.language.atom import SPANS
 from fireiron.language.decompositions import Done, Load, Microkernel
 from fireiron.language.levels import SH, Block, Memory, Warp
+from fireiron.language.specs import MatMul
 from fireiron.language.tensor import ColMajor, Order, RowMajor, Tensor
 
 
@@ -108,7 +109,9 @@ def make_storage(
     order = order_of(source) or (order_of(target) if target else None) or RowMajor
     span = demanded_span(link, done_of(link.move), "dst") or demanded_span(link, done, "src")
     if span:
-        return _panels(link, name, shape, dtype, order, span, state, context, slots)
+        inner = source.axes[-1 if order is RowMajor else -2].dim
+        cut = isinstance(context.spec, MatMul) and link.role in ("A", "B") and inner != "K"
+        return _panels(link, name, shape, dtype, order, span, cut, state, context, slots)
     strides, size = _strides(link, shape, order)
     vector = max(1, dtype.count_in(BOX_ALIGN if holds_boxes(link, done) else 16))
     size = -(-size // vector) * vector
@@ -175,6 +178,7 @@ def _panels(
     dtype: DType,
     order: Order,
     span: int,
+    cut: bool,
     state: State,
     context: Context,
     slots: int,
@@ -183,28 +187,32 @@ def _panels(
 
     Dimensions before the last two count as rows too: a panel has the rows of all matrices.
 
+    Args:
+        cut: whether the tile may end within the last panel. Bulk copies fill the whole panel, with elements beyond the
+            tile's end, and products read the tile's elements alone.
+
     Raises:
-        DecompositionError: `bulk-storage` where a row is no whole number of spans.
+        DecompositionError: `bulk-storage` where a row is no whole number of spans, and may not end within one.
     """
     *outer, rows, cols = shape
     inner, lines = (cols, rows) if order is RowMajor else (rows, cols)
     width = span // dtype.nbytes
-    if inner % width:
+    if inner % width and not cut:
         fits = next((s for s in SPANS if s < span and s and inner % (s // dtype.nbytes) == 0), None)
         raise DecompositionError(
             "bulk-storage",
             f"rows of {inner} elements of {dtype} are no whole number of {span}-byte spans",
             fix=f"use a multiple of {width} elements" + (f", or a narrower span: tma({fits})" if fits else ""),
         )
-    every = lines * prod(outer)
-    line = Layout(inner, 1) if inner == width else Layout((width, inner // width), (1, every * width))
+    every, panels = lines * prod(outer), -(-inner // width)
+    line = Layout(inner, 1) if inner <= width else Layout((width, panels), (1, every * width))
     step = Layout(lines, width)
     pair = (step, line) if order is RowMajor else (line, step)
     above = zip(outer, _outer_strides(tuple(outer), lines * width), strict=True)
     modes = (*(Layout(extent, stride) for extent, stride in above), *pair)
     strides = Layout(tuple(m.shape for m in modes), tuple(m.stride for m in modes))
     aligned = dtype.count_in(max(BOX_ALIGN, SWIZZLED_ROWS * span))  # swizzled: a slot begins with a pattern
-    total = -(-inner * every // aligned) * aligned
+    total = -(-panels * width * every // aligned) * aligned
     name = context.name(name)
     storage = Storage(
         name, link.memory, dtype, shape, strides, as_expr(total), state.level,

@@ -393,8 +393,13 @@ class Window:
         """Return the flat element offset of the first element, before swizzling."""
         return self.storage.address(self.origin)
 
-    def steps_along(self, index: int) -> Layout | None:
-        """Return a layout, local index -> element steps, of one axis; None where the steps depend on the place."""
+    def steps_along(self, index: int, cut: bool = False) -> Layout | None:
+        """Return a layout, local index -> element steps, of one axis; None where the steps depend on the place.
+
+        Args:
+            index: number of the axis.
+            cut: whether the axis may end within a panel; the layout then has the whole panel.
+        """
         strides = self.storage.strides
         axis = self.axes[index]
         if self.storage.reading is not None:
@@ -408,7 +413,7 @@ class Window:
         if isinstance(strides, Layout):
             mode = strides[index]
             if mode.depth > 0:
-                return _hierarchical(mode, axis)
+                return _hierarchical(mode, axis, cut)
             stride = mode.stride
         else:
             stride = strides[index]
@@ -433,7 +438,7 @@ def _scaled(stride: IndexTree, by: Index) -> IndexTree:
     return tuple(_scaled(s, by) for s in stride) if isinstance(stride, tuple) else stride * by
 
 
-def _hierarchical(mode: Layout, axis: Axis) -> Layout | None:
+def _hierarchical(mode: Layout, axis: Axis, cut: bool) -> Layout | None:
     """Return the steps of an axis in a dimension with a nested layout; None where they depend on the first element."""
     run = mode.leaves[0][0]
     assert isinstance(run, int)
@@ -447,8 +452,8 @@ def _hierarchical(mode: Layout, axis: Axis) -> Layout | None:
         return None
     if layout.size <= run:
         return Layout(layout.shape, mode.leaves[0][1])
-    if layout.size % run == 0 and len(mode.leaves) == 2:
-        return Layout((run, layout.size // run), (mode.leaves[0][1], mode.leaves[1][1]))
+    if (layout.size % run == 0 or cut) and len(mode.leaves) == 2:
+        return Layout((run, -(-layout.size // run)), (mode.leaves[0][1], mode.leaves[1][1]))
     return None
 
 

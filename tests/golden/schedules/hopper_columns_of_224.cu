@@ -157,9 +157,9 @@ gemm_128x224x64_f16_f32(
     extern __shared__ __align__(1024) unsigned char shared[];
     half* a_sh = reinterpret_cast<half*>(shared);
     half* b_sh = reinterpret_cast<half*>(shared + 65536);
-    half* acc_sh = reinterpret_cast<half*>(shared + 180224);
-    unsigned long long* full = reinterpret_cast<unsigned long long*>(shared + 196608);
-    unsigned long long* empty = reinterpret_cast<unsigned long long*>(shared + 196640);
+    half* acc_sh = reinterpret_cast<half*>(shared + 196608);
+    unsigned long long* full = reinterpret_cast<unsigned long long*>(shared + 212992);
+    unsigned long long* empty = reinterpret_cast<unsigned long long*>(shared + 213024);
     alignas(16) float acc[112];
     alignas(16) half acc_sh_packed[8];
     if (threadIdx.x == 0) {
@@ -175,9 +175,9 @@ gemm_128x224x64_f16_f32(
             const int line = thread * 4 + first_tile_n % 4 - 512;
             prefetch_line(&A[first_tile_m * 524288 + line * 4096]);  // it is read soon
         }
-        if (thread > 159 && thread < 272) {
+        if (thread > 159 && thread < 224) {
             const int line2 = thread * 4 + first_tile % 4 - 640;
-            prefetch_line(&B[first_tile_n * 224 + line2 / 64 * 32 + line2 % 64 * 4032]);  // it is read soon
+            prefetch_line(&B[first_tile_n * 224 + line2 / 64 * 64 + line2 % 64 * 4032]);  // it is read soon
         }
     }
     if (threadIdx.x == 0) {
@@ -208,15 +208,15 @@ gemm_128x224x64_f16_f32(
                 #pragma unroll 1
                 for (int k = 0; k < 64; ++k) {
                     mbarrier_wait(&empty[ring_slot], 1 - ring_parity);
-                    mbarrier_expect(&full[ring_slot], 45056);
+                    mbarrier_expect(&full[ring_slot], 49152);
 
                     // load A to a_sh: Move(128, 64)(GL, SH)(Block)
                     tma_load_2d(&a_sh[ring_slot * 8192], &A_map, &full[ring_slot], k * 64, tile_m * 128);
 
                     // load B to b_sh: Move(64, 224)(GL, SH)(Block)
                     #pragma unroll
-                    for (int n = 0; n < 7; ++n) {
-                        tma_load_2d(&b_sh[ring_slot * 14336 + n * 2048], &B_map, &full[ring_slot], tile_n * 224 + n * 32, k * 64);
+                    for (int n = 0; n < 4; ++n) {
+                        tma_load_2d(&b_sh[ring_slot * 16384 + n * 4096], &B_map, &full[ring_slot], tile_n * 224 + n * 64, k * 64);
                     }
                     if (++ring_slot == 4) ring_slot = 0, ring_parity ^= 1;
                 }
@@ -247,7 +247,7 @@ gemm_128x224x64_f16_f32(
                 // MatMul(64, 224, 64)(SH, SH, FR)(Warpgroup)
                 #pragma unroll
                 for (int k2 = 0; k2 < 4; ++k2) {
-                    wgmma_m64n224k16_f32_f16<0, 1>(&acc[0], wgmma_operand<1, 16, 1024>(&a_sh[ring_slot * 8192 + warpgroup * 4096], k2 * 32), wgmma_operand<2, 4096, 512>(&b_sh[ring_slot * 14336], k2 * 1024), k != 0 || k2 != 0);
+                    wgmma_m64n224k16_f32_f16<0, 1>(&acc[0], wgmma_operand<1, 16, 1024>(&a_sh[ring_slot * 8192 + warpgroup * 4096], k2 * 32), wgmma_operand<1, 8192, 1024>(&b_sh[ring_slot * 16384], k2 * 2048), k != 0 || k2 != 0);
                 }
                 wgmma_commit();
                 wgmma_wait<1>();
