@@ -208,15 +208,14 @@ def kept_kernel(spec: MatMulChain, arch: str | None = None) -> CompiledKernel | 
     changed instructions.
     """
     from fireiron.algebra.arch import arch as find_arch
-    from fireiron.atoms.table import content
     from fireiron.jit.build import from_disk
 
     up_to_date()
-    if content() or choice_key(spec, arch) in _choices:
+    if choice_key(spec, arch) in _choices:
         return None
     asked = _question(spec, arch)
     kept = _facts(asked)
-    if kept is None or not isinstance(kept.get("digest"), str) or next(_recorded(asked, kept), None) is not None:
+    if kept is None or not isinstance(kept.get("digest"), str) or not _by_model(asked, kept):
         return None
 
     def simulator(arrays: Mapping[str, Any], sizes: Mapping[str, int], numbers: Mapping[str, Any]) -> None:
@@ -225,6 +224,23 @@ def kept_kernel(spec: MatMulChain, arch: str | None = None) -> CompiledKernel | 
         simulated(best(spec, arch).lowered(asked.target), arrays, sizes, numbers)
 
     return from_disk(kept["digest"], find_arch(asked.target), simulator=simulator)
+
+
+def key_of_model(spec: MatMulChain, arch: str) -> str | None:
+    """Return the key on disk of what the model decides about a product.
+
+    The result is None where a record decides, or this process has changed instructions.
+    """
+    up_to_date()
+    asked = _question(spec, arch)
+    return _kept_as(asked) if _by_model(asked, _facts(asked)) else None
+
+
+def _by_model(asked: Question, kept: Mapping[str, Any] | None) -> bool:
+    """Say whether the model decides about a product, with the instructions that every process has."""
+    from fireiron.atoms.table import content
+
+    return not content() and next(_recorded(asked, kept), None) is None
 
 
 def forget() -> None:
@@ -281,7 +297,7 @@ def _recorded(asked: Question, kept: Mapping[str, Any] | None) -> Iterator[tuple
 
     where, meaning, named = _machine(), meaning_of(asked.spec), _named()
     # Records of this product, and of the product without ops.
-    wanted = dict.fromkeys((described(meaning), described(meaning.product)))
+    wanted = [described(each) for each in dict.fromkeys((meaning, meaning.product))]
     for number, problem in enumerate(wanted):
         for found in _index().find(problem, where.device, asked.target, where.software):
             preset = named.get(found.record.preset)

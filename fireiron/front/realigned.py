@@ -89,23 +89,31 @@ def realigned(spec: MatMulChain, arch: str) -> Plan | None:
         longer than it saves.
     """
     from fireiron.front.best import choose, takes
-    from fireiron.front.spec import MatMul
 
-    task = spec.matmul
-    stored = (task.A, task.B, task.C)
     if not may_copy(spec) or not _by_warpgroups(spec, arch):
         return None
-    wide = tuple(t if t.starts_lines_at(UNIT) else _wide(t) for t in stored)
-    product = MatMul(*wide, arch=spec.program.arch)
-
+    product = of_copies(spec)
+    stored, wide = _matrices(spec), _matrices(product)
     found = choose(product, arch)
-    taken = _modelled_us(found, arch) + sum(_copying_us(t) for t, w in zip(stored, wide, strict=True) if t is not w)
+    taken = _modelled_us(found, arch) + sum(_copying_us(t) for t, w in zip(stored, wide, strict=True) if t != w)
     if taken >= PIECES * _least_us(spec, arch) or takes(found.candidate.preset, spec, arch):
         whole = choose(spec, arch)
         if _since(whole) == _since(found) or taken >= PIECES * _modelled_us(whole, arch):
             return None
-    a, b = (_copy(t, w) for t, w in zip(stored[:2], wide[:2], strict=True))
-    return Plan(found.schedule, (a, b), _copy(wide[2], stored[2]), taken)
+    a, b, back = (copy_of(spec, product, place) for place in range(3))
+    return Plan(found.schedule, (a, b), back, taken)
+
+
+def of_copies(spec: MatMulChain) -> MatMulChain:
+    """Describe the product of aligned copies."""
+    from fireiron.front.spec import MatMul
+
+    wide = (t if t.starts_lines_at(UNIT) else _wide(t) for t in _matrices(spec))
+    return MatMul(*wide, arch=spec.program.arch)
+
+
+def _matrices(spec: MatMulChain) -> tuple[Tensor, Tensor, Tensor]:
+    return spec.matmul.A, spec.matmul.B, spec.matmul.C
 
 
 def _since(choice: Choice) -> str:
@@ -158,14 +166,19 @@ def _wide(tensor: Tensor) -> Tensor:
     return attrs.evolve(tensor, name=f"{tensor.name}_wide", strides=tuple(steps))
 
 
-def _copy(src: Tensor, dst: Tensor) -> Schedule | None:
+def copy_of(spec: MatMulChain, product: MatMulChain, place: int) -> Schedule | None:
+    """Schedule the copy of a matrix: of A (place 0) and B (1) to the aligned array, of C (2) from there.
+
+    The result is None where the product of copies reads or writes the matrix itself.
+    """
     from fireiron.front.cli.find import find
     from fireiron.front.spec import Move
 
-    if src is dst:
+    stored, wide = _matrices(spec)[place], _matrices(product)[place]
+    if stored == wide:
         return None
     schedule = cast("Callable[[MoveChain], Schedule]", find("pointwise.move").made)
-    return schedule(Move(src, dst))
+    return schedule(Move(wide, stored) if place == 2 else Move(stored, wide))
 
 
 def copies_from(plan: Plan, kernel_of: Callable[[Schedule], Kernel], whole: Callable[[], Kernel]) -> Copies:

@@ -125,9 +125,15 @@ def compiled_for(spec: MatMulChain, arch: str | None = None) -> Several | None:
     """
     from fireiron.front.best import compiled, target_of
     from fireiron.front.host import without_gpu
+    from fireiron.front.kept_copies import keep_copies, kept_copies
     from fireiron.front.realigned import copies_from, may_copy, realigned
 
     if not may_copy(spec) or without_gpu():
         return None
-    plan = realigned(spec, target_of(spec, arch))
+    target = target_of(spec, arch)
+    found = kept_copies(spec, target, lambda: compiled(spec))
+    if found is not None:
+        return found.copies
+    plan = realigned(spec, target)
+    keep_copies(spec, target, plan)
     return None if plan is None else copies_from(plan, lambda each: each.compile(arch), lambda: compiled(spec))

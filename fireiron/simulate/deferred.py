@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
+from fireiron.algebra.expr import as_int
 from fireiron.atoms.meaning import meaning_of
 from fireiron.kernel.analysis.traffic import Traffic
 from fireiron.kernel.ir.statements import Call
@@ -198,7 +199,7 @@ class DeferredMatMul:
         if (number, offset) not in self.tiles:
             listed = steps_of(view.layout, env)
             rows, columns = taken.shape
-            panel = int(view.layout.modes[-1].leaves[0][0])  # the tile may end within the view's last one
+            panel = as_int(view.layout.modes[-1].leaves[0][0]) or 0  # the tile may end within the view's last one
             if not 0 <= len(listed) - rows * columns < rows * panel:
                 text = f"{self.place}: {taken.role} is {rows}x{columns}, its view lists {len(listed)} elements"
                 raise self.team.error(self.place, "operand-size", text, "list the whole tile, the row fastest")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,8 +40,9 @@ def drawn(layout: str, sizes: tuple[int, int, int] = SIZES) -> tuple[Any, Any, A
 
 
 @pytest.fixture
-def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+def eager(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Let copies cost nothing: small products, which are quick to simulate, are planned with them."""
+    monkeypatch.setenv("FIREIRON_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(realigned, "LAUNCH_US", -1000.0)
 
 
