@@ -188,8 +188,8 @@ def _panels(
     Dimensions before the last two count as rows too: a panel has the rows of all matrices.
 
     Args:
-        cut: whether the tile may end within the last panel. Bulk copies fill the whole panel, with elements beyond the
-            tile's end, and products read the tile's elements alone.
+        cut: whether the tile may end within the last of several panels. Bulk copies fill the whole panel, with elements
+            beyond the tile's end, and products read the tile's elements alone.
 
     Raises:
         DecompositionError: `bulk-storage` where a row is no whole number of spans, and may not end within one.
@@ -197,7 +197,7 @@ def _panels(
     *outer, rows, cols = shape
     inner, lines = (cols, rows) if order is RowMajor else (rows, cols)
     width = span // dtype.nbytes
-    if inner % width and not cut:
+    if inner % width and (not cut or inner < width):
         fits = next((s for s in SPANS if s < span and s and inner % (s // dtype.nbytes) == 0), None)
         raise DecompositionError(
             "bulk-storage",
@@ -205,7 +205,7 @@ def _panels(
             fix=f"use a multiple of {width} elements" + (f", or a narrower span: tma({fits})" if fits else ""),
         )
     every, panels = lines * prod(outer), -(-inner // width)
-    line = Layout(inner, 1) if inner <= width else Layout((width, panels), (1, every * width))
+    line = Layout(inner, 1) if inner == width else Layout((width, panels), (1, every * width))
     step = Layout(lines, width)
     pair = (step, line) if order is RowMajor else (line, step)
     above = zip(outer, _outer_strides(tuple(outer), lines * width), strict=True)
