@@ -139,8 +139,8 @@ def cp_async(nbytes: int | None = None) -> Strategy:
 def tma(span: int = 128, *, l2: Policy | None = None) -> Strategy:
     """Move whole boxes between global and shared memory by bulk copies, which one thread starts.
 
-    The buffer gets the layout that bulk copies need: swizzled rows of `span` bytes of the contiguous dimension. A tile of
-    a product's operand may end within a row along M or N: the last box then also loads elements of the next tile.
+    The buffer gets the layout that bulk copies need: swizzled rows of `span` bytes of the contiguous dimension. A tile
+    of a product's operand may end within a row along M or N: the last box then also loads elements of the next tile.
 
     Args:
         span: 128, 64 or 32 bytes; 0 for rows without a swizzle.
