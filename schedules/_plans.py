@@ -39,6 +39,8 @@ PAIRS = (((1, 1), 1), ((2, 1), 1), ((1, 1), 2))  # clusters, and panels of a chu
 # Each row of a line off 128 bytes is sent to a block in two pieces, and four blocks that share them ask for fewer rows:
 # of 25 drawn products a cluster of four was the fastest for eight, by 2 % in the mean of all. (2, 2) gains no more.
 FOURS = (*PAIRS, ((4, 1), 1))
+# Columns of tiles where n runs along lines: whole swizzled rows. Tiles may end within a row, but none was timed yet.
+ALONG_LINES = 64
 LEAST_CHUNKS = 4  # of a way
 # Products of a small C and a long K: blocks that add shares of their tile's sum were the fastest for each of 20 drawn
 # ones, K from 4,072 on; clusters of 2 x 2 blocks were faster than others for 7 of 12.
@@ -87,10 +89,10 @@ def _candidates(product: Product) -> Iterator[Plan]:
     for start in dict.fromkeys(oriented(plan, product) for plan in starts):
         swapped, ways_in = start.swapped, arrivals(start, product)
         held, copying = "registers" in ways_in, "threads" in ways_in
-        # Copies take any eight lines of the operand along n; where n runs along lines, at least one swizzled row.
+        # Copies take any eight lines of the operand along n.
         along_lines = product.along_lines[0 if swapped else 1]
-        step = 32 if nbytes != 2 else 8
-        widths = set(range(2 * step if along_lines else step, 257, step))
+        step = 32 if nbytes != 2 else ALONG_LINES if along_lines else 8
+        widths = set(range(step, 257, step))
         for m, consumers, turns in ((64, 1, False), (128, 2, False), (256, 2, False), (192, 3, False), (128, 2, True)):
             for n in sorted(widths):
                 # Addresses take registers that else are accumulators', those of groups more of them.
