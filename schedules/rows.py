@@ -169,8 +169,8 @@ def layernorm_backward(x: Value, dy: Value, gain: Value, eps: float = 1e-5) -> V
     middle, variance = mean_and_variance(x, "n")
     deviation = rsqrt(variance + eps).named("deviation")
     g, away = (dy * gain).named("g"), (x - middle).named("away")
-    slope = (mean(g * away, "n") * deviation * deviation).named("slope")
-    return (g - mean(g, "n").named("shift") - away * slope) * deviation
+    slope = (mean(g * away, "n") * deviation * deviation * -deviation).named("slope")
+    return g * deviation + (away * slope + (mean(g, "n") * -deviation).named("shift"))
 
 
 @program(x="m n", dy="m n", gain="n")
@@ -188,8 +188,8 @@ def layernorm_gradients(x: Value, dy: Value, gain: Value, eps: float = 1e-5) -> 
     middle, variance = mean_and_variance(x, "n")
     deviation = rsqrt(variance + eps).named("deviation")
     g, away = (dy * gain).named("g"), (x - middle).named("away")
-    slope = (mean(g * away, "n") * deviation * deviation).named("slope")
-    by_x = (g - mean(g, "n").named("shift") - away * slope) * deviation
+    slope = (mean(g * away, "n") * deviation * deviation * -deviation).named("slope")
+    by_x = g * deviation + (away * slope + (mean(g, "n") * -deviation).named("shift"))
     return by_x, _sum(dy * (away * deviation), "m").named("by_gain"), _sum(dy, "m").named("by_bias")
 
 

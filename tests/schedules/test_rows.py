@@ -9,7 +9,23 @@ import attrs
 import numpy as np
 import pytest
 
-from fireiron import RF, Block, FireironError, Matrix, Vector, Warp, index, program, softmax, symbol, tensor, vector
+from fireiron import (
+    RF,
+    Block,
+    FireironError,
+    Matrix,
+    Value,
+    Vector,
+    Warp,
+    index,
+    mean,
+    mean_and_variance,
+    program,
+    softmax,
+    symbol,
+    tensor,
+    vector,
+)
 from fireiron.algebra.expr import as_expr
 from fireiron.base.errors import SimulationError
 from fireiron.jit.interface import Interface
@@ -124,6 +140,29 @@ def test_the_last_blocks_of_groups_read_less() -> None:
     assert "count_in(&arrived[block / 12], 12)" in text
     assert "count_in(&arrived2[0], 11)" in text
     assert "before by_bias_sh" in text
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_folds_share_a_barrier_wherever_pointwise_steps_stand(late: bool) -> None:
+    """Four folds, the last two of distances from a mean, meet at two barriers in any order of the pointwise steps."""
+
+    @program(x="m n", y="m n")
+    def apart(x: Value, y: Value) -> Value:
+        middle, variance = mean_and_variance(x, "n")
+        away = (x - middle).named("away")
+        slope, scale = mean(y * away, "n").named("slope"), (variance + 1).named("scale")
+        shift = mean(y, "n").named("shift")
+        return y * scale + away * slope + shift if late else shift + away * slope + y * scale
+
+    schedule = rows.row(apart(Matrix(3, 1024), Matrix(3, 1024, name="y")), warps=4)
+    assert schedule.cuda("sm_90a").count("__syncthreads()") == 2
+    right(schedule)
+
+
+@pytest.mark.parametrize("name", ["layernorm_backward", "layernorm_gradients"])
+def test_gradients_of_layer_norms_meet_at_two_barriers(name: str) -> None:
+    loop = rows.row(made(name, 2048, lines=300), warps=8, stages=1).cuda("sm_90a").split("by_gain: add over m")[0]
+    assert loop.count("__syncthreads();  // ") == 2
 
 
 def test_narrow_rows_of_sums_have_longer_rings() -> None:

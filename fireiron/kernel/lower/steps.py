@@ -234,10 +234,12 @@ def _closes_here(step: Step, state: State) -> bool:
 
 
 def _with_folds_side_by_side(steps: Sequence[Step], products: Mapping[str, Product], state: State) -> list[Step]:
-    """Move folds behind an earlier fold if all their reads are computed by then: these folds share one barrier.
+    """Move folds behind an earlier fold if all their reads can be computed by then: these folds share one barrier.
 
-    Products are not moved, so that steps between two products still run while the second product runs. Example: a layer
-    norm's gradient sums x and sums dy * gain over a row before any step uses either sum.
+    Pointwise steps that such a fold reads move with it. Products are not moved, and no pointwise step moves over a
+    product, so that steps between two products still run while the second product runs. Example: a layer norm's
+    gradient sums x and sums dy * gain over a row before any step uses either sum, then sums the squared distances from
+    the mean, and g times the distances, wherever the program computes the distances.
     """
     made: list[Step] = []
     rest = list(steps)
@@ -247,8 +249,20 @@ def _with_folds_side_by_side(steps: Sequence[Step], products: Mapping[str, Produ
         if step.name in products or not _closes_here(step, state):
             continue
         missing = {out.name for other in (step, *rest) for out in other.outs}
-        folds = [x for x in rest if x.name not in products and _closes_here(x, state)]
-        beside = [x for x in folds if not any(ref.name in missing for ref in x.reads)]
+        ready: list[Step] = []  # steps that read no result of this fold, of a later one or of a product
+        product = next((i for i, x in enumerate(rest) if x.name in products), len(rest))
+        for i, x in enumerate(rest):
+            pointwise = x.fold is None and not x.running and i < product
+            if any(ref.name in missing for ref in x.reads) or x.name in products:
+                continue
+            if pointwise:
+                missing -= {out.name for out in x.outs}
+            if pointwise or _closes_here(x, state):
+                ready.append(x)
+        beside: list[Step] = []
+        for x in reversed(ready):
+            if x.fold is not None or any(ref.name == out.name for y in beside for ref in y.reads for out in x.outs):
+                beside.insert(0, x)
         made += beside
         rest = [x for x in rest if x not in beside]
     return made
