@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import ceil, gcd, prod
+from math import ceil, gcd, log2, prod
 
 import attrs
 
@@ -38,8 +38,18 @@ SMS = 132  # of an H200
 CLUSTERS = [1, 2, 4, 8]  # blocks
 WITH_LARGEST = (90, 100, 103)  # architectures whose clusters have up to 16 blocks
 LARGEST = 16  # blocks of a cluster that keeps a row in registers
-LEAST_KEPT = 36 << 10  # bytes of a row that WARPS warps keep in registers: with fewer, too few are on their way
-MOST_KEPT = 64 << 10
+MOST_OF_ONE_SM = 64 << 10  # bytes of a row in all arrays: of wider rows, several share an SM, by blocks of clusters
+IDLE = {1: 0.3, 2: 0.1, 3: 0.0}  # cost, by the number of blocks of an SM: what waits for other blocks
+UNUSED = 0.3  # cost of clusters of 16 blocks, for which 20 of 132 SMs of an H200 have no room
+ONE_PLACE = 0.05  # cost of blocks that have no place for the next row while they read one
+BALANCE = 0.1  # cost of twice or half of WARPS warps of an SM
+FOR_A_WARP = 4  # bytes of each lane that cost as much as the folds of a warp
+LEAST_OF_A_LANE = 48  # bytes of an array
+MOST_OF_A_LANE = 128
+MOST_OF_A_THREAD = 152  # registers
+LEAST_ON_THE_WAY = 32 << 10  # bytes of an SM's rows
+FEWEST_OF_AN_SM = 8  # warps
+MOST_OF_AN_SM = 24
 LOOPED = 1 / 3  # of an SM's shared memory: larger parts of rows are kept in registers, not read in a loop
 SQUEEZED = 4 / 3  # columns per estimated column that the compiler fits into a thread's registers at most
 FOLDS = 12 << 10  # bytes of an SM's shared memory that folds and the system take
@@ -236,6 +246,8 @@ def part_of(row: Row, warps: int = 0, blocks: int = 0) -> Part:
     shared = SHARED.get(row.arch, 100 << 10) - FOLDS
     if not warps and not blocks and (few := _several(row, shared)):
         return attrs.evolve(part_of(row, FEW_WARPS, few), at_once=few > 1)
+    if not warps and _is_wide(row) and (found := _in_clusters(row, shared, blocks)):
+        return found
     clusters = [blocks] if blocks else CLUSTERS if row.arch >= 90 and not row.running else [1]
     part = Part(1, 1, 0)
     for count in clusters:
@@ -279,7 +291,7 @@ def part_of(row: Row, warps: int = 0, blocks: int = 0) -> Part:
             return Part(count, wanted, stages, vectors=vectors, resident=resident)
         last = stages > 1 or count == clusters[-1]  # more blocks would not be tried
         looped = row.running or not row.copied or (each <= LOOPED * shared and count < CLUSTERS[-1])
-        if last and not warps and not looped and (found := _kept(row, shared, blocks)):
+        if last and not warps and not looped and (found := _in_clusters(row, shared, blocks)):
             return found
         lane = LANES * row.lane
         few = max(1, int(registers * IN_LOOPS / row.registers) // row.lane) * lane  # columns of a warp at a time
@@ -328,37 +340,60 @@ def ranked(row: Row) -> Part:
     return Part(blocks, warps, 0, warps * chunk, resident=resident, ahead=ahead if ahead > 1 else 0)
 
 
-def _kept(row: Row, shared: int, blocks: int) -> Part | None:
-    """Divide a row among the fewest blocks that keep it in registers, each alone on its SM, with all arrays in reach.
+def _is_wide(row: Row) -> bool:
+    """Say whether clusters that share SMs are faster for a row than one block, or one cluster that has its SMs alone.
 
-    Gains and biases stay in shared memory beside two rows, or beside one, whose place the next row takes while this one
-    is folded in registers. Of the row, a block holds at most `MOST_KEPT` bytes, 128 for each thread: packed, so that
-    the compiler has as many registers left for values in f32.
+    In rows of one array without gain or bias, such as softmax's, a thread loops over its part (`_several`).
+    """
+    whole = row.vector(max(row.inputs, key=lambda role: row.inputs[role])) == VECTOR_NBYTES
+    several = len(row.inputs) > 1 or bool(row.vectors)
+    kept = row.arch >= 90 and row.copied and not row.running and row.states <= OTHERS
+    return kept and whole and several and row.width * row.deep * sum(row.inputs.values()) > MOST_OF_ONE_SM
 
-    The SMs that clusters leave idle cost less than reading a row again from shared memory for each fold, or gains from
-    the L2 cache for each row. Measured on an H200, as shares of a copy's speed, in loops and so: layer norm of 98,304
-    columns 0.89 and 0.93, of 180,384 0.76 and 0.82, of 231,712 0.60 and 0.88; its gradient 0.53 and 0.83, 0.46 and
-    0.67, 0.41 and 0.70; RMS norm of 98,304 columns 0.94 and 0.92. Fewer blocks with one place are faster than more
-    blocks with two (layer norm of 231,712 columns: 0.88 with 8 blocks, 0.63 with 16), which have fewer bytes on their
-    way.
+
+def _in_clusters(row: Row, shared: int, blocks: int) -> Part | None:
+    """Divide a row among blocks of a cluster that keep it in registers; up to three such blocks share an SM.
+
+    While the blocks of one row wait for each other, blocks of other rows compute. Gains and biases stay in shared
+    memory beside two rows, or beside one, whose place the next row takes while this one is folded in registers.
+
+    Of all divisions that fit into registers and shared memory, the one with the lowest cost is chosen. The cost is the
+    number of vectors that all lanes have, idle lanes included, divided by those of the row, where a warp's folds count
+    as a quarter of a vector of each lane; to this a number is added for each resource that lies idle. The numbers
+    follow from forms of 26 programs, timed on an H200. Shares of a copy's speed before, with one block on an SM, and
+    so: layer norm's gradient of 20,480 columns 0.79 and 0.96, of 58,840 0.79 and 0.91, of 108,016 0.84 and 0.94, of
+    180,384 0.76 and 0.95; layer norm of 58,840 columns 0.77 and 0.86, of 108,016 0.59 and 0.90; RMS norm of 58,840
+    columns 0.84 and 0.93. Layer norm's gradient of 32,928 columns lost: 0.95 and 0.86.
 
     Returns:
         None if no cluster keeps the row.
     """
     clusters = [*CLUSTERS, LARGEST] if row.arch in WITH_LARGEST else CLUSTERS if row.arch >= 90 else [1]
-    unit = LANES * row.lane
+    unit, of_column = LANES * row.lane, row.deep * sum(row.inputs.values())
+    of_vector = row.lane * row.deep * max(row.inputs.values())  # bytes of a lane
+    found: list[tuple[float, Part]] = []
     for count in [blocks] if blocks else clusters:
-        width = ceil(row.width / (count * unit)) * unit
-        columns = ceil(width / (WARPS * unit)) * row.lane  # of a lane
-        whole = WARPS * LANES * columns
-        of_column = row.deep * sum(row.inputs.values())
-        each, beside = whole * of_column, whole * sum(row.vectors.values())
-        held = SQUEEZED * _registers_of(WARPS, _others(row, WARPS, count, width))
-        stages = next((n for n in (2, 1) if n * each + beside <= shared), 0)
-        kept = width * of_column >= LEAST_KEPT and each <= MOST_KEPT
-        if stages and kept and columns * row.registers <= held:
-            return Part(count, WARPS, stages, vectors=len(row.vectors), resident=1, persistent=True)
-    return None
+        units = ceil(row.width / (count * unit))
+        for vectors in range(ceil(LEAST_OF_A_LANE / of_vector), MOST_OF_A_LANE // of_vector + 1):
+            warps = ceil(units / vectors)
+            whole = warps * vectors * unit
+            held = row.registers * row.lane * vectors / SQUEEZED + _others(row, warps, count, units * unit)
+            each, beside = whole * of_column, whole * sum(row.vectors.values())
+            lanes = count * warps * (FOR_A_WARP / of_vector + vectors) * unit / row.width
+            for resident in IDLE if warps <= WARPS else ():
+                threads = ceil(warps / 4) * 4 * LANES * resident  # registers are given to four warps at a time
+                stages = next((n for n in (2, 1) if resident * (n * each + beside) <= shared), 0)
+                together = resident * warps
+                on_the_way = resident * units * unit * of_column
+                if not stages or held > min(MOST_OF_A_THREAD, REGISTERS // threads) or on_the_way < LEAST_ON_THE_WAY:
+                    continue
+                if not FEWEST_OF_AN_SM <= together <= MOST_OF_AN_SM:
+                    continue
+                idle = IDLE[resident] + UNUSED * (count == LARGEST) + ONE_PLACE * (stages == 1)
+                cost = lanes + idle + BALANCE * abs(log2(together / WARPS))
+                part = Part(count, warps, stages, vectors=len(row.vectors), resident=resident, persistent=True)
+                found.append((cost, part))
+    return min(found, key=lambda one: one[0])[1] if found else None
 
 
 def _widest(row: Row, count: int) -> Part:

@@ -1,9 +1,7 @@
 struct bf16 { unsigned short bits; };
 
 __device__ __forceinline__ float bf16_to_float(bf16 x) {
-    float y;
-    asm("mov.b32 %0, {0, %1};" : "=f"(y) : "h"(x.bits));  // one instruction, also for the upper bits of a register
-    return y;
+    return __uint_as_float(x.bits << 16);
 }
 
 __device__ __forceinline__ bf16 float_to_bf16(float x) {
