@@ -167,3 +167,29 @@ def windows(
         places.append(step * dim(o, left // step + 1) + apart * dim(t, size) - before)
         sizes.append(size)
     return places, sizes
+
+
+def transposed(y: Value, f: Value, stride: Sizes, pad: Pads, more: Sizes) -> Value:
+    """Compute a transposed convolution of images; the arguments are those of `conv.conv2d_transposed`."""
+    places: list[Value] = []
+    present: Value | None = None
+    for axis, (out, inner, tap) in enumerate(zip("pq", "hw", "rs", strict=True)):
+        step, (before, behind) = one(stride, axis, 2), pair(pad, axis, 2)
+        whole("stride", step, 1)
+        added = one(more, axis, 2)
+        if added < 0:
+            raise FireironError("conv-sizes", f"more={more} takes pixels away", fix="give 0 or more; pad= cuts off")
+        size = (extent(out) - 1) * step + extent(tap) - before - behind + added
+        if isinstance(size, int) and size < 1:
+            raise FireironError(
+                "conv-window",
+                f"padding of {before} and {behind} leaves {size} pixels along {inner}",
+                fix="pad less: what a transposed convolution pads is cut off from its result",
+            )
+        away = dim(inner, size) + before - index(tap)
+        divides = away % step >= 1 if step > 1 else None
+        places.append(away // step)
+        present = present if divides is None else divides if present is None else present | divides
+    read = y[:, places[0], places[1]]
+    read = read if present is None else where(present, 0, read)
+    return einsum("nhwrsk,krsc->nhwc", read, f)

@@ -7,11 +7,12 @@ from typing import Any
 
 from fireiron import Value, einsum, index, program, tensor
 from fireiron.schedules import conv
+from fireiron.schedules._windows import places
 
 
 @program(x="n h w m", f="g k r s c")
 def folded(x: Value, f: Value, part: int) -> Value:
-    read = conv.places("hw", "rs", "pq", 1, 0, 1)
+    read = places("hw", "rs", "pq", 1, 0, 1)
     return einsum("n p q r s g c, g k r s c -> n p q g k", x[(slice(None), *read, index("g") * part + index("c"))], f)
 
 
@@ -28,8 +29,8 @@ def test_conv_cut(refused: Callable[..., Any]) -> None:
         """\
 FireironError[conv-cut]: c: 40 is no whole number of chunks of 64, and behind it x is read on along c_g: bulk copies \
 end only where the tensor ends
-  --> test_conv_cut.py:20:17
-20 |     return conv.wgmma(folded(x, f, part=40, arch="sm_90a"))
+  --> test_conv_cut.py:21:17
+21 |     return conv.wgmma(folded(x, f, part=40, arch="sm_90a"))
    |                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 fix: use conv.mma, or read a dim of groups of its own, as conv2d_grouped does""",
     )

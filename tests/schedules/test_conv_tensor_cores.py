@@ -19,6 +19,7 @@ from fireiron.kernel.ir.statements import Call, Statement, Sync
 from fireiron.language.decompositions import Split, Tile
 from fireiron.schedules import conv, conv_gradients
 from fireiron.schedules._pixel_clocks import lines
+from fireiron.schedules._windows import places
 from fireiron.simulate import simulate
 from fireiron.verify.random_data import random_arrays
 from fireiron.verify.verification import Data, verify
@@ -670,7 +671,7 @@ def test_spans_that_channels_fill_better(channels: int, span: int) -> None:
 
 @fi.program(x="n h w m", f="g k r s c")
 def folded_groups(x: Any, f: Any, part: int, pad: int = 0) -> Any:
-    read = conv.places("hw", "rs", "pq", 1, pad, 1)
+    read = places("hw", "rs", "pq", 1, pad, 1)
     channel = fi.index("g") * part + fi.index("c")
     return fi.einsum("n p q r s g c, g k r s c -> n p q g k", x[(slice(None), *read, channel)], f)
 
