@@ -227,7 +227,7 @@ def _early(spec: ProgramChain, w: Window, depth: int) -> tuple[str, ...]:
 
 def _by_panels(w: Window, columns: int, channels: int) -> Strategy:
     """Store `columns` columns of a tile at once, as whole lines through shared memory."""
-    pad = 0 if w.across else pad_of(w.stored)  # lines of pixels are as many as a tile has channels
+    pad = 0 if w.across else pad_of(w.stored, columns)  # lines of pixels are as many as a tile has channels
     if columns == channels:
         return through_shared(pad=pad)
 

@@ -92,7 +92,9 @@ class Tiles:
 
     def staging(self, columns: int, stored: int) -> int:
         """Return the bytes of shared memory through which `columns` columns of results are stored."""
-        return stored * self.pixels * (columns + pad_of(stored) * (not swizzled(columns, self.channels, stored)))
+        return (
+            stored * self.pixels * (columns + pad_of(stored, columns) * (not swizzled(columns, self.channels, stored)))
+        )
 
     def stages(self, span: int, stored: int, kept: int = 0) -> int:
         """Return the number of chunks that fit into shared memory beside other bytes, at most 8."""
@@ -105,9 +107,21 @@ def swizzled(columns: int, channels: int, stored: int) -> bool:
     return columns < channels and stored == 2
 
 
-def pad_of(stored: int) -> int:
-    """Return the pad, in elements, between rows of results in shared memory, so that lanes write to different banks."""
-    return max(8, 16 // stored)
+def pad_of(stored: int, columns: int) -> int:
+    """Return the pad, in elements, between rows of results in shared memory, so that lanes write to different banks.
+
+    Rows are then an odd number of pads apart.
+
+    Args:
+        stored: bytes of an element.
+        columns: elements of a row.
+
+    Example:
+        >>> pad_of(2, 128), pad_of(2, 72)
+        (8, 0)
+    """
+    pad = max(8, 16 // stored)
+    return pad * (columns // pad % 2 == 0)
 
 
 def span_of(spec: ProgramChain, w: Window, ways: int = 1) -> int:

@@ -493,6 +493,16 @@ def test_bulk_copies_and_wgmma(case: str, form: str) -> None:
     assert max(site.conflict_degree for site in report.sites) <= 1.0
 
 
+@pytest.mark.parametrize("runs", [False, True])
+@pytest.mark.parametrize("width", [72, 96, 160, 224])
+def test_tiles_may_have_other_numbers_of_filters_than_the_model_lists(width: int, runs: bool) -> None:
+    spec = conv.conv2d(images(2, 5, 9, 64), filters(232, 1, 1, 64), tensor(232, name="bias"), op=relu)
+    report = right(conv.wgmma(spec, channels=width, pixels=64, groups=1, cluster=1, runs=runs)).report
+    assert (
+        max(site.conflict_degree for site in report.sites) <= 1.25
+    )  # a warp's reads of staged rows go across their ends
+
+
 @pytest.mark.parametrize("form", ["two groups", "three groups", "pairs of blocks", "of one tile"])
 def test_bulk_copies_bring_what_is_added(form: str) -> None:
     spec = conv.conv2d(
