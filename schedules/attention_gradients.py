@@ -180,7 +180,8 @@ def of_all(
     weight = weight.named("p")
     by_weight = scores.dropped(einsum(f"bhje,{rows}e->{columns}", v, dy, name="dp"), "kept_dp")
     by_product = ((by_weight - delta) * weight * scores.slopes(products)).named("ds")
-    keys = einsum(f"{columns},{rows}d->bhjd", by_product.cast(q.dtype), q, name="dk") * scores.factor
+    held = by_product.cast(q.dtype).named("held_ds")
+    keys = einsum(f"{columns},{rows}d->bhjd", held, q, name="dk") * scores.factor
     values = einsum(f"{columns},{rows}e->bhje", weight if not dropout else left, dy, name="dv")
     # Products of keys take it from registers, those of queries from shared memory.
     shared = by_product.cast(k.dtype).named("shared_ds")
@@ -364,10 +365,11 @@ def at_once(
     chunk: int = 64,
     stages: int = 2,
     bulk_rows: bool | None = None,
-    order: tuple[str, ...] = ("s", "p", "dp", "ds", "shared_ds", "dv", "dq", "dk"),
+    order: tuple[str, ...] = ("s", "p", "dp", "ds", "shared_ds", "held_ds", "dv", "dq", "dk"),
     slots: int = 2,
     span: int = 128,
     staged: int | None = None,
+    skew: tuple[str, str] | None = None,
 ) -> Schedule:
     """Schedule all gradients of attention in one kernel for Hopper: a block has a tile of keys and values.
 
@@ -403,6 +405,8 @@ def at_once(
         chain = chain.load(name, SH, tma())
     chain = _over_heads(chain, "i").split(i=chunk).pipeline(stages).order(*order)
     chain = chain.specialize(registers=(24, 240) if groups <= 2 else (32, 160))
+    if skew:
+        chain = chain.skew(*skew)
     for name in ("q", "dy", *(("lse", "delta") if bulk_rows else ())):
         chain = chain.load(name, SH, tma())
     line = LINE_NBYTES // dtype.nbytes

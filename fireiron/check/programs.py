@@ -162,14 +162,15 @@ def online(program: Program, split: Split, slack: float, speculate: bool, above:
     lazy(changed, law, slack, speculate)
 
 
-def skew(program: Program, split: Split, name: str) -> None:
+def skew(program: Program, split: Split, name: str, before: str = "") -> None:
     """Raise an error for a skew of an unknown step, or of a loop without roles.
 
     Raises:
         DecompositionError: `each-step`, `skew-roles`, `split-together`.
     """
     _one_dim(split, "skew()")
-    step(program, name)
+    for one in (name, before) if before else (name,):
+        step(program, one)
     if split.specialised is None:
         raise DecompositionError(
             "skew-roles",

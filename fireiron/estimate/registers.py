@@ -10,7 +10,7 @@ from fireiron.algebra.arch import Arch
 from fireiron.algebra.expr import evaluate
 from fireiron.algebra.occupancy import occupancy
 from fireiron.kernel.analysis.sampling import Site, reads_and_writes, sites
-from fireiron.kernel.ir.statements import Buffer, Kernel, Role, Roles
+from fireiron.kernel.ir.statements import Buffer, Call, For, Kernel, Role, Roles
 
 REGISTER_NBYTES = 4
 ADDRESSING = 24  # registers for indices, addresses and loops, beside the tensors; the presets take 20 to 40
@@ -43,34 +43,56 @@ def least_registers(kernel: Kernel, sizes: Mapping[str, int] | None = None, role
         if not buffer.memory.registers or buffer.name not in lives:
             continue
         size = registers_of(buffer) if sizes is None else sizes.get(buffer.name, 0)
-        first, last = lives[buffer.name]
         sources = [b for b in kernel.buffers if b.name == buffer.follows and b.name in lives]
         taken = sum(registers_of(b) if sizes is None else sizes.get(b.name, 0) for b in sources)
-        shared = range(lives[buffer.follows][0], lives[buffer.follows][1] + 1) if sources else range(0)
-        for index in range(first, last + 1):  # an element takes its source's registers
+        shared = {i for first, last in lives[buffer.follows] for i in range(first, last + 1)} if sources else set[int]()
+        for index in {i for first, last in lives[buffer.name] for i in range(first, last + 1)}:
+            # An element takes its source's registers.
             alive[index] += max(0, size - taken) if index in shared else size
     return max(alive, default=0)
 
 
-def _lives(everything: tuple[Site, ...]) -> Mapping[str, tuple[int, int]]:
-    """Return the first and last site where each buffer is needed.
+def _lives(everything: tuple[Site, ...]) -> Mapping[str, list[tuple[int, int]]]:
+    """Return the first and last sites of the ranges where each buffer is needed.
 
-    A buffer with values from before a loop that a statement of the loop reads is needed until the loop ends.
+    A buffer with values from before a loop that a statement of the loop reads is needed until the loop ends. Before and
+    behind a loop over chunks that writes a buffer first, the buffer has other values: ranges of their own.
     """
-    ends: dict[str, int] = {}
-    starts: dict[str, int] = {}
-    for site in everything:
-        for loop in site.loops:
-            starts.setdefault(loop.var.name, site.index)
-            ends[loop.var.name] = site.index
-    lives: dict[str, tuple[int, int]] = {}
-    for site in everything:
-        for view, _ in reads_and_writes(site.statement):
-            name = view.buffer.name
-            first, last = lives.get(name, (site.index, site.index))
-            entered = [ends[x.var.name] for x in site.loops if first < starts[x.var.name]]
-            lives[name] = (first, max(last, site.index, *entered))
+    spans = _spans(everything)
+    lives: dict[str, list[tuple[int, int]]] = {}
+    around: dict[str, For | None] = {}
+    for site, loops in zip(everything, spans, strict=True):
+        chunks = next((loop for loop in site.loops if loop.kind == "chunks" and not loop.unroll), None)
+        ways = dict[str, str]()
+        for view, way in reads_and_writes(site.statement):
+            ways.setdefault(view.buffer.name, way)
+        if isinstance(site.statement, Call) and site.statement.accumulate is not None:  # the first step takes zeros
+            ways |= {v.buffer.name: "write" for v, way in reads_and_writes(site.statement) if way == "write"}
+        for name, way in ways.items():
+            ranges = lives.setdefault(name, [])
+            if not ranges or (way == "write" and around[name] is not chunks):
+                ranges.append((site.index, site.index))
+            around[name] = chunks
+            first, last = ranges[-1]
+            ranges[-1] = first, max(last, site.index, *(end for start, end in loops if first < start))
     return lives
+
+
+def _spans(everything: tuple[Site, ...]) -> list[list[tuple[int, int]]]:
+    """List, for each site, the first and last sites of the loops around it; several loops may share a variable."""
+    firsts: list[list[int]] = []
+    before: tuple[For, ...] = ()
+    for site in everything:
+        same = 0
+        while same < min(len(before), len(site.loops)) and before[same] is site.loops[same]:
+            same += 1
+        kept = firsts[-1][:same] if firsts else []
+        firsts.append([*kept, *[site.index] * (len(site.loops) - same)])
+        before = site.loops
+    ends: dict[tuple[int, int], int] = {}
+    for site, begun in zip(everything, firsts, strict=True):
+        ends |= {(depth, first): site.index for depth, first in enumerate(begun)}
+    return [[(first, ends[depth, first]) for depth, first in enumerate(begun)] for begun in firsts]
 
 
 def roles_of(kernel: Kernel) -> tuple[Role, ...]:

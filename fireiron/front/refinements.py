@@ -369,24 +369,29 @@ class SplitRefinements(Schedule, Generic[S]):
         self._check(program_rules.online, self.program.spec, link, slack, speculate, self.links[:-1])
         return self._refine(online=True, slack=slack, speculative=speculate, link=here())
 
-    def skew(self: P_, step: str) -> P_:
+    def skew(self: P_, step: str, before: str = "") -> P_:
         """Issue a step's product for chunk j + 1 before the later products of chunk j.
 
-        A chunk's pointwise steps then overlap with products of other chunks. Each array has its own mbarriers, so that
-        its slot is refilled as soon as the product that reads it has finished.
+        A chunk's pointwise steps then overlap with products of other chunks. Arrays that the step reads and others have
+        mbarriers of their own, so that a slot is refilled as soon as the products that read it have finished. An array
+        that both the step and later ones read has one slot more than `pipeline` says.
 
         Args:
-            step: name of the loop's first product.
+            step: name of one of the loop's products.
+            before: name of the product of chunk j that follows it; by default the first one behind `step`.
 
         Raises:
-            DecompositionError: `each-step`, `skew-roles`, `split-together`; when the schedule is finished `skew-step`,
-                `skew-ring`.
+            DecompositionError: `each-step`, `skew-roles`, `split-together`; when the schedule is finished `skew-step`.
+
+        Example:
+            `split(i=64).pipeline(2).specialize().skew("s", before="dv")` computes chunk j's `dp`, which stands between
+            `s` and `dv`, before chunk j + 1's `s`.
         """
         self._only("skew")
         (*_, link) = self.links
         assert isinstance(link, Split)
-        self._check(program_rules.skew, self.program.spec, link, step)
-        return self._refine(skewed=step, link=here())
+        self._check(program_rules.skew, self.program.spec, link, step, before)
+        return self._refine(skewed=step, skewed_before=before, link=here())
 
     def order(self: P_, *steps: str) -> P_:
         """Compute some steps first in each chunk, in this order; a step still follows the steps whose results it reads.

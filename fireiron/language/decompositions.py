@@ -244,6 +244,7 @@ class Split:
         further: further dims that the same loop cuts, with the extents of their chunks; the last one is fastest.
             Example: (("r", 1), ("s", 1)).
         skewed: the step whose product is issued one trip ahead of the other steps, "" for none.
+        skewed_before: the step of the earlier trip that follows it; "" for the first product behind the skewed step.
         order: steps of a program to execute first in each chunk, in this order; each one after the steps whose results
             it reads.
         online: whether folds that need each other's results share this loop; earlier sums are rescaled when a result
@@ -270,6 +271,7 @@ class Split:
     slack: float = 0.0
     speculative: bool = False
     skewed: str = ""
+    skewed_before: str = ""
     order: tuple[str, ...] = ()
     further: tuple[tuple[str, int], ...] = ()
     link: Link | None = _link

@@ -135,6 +135,7 @@ def refinements(link: Decomposition) -> dict[str, str]:
             said["slack"] = f"slack {link.slack:g}" if link.slack else ""
             said["speculative"] = "speculate" if link.speculative else ""
             said["skew"] = f"skew {link.skewed}" if link.skewed else ""
+            said["before"] = f"before {link.skewed_before}" if link.skewed_before else ""
             said["order"] = f"order {', '.join(link.order)}" if link.order else ""
             said["drain"] = "drain" if link.drain else ""
             said["inflight"] = f"inflight {link.inflight}" if link.inflight else ""

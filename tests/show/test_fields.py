@@ -138,7 +138,7 @@ CHANGES: dict[type[Any], tuple[Callable[[], Any], dict[str, Any]]] = {
         "size": 16, "unrolled": True, "stages": 2, "inflight": 1, "specialised": Specialised(), "drain": True,
         "together": 2, "ways": None, "level": Warp, "reduce": ByAtomics(), "promoted": f32, "dim": "N", "online": True,
         "slack": 8.0, "speculative": True,
-        "further": (("N", 8),), "skewed": "s", "order": ("s",),
+        "further": (("N", 8),), "skewed": "s", "skewed_before": "o", "order": ("s",),
     }),
     Specialised: (parallel, {"producers": 2, "registers": (24, 240), "prefetch": 1}),
     InOrder: (parallel, {"nbytes": 4096, "two_levels": True, "shared": True}),

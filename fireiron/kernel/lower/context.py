@@ -64,6 +64,7 @@ class Ring:
         level: level of the units that read a slot. Example: Warpgroup.
         storages: the buffers, by operand.
         splits: the splits that use the ring, in sequence.
+        last: the variables for the slot that the math role releases, where they are others than `cursor`.
     """
 
     link: Split
@@ -73,6 +74,7 @@ class Ring:
     level: Level
     storages: dict[str, Storage]
     splits: list[Split]
+    last: Cursor | None = None
 
 
 @attrs.frozen

@@ -153,7 +153,7 @@ def lower(
     tensors = {s.name: s for s in context.storages.values() if s.tensor is not None}
     body = passed("pipelines", run_ahead(body, context.pipes))
     body = passed("masks", without_masks(body, context.online, context.expanded, taken))
-    body = passed("skew", skewed(body, context.online, taken))
+    body = passed("skew", skewed(body, context.online, {r.cursor: r.last for r in context.rings}, taken))
     body = passed("roles", _roles(body, context, taken) if context.rings else (*context.lets, *body))
     handed = _handed(context) if context.draws else None
     body = passed("draws", share_draws(body, handed, frozenset(context.names)) if context.draws else body)
@@ -222,8 +222,9 @@ def _roles(body: tuple[Statement, ...], context: Context, taken: frozenset[str])
     """Split the body into roles, and prefetch the first lines that the role `load` reads."""
     assert context.threads is not None
     cursors = tuple(ring.cursor for ring in context.rings)
+    lasts = tuple(ring.last for ring in context.rings if ring.last is not None)
     alone = all(ring.full.count == 1 for ring in context.rings)
-    crews = Crews(context.loaders, alone, context.threads, context.registers, cursors, tuple(context.prologue))
+    crews = Crews(context.loaders, alone, context.threads, context.registers, cursors, lasts, tuple(context.prologue))
     tensors = {s.name: s.tensor for s in context.storages.values() if s.tensor is not None}
     launch = Launch(context.arch, context.grid, context.cluster, context.loaders, context.threads, tensors)
     lead, split = fills((*context.lets, *body)), context.rings[0].splits[0]

@@ -44,6 +44,7 @@ from fireiron.kernel.passes import rings
 from fireiron.kernel.passes.turns import Turns
 from fireiron.language.decompositions import Done, Load, Microkernel, Split
 from fireiron.language.levels import SH, Level, Warp, Warpgroup
+from fireiron.language.residual import named_reads
 
 WARPGROUP = Warpgroup.size or 128
 WARP = Warp.size or 32
@@ -109,19 +110,22 @@ def _empty(
     assert link.specialised is not None
     context.loaders = link.specialised.producers * WARPGROUP
     context.registers = link.specialised.registers or (0, 0)
-    groups = [[load] for load in loads] if link.skewed else [loads]  # steps of several chunks read them
     inner = at(k)
+    groups = _groups(link, loads, inner)
     rings: list[Ring | None] = []
     cursors: list[Cursor] = []
-    for group in groups:
+    lasts: list[Cursor | None] = []
+    for group, several, held in groups:
         ring, inner = _slots(link, group, inner, context)
         name = f"{group[0].role}_" if link.skewed else ""
-        cursor = Cursor(context.name(f"{name}ring"), link.stages) if ring is None else ring.cursor
+        slots = link.stages + held
+        cursor = Cursor(context.name(f"{name}ring"), slots) if ring is None else ring.cursor
         for load in group if ring is None else ():
             inner = _opened(load, link, inner, cursor, context)
             inner.windows[load.role].storage.guarded = True
         rings.append(ring)
         cursors.append(cursor)
+        lasts.append(Cursor(context.name(f"{name}last"), slots) if several else None)
     for load in results:  # threads write the next chunk's while others still read this one's
         inner = place_result(load, inner, context, RESULT_SLOTS, k)
     chunk = open_chunk(link, inner, context)
@@ -133,13 +137,13 @@ def _empty(
     assert level.size is not None
     if None in rings:
         _budgets(link, context)
-    for ring, cursor, group in zip(rings, cursors, groups, strict=True):
+    for ring, cursor, last, (group, *_) in zip(rings, cursors, lasts, groups, strict=True):
         if ring is None:
             units = context.threads // level.size // context.staggered
             name = f"{group[0].role}_" if link.skewed else ""
-            full = Barrier(context.name(f"{name}full"), link.stages, _arrivals(group, context))
-            empty = Barrier(context.name(f"{name}empty"), link.stages, units * len(peers(context)))
-            ring = Ring(link, cursor, full, empty, level, {}, [])
+            full = Barrier(context.name(f"{name}full"), cursor.slots, _arrivals(group, context))
+            empty = Barrier(context.name(f"{name}empty"), cursor.slots, units * len(peers(context)))
+            ring = Ring(link, cursor, full, empty, level, {}, [], last)
             context.rings.append(ring)
         ring.splits.append(link)
         ring.storages.update({load.role: inner.windows[load.role].storage for load in group})
@@ -160,7 +164,7 @@ def _empty(
             link=link.link,
         )
     body = (*compute, *promoted.ahead) if group else (*promoted.ahead, *compute)
-    passing = tuple(Advance(cursor, as_expr(1)) for cursor in cursors)
+    passing = tuple(Advance(cursor, as_expr(1)) for cursor in (*cursors, *filter(None, lasts)))
     body = (*promoted.begin, *body, *passing, *promoted.after)
     if busy is None:
         skipped = _turns(cursors[0], k, trips, level, link.stages, inner.loop, context)
@@ -173,10 +177,33 @@ def _empty(
     return (Let(chunks, select(busy, trips, 0)), *promoted.first, loop, idle)
 
 
+def _groups(link: Split, loads: Sequence[Load], state: State) -> list[tuple[Sequence[Load], bool, bool]]:
+    """Group the loads that share a ring; say whether several steps read its slots, and steps of two chunks at once.
+
+    In a skewed loop, the steps up to the skewed one read slots of the next chunk. An array that steps behind them in the
+    loop's text read too is held for a chunk more, and so has one slot more.
+    """
+    if not link.skewed:
+        return [(loads, False, False)]
+    assert state.progress is not None
+    program, names = state.progress.program, [s.name for s in state.progress.active]
+    order = link.order
+    ahead = {*order[: order.index(link.skewed)], link.skewed} if link.skewed in order else {link.skewed}
+    behind = set(order[order.index(link.skewed_before) :] if link.skewed_before in order else names) - ahead
+    read = {x.role: {s.name for s in state.progress.active if x.role in named_reads(program, s)} for x in loads}
+    groups: dict[tuple[bool, bool], list[Load]] = {}
+    for load in loads:
+        groups.setdefault((bool(read[load.role] & ahead), bool(read[load.role] & behind)), []).append(load)
+    return [
+        (group, len(set[str]().union(*(read[x.role] for x in group))) > 1, both == (True, True))
+        for both, group in groups.items()
+    ]
+
+
 def _opened(load: Load, link: Split, state: State, cursor: Cursor, context: Context) -> State:
     """Make a load's buffer in a ring; errors are located at the load."""
     try:
-        return open_load(load, state, context, link.stages, cursor.slot)
+        return open_load(load, state, context, cursor.slots, cursor.slot)
     except FireironError as error:
         raise error.located(load.link, state.path) from None
 
@@ -343,7 +370,7 @@ def handshake(ring: Ring, context: Context) -> rings.Ring:
     loaders = Var(THREAD, context.loaders) if copying else None
     return rings.Ring(
         ring.cursor, ring.full, ring.empty, ring.level, position, len(found), peer, ring.link.inflight, ring.link.link,
-        loaders,
+        loaders, ring.last,
     )  # fmt: skip
 
 

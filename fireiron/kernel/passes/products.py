@@ -2,9 +2,10 @@
 
 Statements are walked in program order with the list of groups in flight, the newest last. A register fence is inserted
 before products whose registers other instructions have accessed since the last fence, and after each loop that spins. A
-group is committed after its last product. The wait for a group stands as late as possible: before threads access the
-group's registers, or registers that a trip copies into them, and before an arrival that releases its ring slot. A loop
-is walked repeatedly, each time from the state at its end, until the inserted statements stay the same.
+group is committed after its last product; products whose sums are used sooner than those behind them are a group. The
+wait for a group stands as late as possible: before threads access the group's registers, or registers that a trip copies
+into them, and before an arrival that releases its ring slot. A loop is walked repeatedly, each time from the state at
+its end, until the inserted statements stay the same.
 
 Why registers that are copied count: in the machine code (SASS) of attention with speculation, ptxas had used one set of
 registers for a product's A and for the registers that the loop copied into A, because nothing else read both. A later
@@ -206,7 +207,7 @@ class _Pass:
             if self.is_run(s):
                 out += self.fences((s,))
                 open_.append(s)
-                if i + 1 == len(body) or not self.is_run(body[i + 1]):
+                if i + 1 == len(body) or not self.is_run(body[i + 1]) or self.sooner(open_, body[i + 1 :]):
                     out.append(self.close(tuple(open_)))
                     open_ = []
                 continue
@@ -225,6 +226,14 @@ class _Pass:
             self.passes(s)
             out.append(s)
         return tuple(out)
+
+    def sooner(self, started: list[Statement], rest: Body) -> bool:
+        """Say whether sums of products are used before registers of the products that follow them directly."""
+        after = next((i for i, s in enumerate(rest) if not self.is_run(s)), len(rest))
+        sums = {b.name for s in started for c in self.facts(s).products for b in _sums(c)}
+        others = {b.name for s in rest[:after] for c in self.facts(s).products for b in _registers(c)}
+        used = next((t for s in rest[after:] if (t := self.facts(s).touched) & (sums | others)), frozenset[str]())
+        return bool(used & sums) and not used & others
 
     def close(self, started: Body) -> Commit:
         """Commit the products started since the last commit as a group."""

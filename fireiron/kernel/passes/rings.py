@@ -68,6 +68,8 @@ class Ring:
         link: the split that needs the ring.
         fillers: a thread's index in the loading role, where the role's threads write slots of this ring or of another
             one; None where one thread starts bulk copies and the others are idle.
+        last: the cursor of the slot that readers release, where it lies behind the slot that they wait for.
+        awaits, releases: whether the cursor's readers wait for the slot's bytes, and release the slot.
     """
 
     cursor: Cursor
@@ -80,6 +82,15 @@ class Ring:
     inflight: int
     link: Link | None = attrs.field(default=None, eq=False, repr=False)
     fillers: Expr | None = None
+    last: Cursor | None = None
+    awaits: bool = True
+    releases: bool = True
+
+    def halves(self, body: Body) -> tuple[Ring, ...]:
+        """List the ring for each cursor of its readers: of two, one waits for slots and the other releases them."""
+        if self.last is None or not any(isinstance(s, Advance) and s.cursor == self.last for s in walk(body)):
+            return (self,)
+        return attrs.evolve(self, releases=False), attrs.evolve(self, cursor=self.last, awaits=False)
 
     def release(self, slot: Expr, condition: Expr | None = None) -> Statement:
         """Make one thread of each unit (or one for each block) arrive, after the unit has read the slot."""
@@ -217,7 +228,8 @@ def _role(role: Role, rings: Sequence[Ring], once: Sequence[Once], roles: tuple[
         elif any(one.read(s) for s in body):
             body = one.awaited(body)
     for ring in rings:
-        body = _guarded(body, ring)
+        for half in ring.halves(role.body):
+            body = _guarded(body, half)
     if any(ring.filled(s) for ring in rings for s in role.body):
         # A peer must not send to, or arrive at, a block that has ended.
         drains = tuple(_drain(ring) for ring in rings if ring.peer is not None)
@@ -295,8 +307,8 @@ def _guarded_slot(body: Body, ring: Ring, release: Statement) -> Body:
     if any(not starts(x, "products") for s in body for x in ring.readers(s)):
         last.append(Fence("proxy.async", "the slot is read before a bulk copy overwrites it"))
         last.append(Sync(ring.level, "all threads have read the slot", ring.link))
-    head = Await(ring.full, ring.cursor.slot, ring.cursor.parity, ring.link)
-    return (*body[:first], head, *body[first:], *last, release)
+    head = (Await(ring.full, ring.cursor.slot, ring.cursor.parity, ring.link),) if ring.awaits else ()
+    return (*body[:first], *head, *body[first:], *last, *((release,) if ring.releases else ()))
 
 
 def _filling(loop: For, ring: Ring) -> For:

@@ -16,6 +16,7 @@ from fireiron.kernel.ir.rewrite import mentions
 from fireiron.kernel.ir.statements import (
     LOADS,
     THREAD,
+    Advance,
     Cursor,
     Draw,
     FindGroup,
@@ -43,6 +44,7 @@ class Crews:
         threads: number of threads of the role `math`.
         registers: registers of a thread of `load` and of `math`, 0 for as many as the launch gives.
         cursors: the cursors of the rings of both roles.
+        lasts: further cursors of `math`, of slots that it releases later than it waits for the next ones.
         prologue: statements that the role `math` executes once, before all others.
     """
 
@@ -51,6 +53,7 @@ class Crews:
     threads: int
     registers: tuple[int, int]
     cursors: tuple[Cursor, ...]
+    lasts: tuple[Cursor, ...]
     prologue: Body
 
 
@@ -63,13 +66,14 @@ def part(names: Sequence[Let], body: Body, crews: Crews) -> Body:
         crews: facts about the roles' threads.
     """
     lead, math = fills(body), computes((*names, *crews.prologue, *body))
+    lasts = tuple(c for c in crews.lasts if any(isinstance(s, Advance) and s.cursor == c for s in walk(math)))
     run = (If(eq(Var(THREAD, crews.loaders), 0), lead),) if crews.alone else lead
     load = (*_read_by(names, lead), *run)
     return (
         Roles(
             (
                 Role(LOADS, 0, crews.loaders, crews.registers[0], crews.cursors, load),
-                Role("math", crews.loaders, crews.threads, crews.registers[1], crews.cursors, math),
+                Role("math", crews.loaders, crews.threads, crews.registers[1], (*crews.cursors, *lasts), math),
             )
         ),
     )

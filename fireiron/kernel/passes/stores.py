@@ -78,11 +78,13 @@ class _Pass:
         threads: number of threads of the block or role.
         over: names of the buffers that overlay other buffers.
         drained: the level whose units have, in this trip, waited for all their stores of earlier trips.
+        begun: names of the buffers from which earlier statements store.
     """
 
     threads: int
     over: frozenset[str]
     drained: Level | None = None
+    begun: set[str] = attrs.field(factory=set[str])
 
     def run(self, body: Body, loops: tuple[For, ...]) -> Body:
         """Walk a body; insert the statements that order the filling of slots and their stores."""
@@ -99,6 +101,7 @@ class _Pass:
             link = next((x.link for x in body[filled : filled + 1] if isinstance(x, Region)), None)
             at = len(out) - (i - filled)
             free_ = self.free(source, body[filled], first, group, loops)
+            self.begun.add(buffer.name)
             out[at:at] = free_
             out.append(Fence("proxy.async", f"{buffer.name} is written before a bulk store reads it"))
             out.append(Sync(level, f"{buffer.name} is written before it is read", link))
@@ -130,7 +133,7 @@ class _Pass:
         freed = (*waits, Sync(level, f"{buffer.name} is read before it is overwritten", link))
         others = [loop for loop in loops if loop.var not in free(trip)]
         unread = all(loop.kind == "items" for loop in others) and (not others or self.drained == level)
-        if unread and buffer.name not in self.over:  # only later rounds find a slot that is still read
+        if unread and buffer.name not in self.over | self.begun:  # only later rounds find a slot that is still read
             return (If(ge(trip, slots), freed),) if total > slots else ()
         if slots == 1 or total == 1:
             self.drained = level

@@ -4,7 +4,8 @@ A barrier separates each read after a write, write after a read and write after 
 
 Statements are walked in order. Accesses since the last barrier are pending. A statement that conflicts with a pending
 access gets a barrier before it, and that barrier clears all pending accesses in its scope. A loop's last statements are
-compared with its first ones: a conflict gets a barrier at the loop's end.
+compared with its first ones: a conflict gets a barrier at the loop's end; if the loop issues products before the first
+statement that conflicts, the barrier stands before this statement, and the products run while threads wait.
 
 An access of another block's shared memory conflicts with accesses in all blocks of the cluster, so it needs a barrier
 of the cluster. A block ends only after other blocks have read its shared memory.
@@ -23,6 +24,7 @@ from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.base.records import evolve
 from fireiron.kernel.analysis.sampling import reads_and_writes
+from fireiron.kernel.ir.flying import starts
 from fireiron.kernel.ir.statements import (
     BLOCKS,
     THREAD,
@@ -334,6 +336,12 @@ class _Pass:
     ) -> tuple[list[Statement], list[Touch]]:
         """Omit the barrier before a loop with its own barriers, where the loop's first trip conflicts with nothing."""
         inner, after = self.run(statement.body, [], uniform)
+        earlier = [_shifted(t, statement.var, statement.var - 1) for t in after]
+        if self.behind_products(statement.body, earlier):
+            inner, after = self.run(statement.body, [*pending, *(t for t in earlier if t not in pending)], uniform)
+            after = self.separate(inner, after, self.carried(inner, after, statement.var, statement.var + 1), uniform)
+            last = [_shifted(t, statement.var, statement.extent - 1) for t in after]
+            return inner, last if proves(gt(statement.extent, 0)) else [*pending, *last]
         after = self.separate(inner, after, self.carried(inner, after, statement.var, statement.var + 1), uniform)
         met = _syncs(tuple(inner))
         if Block not in met and Cluster not in met:
@@ -345,6 +353,11 @@ class _Pass:
         # What no barrier of the last trip has ordered is that trip's.
         last = [_shifted(t, statement.var, statement.extent - 1) for t in after]
         return inner, [*(t for t in pending if t.far), *last]
+
+    def behind_products(self, body: tuple[Statement, ...], earlier: list[Touch]) -> bool:
+        """Say whether products are issued before the first statement that conflicts with accesses of the last trip."""
+        first = next((i for i, s in enumerate(body) if self.conflicts(earlier, s)), 0)
+        return any(starts(s, "products") for s in walk(body[:first]))
 
     def loop(
         self, out: list[Statement], statement: For, pending: list[Touch], uniform: bool
