@@ -180,8 +180,8 @@ def _empty(
 def _groups(link: Split, loads: Sequence[Load], state: State) -> list[tuple[Sequence[Load], bool, bool]]:
     """Group the loads that share a ring; say whether several steps read its slots, and steps of two chunks at once.
 
-    In a skewed loop, the steps up to the skewed one read slots of the next chunk. An array that steps behind them in the
-    loop's text read too is held for a chunk more, and so has one slot more.
+    In a skewed loop, the steps up to the skewed one read slots of the next chunk. An array that the steps behind them
+    read too is held for a chunk more, and so has one slot more.
     """
     if not link.skewed:
         return [(loads, False, False)]

@@ -3,9 +3,9 @@
 Statements are walked in program order with the list of groups in flight, the newest last. A register fence is inserted
 before products whose registers other instructions have accessed since the last fence, and after each loop that spins. A
 group is committed after its last product; products whose sums are used sooner than those behind them are a group. The
-wait for a group stands as late as possible: before threads access the group's registers, or registers that a trip copies
-into them, and before an arrival that releases its ring slot. A loop is walked repeatedly, each time from the state at
-its end, until the inserted statements stay the same.
+wait for a group stands as late as possible: before threads access the group's registers, or registers that a trip
+copies into them, and before an arrival that releases its ring slot. A loop is walked repeatedly, each time from the
+state at its end, until the inserted statements stay the same.
 
 Why registers that are copied count: in the machine code (SASS) of attention with speculation, ptxas had used one set of
 registers for a product's A and for the registers that the loop copied into A, because nothing else read both. A later
