@@ -59,17 +59,12 @@ def _skewed(loop: For, link: Split, lasts: Mapping[Cursor, Cursor | None], names
     if _registers(head) & _registers(tail):
         what = f"this chunk's steps from {_product(tail[0])} on need the same registers"
         raise _refused(link, what, "name a later product: before=; or order() what reads its sums ahead of that")
-    pairs = {c: last for c in cursors if (last := lasts.get(c)) is not None}
-    held: dict[Cursor, Cursor] = {}
-    for cursor, last in pairs.items():
-        later = _later(head, middle, tail, cursor)
-        if later is not None:
-            held[cursor], slots = last, {cursor.slot: last.slot}
-            middle = (*middle[:later], *replaced(middle[later:], slots))
-            tail = replaced(tail, slots)
-    cursors = [c for c in cursors if c not in pairs.values() or c in held.values()]
+    both = {c: last for c in cursors if (last := lasts.get(c)) is not None}
+    held = {c: last for c, last in both.items() if _reads((*head, *middle), c) and _reads(tail, c)}
+    cursors = [c for c in cursors if c not in both.values() or c in held.values()]
     behind = [c for c in cursors if c in held.values() or (c not in held and _reads(tail, c))]
     ahead = [c for c in cursors if c not in behind]
+    tail = replaced(tail, {c.slot: last.slot for c, last in held.items()})
     whole = _passing(middle, [(c, _turned(middle, head, c, c in held)) for c in ahead])
     rest = _passing(whole, [(c, _passed(whole, tail, c)) for c in behind])
     trips, k = as_expr(loop.extent), loop.var
@@ -80,19 +75,6 @@ def _skewed(loop: For, link: Split, lasts: Mapping[Cursor, Cursor | None], names
     body += (*replaced(tail, {k: count}), *(Advance(c, as_expr(1)) for c in behind))
     some = lt(0, trips)
     return body if proves(some) else (If(some, body),)
-
-
-def _later(head: Body, middle: Body, tail: Body, cursor: Cursor) -> int | None:
-    """Return the place in the middle from which on another cursor gives a slot; None where one cursor does for all.
-
-    The first cursor waits for the slot, and the second releases it: in the next trip, where a product reads it last.
-    """
-    reads = [i for i, s in enumerate(middle) if _reads((s,), cursor)]
-    if _reads(head, cursor):
-        return 0 if reads or _reads(tail, cursor) else None
-    if _reads(tail, cursor):
-        return len(middle) if reads else None
-    return reads[-1] if len(reads) > 1 and _is_product(middle[reads[-1]]) else None
 
 
 def _places(trip: Body, link: Split) -> tuple[int, int]:
@@ -194,5 +176,5 @@ def _passed(middle: Body, tail: Body, cursor: Cursor) -> int:
 
 def _used(middle: Body, part: Body, cursor: Cursor) -> int:
     """Return the place of the first statement that uses registers of the products that read a cursor's slot."""
-    registers = _registers([s for s in (*middle, *part) if _reads((s,), cursor)])
+    registers = _registers([s for s in part if _reads((s,), cursor)])
     return next((i for i, s in enumerate(middle) if _registers((s,)) & registers), len(middle))
