@@ -388,6 +388,8 @@ def at_once(
         slots: number of slots of shared memory from which each warpgroup's sums are added to memory.
         span: bytes of a row that one bulk copy adds.
         staged: number of columns of sums in a slot; by default those of a span.
+        skew: a product and a later one: the steps up to the product of the next chunk are issued before the later one.
+            Example: ("dp", "dk"), with an order in which scores and dp stand first.
     """
     depth, _ = columns(spec)
     dtype = array(spec, "q").dtype

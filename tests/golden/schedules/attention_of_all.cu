@@ -241,7 +241,7 @@ at_once_1x1x64_per128_f16_f32(
     alignas(16) float dp[32];
     alignas(16) half p_fr[32];
     alignas(16) float dq[16];
-    alignas(16) half ds_a_fr[32];
+    alignas(16) half held_ds_fr[32];
     alignas(16) float lse_rf[16];
     alignas(16) float delta_rf[16];
     float ds_rf[32];
@@ -414,6 +414,15 @@ at_once_1x1x64_per128_f16_f32(
             for (int i5 = 0; i5 < 4; ++i5) {
                 stmatrix_x4(&shared_sh[i % 2 * 8192 + warp * 1024 + thread % 16 * 64 + (i5 * 2 + thread / 16 % 2 ^ thread % 8) * 8], &shared_ds_rf[i5 * 8]);
             }
+
+            // held_ds: f16 in held_ds_fr
+            #pragma unroll
+            for (int j5 = 0; j5 < 2; ++j5) {
+                #pragma unroll
+                for (int i8 = 0; i8 < 16; ++i8) {
+                    held_ds_fr[j5 * 2 + i8 % 2 + i8 / 2 * 4] = float_to_half((way * 128 + warpgroup * 64 + thread / 4 % 8 + thread / 32 % 4 * 16 + j5 * 8 < 500 && way * 64 + i * 32 + thread % 4 + i8 / 2 * 4 < 250) != 0 ? ds_rf[j5 * 2 + i8 % 2 + i8 / 2 * 4] : 0.0f);
+                }
+            }
             wgmma_fence();  // sums and A are registers, written before
 
             // dv: add by atoms
@@ -435,22 +444,12 @@ at_once_1x1x64_per128_f16_f32(
             }
             wgmma_commit();
 
-            // ds_a: f16 in ds_a_fr
-            #pragma unroll
-            for (int j5 = 0; j5 < 2; ++j5) {
-                #pragma unroll
-                for (int i8 = 0; i8 < 16; ++i8) {
-                    ds_a_fr[j5 * 2 + i8 % 2 + i8 / 2 * 4] = float_to_half((way * 128 + warpgroup * 64 + thread / 4 % 8 + thread / 32 % 4 * 16 + j5 * 8 < 500 && way * 64 + i * 32 + thread % 4 + i8 / 2 * 4 < 250) != 0 ? ds_rf[j5 * 2 + i8 % 2 + i8 / 2 * 4] : 0.0f);
-                }
-            }
-            wgmma_fence();  // sums and A are registers, written before
-
             // dk: add by atoms
 
             // MatMul(1, 1, 64, 64, 64)(RF, SH, RF)(Warpgroup)
             #pragma unroll
             for (int k8 = 0; k8 < 4; ++k8) {
-                wgmma_m64n64k16_f32_f16_ra<1>(&dk[0], &ds_a_fr[k8 * 8], wgmma_operand<1, 16, 1024>(&q_sh[ring_slot * 4096], k8 * 2048), 1);
+                wgmma_m64n64k16_f32_f16_ra<1>(&dk[0], &held_ds_fr[k8 * 8], wgmma_operand<1, 16, 1024>(&q_sh[ring_slot * 4096], k8 * 2048), 1);
             }
             wgmma_commit();
             wgmma_wait<1>();
