@@ -9,6 +9,7 @@ import pytest
 
 import fireiron as fi
 from fireiron.base.errors import SimulationError
+from fireiron.estimate.registers import least_registers
 from fireiron.jit.interface import Interface
 from fireiron.kernel.ir.rewrite import rewrite
 from fireiron.kernel.ir.statements import (
@@ -120,3 +121,15 @@ def ordering(s: Statement) -> bool:
     """
     spare = (isinstance(s, Fence | Sync) and "the slot" in s.reason) or (isinstance(s, Fence) and s.kind == "registers")
     return isinstance(s, Wait | Await | Arrive | Sync | Commit | Fence) and not spare
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_no_pass_changes_what_is_stored(form: str) -> None:
+    assert not [p.name for p in made(form).explain(passes=True).passes if p.broken]
+
+
+def test_registers_of_a_skewed_loop_count_where_they_are_needed() -> None:
+    """The first chunk's statements stand before the loop, and the loop writes the same registers anew."""
+    # Two sums of 32, scores of two products, gradients of scores before and after rounding, weights.
+    assert least_registers(made("two products ahead").lowered()) == 176
+    assert least_registers(made("before all sums").lowered()) == 144
