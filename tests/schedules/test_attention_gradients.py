@@ -14,6 +14,8 @@ from fireiron.schedules import attention as schedules
 from fireiron.schedules import attention_gradients as gradients
 
 SEED = (5, -3, 7)
+# Scores and gradients of weights of the next chunk are issued before gradients of keys.
+AHEAD = ("s", "dp", "p", "ds", "held_ds", "shared_ds", "dq", "dv", "y2", "dk")
 GROUPED = {"q": "b h g i d", "dy": "b h g i e", "lse": "b h g i", "delta": "b h g i"}
 
 
@@ -153,6 +155,7 @@ def test_functions(preset: str, sizes: tuple[int, int, int, int], dtype: str) ->
         ((200, 150, 64, 64), 1, True, {"chunk": 128}),
         ((70, 70, 128, 128), 1, False, {"staged": 64}),
         ((70, 70, 64, 64), 1, False, {"order": ("s", "dp", "p", "ds", "shared_ds", "dv", "dq", "dk"), "slots": 1}),
+        ((136, 130, 64, 64), 2, True, {"order": AHEAD, "skew": ("dp", "dk"), "slots": 1}),
     ],
 )
 def test_all_gradients_at_once(
