@@ -26,7 +26,7 @@ def test_skew_registers(refused: Callable[..., Any]) -> None:
         "skew-step",
         'skew("s", before="dp")',
         """\
-DecompositionError[skew-step]: step s cannot be issued a trip ahead: this chunk's steps from dp on need the same registers
+DecompositionError[skew-step]: step s cannot be issued a trip ahead: steps from dp on need its registers
   --> test_skew_registers.py:18:19
 18 |     chain = chain.skew("s", before="dp").load("k", SH, tma()).load("v", SH, tma()).tile(i=64).to(Warpgroup)
    |                   ^^^^^^^^^^^^^^^^^^^^^^

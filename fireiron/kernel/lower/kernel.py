@@ -224,7 +224,7 @@ def _roles(body: tuple[Statement, ...], context: Context, taken: frozenset[str])
     cursors = tuple(ring.cursor for ring in context.rings)
     lasts = tuple(ring.last for ring in context.rings if ring.last is not None)
     alone = all(ring.full.count == 1 for ring in context.rings)
-    crews = Crews(context.loaders, alone, context.threads, context.registers, cursors, lasts, tuple(context.prologue))
+    crews = Crews(context.loaders, alone, context.threads, context.registers, cursors, tuple(context.prologue), lasts)
     tensors = {s.name: s.tensor for s in context.storages.values() if s.tensor is not None}
     launch = Launch(context.arch, context.grid, context.cluster, context.loaders, context.threads, tensors)
     lead, split = fills((*context.lets, *body)), context.rings[0].splits[0]

@@ -107,8 +107,10 @@ class Ring:
         return select(lt(slot, count), slot + (self.cursor.slots - count), slot - count)
 
     def moves(self, s: Statement) -> bool:
-        """Say whether a statement is a loop that advances through the ring slot by slot."""
-        return isinstance(s, For) and any(isinstance(x, Advance) and x.cursor == self.cursor for x in s.body)
+        """Say whether a statement is a loop that advances through the ring slot by slot, and no loop in it does."""
+        if not isinstance(s, For) or any(isinstance(x, For) and self.passes(x) for x in s.body):
+            return False
+        return any(isinstance(x, Advance) and x.cursor == self.cursor for x in s.body)
 
     def passes(self, s: Statement) -> bool:
         """Say whether a statement, or one in its body, advances to the next slot; it then has its own waits."""

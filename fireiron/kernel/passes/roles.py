@@ -44,8 +44,8 @@ class Crews:
         threads: number of threads of the role `math`.
         registers: registers of a thread of `load` and of `math`, 0 for as many as the launch gives.
         cursors: the cursors of the rings of both roles.
-        lasts: further cursors of `math`, of slots that it releases later than it waits for the next ones.
         prologue: statements that the role `math` executes once, before all others.
+        lasts: further cursors of `math`, of slots that it releases later than it waits for the next ones.
     """
 
     loaders: int
@@ -53,8 +53,8 @@ class Crews:
     threads: int
     registers: tuple[int, int]
     cursors: tuple[Cursor, ...]
-    lasts: tuple[Cursor, ...]
     prologue: Body
+    lasts: tuple[Cursor, ...] = ()
 
 
 def part(names: Sequence[Let], body: Body, crews: Crews) -> Body:

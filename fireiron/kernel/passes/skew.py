@@ -57,7 +57,7 @@ def _skewed(loop: For, link: Split, lasts: Mapping[Cursor, Cursor | None], names
     first, then = _places(trip, link)
     head, middle, tail = trip[: first + 1], trip[first + 1 : then], trip[then:]
     if _registers(head) & _registers(tail):
-        what = f"this chunk's steps from {_product(tail[0])} on need the same registers"
+        what = f"steps from {_product(tail[0])} on need its registers"
         raise _refused(link, what, "name a later product: before=; or order() what reads its sums ahead of that")
     both = {c: last for c in cursors if (last := lasts.get(c)) is not None}
     held = {c: last for c, last in both.items() if _reads((*head, *middle), c) and _reads(tail, c)}
