@@ -89,7 +89,7 @@ def drawn(works: Sequence[Work], seed: str) -> list[Work]:
     """Put cases in a drawn order that takes the networks in turn.
 
     Example:
-        >>> [str(work) for work in drawn([Work("a", 1, 8), Work("a", 2, 8), Work("b", 1, 8)], "x")]
+        >>> [str(work) for work in drawn([Work("a", 1, 8), Work("a", 2, 8), Work("b", 1, 8)], "y")]
         ['a 1x8', 'b 1x8', 'a 2x8']
     """
     chance = random.Random(seed)
