@@ -110,8 +110,8 @@ class CapturedPass:
         stale = [n for n, number in self.given.items() if saved.get(places[n]) != number]
         if self.graph is not None and not moved and not stale:
             return True
-        if not self.forward and not self.shared.replayed:  # nothing that the pass reads has a fixed place
-            return False
+        if not self.forward and not self.shared.replayed and saved.keys().isdisjoint(places):
+            return False  # nothing that the pass reads has a fixed place
         kept = {} if self.forward else {n: saved[p] for n, p in enumerate(places) if p in saved}
         if self.given.keys() - kept.keys():
             return False
