@@ -24,6 +24,8 @@ from fireiron.kernel.ir.statements import Call, Kernel, walk
 from fireiron.language.as_steps import Links, steps_of
 from fireiron.language.atom import Atom
 from fireiron.language.decompositions import ByTma, Done, Split
+from fireiron.language.lazy import DEEP
+from fireiron.language.online import online
 from fireiron.language.specs import Spec, Task
 from fireiron.language.steps import Program, Step
 from fireiron.language.tensor import Tensor
@@ -204,7 +206,30 @@ def roundings(schedule: Chain) -> Facts:
             names = tuple(ref.name for ref in step.reads)
             cut = min((x for x in (found[n].cut for n in names) if x), key=lambda x: x[1], default=None)
             found[step.name] = attrs.evolve(found[names[0]], cut=cut, together=names)
+    for name, low in _underflows(program, links).items():
+        found[name] = attrs.evolve(found.get(name, Rounding()), underflow=low)
     return Facts({name: x for name, x in found.items() if x != Rounding()}, independent=bool(spec.layers))
+
+
+def _underflows(program: Program, links: Links) -> dict[str, float]:
+    """Give, for steps of loops that speculate, the number below which their exponentials may become 0.
+
+    Such a loop holds terms at a scale that lies above the largest term, and rises by a chunk's sum. Terms that are
+    smaller than the largest by a factor of 2**DEEP, and by the number of a chunk's terms, are below the smallest number.
+    """
+    found: dict[str, float] = {}
+    for link in links:
+        if not isinstance(link, Split) or not link.speculative:
+            continue
+        _, law = online(program, link.dim)
+        leads = {out.name for step in program.steps if step.name in law.factors for out in step.outs}
+        for step in program.steps:
+            dim = next((d for d in step.dims if d.name == law.dim), None)
+            if dim is not None and any(ref.name in leads for ref in step.reads):
+                size = as_int(link.size)
+                terms = size if size is not None else as_int(dim.extent) if dim.extent is not None else None
+                found[step.name] = 2.0**-DEEP * (terms or 1)
+    return found
 
 
 def _adds(program: Program, step: Step) -> bool:

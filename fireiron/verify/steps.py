@@ -18,9 +18,21 @@ from fireiron.algebra.dtypes import DType, b1
 from fireiron.algebra.exact import whole_numbers
 from fireiron.algebra.expr import Expr, Symbol, Var, as_int, free, substitute
 from fireiron.algebra.expr import evaluate as index_at
-from fireiron.algebra.scalar import Arg, Binary, Cast, Scalar, parts, substituted, without_coordinates
+from fireiron.algebra.scalar import (
+    Arg,
+    Binary,
+    Cast,
+    Scalar,
+    Unary,
+    children,
+    parts,
+    substituted,
+    with_children,
+    without_coordinates,
+)
 from fireiron.language import atom
 from fireiron.language.maps import is_plain
+from fireiron.language.online import EXPONENTIALS
 from fireiron.language.steps import COMPENSATED, Dim, Fold, For, Program, Ragged, Ref, Step, dims_in
 from fireiron.language.tensor import Tensor
 from fireiron.verify.bounded import Array, Bounded, broadcast, cast, evaluate, exact, more, smallest, unit
@@ -223,7 +235,7 @@ class _Evaluation:
         inputs = [self._spread(ref, dims) for ref in step.reads]
         whole = tuple(len(self._range(d)) for d in dims)
         points = [step.body] if step.fold.plain else [substituted(tree, (step.body,)) for tree in step.fold.lift]
-        state = [broadcast(self._evaluated(tree, inputs, dims), whole) for tree in points]
+        state = [broadcast(self._evaluated(tree, inputs, dims, rounding.underflow), whole) for tree in points]
         if step.where is not None:
             present = broadcast(self._evaluated(step.where, inputs, dims), whole)
             state = [_present(present, x, nothing) for x, nothing in zip(state, step.fold.identity, strict=True)]
@@ -238,11 +250,36 @@ class _Evaluation:
         found = zip(_folded(flat, step.fold, self.numbers), step.outs, step.fold.finish, strict=True)
         return [cast(x, out.dtype, f.dtype) for x, out, f in found]
 
-    def _evaluated(self, tree: Scalar, inputs: Sequence[Bounded], dims: Sequence[Dim]) -> Bounded:
-        """Compute an expression of reads and indices at all points of some dims."""
+    def _evaluated(
+        self, tree: Scalar, inputs: Sequence[Bounded], dims: Sequence[Dim], underflow: float = 0.0
+    ) -> Bounded:
+        """Compute an expression of reads and indices at all points of some dims.
+
+        Args:
+            tree: the expression.
+            inputs: what it reads.
+            dims: of the points.
+            underflow: number below which an exponential may become 0.
+        """
+        if underflow:
+            tree, inputs = self._underflown(tree, list(inputs), dims, underflow)
         tree, places = without_coordinates(tree, len(inputs))
         indices = (exact(self._index(e, dims).astype(np.int32)) for e in places)
         return evaluate(tree, (*inputs, *indices), self.numbers)
+
+    def _underflown(
+        self, tree: Scalar, inputs: list[Bounded], dims: Sequence[Dim], underflow: float
+    ) -> tuple[Scalar, list[Bounded]]:
+        """Make each exponential an input whose error says that numbers below `underflow` may become 0."""
+        if isinstance(tree, Unary) and tree.op in EXPONENTIALS:
+            x = self._evaluated(tree, inputs, dims)
+            low = np.where(x.value - x.error < underflow, np.minimum(x.value, underflow), 0.0)
+            return Arg(len(inputs), tree.dtype), [*inputs, Bounded(x.value, x.error + low)]
+        made: list[Scalar] = []
+        for operand in children(tree):
+            one, inputs = self._underflown(operand, inputs, dims, underflow)
+            made.append(one)
+        return with_children(tree, tuple(made)), inputs
 
     def _index(self, e: Expr, dims: Sequence[Dim], *, inner: bool = False) -> Array:
         """Evaluate an index at all points of some dims; the result has extent 1 along dims that the index lacks.
@@ -269,7 +306,8 @@ class _Evaluation:
             return product(_joined(left, -1), _joined(right, -2), how)
         inputs = [self._spread(ref, step.kept) for ref in step.reads]
         if not self.facts.independent:
-            return broadcast(cast(self._evaluated(step.body, inputs, step.kept), out.dtype, step.body.dtype), shape)
+            x = self._evaluated(step.body, inputs, step.kept, rounding.underflow)
+            return broadcast(cast(x, out.dtype, step.body.dtype), shape)
         # What may happen decides which way ops go; a conversion at the end rounds each value on its own.
         tree, casts = step.body, list[tuple[DType, DType]]()
         while isinstance(tree, Cast):
@@ -319,7 +357,8 @@ class _Evaluation:
         mine = _args(tree)
         inputs = [self._spread(r, dims) if i in mine else exact(np.zeros(())) for i, r in enumerate(step.reads)]
         sizes = [len(self._range(d)) for d in dims]
-        x = broadcast(self._evaluated(tree, inputs, dims), tuple(sizes))
+        low = self.facts.steps.get(step.name, Rounding()).underflow
+        x = broadcast(self._evaluated(tree, inputs, dims, low), tuple(sizes))
         first, second = cuts
         batch = (math.prod(sizes[:first]),) if first else ()
         shape = (*batch, math.prod(sizes[first:second]), math.prod(sizes[second:]))

@@ -37,12 +37,14 @@ class Rounding:
         parts: number of partial sums that are rounded to another type before they are added, and that type; None for
             none.
         together: earlier steps whose sums this step adds; one accumulator sums all of them.
+        underflow: number below which an exponential may become 0, 0.0 for none but those below the type's smallest.
     """
 
     cut: tuple[int, int] | None = None
     chunk: tuple[int, DType] | None = None
     parts: tuple[int, DType] | None = None
     together: tuple[str, ...] = ()
+    underflow: float = 0.0
 
 
 @attrs.frozen

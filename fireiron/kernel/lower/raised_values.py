@@ -30,10 +30,9 @@ from fireiron.kernel.lower.step_points import assign, over_points
 from fireiron.kernel.lower.step_products import Product
 from fireiron.kernel.lower.window import Storage
 from fireiron.kernel.passes.pairs import FIRST_ARCH
-from fireiron.language.lazy import MOST_SLACK, doubling
+from fireiron.language.lazy import DEEP, MOST_SLACK, doubling
 from fireiron.language.steps import Step
 
-DEEP = 66  # terms below 2**-66 of the largest one do not change sums of f32
 # Fewest registers of a thread: with 160, attention of 64 columns under a mask spills 4 to 8 B for the second vote.
 LEAST_REGISTERS = 200
 STEPS = (4, 16)  # steps in powers of 2 by which a value rises, without and with headroom
