@@ -18,7 +18,6 @@ from fireiron.kernel.lower.window import Axis, Storage, Window
 from fireiron.language.atom import SPANS
 from fireiron.language.decompositions import Done, Load, Microkernel
 from fireiron.language.levels import SH, Block, Memory, Warp
-from fireiron.language.specs import MatMul
 from fireiron.language.tensor import ColMajor, Order, RowMajor, Tensor
 
 
@@ -110,7 +109,8 @@ def make_storage(
     span = demanded_span(link, done_of(link.move), "dst") or demanded_span(link, done, "src")
     if span:
         inner = source.axes[-1 if order is RowMajor else -2].dim
-        cut = isinstance(context.spec, MatMul) and link.role in ("A", "B") and inner != "K"
+        one = context.spec.accumulator is not None and not context.spec.phases  # a product, not several
+        cut = one and link.role in ("A", "B") and inner != "K"
         return _panels(link, name, shape, dtype, order, span, cut, state, context, slots)
     strides, size = _strides(link, shape, order)
     vector = max(1, dtype.count_in(BOX_ALIGN if holds_boxes(link, done) else 16))
