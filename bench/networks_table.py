@@ -253,7 +253,7 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--dtype", default="f16", choices=["f16", "bf16"], help="(f16)")
     parser.add_argument("--vs", nargs="+", default=list(networks.PEERS[:3]), choices=networks.PEERS)
     parser.add_argument("--seed", default="0", help="the order of cases follows from it (0)")
-    gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")
+    gpus = (os.environ.get("CUDA_VISIBLE_DEVICES") or "0").split(",")
     parser.add_argument("--gpu", nargs="+", default=gpus, help="numbers of GPUs (those of CUDA_VISIBLE_DEVICES, or 0)")
     cores = os.cpu_count() or 1
     parser.add_argument("--jobs", type=int, default=cores + SPARE, help="processes (two more than cores)")

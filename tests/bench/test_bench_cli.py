@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -40,12 +41,11 @@ def test_peers_that_are_named_are_timed_or_missed(capsys: pytest.CaptureFixture[
 
 def test_files_of_programs_become_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     results = Path(bench_main.__file__).parent / "results"
-    for name, row in (
-        ("programs", "| add_gemm_gemm 4096 | 400.10 | 1.053 |"),
-        ("rows", "| softmax 12288x768 | 13"),
-    ):
+    for name, subject in (("programs", "add_gemm_gemm 4096"), ("rows", "softmax 12288x768")):
+        lines = [json.loads(line) for line in (results / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
+        median = next(x["times"]["fireiron"]["median_us"] for x in lines if x["program"].startswith(subject))
         assert main(["table", str(results / f"{name}.jsonl")]) == 0
-        assert row in capsys.readouterr().out
+        assert re.search(rf"^\| {subject}.* \| {median:.2f} \| \d", capsys.readouterr().out, re.MULTILINE)
     broken = tmp_path / "programs.jsonl"
     broken.write_text('{"program": "softmax", "times": {"fireiron": 3}}')
     assert main(["table", str(broken)]) == 2
