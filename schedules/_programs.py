@@ -34,9 +34,11 @@ from fireiron import (
     Thread,
     Warp,
     Warpgroup,
+    by_cluster,
     conform,
     cp_async,
     f16,
+    in_order,
     ldmatrix,
     matmul,
     staged,
@@ -202,16 +204,22 @@ def hopper(program: ProductsChain, plan: Plan | None = None) -> Schedule:
     rows, cols = plan.cluster
     alone = plan.cluster == (1, 1)
     staging = sum(plan.staging(out.dtype.nbytes) for out in spec.outs)
+    staging += m * n * len(spec.sums) * 4 * (plan.through == "cluster")
     chunk = max(sum(_lines(t, phase, m, n) for t in _operands(program)) for phase in spec.phases) * SPAN * plan.panels
     stages = plan.stages or min(MOST_STAGES, (SHARED - staging) // chunk)
     tiled: ProductsChain = program.tile(rows * m, cols * n, batch=program.batch).to(Block if alone else Cluster)
     tiled = tiled.persistent(Grouped(plan.group))
     tiled = tiled if alone else tiled.tile(m, n).to(Block)
-    chain: ProductsChain = (
-        tiled.epilog(memory=FR, store=lambda move: bulk(plan, move.residual.operands[1].tensor)(move))
-        .split(SPAN // nbytes * plan.panels).pipeline(stages, inflight=1)
-        .specialize(producers=1, registers=plan.registers(), prefetch=plan.prefetch)
-    )  # fmt: skip
+    depth = SPAN // nbytes * plan.panels
+    chain: ProductsChain = tiled.epilog(
+        memory=FR, store=lambda move: bulk(plan, move.residual.operands[1].tensor)(move)
+    )
+    if plan.ways > 1:
+        near = by_cluster(min(plan.shares(out.dtype.nbytes) for out in spec.outs))
+        reduce = near if plan.through == "cluster" else in_order()
+        chain = chain.split(ways=plan.ways, multiple_of=depth).parallel(Block, reduce=reduce)
+    chain = chain.split(depth).pipeline(stages, inflight=1)
+    chain = chain.specialize(producers=1, registers=plan.registers(), prefetch=plan.prefetch)
     for tensor in _operands(program):
         chain = chain.load(tensor, SH, tma(SPAN))
     high = m if plan.pingpong else m // plan.consumers
@@ -239,6 +247,7 @@ def _plan(program: ProductsChain) -> Plan:
         if plan.n % (sums * unit) == 0
         and plan.n // sums % (8 * plan.cluster[0]) == 0
         and _serves(plan, sums, meet, bool(columns * sums % plan.n))
+        and (plan.ways == 1 or _shares(plan, program))
     )
     best = next(found, Plan(128, _columns(program, COLUMNS) * sums, group=4))
     return attrs.evolve(best, n=best.n // sums)
@@ -249,9 +258,18 @@ def _serves(plan: Plan, sums: int, meet: bool, torn: bool) -> bool:
 
     Where columns end inside the last tile, guards of reads and stores need registers too.
     """
-    whole = plan.ways == 1 and not plan.stream and not plan.swapped
+    whole = not plan.stream and not plan.swapped
     most = HELD - GUARDS if torn else HELD
     return whole and (sums == 1 or not meet or (plan.sums <= most and plan.consumers < 3))
+
+
+def _shares(plan: Plan, program: ProductsChain) -> bool:
+    """Say whether several blocks can each take a part of every product's K, and of the outputs."""
+    spec = program.products
+    depths = {left.shape[-1] for left in spec.lefts}
+    chunks = -(-size_of(spec.lefts[0].shape[-1]) * spec.lefts[0].dtype.nbytes // (SPAN * plan.panels))
+    all_busy = -(-chunks // plan.ways) * (plan.ways - 1) < chunks
+    return plan.through != "grid" and len(depths) == len({out.dtype for out in spec.outs}) == 1 and all_busy
 
 
 def _lines(tensor: Tensor, phase: tuple[tuple[Tensor, Tensor, str], ...], m: int, n: int) -> int:

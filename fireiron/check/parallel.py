@@ -53,16 +53,23 @@ def chunk_of(residual: Residual, k: int | None, ways: int | None, multiple_of: i
 def of_products(
     links: Sequence[Decomposition], before: Residual, split: Split, level: Level, reduce: Reduction
 ) -> None:
-    """Raise an error for a parallel split of several products' K: each product's units would have separate sums.
+    """Raise an error for a parallel split of several products' K, unless blocks share it and add all the sums.
 
     Raises:
-        DecompositionError: `parallel-products`.
+        DecompositionError: `parallel-products`; see `parallel` for blocks.
     """
+    apart = isinstance(reduce, ByCluster | ByAtomics) or (isinstance(reduce, InOrder) and not reduce.shared)
+    if level == Block and apart:
+        parallel(links, before, split, level, reduce)
+        return
     short = evolve(before, sizes=tuple((dim, split.size if dim == "K" else n) for dim, n in before.sizes)).short
+    said = f"{short} gives chunks of K to {level}s"
+    if level == Block:
+        said = f"{short} adds the blocks' sums {'by_tma()' if isinstance(reduce, ByTma) else 'in_order(shared=True)'}"
     raise DecompositionError(
         "parallel-products",
-        f"units of {level} cannot share K of {short}: products differ in their chunks",
-        fix="drop parallel(), or schedule one MatMul",
+        f"{said}, and only blocks add the sums of several products: in_order(), by_atomics() or by_cluster()",
+        fix="write split(ways=n, multiple_of=k).parallel(Block, reduce=by_cluster()), or schedule one MatMul",
     )
 
 
@@ -82,8 +89,7 @@ def parallel(links: Sequence[Decomposition], before: Residual, split: Split, lev
             `parallel-pipeline`, `staggered-units`, `too-many-threads`.
     """
     _level(before, level)
-    c = before.operand("C")
-    assert c is not None
+    c = before.playing("C")[0]
     if not c.memory.registers:
         raise DecompositionError(
             "parallel-accumulator",

@@ -79,7 +79,7 @@ def split(
 
     Raises:
         DecompositionError: `split-arguments`, `split-above-epilog`, `split-extent`; `wrong-spec` for a number of chunks
-            of anything but a MatMul.
+            of a step, and of several products whose K differ.
     """
     residual, spec = chain.residual, chain._kind.spec
     if spec is Products:
@@ -90,9 +90,12 @@ def split(
         raise _one_dim(chain)
     size = named[names[0]] if named else k if isinstance(k, int) else None
     if spec is not MatMul:
-        if ways is not None:
+        if ways is not None and spec is not Products:
             raise chain._wrong("wrong-spec", f"{residual.short} is split by the extent of a chunk alone", "split(16)")
-        if size is None:
+        if ways is not None and residual.depths:
+            said = f"products of {residual.short} differ in K, and a number of chunks needs one K"
+            raise chain._wrong("wrong-spec", said, "split(16)")
+        if size is None and ways is None:
             raise _one_dim(chain)
     if size is not None:
         chain._check(rules.split_size, residual, size, chain.links)

@@ -244,9 +244,9 @@ class SplitRefinements(Schedule, Generic[S]):
         Raises:
             DecompositionError: `parallel-level`, `parallel-accumulator`, `parallel-order`, `second-parallel`,
                 `parallel-ways`, `parallel-units`, `parallel-reduce`, `parallel-promote`, `parallel-cluster`,
-                `parallel-pipeline`, `too-many-threads`; `parallel-products` where several products have different
-                chunks; for programs `grid-fold-read`, `parallel-loop`, `parallel-atomics` when the schedule is
-                finished.
+                `parallel-pipeline`, `too-many-threads`; `parallel-products` where other units than blocks share K
+                of several products; for programs `grid-fold-read`, `parallel-loop`, `parallel-atomics` when the
+                schedule is finished.
         """
         (*above, link) = self.links
         assert isinstance(link, Split)

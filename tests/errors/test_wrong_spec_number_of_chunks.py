@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fireiron import RF, Block, Matrix, products
+from fireiron import SH, A, Block, Matrix, layers, relu
 
 
 def wrong() -> Any:
-    x, y, w = Matrix(64, 96, name="x"), Matrix(64, 128, name="y"), Matrix(96, 128, name="w")
-    return products(y, (x, w)).tile(32, 32).to(Block).epilog(memory=RF).split(ways=4)
+    x, y, w = Matrix(64, 32, name="x"), Matrix(64, 32, name="y"), Matrix(32, 32, name="w")
+    return layers(y, x, (w, relu)).tile(32).to(Block).load(A, SH).each(lambda layer: layer.epilog().split(ways=4))
 
 
 def test_wrong_spec_number_of_chunks(refused: Callable[..., Any]) -> None:
@@ -19,10 +19,10 @@ def test_wrong_spec_number_of_chunks(refused: Callable[..., Any]) -> None:
         "wrong-spec",
         "split(ways=4)",
         """\
-DecompositionError[wrong-spec]: MatMul 32x32x96 is split by the extent of a chunk alone
-  --> test_wrong_spec_number_of_chunks.py:13:73
-13 |     return products(y, (x, w)).tile(32, 32).to(Block).epilog(memory=RF).split(ways=4)
-   |                                                                         ^^^^^^^^^^^^^
-at:  MatMul 64x128x96 @ Kernel > tile 32x32 to Block > epilog RF
+DecompositionError[wrong-spec]: MatMul 32x32x32 is split by the extent of a chunk alone
+  --> test_wrong_spec_number_of_chunks.py:13:101
+13 |     return layers(y, x, (w, relu)).tile(32).to(Block).load(A, SH).each(lambda layer: layer.epilog().split(ways=4))
+   |                                                                                                     ^^^^^^^^^^^^^
+at:  Layers 64x32 @ Kernel > tile 32 to Block > load A to SH > w > epilog FR
 fix: split(16)""",
     )

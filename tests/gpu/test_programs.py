@@ -7,8 +7,10 @@ import pytest
 from compiling import compiled
 from verified import verified
 
+from fireiron import ColMajor, Matrix, products, silu
 from fireiron.jit.driver import driver
-from fireiron.schedules import fused
+from fireiron.schedules import fused, hopper
+from fireiron.schedules._programs import hopper as hopper_products
 
 PRODUCTS = [fused.add_gemm_gemm, fused.swiglu, fused.lstm_pattern, fused.lstm_cell]
 PATHS = {"simt": 70, "ampere": 80, "hopper": 90}
@@ -47,6 +49,23 @@ def test_depths_that_differ(programs, path):
     run(programs, fused.add_gemm_gemm(256, 256, 512, 64, path=path))
     run(programs, fused.lstm_pattern(300, 200, 24, 1000, path=path))
     run(programs, fused.swiglu(256, 256, 128, dtype="bf16", path=path))
+
+
+def gates(m, n, k, *more):
+    """Give silu(X W) * (H U), where H is X without a fourth size."""
+    x, w = Matrix(m, k, "f16", name="X"), Matrix(k, n, "f16", ColMajor, name="W")
+    h = Matrix(m, k, "f16", name="H") if more else x
+    return products(Matrix(m, n, "f16", name="Y"), (x, w), (h, Matrix(k, n, "f16", ColMajor, name="U")),
+                    op=lambda p, q: silu(p) * q)  # fmt: skip
+
+
+@pytest.mark.parametrize("plan", [(64, 32, 4), (64, 16, 7), (128, 48, 2)], ids=str)
+@pytest.mark.parametrize("through", ["cluster", "memory"])
+@pytest.mark.parametrize("size", [(8, 1024, 4096), (200, 136, 1000), (100, 264, 1024, 2)], ids=str)
+def test_blocks_share_k_of_several_products(programs, size, through, plan):
+    needs("hopper")
+    m, n, ways = plan
+    run(programs, hopper_products(gates(*size), hopper.Plan(m, n, m // 64, ways=ways, through=through)))
 
 
 @pytest.mark.parametrize("path", ["ampere", "hopper"])

@@ -70,6 +70,53 @@ def test_every_degree_of_freedom(programs, plan):
     programs.simulated(hopper_products(two_sums(200, 104, 136, 72), plan))
 
 
+def of_one_array(m, n, k, op, results="Y"):
+    """Give a function of X W and X U, which one loop computes."""
+    x = Matrix(m, k, "f16", name="X")
+    w, u = (Matrix(k, n, "f16", ColMajor, name=name) for name in "WU")
+    outs = [Matrix(m, n, "f16", name=name) for name in results]
+    return products(outs if len(outs) > 1 else outs[0], (x, w), (x, u), op=op)
+
+
+def one_sum(m, n, k):
+    """Give X W + H U, whose products have one accumulator and follow each other."""
+    x, h = (Matrix(m, k, "f16", name=name) for name in "XH")
+    w, u = (Matrix(k, n, "f16", ColMajor, name=name) for name in "WU")
+    return products(Matrix(m, n, "f16", name="Y"), [(x, w), (h, u)])
+
+
+SHARED_K = {
+    "two loops": lambda: two_sums(100, 104, 328, 328),
+    "one loop": lambda: of_one_array(24, 72, 328, lambda p, q: silu(p) * q),
+    "one sum": lambda: one_sum(72, 56, 328),
+    "two results": lambda: of_one_array(24, 104, 328, lambda p, q: (p, silu(q)), "YZ"),
+}
+
+
+@pytest.mark.parametrize("program", SHARED_K)
+@pytest.mark.parametrize("through", ["cluster", "memory"])
+@pytest.mark.parametrize(("n", "ways"), [(32, 2), (24, 3), (64, 6)])
+def test_blocks_share_the_k_of_all_products(programs, program, through, n, ways):
+    plan = hopper.Plan(64, n, 1, ways=ways, through=through)
+    made = hopper_products(SHARED_K[program](), plan)
+    assert as_int(made.lowered().grid) % ways == 0
+    programs.simulated(made)
+
+
+def test_prints_the_sums_of_two_products(golden):
+    gates = of_one_array(24, 72, 328, lambda p, q: silu(p) * q)
+    near = hopper.Plan(64, 24, 1, ways=3, stages=2, through="cluster")
+    golden(hopper_products(gates, near).cuda(), "schedules/hopper_two_products_cluster.cu")
+    far = hopper.Plan(64, 24, 1, ways=3, stages=2)
+    golden(hopper_products(gates, far).cuda(), "schedules/hopper_two_products_workspace.cu")
+
+
+@pytest.mark.parametrize("through", ["cluster", "memory"])
+def test_turns_share_the_k_of_several_products(programs, through):
+    plan = hopper.Plan(128, 32, 2, pingpong=True, ways=2, through=through)
+    programs.simulated(hopper_products(two_sums(200, 104, 328, 328), plan))
+
+
 @pytest.mark.parametrize(
     ("sizes", "tile"),
     [((512, 512, 512), (64, 32)), ((1024, 1024, 1024), (64, 128)), ((4096, 4096, 4096), (128, 256))],
@@ -88,26 +135,23 @@ def test_each_sum_has_its_part_of_the_columns():
 
 
 @pytest.mark.parametrize(
-    ("sizes", "passed"),
-    [
-        ((64, 1984, 2240), lambda plan: plan.ways > 1),
-        ((64, 832, 4736), lambda plan: plan.ways > 1 or plan.stream),
-        ((1088, 1152, 3200), lambda plan: plan.swapped),
-    ],
-    ids=["ways", "streams", "swapped"],
+    ("sizes", "ways"),
+    [((64, 1984, 2240), 2), ((64, 832, 4736), 5), ((1088, 1152, 3200), 1)],
+    ids=["blocks share K", "more blocks", "swapped plans are passed over"],
 )
-def test_programs_pass_over_plans_that_only_products_follow(sizes, passed):
+def test_programs_take_the_first_plan_that_is_not_swapped(sizes, ways):
     m, n, k = sizes
     listed = hopper.plans(matmul(m, n, k, "f16", layout="TN"))
-    first = next(p for p in listed if p.ways == 1 and not p.stream and not p.swapped)
-    assert all(passed(p) or p.swapped for p in listed[: listed.index(first)])
-    assert passed(listed[0])
+    first = next(p for p in listed if not p.stream and not p.swapped)
+    assert first.ways == ways
+    assert all(p.swapped for p in listed[: listed.index(first)])
+    assert (first is listed[0]) == (ways > 1)
     x, w = Matrix(m, k // 2, "f16", name="X"), Matrix(k // 2, n, "f16", ColMajor, name="W")
     h, u = Matrix(m, k // 2, "f16", name="H"), Matrix(k // 2, n, "f16", ColMajor, name="U")
     made = schedule(products(Matrix(m, n, "f16", name="Y"), [(x, w), (h, u)]))
     tiles = -(-m // first.m) * -(-n // first.n)
     assert made.name.startswith(f"hopper_{first.m}x{first.n}x{64 * first.panels}_")
-    assert as_int(made.lowered().grid) == tiles * first.cluster[0] * first.cluster[1]
+    assert as_int(made.lowered().grid) == tiles * first.cluster[0] * first.cluster[1] * ways
 
 
 def test_three_warpgroups_leave_no_registers_for_what_joins_sums():

@@ -88,17 +88,16 @@ def lower_epilog(link: Epilog, rest: Tree, state: State, context: Context, recur
     if bulk is not None:
         value, stores = added_in_bulk(link, output, bulk)
         link = evolve(link, value=value, store=stores)
-    meeting = meet(window, parts, output, inside, state, link, context)
-    window, inside = meeting.window, meeting.inside
-    outputs = (meeting.output, *outputs[1:])
-    held = {name: window, **dict(others)}
+    meeting = meet((window, *(w for _, w in others)), parts, outputs, inside, state, link, context)
+    inside, (window, *_), outputs = meeting.inside, meeting.windows, meeting.outputs
+    held = dict(zip(held, meeting.windows, strict=True))
     finish: Body = (add_constant(window.storage, link.init, context),) if partial and link.init != 0 else ()
     finish += _finished(link, held, outputs, inside, meeting.state, {**early, **copied}, passing, context, recur)
     kept = _carried(main, held, context)
     begin = (*(one for one in begin if one.buffer not in context.zeroed or one.buffer in kept), *added)
     if context.stream is not None:
         return (*begin, *ahead, *main, *gathered, *hand_on(window, context.stream, finish, link.link, context))
-    finish = meeting.around(share(window, parts, finish, inside, context))
+    finish = meeting.around(share(meeting.windows, parts, finish, inside, context))
     return (*begin, *ahead, *main, *copies, *gathered, *finish)
 
 

@@ -12,7 +12,7 @@ blocks have written, the other when all blocks have read.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import gcd
 
 import attrs
@@ -196,8 +196,19 @@ def _post(opened: Open, places: int, table: Table, context: Context) -> _Post:
     return _Post(opened, tuple(buffers), others, places, lanes, (here, slot), turn, context)
 
 
-def exchange(storage: Storage, result: Storage, share: Share, partial: Partial, parity: Expr, context: Context) -> Body:
-    """Write each block's sums to shared memory, and add the other blocks' sums of this block's part."""
+def exchange(
+    sums: Sequence[tuple[Storage, Storage]], share: Share, partial: Partial, parity: Expr, context: Context
+) -> Body:
+    """Write each block's sums to shared memory, and add the other blocks' sums of this block's part.
+
+    Args:
+        sums: of each product, the sums that this block holds, and the registers for the sums of its part.
+        share: the parts of a tile.
+        partial: the blocks.
+        parity: parity of the phases of this trip.
+        context: the kernel's facts.
+    """
+    storage, _ = sums[0]
     ways, rank, dtype, link = partial.ways, partial.way, storage.dtype, partial.link
     size, threads = as_int(storage.size), (context.threads or 1) // context.staggered
     assert isinstance(ways, int) and size is not None
@@ -212,9 +223,10 @@ def exchange(storage: Storage, result: Storage, share: Share, partial: Partial, 
     turn = as_expr(0) if units == 1 else context.define("warpgroup", context.thread // threads, units)
     thread = context.thread if units == 1 else context.thread % threads
     count = widest(gcd(size, share.run, share.ownership.size, share.stride), dtype)
+    total = len(sums) * size * threads
     staging = Storage(
-        context.name(f"{storage.name}_sh"), SH, dtype, (size * threads,), (1,), as_expr(size * threads), Block,
-        slots=units, guarded=True, link=link,
+        context.name(f"{storage.name}_sh"), SH, dtype, (total,), (1,), as_expr(total), Block, slots=units, guarded=True,
+        link=link,
     )  # fmt: skip
     context.storages[staging.name] = staging
     warps = threads // LANES
@@ -224,36 +236,47 @@ def exchange(storage: Storage, result: Storage, share: Share, partial: Partial, 
     context.exchanges.append(
         Exchange(staging.name, written, taken, context.thread % LANES, share.count, ways, turn, parity, link)
     )
-    held, summed, shared = buffer_of(storage), buffer_of(result), buffer_of(staging)
+    shared = buffer_of(staging)
     vec = temporary(f"{storage.name}_vec", dtype, count, context)
     put = move(RF, SH, dtype, count)
     (take,) = matching("Move", (count,), (dtype, dtype), (SH, RF), Thread, table=PEER_LOADS)
 
-    def place(register: Expr) -> Expr:
-        return turn * (size * threads) + register * threads + thread * count
+    def place(number: int, register: Expr) -> Expr:
+        return turn * total + (number * size + register) * threads + thread * count
 
-    def part(register: Expr, peer: Expr | None = None) -> View:
-        return attrs.evolve(vector(shared, place(register), count), slot=turn if units > 1 else None, peer=peer)
+    def part(number: int, register: Expr, peer: Expr | None = None) -> View:
+        there = vector(shared, place(number, register), count)
+        return attrs.evolve(there, slot=turn if units > 1 else None, peer=peer)
 
-    def write(i: Expr) -> Body:
-        return (Call(put, (vector(held, i * count, count), part(i * count)), link=link),)
+    def write(number: int) -> Body:
+        held = buffer_of(sums[number][0])
 
-    def of(number: Expr) -> Callable[[Expr], Body]:
+        def one(i: Expr) -> Body:
+            return (Call(put, (vector(held, i * count, count), part(number, i * count)), link=link),)
+
+        return loop(context, "i", size // count, one)
+
+    def of(number: int, distance: Expr) -> Callable[[Expr], Body]:
+        summed = buffer_of(sums[number][1])
+
         def read(i: Expr) -> Body:
             register = rank * share.stride + as_expr(share.steps(i * count))
-            there = part(register, (rank + number) % ways)
-            if as_int(number) == 0:
+            there = part(number, register, (rank + distance) % ways)
+            if as_int(distance) == 0:
                 return (Call(take, (there, vector(summed, i * count, count)), link=link),)
             into = vector(vec, as_expr(0), count)
             return (Call(take, (there, into), link=link), *add(summed, i * count, vec, count, context))
 
         return read
 
+    def added(number: int) -> Body:
+        own = loop(context, "i", vectors, of(number, as_expr(0)))
+        return (*own, *loop(context, "w", ways - 1, lambda w: loop(context, "i", vectors, of(number, w + 1))))
+
     vectors = share.ownership.size // count
-    own = loop(context, "i", vectors, of(as_expr(0)))
-    others = loop(context, "w", ways - 1, lambda w: loop(context, "i", vectors, of(w + 1)))
-    reading: Body = (*own, *others)
+    numbers = range(len(sums))
+    reading = tuple(s for number in numbers for s in added(number))
     return (
-        *loop(context, "i", size // count, write),
+        *(s for number in numbers for s in write(number)),
         *(reading if share.count == ways else (If(lt(rank, share.count), reading),)),
     )

@@ -186,8 +186,10 @@ def _not_shared(link: Split, names: Sequence[str]) -> DecompositionError:
     )
 
 
-def share(window: Window, partials: list[Partial], finish: Body, state: State, context: Context) -> Body:
-    """Add the sums of a product that the blocks of a tile hold; the last of them to arrive finishes the tile.
+def share(
+    windows: Sequence[Window], partials: list[Partial], finish: Body, state: State, context: Context
+) -> Body:
+    """Add the sums of products that the blocks of a tile hold; the last of them to arrive finishes the tile.
 
     Threads of equal index hold sums of the same elements in all blocks. So sums are stored by register and thread,
     without coordinates or bounds of C.
@@ -195,28 +197,30 @@ def share(window: Window, partials: list[Partial], finish: Body, state: State, c
     partial = next((p for p in partials if p.level == Block), None)
     if partial is None or isinstance(partial.reduce, ByTma) or partial.shared:
         return finish
-    storage, link = window.storage, partial.link
-    units = context.staggered
+    link, units = partial.link, context.staggered
     threads = (context.threads or 1) // units
     thread = context.thread if units == 1 else context.thread % threads
     atomic = isinstance(partial.reduce, ByAtomics)
-    opened = open_sum(window, link)
-    width = _width(opened, atomic, context, link)
-    ways = 1 if atomic else partial.ways
-    elements = as_expr(partial.seats) * ways * (storage.size * threads)
-    sums = workspace("partial", storage.dtype, elements, context, zero=atomic)
-    zero = as_expr(0)
+    ways, zero = 1 if atomic else partial.ways, as_expr(0)
     way = zero if atomic else partial.way
-    place = Place(opened, (sums,), partial.seat, zero, 1, zero, 1, threads, width, ways, way, thread)
-    put, taken = _carried(place, None, atomic, state, context)
-    title = f"Reduce({partial.ways})({storage.memory})({Block}s)"
-    head = Region(title, put, partial.path, link, "fold", sums.name)
-    title = f"Reduce: sum of {partial.ways} {Block}s"
-    whole = Region(title, taken, partial.path, link, "fold", storage.name)
-    # With loaded sums in the registers of the next tile's asynchronous products, ptxas would serialise these.
-    after = (fill(storage, 0, context),) if atomic and context.persistent and context.rings else ()
-    behind = (whole, *finish, *after)
-    return (head, *last_of(partial.ways, partial.seat, partial.seats, lambda: behind, context, link, context.owner))
+    head: Body = ()
+    whole: Body = ()
+    after: Body = ()
+    for window in windows:
+        storage, opened = window.storage, open_sum(window, link)
+        width = _width(opened, atomic, context, link)
+        elements = as_expr(partial.seats) * ways * (storage.size * threads)
+        sums = workspace("partial", storage.dtype, elements, context, zero=atomic)
+        place = Place(opened, (sums,), partial.seat, zero, 1, zero, 1, threads, width, ways, way, thread)
+        put, taken = _carried(place, None, atomic, state, context)
+        title = f"Reduce({partial.ways})({storage.memory})({Block}s)"
+        head += (Region(title, put, partial.path, link, "fold", sums.name),)
+        title = f"Reduce: sum of {partial.ways} {Block}s"
+        whole += (Region(title, taken, partial.path, link, "fold", storage.name),)
+        # With loaded sums in the registers of the next tile's asynchronous products, ptxas would serialise these.
+        after += (fill(storage, 0, context),) if atomic and context.persistent and context.rings else ()
+    behind = (*whole, *finish, *after)
+    return (*head, *last_of(partial.ways, partial.seat, partial.seats, lambda: behind, context, link, context.owner))
 
 
 def _inside_loops(link: Split, opened: Open) -> DecompositionError:

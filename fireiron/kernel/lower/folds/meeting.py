@@ -16,7 +16,7 @@ from fireiron.kernel.lower.folds.shares import divide
 from fireiron.kernel.lower.folds.together import refuse_apart
 from fireiron.kernel.lower.parallel import numbered
 from fireiron.kernel.lower.storage import fresh_window, register_storage
-from fireiron.kernel.lower.window import Partial, Window, cut
+from fireiron.kernel.lower.window import Partial, Storage, Window, cut
 from fireiron.language.decompositions import ByCluster, Epilog, InOrder
 from fireiron.language.levels import Block
 
@@ -26,8 +26,8 @@ class Meeting:
     """Hold the result of adding the sums of several blocks.
 
     Args:
-        window: the sums of this block's part.
-        output: the part in C.
+        windows: the sums of this block's part, of each product.
+        outputs: the part in each output of the residual spec.
         inside: the lowering state of the part.
         state: the lowering state above the epilog.
         head: statements that all blocks execute, before those that finish a part.
@@ -35,8 +35,8 @@ class Meeting:
         busy: the condition that a block has a part; None if all blocks have one.
     """
 
-    window: Window
-    output: Window
+    windows: tuple[Window, ...]
+    outputs: tuple[Window, ...]
     inside: State
     state: State
     head: Body = ()
@@ -50,14 +50,15 @@ class Meeting:
 
 
 def meet(
-    window: Window, parts: list[Partial], output: Window, inside: State, state: State, link: Epilog, context: Context
-) -> Meeting:
+    windows: tuple[Window, ...], parts: list[Partial], outputs: tuple[Window, ...], inside: State, state: State,
+    link: Epilog, context: Context,
+) -> Meeting:  # fmt: skip
     """Add the sums of blocks that each finish a share of a tile, if a parallel split's `reduce` says so.
 
     Args:
-        window: this block's sums.
+        windows: this block's sums, of each product.
         parts: the units that hold sums of the same elements.
-        output: the tile in C.
+        outputs: the tile in each output of the residual spec.
         inside: the lowering state of the tile.
         state: the lowering state above the epilog.
         link: the epilog.
@@ -69,8 +70,8 @@ def meet(
     """
     partial = next((x for x in parts if x.shared and x.ways != 1), None)
     if partial is None:
-        return Meeting(window, output, inside, state)
-    storage, rank = window.storage, partial.way
+        return Meeting(windows, outputs, inside, state)
+    storage, output, rank = windows[0].storage, outputs[0], partial.way
     grid = isinstance(partial.reduce, InOrder)
     if grid:
         refuse_apart(partial.ways, context, partial.link)
@@ -85,20 +86,28 @@ def meet(
         # Blocks beyond the last part have no part, and skip this code.
         numbers = {share.dim: rank if share.count == partial.ways else minimum(rank, share.count - 1)}
         state, inside = (descend(x, parts_of, numbers) for x in (state, inside))
-        output = state.windows["C"]
-    result = register_storage("sum", output, storage.memory, storage.dtype, state, context, storage.link)
-    result.ownership, result.size = share.ownership, as_expr(share.ownership.size)
+        outputs = tuple(state.windows[o.role] for o in state.residual.playing("C"))
+        output = outputs[0]
+    results: list[Storage] = []
+    for held in windows:
+        name = f"{held.storage.name}_sum" if len(windows) > 1 else "sum"
+        result = register_storage(name, output, storage.memory, storage.dtype, state, context, storage.link)
+        result.ownership, result.size = share.ownership, as_expr(share.ownership.size)
+        results.append(result)
     own: Body = ()
     if grid:
+        (result,) = results
         head, own = together.exchange(storage, result, share, partial, context)
     else:
         number, count = numbered(inside.loops)
         parity = (context.trip * count + number) % 2
-        head = cluster.exchange(storage, result, share, partial, parity, context)
+        sums = [(held.storage, result) for held, result in zip(windows, results, strict=True)]
+        head = cluster.exchange(sums, share, partial, parity, context)
     title = f"Reduce({partial.ways})({storage.memory})({f'{Block}s, a share each' if grid else 'Cluster'})"
     busy = None if share.count == partial.ways else lt(rank, share.count)
     region = Region(title, head, partial.path, partial.link, "fold", storage.name)
     if own:
         title = f"Reduce: a share of the sum of {partial.ways} {Block}s"
-        own = (Region(title, own, partial.path, partial.link, "fold", result.name),)
-    return Meeting(fresh_window(result, output), output, inside, state, (region,), own, busy)
+        own = (Region(title, own, partial.path, partial.link, "fold", results[0].name),)
+    added = tuple(fresh_window(result, output) for result in results)
+    return Meeting(added, outputs, inside, state, (region,), own, busy)
