@@ -322,12 +322,13 @@ def _release(machine: Machine, coroutines: list[Coroutine]) -> None:
 
 
 def _tell_of_barriers(machine: Machine, units: list[Array]) -> None:
-    """Give the threads that met at a relaxed barrier the fenced initialisations of mbarriers, and no other accesses."""
-    known, threads = machine.order.matrix(), np.concatenate(units)
+    """Give threads that met at a relaxed barrier the initialisations of mbarriers that they fenced, and nothing else."""
+    known = machine.order.matrix()
     for member in machine.members:
         for slot in (slot for ring in member.barriers.values() for slot in ring):
-            if slot.fenced is not None:
-                known[threads, slot.initialiser] = np.maximum(known[threads, slot.initialiser], slot.fenced)
+            for threads in units:
+                if slot.fenced is not None and slot.initialiser in threads:
+                    known[threads, slot.initialiser] = np.maximum(known[threads, slot.initialiser], slot.fenced)
 
 
 def _divergent(machine: Machine, arrival: Arrival, here: Array, absent: Array) -> SimulationError:

@@ -181,9 +181,9 @@ CASES: dict[str, Callable[[], Any]] = {
     "hopper dependent": lambda: _hopper("cooperative", (136, 72, 184), Plan(64, 64, 1, dependent=True, stages=2)),
     "two sums": lambda: on_hopper(_two_sums(200, 48, 184, 248), Plan(64, 48, 1, stages=2)),
     "two sums of a cluster": lambda: on_hopper(
-        _two_sums(136, 48, 312, 312), Plan(64, 48, 1, stages=2, ways=2, through="cluster")
+        _two_sums(136, 48, 312, 312), Plan(64, 48, 1, stages=4, ways=2, through="cluster")
     ),
-    "two sums of blocks": lambda: on_hopper(_two_sums(72, 48, 312, 312), Plan(64, 48, 1, stages=2, ways=2)),
+    "two sums of blocks": lambda: on_hopper(_two_sums(72, 48, 312, 312), Plan(64, 48, 1, stages=4, ways=2)),
     "swiglu, mma": lambda: fused.swiglu(136, 72, 184, path="ampere"),
     "lstm_cell": lambda: fused.lstm_cell(136, 56, 88, path="ampere"),
     "mlp": lambda: fused.mlp(200, 48, 9, path="hopper"),

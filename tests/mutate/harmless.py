@@ -74,6 +74,9 @@ ELSEWHERE = (
     ("hopper stream_k, whole tiles too", r"without trip$", "whole tiles lie behind the parts: none begins within one"),
     ("hopper cluster", r"^Await\[1\].slot", "a peer's arrivals for the last chunk follow those for the one before"),
     ("hopper sums of a cluster", r"^Await\[2\].*exchanged with For$", "a thread reads what it has written itself"),
+    ("two sums of a cluster", r"^Await\[4\].*exchanged with For$", "a thread reads what it has written itself"),
+    ("two sums of a cluster", r"^If\[10\].place: doubled$", "the sums of all blocks are begun anew"),
+    ("two sums of a cluster", r"^Arrive\[6\].peer: without thread$", "one block adds the sums, the first"),
     ("sgemm 3 whole", r"exchanged with Sync$", "the slot that is filled is read behind the next barrier"),
     (
         "ampere outputs",
@@ -396,7 +399,7 @@ def why(case: str, mutant: Mutant, kernel: Kernel) -> str:
             _chosen(s, var) or _refused(s, var, extent) for s in body
         ):
             return "a trip more, for which no unit is chosen"
-        case Fence(kind="registers") if case == "two sums" and mutant.number > 1:
+        case Fence(kind="registers") if case.startswith("two sums") and mutant.number > 1:
             return "the fence ahead of the first loop follows all that writes these registers"
         case Compute(expr=expr) if key.startswith("expr: min left out") and any(
             isinstance(part, Constant) and part.value in STEEP for part in parts(expr)
