@@ -63,13 +63,14 @@ def of_products(
         parallel(links, before, split, level, reduce)
         return
     short = evolve(before, sizes=tuple((dim, split.size if dim == "K" else n) for dim, n in before.sizes)).short
-    said = f"{short} gives chunks of K to {level}s"
+    said = f"{level}s share K of {short}, and only blocks add the sums of several products"
     if level == Block:
-        said = f"{short} adds the blocks' sums {'by_tma()' if isinstance(reduce, ByTma) else 'in_order(shared=True)'}"
+        how = "by_tma()" if isinstance(reduce, ByTma) else "in_order(shared=True)"
+        said = f"{how} adds the sums of one product, and {short} has several"
     raise DecompositionError(
         "parallel-products",
-        f"{said}, and only blocks add the sums of several products: in_order(), by_atomics() or by_cluster()",
-        fix="write split(ways=n, multiple_of=k).parallel(Block, reduce=by_cluster()), or schedule one MatMul",
+        said,
+        fix="write split(ways=n, multiple_of=k).parallel(Block, reduce=by_cluster()), in_order() or by_atomics()",
     )
 
 

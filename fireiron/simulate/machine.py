@@ -322,7 +322,7 @@ def _release(machine: Machine, coroutines: list[Coroutine]) -> None:
 
 
 def _tell_of_barriers(machine: Machine, units: list[Array]) -> None:
-    """Give threads that met at a relaxed barrier the initialisations of mbarriers that they fenced, and nothing else."""
+    """Give threads that met at a relaxed barrier the initialisations of mbarriers that they fenced, and no more."""
     known = machine.order.matrix()
     for member in machine.members:
         for slot in (slot for ring in member.barriers.values() for slot in ring):

@@ -215,7 +215,8 @@ def _underflows(program: Program, links: Links) -> dict[str, float]:
     """Give, for steps of loops that speculate, the number below which their exponentials may become 0.
 
     Such a loop holds terms at a scale that lies above the largest term, and rises by a chunk's sum. Terms that are
-    smaller than the largest by a factor of 2**DEEP, and by the number of a chunk's terms, are below the smallest number.
+    smaller than the largest by a factor of 2**DEEP, times the number of a chunk's terms, may then be below the smallest
+    number.
     """
     found: dict[str, float] = {}
     for link in links:

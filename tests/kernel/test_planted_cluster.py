@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 import fireiron as fi
-from fireiron import RF, Block, Matrix, Warp, by_cluster, matmul, vector
+from fireiron import RF, Block, ColMajor, Matrix, Warp, by_cluster, matmul, products, vector
 from fireiron.algebra.expr import as_expr
 from fireiron.base.errors import SimulationError
 from fireiron.jit.interface import Interface
@@ -32,6 +32,7 @@ from fireiron.kernel.ir.statements import (
 from fireiron.kernel.passes.edges import unordered
 from fireiron.language.levels import Cluster
 from fireiron.schedules import hopper
+from fireiron.schedules._programs import hopper as products_on_hopper
 from fireiron.schedules.hopper import Plan
 from fireiron.simulate import simulate
 from fireiron.verify.comparison import compare
@@ -84,7 +85,7 @@ class Case:
             simulate(kernel, arrays, launched=LAUNCHED if kernel.persistent else None)
         except SimulationError as error:
             return error.code
-        found = [compare(t.name, arrays[t.name], expected[t.name], t.dtype) for t in self.schedule.computed.outputs]
+        found = [compare(t.name, arrays[t.name], expected[t.name], t.dtype) for t in self.schedule.program.spec.outputs]
         return "right" if all(x.passed for x in found) else "wrong"
 
     def all(self, wanted: Callable[[Statement], bool]) -> list[Statement]:
@@ -209,20 +210,43 @@ def test_warps_that_do_not_meet_before_they_send() -> None:
         case.finds(case.with_(sync))
 
 
-SUMS: dict[str, Plan] = {
-    "every block reads": Plan(64, 64, 1, ways=2, through="cluster", stages=3),
-    "two of three blocks read": Plan(64, 16, 1, ways=3, panels=2, swapped=True, through="cluster", stages=3),
-    "units in turn": Plan(64, 64, 2, ways=2, through="cluster", pingpong=True, stages=3),
+def one_product(plan: Plan) -> Any:
+    m = 16 if plan.swapped else 72
+    return lambda: hopper.split_k(matmul(m, 128, 2048, "bf16", layout="TN", arch="sm_90"), plan)
+
+
+def two_products() -> Any:
+    x, h = (Matrix(72, 520, "f16", name=name) for name in "XH")
+    w, u = (Matrix(520, 48, "f16", ColMajor, name=name) for name in "WU")
+    plan = Plan(64, 48, 1, ways=2, through="cluster", stages=3)
+    return products_on_hopper(products(Matrix(72, 48, "f16", name="Y"), (x, w), (h, u), op=lambda p, q: p * q), plan)
+
+
+SUMS: dict[str, Callable[[], Any]] = {
+    "every block reads": one_product(Plan(64, 64, 1, ways=2, through="cluster", stages=3)),
+    "two of three blocks read": one_product(
+        Plan(64, 16, 1, ways=3, panels=2, swapped=True, through="cluster", stages=3)
+    ),
+    "units in turn": one_product(Plan(64, 64, 2, ways=2, through="cluster", pingpong=True, stages=3)),
+    "one block reads the sums of two products": two_products,
 }
 
 
 @pytest.fixture(params=SUMS)
 def sums_of_products(request: pytest.FixtureRequest) -> Kernel:
-    m = 16 if SUMS[request.param].swapped else 72
-    schedule = hopper.split_k(matmul(m, 128, 2048, "bf16", layout="TN", arch="sm_90"), SUMS[request.param])
-    kernel = schedule.lowered()
+    kernel = SUMS[request.param]().lowered()
     assert unordered(kernel) == ()
     return kernel
+
+
+def test_a_barrier_of_each_block_instead_of_the_cluster_s() -> None:
+    """The second block arrives at mbarriers whose initialisation nothing orders before."""
+    schedule = two_products()
+    case = Case(schedule, schedule.lowered())
+    assert case.outcome(case.kernel) == "right"
+    (meeting,) = case.all(lambda s: isinstance(s, Sync) and s.level == Cluster)
+    assert isinstance(meeting, Sync)
+    assert case.outcome(case.with_(meeting, attrs.evolve(meeting, level=Block))) == "uninitialised-barrier"
 
 
 def awaits(name: str) -> Callable[[Statement], bool]:

@@ -44,10 +44,10 @@ WARP = Warp.size or 32
 
 @attrs.frozen
 class Exchange:
-    """Describe a buffer that blocks of a cluster read in each other's shared memory, and its mbarriers.
+    """Describe buffers that blocks of a cluster read in each other's shared memory, and their mbarriers.
 
     Args:
-        buffer: the buffer's name.
+        buffers: the buffers' names.
         written: the mbarrier that completes when the warps of all blocks have written.
         taken: the mbarrier that completes when the warps of all reading blocks have read.
         lane: a thread's index in its warp.
@@ -58,7 +58,7 @@ class Exchange:
         link: the split that needs the exchange.
     """
 
-    buffer: str
+    buffers: tuple[str, ...]
     written: Barrier
     taken: Barrier
     lane: Expr
@@ -82,12 +82,12 @@ class Exchange:
         return Sync(Warp, reason, self.link)
 
     def writes(self, s: Statement) -> bool:
-        """Say whether a statement writes the buffer."""
-        return _touches(s, (self.buffer,), "write", peer=False)
+        """Say whether a statement writes a buffer."""
+        return _touches(s, self.buffers, "write", peer=False)
 
     def reads(self, s: Statement) -> bool:
-        """Say whether a statement reads the buffer of another block."""
-        return _touches(s, (self.buffer,), "read", peer=True)
+        """Say whether a statement reads a buffer of another block."""
+        return _touches(s, self.buffers, "read", peer=True)
 
 
 @attrs.frozen

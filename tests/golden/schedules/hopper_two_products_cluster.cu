@@ -203,6 +203,7 @@ hopper_64x24x64_k3_f16_f32(
     half* w_sh = reinterpret_cast<half*>(shared + 16384);
     half* u_sh = reinterpret_cast<half*>(shared + 22528);
     float* p_sh = reinterpret_cast<float*>(shared + 28672);
+    float* q_sh = reinterpret_cast<float*>(shared + 34816);
     half* p_sh2 = reinterpret_cast<half*>(shared + 40960);
     unsigned long long* full = reinterpret_cast<unsigned long long*>(shared + 44032);
     unsigned long long* empty = reinterpret_cast<unsigned long long*>(shared + 44048);
@@ -328,7 +329,7 @@ hopper_64x24x64_k3_f16_f32(
             }
             #pragma unroll
             for (int i8 = 0; i8 < 3; ++i8) {
-                copy_16B(&p_sh[i8 * 512 + thread * 4 + 1536], &q[i8 * 4]);
+                copy_16B(&q_sh[i8 * 512 + thread * 4], &q[i8 * 4]);
             }
             __syncwarp();  // the warp has written its sums
             if (thread % 32 < 1) {
@@ -353,13 +354,13 @@ hopper_64x24x64_k3_f16_f32(
                 }
                 #pragma unroll
                 for (int i5 = 0; i5 < 3; ++i5) {
-                    load_peer_16B(&q_sum[i5 * 4], &p_sh[i5 * 512 + thread * 4 + 1536], rank);
+                    load_peer_16B(&q_sum[i5 * 4], &q_sh[i5 * 512 + thread * 4], rank);
                 }
                 #pragma unroll
                 for (int w2 = 0; w2 < 2; ++w2) {
                     #pragma unroll
                     for (int i6 = 0; i6 < 3; ++i6) {
-                        load_peer_16B(&p_vec[0], &p_sh[i6 * 512 + thread * 4 + 1536], (rank + w2 + 1) % 3);
+                        load_peer_16B(&p_vec[0], &q_sh[i6 * 512 + thread * 4], (rank + w2 + 1) % 3);
                         #pragma unroll
                         for (int e2 = 0; e2 < 4; ++e2) {
                             q_sum[i6 * 4 + e2] = q_sum[i6 * 4 + e2] + p_vec[e2];

@@ -223,30 +223,27 @@ def exchange(
     turn = as_expr(0) if units == 1 else context.define("warpgroup", context.thread // threads, units)
     thread = context.thread if units == 1 else context.thread % threads
     count = widest(gcd(size, share.run, share.ownership.size, share.stride), dtype)
-    total = len(sums) * size * threads
-    staging = Storage(
-        context.name(f"{storage.name}_sh"), SH, dtype, (total,), (1,), as_expr(total), Block, slots=units, guarded=True,
-        link=link,
-    )  # fmt: skip
-    context.storages[staging.name] = staging
+    stagings: list[Buffer] = []
+    for held, _ in sums:
+        staging = Storage(
+            context.name(f"{held.name}_sh"), SH, dtype, (size * threads,), (1,), as_expr(size * threads), Block,
+            slots=units, guarded=True, link=link,
+        )  # fmt: skip
+        context.storages[staging.name] = staging
+        stagings.append(buffer_of(staging))
     warps = threads // LANES
     written = Barrier(context.name("summed"), units, ways * warps)
     taken = Barrier(context.name("taken"), units, share.count * warps)
     context.barriers += [written, taken]
-    context.exchanges.append(
-        Exchange(staging.name, written, taken, context.thread % LANES, share.count, ways, turn, parity, link)
-    )
-    shared = buffer_of(staging)
+    names, lane = tuple(s.name for s in stagings), context.thread % LANES
+    context.exchanges.append(Exchange(names, written, taken, lane, share.count, ways, turn, parity, link))
     vec = temporary(f"{storage.name}_vec", dtype, count, context)
     put = move(RF, SH, dtype, count)
     (take,) = matching("Move", (count,), (dtype, dtype), (SH, RF), Thread, table=PEER_LOADS)
 
-    def place(number: int, register: Expr) -> Expr:
-        return turn * total + (number * size + register) * threads + thread * count
-
     def part(number: int, register: Expr, peer: Expr | None = None) -> View:
-        there = vector(shared, place(number, register), count)
-        return attrs.evolve(there, slot=turn if units > 1 else None, peer=peer)
+        place = turn * (size * threads) + register * threads + thread * count
+        return attrs.evolve(vector(stagings[number], place, count), slot=turn if units > 1 else None, peer=peer)
 
     def write(number: int) -> Body:
         held = buffer_of(sums[number][0])

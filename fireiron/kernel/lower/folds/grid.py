@@ -186,9 +186,7 @@ def _not_shared(link: Split, names: Sequence[str]) -> DecompositionError:
     )
 
 
-def share(
-    windows: Sequence[Window], partials: list[Partial], finish: Body, state: State, context: Context
-) -> Body:
+def share(windows: Sequence[Window], partials: list[Partial], finish: Body, state: State, context: Context) -> Body:
     """Add the sums of products that the blocks of a tile hold; the last of them to arrive finishes the tile.
 
     Threads of equal index hold sums of the same elements in all blocks. So sums are stored by register and thread,
