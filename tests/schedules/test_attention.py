@@ -16,6 +16,7 @@ from fireiron.base.errors import FireironError
 from fireiron.jit import nvrtc12
 from fireiron.schedules import attention as schedules
 from fireiron.schedules._heads import longest_first
+from fireiron.verify.reference import reference
 from fireiron.verify.verification import Data, verify
 
 OLD = pytest.mark.skipif(nvrtc12.find() is None, reason=f"NVRTC 12 is not installed: {nvrtc12.INSTALL}")
@@ -360,3 +361,23 @@ def test_keys_of_another_name_are_refused_where_they_are_loaded() -> None:
     with pytest.raises(fi.FireironError) as caught:
         schedules.wgmma(schedules.attention(q, k, v), groups=1, keys=64)
     assert caught.value.code
+
+
+@pytest.mark.parametrize("speculate", [True, False])
+def test_terms_far_below_the_largest_become_0_where_a_loop_speculates(speculate: bool) -> None:
+    """The largest term is multiplied by 0, so that the result is the other term: 2**-80, or 0 within the bound."""
+    q, k, v = (np.zeros((1, 1, 64, width), fi.bf16.numpy) for width in (64, 64, 128))
+    q[..., 0], k[0, 0, 5, 0], v[0, 0, 9, :] = 8.0, 80 * np.log(2.0), 1.0
+    k[0, 0, :5, 0] = k[0, 0, 6:9, 0] = k[0, 0, 10:, 0] = -1000.0
+    given = (("q", q), ("k", k), ("v", v))
+    made = schedules.attention(*(fi.tensor(*x.shape, dtype="bf16", name=name) for name, x in given))
+    schedule = schedules.wgmma(made, keys=32, slack=40.0, speculate=speculate)
+    y = np.zeros_like(v)
+    schedule.simulate(q, k, v, out=y)
+    bounded = reference(schedule, {"q": q, "k": k, "v": v, "y": y}, {})
+    exact = 2.0**-80
+    assert np.allclose(bounded.value, exact, rtol=0.02)
+    assert (np.asarray(y, np.float64) == 0).all() == speculate
+    assert (np.abs(np.asarray(y, np.float64) - bounded.value) <= bounded.error).all()
+    assert (bounded.error >= exact / 2).all() == speculate
+    assert (bounded.error <= 1.1 * exact).all()
