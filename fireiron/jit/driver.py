@@ -21,6 +21,7 @@ from fireiron.jit.interface import Interface
 
 LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 INVALID_CONTEXT = 201
+CAPTURING = 1  # CU_STREAM_CAPTURE_STATUS_ACTIVE
 MULTIPROCESSORS = 16  # CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
 
 
@@ -178,6 +179,12 @@ class Driver:
         names = self.cu.CUdevice_attribute
         major = self.attribute(names.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device)
         return 10 * major + self.attribute(names.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device)
+
+    def capturing(self, stream: int) -> bool:
+        """Say whether a stream's launches are being captured in a CUDA graph."""
+        status = ctypes.c_int()
+        code = self._library.cuStreamIsCapturing(ctypes.c_void_p(stream), ctypes.byref(status))
+        return not code and status.value == CAPTURING  # an error: another stream's capture forbids the default stream
 
     def attribute(self, name: Any, device: int) -> int:
         """Give one attribute of a device."""

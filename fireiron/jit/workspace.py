@@ -11,13 +11,16 @@ from fireiron.jit.driver import Driver
 from fireiron.jit.memory import DeviceArray
 
 PER_THREAD = 2  # CU_STREAM_PER_THREAD: one handle, a stream for each host thread
+# Memory that captured launches use, by address: nobody tells when the last CUDA graph that uses it is gone.
+_captured: dict[int, DeviceArray] = {}
 
 
 class Workspaces:
     """Keep a kernel's workspaces on one device, a set for each stream: launches of two streams may overlap.
 
-    A stream gets its memory at its first launch, or in a capture, and keeps it as long as the kernel lives. A CUDA
-    graph uses the memory of the stream that was captured, so it must not run beside launches on that stream.
+    A stream gets its memory at its first launch, or in a capture, and keeps it as long as the kernel lives; memory that
+    a captured launch uses is kept until the process ends. A CUDA graph uses the memory of the stream that was captured,
+    so it must not run beside launches on that stream.
     """
 
     def __init__(self, driver: Driver, device: int) -> None:
@@ -41,6 +44,8 @@ class Workspaces:
                 room = [max(n, 2 * a.nbytes) for n, a in zip(nbytes, found, strict=True)] if found else list(nbytes)
                 found = self._newest[key] = self._zeroed(room)
                 self._kept += found
+        if self._driver.capturing(stream):
+            _captured.update((array.address, array) for array in found)
         return tuple(array.address for array in found)
 
     def _zeroed(self, nbytes: Sequence[int]) -> tuple[DeviceArray, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import attrs
 import numpy as np
 import pytest
@@ -225,6 +227,31 @@ def test_workspaces_serve_streams_and_graphs(plan):
         graph.replay()
         torch.cuda.synchronize()
         assert torch.equal(out, expected)
+
+
+@pytest.mark.parametrize("plan", [Plan(m=128, n=64, ways=3), Plan(m=128, n=64, stream=True)], ids=str)
+def test_a_graph_outlives_the_kernel_that_it_captured(plan):
+    """The memory of the sums stays; else other arrays would lie there, and a replay would write into them."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    spec = matmul(640, 640, 2048, "bf16", layout="TN")
+    kernel = hopper.gemm(spec, plan).compile()
+    a = torch.randint(-1, 2, (640, 2048), device="cuda").bfloat16()
+    b = torch.randint(-1, 2, (640, 2048), device="cuda").bfloat16()
+    expected = (a.double() @ b.double().t()).bfloat16()
+    kernel(a, b)
+    out, graph = torch.zeros(640, 640, device="cuda", dtype=torch.bfloat16), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        kernel(a, b, out=out)
+    del kernel
+    gc.collect()
+    others = [hopper.gemm(spec, attrs.evolve(plan, m=64, n=n, consumers=1)).compile() for n in (32, 64, 96)]
+    found = [other(a, b) for other in others]  # their memory may lie where that of the first was
+    for _ in range(5):
+        out.zero_()
+        graph.replay()
+        torch.cuda.synchronize()
+        assert torch.equal(out, expected)
+    assert all(torch.equal(one, expected) for one in (*found, *(other(a, b) for other in others)))
 
 
 def test_a_plan_is_its_degrees_of_freedom():

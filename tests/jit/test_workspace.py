@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 
 import numpy as np
@@ -58,7 +59,10 @@ class Calls:
 
 class FakeDriver:
     def __init__(self):
-        self.cu, self.launches = Calls(), []
+        self.cu, self.launches, self.captured = Calls(), [], set()
+
+    def capturing(self, stream):
+        return stream in self.captured
 
     def call(self, answer):
         return answer[1] if len(answer) == 2 else answer[1:]
@@ -115,6 +119,21 @@ def test_a_stream_keeps_its_memory_until_it_needs_more():
     assert set(larger).isdisjoint(first)
     assert allocations(driver) == [64, 16, 128, 32]
     assert not [e for e in driver.cu.events if e[0] == "free"]  # a launch of before may still run
+
+
+def test_memory_of_captured_launches_outlives_the_kernel():
+    driver = FakeDriver()
+    kept = Workspaces(driver, 0)
+    kept.addresses([64], 5)
+    driver.captured = {6, 7}
+    (graphs,) = kept.addresses([64], 6)
+    driver.captured = set()
+    (usual,) = kept.addresses([64], 7)
+    del kept
+    gc.collect()
+    freed = {address for what, address, *_ in driver.cu.events if what == "free"}
+    assert usual in freed
+    assert graphs not in freed
 
 
 def test_streams_share_nothing():
