@@ -204,7 +204,8 @@ def hopper(program: ProductsChain, plan: Plan | None = None) -> Schedule:
     rows, cols = plan.cluster
     alone = plan.cluster == (1, 1)
     staging = sum(plan.staging(out.dtype.nbytes) for out in spec.outs)
-    staging += m * n * len(spec.sums) * 4 * (plan.through == "cluster")
+    if plan.through == "cluster":
+        staging += m * n * len(spec.sums) * 4 * (2 if plan.pingpong else 1)
     chunk = max(sum(_lines(t, phase, m, n) for t in _operands(program)) for phase in spec.phases) * SPAN * plan.panels
     stages = plan.stages or min(MOST_STAGES, (SHARED - staging) // chunk)
     tiled: ProductsChain = program.tile(rows * m, cols * n, batch=program.batch).to(Block if alone else Cluster)
@@ -247,7 +248,7 @@ def _plan(program: ProductsChain) -> Plan:
         if plan.n % (sums * unit) == 0
         and plan.n // sums % (8 * plan.cluster[0]) == 0
         and _serves(plan, sums, meet, bool(columns * sums % plan.n))
-        and (plan.ways == 1 or _shares(plan, program))
+        and (plan.ways == 1 or _ways_fit(plan, program))
     )
     best = next(found, Plan(128, _columns(program, COLUMNS) * sums, group=4))
     return attrs.evolve(best, n=best.n // sums)
@@ -263,7 +264,7 @@ def _serves(plan: Plan, sums: int, meet: bool, torn: bool) -> bool:
     return whole and (sums == 1 or not meet or (plan.sums <= most and plan.consumers < 3))
 
 
-def _shares(plan: Plan, program: ProductsChain) -> bool:
+def _ways_fit(plan: Plan, program: ProductsChain) -> bool:
     """Say whether several blocks can each take a part of every product's K, and of the outputs."""
     spec = program.products
     depths = {left.shape[-1] for left in spec.lefts}
