@@ -10,6 +10,8 @@ from typing import Any
 
 import attrs
 
+from fireiron.jit.workspace import owned_capture
+
 from .arrays import torch_module
 
 Launch = Callable[[], object]
@@ -134,7 +136,7 @@ class TorchTimer:
                 for launch in each:
                     launch()
                 cuda.synchronize()
-                with cuda.graph(graph):
+                with owned_capture(), cuda.graph(graph):
                     for _ in range(repeats):
                         for launch in each:
                             launch()

@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from fireiron.jit.workspace import owned_capture
+
 if TYPE_CHECKING:
     from fireiron.graph.plan import Plan
 
@@ -92,7 +94,7 @@ def recorded(
     torch.cuda.current_stream(device).wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
     # Threads of the caller may do meanwhile what a capture forbids.
-    with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
+    with owned_capture(), torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
         made = call(list(given))
     return graph, made if isinstance(made, tuple) else (made,)
 

@@ -17,6 +17,7 @@ from fireiron.jit.arrays import describe, random_ends
 from fireiron.jit.driver import Driver, driver, probe, require
 from fireiron.jit.expression import evaluate
 from fireiron.jit.streams import stream_handle
+from fireiron.jit.workspace import owned_capture
 
 if TYPE_CHECKING:
     from fireiron.jit.kernel import CompiledKernel
@@ -240,8 +241,9 @@ def _in_graph(used: Driver, events: Sequence[Any], queue: int, launch: Callable[
     stream = cu.CUstream(queue)
     used.call(cu.cuStreamBeginCapture(stream, cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL))
     try:
-        for _ in range(GRAPH_LAUNCHES):
-            launch(queue)
+        with owned_capture():
+            for _ in range(GRAPH_LAUNCHES):
+                launch(queue)
     finally:
         graph = used.call(cu.cuStreamEndCapture(stream))
     made = used.call(cu.cuGraphInstantiate(graph, 0))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -13,14 +14,25 @@ from fireiron.jit.memory import DeviceArray
 PER_THREAD = 2  # CU_STREAM_PER_THREAD: one handle, a stream for each host thread
 # Memory that captured launches use, by address: nobody tells when the last CUDA graph that uses it is gone.
 _captured: dict[int, DeviceArray] = {}
+_here = threading.local()
+
+
+@contextmanager
+def owned_capture() -> Generator[None]:
+    """Capture launches for a graph that does not outlive their kernels: memory is then kept no longer than these."""
+    before, _here.owned = getattr(_here, "owned", False), True
+    try:
+        yield
+    finally:
+        _here.owned = before
 
 
 class Workspaces:
     """Keep a kernel's workspaces on one device, a set for each stream: launches of two streams may overlap.
 
     A stream gets its memory at its first launch, or in a capture, and keeps it as long as the kernel lives; memory that
-    a captured launch uses is kept until the process ends. A CUDA graph uses the memory of the stream that was captured,
-    so it must not run beside launches on that stream.
+    a captured launch uses is kept until the process ends, except in an `owned_capture`. A CUDA graph uses the memory of
+    the stream that was captured, so it must not run beside launches on that stream.
     """
 
     def __init__(self, driver: Driver, device: int) -> None:
@@ -44,7 +56,7 @@ class Workspaces:
                 room = [max(n, 2 * a.nbytes) for n, a in zip(nbytes, found, strict=True)] if found else list(nbytes)
                 found = self._newest[key] = self._zeroed(room)
                 self._kept += found
-        if self._driver.capturing(stream):
+        if not getattr(_here, "owned", False) and self._driver.capturing(stream):
             _captured.update((array.address, array) for array in found)
         return tuple(array.address for array in found)
 

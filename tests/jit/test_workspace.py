@@ -14,7 +14,7 @@ from fireiron.jit.bind import bind
 from fireiron.jit.driver import Loaded
 from fireiron.jit.interface import Interface
 from fireiron.jit.launch import plan
-from fireiron.jit.workspace import PER_THREAD, Workspaces
+from fireiron.jit.workspace import PER_THREAD, Workspaces, owned_capture
 
 
 class Calls:
@@ -129,10 +129,13 @@ def test_memory_of_captured_launches_outlives_the_kernel():
     (graphs,) = kept.addresses([64], 6)
     driver.captured = set()
     (usual,) = kept.addresses([64], 7)
+    driver.captured = {8}
+    with owned_capture():
+        (owned,) = kept.addresses([64], 8)
     del kept
     gc.collect()
     freed = {address for what, address, *_ in driver.cu.events if what == "free"}
-    assert usual in freed
+    assert {usual, owned} <= freed
     assert graphs not in freed
 
 
