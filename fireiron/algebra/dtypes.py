@@ -152,6 +152,7 @@ b1 = DType("b1", 1, "int", "uint8", signed=False)
 
 DTYPES = (f64, f32, f16, bf16, i32, i8, u8, tf32, e4m3, e5m2)
 PACKED = (i4, u4, b1)
+DEEP = 66  # terms below 2**-66 of the largest one do not change sums of f32
 
 _ALIASES = {
     "float64": f64, "double": f64, "fp64": f64,

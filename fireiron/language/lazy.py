@@ -15,7 +15,6 @@ from fireiron.base.errors import DecompositionError
 from fireiron.language.online import EXPONENTIALS, Factor, Law, spelled
 from fireiron.language.steps import Program, Step
 
-DEEP = 66  # terms below 2**-66 of the largest one do not change sums of f32
 MOST_SLACK = 64.0  # half of f32's exponent range: a sum of 2**60 such terms is finite
 
 

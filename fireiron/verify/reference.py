@@ -15,7 +15,7 @@ from typing import Protocol, cast, runtime_checkable
 import attrs
 import numpy as np
 
-from fireiron.algebra.dtypes import DType, tf32
+from fireiron.algebra.dtypes import DEEP, DType, tf32
 from fireiron.algebra.elements import read as values
 from fireiron.algebra.expr import as_int
 from fireiron.algebra.scalar import Arg, Binary, Cast, Scalar, parts
@@ -24,7 +24,6 @@ from fireiron.kernel.ir.statements import Call, Kernel, walk
 from fireiron.language.as_steps import Links, steps_of
 from fireiron.language.atom import Atom
 from fireiron.language.decompositions import ByTma, Done, Split
-from fireiron.language.lazy import DEEP
 from fireiron.language.online import online
 from fireiron.language.specs import Spec, Task
 from fireiron.language.steps import Program, Step

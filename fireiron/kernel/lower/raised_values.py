@@ -14,7 +14,7 @@ from math import floor, log2
 
 import attrs
 
-from fireiron.algebra.dtypes import DType
+from fireiron.algebra.dtypes import DEEP, DType
 from fireiron.algebra.expr import Expr
 from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Scalar, Select, substituted
 from fireiron.base.records import evolve
@@ -30,7 +30,7 @@ from fireiron.kernel.lower.step_points import assign, over_points
 from fireiron.kernel.lower.step_products import Product
 from fireiron.kernel.lower.window import Storage
 from fireiron.kernel.passes.pairs import FIRST_ARCH
-from fireiron.language.lazy import DEEP, MOST_SLACK, doubling
+from fireiron.language.lazy import MOST_SLACK, doubling
 from fireiron.language.steps import Step
 
 # Fewest registers of a thread: with 160, attention of 64 columns under a mask spills 4 to 8 B for the second vote.
