@@ -56,8 +56,7 @@ def lower_parallel(link: Split, rest: Tree, state: State, context: Context, recu
     level, extent = link.level, state.residual.extents["K"]
     assert level is not None and extent is not None
     part = cut_chunk(link.size, extent, link.ways)
-    # Loops of several products share K alike, and the epilog reads how from the first loop's sums.
-    sums = state.windows["C"].storage.partials if state.loop[0] == 0 else list[Partial]()
+    sums = state.windows["C"].storage.partials
     if context.persistent and isinstance(extent, int) and isinstance(part.size, int) and isinstance(context.ways, int):
         some = -(-extent // part.size)
         if level == Block and some < context.ways:
