@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from fireiron.algebra.index.nodes import Index, simplest
@@ -168,20 +170,32 @@ def is_injective(layout: Layout) -> bool:
     Raises:
         LayoutError: `symbolic-extent`.
     """
-    leaves = _static(layout, "injectivity")
-    span = 0
-    for extent, stride in sorted(leaves, key=_by_stride):
-        if stride <= span:
-            break
-        span += (extent - 1) * stride
-    else:
+    leaves = sorted((leaf for leaf in _static(layout, "injectivity") if leaf[0] != 1), key=_by_stride)
+    spans = [0, *accumulate((extent - 1) * stride for extent, stride in leaves)]
+    if all(stride > span for (_, stride), span in zip(leaves, spans, strict=False)):
         return True
-    if layout.cosize < layout.size:
+    # Offsets of the later modes differ by multiples of their strides' common divisor: past the span of the modes
+    # before, the two parts meet nowhere.
+    common = [*accumulate((stride for _, stride in reversed(leaves)), math.gcd)][::-1]
+    cuts = [i for i, (apart, span) in enumerate(zip(common, spans, strict=False)) if apart > span]
+    return all(_distinct(leaves[begin:end]) for begin, end in pairwise([0, *cuts, len(leaves)]))
+
+
+def _distinct(modes: list[tuple[int, int]]) -> bool:
+    """Tell whether the offsets of modes are different ones."""
+    if len(modes) < 2:
+        return all(stride for _, stride in modes)
+    if len(modes) == 2 and modes[0][1]:  # the least steps that meet
+        (extent, near), (other, far) = modes
+        common = math.gcd(near, far)
+        return far // common >= extent or near // common >= other
+    size = math.prod(extent for extent, _ in modes)
+    if sum((extent - 1) * stride for extent, stride in modes) + 1 < size:
         return False
     import numpy as np
 
-    offsets = np.asarray(layout(np.arange(layout.size, dtype=np.int64)))
-    return len(np.unique(offsets)) == layout.size
+    offsets = np.asarray(from_leaves(modes)(np.arange(size, dtype=np.int64)))
+    return len(np.unique(offsets)) == size
 
 
 def is_compact(layout: Layout) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from fireiron.algebra.arch import BUDGET_STEP, LEAST_BUDGET, MOST_BUDGET
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.layout import Layout
+from fireiron.algebra.layout_compose import is_injective
 from fireiron.base.errors import DecompositionError
 from fireiron.base.text import by
 from fireiron.language.decompositions import (
@@ -146,14 +147,12 @@ def storage(residual: Residual, role: str, layout: Layout, pad: int) -> None:
             f"storage layout {layout} holds {by(extents)} elements, the tile of {role} is {by(shape)}",
             fix="give a layout with one mode a dimension of the tile",
         )
-    if layout.is_static:
-        places = {layout(i) for i in range(int(layout.size))}  # pyright: ignore[reportArgumentType]
-        if len(places) != layout.size:
-            raise DecompositionError(
-                "storage-overlap",
-                f"storage layout {layout} puts {layout.size} elements of {role} in {len(places)} places",
-                fix="give every element a place of its own",
-            )
+    if layout.is_static and not is_injective(layout):
+        raise DecompositionError(
+            "storage-overlap",
+            f"storage layout {layout} puts two of the {layout.size} elements of {role} in one place",
+            fix="give every element a place of its own",
+        )
     if pad:
         raise DecompositionError(
             "storage-pad",

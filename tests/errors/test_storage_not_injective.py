@@ -36,7 +36,7 @@ def test_storage_not_injective(refused: Callable[..., Any]) -> None:
         "storage-overlap",
         "storage_layout(Layout((32, 8), (1, 16)))",
         """\
-DecompositionError[storage-overlap]: storage layout (32,8):(1,16) puts 256 elements of A in 144 places
+DecompositionError[storage-overlap]: storage layout (32,8):(1,16) puts two of the 256 elements of A in one place
   --> test_storage_not_injective.py:19:10
 19 |         .storage_layout(Layout((32, 8), (1, 16)))
    |          ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
