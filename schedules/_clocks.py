@@ -104,7 +104,7 @@ def modelled(plan: Plan, product: Product, fit: ProductClocks = FIT) -> float:
         chunk = max(chunk, sum(map(operator.mul, sides, rates)) * plan.panels * at_work)
     copied = _copying(plan, product, products)
     chunk = max(chunk, copied)
-    rate = fit.vectors_rate if product.grouped else fit.store_rate
+    rate = fit.vectors_rate if product.by_vectors else fit.store_rate
     parts = fit.parts if plan.n * out % 32 and not plan.swapped else 1.0
     store, sums = plan.m * plan.n * out / rate * parts, plan.m * plan.n * 4 / fit.sums_rate
     if plan.through == "cluster":

@@ -288,7 +288,7 @@ def span_within(nbytes: int) -> int:
 def room(plan: Plan, product: Product) -> int:
     """Return the registers for sums and for operands beside them; fewer where columns end inside a tile."""
     cols = product.extents["M" if plan.swapped else "N"]
-    whole = isinstance(cols, int) and cols % plan.n == 0 and not product.grouped
+    whole = isinstance(cols, int) and cols % plan.n == 0 and not product.by_vectors
     return EARLY_OF_THREE if plan.consumers == 3 else EARLY if whole else EARLY_CUT
 
 

@@ -96,11 +96,11 @@ def _candidates(product: Product) -> Iterator[Plan]:
         widths = set(range(step, 257, step))
         for m, consumers, turns in ((64, 1, False), (128, 2, False), (256, 2, False), (192, 3, False), (128, 2, True)):
             for n in sorted(widths):
-                # Addresses take registers that else are accumulators', those of groups more of them.
-                turn = 176 if product.grouped and swapped else 192
+                # Addresses take registers that else are accumulators', those of vectors of C more of them.
+                turn = 192 if not (product.by_vectors and swapped) else 176 if product.grouped else 144
                 tall = 192 if nbytes == 2 and not product.whole_operands and not (held or promote) else 128
                 most = tall if m == 256 else 192 if m == 192 else turn if turns else 256
-                if n > most or (not swapped and n % 32 and (out != 2 or product.grouped)):
+                if n > most or (not swapped and n % 32 and (out != 2 or product.by_vectors)):
                     continue
                 if (held or copying) and m == 192:
                     continue  # three warpgroups and a prolog took nearly twice what is counted: 319 us for 175

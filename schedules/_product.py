@@ -58,6 +58,12 @@ class Product:
         return self.spec.matmul.groups is not None
 
     @cached_property
+    def by_vectors(self) -> bool:
+        """Say whether threads store results by predicated vectors: lines, or a group's rows, have no tensor map."""
+        saved = (op.tensor for op in self.spec.matmul.ops if isinstance(op, Save))
+        return self.grouped or not all(t.starts_lines_at(MAP_UNIT) for t in (self.spec.matmul.C, *saved))
+
+    @cached_property
     def scaled(self) -> bool:
         """Say whether prologs scale 8-bit floats by factors that are constant within a chunk."""
         served = self.spec.served_along_k
@@ -101,7 +107,7 @@ class Product:
     def beside(self) -> tuple[bool, int, int]:
         """Return whether staged rows are padded, and the numbers of tensors beside C: of C's shape, and of rows."""
         ops = self.spec.matmul.ops
-        return self.grouped, sum(isinstance(op, Save) for op in ops), sum(isinstance(op, Rows) for op in ops)
+        return self.by_vectors, sum(isinstance(op, Save) for op in ops), sum(isinstance(op, Rows) for op in ops)
 
     @cached_property
     def whole_operands(self) -> tuple[Tensor, ...]:
@@ -125,13 +131,13 @@ class Product:
     @cached_property
     def taken(self) -> bool:
         """Say whether bulk copies and wgmma can compute the product; at most one operand may have a prolog."""
-        a, b, c = self.spec.matmul.A, self.spec.matmul.B, self.spec.matmul.C
+        a, b = self.spec.matmul.A, self.spec.matmul.B
         if self.multiplied.name not in TYPES or any(t.dtype.packed for t in (a, b)):
             return False
         if self.grouped and a.order is ColMajor:
             return False  # groups start anywhere along M, and boxes at multiples of 16 bytes of a line
-        # Tensor maps handle the ends of lines.
-        if not all(t.starts_lines_at(MAP_UNIT) for t in (a, b, c)):
+        # Tensor maps handle the ends of lines; threads store C where its lines start elsewhere.
+        if not all(t.starts_lines_at(MAP_UNIT) for t in (a, b)):
             return False
         # An operand with a prolog is read from registers, as A, unless it has 8 bits and K is not contiguous.
         prologs = [found and not self.scaled for found in self.prologs]

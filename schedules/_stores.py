@@ -7,8 +7,11 @@ from fireiron.schedules._plan import SPAN, Plan
 
 
 def into_panel(stored: Tensor) -> Strategy:
-    """Choose how fragments are written to a panel: by stmatrix for 16-bit elements."""
-    return stmatrix(trans=stored.order is ColMajor) if stored.dtype.nbytes == 2 else conform()
+    """Choose how fragments are written to a panel: by stmatrix for 16-bit elements.
+
+    A panel of a single row or column has contiguous rows, whichever of the two the tensor was declared with.
+    """
+    return stmatrix(trans=stored.strides[-1] != 1) if stored.dtype.nbytes == 2 else conform()
 
 
 def bulk(plan: Plan, stored: Tensor) -> Strategy:

@@ -229,10 +229,11 @@ def _fragments(step: int) -> Strategy:
 def _store(plan: Plan, spec: MatMulChain) -> Strategy:
     """Choose how C is stored: by bulk stores, which skip rows and columns outside the tensor.
 
-    With groups, a tile may hold rows of the next group; rows are then stored by vectors, under predicates.
+    With groups, a tile may hold rows of the next group, and lines of C may start where bulk stores take none; threads
+    then store rows by vectors, under predicates.
     """
     stored = spec.matmul.C
-    if spec.matmul.groups is None:
+    if not Product(spec).by_vectors:
         return bulk(plan, stored)
     nbytes = stored.dtype.nbytes
     return through_shared(into_panel(stored), vector(), plan.panel(nbytes), pad=PAD // nbytes, at=Warpgroup)
@@ -244,13 +245,13 @@ def gemm(spec: MatMulChain, plan: Plan | None = None) -> Schedule:
     """Schedule a product by the plan that the model finds fastest for its sizes.
 
     Persistent blocks loop over the products of batches and groups. Products that wgmma or tensor maps cannot compute
-    are scheduled by `ampere.gemm`, `ada.gemm` or `simt.sgemm`: those with lines that do not start at multiples of 16
-    bytes, with other element types, with prologs of both operands, or with a prolog of 8-bit elements whose K is not
-    contiguous. `check()` reports `slower-path` where another type or layout would be faster. An operand with a prolog,
-    or of tf32 with K not contiguous, is read from registers, as A, for which the product may be swapped. Threads
-    transpose other operands whose K is not contiguous, unless elements are 16-bit. Prologs that scale 8-bit floats by
-    blocks scale sums, as in `scaled_gemm`. For folds of rows, tiles along N are as many as the folds' tensor has
-    columns.
+    are scheduled by `ampere.gemm`, `ada.gemm` or `simt.sgemm`: those with lines of A or B that do not start at
+    multiples of 16 bytes, with other element types, with prologs of both operands, or with a prolog of 8-bit elements
+    whose K is not contiguous. `check()` reports `slower-path` where another type or layout would be faster. Threads
+    store C where its lines start elsewhere. An operand with a prolog, or of tf32 with K not contiguous, is read from
+    registers, as A, for which the product may be swapped. Threads transpose other operands whose K is not contiguous,
+    unless elements are 16-bit. Prologs that scale 8-bit floats by blocks scale sums, as in `scaled_gemm`. For folds of
+    rows, tiles along N are as many as the folds' tensor has columns.
 
     Args:
         plan: the degrees of freedom; None for the first of `plans`.

@@ -73,8 +73,8 @@ class Copies(Several):
 
 
 def may_copy(spec: MatMulChain) -> bool:
-    """Say whether lines of a matrix do not start at multiples of UNIT bytes, and the product has no epilog."""
-    return not all(t.starts_lines_at(UNIT) for t in (spec.matmul.A, spec.matmul.B, spec.matmul.C)) and is_plain(spec)
+    """Say whether lines of an operand do not start at multiples of UNIT bytes, and the product has no epilog."""
+    return not all(t.starts_lines_at(UNIT) for t in (spec.matmul.A, spec.matmul.B)) and is_plain(spec)
 
 
 def realigned(spec: MatMulChain, arch: str) -> Plan | None:

@@ -133,8 +133,11 @@ class Tensor:
         Example:
             >>> Matrix(64, 30, "f16").starts_lines_at(16), Matrix(64, 30, "f16", ld=32).starts_lines_at(16)
             (False, True)
+            >>> Matrix(64, 1, "f16").starts_lines_at(16)  # a line of one element is 2 bytes behind the other
+            False
         """
-        steps = (as_expr(s).divisor for s in self.strides if s != 1)
+        line = len(self.shape) - (2 if self.order is ColMajor else 1)
+        steps = (as_expr(s).divisor for dim, s in enumerate(self.strides) if dim != line or s != 1)
         return all(step * self.dtype.bits % (8 * nbytes) == 0 for step in steps)
 
     @property

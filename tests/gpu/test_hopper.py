@@ -97,6 +97,20 @@ def test_presets_in_every_type_and_layout(plan, dtype, out, layouts):
             right(hopper.gemm(matmul(*shape, dtype, out=out, layout=layout), PLANS[plan]), calls=1)
 
 
+@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize("cols", [1015, 1018, 1020])
+def test_results_whose_lines_start_anywhere(plan, cols):
+    schedule = hopper.gemm(matmul(1000, cols, 528, "bf16", layout="TN"), PLANS[plan])
+    assert "wgmma" in schedule.cuda("sm_90a")
+    right(schedule)
+
+
+@pytest.mark.parametrize("size", [(1024, 50257, 768), (8, 30522, 1024), (4096, 1, 768), (1000, 203, 4096)])
+def test_first_plans_of_results_whose_lines_start_anywhere(size):
+    for plan in hopper.plans(matmul(*size, "f16", layout="TN"))[:3]:
+        right(hopper.gemm(matmul(*size, "f16", layout="TN"), plan))
+
+
 ACROSS = {
     "cooperative": Plan(128, 128),
     "in clusters": Plan(128, 128, cluster=(2, 1)),
