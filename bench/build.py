@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 from fireiron import MatMulChain, matmul
@@ -23,6 +24,10 @@ from fireiron.schedules import simt
 
 from .cases import Case
 from .suites import SUITES, drawn
+
+if TYPE_CHECKING:
+    from fireiron.front.verbs import Schedule
+    from fireiron.jit.kernel import CompiledKernel
 
 WARM = Case(384, 384, 384, "f16", "TN")  # the first product of a process, whose time is that of imports
 COUNT = 8
@@ -136,7 +141,8 @@ def first_call(case: Case, arch: str) -> dict[str, float]:
         `clock`: milliseconds by the clock, in which threads compile several launches at once.
     """
     from fireiron.front.best import best, kept_kernel
-    from fireiron.front.realigned import copies_from, may_copy, realigned
+    from fireiron.front.realigned import may_copy
+    from fireiron.front.several import launches
     from fireiron.jit import build
 
     spec, spent = case.spec(), {"all": 0.0, "choice": 0.0, "compiler": 0.0, "clock": 0.0}
@@ -151,13 +157,13 @@ def first_call(case: Case, arch: str) -> dict[str, float]:
 
     with patch.object(build, "compile_source", timed):
         begin, clock = time.process_time(), time.perf_counter()
-        plan = realigned(spec, arch) if may_copy(spec) else None
-        if plan is not None:
-            spent["choice"] = time.process_time() - begin
-            copies_from(plan, lambda each: each.compile(arch), lambda: best(spec, arch).compile(arch))
-        elif kept_kernel(spec, arch) is None:
-            schedule = best(spec, arch)
-            spent["choice"] = time.process_time() - begin
-            schedule.compile(arch)
+
+        def compiled(schedule: Schedule) -> CompiledKernel:
+            spent["choice"] = spent["choice"] or time.process_time() - begin
+            return schedule.compile(arch)
+
+        several = launches(spec, arch, compiled, lambda: compiled(best(spec, arch))) if may_copy(spec) else None
+        if several is None and kept_kernel(spec, arch) is None:
+            compiled(best(spec, arch))
         spent["all"], spent["clock"] = time.process_time() - begin, time.perf_counter() - clock
     return {part: seconds * 1e3 for part, seconds in spent.items()}

@@ -125,15 +125,31 @@ def compiled_for(spec: MatMulChain, arch: str | None = None) -> Several | None:
     """
     from fireiron.front.best import compiled, target_of
     from fireiron.front.host import without_gpu
-    from fireiron.front.kept_copies import keep_copies, kept_copies
-    from fireiron.front.realigned import copies_from, may_copy, realigned
+    from fireiron.front.realigned import may_copy
 
     if not may_copy(spec) or without_gpu():
         return None
     target = target_of(spec, arch)
-    found = kept_copies(spec, target, lambda: compiled(spec))
+    return launches(spec, target, lambda each: each.compile(arch), lambda: compiled(spec))
+
+
+def launches(
+    spec: MatMulChain, arch: str, kernel_of: Callable[[Schedule], Kernel], whole: Callable[[], Kernel]
+) -> Several | None:
+    """Make the launches of a product, or take them from disk; None where one launch is as fast.
+
+    Args:
+        spec: the result of `matmul(...)`; some lines of its operands do not start at multiples of 16 bytes.
+        arch: the target.
+        kernel_of: function from a schedule to its kernel.
+        whole: see `Several`.
+    """
+    from fireiron.front.kept_copies import keep_copies, kept_copies
+    from fireiron.front.realigned import copies_from, realigned
+
+    found = kept_copies(spec, arch, whole)
     if found is not None:
         return found.copies
-    plan = realigned(spec, target)
-    keep_copies(spec, target, plan)
-    return None if plan is None else copies_from(plan, lambda each: each.compile(arch), lambda: compiled(spec))
+    plan = realigned(spec, arch)
+    keep_copies(spec, arch, plan)
+    return None if plan is None else copies_from(plan, kernel_of, whole)
