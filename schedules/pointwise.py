@@ -32,6 +32,7 @@ from fireiron.schedules._rows import LANES, VECTOR_NBYTES, power
 WARPS = 8  # warps of a block
 VECTORS = 4  # vectors of a lane, in all inputs together
 BLOCKS = 264  # number of blocks that fill an H200
+MANY = 1 << 20  # points along a dim of unknown extent
 LINE = 128  # bytes of a line of a tile that goes through shared memory
 LONG_LINE = 256  # the same for Moves with many tiles: 0.96 of a copy's rate on an H200; lines of 128 bytes reach 0.91
 LONG_WARPS = 16  # warps of a block with such a tile
@@ -43,23 +44,26 @@ def pointwise(spec: ProgramChain, vectors: int = 0) -> Schedule:
     """Schedule a program without folds, of any rank, with several inputs and outputs.
 
     A warp takes vectors along the outputs' contiguous dim, and several neighbouring lines if this dim is short. If an
-    array holds the indices of lines to read (a gather), each line of a warp goes to a group of lanes.
+    array holds the indices of lines to read (a gather), each line of a warp goes to a group of lanes. Where no input
+    has all dims, as in concatenations, each thread reads the elements of its vectors one by one.
 
     Args:
         spec: a program.
         vectors: number of vectors of a lane for each input; 0 for as many as registers allow.
 
     Raises:
-        FireironError: `pointwise-dims` where a dim is folded, or no array has all dims.
+        FireironError: `pointwise-dims` where a dim is folded.
     """
     dims, full, across = _dims(spec)
     extents = {dim: spec.residual.extents[dim] for dim in dims}
+    if not full and not across:
+        return _by_elements(spec, {dim: n if isinstance(n, int) else MANY for dim, n in extents.items()})
     nbytes = max(t.dtype.nbytes for t in (*full, *spec.computed.outputs))
     inner, lane = dims[-1], VECTOR_NBYTES // nbytes
     while not all(t.aligned(lane) for t in (*full, *spec.computed.outputs)):
         lane //= 2
     vectors = vectors or max(1, VECTORS // max(1, len(full)))
-    known = [extent if isinstance(extent, int) else 1 << 20 for extent in extents.values()]
+    known = [extent if isinstance(extent, int) else MANY for extent in extents.values()]
     while vectors > 1 and prod(known) < BLOCKS * WARPS * LANES * lane * vectors:
         vectors //= 2
     # Few points: narrower vectors, where whole warps then divide them, and no point needs a test.
@@ -129,6 +133,28 @@ def _gathered(spec: ProgramChain, across: list[tuple[Tensor, str]], block: dict[
     return chain.done()
 
 
+def _by_elements(spec: ProgramChain, extents: dict[str, int]) -> Schedule:
+    """Schedule a program without an input that has all dims: threads store vectors, and read each element apart.
+
+    Args:
+        spec: the program.
+        extents: of its dims, the outputs' contiguous one last.
+    """
+    *_, inner = extents
+    outputs = spec.computed.outputs
+    lane = VECTOR_NBYTES // max(t.dtype.nbytes for t in outputs)
+    points = prod(extents.values())
+    while lane > 1 and (not all(t.aligned(lane) for t in outputs) or points < BLOCKS * WARPS * LANES * lane):
+        lane //= 2
+    of_thread = dict.fromkeys(extents, 1) | {inner: lane}
+    of_block, left = dict[str, int](), WARPS * LANES
+    for dim, extent in reversed(extents.items()):
+        beside = min(left, power(ceil(extent / of_thread[dim]), left))
+        of_block[dim], left = of_thread[dim] * beside, left // beside
+    chain: ProgramChain = spec.tile(**{dim: of_block[dim] for dim in extents}).to(Block).epilog(memory=RF)
+    return chain.tile(**of_thread).to(Thread, WARPS * LANES // left).unroll().done()
+
+
 def _oblong(line: object, inner: object, side: int) -> tuple[int, int]:
     """Choose the sides of a tile of side * side points, powers of two: where one dim is short, the other side is long.
 
@@ -194,7 +220,8 @@ def _swizzle(nbytes: int, side: int) -> Swizzle:
 def _dims(spec: ProgramChain) -> tuple[list[str], list[Tensor], list[tuple[Tensor, str]]]:
     """List the dims by the outputs' strides, largest first, and the inputs that have all dims.
 
-    Inputs that are contiguous along another dim are listed separately, with this dim.
+    Inputs that are contiguous along another dim are listed separately, with this dim; none are listed where there are
+    several such dims.
     """
     program = spec.computed
     folded = sorted({d.name for step in program.steps for d in step.over})
@@ -205,19 +232,23 @@ def _dims(spec: ProgramChain) -> tuple[list[str], list[Tensor], list[tuple[Tenso
     every = {d.name for d in program.dims}
     # What is read at shifted places (`x[i - 8]`) is loaded there; lines that an array says (`x[ids[i]]`) count.
     plain = {n for n, ref in refs.items() if all(str(e) in names or "[" in str(e) for e in ref.index)}
+    sizes = spec.residual.extents
+
+    def full_sized(t: Tensor) -> bool:  # the first part of a concatenation is read plainly too
+        return all(str(e) not in names or n == sizes[str(e)] for e, n in zip(refs[t.name].index, t.shape, strict=True))
+
     whole = [t for t in program.inputs if t.name in plain and {d.name for d in refs[t.name].dims} == every]
+    whole = [t for t in whole if full_sized(t)]
     (first, *_) = program.outputs
     dims = [str(refs[first.name].index[i]) for i in first.storage]
     lines = [(t, str(refs[t.name].index[t.storage[-1]])) for t in whole]
     full = [t for t, line in lines if line == dims[-1]]
     across = [(t, line) for t, line in lines if line != dims[-1]]
     several = sorted({line for _, line in across})
-    if folded or not whole or len(several) > 1:
-        said = f"folds {', '.join(folded)}" if folded else "has no input with all its dims"
-        said = said if not whole or folded else f"has lines along {dims[-1]}, {', '.join(several)}"
+    if folded:
         raise FireironError(
             "pointwise-dims",
-            f"pointwise.pointwise schedules programs without folds, and {program.name} {said}",
+            f"pointwise.pointwise schedules programs without folds, and {program.name} folds {', '.join(folded)}",
             fix="use rows.row or reductions.reduction, or write the chain: tile(...).to(Block), load(...), done()",
         )
-    return dims, full, across
+    return (dims, [], []) if len(several) > 1 else (dims, full, across)

@@ -15,7 +15,7 @@ from fireiron.front.spec import MatMul
 from fireiron.graph.areas import Part
 from fireiron.graph.lowered import Lowered, Misfit, Operand, described, pointwise
 from fireiron.graph.nodes import Graph
-from fireiron.graph.views import View, dense, reshaped
+from fireiron.graph.views import View, dense, matrix_strides, reshaped
 from fireiron.language.ops import Known, save
 from fireiron.language.pointwise import Op, Value, accumulator, cast_to, read
 from fireiron.language.tensor import Tensor
@@ -57,7 +57,7 @@ class PartProducts:
         if (number, shape) in self.described:
             return self.described[number, shape]
         view = self.views[number]
-        strides = _matrix(view, shape)
+        strides = matrix_strides(view, shape)
         if strides is None:
             raise Misfit(f"{name} does not lie as a matrix")
         kind = self.graph.nodes[view.node].dtype
@@ -181,23 +181,6 @@ class PartProducts:
         spec = several(tuple(outs), *pairs, op=op, arch=arch)
         schedule = import_module(f"{PRESETS}._programs").schedule(spec)
         return Lowered(schedule, self.operands, tuple(results))
-
-
-def _matrix(view: View, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Return the strides of a view as a matrix or a batch of matrices; None where this needs a copy."""
-    strides = reshaped(view.shape, view.strides, shape)
-    if strides is None or (shape[-1] != 1 and strides[-1] != 1 and (len(shape) < 2 or strides[-2] != 1)):
-        return None
-    if len(shape) > 1 and strides[-1] != 1 and strides[-2] == 1:
-        return tuple(
-            s if n != 1 or i == len(shape) - 2 else max(s, shape[-2])
-            for i, (n, s) in enumerate(zip(shape, strides, strict=True))
-        )
-    found, width = list(strides), shape[len(shape) - 1]
-    for i, n in enumerate(shape):
-        if n == 1:
-            found[i] = (0, width, 1)[max(0, i + 3 - len(shape))]
-    return tuple(found)
 
 
 def _epilog_shape(shape: tuple[int, ...], whole: tuple[int, ...], flat: tuple[int, ...]) -> tuple[int, ...]:

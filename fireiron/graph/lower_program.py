@@ -15,6 +15,7 @@ from fireiron.graph.areas import Part
 from fireiron.graph.dims import Dims, dims_of, free_nodes
 from fireiron.graph.lowered import Lowered, Misfit, Operand, described, pointwise
 from fireiron.graph.nodes import Graph, Node
+from fireiron.graph.row_parts import SMALL_NBYTES
 from fireiron.graph.views import View
 from fireiron.language import einsum, reductions, steps, subscripts, trace, traced
 from fireiron.language.pointwise import Value, unary, where
@@ -32,6 +33,7 @@ _FOLDS: Mapping[str, Callable[..., Value]] = {
     "prod": reductions.prod,
 }
 COSTLY = frozenset({"exp", "exp2", "log", "log2", "sqrt", "rsqrt", "tanh", "erf", "div", "pow"})
+MOST_PARTS = 4  # of a concatenation
 ONE = "one"  # the dim of a result without axes
 LOG2E = log2(EULER)
 
@@ -123,6 +125,9 @@ class PartProgram:
 
     def lowered(self, arch: str | None) -> Lowered:
         """Trace the program, and choose a schedule."""
+        operations = [n for n in map(self.graph.nodes.__getitem__, self.part.nodes) if n.kind != "view"]
+        if all(n.op == "concatenate" for n in operations) and sum(n.nbytes for n in operations) > SMALL_NBYTES:
+            raise Misfit("the library concatenates large arrays by vectors")
         self._collect()
         kinds = tuple(self.graph.nodes[n].dtype for n in self.part.outputs)
         program = self._traced(kinds)
@@ -326,6 +331,8 @@ class PartProgram:
         """Choose an input of a concatenation by the coordinate along its axis."""
         axis = int(node["axis"])
         along = dims[axis]
+        if len(inputs) > MOST_PARTS:
+            raise Misfit(f"each element would ask which of {len(inputs)} parts it is in")
         if along is None:
             raise Misfit("parts of one element")
         if self.samples is not None and not all(isinstance(n, int) for n in map(self.samples.expression, node.shape)):

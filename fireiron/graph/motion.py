@@ -114,8 +114,9 @@ def _joined(b: Builder, node: Node, source: int) -> int | None:
 def raise_reshapes(graph: Graph) -> Graph:
     """Where a value computed from inputs alone is reshaped for a pointwise operation, reshape the inputs instead.
 
-    The operations on the inputs can then join the part of the pointwise operation. This must run last, because `move`
-    would undo it.
+    The operations on the inputs can then join the part of the pointwise operation. Likewise before a fold: what is
+    computed in more than 16 bits for the fold and for values of its shape, as in norms of single heads, is computed in
+    that shape, and not stored. This must run last, because `move` would undo it.
 
     Example:
         >>> import numpy as np
@@ -130,31 +131,43 @@ def raise_reshapes(graph: Graph) -> Graph:
           %4 = %1 * %3                           [4, 8, 32].f32
           return %4
     """
-    wanted: set[int] = set()
+    wanted: dict[int, set[int]] = {}  # by reshape, the operations before it that are computed in its shape
     for number, node in enumerate(graph.nodes):
-        joins = node.op == "reshape" and any(graph.nodes[u].kind == "pointwise" for u in graph.users[number])
-        if joins and _of_inputs(graph, node.inputs[0], number):
-            wanted.add(number)
-    b, new = Builder(), dict[int, int]()
+        if node.op != "reshape":
+            continue
+        readers = {graph.nodes[u].kind for u in graph.users[number]}
+        cone = _of_inputs(graph, node.inputs[0], number) if "pointwise" in readers else None
+        if cone is not None:
+            wanted[number] = cone
+        elif "fold" in readers:
+            wanted |= _of_folds(graph, node.inputs[0], node.shape)
+    b, new, known = Builder(), dict[int, int](), dict[tuple[int, Shape], int]()
 
-    def raised(number: int, shape: Shape) -> int:
+    def raised(number: int, shape: Shape, cone: set[int]) -> int:
         node = graph.nodes[number]
-        if node.kind == "pointwise":
-            full = (raised(i, shape) if graph.nodes[i].shape == node.shape else new[i] for i in node.inputs)
-            return b.add(node.op, *full, **dict(node.attributes))
-        return b.add("reshape", new[number], shape=shape)
+        if (number, shape) not in known:
+            if number in cone:
+                full = (raised(i, shape, cone) if graph.nodes[i].shape == node.shape else new[i] for i in node.inputs)
+                known[number, shape] = b.add(node.op, *full, **dict(node.attributes))
+            else:
+                known[number, shape] = b.add("reshape", new[number], shape=shape)
+        return known[number, shape]
 
     for number, node in enumerate(graph.nodes):
         inputs = tuple(new[i] for i in node.inputs)
-        new[number] = raised(node.inputs[0], node.shape) if number in wanted else b.copy(node, inputs)
+        cone = wanted.get(number)
+        new[number] = b.copy(node, inputs) if cone is None else raised(node.inputs[0], node.shape, cone)
     return b.graph(graph.name, [new[i] for i in graph.outputs])
 
 
-def _of_inputs(graph: Graph, number: int, reader: int) -> bool:
-    """Say whether a node is computed from inputs alone by pointwise operations whose results only `reader` needs."""
+def _of_inputs(graph: Graph, number: int, reader: int) -> set[int] | None:
+    """Return the pointwise operations that compute a node from inputs alone, where only `reader` needs their results.
+
+    The result is empty for an input, and None where there are other readers or operations.
+    """
     node = graph.nodes[number]
     if node.kind != "pointwise":
-        return node.op == "input"
+        return set() if node.op == "input" else None
     same = kept_axes(node.shape, graph.nodes[reader].shape)
     left, seen = [number], set[int]()
     while left:
@@ -165,12 +178,40 @@ def _of_inputs(graph: Graph, number: int, reader: int) -> bool:
             if one.shape == node.shape and one.kind == "pointwise":
                 left += [] if i in seen else [i]
             elif one.op != "input" if one.shape == node.shape else len(one.shape) > same:
-                return False
-    return (
-        number not in graph.outputs
-        and all(u in seen or u == reader for n in seen for u in graph.users[n])
-        and not seen.intersection(graph.outputs)
-    )
+                return None
+    alone = all(u in seen or u == reader for n in seen for u in graph.users[n])
+    return seen if alone and not seen.intersection(graph.outputs) else None
+
+
+def _of_folds(graph: Graph, number: int, shape: Shape) -> dict[int, set[int]]:
+    """Find the pointwise operations in more than 16 bits behind which a value is reshaped, all to one shape.
+
+    Returns:
+        By reshape, these operations; empty where the value itself has other readers, or an operand has another shape.
+    """
+    whole = graph.nodes[number].shape
+    same = kept_axes(whole, shape)
+
+    def fits(n: int) -> bool:
+        one = graph.nodes[n]
+        if one.kind != "pointwise" or one.op == "copy" or one.shape != whole or one.dtype.bits <= 16:
+            return False
+        short = (len(graph.nodes[i].shape) for i in one.inputs if graph.nodes[i].shape != whole)
+        return n not in graph.outputs and all(rank <= same for rank in short)
+
+    def leaves(u: int) -> bool:
+        return graph.nodes[u].op == "reshape" and graph.nodes[u].shape == shape
+
+    cone, left = set[int](), [number]
+    while left:
+        n = left.pop()
+        if n not in cone and fits(n):
+            cone.add(n)
+            left += graph.nodes[n].inputs
+    while more := {n for n in cone if not all(u in cone or leaves(u) for u in graph.users[n])}:
+        cone -= more
+    reshapes = {u for n in cone for u in graph.users[n] if leaves(u)}
+    return dict.fromkeys(reshapes, cone) if number in cone else {}
 
 
 def merged_axes(before: Shape, after: Shape) -> list[tuple[int, ...]] | None:

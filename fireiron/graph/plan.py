@@ -25,7 +25,7 @@ from fireiron.graph.pack import settled_nodes
 from fireiron.graph.partition import apart, partition
 from fireiron.graph.passes import Passed
 from fireiron.graph.product_parts import SUMS, operands_of
-from fireiron.graph.views import View, materialised, outputs_apart, views_of
+from fireiron.graph.views import View, materialised, outputs_apart, views_of, with_matrices
 from fireiron.graph.words import names_of
 from fireiron.jit.choices import keep_choice, kept_choice
 from fireiron.kernel.ir.statements import Turn, walk
@@ -238,12 +238,15 @@ def plan(
     """
     target = arch or usual_target()
     passed = graph.passes(**rules)
-    made, orders = materialised(outputs_apart(passed.graph, together))
-    views = {i: view for i, view in views_of(made, orders).items() if view is not None}
+    made, views, parts = _parted(outputs_apart(passed.graph, together))
+    alone = {n for part in parts if part.kind in ("product", "products") for n in part.nodes}
+    copied = with_matrices(made, [n for n in sorted(alone) if made.nodes[n].op == "matmul"], views)
+    if copied is not None:
+        made, views, parts = _parted(copied)
     launches: list[Launch] = []
     settled, free = settled_nodes(made), free_nodes(made)
     known: dict[object, tuple[Form, list[Launch]]] = {}  # parts of equal layers are alike
-    for part in partition(made):
+    for part in parts:
         if _once(made, part, settled):
             launches.append(Launch(part, None, ONCE, once=True))
             continue
@@ -267,6 +270,12 @@ def plan(
     memory = planned_memory(passed.given, made, launches, views)
     sizes = {} if samples is None else samples.named(samples.numbers)
     return Plan(passed, made, tuple(launches), views, memory, target, strict, samples, sizes)
+
+
+def _parted(graph: Graph) -> tuple[Graph, dict[int, View], tuple[Part, ...]]:
+    """Return a graph with copies for views that strides cannot express, where its elements lie, and its parts."""
+    made, orders = materialised(graph)
+    return made, {i: view for i, view in views_of(made, orders).items() if view is not None}, partition(made)
 
 
 def planned_memory(given: Graph, graph: Graph, launches: Sequence[Launch], views: Mapping[int, View]) -> Memory:

@@ -55,13 +55,13 @@ def side_by_side(areas: Areas) -> None:
 
 
 def before_folds(areas: Areas) -> None:
-    """Merge a fold over rows with the pointwise operations in more than 16 bits that it alone reads.
+    """Merge a fold with the pointwise operations in more than 16 bits that it alone reads.
 
     This is first: merged with the operations before them, they would be stored.
     """
     graph = areas.graph
     for number, node in enumerate(graph.nodes):
-        if node.kind != "fold" or not over_rows(graph, number):
+        if node.kind != "fold":
             continue
         left = [number]
         while left:
@@ -165,6 +165,9 @@ def one_row(
     if any(set(folded_by(areas.graph, n, names)) != folded for n in folds):
         return False
     kept = [{d for d in names[n] if d is not None} for n in outputs]
+    own = [{d for d in names[n] if d is not None} for n in folds]
+    if any(k - folded != mine - folded for k in kept for mine in own):
+        return False  # the fold would be computed again at each point along another dim
     if any(kept) and any(not any(names[n]) for n in folds):  # a step between others has a dim
         return False
     if not folded:  # one space of points

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from math import prod
 
@@ -90,6 +90,23 @@ def reshaped(shape: Shape, strides: Sequence[int], new: Shape) -> tuple[int, ...
         place, at = place + 1, at + 1
     rest = iter(found)
     return tuple(0 if n == 1 else next(rest) for n in new)
+
+
+def matrix_strides(view: View, shape: Shape) -> tuple[int, ...] | None:
+    """Return the strides of a view as a matrix or a batch of matrices; None where this needs a copy."""
+    strides = reshaped(view.shape, view.strides, shape)
+    if strides is None or (shape[-1] != 1 and strides[-1] != 1 and (len(shape) < 2 or strides[-2] != 1)):
+        return None
+    if len(shape) > 1 and strides[-1] != 1 and strides[-2] == 1:
+        return tuple(
+            s if n != 1 or i == len(shape) - 2 else max(s, shape[-2])
+            for i, (n, s) in enumerate(zip(shape, strides, strict=True))
+        )
+    found, width = list(strides), shape[len(shape) - 1]
+    for i, n in enumerate(shape):
+        if n == 1:
+            found[i] = (0, width, 1)[max(0, i + 3 - len(shape))]
+    return tuple(found)
 
 
 def views_of(graph: Graph, orders: Mapping[int, Order]) -> dict[int, View | None]:
@@ -273,13 +290,39 @@ def materialised(graph: Graph) -> tuple[Graph, dict[int, Order]]:
         graph = b.graph(graph.name, [new[i] for i in graph.outputs])
 
 
-def _copied(graph: Graph, turned: set[int]) -> Graph:
-    """Let convolutions, pooling and pointwise operations read copies of some nodes, one of each."""
-    b, new, copies = Builder(), dict[int, int](), dict[int, int]()
+def with_matrices(graph: Graph, products: Collection[int], views: Mapping[int, View]) -> Graph | None:
+    """Insert copies of the operands of products of two matrices that do not lie as matrices; None where all do.
+
+    Args:
+        graph: the graph.
+        products: the products, which become kernels of their own.
+        views: where the elements of its nodes lie.
+    """
+    found = set[int]()
+    for number in products:
+        operands = graph.nodes[number].inputs
+        for i in operands if len(graph.nodes[operands[1]].shape) == 2 else ():
+            *lines, last = graph.nodes[i].shape
+            found |= {i} if matrix_strides(views[i], (prod(lines), last)) is None else set()
+    return _copied(graph, set(), found, products) if found else None
+
+
+def _copied(graph: Graph, turned: set[int], matrices: Collection[int] = (), products: Collection[int] = ()) -> Graph:
+    """Let operations read copies of some nodes, one of each.
+
+    Args:
+        graph: the graph.
+        turned: nodes of which convolutions, pooling and pointwise operations read copies.
+        matrices: nodes of which some products read copies.
+        products: these products.
+    """
+    b, new, copies, others = Builder(), dict[int, int](), dict[int, int](), dict[int, int]()
     for number, node in enumerate(graph.nodes):
         if node.kind == "windows":
             copies |= {i: b.add("copy", new[i]) for i in turned.intersection(node.inputs) - copies.keys()}
-        known = copies if node.kind in ("windows", "pointwise") else {}
+        if number in products:
+            others |= {i: b.add("copy", new[i]) for i in set(node.inputs).intersection(matrices) - others.keys()}
+        known = copies if node.kind in ("windows", "pointwise") else others if number in products else {}
         new[number] = b.copy(node, tuple(known.get(i, new[i]) for i in node.inputs))
     return b.graph(graph.name, [new[i] for i in graph.outputs])
 
