@@ -22,6 +22,7 @@ from fireiron.graph.torch_nodes import (
 from fireiron.graph.torch_windows import WINDOWS
 
 if TYPE_CHECKING:
+    from fireiron.graph.composites import Ops
     from fireiron.graph.from_torch import Importer
 
 torch: Any = import_module("torch")
@@ -281,6 +282,13 @@ def _split(i: Importer, node: Any, x: int, sizes: Any, dim: int = 0) -> tuple[in
     return tuple(made)
 
 
+@_known("constant_pad_nd")
+def _padded(i: Importer, node: Any, x: int, pad: Sequence[int], value: float = 0.0) -> int:
+    if any(pad):
+        raise Stays("padding")
+    return x
+
+
 @_known("cat")
 def _cat(i: Importer, node: Any, arrays: tuple[int, ...], dim: int = 0) -> int:
     # torch accepts an empty 1-D array beside arrays of any rank.
@@ -408,6 +416,9 @@ def _attended(i: Importer, q: int, k: int, v: int, mask: int | None, scale: floa
     Heads of queries that share a head of keys and values get an axis of their own.
     """
     o = i.ops
+    one, other = _unrepeated(o, k), _unrepeated(o, v)
+    if one is not None and other is not None and o.shape(one)[:-1] == o.shape(other)[:-1]:
+        k, v = one, other
     shape, keys, values = o.shape(q), o.shape(k), o.shape(v)
     given = () if mask is None else (mask,)
     how: dict[str, Any] = {"scale": scale, "causal": causal}
@@ -422,6 +433,18 @@ def _attended(i: Importer, q: int, k: int, v: int, mask: int | None, scale: floa
     masks = [o.reshape(x, shape=_mask_of_groups(o.shape(x), heads, group)) for x in given]
     made, sums = o.attention(parted, *pairs, *masks, **how), o.attention_sums(parted, pairs[0], *masks, **how)
     return o.reshape(made, shape=(*shape[:-1], values[-1])), o.reshape(sums, shape=shape[:-1])
+
+
+def _unrepeated(o: Ops, x: int) -> int | None:
+    """Return the array each of whose heads is repeated for several heads of queries; None where none is repeated."""
+    nodes = o.builder.nodes
+    repeated = nodes[nodes[x].inputs[0]] if nodes[x].op == "reshape" else nodes[x]
+    if repeated.op != "broadcast" or len(repeated.shape) != 5 or len(nodes[x].shape) != 4:
+        return None
+    batch, heads, _, *rest = repeated.shape
+    single = nodes[repeated.inputs[0]].shape == (batch, heads, 1, *rest)
+    alike = nodes[x].shape[0] == batch and nodes[x].shape[2:] == tuple(rest)
+    return o.reshape(repeated.inputs[0], shape=(batch, heads, *rest)) if single and alike else None
 
 
 def _mask_of_groups(shape: Shape, heads: int, group: int) -> Shape:

@@ -291,6 +291,99 @@ def test_parts_of_a_part_give_the_short_floats_that_others_convert() -> None:
     close(plan, graph, 3e-3)
 
 
+def test_the_norm_of_gathered_rows_computes_its_squares() -> None:
+    """The kernel that gathers rows, which others read too, stores neither squares nor wider floats."""
+
+    def embedded(table: Any, ids: Any, gain: Any) -> Any:
+        x = table[ids]
+        return nn.rms_norm(x, gain), x * 2
+
+    graph = trace_graph(embedded, half(40, 32), tensor(2, 16, dtype="i32"), half(32))
+    plan = graph.plan(ARCH)
+    assert kinds(plan) == ["pointwise", "rows"], plan.explain()
+    assert all(plan.graph.nodes[i].dtype.name == F for x in plan.launches for i in x.part.outputs)
+    close(plan, graph, 2e-3)
+
+
+@pytest.mark.parametrize("form", ["norm", "centred"])
+def test_norms_of_single_heads_are_one_kernel(form: str) -> None:
+    """A head is part of a product's row: what the fold and the result need is computed in the shape of heads."""
+
+    def heads(x: Any, w: Any, b: Any, g: Any) -> Any:
+        y = (x @ w.T + b).reshape(2, 16, 4, 32)
+        return nn.rms_norm(y, g) if form == "norm" else normed(y.astype("float32"), g).astype("float16")
+
+    graph = trace_graph(heads, half(2, 16, 64), half(128, 64), half(128), half(32))
+    plan = graph.plan(ARCH)
+    assert kinds(plan) == ["product", "rows"], plan.explain()
+    close(plan, graph, 4e-3)
+
+
+def test_a_value_with_other_readers_is_reshaped_behind_them() -> None:
+    def both(x: Any, w: Any, g: Any) -> Any:
+        y = (x @ w.T).astype("float32") * 2
+        return nn.rms_norm(y.reshape(2, 16, 4, 32), g), y
+
+    graph = trace_graph(both, half(2, 16, 64), half(128, 64), tensor(32))
+    plan = graph.plan(ARCH)
+    close(plan, graph, 4e-3)
+
+
+def test_a_fold_is_not_computed_again_for_each_column() -> None:
+    """The sums of one array's rows scale those of another: one number for each row is stored."""
+
+    def scaled(x: Any, y: Any) -> Any:
+        return y * (x * x).sum(axis=-1, keepdims=True)
+
+    graph = trace_graph(scaled, (64, 48), (64, 32))
+    plan = graph.plan(ARCH)
+    assert kinds(plan) == ["reduction", "pointwise"], plan.explain()
+    close(plan, graph, 1e-4)
+
+
+def test_rotary_positions_of_a_part_of_each_head_are_one_kernel() -> None:
+    def turned(x: Any, cos: Any, sin: Any) -> Any:
+        heads = x.transpose(0, 2, 1, 3)
+        part = heads[..., :16]
+        other = np.concatenate([-part[..., 8:], part[..., :8]], axis=-1)
+        return np.concatenate([part * cos + other * sin, heads[..., 16:]], axis=-1)
+
+    graph = trace_graph(turned, half(2, 24, 4, 40), half(24, 16), half(24, 16))
+    plan = graph.plan(ARCH, strict=True)
+    assert kinds(plan) == ["pointwise"], plan.explain()
+    close(plan, graph, 2e-3)
+
+
+@pytest.mark.parametrize(("count", "rows", "forms"), [
+    (4, 8, ["pointwise"]),
+    (5, 8, ["left over", "pointwise"]),
+    (2, 1 << 17, ["left over"]),
+])  # fmt: skip
+def test_concatenations_of_many_parts_and_large_ones_alone_are_left(count: int, rows: int, forms: list[str]) -> None:
+    def joined(*parts: Any) -> Any:
+        made = np.concatenate(parts, axis=-1)
+        return made if rows > 8 else np.maximum(made, 0)
+
+    graph = trace_graph(joined, *[half(rows, 24)] * count)
+    plan = graph.plan(ARCH)
+    assert kinds(plan) == forms, plan.explain()
+    if rows == 8:
+        close(plan, graph, 2e-3)
+
+
+def test_products_read_copies_of_windows() -> None:
+    """The windows of an image are no matrix: a kernel copies them, and the product keeps its epilog."""
+
+    def windows(x: Any, w: Any, b: Any) -> Any:
+        parted = x.reshape(2, 2, 4, 2, 4, 32).transpose(0, 1, 3, 2, 4, 5)
+        return nn.relu(parted @ w.T + b)
+
+    graph = trace_graph(windows, half(2, 8, 8, 32), half(48, 32), half(48))
+    plan = graph.plan(ARCH, strict=True)
+    assert kinds(plan) == ["pointwise", "product"], plan.explain()
+    close(plan, graph, 3e-3)
+
+
 def test_few_queries_of_many_keys_share_them_among_blocks() -> None:
     def attend(q: Any, k: Any, v: Any) -> Any:
         return nn.attention(q, k, v)

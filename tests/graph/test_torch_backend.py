@@ -165,6 +165,27 @@ def test_attention_of_torch_is_one_kernel(mask: str) -> None:
     assert forms() == ["attention"]
 
 
+def test_repeated_heads_are_read_once() -> None:
+    """Heads of keys and values that are repeated for several heads of queries are not copied."""
+
+    def attend(q: Any, k: Any, v: Any, mask: Any) -> Any:
+        k, v = (x[:, :, None].expand(2, 2, 3, 32, 16).reshape(2, 6, 32, 16) for x in (k, v))
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+    torch._dynamo.reset()
+    q, k, v = drawn(2, 6, 32, 16).half(), drawn(2, 2, 32, 16).half(), drawn(2, 2, 32, 16).half() * 2
+    mask = (drawn(2, 1, 32, 32) > -1) | torch.eye(32, dtype=torch.bool)
+    with torch.no_grad():
+        made = torch.compile(attend, backend=fireiron.torch.backend)(q, k, v, mask)
+        torch.testing.assert_close(made.float(), attend(q.float(), k.float(), v.float(), mask), rtol=2e-3, atol=2e-3)
+    assert forms() == ["attention"]
+
+
+def test_padding_by_nothing_is_no_operation() -> None:
+    model = nn.Sequential(nn.ZeroPad2d(0), nn.Linear(32, 16))
+    assert agrees(model, drawn(2, 4, 32)) == ["product"]
+
+
 def test_a_perceptron() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 32), nn.SiLU(), nn.Linear(32, 8))
