@@ -15,7 +15,7 @@ from fireiron.front.spec import MatMul
 from fireiron.graph.areas import Part
 from fireiron.graph.lowered import Lowered, Misfit, Operand, described, pointwise
 from fireiron.graph.nodes import Graph
-from fireiron.graph.views import View, dense, matrix_strides, reshaped
+from fireiron.graph.views import View, batch_of, dense, matrix_strides, reshaped
 from fireiron.language.ops import Known, save
 from fireiron.language.pointwise import Op, Value, accumulator, cast_to, read
 from fireiron.language.tensor import Tensor
@@ -36,11 +36,9 @@ class PartProducts:
         if len(kinds) > 1:
             raise Misfit(f"the operands are of {' and '.join(sorted(map(str, kinds)))}")
         (self.kind,) = kinds
-        flat = len(sides[1].shape) == 2 or prod(sides[1].shape[:-2]) == 1
-        count = prod(node.shape[:-2])
-        self.outer: tuple[int, ...] = () if flat or count == 1 else (count,)
-        rows, self.columns = node.shape[-2:]
-        self.rows = rows if self.outer else rows * count
+        self.outer = batch_of(graph, self.products[0])
+        *lead, rows, self.columns = node.shape
+        self.rows = rows if self.outer else rows * prod(lead)
         self.shape = node.shape
         self.operands: dict[str, Operand] = {}
         self.described: dict[tuple[int, tuple[int, ...]], Tensor] = {}

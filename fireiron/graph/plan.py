@@ -239,8 +239,8 @@ def plan(
     target = arch or usual_target()
     passed = graph.passes(**rules)
     made, views, parts = _parted(outputs_apart(passed.graph, together))
-    alone = {n for part in parts if part.kind in ("product", "products") for n in part.nodes}
-    copied = with_matrices(made, [n for n in sorted(alone) if made.nodes[n].op == "matmul"], views)
+    alone = {n: part.outputs for part in parts if part.kind in ("product", "products") for n in part.nodes}
+    copied = with_matrices(made, {n: r for n, r in alone.items() if made.nodes[n].op == "matmul"}, views)
     if copied is not None:
         made, views, parts = _parted(copied)
     launches: list[Launch] = []

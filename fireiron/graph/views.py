@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import prod
 
@@ -290,39 +290,52 @@ def materialised(graph: Graph) -> tuple[Graph, dict[int, Order]]:
         graph = b.graph(graph.name, [new[i] for i in graph.outputs])
 
 
-def with_matrices(graph: Graph, products: Collection[int], views: Mapping[int, View]) -> Graph | None:
-    """Insert copies of the operands of products of two matrices that do not lie as matrices; None where all do.
+def with_matrices(graph: Graph, products: Mapping[int, Sequence[int]], views: Mapping[int, View]) -> Graph | None:
+    """Insert copies where products do not read and write matrices, or batches of these; None where all do.
 
     Args:
         graph: the graph.
-        products: the products, which become kernels of their own.
+        products: for each product that has a kernel of its own, the results of the kernel.
         views: where the elements of its nodes lie.
     """
-    found = set[int]()
-    for number in products:
-        operands = graph.nodes[number].inputs
-        for i in operands if len(graph.nodes[operands[1]].shape) == 2 else ():
-            *lines, last = graph.nodes[i].shape
-            found |= {i} if matrix_strides(views[i], (prod(lines), last)) is None else set()
-    return _copied(graph, set(), found, products) if found else None
+    read, turned = set[int](), set[int]()
+    for number, results in products.items():
+        batch = batch_of(graph, number)
+        for i in (*graph.nodes[number].inputs, *results):
+            *_, rows, last = shape = graph.nodes[i].shape
+            wanted = (*batch, rows, last) if batch else (prod(shape) // last, last)
+            if prod(wanted) != prod(shape):
+                continue
+            if i not in results:
+                read |= {i} if matrix_strides(views[i], wanted) is None else set()
+            elif reshaped(shape, views[i].strides, wanted) is None:  # it is written as its reader needs it
+                turned |= {u for u in graph.users[i] if graph.nodes[u].op == "transpose"}
+    if not read and not turned:
+        return None
+    b, new, copies = Builder(), dict[int, int](), dict[int, int]()
+    for number, node in enumerate(graph.nodes):
+        if number in products:
+            copies |= {i: b.add("copy", new[i]) for i in read.intersection(node.inputs) - copies.keys()}
+        known = copies if number in products else {}
+        made = b.copy(node, tuple(known.get(i, new[i]) for i in node.inputs))
+        new[number] = b.add("copy", made) if number in turned else made
+    return b.graph(graph.name, [new[i] for i in graph.outputs])
 
 
-def _copied(graph: Graph, turned: set[int], matrices: Collection[int] = (), products: Collection[int] = ()) -> Graph:
-    """Let operations read copies of some nodes, one of each.
+def batch_of(graph: Graph, product: int) -> tuple[int, ...]:
+    """Return the number of matrices that a product multiplies, as a shape; () where all rows share one right matrix."""
+    right = graph.nodes[graph.nodes[product].inputs[1]].shape
+    count = prod(graph.nodes[product].shape[:-2])
+    return () if prod(right[:-2]) == 1 or count == 1 else (count,)
 
-    Args:
-        graph: the graph.
-        turned: nodes of which convolutions, pooling and pointwise operations read copies.
-        matrices: nodes of which some products read copies.
-        products: these products.
-    """
-    b, new, copies, others = Builder(), dict[int, int](), dict[int, int](), dict[int, int]()
+
+def _copied(graph: Graph, turned: set[int]) -> Graph:
+    """Let convolutions, pooling and pointwise operations read copies of some nodes, one of each."""
+    b, new, copies = Builder(), dict[int, int](), dict[int, int]()
     for number, node in enumerate(graph.nodes):
         if node.kind == "windows":
             copies |= {i: b.add("copy", new[i]) for i in turned.intersection(node.inputs) - copies.keys()}
-        if number in products:
-            others |= {i: b.add("copy", new[i]) for i in set(node.inputs).intersection(matrices) - others.keys()}
-        known = copies if node.kind in ("windows", "pointwise") else others if number in products else {}
+        known = copies if node.kind in ("windows", "pointwise") else {}
         new[number] = b.copy(node, tuple(known.get(i, new[i]) for i in node.inputs))
     return b.graph(graph.name, [new[i] for i in graph.outputs])
 

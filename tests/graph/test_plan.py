@@ -384,6 +384,19 @@ def test_products_read_copies_of_windows() -> None:
     close(plan, graph, 3e-3)
 
 
+def test_products_of_heads_read_and_write_batches_of_matrices() -> None:
+    """Heads side by side in a row are no batch of matrices: they are copied to one, and the result from one."""
+
+    def heads(w: Any, x: Any) -> Any:
+        v = x.reshape(2, 24, 4, 2, 16)[:, :, :, 1].transpose(0, 2, 1, 3)
+        return (w @ v).transpose(0, 2, 1, 3).reshape(2, 24, 64)
+
+    graph = trace_graph(heads, half(2, 4, 24, 24), half(2, 24, 128))
+    plan = graph.plan(ARCH, strict=True)
+    assert kinds(plan) == ["pointwise", "product", "pointwise"], plan.explain()
+    close(plan, graph, 5e-3)
+
+
 def test_few_queries_of_many_keys_share_them_among_blocks() -> None:
     def attend(q: Any, k: Any, v: Any) -> Any:
         return nn.attention(q, k, v)
