@@ -106,9 +106,10 @@ def _variance(o: Ops, node: Node, x: tuple[int, ...]) -> int:
     return o.like(o.mul(total, 1.0 / number), node.dtype)
 
 
-def _weights(o: Ops, x: int, axis: int) -> tuple[int, int]:
-    """Return exp(x - max) along an axis, and its sum."""
+def _weights(o: Ops, x: int, axis: int, seen: int | None = None) -> tuple[int, int]:
+    """Return exp(x - max) along an axis, 0 where a condition does not hold, and its sum."""
     part = o.exp(o.sub(x, o.max(x, axes=(axis,), keepdims=True)))
+    part = part if seen is None else o.select(seen, part, o.builder.constant(0.0, o.dtype(part)))
     return part, o.sum(part, axes=(axis,), keepdims=True)
 
 
@@ -142,36 +143,46 @@ def _rms_norm(o: Ops, node: Node, x: tuple[int, ...]) -> int:
 
 def _attention(o: Ops, node: Node, x: tuple[int, ...]) -> int:
     q, k, v, *mask = x
-    score = _scores(o, node, q, k, mask)
-    part, total = _weights(o, score, len(o.shape(score)) - 1)
-    weight = o.like(o.mul(part, o.div(1.0, total)), o.dtype(v))
-    return o.like(o.matmul(weight, v), node.dtype)
+    score, seen = _scores(o, node, q, k, mask)
+    part, total = _weights(o, score, len(o.shape(score)) - 1, seen if mask else None)
+    inverse = o.div(1.0, total)
+    # A query that sees no key has zeros, as torch's attention gives.
+    inverse = o.select(o.le(total, 0.0), o.builder.constant(0.0, o.dtype(total)), inverse) if mask else inverse
+    return o.like(o.matmul(o.like(o.mul(part, inverse), o.dtype(v)), v), node.dtype)
 
 
 def _attention_sums(o: Ops, node: Node, x: tuple[int, ...]) -> int:
     """Expand the second result of attention, the logarithm of each row's sum, by the folds of the first."""
     q, k, *mask = x
-    score = _scores(o, node, q, k, mask)
+    score, seen = _scores(o, node, q, k, mask)
     axis = len(o.shape(score)) - 1
     top = o.max(score, axes=(axis,), keepdims=True)
-    _, total = _weights(o, score, axis)
+    _, total = _weights(o, score, axis, seen if mask else None)
     return o.reshape(o.add(o.log(total), top), shape=node.shape)
 
 
-def _scores(o: Ops, node: Node, q: int, k: int, mask: Sequence[int]) -> int:
-    """Return the scores of queries and keys, -inf where a query does not see a key."""
+def _scores(o: Ops, node: Node, q: int, k: int, mask: Sequence[int]) -> tuple[int, int | None]:
+    """Return the scores of queries and keys, -inf where a query does not see a key, and the condition that it does.
+
+    The condition is None where all are seen. Keys to whose scores -inf is added are not seen.
+    """
     rank = len(o.shape(k))
     turned = o.transpose(k, axes=(*range(rank - 2), rank - 1, rank - 2))
     score = o.mul(o.wide(o.matmul(q, turned)), node["scale"])
+    nothing, seen = o.builder.constant(-math.inf, o.dtype(score)), list[int]()
+    numbers = bool(mask) and o.dtype(mask[0]).kind != "int"
+    if numbers:
+        score = o.add(score, mask[0])
+    elif mask:
+        seen.append(mask[0])
     if node["causal"]:
         two = o.shape(score)[-2:]
-        seen = o.le(o.iota(shape=two, axis=1), o.iota(shape=two, axis=0))
-        score = o.select(seen, score, o.builder.constant(-math.inf, o.dtype(score)))
-    if mask and o.dtype(mask[0]).kind == "int":
-        score = o.select(mask[0], score, o.builder.constant(-math.inf, o.dtype(score)))
-    elif mask:
-        score = o.add(score, mask[0])
-    return score
+        seen.append(o.le(o.iota(shape=two, axis=1), o.iota(shape=two, axis=0)))
+    for condition in seen:
+        score = o.select(condition, score, nothing)
+    if numbers or len(seen) > 1:
+        return score, o.lt(nothing, score)
+    return score, seen[0] if seen else None
 
 
 def _cross_entropy(o: Ops, node: Node, x: tuple[int, ...]) -> int:
@@ -287,7 +298,11 @@ def _exact_scores(q: Any, k: Any, mask: Sequence[Any], scale: float, causal: boo
 
 
 def _exactly_attention(q: Any, k: Any, v: Any, *mask: Any, scale: float, causal: bool) -> Any:
-    return numpy().einsum("...ij,...je->...ie", _exactly_softmax(_exact_scores(q, k, mask, scale, causal), -1), v)
+    np = numpy()
+    score = _exact_scores(q, k, mask, scale, causal)
+    seen = score.max(-1, keepdims=True) > -np.inf
+    weight = np.where(seen, _exactly_softmax(np.where(seen, score, 0.0), -1), 0.0)
+    return np.einsum("...ij,...je->...ie", weight, v)
 
 
 def _exact_sums(q: Any, k: Any, *mask: Any, scale: float, causal: bool) -> Any:

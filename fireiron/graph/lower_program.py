@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from math import e as EULER
 from math import inf, log2, prod
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from fireiron.algebra.dtypes import i32
 from fireiron.front.best import best
@@ -265,6 +265,8 @@ class PartProgram:
         return tuple(made)
 
     def _value(self, number: int, dims: tuple[str | None, ...]) -> Value | float:
+        if self._guards(number):
+            number, dims = self.graph.nodes[number].inputs[1], self._of_inputs(number, dims)[1]
         key = number, dims
         if key not in self.known:
             made = self._made(number, dims)
@@ -276,7 +278,8 @@ class PartProgram:
     def _kept(self, number: int) -> bool:
         """Say whether a value becomes a step of its own: a function with two readers, or with one value per row."""
         node = self.graph.nodes[number]
-        readers = [u for u in self.graph.users[number] if u in self.inside]
+        direct, users = [u for u in self.graph.users[number] if u in self.inside], self.graph.users
+        readers = [r for u in direct for r in (users[u] if self._guards(u) else (u,)) if r in self.inside]
         if number in self.summed and len(readers) > 1:  # the row that its folds and its results read
             return True
         if number not in self.inside or node.op not in COSTLY or not self.dims.folded:
@@ -383,7 +386,32 @@ class PartProgram:
             return None
         seen, scaled, most = self._top(top, self._of_inputs(node.inputs[0], self._of_inputs(number, dims)[0])[1])
         part = unary("exp2", scaled - most)
+        if any(self._guards(u) == "scores" for u in self.graph.users[number]):
+            part = where(-inf < scaled, part, 0.0)
         return part if seen is None else where(seen, part, 0.0)
+
+    def _guards(self, number: int) -> Literal["", "mask", "scores"]:
+        """Say whether a node selects zeros in place of the exponentials of hidden scores, and by which condition.
+
+        These exponentials are written with the condition, so that the select needs no code.
+
+        Returns:
+            `mask` for the condition that hides scores, `scores` where these are compared with -inf, "" for other nodes.
+        """
+        nodes = self.graph.nodes
+        node = nodes[number]
+        if self.part.kind != "attention" or node.op != "select":
+            return ""
+        condition, part, other = node.inputs
+        if nodes[part].op != "exp" or part not in self.inside or dict(nodes[other].attributes).get("value") != 0:
+            return ""
+        away = nodes[nodes[part].inputs[0]]
+        if away.op != "sub" or not self._is_top(away.inputs[1]):
+            return ""
+        score = away.inputs[0]
+        if nodes[score].op == "select" and nodes[score].inputs[0] == condition:
+            return "mask"
+        return "scores" if nodes[condition].op == "lt" and nodes[condition].inputs[1] == score else ""
 
     def _is_top(self, number: int) -> bool:
         """Say whether a node is a maximum of each row that is subtracted from the row before an exponential."""

@@ -19,18 +19,18 @@ DECODER = [
     "product",
 ]  # fmt: skip
 VIT = [
-    "pointwise", "product", "left over", "pointwise", "rows", "product", "attention", "product rows", "product",
+    "pointwise", "product", "pointwise", "rows", "product", "attention", "product rows", "product",
     "product rows", "product",
 ]  # fmt: skip
 NETWORKS: dict[str, tuple[Callable[[], Any], list[Any], list[str]]] = {
     "decoder": (lambda: models.Decoder(1, 64, 4, 2, 96, 16), [drawn(2, 16, 64)], DECODER),
     "vit": (lambda: models.ViT(1, 32, 2, 64, 16, 4, 8), [drawn(2, 3, 16, 16)], VIT),
-    "lstm": (lambda: models.LSTM(32), [drawn(16, 2, 32)], ["product", "product", "pointwise"] * 2 + ["left over"]),
+    "lstm": (lambda: models.LSTM(32), [drawn(16, 2, 32)], ["product", "product", "pointwise"] * 2),
     "dlrm": (
         lambda: models.DLRM(16, 4, 10, 16, (32,), (32, 16)),
         [drawn(16, 16), torch.arange(64).reshape(16, 4) % 10],
         [
-            "product", "product", "left over", "pointwise", "pointwise", "product", "left over", "left over", "product",
+            "product", "product", "left over", "pointwise", "pointwise", "product", "left over", "pointwise", "product",
             "product rows",
         ],
     ),

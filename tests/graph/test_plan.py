@@ -397,6 +397,31 @@ def test_products_of_heads_read_and_write_batches_of_matrices() -> None:
     close(plan, graph, 5e-3)
 
 
+@pytest.mark.parametrize("mask", ["conditions", "numbers", "conditions and causal"])
+@pytest.mark.parametrize("arch", [ARCH, "sm_80"])
+def test_queries_that_see_no_key_have_zeros(mask: str, arch: str) -> None:
+    """As padding in front of a sentence has; NaN would reach all of the next layer's results. The graph says so too."""
+    kind = "f16" if mask == "numbers" else "u8"
+
+    def attend(q: Any, k: Any, v: Any, m: Any) -> Any:
+        return nn.attention(q, k, v, m, causal=mask == "conditions and causal", lse=True)
+
+    graph = trace_graph(attend, *[half(2, 2, 40, 32)] * 3, tensor(2, 1, 40, 40, dtype=kind))
+    plan = graph.plan(arch)
+    assert kinds(plan) == ["attention"], plan.explain()
+    *arrays, seen = drawn(graph)
+    seen = np.ones_like(seen)
+    seen[1, :, :7] = seen[1, :, :, :7] = 0
+    given = np.where(seen > 0, 0.5, -np.inf).astype("float16") if mask == "numbers" else seen
+    wanted, sums = graph.evaluate(*arrays, given)
+    assert not wanted[1, :, :7].any()
+    assert np.isneginf(sums[1, :, :7]).all()
+    for found, logs in (plan(*arrays, given), graph.passes().graph.evaluate(*arrays, given)):
+        np.testing.assert_allclose(found.astype(np.float64), wanted, atol=2e-3)
+        assert not found[1, :, :7].any()
+        np.testing.assert_allclose(logs, sums, rtol=1e-3, atol=2e-3)
+
+
 def test_few_queries_of_many_keys_share_them_among_blocks() -> None:
     def attend(q: Any, k: Any, v: Any) -> Any:
         return nn.attention(q, k, v)
@@ -510,7 +535,7 @@ def test_explain_says_what_became_of_each_operation(layer: tuple[Graph, Plan]) -
     _, plan = layer
     told = plan.explain()
     assert told.splitlines()[0].endswith("5 kernels")
-    assert "on chip between two products: matmul, cast, mul, add, max, sub, exp, sum, div" in told
+    assert "on chip between two products: matmul, cast, mul, add, lt, max, sub, exp, select, sum, div, le" in told
     assert "in the product's registers: add, cast, normcdf, mul" in told
     assert told.count(" us\n") == 5
 
