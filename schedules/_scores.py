@@ -36,6 +36,7 @@ Q_SCALE, K_SCALE, V_SCALE = "q_scale", "k_scale", "v_scale"  # likewise: scales 
 BITS = 24  # bits of a random number
 LEAST, MOST = 1e-30, 1e30  # of a head's factor of scores that is above 0
 LOG2E = log2(EULER)  # scores are in units of log2, so that their exponentials are powers of 2
+LOWEST = -3.0e38  # no sum of exponentials of finite scores has a logarithm below
 
 
 @attrs.frozen
@@ -108,11 +109,14 @@ class Scores:
     def weights(self, products: Value, lse: Value) -> Value:
         """Compute weights again, as gradients do, from the logarithms of the rows' sums.
 
+        A query whose scores are all -inf, by a function of scores, has the weights 0.
+
         Args:
             products: products of queries and keys.
             lse: the natural logarithm of each query's sum of exponentials, as attention stores it.
         """
-        return exp2(self.logarithms(products) - lse * LOG2E)
+        finite = lse if self.score is None else where(lse < LOWEST, 0.0, lse)
+        return exp2(self.logarithms(products) - finite * LOG2E)
 
     def slopes(self, products: Value) -> Value | float:
         """Return the derivative of scores with respect to the scaled products of queries and keys."""

@@ -386,14 +386,13 @@ class PartProgram:
             return None
         seen, scaled, most = self._top(top, self._of_inputs(node.inputs[0], self._of_inputs(number, dims)[0])[1])
         part = unary("exp2", scaled - most)
-        if any(self._guards(u) == "scores" for u in self.graph.users[number]):
-            part = where(-inf < scaled, part, 0.0)
         return part if seen is None else where(seen, part, 0.0)
 
     def _guards(self, number: int) -> Literal["", "mask", "scores"]:
         """Say whether a node selects zeros in place of the exponentials of hidden scores, and by which condition.
 
-        These exponentials are written with the condition, so that the select needs no code.
+        The select needs no code: exponentials of masked scores are written with the condition, and loops over keys take
+        a maximum of -inf for 0, from which scores of -inf have the exponential 0.
 
         Returns:
             `mask` for the condition that hides scores, `scores` where these are compared with -inf, "" for other nodes.

@@ -136,6 +136,24 @@ def test_gradients(preset: str, sizes: tuple[int, int, int, int], group: int, dt
 
 
 @pytest.mark.parametrize(
+    ("preset", "sizes", "dtype"),
+    [
+        ("mma", (30, 40, 16, 16), "float16"), ("wgmma", (40, 70, 64, 64), "float16"), ("simt", (10, 12, 8, 8), "float32"),
+        ("squares", (36, 13, 16, 8), "float32"), ("at once", (70, 40, 64, 64), "float16"),
+    ],
+)  # fmt: skip
+def test_scores_that_are_all_minus_infinity(preset: str, sizes: tuple[int, int, int, int], dtype: str) -> None:
+    """As an added mask of -inf gives: the query's result and gradients are zeros, as torch's are."""
+    i, j = places(*sizes[:2])
+    seen = j <= i - 5
+    score = lambda s, i, j: fi.where(j <= i - 5, s, -np.inf)  # noqa: E731
+    if preset == "at once":
+        check_at_once(sizes, 1, dtype, seen, score=score)
+    else:
+        check(preset, sizes, 1, dtype, seen, score=score)
+
+
+@pytest.mark.parametrize(
     ("preset", "sizes", "dtype"), [("mma", (30, 40, 16, 16), "float16"), ("simt", (10, 12, 8, 8), "float32")]
 )
 def test_functions(preset: str, sizes: tuple[int, int, int, int], dtype: str) -> None:

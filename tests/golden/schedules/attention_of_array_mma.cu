@@ -217,7 +217,7 @@ looped_1x64x64x1_bf16_f32(
             #pragma unroll
             for (int j = 0; j < 16; ++j) {
                 part[0] = (float)(block_j * 64 + thread % 4 * 2 + j % 2 + j / 2 * 8 - block_i * 64 - warp * 16 - thread / 4 % 8 - i3 * 8);
-                sum[i3 * 16 + j] = fmaf(__fmul_rn(exp2_approx(fmaf(fmaf(s[i3 * 2 + j % 2 + j / 2 * 4], 0.125f, __fmul_rn(__fmul_rn(bias_rf[i3 * 16 + j], part[0]), 0.1f)), 1.442695f, -__fmul_rn(lse_rf[i3], 1.442695f))), dp[i3 * 2 + j % 2 + j / 2 * 4] - delta_rf[i3]), __fmul_rn(part[0], 0.1f), sum[i3 * 16 + j]);
+                sum[i3 * 16 + j] = fmaf(__fmul_rn(exp2_approx(fmaf(fmaf(s[i3 * 2 + j % 2 + j / 2 * 4], 0.125f, __fmul_rn(__fmul_rn(bias_rf[i3 * 16 + j], part[0]), 0.1f)), 1.442695f, -__fmul_rn(lse_rf[i3] < -3e+38f ? 0.0f : lse_rf[i3], 1.442695f))), dp[i3 * 2 + j % 2 + j / 2 * 4] - delta_rf[i3]), __fmul_rn(part[0], 0.1f), sum[i3 * 16 + j]);
             }
         }
     }
