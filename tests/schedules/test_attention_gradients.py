@@ -138,8 +138,9 @@ def test_gradients(preset: str, sizes: tuple[int, int, int, int], group: int, dt
 @pytest.mark.parametrize(
     ("preset", "sizes", "dtype"),
     [
-        ("mma", (30, 40, 16, 16), "float16"), ("wgmma", (40, 70, 64, 64), "float16"), ("simt", (10, 12, 8, 8), "float32"),
-        ("squares", (36, 13, 16, 8), "float32"), ("at once", (70, 40, 64, 64), "float16"),
+        ("mma", (30, 40, 16, 16), "float16"), ("wgmma", (40, 70, 64, 64), "float16"),
+        ("simt", (10, 12, 8, 8), "float32"), ("squares", (36, 13, 16, 8), "float32"),
+        ("at once", (70, 40, 64, 64), "float16"),
     ],
 )  # fmt: skip
 def test_scores_that_are_all_minus_infinity(preset: str, sizes: tuple[int, int, int, int], dtype: str) -> None:
