@@ -15,7 +15,6 @@ from fireiron.graph.areas import Part
 from fireiron.graph.dims import Dims, dims_of, free_nodes
 from fireiron.graph.lowered import Lowered, Misfit, Operand, described, pointwise
 from fireiron.graph.nodes import Graph, Node
-from fireiron.graph.row_parts import SMALL_NBYTES
 from fireiron.graph.views import View
 from fireiron.language import einsum, reductions, steps, subscripts, trace, traced
 from fireiron.language.pointwise import Value, unary, where
@@ -33,7 +32,8 @@ _FOLDS: Mapping[str, Callable[..., Value]] = {
     "prod": reductions.prod,
 }
 COSTLY = frozenset({"exp", "exp2", "log", "log2", "sqrt", "rsqrt", "tanh", "erf", "div", "pow"})
-MOST_PARTS = 4  # of a concatenation
+MOST_PARTS = 4  # of a concatenation, which each element compares its place with; not timed
+LARGE_NBYTES = 4 << 20  # of concatenations alone, which the library copies by vectors; not timed
 ONE = "one"  # the dim of a result without axes
 LOG2E = log2(EULER)
 
@@ -126,7 +126,7 @@ class PartProgram:
     def lowered(self, arch: str | None) -> Lowered:
         """Trace the program, and choose a schedule."""
         operations = [n for n in map(self.graph.nodes.__getitem__, self.part.nodes) if n.kind != "view"]
-        if all(n.op == "concatenate" for n in operations) and sum(n.nbytes for n in operations) > SMALL_NBYTES:
+        if all(n.op == "concatenate" for n in operations) and sum(n.nbytes for n in operations) > LARGE_NBYTES:
             raise Misfit("the library concatenates large arrays by vectors")
         self._collect()
         kinds = tuple(self.graph.nodes[n].dtype for n in self.part.outputs)

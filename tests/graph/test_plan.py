@@ -319,13 +319,14 @@ def test_norms_of_single_heads_are_one_kernel(form: str) -> None:
     close(plan, graph, 4e-3)
 
 
-def test_a_value_with_other_readers_is_reshaped_behind_them() -> None:
+def test_a_value_that_the_caller_reads_is_stored_and_reshaped() -> None:
     def both(x: Any, w: Any, g: Any) -> Any:
         y = (x @ w.T).astype("float32") * 2
         return nn.rms_norm(y.reshape(2, 16, 4, 32), g), y
 
     graph = trace_graph(both, half(2, 16, 64), half(128, 64), tensor(32))
     plan = graph.plan(ARCH)
+    assert kinds(plan) == ["product", "pointwise", "rows"], plan.explain()
     close(plan, graph, 4e-3)
 
 

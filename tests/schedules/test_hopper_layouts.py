@@ -35,14 +35,14 @@ def product(layout: str, size: tuple[int, int, int] = (4096, 4096, 4096), dtype:
     return matmul(*size, dtype, layout=layout, arch="sm_90a", **spec)
 
 
-def verified(schedule: Any) -> None:
+def verified(schedule: Any, **sizes: int) -> None:
     """Simulate on whole numbers and on random ones, look for what nothing orders, and compare with the reference."""
     assert unordered(schedule.lowered()) == ()
 
     def launch(data: Data) -> None:
         schedule.simulate(*data.inputs, out=data.out, **data.numbers)
 
-    verdict = verify(schedule, launch, {})
+    verdict = verify(schedule, launch, sizes)
     assert verdict.passed, str(verdict)
 
 
