@@ -197,7 +197,7 @@ def _of_folds(graph: Graph, number: int, shape: Shape) -> dict[int, set[int]]:
         if one.kind != "pointwise" or one.op == "copy" or one.shape != whole or one.dtype.bits <= 16:
             return False
         short = (len(graph.nodes[i].shape) for i in one.inputs if graph.nodes[i].shape != whole)
-        return n not in graph.outputs and all(rank <= same for rank in short)
+        return all(rank <= same for rank in short)
 
     def leaves(u: int) -> bool:
         return graph.nodes[u].op == "reshape" and graph.nodes[u].shape == shape

@@ -319,7 +319,7 @@ def test_norms_of_single_heads_are_one_kernel(form: str) -> None:
     close(plan, graph, 4e-3)
 
 
-def test_a_value_that_the_caller_reads_is_stored_and_reshaped() -> None:
+def test_a_value_that_the_caller_reads_too_is_computed_again_from_fewer_bytes() -> None:
     def both(x: Any, w: Any, g: Any) -> Any:
         y = (x @ w.T).astype("float32") * 2
         return nn.rms_norm(y.reshape(2, 16, 4, 32), g), y
@@ -327,6 +327,7 @@ def test_a_value_that_the_caller_reads_is_stored_and_reshaped() -> None:
     graph = trace_graph(both, half(2, 16, 64), half(128, 64), tensor(32))
     plan = graph.plan(ARCH)
     assert kinds(plan) == ["product", "pointwise", "rows"], plan.explain()
+    assert str(plan.graph.nodes[plan.launches[-1].part.inputs[0]].dtype) == F
     close(plan, graph, 4e-3)
 
 
@@ -410,6 +411,10 @@ def test_queries_that_see_no_key_have_zeros(mask: str, arch: str) -> None:
     graph = trace_graph(attend, *[half(2, 2, 40, 32)] * 3, tensor(2, 1, 40, 40, dtype=kind))
     plan = graph.plan(arch)
     assert kinds(plan) == ["attention"], plan.explain()
+    text = str(plan.kernels[0].schedule.computed)
+    # The exponentials are a step that the sum and the product read, and are compared with no condition again.
+    choices = {"conditions": 2, "numbers": 1, "conditions and causal": 4}[mask]
+    assert (text.count("exp2"), text.count("where(")) == (1, choices)
     *arrays, seen = drawn(graph)
     seen = np.ones_like(seen)
     seen[1, :, :7] = seen[1, :, :, :7] = 0
