@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fireiron import matmul
-from fireiron.algebra.expr import Expr, Var, as_expr, lt
+from fireiron.algebra.expr import Expr, Var, as_expr, evaluate, lt
 from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.analysis import ownership
@@ -35,6 +35,7 @@ ALIKE = {
     "one visit of two": visit(AT + ROW, THREAD % 8 * 2, ROW, wide=2),
     "one row": visit(AT + 2, THREAD % 8 * 2 + COLUMN, COLUMN),
 }
+REPEATED = Var("r", 6)  # three elements, each held twice
 ELSEWHERE = {
     "the next column": visit(AT + ROW, THREAD % 8 * 2 + COLUMN + 1, ROW, COLUMN),
     "rows of the next thread": visit(AT + ROW + 4, THREAD % 8 * 2 + COLUMN, ROW, COLUMN),
@@ -116,3 +117,17 @@ def test_keys_tell_elements_apart() -> None:
     for access in (*ALIKE.values(), *ELSEWHERE.values()):
         keys = access.keys(64)
         assert all(len(np.unique(row)) == keys.shape[1] for row in keys)
+
+
+def test_an_element_that_a_thread_holds_twice_has_one_register() -> None:
+    """Whoever writes it and whoever reads it take the same one, the access that defines the map too."""
+    held = visit(REPEATED % 3, THREAD % 8, REPEATED)
+    map_ = Ownership(held, held, 64, "a fold")
+    again = Var("s", 6)
+    registers = [
+        [evaluate(map_.resolve(a, "x", "a load")[0], {v.name: n}) for n in range(6)]
+        for a, v in ((held, REPEATED), (visit(again % 3, THREAD % 8, again), again))
+    ]
+    assert registers == [[0, 1, 2, 0, 1, 2]] * 2
+    apart = visit(REPEATED, THREAD % 8, REPEATED)  # six elements
+    assert Ownership(apart, apart, 64, "a fold").resolve(apart, "x", "a load")[0] == REPEATED

@@ -88,6 +88,18 @@ def test_blocks_share_the_dim_that_has_enough_pieces() -> None:
     assert "split b 256 ways to Block" in str(schedule)
 
 
+@pytest.mark.parametrize("shape", [(4, 20, 48), (4, 18, 64), (3, 7, 40), (5, 3, 96)])
+def test_what_some_folded_dims_lack_is_read_by_all_of_them(shape: tuple[int, int, int]) -> None:
+    """A lane's pieces may meet a row of `y` several times: it has one register."""
+
+    @program(x="a b c", m="a b", y="b c")
+    def shifted(x: Any, m: Any, y: Any) -> Any:
+        return fi.sum((x - m) * y, "a b")
+
+    a, b, c = shape
+    right(reductions.reduction(shifted(tensor(a, b, c), tensor(a, b), tensor(b, c))))
+
+
 def test_a_warp_has_a_result_of_its_own_where_results_are_many() -> None:
     schedule = reductions.reduction(folded("a b c", "c", (1, 8192, 4096), "bf16"))
     assert ".tile 1x16 to Block .tile 1x1 to Warp .split c" in str(schedule)
@@ -245,6 +257,16 @@ def test_results_may_lie_across_all_inputs(m: int, n: int, dtype: str) -> None:
 def test_pointwise_of_any_rank(rank: int) -> None:
     spec = program(x=" ".join("abcdef"[:rank]))(lambda x: fi.exp(x) * 2.0)
     right(pointwise.pointwise(spec(tensor(*(3, 4, 2, 5, 3, 24)[-rank:], dtype="f16"))))
+
+
+@pytest.mark.parametrize("strides", [(64, 2), (96, 2), (3, 33)])
+def test_pointwise_of_elements_that_lie_apart(strides: tuple[int, int]) -> None:
+    def twice(x: Any) -> Any:
+        return x * 2
+
+    x = fi.Tensor("x", (8, 32), fi.f16, strides, fi.GL)
+    right(pointwise.pointwise(program(x="m n")(twice)(x)))
+    right(pointwise.pointwise(program(x="m n", y="m n")(lambda x, y: x * 2 + y)(x, Matrix(8, 32, "f16", name="y"))))
 
 
 def test_pointwise_of_several_types() -> None:

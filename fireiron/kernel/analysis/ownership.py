@@ -235,7 +235,8 @@ class Ownership:
             DecompositionError: `ownership-conflict` where a thread touches an element that it does not hold, or where
                 threads hold it in different registers.
         """
-        if other.coordinates == self.access.coordinates and other.elements == self.access.elements:
+        same = other.coordinates == self.access.coordinates and other.elements == self.access.elements
+        if same and not _repeats(self.access, self.threads):
             return self.register(), Layout(self.access.count, 1)
         known = self._resolved(self.access, other, self.threads)
         if known is not None:
@@ -339,6 +340,13 @@ class Ownership:
             fix="move it by conform() or own(Thread)",
             other=self.link,
         )
+
+
+@lru_cache(maxsize=4096)
+def _repeats(held: Access, threads: int) -> bool:
+    """Say whether some thread's registers hold an element twice; all accesses then use the first of them."""
+    keys = np.sort(held.keys(1 if _moved_alike(held, held) else threads), axis=1)
+    return bool(((keys[:, 1:] == keys[:, :-1]) & (keys[:, 1:] < ABSENT // 2)).any())
 
 
 def _moved_alike(a: Access, b: Access) -> bool:
