@@ -60,15 +60,14 @@ from fireiron.schedules._rows import (
     MOST_OF_A_WARP,
     MOST_OF_PARTS,
     MOST_STAGES,
-    MOST_WARPS,
     OTHERS,
     SMS,
     WARPS,
     Row,
+    beside_sums,
     lanes_of,
     once,
     part_of,
-    ragged,
     ranked,
     row_of,
 )
@@ -353,11 +352,7 @@ def _with_sums(
         FireironError: `row-columns` where a block's registers do not hold a row and the sums.
     """
     column, line = given.column, given.summed[0]
-    part = part_of(given, warps or 1, 1)
-    while (part.chunk or part.inner) and not warps and part.warps < MOST_WARPS:  # a row and its sums stay in registers
-        part = part_of(given, 2 * part.warps, 1)
-    while not warps and part.warps < MOST_WARPS and ragged(given, part.warps):
-        part = part_of(given, 2 * part.warps, 1)
+    part = part_of(given, warps, 1) if warps else beside_sums(given)
     if len(given.lines) > 1 or part.chunk or part.inner:
         many = f"{given.width} columns are more than a block's registers hold"
         raise FireironError(

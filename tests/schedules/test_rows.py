@@ -159,6 +159,15 @@ def test_folds_share_a_barrier_wherever_pointwise_steps_stand(late: bool) -> Non
     right(schedule)
 
 
+@pytest.mark.parametrize(
+    ("width", "warps", "lines"), [(256, 1, 16), (512, 2, 8), (768, 3, 5), (1024, 2, 8), (2560, 5, 3), (5608, 11, 1)]
+)
+def test_vectors_divide_evenly_among_the_warps_beside_sums(width: int, warps: int, lines: int) -> None:
+    schedule = rows.row(made("layernorm_gradients", width, lines=256, arch="sm_90a"))
+    assert schedule.lowered().threads == 32 * warps * lines
+    assert schedule.compile("sm_90a").findings == ()
+
+
 @pytest.mark.parametrize("name", ["layernorm_backward", "layernorm_gradients"])
 def test_gradients_of_layer_norms_meet_at_two_barriers(name: str) -> None:
     loop = rows.row(made(name, 2048, lines=300), warps=8, stages=1).cuda("sm_90a").split("by_gain: add over m")[0]
