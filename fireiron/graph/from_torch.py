@@ -204,7 +204,6 @@ class Importer:
         others = {n: self.env[n] for n in node.all_input_nodes if not is_tensor(n)}
         if any(isinstance(self.env[n], tuple) for n in tensors):
             raise Stays(f"{name} of a list")
-        self.left[name] = self.left.get(name, 0) + 1
 
         def run(*given: Any) -> Any:
             seen = {
@@ -214,7 +213,24 @@ class Importer:
             return target(*args, **kwargs)
 
         sizes = tuple(others.values())
-        return self._left(name, tuple(self.env[n] for n in tensors), run, value, is_pure(target), sizes)
+        return self.by_torch(name, tuple(self.env[n] for n in tensors), run, value, is_pure(target), sizes)
+
+    def by_torch(
+        self, name: str, inputs: tuple[int, ...], call: Callable[..., Any], value: Any, pure: bool = False,
+        sizes: tuple[Any, ...] = (),
+    ) -> int:  # fmt: skip
+        """Add a call that torch runs.
+
+        Args:
+            name: of the operator.
+            inputs: the nodes of the call's arguments.
+            call: is given their tensors.
+            value: describes the result, as `meta["val"]` does.
+            pure: whether equal arguments give equal results.
+            sizes: numbers that the call depends on beside its arguments.
+        """
+        self.left[name] = self.left.get(name, 0) + 1
+        return self._left(name, inputs, call, value, pure, sizes)
 
     def _left(
         self, name: str, inputs: tuple[int, ...], call: Callable[..., Any], value: Any, pure: bool = False,

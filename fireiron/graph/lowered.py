@@ -29,11 +29,14 @@ class Operand:
         view: where its elements lie in memory.
         dtype: element type that the kernel reads or writes.
         name: name of the parameter.
+        words: whether the array has numbers of 64 bits, whose words of 32 bits the view counts; the kernel reads the
+            low ones in place.
     """
 
     view: View
     dtype: Any
     name: str
+    words: bool = False
 
 
 @attrs.frozen(eq=False)

@@ -131,15 +131,10 @@ def raise_reshapes(graph: Graph) -> Graph:
           %4 = %1 * %3                           [4, 8, 32].f32
           return %4
     """
-    wanted: dict[int, set[int]] = {}  # by reshape, the operations before it that are computed in its shape
+    # By reshape, the operations before it that are computed in its shape.
+    wanted = _alone(graph, {n: cone for n in range(len(graph.nodes)) if (cone := _of_inputs(graph, n)) is not None})
     for number, node in enumerate(graph.nodes):
-        if node.op != "reshape":
-            continue
-        readers = {graph.nodes[u].kind for u in graph.users[number]}
-        cone = _of_inputs(graph, node.inputs[0], number) if "pointwise" in readers else None
-        if cone is not None:
-            wanted[number] = cone
-        elif "fold" in readers:
+        if number not in wanted and node.op == "reshape" and "fold" in _readers(graph, number):
             wanted |= _of_folds(graph, node.inputs[0], node.shape)
     b, new, known = Builder(), dict[int, int](), dict[tuple[int, Shape], int]()
 
@@ -160,15 +155,22 @@ def raise_reshapes(graph: Graph) -> Graph:
     return b.graph(graph.name, [new[i] for i in graph.outputs])
 
 
-def _of_inputs(graph: Graph, number: int, reader: int) -> set[int] | None:
-    """Return the pointwise operations that compute a node from inputs alone, where only `reader` needs their results.
+def _readers(graph: Graph, number: int) -> set[str]:
+    return {graph.nodes[u].kind for u in graph.users[number]}
 
-    The result is empty for an input, and None where there are other readers or operations.
+
+def _of_inputs(graph: Graph, reshape: int) -> set[int] | None:
+    """Return the pointwise operations before a reshape that a pointwise operation reads, if they read inputs alone.
+
+    The result is empty for an input, and None for other nodes.
     """
+    if graph.nodes[reshape].op != "reshape" or "pointwise" not in _readers(graph, reshape):
+        return None
+    (number,) = graph.nodes[reshape].inputs
     node = graph.nodes[number]
     if node.kind != "pointwise":
         return set() if node.op == "input" else None
-    same = kept_axes(node.shape, graph.nodes[reader].shape)
+    same = kept_axes(node.shape, graph.nodes[reshape].shape)
     left, seen = [number], set[int]()
     while left:
         n = left.pop()
@@ -179,8 +181,30 @@ def _of_inputs(graph: Graph, number: int, reader: int) -> set[int] | None:
                 left += [] if i in seen else [i]
             elif one.op != "input" if one.shape == node.shape else len(one.shape) > same:
                 return None
-    alone = all(u in seen or u == reader for n in seen for u in graph.users[n])
-    return seen if alone and not seen.intersection(graph.outputs) else None
+    return None if seen.intersection(graph.outputs) else seen
+
+
+def _alone(graph: Graph, cones: dict[int, set[int]]) -> dict[int, set[int]]:
+    """Keep the reshapes before which nothing is computed that other operations read too.
+
+    Reshapes from one shape to one other shape may share the operations before them, as in the gradient of GELU.
+    """
+    while True:
+        shared: dict[tuple[Shape, Shape], set[int]] = {}
+        for r, cone in cones.items():
+            shared.setdefault(_change(graph, r), set()).update(cone, (r,))
+        kept = {
+            r: cone for r, cone in cones.items()
+            if all(u in shared[_change(graph, r)] for n in cone for u in graph.users[n])
+        }  # fmt: skip
+        if len(kept) == len(cones):
+            return kept
+        cones = kept
+
+
+def _change(graph: Graph, reshape: int) -> tuple[Shape, Shape]:
+    node = graph.nodes[reshape]
+    return graph.nodes[node.inputs[0]].shape, node.shape
 
 
 def _of_folds(graph: Graph, number: int, shape: Shape) -> dict[int, set[int]]:

@@ -24,7 +24,15 @@ from fireiron.graph.product_parts import (
     prologs,
     rows_of_products,
 )
-from fireiron.graph.row_parts import before_folds, computable, folds_of_one_array, rows, side_by_side
+from fireiron.graph.row_parts import (
+    before_folds,
+    computable,
+    folds_of_one_array,
+    rows,
+    side_by_side,
+    sums_beside_rows,
+    sums_of_rows,
+)
 from fireiron.graph.views import base_of
 
 
@@ -49,6 +57,7 @@ def partition(graph: Graph) -> tuple[Part, ...]:
     products_of_one_array(areas)
     before_folds(areas)
     rows(areas)
+    sums_beside_rows(areas)
     rows_of_products(areas)
     prologs(areas)
     side_by_side(areas)
@@ -140,8 +149,8 @@ def kind_of(areas: Areas, inside: set[int]) -> PartKind:
 def apart(graph: Graph, part: Part) -> tuple[Part, ...]:
     """Divide a part that has no kernel, at the operation that is the most likely cause.
 
-    The new parts are products or convolutions with epilogs; products and folds of their rows; products and pointwise
-    parts; concatenations and the operations around them; or single operations.
+    The new parts are products or convolutions with epilogs; products and folds of their rows; folds of rows and sums
+    over rows; products and pointwise parts; concatenations and the operations around them; or single operations.
     """
     areas = Areas(graph)
     inside = {n for n in part.nodes if graph.nodes[n].kind != "view"}
@@ -160,6 +169,10 @@ def apart(graph: Graph, part: Part) -> tuple[Part, ...]:
         others = sorted(inside - set(products))
         for number in others[:-1]:
             areas.merge(number, others[-1], f"{graph.nodes[number].op} behind a product that takes no epilog")
+    elif part.kind == "rows" and not products and sums_of_rows(graph, inside):
+        before_folds(areas, inside)
+        rows(areas, inside)
+        folds_of_one_array(areas, inside)
     elif any(graph.nodes[n].kind == "copy" for n in inside):  # concatenations, and the operations around them
         rows(areas, {n for n in inside if graph.nodes[n].kind != "copy"})
     mine = sorted({areas.of[n] for n in inside}, key=lambda a: min(areas.members[a]))

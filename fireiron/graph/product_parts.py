@@ -54,29 +54,29 @@ def _beside_product(areas: Areas, inside: set[int], allowed: set[int]) -> set[in
 
     The epilog computes them itself if their inputs have no more bytes than their results.
     """
-    graph, found = areas.graph, set[int]()
+    graph, cones = areas.graph, dict[int, set[int]]()
     shape, operands = graph.nodes[min(inside)].shape, set(areas.producers(min(inside)))
-    for number in sorted(inside, reverse=True):
-        for first in graph.nodes[number].inputs:
-            cone, left = set[int](), [first]
-            while left:
-                n = left.pop()
-                node = graph.nodes[n]
-                if n in inside or n not in areas.of or node.kind != "pointwise" or node.shape != shape:
-                    continue
-                cone.add(n)
-                left += [i for i in node.inputs if i not in cone]
-            own = any(graph.nodes[i].op in SUMS for n in cone for i in graph.nodes[n].inputs)  # that product's epilog
-            alone = not own and all(
-                n in allowed and areas.members.get(areas.of[n]) == {n} and not areas.kept(areas.of[n])
-                and not areas.live(n, inside | cone | found)
-                for n in cone
-            )  # fmt: skip
-            read = {i for n in cone for i in graph.nodes[n].inputs if i not in cone and i not in areas.free}
-            first_bytes = 2 * graph.nodes[first].nbytes
-            if cone and alone and operands.isdisjoint(cone) and sum(graph.nodes[i].nbytes for i in read) <= first_bytes:
-                found |= cone
-    return found
+    for first in dict.fromkeys(i for n in sorted(inside) for i in graph.nodes[n].inputs):
+        cone, left = set[int](), [first]
+        while left:
+            n = left.pop()
+            node = graph.nodes[n]
+            if n in inside or n not in areas.of or node.kind != "pointwise" or node.shape != shape:
+                continue
+            cone.add(n)
+            left += [i for i in node.inputs if i not in cone]
+        own = any(graph.nodes[i].op in SUMS for n in cone for i in graph.nodes[n].inputs)  # that product's epilog
+        free = all(n in allowed and areas.members.get(areas.of[n]) == {n} and not areas.kept(areas.of[n]) for n in cone)
+        read = {i for n in cone for i in graph.nodes[n].inputs if i not in cone and i not in areas.free}
+        nbytes = sum(graph.nodes[i].nbytes for i in read)
+        if cone and free and not own and operands.isdisjoint(cone) and nbytes <= 2 * graph.nodes[first].nbytes:
+            cones[first] = cone
+    while True:
+        found = set[int]().union(*cones.values())
+        alone = {i: cone for i, cone in cones.items() if not any(areas.live(n, inside | found) for n in cone)}
+        if len(alone) == len(cones):
+            return found
+        cones = alone
 
 
 def prologs(areas: Areas) -> None:
@@ -232,8 +232,19 @@ def _depends(areas: Areas, number: int, inside: set[int]) -> bool:
 
 
 def _stored(areas: Areas, inside: set[int]) -> int:
-    """Return the bytes that a part of these nodes stores, plus those that other parts would have to read again."""
-    return sum(areas.graph.nodes[n].nbytes for n in inside if areas.live(n, inside))
+    """Return the bytes that a part of these nodes stores only because the operations behind it are elsewhere.
+
+    A result that the caller reads, or a product, is stored by whichever kernel computes it.
+    """
+    return sum(areas.graph.nodes[n].nbytes for n in inside if areas.live(n, inside) and not _always_stored(areas, n))
+
+
+def _always_stored(areas: Areas, number: int) -> bool:
+    graph = areas.graph
+    return number in graph.outputs or any(
+        _always_stored(areas, u) if graph.nodes[u].kind == "view" else graph.nodes[u].kind not in ("pointwise", "fold")
+        for u in graph.users[number]
+    )
 
 
 def operands_of(graph: Graph, product: int, inside: set[int]) -> set[int]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import prod
 
+from fireiron.algebra.dtypes import i32
 from fireiron.graph.areas import MOST_OPS, Areas
 from fireiron.graph.dims import dims_of, folded_by
 from fireiron.graph.nodes import Graph
@@ -12,6 +14,8 @@ from fireiron.graph.operations import Shape
 MOST_OUTPUTS = 8
 MOST_TOGETHER = 16  # outputs of pointwise operations that share a launch alone
 MOST_FOLDS = 4  # of one array over its rows, in one kernel
+MOST_BLOCKS = 132  # that share rows; each stores its sums, of SUM_NBYTES for each column
+SUM_NBYTES, SHORT_NBYTES = 4, 2  # of a partial sum, and of an element of the rows
 SMALL_NBYTES = 4 << 20  # that pointwise operations read and write in about 1 us on an H200; their launch takes 3
 
 
@@ -54,23 +58,32 @@ def side_by_side(areas: Areas) -> None:
             open_[key] = area
 
 
-def before_folds(areas: Areas) -> None:
+def before_folds(areas: Areas, only: Iterable[int] | None = None) -> None:
     """Merge a fold with the pointwise operations in more than 16 bits that it alone reads.
 
     This is first: merged with the operations before them, they would be stored.
+
+    Args:
+        areas: the unfinished partition.
+        only: nodes that may be merged; all where None.
     """
-    graph = areas.graph
+    graph, allowed = areas.graph, set(areas.of if only is None else only)
     for number, node in enumerate(graph.nodes):
-        if node.kind != "fold":
+        if node.kind != "fold" or number not in allowed:
             continue
         left = [number]
         while left:
             for p in areas.producers(left.pop(), direct=True):
                 one, other, wide = areas.of[p], areas.of[number], graph.nodes[p].dtype.bits > 16
-                alone = p not in graph.outputs and areas.members[other].issuperset(areas.consumers(p))
+                alone = p in allowed - set(graph.outputs) and areas.members[other].issuperset(areas.consumers(p))
                 if one != other and wide and alone and graph.nodes[p].kind == "pointwise" and _fits(areas, one, other):
                     areas.merge(one, other, f"{graph.nodes[p].op} at points that its reader has")
                     left.append(p)
+
+
+def sums_of_rows(graph: Graph, nodes: Iterable[int]) -> bool:
+    """Say whether some folds of nodes are over all dims outside the last one, and others over the last."""
+    return {over_rows(graph, n) for n in nodes if graph.nodes[n].kind == "fold"} == {False, True}
 
 
 def over_rows(graph: Graph, fold: int) -> bool:
@@ -79,14 +92,19 @@ def over_rows(graph: Graph, fold: int) -> bool:
     return bool(graph.nodes[fold]["axes"]) and last not in graph.nodes[fold]["axes"]
 
 
-def folds_of_one_array(areas: Areas) -> None:
+def folds_of_one_array(areas: Areas, only: Iterable[int] | None = None) -> None:
     """Merge folds over the rows of one array, or of what is computed from it, so that one kernel reads the array.
 
     Such are the gradients of a norm's gain and bias.
+
+    Args:
+        areas: the unfinished partition.
+        only: nodes that may be merged; all where None.
     """
     graph, found = areas.graph, dict[tuple[object, ...], list[int]]()
+    allowed = set(areas.of if only is None else only)
     for area in sorted(areas.members, key=lambda a: min(areas.members[a])):
-        numbers = [n for n in areas.members[area] if graph.nodes[n].kind == "fold"]
+        numbers = [n for n in areas.members[area] if graph.nodes[n].kind == "fold" and n in allowed]
         folds = [graph.nodes[n] for n in numbers]
         sources = {(graph.nodes[f.inputs[0]].shape, tuple(f["axes"])) for f in folds}
         if len(sources) != 1 or not all(over_rows(graph, n) for n in numbers):
@@ -99,6 +117,57 @@ def folds_of_one_array(areas: Areas) -> None:
             if count <= MOST_FOLDS and not areas.parted(area, other) and _fits(areas, other, area):
                 areas.merge(other, area, f"{folds[0].op} of an array that another fold reads")
         found[shape, axes].append(area)
+
+
+def sums_beside_rows(areas: Areas) -> None:
+    """Merge sums over all rows with the kernel that folds or gives these rows, so that the rows are read once.
+
+    Such are the gradient of a norm, those of its gain and bias, and that of the bias of the layer before it. Each block
+    then stores sums for all columns, so that few wide rows stay apart.
+    """
+    nodes = areas.graph.nodes
+    sums = {a: shape for a in sorted(areas.members) if (shape := _lines_of(areas, a, over_rows=True)) is not None}
+    for area in sorted(areas.members):
+        shape = _lines_of(areas, area, over_rows=False) if area in areas.members else None
+        for other in [a for a in sums if sums[a] == shape]:
+            mine = {i for n in areas.members[area] for i in (n, *nodes[n].inputs)}
+            if mine & _reads(areas, other, sums[other]) and _sums_fit(areas, area, other, sums[other]):
+                areas.merge(other, area, "sums over the rows that it has")
+                del sums[other]
+
+
+def _lines_of(areas: Areas, area: int, over_rows: bool) -> Shape | None:
+    """Return the shape of the array that an area folds, over all dims but the last, or over the last one.
+
+    The result is None for an area with other folds, or with folds of several shapes.
+    """
+    nodes, mine = areas.graph.nodes, areas.members[area]
+    folds = [nodes[n] for n in mine if nodes[n].kind == "fold"]
+    shapes = {nodes[fold.inputs[0]].shape for fold in folds}
+    if len(shapes) != 1 or any(nodes[n].kind not in ("pointwise", "fold") for n in mine):
+        return None
+    (shape,) = shapes
+    *lines, column = range(len(shape))
+    wanted = tuple(lines) if over_rows else (column,)
+    return shape if lines and all(tuple(fold["axes"]) == wanted for fold in folds) else None
+
+
+def _sums_fit(areas: Areas, area: int, other: int, shape: Shape) -> bool:
+    """Say whether one program can fold the columns of an area's rows and the rows of another, which reads the first."""
+    inside = areas.members[area] | areas.members[other]
+    outputs = [n for n in inside if areas.live(n, inside)]
+    folds = sum(areas.graph.nodes[n].kind == "fold" for n in areas.members[other])
+    folds += sum(over_rows(areas.graph, n) for n in areas.members[area] if areas.graph.nodes[n].kind == "fold")
+    if len(inside) > MOST_OPS or len(outputs) > MOST_OUTPUTS or folds > MOST_FOLDS:
+        return False
+    *lines, width = shape
+    if folds * width * SUM_NBYTES * MOST_BLOCKS > max(SMALL_NBYTES, prod(lines) * width * SHORT_NBYTES):
+        return False
+    if area in areas.successors(other) or areas.makes_cycle(area, other) or areas.makes_cycle(other, area):
+        return False
+    return (
+        areas.kept(area) == areas.kept(other) and dims_of(areas.graph, areas.with_views(inside), areas.free) is not None
+    )
 
 
 def _reads(areas: Areas, area: int, shape: Shape) -> set[int]:
@@ -151,10 +220,17 @@ def ids_of(graph: Graph, number: int) -> tuple[int, ...]:
 
 
 def computable(areas: Areas, inside: Iterable[int]) -> bool:
-    """Say whether kernels support the element types of nodes and of their inputs."""
+    """Say whether kernels support the element types of nodes and of their inputs.
+
+    Numbers of 64 bits are read as numbers of 32, by gathers and casts.
+    """
     nodes = areas.graph.nodes
-    read = ((n, *(nodes[n].inputs[:1] if nodes[n].op == "gather" else nodes[n].inputs)) for n in inside)
-    return all(nodes[i].dtype.name != "i64" for each in read for i in each)
+    for n in inside:
+        narrow = nodes[n].op == "cast" and nodes[n].dtype == i32
+        read = nodes[n].inputs[:1] if nodes[n].op == "gather" else () if narrow else nodes[n].inputs
+        if any(nodes[i].dtype.name == "i64" for i in (n, *read)):
+            return False
+    return True
 
 
 def one_row(

@@ -155,6 +155,10 @@ class NumPy:
         """Convert to another element type; return the array itself if it has this type."""
         return array.astype(dtype.numpy, copy=False)
 
+    def words(self, line: Any) -> Any:
+        """View a line of numbers of 64 bits as twice as many words of 32 bits, the low word of each number first."""
+        return line.view(np.int32)
+
     def constant(self, array: Any, like: Any) -> Any:
         """Copy a NumPy array to the device of `like`."""
         return array
@@ -358,7 +362,8 @@ class Runner:
         quick = None if queue is None else self.quick.get((place, queue[0]))
 
         def array(operand: Operand) -> Any:
-            line = library.converted(self._line(operand.view.node, lines, library), operand.dtype)
+            line = self._line(operand.view.node, lines, library)
+            line = library.words(line) if operand.words else library.converted(line, operand.dtype)
             return library.strided(line, operand.view)
 
         try:
@@ -392,8 +397,8 @@ class Runner:
             self._compute(launch, lines, library)
 
     def _as_stored(self, operands: Sequence[Operand]) -> bool:
-        """Say whether all arrays have the element types that the kernel reads, so that none is converted."""
-        return all(o.dtype == self.plan.graph.nodes[o.view.node].dtype for o in operands)
+        """Say whether the kernel reads all arrays as they are, so that none is converted."""
+        return all(o.words or o.dtype == self.plan.graph.nodes[o.view.node].dtype for o in operands)
 
     def _by_hand(self, launch: Launch, library: Library) -> bool:
         """Say whether the library computes a kernel's operations: a simulation takes too long, or there is a GPU."""

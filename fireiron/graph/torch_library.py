@@ -130,6 +130,10 @@ class Torch:
             found = torch.empty_strided(shape, strides, dtype=found.dtype, device=found.device).copy_(found)
         return found.as_strided((span(shape, strides),), (1,))
 
+    def words(self, line: Any) -> Any:
+        """View a line of numbers of 64 bits as twice as many words of 32 bits, the low word of each number first."""
+        return line.view(torch.int32)
+
     def converted(self, array: Any, dtype: DType) -> Any:
         """Convert to another element type; return the tensor itself if it has this type."""
         kind = torch_type(dtype)

@@ -11,7 +11,10 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from fireiron.algebra.dtypes import f32
+import numpy as np
+
+from fireiron.algebra.dtypes import f32, i32
+from fireiron.graph.nodes import Data
 from fireiron.graph.operations import Shape
 from fireiron.graph.torch_nodes import (
     Stays,
@@ -29,7 +32,10 @@ torch: Any = import_module("torch")
 
 Known = Callable[..., Any]
 KNOWN: dict[str, Known] = {**WINDOWS}
-OF_ANY_TYPE = ("embedding", "split", "split_with_sizes")  # and views, which compute nothing
+OF_ANY_TYPE = ("embedding", "embedding_dense_backward", "split", "split_with_sizes")  # and views, which compute nothing
+MOST_ONES = 1 << 22  # elements of a matrix that says which row of a table each of some numbers names
+MOST_ROWS = 1 << 16  # of such a table
+MOST_NUMBER = (1 << 31) - 1
 
 
 def _known(*names: str) -> Callable[[Known], Known]:
@@ -398,6 +404,36 @@ def _filled(i: Importer, node: Any, *given: Any, fill_value: Any = None, **_: An
 @_known("embedding")
 def _embedding(i: Importer, node: Any, table: int, ids: int, *_: Any, **__: Any) -> int:
     return i.ops.gather(table, ids)
+
+
+@_known("embedding_dense_backward")
+def _embedding_gradient(
+    i: Importer, node: Any, gradient: int, ids: int, rows: int, padding: int, by_frequency: bool
+) -> int:
+    """Add up the lines of each row of a table.
+
+    For a small table this is a product with ones, in f32 and in the same order in each call. Torch sorts the numbers,
+    which takes longer for few rows; of 32 bits they take half the time of 64.
+    """
+    o = i.ops
+    count, width = math.prod(o.shape(ids)), o.shape(gradient)[-1]
+    narrow = o.cast(ids, dtype=i32)
+    small = 0 < count * rows <= MOST_ONES and rows <= MOST_ROWS
+    if by_frequency or not small or o.dtype(gradient).kind != "float":
+        if rows > MOST_NUMBER:
+            raise Stays("numbers of 64 bits")
+
+        def run(*given: Any) -> Any:
+            return node.target(*given, rows, padding, by_frequency)
+
+        return i.by_torch("embedding_dense_backward", (gradient, narrow), run, node.meta["val"], pure=True)
+    wanted = o.reshape(i.builder.array(Data.of(np.arange(rows, dtype=np.int32), i32)), shape=(rows, 1))
+    seen = o.eq(wanted, o.reshape(narrow, shape=(1, count)))
+    one, zero = (i.builder.constant(n, o.dtype(gradient)) for n in (1, 0))
+    ones = o.select(seen, one, zero)
+    if padding >= 0:
+        ones = o.select(o.eq(wanted, float(padding)), zero, ones)
+    return o.matmul(ones, o.reshape(gradient, shape=(count, width)))
 
 
 @_known("fireiron.kept_attention")

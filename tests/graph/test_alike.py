@@ -64,7 +64,7 @@ def test_a_kept_decision_says_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path
 def test_what_differs_is_not_alike() -> None:
     def four(x: Any, w: Any, u: Any, v: Any) -> Any:
         a, b, c = x @ w, active(x @ u), x.swapaxes(0, 1) @ v
-        return a, b, c, active(a)
+        return a, b, c, active(x)
 
     def active(x: Any) -> Any:
         return nn.silu(x)

@@ -122,7 +122,7 @@ def test_small_pointwise_operations_of_one_shape_share_a_launch() -> None:
 
     def between(x: Any, w: Any) -> Any:  # the second reads what a product makes of the first
         y = np.exp(x)
-        return y, np.exp((y + 0) @ w) + x, (y @ w).max(axis=0)
+        return y, np.exp(((y + 0) @ w).T) + x, (y @ w).max(axis=0)
 
     assert [k for k, _ in forms(between, (32, 32), (32, 32))].count("pointwise") == 2
 
@@ -148,8 +148,18 @@ def test_folds_of_a_product_by_other_dims_are_kernels_of_their_own() -> None:
     assert [k for k, _ in forms(lambda x, w: (x @ w).sum(), x, w)] == ["product", "reduction"]
 
 
-def test_folds_of_rows_and_of_columns_are_two_kernels() -> None:
-    assert forms(lambda x: (x.sum(axis=0), x.sum(axis=1)), (16, 32)) == [("reduction", 1), ("reduction", 1)]
+def test_folds_of_rows_and_of_columns_are_one_kernel() -> None:
+    def both(x: Any) -> Any:
+        return x.sum(axis=0), x.sum(axis=1)
+
+    assert forms(both, (16, 32)) == [("rows", 2)]
+    assert forms(lambda x: (x.sum(axis=(0, 1)), x.sum(axis=2)), (4, 16, 32)) == [("rows", 2)]
+    wide = forms(both, (8, 1 << 14))  # 132 blocks would store more sums than the array has elements
+    assert wide == [("reduction", 1), ("reduction", 1)]
+    other = forms(lambda x: (x.sum(axis=0), x.sum(axis=2)), (4, 16, 32))  # the sums are not over all rows
+    assert other == [("reduction", 1), ("reduction", 1)]
+    between = forms(lambda x: (x - x.sum(axis=0)).sum(axis=1), (16, 32))  # rows that need the sums
+    assert [k for k, _ in between] == ["reduction", "reduction"]
 
 
 def test_an_epilog_ends_where_least_is_stored() -> None:
@@ -163,9 +173,9 @@ def test_an_epilog_ends_where_least_is_stored() -> None:
 def test_short_floats_are_stored_and_converted_where_they_are_read() -> None:
     def function(x: Any, y: Any) -> Any:
         wide = (x + y).astype("float32")
-        return wide.sum(axis=0), wide.sum(axis=1)
+        return wide.sum(axis=0), wide.sum(axis=2)
 
-    half = tensor(8, 32, dtype="f16")
+    half = tensor(2, 8, 32, dtype="f16")
     graph = trace_graph(function, half, half).optimised()
     parts = partition(graph)
     assert [part.kind for part in parts] == ["rows", "reduction"]
