@@ -249,7 +249,7 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench networks-table", description="Time networks, one table.")
     parser.add_argument("--network", nargs="+", default=list(networks.NETWORKS), choices=known, help="(five)")
     parser.add_argument("--layers", type=int, default=0, help="number of layers instead of the network's own")
-    parser.add_argument("--train", action="store_true", help="time a forward and a backward pass; peers uncaptured")
+    parser.add_argument("--train", action="store_true", help="time a forward and a backward pass")
     parser.add_argument("--dtype", default="f16", choices=["f16", "bf16"], help="(f16)")
     parser.add_argument("--vs", nargs="+", default=list(networks.PEERS[:3]), choices=networks.PEERS)
     parser.add_argument("--seed", default="0", help="the order of cases follows from it (0)")
