@@ -88,6 +88,10 @@ class Library(Protocol):
         """Convert to another element type; return the array itself if it has this type."""
         ...
 
+    def words(self, line: Any) -> Any:
+        """View a line of numbers of 64 bits as twice as many words of 32 bits, the low word of each number first."""
+        ...
+
     def constant(self, array: Any, like: Any) -> Any:
         """Copy a NumPy array to the device of `like`."""
         ...
