@@ -67,3 +67,46 @@ def test_a_drawn_graph_is_computed(seed: int) -> None:
         assert one.shape == other.shape
         bound = 2 * np.abs(rounded - other).max() + (3e-3 if kind == "f16" else 1e-4) * max(1.0, np.abs(other).max())
         assert np.abs(one.astype(np.float64) - other).max() <= bound
+
+
+def layered(seed: int) -> Callable[..., Any]:
+    """Draw a function like a layer or its gradient: products, norms, activations, sums over rows, several results."""
+    rng = np.random.default_rng(seed)
+
+    def function(x: Any, y: Any, w: Any, u: Any, g: Any) -> Any:
+        made, sums = [x, y], list[Any]()
+        for _ in range(rng.integers(4, 11)):
+            a = made[rng.integers(len(made))]
+            alike = [v for v in made if v.shape == a.shape]
+            b, by = alike[rng.integers(len(alike))], w if a.shape[-1] == 32 else u
+            wide, rows = a.astype("float32"), tuple(range(a.ndim - 1))
+            ways: list[Callable[[], Any]] = [
+                lambda a=a, by=by: a.astype("float16") @ by,
+                lambda a=a, by=by: (a.reshape(-1, a.shape[-1]).astype("float16") @ by).reshape(2, 16, -1),
+                lambda a=a: nn.gelu(a),
+                lambda a=a, b=b: a + b,
+                lambda a=a, b=b: a * np.tanh(b),
+                lambda a=a: nn.layer_norm(a, g) if a.shape[-1] == 32 else nn.rms_norm(a),
+                lambda wide=wide: (wide - wide.mean(axis=-1, keepdims=True)).astype("float16"),
+                lambda a=a: np.tanh(a.reshape(-1, a.shape[-1])).reshape(a.shape) * a,
+            ]
+            made.append(ways[rng.integers(len(ways))]())
+            sums += [wide.sum(axis=rows), (wide * b).sum(axis=rows)][: rng.integers(3)]
+        results = [*made[2:], *sums]
+        return tuple(results[n] for n in rng.permutation(len(results))[:4])
+
+    return function
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_a_drawn_layer_is_computed(seed: int) -> None:
+    shapes = (*SHAPES[:2], (32, 64), (64, 32), (32,))
+    graph = trace_graph(layered(seed), *(tensor(*s, dtype="f16") for s in shapes), name="drawn")
+    rng = np.random.default_rng(seed)
+    arrays = [(rng.standard_normal(s) * 0.5).astype(np.float16) for s in shapes]
+    plan = graph.plan(("sm_90a", "sm_80")[seed % 2])
+    for one, other, rounded in zip(
+        plan(*arrays), graph.evaluate(*arrays), graph.evaluate(*arrays, rounded=True), strict=True
+    ):
+        bound = 2 * np.abs(rounded - other).max() + 2e-3 * max(1.0, np.abs(other).max())
+        assert np.abs(one.astype(np.float64) - other).max() <= bound
