@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from contextvars import copy_context
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -266,6 +270,7 @@ class Runner:
         self.sizes = {i: plan.graph.nodes[i].size for launch in plan.launches for i in launch.part.outputs}
         self.failed: set[int] = set()
         self.compiled: dict[Schedule, Any] = {}
+        self.ahead = False  # whether all kernels have been compiled
         self.known: dict[tuple[int, str], Any] = {}
         self.once = tuple((place, launch) for place, launch in enumerate(plan.launches) if launch.once)
         nodes = plan.graph.nodes
@@ -463,9 +468,26 @@ class Runner:
     def _callable(self, launch: Launch) -> Any:
         assert launch.kernel is not None
         schedule = launch.kernel.schedule
+        if schedule not in self.compiled and not self.host:
+            self._compile_ahead()
         if schedule not in self.compiled:  # equal parts of a network are one kernel
             self.compiled[schedule] = HostKernel(schedule.lowered()) if self.host else schedule.compile()
         return self.compiled[schedule]
+
+    def _compile_ahead(self) -> None:
+        """Compile the kernels of all launches in threads, since NVRTC compiles several sources at once.
+
+        A kernel that cannot be compiled is left to its launch, which reports the error.
+        """
+        if self.ahead:
+            return
+        self.ahead = True
+        distinct = dict.fromkeys(x.kernel.schedule for x in self.plan.launches if x.kernel is not None)
+        with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
+            tasks = {schedule: threads.submit(copy_context().run, schedule.compile) for schedule in distinct}
+            for schedule, task in tasks.items():
+                with suppress(FireironError):
+                    self.compiled[schedule] = task.result()
 
 
 def library_of(arrays: Sequence[Any]) -> Library:

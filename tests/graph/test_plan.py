@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from fireiron import FireironError, nn, tensor, trace_graph
 from fireiron.base.errors import CompileError
+from fireiron.front.verbs import Schedule
 from fireiron.graph.nodes import Graph
 from fireiron.graph.plan import Plan
 from fireiron.graph.run import Runner
@@ -512,6 +514,31 @@ def test_the_library_computes_what_a_failed_kernel_would(monkeypatch: pytest.Mon
         plan(*arrays)
     with pytest.raises(FireironError, match="no compiler today"):
         strict(*arrays)
+
+
+def test_kernels_are_compiled_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    def layers(x: Any, w: Any, u: Any, v: Any) -> Any:
+        return nn.softmax(nn.relu(x @ w) @ u) @ v
+
+    both, names = threading.Barrier(2, timeout=20), list[str]()
+
+    def compiled(schedule: Schedule) -> Any:
+        both.wait()  # a kernel alone would wait in vain
+        names.append(schedule.name)
+        if schedule.name.startswith("row"):
+            raise CompileError("nvrtc", "no rows today")
+        return schedule.name
+
+    monkeypatch.setattr(Schedule, "compile", compiled)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    plan = trace_graph(layers, half(16, 64), half(64, 96), half(96, 32), half(32, 80)).plan("sm_80")
+    assert kinds(plan) == ["product", "product", "rows", "product"]
+    runner = plan.runner
+    runner.host = False  # as on a machine with a GPU
+    schedules = [launch.kernel.schedule for launch in plan.launches if launch.kernel]
+    assert runner._callable(plan.launches[0]) == schedules[0].name
+    assert sorted(names) == sorted({each.name for each in schedules})
+    assert set(runner.compiled) == {each for each in schedules if not each.name.startswith("row")}
 
 
 def test_a_product_stores_what_others_read_beside_what_follows_it() -> None:
