@@ -33,8 +33,7 @@ torch: Any = import_module("torch")
 Known = Callable[..., Any]
 KNOWN: dict[str, Known] = {**WINDOWS}
 OF_ANY_TYPE = ("embedding", "embedding_dense_backward", "split", "split_with_sizes")  # and views, which compute nothing
-MOST_ONES = 1 << 22  # elements of a matrix that says which row of a table each of some numbers names
-MOST_ROWS = 1 << 16  # of such a table
+MOST_ROWS = 8  # of a table whose gradient is summed by reading all lines for each row
 MOST_NUMBER = (1 << 31) - 1
 
 
@@ -412,14 +411,13 @@ def _embedding_gradient(
 ) -> int:
     """Add up the lines of each row of a table.
 
-    For a small table this is a product with ones, in f32 and in the same order in each call. Torch sorts the numbers,
-    which takes longer for few rows; of 32 bits they take half the time of 64.
+    For a few rows these are sums in f32 over the lines whose number is the row's, in the same order in each call. Torch
+    sorts the numbers, which takes longer for few rows; of 32 bits they take half the time of 64.
     """
     o = i.ops
-    count, width = math.prod(o.shape(ids)), o.shape(gradient)[-1]
+    count, width, kind = math.prod(o.shape(ids)), o.shape(gradient)[-1], o.dtype(gradient)
     narrow = o.cast(ids, dtype=i32)
-    small = 0 < count * rows <= MOST_ONES and rows <= MOST_ROWS
-    if by_frequency or not small or o.dtype(gradient).kind != "float":
+    if by_frequency or rows > MOST_ROWS or not count or kind.kind != "float":
         if rows > MOST_NUMBER:
             raise Stays("numbers of 64 bits")
 
@@ -427,13 +425,13 @@ def _embedding_gradient(
             return node.target(*given, rows, padding, by_frequency)
 
         return i.by_torch("embedding_dense_backward", (gradient, narrow), run, node.meta["val"], pure=True)
-    wanted = o.reshape(i.builder.array(Data.of(np.arange(rows, dtype=np.int32), i32)), shape=(rows, 1))
-    seen = o.eq(wanted, o.reshape(narrow, shape=(1, count)))
-    one, zero = (i.builder.constant(n, o.dtype(gradient)) for n in (1, 0))
-    ones = o.select(seen, one, zero)
+    every = i.builder.array(Data.of(np.arange(rows, dtype=np.int32), i32))
+    mine = o.eq(o.reshape(every, shape=(rows, 1, 1)), o.reshape(narrow, shape=(1, count, 1)))
+    picked = o.select(mine, o.reshape(gradient, shape=(1, count, width)), i.builder.constant(0.0, kind))
+    total = o.sum(o.wide(picked), axes=(1,), keepdims=False)
     if padding >= 0:
-        ones = o.select(o.eq(wanted, float(padding)), zero, ones)
-    return o.matmul(ones, o.reshape(gradient, shape=(count, width)))
+        total = o.select(o.eq(o.reshape(every, shape=(rows, 1)), float(padding)), i.builder.constant(0.0, f32), total)
+    return o.like(total, kind)
 
 
 @_known("fireiron.kept_attention")

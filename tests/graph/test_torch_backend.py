@@ -229,20 +229,23 @@ class Tables(nn.Module):
         return (self.many(i) * self.few(j)).tanh()
 
 
-@pytest.mark.parametrize(("rows", "padding", "left"), [(40, None, 0), (40, 3, 0), (1 << 17, None, 1), (1 << 17, 3, 1)])
-def test_gradients_of_small_tables_are_products(rows: int, padding: int | None, left: int) -> None:
+@pytest.mark.parametrize(("rows", "padding", "left"), [(5, None, 0), (5, 3, 0), (40, None, 1), (1 << 17, 3, 1)])
+def test_gradients_of_tables_of_few_rows_are_sums(rows: int, padding: int | None, left: int) -> None:
     torch.manual_seed(0)
     model, before = Tables(rows, padding), len(plans())
     i, j = torch.randint(0, rows, (2, 9)), torch.randint(0, 3, (2, 9))
     i[0, :4] = 3
 
-    def gradients(run: Any) -> list[Any]:
+    def gradients(run: Any, scale: Any) -> list[Any]:
         model.zero_grad()
-        run(i, j).square().sum().backward()
+        (run(i, j).square() * scale).sum().backward()
         return [p.grad.clone() for p in model.parameters()]
 
-    for got, wanted in zip(gradients(compiled(model)), gradients(model), strict=True):
-        torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
+    fast, scale = compiled(model), torch.ones(2, 9, 24)
+    for _ in range(2):
+        for got, wanted in zip(gradients(fast, scale), gradients(model, scale), strict=True):
+            torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5, equal_nan=True)
+        scale[1, 2, 5] = float("inf")  # reaches the rows that were read there, and no others
     nodes = [plan.graph.nodes[x.part.nodes[-1]] for plan in plans()[before:] for x in plan.foreign]
     assert [n["label"] for n in nodes if n.op == "foreign"] == ["embedding_dense_backward"] * left
 
@@ -432,7 +435,7 @@ def test_a_training_step_holds_no_more_than_torch(monkeypatch: Any) -> None:
         # Heads in torch's order of axes are read in place: no part copies an array of the layer.
         assert not [x for x in plan.launches if all(plan.graph.nodes[n].op == "copy" for n in x.part.nodes)]
     nodes = [plan.graph.nodes[x.part.nodes[-1]] for plan in plans()[before:] for x in plan.foreign]
-    assert "embedding_dense_backward" not in [n["label"] for n in nodes if n.op == "foreign"]  # of few rows: a product
+    assert [n["label"] for n in nodes if n.op == "foreign"].count("embedding_dense_backward") == 1
 
 
 class Joined(nn.Module):
