@@ -66,11 +66,12 @@ def _has_gradient(given: Mapping[str, Any]) -> bool:
     return same and number and not (mask is not None and mask.requires_grad)
 
 
-def simplify_masks(module: Any) -> None:
-    """Remove masks of attention that depend on no input: those that change no score, and causal ones.
+def simplify_positions(module: Any) -> None:
+    """Use what depends on no input: masks of attention that change no score, causal ones, and numbers of lines.
 
     A mask changes no score where all its elements are 0, or all are true. A causal mask excludes the keys behind each
-    query; the call computes it from indices then (`is_causal`), so that kernels skip the excluded keys.
+    query; the call computes it from indices then (`is_causal`), so that kernels skip the excluded keys. Where an
+    embedding gathered lines that follow each other, its gradient is these lines between zeros.
 
     Args:
         module: torch's graph; `meta["val"]` of a node describes its result.
@@ -82,6 +83,7 @@ def simplify_masks(module: Any) -> None:
         for node in module.graph.nodes:
             if isinstance(node.meta.get("val"), torch.Tensor) and (found := _known(module, node, known)) is not None:
                 known[node] = found
+            _without_numbers(module, node, known)
             mask, causal = _places(node)
             seen = None if mask is None else known.get(_given(node, mask))
             if mask is None or causal is None or seen is None:
@@ -92,6 +94,27 @@ def simplify_masks(module: Any) -> None:
                 _give(node, causal, not every or bool(_given(node, causal)))
     module.graph.eliminate_dead_code()
     module.recompile()
+
+
+def _without_numbers(module: Any, node: Any, known: Mapping[Any, Any]) -> None:
+    """Write the gradient of lines that follow each other in a table, such as those of positions, as lines and zeros."""
+    if node.target != torch.ops.aten.embedding_dense_backward.default:
+        return
+    gradient, ids, rows, padding, by_frequency = node.args
+    numbers = known.get(ids)
+    if numbers is None or by_frequency or gradient.meta["val"].dim() < 2:
+        return
+    numbers = numbers.flatten()
+    first, count = int(numbers[0]) if len(numbers) else 0, len(numbers)
+    if not torch.equal(numbers, torch.arange(first, first + count)) or first <= padding < first + count:
+        return
+    value = gradient.meta["val"]
+    with module.graph.inserting_before(node):
+        lines = module.graph.call_function(torch.ops.aten.view.default, (gradient, [count, value.shape[-1]]))
+        pads = [0, 0, first, rows - first - count]
+        made = module.graph.call_function(torch.ops.aten.constant_pad_nd.default, (lines, pads, 0.0))
+    lines.meta["val"], made.meta["val"] = value.reshape(count, value.shape[-1]), node.meta["val"]
+    node.replace_all_uses_with(made)
 
 
 def _places(node: Any) -> tuple[int | None, int | None]:

@@ -30,7 +30,7 @@ from fireiron.graph.from_torch import imported
 from fireiron.graph.nodes import Graph
 from fireiron.graph.plan import Plan, plan, usual_target
 from fireiron.graph.sizes import NAMES, symbolic
-from fireiron.graph.torch_attention import keep_attention, simplify_masks
+from fireiron.graph.torch_attention import keep_attention, simplify_positions
 from fireiron.graph.torch_nodes import Stays
 from fireiron.graph.torch_views import Seen
 
@@ -91,11 +91,11 @@ def backend(module: Any, inputs: Sequence[Any], *, options: Mapping[str, Any] | 
         return Compiled(made, chosen, bool(chosen.get("capture", True)), Training(shared))
 
     def inference(made: Any, examples: Sequence[Any]) -> Any:
-        simplify_masks(made)
+        simplify_positions(made)
         return Compiled(made, chosen, bool(chosen.get("capture", True)))
 
     def parted(joint: Any, *given: Any, **named: Any) -> Any:
-        simplify_masks(joint)
+        simplify_positions(joint)
         returned[:] = [named["num_fwd_outputs"]]
         # Without "inductor" every view and cast is kept for the backward pass.
         return min_cut_rematerialization_partition(joint, *given, compiler="inductor", **named)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fireiron.algebra.dtypes import f32, i32
+from fireiron.graph.lower_program import LARGE_NBYTES
 from fireiron.graph.nodes import Data
 from fireiron.graph.operations import Shape
 from fireiron.graph.torch_nodes import (
@@ -289,8 +290,17 @@ def _split(i: Importer, node: Any, x: int, sizes: Any, dim: int = 0) -> tuple[in
 
 @_known("constant_pad_nd")
 def _padded(i: Importer, node: Any, x: int, pad: Sequence[int], value: float = 0.0) -> int:
-    if any(pad):
+    """Concatenate an array with numbers; torch pads large arrays, and removes elements."""
+    o, result = i.ops, node.meta["val"]
+    if any(n < 0 for n in pad) or result.numel() * result.element_size() > LARGE_NBYTES:
         raise Stays("padding")
+    for place, counts in enumerate(zip(pad[::2], pad[1::2], strict=True)):
+        shape, axis = o.shape(x), len(o.shape(x)) - 1 - place
+        number = i.builder.constant(value, o.dtype(x))
+        before, behind = (
+            [o.broadcast(number, shape=(*shape[:axis], n, *shape[axis + 1 :]))] if n else [] for n in counts
+        )
+        x = o.concatenate(*before, x, *behind, axis=axis) if any(counts) else x
     return x
 
 

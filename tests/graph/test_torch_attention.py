@@ -94,7 +94,7 @@ def test_masks_of_one_number_are_left_out_where_they_change_nothing() -> None:
         module = make_fx(lambda q: scores(q, fill, truth))(heads(2).detach())  # noqa: B023
         for node in module.graph.nodes:
             node.meta["val"] = node.meta.get("val", node.meta.get("tensor_meta"))
-        torch_attention.simplify_masks(module)
+        torch_attention.simplify_positions(module)
         found = [n for n in module.graph.nodes if n.target is torch.ops.fireiron.kept_attention.default]
         kept = [n for n in found if n.args[3] is not None]
         assert (len(found), len(kept)) == (2, left), (fill, truth)
@@ -117,10 +117,32 @@ def test_causal_masks_become_a_flag(kind: str) -> None:
     for node in module.graph.nodes:
         node.meta["val"] = node.meta.get("val", node.meta.get("tensor_meta"))
     before = module(q)
-    torch_attention.simplify_masks(module)
+    torch_attention.simplify_positions(module)
     (call,) = (n for n in module.graph.nodes if n.target is kept)
     assert (call.args[3] is None, call.args[5]) == ((False, False) if kind == "one key more" else (True, True))
     torch.testing.assert_close(module(q), before)
+
+
+@pytest.mark.parametrize(
+    ("first", "step", "padding", "follows"), [(0, 1, -1, True), (3, 1, 1, True), (3, 1, 4, False), (0, 2, -1, False)]
+)
+def test_gradients_of_lines_that_follow_each_other_are_padded(
+    first: int, step: int, padding: int, follows: bool
+) -> None:
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    backward = torch.ops.aten.embedding_dense_backward.default
+
+    def gradient(dy: Any) -> Any:
+        return backward(dy, torch.arange(first, first + 8 * step, step)[None], 32, padding, False) * 2
+
+    dy = torch.randn(1, 8, 6)
+    module = make_fx(gradient)(dy)
+    for node in module.graph.nodes:
+        node.meta["val"] = node.meta.get("val", node.meta.get("tensor_meta"))
+    torch_attention.simplify_positions(module)
+    assert (backward not in {n.target for n in module.graph.nodes}) == follows
+    torch.testing.assert_close(module(dy), gradient(dy), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("by_name", [False, True])

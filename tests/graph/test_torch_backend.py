@@ -187,6 +187,23 @@ def test_padding_by_nothing_is_no_operation() -> None:
     assert agrees(model, drawn(2, 4, 32)) == ["product"]
 
 
+@pytest.mark.parametrize(
+    ("pads", "value", "left"),
+    [((1, 2), 0.0, 0), ((0, 3, 2, 0), -1.5, 0), ((1, 0, 0, 0, 0, 2), float("-inf"), 0), ((-1, 2), 0.0, 1)],
+)
+def test_padding_is_fused_with_its_neighbours(pads: tuple[int, ...], value: float, left: int) -> None:
+    def padded(x: Any) -> Any:
+        return functional.pad(x.tanh(), pads, value=value) * 2
+
+    torch.manual_seed(0)
+    x = torch.randn(3, 5, 8)
+    torch._dynamo.reset()
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(padded)(x), padded(x), rtol=1e-5, atol=1e-6)
+    assert forms().count("pointwise") == 1 + left
+    assert len(plans()[-1].foreign) == left
+
+
 def test_a_perceptron() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 32), nn.SiLU(), nn.Linear(32, 8))
