@@ -182,6 +182,13 @@ def row_of(spec: ProgramChain) -> Row:
     given = {t.name for t in spec.computed.inputs}
     dims = {d.name for s in spec.computed.steps for ref in s.reads if ref.name in given for d in ref.dims}
     lines = tuple(d.name for d in spec.computed.dims if d.name in dims - beside)
+    said = lacking(spec, stored=True) or ("" if lines else "folds every dim")
+    if said:
+        raise FireironError(
+            "row-columns",
+            f"rows.row folds the columns of each row, and {spec.computed.name} {said}",
+            fix="compute such folds by kernels of their own: reductions.reduction",
+        )
     registers, live = (deep * n for n in _registers(spec, column, sizes, of_vectors, 4 // lane))
     summed = tuple(x for x in lines if x in folded)
     copied = arch >= 80 and all(aligned)
@@ -192,6 +199,26 @@ def row_of(spec: ProgramChain) -> Row:
     count = prod(n if isinstance(n, int) else 0 for n in counts)
     ranked = any(step.fold is not None and step.fold.ranking is not None for step in spec.computed.steps)
     return Row(column, lines, summed, width, deep, lane, *arrays, *taken, arch, copied, running, count, ranked)
+
+
+def lacking(spec: ProgramChain, stored: bool = False) -> str:
+    """Say which fold of a program lacks a dim of another fold: threads along this dim would fold the same points.
+
+    Args:
+        spec: the program.
+        stored: whether folds count only if their results are outputs, which several threads would write.
+
+    Returns:
+        Words for an error; empty where all folds have the same dims.
+    """
+    outputs = {t.name for t in spec.computed.outputs}
+    folds = [step for step in spec.computed.steps if step.fold is not None]
+    dims = {d.name for step in folds for d in step.dims if spec.residual.extents[d.name] != 1}
+    for step in folds:
+        missing = sorted(dims - {d.name for d in step.dims})
+        if missing and (not stored or any(out.name in outputs for out in step.outs)):
+            return f"has fold {step.name} without {missing[0]}"
+    return ""
 
 
 def _states(spec: ProgramChain) -> int:

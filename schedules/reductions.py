@@ -23,7 +23,7 @@ from fireiron import (
     vector,
 )
 from fireiron.schedules import rows
-from fireiron.schedules._rows import LANES, MOST_OF_A_WARP, VECTOR_NBYTES, power
+from fireiron.schedules._rows import LANES, MOST_OF_A_WARP, VECTOR_NBYTES, lacking, power
 
 BLOCKS = 264  # number of blocks that fill an H200: 2 on each SM
 WARPS = 16  # most warps of a block
@@ -143,7 +143,7 @@ def _dims(spec: ProgramChain) -> tuple[set[str], Tensor]:
     said = said or (f"does not say how many {unknown[0]} are" if unknown else "")
     sizes = {dim for dim, _ in spec.residual.sizes}
     placed = [t.name for t, dims in _read(spec) if not sizes.issuperset(dims)]
-    said = said or (f"reads windows of {placed[0]}" if placed else "")
+    said = said or (f"reads windows of {placed[0]}" if placed else "") or lacking(spec)
     if said:
         raise FireironError(
             "reduction-dims",

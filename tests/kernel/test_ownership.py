@@ -131,3 +131,13 @@ def test_an_element_that_a_thread_holds_twice_has_one_register() -> None:
     assert registers == [[0, 1, 2, 0, 1, 2]] * 2
     apart = visit(REPEATED, THREAD % 8, REPEATED)  # six elements
     assert Ownership(apart, apart, 64, "a fold").resolve(apart, "x", "a load")[0] == REPEATED
+
+
+def test_points_repeat_where_an_axis_is_left_out() -> None:
+    held = Ownership(visit(REPEATED // 3, REPEATED % 3, REPEATED), visit(REPEATED // 3, REPEATED % 3), 64, "a load")
+    assert not held.repeats([0, 1])
+    assert held.repeats([0])
+    assert held.repeats([1])
+    alone = Ownership(HELD, HELD, 64, "a load")  # each axis has a loop of its own
+    assert not alone.repeats([0])
+    assert not alone.repeats([1])

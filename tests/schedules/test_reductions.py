@@ -14,7 +14,7 @@ from fireiron.base.errors import SimulationError
 from fireiron.jit.interface import Interface
 from fireiron.kernel.ir.rewrite import rewrite
 from fireiron.kernel.ir.statements import Call, CountIn, If, Kernel, Statement, Sync, walk
-from fireiron.schedules import pointwise, reductions
+from fireiron.schedules import pointwise, reductions, rows
 from fireiron.simulate import simulate
 from fireiron.verify.comparison import compare
 from fireiron.verify.random_data import random_arrays
@@ -98,6 +98,33 @@ def test_what_some_folded_dims_lack_is_read_by_all_of_them(shape: tuple[int, int
 
     a, b, c = shape
     right(reductions.reduction(shifted(tensor(a, b, c), tensor(a, b), tensor(b, c))))
+
+
+def test_a_fold_that_lacks_a_dim_of_another_is_refused() -> None:
+    """Threads along the dim would fold the same points, and one thread would meet a point several times."""
+
+    @program(x="a b c", y="b c")
+    def both(x: Any, y: Any) -> Any:
+        return fi.sum(x * y, "a b"), fi.sum(y, "b")
+
+    spec = both(tensor(4, 20, 48), tensor(20, 48))
+    with pytest.raises(FireironError, match="has fold sum2 without a") as caught:
+        reductions.reduction(spec)
+    assert caught.value.code == "reduction-dims"
+    with pytest.raises(FireironError, match="has fold sum2 without a") as caught:
+        rows.row(spec)
+    assert caught.value.code == "row-columns"
+    chain = spec.tile(c=64).to(Block).split("b", ways=8).parallel(Warp).load("x", RF, vector(16)).epilog(memory=RF)
+    with pytest.raises(FireironError, match="several times, and sum2 would count them each time") as caught:
+        chain.done()
+    assert caught.value.code == "fold-registers"
+
+
+def test_folds_of_all_dims_beside_rows_are_refused() -> None:
+    both = program(x="a b")(lambda x: (fi.sum(x, "a b"), fi.sum(x, "b")))
+    with pytest.raises(FireironError, match="folds every dim") as caught:
+        rows.row(both(tensor(8, 7)))
+    assert caught.value.code == "row-columns"
 
 
 def test_a_warp_has_a_result_of_its_own_where_results_are_many() -> None:

@@ -7,6 +7,7 @@ its thread does not hold is an error.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -219,6 +220,22 @@ class Ownership:
             message = f"{user} takes {name} as {opaque}, but {self.owner} takes it by a layout of its own"
             fix = "load it by conform() or ldmatrix()"
         raise DecompositionError("opaque-fragment", message, fix=fix, other=self.link)
+
+    def repeats(self, axes: Sequence[int]) -> bool:
+        """Say whether some thread's registers go through the same point twice, along some axes of the tensor."""
+        held = self.access
+        coordinates = tuple(held.coordinates[i] for i in axes)
+        used = frozenset[Any]().union(*map(free, coordinates))
+        loops = tuple(loop for loop in held.loops if loop.var in used)
+        others = frozenset(loop.var for loop in held.loops) - used
+        limits = tuple(
+            attrs.evolve(x, axis=axes.index(x.axis))
+            for x in held.limits
+            if x.axis in axes and others.isdisjoint(free(x.offset))
+        )
+        guards = tuple(g for g in held.guards if others.isdisjoint(free(g)))
+        elements = tuple(held.elements[i] for i in axes)
+        return _repeats(Access(coordinates, elements, loops, limits, guards), self.threads)
 
     def register(self) -> Expr:
         """Return the number of the register that holds the defining access's first element."""

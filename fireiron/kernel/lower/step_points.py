@@ -51,6 +51,8 @@ from fireiron.language.levels import GL, Thread
 from fireiron.language.residual import named_reads, refs_by_role
 from fireiron.language.steps import Dim, Program, Step
 
+IDEMPOTENT = ("max", "min")  # folds that may count a point twice
+
 
 def _dims_of_inputs(program: Program) -> set[str]:
     given = {t.name for t in program.inputs}
@@ -121,6 +123,7 @@ def at_points(step: Step, state: State, context: Context, owner: Window | None =
         places = {d.name: axes[d.name] if owned is None else owned.first(d.name, POINTS) for d in step.dims}
         if owned is not None:
             _require_apart(step, owned, axes, state)
+            _require_once(step, owner, state)
         note_places(progress.open[step.name], places, state)
     return state, owned
 
@@ -157,6 +160,23 @@ def _require_apart(step: Step, owned: Points, axes: Mapping[str, Expr], state: S
                 fix="load tiles whose vectors divide evenly among the threads",
                 link=state.link,
             )
+
+
+def _require_once(step: Step, owner: Window | None, state: State) -> None:
+    """Raise an error where a thread's registers go through a point twice, and the fold would count it twice."""
+    ownership = None if owner is None else owner.storage.ownership
+    if owner is None or ownership is None or step.fold is None or step.fold.plain in IDEMPOTENT:
+        return
+    names = {d.name for d in step.dims}
+    if ownership.repeats([i for i, axis in enumerate(owner.axes) if axis.dim in names]):
+        dims = ", ".join(d.name for d in step.dims)
+        raise DecompositionError(
+            "fold-registers",
+            f"a thread's registers of {owner.storage.name} go through points of {dims} several times, and {step.name} "
+            "would count them each time",
+            fix=f"compute {step.name} by a kernel of its own, or load tiles that divide evenly among the threads",
+            link=state.link,
+        )
 
 
 def views_at(step: Step, state: State, context: Context) -> tuple[Body, tuple[View, ...]]:
