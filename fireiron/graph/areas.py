@@ -119,6 +119,19 @@ class Areas:
         read = {i for n in mine for i in nodes[n].inputs if i not in mine}
         return sum(nodes[n].nbytes for n in self.outputs(area)) <= sum(nodes[i].nbytes for i in read)
 
+    def reads_itself(self, inside: set[int]) -> bool:
+        """Say whether a node reads another one of a set through a view that moves axes: a kernel would read its result.
+
+        Such a result is complete behind the kernel only.
+        """
+        for n in inside:
+            for i in self.graph.nodes[n].inputs:
+                if self.graph.nodes[i].kind == "view":
+                    near = self.producers(i, direct=True) if transparent(self.graph, i) else ()
+                    if inside.intersection(self.producers(i)).difference(near):
+                        return True
+        return False
+
     def merge(self, one: int, other: int, why: str) -> None:
         """Merge one area into another."""
         self.members[other] |= self.members.pop(one)

@@ -176,7 +176,7 @@ def _folds_rows_of(areas: Areas, product: int, other: int) -> bool:
     kinds = {graph.nodes[n].kind for n in areas.members[other]}
     if "fold" not in kinds or not kinds <= {"pointwise", "fold"} or len(inside) > MOST_OPS:
         return False
-    if not computable(areas, inside) or areas.makes_cycle(one, other):
+    if not computable(areas, inside) or areas.reads_itself(inside) or areas.makes_cycle(one, other):
         return False
     dims = dims_of(graph, areas.with_views(inside), areas.free)
     if dims is None or dims.folded != (dims.names[product][-1],):

@@ -158,7 +158,7 @@ def _sums_fit(areas: Areas, area: int, other: int, shape: Shape) -> bool:
     outputs = [n for n in inside if areas.live(n, inside)]
     folds = sum(areas.graph.nodes[n].kind == "fold" for n in areas.members[other])
     folds += sum(over_rows(areas.graph, n) for n in areas.members[area] if areas.graph.nodes[n].kind == "fold")
-    if len(inside) > MOST_OPS or len(outputs) > MOST_OUTPUTS or folds > MOST_FOLDS:
+    if len(inside) > MOST_OPS or len(outputs) > MOST_OUTPUTS or folds > MOST_FOLDS or areas.reads_itself(inside):
         return False
     *lines, width = shape
     if folds * width * SUM_NBYTES * MOST_BLOCKS > max(SMALL_NBYTES, prod(lines) * width * SHORT_NBYTES):
@@ -201,7 +201,7 @@ def _fits(areas: Areas, one: int, other: int) -> bool:
         i in inside for n in inside if graph.nodes[n].op == "gather" for i in ids_of(graph, n)
     ):
         return False
-    if not computable(areas, inside):
+    if not computable(areas, inside) or areas.reads_itself(inside):
         return False
     if areas.makes_cycle(one, other):
         return False

@@ -516,6 +516,20 @@ def test_the_library_computes_what_a_failed_kernel_would(monkeypatch: pytest.Mon
         strict(*arrays)
 
 
+def test_a_kernel_does_not_read_its_own_result_transposed() -> None:
+    def square(x: Any) -> Any:
+        y = np.exp(x)
+        return y, y + y.T
+
+    def column(x: Any) -> Any:
+        y = x.mean(axis=(1, 2), keepdims=True)
+        return np.exp(y.swapaxes(1, 2) * 0.3), np.maximum(y, y.swapaxes(1, 2))
+
+    for function, shape in ((square, (8, 8)), (column, (7, 7, 12))):
+        graph = trace_graph(function, shape)
+        close(graph.plan(ARCH), graph, 1e-5)
+
+
 def test_kernels_are_compiled_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     def layers(x: Any, w: Any, u: Any, v: Any) -> Any:
         return nn.softmax(nn.relu(x @ w) @ u) @ v
