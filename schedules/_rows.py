@@ -13,7 +13,9 @@ VECTOR_NBYTES = 16
 MOST_OF_A_WARP = 2048  # bytes of a row that one warp keeps
 MOST_IN_REGISTERS = 32 << 10  # bytes of a row that is read once; wider ones go through registers in chunks
 MOST_WARPS = 32
-COLUMNS_OF_ONE_WARP = 256  # beside sums of columns
+COLUMNS_OF_ONE_WARP = 512  # beside sums of columns
+COLUMNS_OF_ONE_VECTOR = 8  # of a lane that keeps one vector of each array, and sums
+TRIPS_OF_TWO_BLOCKS = 8  # rows of a unit that two blocks of an SM, with twice the sums, need at least
 MOST_OF_PARTS = 384 << 10  # bytes of all blocks' sums that one block reads
 IN_FLIGHT_OF_SUMS = 32 << 10  # bytes that a block reads ahead while it sums over rows
 BYTES_OF_A_LANE = 64  # of a row, where few warps are enough for that
@@ -28,6 +30,7 @@ MOST_THREADS = 1024  # of an SM, with the registers that a row takes
 IN_LOOPS = 3 / 4  # of a thread's registers hold columns where chunks are loaded in loops
 MOST_STAGES = 4
 WARPS = 16  # of an SM that has one block: of fewer, too many wait at once
+WARPS_OF_ONE_VECTOR = 24  # of an SM, beside sums of columns
 FEWEST_WARPS = 4  # of blocks that read a row once
 AHEAD = 4  # vectors that a lane loads at once of rows whose folds rank points
 CHUNKS_AHEAD = 3  # of such rows, in shared memory: while one is folded, the next ones are on their way
@@ -438,16 +441,6 @@ def _widest(row: Row, count: int) -> Part:
     return attrs.evolve(part_of(row, FEW_WARPS, count), stages=1, vectors=0, at_once=True)
 
 
-def ragged(row: Row, warps: int) -> bool:
-    """Say whether a row divides unevenly among the lanes of some warps, with more vectors per lane than are allowed.
-
-    In such a row each vector has a separate guard. Beside sums over rows, a lane has registers for one guarded vector
-    if there is one warp, and for two if there are several: with more, blocks of 16 warps spilled (272 to 496 columns).
-    """
-    unit = warps * LANES * row.lane
-    return row.width % unit > 0 and ceil(row.width / unit) > (1 if warps == 1 else 2)
-
-
 def beside_sums(row: Row) -> Part:
     """Divide a row among the warps of a block whose registers also keep a sum for each column.
 
@@ -468,10 +461,35 @@ def beside_sums(row: Row) -> Part:
     return min(fits, key=lambda part: (idle(part.warps), part.warps), default=part_of(row, count, 1))
 
 
+def units_beside_sums(row: Row, part: Part, lines: int | None) -> tuple[int, int]:
+    """Choose how many rows a block folds at once, and how many blocks share an SM, beside sums of columns.
+
+    Blocks of units of few warps wait apart; sixteen units of one warp each spilled with 16 columns a lane. On an H200
+    the gradients of layer norm took, with two blocks an SM instead of one, 59 us for 88 (85,720 rows of 296 columns),
+    69 for 76 (50,394 of 520), and 185 for 206 (148,093 of 624).
+
+    Args:
+        row: the row.
+        part: the warps of a row.
+        lines: number of rows; None where it is a symbol.
+    """
+    wide = ceil(row.width / (part.warps * LANES * row.lane)) * row.lane > COLUMNS_OF_ONE_VECTOR
+    most = WARPS if wide else WARPS_OF_ONE_VECTOR
+    units = max(1, most // part.warps)
+    many = lines is None or lines >= TRIPS_OF_TWO_BLOCKS * units * SMS
+    apart = part.warps == 1 if wide else many and 4 * part.warps <= most
+    return (most // 2 // part.warps, 2) if apart else (units, 1)
+
+
 def _fits_beside_sums(row: Row, part: Part) -> bool:
-    """Say whether registers hold a row and its sums. Sixteen units of one warp each spilled with 16 columns a lane."""
+    """Say whether registers hold a row and its sums.
+
+    A lane has registers for two guarded vectors.
+    """
+    unit = part.warps * LANES * row.lane
     few = part.warps > 1 or row.width <= COLUMNS_OF_ONE_WARP
-    return few and not part.chunk and not part.inner and not ragged(row, part.warps)
+    guarded = row.width % unit > 0 and ceil(row.width / unit) > 2
+    return few and not part.chunk and not part.inner and not guarded
 
 
 def _several(row: Row, shared: int) -> int:

@@ -62,7 +62,6 @@ from fireiron.schedules._rows import (
     MOST_STAGES,
     OTHERS,
     SMS,
-    WARPS,
     Row,
     beside_sums,
     lanes_of,
@@ -70,6 +69,7 @@ from fireiron.schedules._rows import (
     part_of,
     ranked,
     row_of,
+    units_beside_sums,
 )
 
 
@@ -147,49 +147,63 @@ def softmax_backward(y: Value, dy: Value) -> Value:
     return y * (dy - _sum(y * dy, "n"))
 
 
-@program(x="m n", dy="m n", gain="n")
-def rms_norm_backward(x: Value, dy: Value, gain: Value, eps: float = 1e-6) -> Value:
-    """Compute the gradient of an RMS norm's input.
+@program(x="m n", dy="m n", gain="n", deviation="m")
+def rms_norm_backward(x: Value, dy: Value, gain: Value, deviation: Value | None = None, eps: float = 1e-6) -> Value:
+    """Compute the gradient of an RMS norm's input; without the forward pass's deviations, they are computed again.
 
     The deviation, a factor of all terms, is multiplied with the sum of g * x, so that one pass over the row sums both.
     """
-    deviation = rsqrt(mean(x * x, "n") + eps).named("deviation")
-    g = (dy * gain).named("g")
-    slope = (mean(g * x, "n") * deviation * deviation).named("slope")
-    return (g - x * slope) * deviation
+    return _of_rms_norm(x, dy * gain, deviation, eps)[0]
 
 
-@program(x="m n", dy="m n", gain="n")
-def layernorm_backward(x: Value, dy: Value, gain: Value, eps: float = 1e-5) -> Value:
-    """Compute the gradient of a layer norm's input.
+@program(x="m n", dy="m n", gain="n", middle="m", deviation="m")
+def layernorm_backward(
+    x: Value, dy: Value, gain: Value, middle: Value | None = None, deviation: Value | None = None, eps: float = 1e-5
+) -> Value:
+    """Compute the gradient of a layer norm's input; without the forward pass's statistics, they are computed again.
 
-    Each of two passes over the row has two sums: of x and g, then of the squared distances and of g times the distance.
+    Each of two passes over the row then has two sums: of x and g, then of the squared distances and of g times the
+    distance. With the statistics there is one pass.
     """
-    middle, variance = mean_and_variance(x, "n")
-    deviation = rsqrt(variance + eps).named("deviation")
-    g, away = (dy * gain).named("g"), (x - middle).named("away")
-    slope = (mean(g * away, "n") * deviation * deviation * -deviation).named("slope")
-    return g * deviation + (away * slope + (mean(g, "n") * -deviation).named("shift"))
+    return _of_layernorm(x, dy * gain, middle, deviation, eps)[0]
 
 
-@program(x="m n", dy="m n", gain="n")
-def rms_norm_gradients(x: Value, dy: Value, gain: Value, eps: float = 1e-6) -> tuple[Value, Value]:
+@program(x="m n", dy="m n", gain="n", deviation="m")
+def rms_norm_gradients(
+    x: Value, dy: Value, gain: Value, deviation: Value | None = None, eps: float = 1e-6
+) -> tuple[Value, Value]:
     """Compute the gradients of an RMS norm's input and gain; the gradient of the gain is a sum over rows."""
-    deviation = rsqrt(mean(x * x, "n") + eps).named("deviation")
-    g = (dy * gain).named("g")
-    slope = (mean(g * x, "n") * deviation * deviation).named("slope")
-    return (g - x * slope) * deviation, _sum(dy * (x * deviation), "m").named("by_gain")
+    by_x, deviation = _of_rms_norm(x, dy * gain, deviation, eps)
+    return by_x, _sum(dy * (x * deviation), "m").named("by_gain")
 
 
-@program(x="m n", dy="m n", gain="n")
-def layernorm_gradients(x: Value, dy: Value, gain: Value, eps: float = 1e-5) -> tuple[Value, Value, Value]:
+@program(x="m n", dy="m n", gain="n", middle="m", deviation="m")
+def layernorm_gradients(
+    x: Value, dy: Value, gain: Value, middle: Value | None = None, deviation: Value | None = None, eps: float = 1e-5
+) -> tuple[Value, Value, Value]:
     """Compute the gradients of a layer norm's input, gain and bias; those of gain and bias are sums over rows."""
-    middle, variance = mean_and_variance(x, "n")
-    deviation = rsqrt(variance + eps).named("deviation")
-    g, away = (dy * gain).named("g"), (x - middle).named("away")
-    slope = (mean(g * away, "n") * deviation * deviation * -deviation).named("slope")
-    by_x = g * deviation + (away * slope + (mean(g, "n") * -deviation).named("shift"))
+    by_x, away, deviation = _of_layernorm(x, dy * gain, middle, deviation, eps)
     return by_x, _sum(dy * (away * deviation), "m").named("by_gain"), _sum(dy, "m").named("by_bias")
+
+
+def _of_rms_norm(x: Value, g: Value, deviation: Value | None, eps: float) -> tuple[Value, Value]:
+    """Return the gradient of an RMS norm's input, where g is that of x over the root mean square; and the deviation."""
+    deviation = rsqrt(mean(x * x, "n") + eps).named("deviation") if deviation is None else deviation
+    g = g.named("g")
+    slope = (mean(g * x, "n") * deviation * deviation).named("slope")
+    return (g - x * slope) * deviation, deviation
+
+
+def _of_layernorm(
+    x: Value, g: Value, middle: Value | None, deviation: Value | None, eps: float
+) -> tuple[Value, Value, Value]:
+    """Return the gradient of a layer norm's input, where g is that of the normed x; x - mean; and the deviation."""
+    if middle is None or deviation is None:
+        middle, variance = mean_and_variance(x, "n")
+        deviation = rsqrt(variance + eps).named("deviation")
+    g, away = g.named("g"), (x - middle).named("away")
+    slope = (mean(g * away, "n") * deviation * deviation * -deviation).named("slope")
+    return g * deviation + (away * slope + (mean(g, "n") * -deviation).named("shift")), away, deviation
 
 
 @program(x="m n", target="m")
@@ -361,21 +375,25 @@ def _with_sums(
             + (many if part.chunk or part.inner else "rows have more dims"),
             fix="compute the sums by a kernel of their own: reductions.reduction",
         )
-    units, extent = max(1, (rows or WARPS // part.warps)), spec.residual.extents[line]
-    ways = blocks or (min(SMS, -(-extent // units)) if isinstance(extent, int) else SMS)
+    unit = given.lane * LANES  # whole vectors of all lanes: only the row's end is guarded
+    extent = spec.residual.extents[line]
+    units, each = (rows, 1) if rows else units_beside_sums(given, part, extent if isinstance(extent, int) else None)
+    ways = blocks or (min(each * SMS, -(-extent // units)) if isinstance(extent, int) else each * SMS)
     chain: ProgramChain = spec.tile(**{column: given.width}).to(Block, resident=resident)
     added = [step for step in spec.computed.steps if any(d.name == line for d in step.over)]
     two_levels = two_levels or ways * given.width * 4 * len(added) >= MOST_OF_PARTS
     chain = chain.split(line, ways=ways).parallel(Block, in_order(two_levels=two_levels))
-    if units > 1:
-        chain = chain.split(line, ways=units).parallel(Warp if part.warps == 1 else Group(Warp, part.warps))
-    if part.warps > 1 or units == 1:
-        chain = chain.split(column, ways=part.warps, multiple_of=given.lane).parallel(Warp)
+    if part.warps == 1:
+        chain = chain.split(column, ways=1, multiple_of=unit).parallel(Group(Warp, units))
+        chain = chain.split(line, ways=units).parallel(Warp) if units > 1 else chain
+    else:
+        chain = chain.split(line, ways=units).parallel(Group(Warp, part.warps)) if units > 1 else chain
+        chain = chain.split(column, ways=part.warps, multiple_of=unit).parallel(Warp)
     for name in given.vectors:
         chain = chain.load(name, RF, vector(given.vector(name)))
     one: dict[str, Any] = {line: 1}
     chain = chain.split(**one)
-    held = units * given.width * sum(given.inputs.values())  # bytes of the rows that a block folds at once
+    held = each * units * given.width * sum(given.inputs.values())  # bytes of the rows that an SM folds at once
     stages = stages or (max(min(MOST_STAGES, 1 + -(-IN_FLIGHT_OF_SUMS // held)), part.stages) if given.copied else 1)
     if stages > 1:
         chain = chain.pipeline(stages)

@@ -90,6 +90,9 @@ class Body:
         constants: variables of unrolled loops, whose values the compiler knows.
         roles: number of roles that run at the same time here.
         bounded: whether waits on mbarriers fail after some seconds.
+        role: the first thread of the role that is printed.
+        named: by that thread and number of threads of a unit, the number of the named barrier of the first unit.
+        counted: how many named barriers units have.
     """
 
     threads: int
@@ -99,6 +102,9 @@ class Body:
     constants: set[str] = attrs.field(factory=set[str])
     roles: int = 1
     bounded: bool = False
+    role: int = 0
+    named: dict[tuple[int, int], int] = attrs.field(factory=dict[tuple[int, int], int])
+    counted: int = 0
 
     def statements(self, body: tuple[Statement, ...]) -> None:
         """Print statements in order."""
@@ -173,7 +179,7 @@ class Body:
                 self.functions |= {printing(part): None for part in parts(expr) if isinstance(part, Debug)}
                 write(f"{self._where(statement.write)}{Element(dst, number)} = {value};")
             case Sync():
-                write(f"{_sync(statement, self.threads, self.roles)}  // {statement.reason}")
+                write(f"{self._sync(statement)}  // {statement.reason}")
             case CountIn():
                 self._count_in(statement)
             case Meet(counter=counter, count=count, level=level):
@@ -294,7 +300,7 @@ class Body:
             )
             write(f"{head}  // {role.name}")
             with self.writer.indent():
-                self.threads = role.threads
+                self.threads, self.role = role.threads, role.first
                 place = f"threadIdx.x - {role.first}" if role.first else "threadIdx.x"
                 write(f"const int thread = {place};")
                 write("__builtin_assume(thread >= 0);")
@@ -307,7 +313,40 @@ class Body:
                 self.searches(role.body)
                 self.statements(role.body)
         write("}")
-        self.threads, self.roles = everyone, 1
+        self.threads, self.roles, self.role = everyone, 1, 0
+
+    def _sync(self, sync: Sync) -> str:
+        """Print the barrier of a level: `__syncthreads`, `__syncwarp`, or for each unit one of the 16 named barriers.
+
+        Units of different sizes have barriers of their own, since some may wait while others do.
+
+        Raises:
+            CheckError: `no-barrier` where no barrier is left.
+        """
+        threads = self.threads
+        if sync.level.name == Cluster.name:
+            return "cluster_meet();" if sync.relaxed else "cluster_sync();"
+        size = threads if sync.level.name == Block.name else sync.level.size
+        if self.roles > 1 and size is not None and size == threads and size > WARP_THREADS:
+            return f"barrier_sync<0, {threads}>();"
+        if size is not None and size <= WARP_THREADS and threads > size:
+            return "__syncwarp();"
+        if size == threads:
+            return "__syncthreads();"
+        units = 0 if size is None or size % WARP_THREADS else threads // size
+        # Barrier 0 is the block's own.
+        first = self.named.get((self.role, size or 0), 1 + self.counted)
+        if size is None or not units or first + units > HARDWARE_BARRIERS:
+            raise CheckError(
+                "no-barrier",
+                f"no barrier waits for the threads of each {sync.level} alone in a block of {threads} threads",
+                fix="wait for the whole Block or for a Warp",
+                link=sync.link,
+            )
+        if (self.role, size) not in self.named:
+            self.named[self.role, size] = first
+            self.counted += units
+        return f"sync_threads({first} + thread / {size}, {size});"
 
     def _call(self, call: Call) -> str:
         """Print an atom's call under its masks, and keep its wrapper."""
@@ -420,32 +459,6 @@ def goes_on(var: Var, extent: Expr, number: Numbers) -> str:
     if isinstance(size, Extremum) and size.op == "max" and proves(gt(behind, 0)):  # then 0 takes no part
         size = maximum(*(value for value in size.operands if value != as_expr(0)))
     return number(le(behind * quotient.denominator, size))
-
-
-def _sync(sync: Sync, threads: int, roles: int = 1) -> str:
-    """Print the barrier of a level: `__syncthreads`, `__syncwarp`, or for each unit one of the 16 named barriers.
-
-    Raises:
-        CheckError: `no-barrier` where neither fits.
-    """
-    if sync.level.name == Cluster.name:
-        return "cluster_meet();" if sync.relaxed else "cluster_sync();"
-    size = threads if sync.level.name == Block.name else sync.level.size
-    if roles > 1 and size is not None and size == threads and size > WARP_THREADS:
-        return f"barrier_sync<0, {threads}>();"
-    if size is not None and size <= WARP_THREADS and threads > size:
-        return "__syncwarp();"
-    if size == threads:
-        return "__syncthreads();"
-    if size is None or size % WARP_THREADS or threads // size >= HARDWARE_BARRIERS:
-        raise CheckError(
-            "no-barrier",
-            f"no barrier waits for the threads of each {sync.level} alone in a block of {threads} threads",
-            fix="wait for the whole Block or for a Warp",
-            link=sync.link,
-        )
-    # Barrier 0 is the block's own.
-    return f"sync_threads(1 + thread / {size}, {size});"
 
 
 def _refused(call: Call, fact: str) -> CheckError:

@@ -41,7 +41,7 @@ from fireiron.kernel.ir.statements import (
     walk,
 )
 from fireiron.language.atom import Atom
-from fireiron.language.levels import GL, RF, SH, Block, Memory, Thread, Warp, Warpgroup
+from fireiron.language.levels import GL, RF, SH, Block, Group, Memory, Thread, Warp, Warpgroup
 
 Golden = Callable[[str, str], None]
 Compiles = Callable[..., None]
@@ -385,10 +385,19 @@ def test_every_copy_compiles(compiles: Compiles) -> None:
     compiles(source(k))
 
 
+def test_units_of_different_sizes_have_barriers_of_their_own() -> None:
+    """A warpgroup may wait while a pair of warps does: they never count on one barrier."""
+    pair = Group(Warp, 2)
+    text = source(kernel("k", (), (Sync(Warpgroup, "a"), Sync(pair, "b"), Sync(Warpgroup, "c")), threads=256))
+    assert text.count("sync_threads(1 + thread / 128, 128);") == 2
+    assert text.count("sync_threads(3 + thread / 64, 64);") == 1
+
+
 @pytest.mark.parametrize(
     ("change", "code"),
     [
         (lambda: kernel("k", (), (Sync(Warpgroup, "r"),), threads=2048), "no-barrier"),
+        (lambda: kernel("k", (), (Sync(Group(Warp, 2), "r"), Sync(Warpgroup, "r")), threads=768), "no-barrier"),
         (lambda: micro_kernel(Layout((2, 4), (1, 4))), "microkernel-stride"),
         (
             lambda: kernel("k", (), (), buffers=(attrs.evolve(registers("r", f32, 1), size=SIZES["M"]),)),

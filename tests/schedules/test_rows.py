@@ -26,7 +26,7 @@ from fireiron import (
     tensor,
     vector,
 )
-from fireiron.algebra.expr import as_expr
+from fireiron.algebra.expr import as_expr, as_int
 from fireiron.base.errors import SimulationError
 from fireiron.jit.interface import Interface
 from fireiron.kernel.ir.rewrite import rewrite
@@ -160,12 +160,54 @@ def test_folds_share_a_barrier_wherever_pointwise_steps_stand(late: bool) -> Non
 
 
 @pytest.mark.parametrize(
-    ("width", "warps", "lines"), [(256, 1, 16), (512, 2, 8), (768, 3, 5), (1024, 2, 8), (2560, 5, 3), (5608, 11, 1)]
+    ("width", "warps", "lines", "together"),
+    [(256, 1, 24, 12), (264, 1, 8, 8), (512, 1, 8, 8), (768, 3, 8, 4), (1024, 2, 8, 8), (2560, 5, 3, 3)],
 )
-def test_vectors_divide_evenly_among_the_warps_beside_sums(width: int, warps: int, lines: int) -> None:
-    schedule = rows.row(made("layernorm_gradients", width, lines=256, arch="sm_90a"))
-    assert schedule.lowered().threads == 32 * warps * lines
-    assert schedule.compile("sm_90a").findings == ()
+def test_vectors_divide_evenly_among_the_warps_beside_sums(width: int, warps: int, lines: int, together: int) -> None:
+    """Many rows go to two blocks of an SM where a row has few warps: each block folds `together` rows at once."""
+    few, many = (rows.row(made("layernorm_gradients", width, lines=n, arch="sm_90a")) for n in (256, 262144))
+    assert few.lowered().threads == 32 * warps * lines
+    assert many.lowered().threads == 32 * warps * together
+    assert as_int(many.lowered().grid) == 132 * (2 if warps < 4 and width != 1024 else 1)
+    assert few.compile("sm_90a").findings == () == many.compile("sm_90a").findings
+
+
+@pytest.mark.parametrize("name", ["layernorm_gradients", "rms_norm_gradients"])
+@pytest.mark.parametrize("width", [200, 264, 1000])
+def test_widths_beside_sums_need_no_branches(name: str, width: int) -> None:
+    """Only the end of a row is guarded, element by element: no statement depends on the lane alone."""
+    schedule = rows.row(made(name, width, lines=40), blocks=2)
+    assert "if (lane +" not in schedule.cuda("sm_90a")
+    right(schedule)
+
+
+@pytest.mark.parametrize("name", ["layernorm", "rms_norm"])
+def test_gradients_by_the_statistics_of_the_forward_pass(name: str) -> None:
+    x, dy, gain = Matrix(24, 200), Matrix(24, 200, name="dy"), Vector(200, name="gain")
+    statistics = [Vector(24, name=word) for word in ("middle", "deviation")[name == "rms_norm" :]]
+    program = getattr(rows, f"{name}_gradients")
+    schedule = rows.row(program(x, dy, gain, *statistics), blocks=2, rows=2, warps=2)
+    loop = schedule.cuda("sm_90a").split("by_gain: add over m")[0]
+    assert loop.count("__syncthreads();  // ") == 1
+    right(schedule)
+    chance = np.random.default_rng(7)
+    a, b, c = chance.normal(size=(24, 200)), chance.normal(size=(24, 200)), chance.normal(size=200)
+    middle, deviation = a.mean(1) if name == "layernorm" else 0 * a[:, 0], (a.var(1) + 1e-5) ** -0.5
+    if name == "rms_norm":
+        deviation = ((a * a).mean(1) + 1e-6) ** -0.5
+    given = [v.astype(np.float32) for v in ((middle, deviation) if name == "layernorm" else (deviation,))]
+    found = schedule.simulate(*(v.astype(np.float32) for v in (a, b, c)), *given).arrays["y0"]
+    normed = (a - middle[:, None]) * deviation[:, None]
+    g = b * c
+    centre = g.mean(1, keepdims=True) * (name == "layernorm")
+    expected = (g - centre - normed * (g * normed).mean(1, keepdims=True)) * deviation[:, None]
+    assert np.allclose(found, expected, atol=1e-5)
+
+
+def test_a_ring_of_rows_meets_once_for_each_fold() -> None:
+    """The slots of a fold's states alternate: the barrier of the trip between separates reads and the next writes."""
+    loop = rows.row(made("rms_norm_gradients", 2048, lines=300), warps=8, stages=2).cuda("sm_90a")
+    assert loop.split("by_gain: add over m")[0].count("__syncthreads();  // ") == 1
 
 
 @pytest.mark.parametrize("name", ["layernorm_backward", "layernorm_gradients"])

@@ -385,7 +385,8 @@ class _Pass:
         )
         edges.sort(key=lambda e: (e.first.kind, e.then.kind) != ("write", "read"))  # the reason that a reader expects
         head: list[Statement] = [wait]
-        pending = self.separate(head, [*pending, *after], edges, uniform)
+        earlier = [_shifted(t, statement.var, statement.var - 1) for t in after]
+        pending = self.separate(head, [*pending, *(t for t in earlier if t not in pending)], edges, uniform)
         inner, after = self.run(tuple(rest), pending, uniform)
         left = self.carried(inner, after, statement.var, statement.var + 1) if not edges else []
         return [*head, *inner], self.separate(inner, after, left, uniform)

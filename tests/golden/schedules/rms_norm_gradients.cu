@@ -201,7 +201,6 @@ with_sums_4096x1_k132_k2_k8_bf16_f32(
         mean_sum[0] = mean_sum[0] + other5[0];
 
         // mean_sum over 8 warps
-        __syncthreads();  // mean_sum_sh is read before it is overwritten
         if (thread % 32 == 0) {
             mean_sum_sh[thread / 32 + m % 2 * 16] = mean_sum[0];
         }
