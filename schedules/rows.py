@@ -377,10 +377,11 @@ def _with_sums(
         )
     unit = given.lane * LANES  # whole vectors of all lanes: only the row's end is guarded
     extent = spec.residual.extents[line]
-    units, each = (rows, 1) if rows else units_beside_sums(given, part, extent if isinstance(extent, int) else None)
+    added = [step for step in spec.computed.steps if any(d.name == line for d in step.over)]
+    lines = extent if isinstance(extent, int) else None
+    units, each = (rows, 1) if rows else units_beside_sums(given, part, lines, len(added))
     ways = blocks or (min(each * SMS, -(-extent // units)) if isinstance(extent, int) else each * SMS)
     chain: ProgramChain = spec.tile(**{column: given.width}).to(Block, resident=resident)
-    added = [step for step in spec.computed.steps if any(d.name == line for d in step.over)]
     two_levels = two_levels or ways * given.width * 4 * len(added) >= MOST_OF_PARTS
     chain = chain.split(line, ways=ways).parallel(Block, in_order(two_levels=two_levels))
     if part.warps == 1:

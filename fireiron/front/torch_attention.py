@@ -11,13 +11,15 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
+import attrs
+
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.base.errors import CallError
 from fireiron.front import attention as programs
 from fireiron.front.attention import Array, Attention, entry, single, strides_like
-from fireiron.front.attention_call import OF_PROGRAMS, SINKS, Lengths, Library, Options, prepared, result_kind
+from fireiron.front.attention_call import OF_PROGRAMS, SINKS, Lengths, Library, Noise, Options, prepared, result_kind
 from fireiron.front.score_text import text_of
-from fireiron.front.torch_ops import as_numpy, as_torch
+from fireiron.front.torch_ops import as_numpy, as_torch, dispatched
 from fireiron.jit.kernel import as_tuple
 
 torch: Any = import_module("torch")
@@ -30,6 +32,13 @@ def attend(q: Any, k: Any, v: Any, options: Options) -> Any:
         CallError: as `fireiron.attention` does.
     """
     how, noise, mask, score, scale, is_causal, enable_gqa, lse, arrays, scales = options
+    key = None
+    if not dispatched(q, k, v) and not arrays and options[:4] == PLAIN and scales is None:
+        key = _key(q, k, v, scale, is_causal, enable_gqa)
+        known = _LAUNCHES.get(key)
+        if known is not None and not (q.data_ptr() | k.data_ptr() | v.data_ptr()) % programs.LINE_NBYTES:
+            made, sums = known(q, k, v)
+            return (made, sums) if lse else made
     learns = tuple(name for name, x in arrays.items() if x.requires_grad) if torch.is_grad_enabled() else ()
     given = prepared(q, k, v, mask, is_causal, enable_gqa, how, arrays, noise, LIBRARY, scales)
     if how.pages is not None and torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v)):
@@ -42,14 +51,70 @@ def attend(q: Any, k: Any, v: Any, options: Options) -> Any:
         _check_learns(text, learns)
     beside = [x.view(torch.uint8) if x.dtype == torch.bool else x for x in given.arrays.values()]
     factor = q.shape[-1] ** -0.5 if scale is None else scale
-    call = torch.ops.fireiron.attention if _dispatched(q, k, v, *beside) else _run
+    call = torch.ops.fireiron.attention if dispatched(q, k, v, *beside) else _run
     made, sums = call(given.q, given.k, given.v, beside, ",".join(given.arrays), text, factor, given.causal)
+    if key is not None:
+        _remember(key, q, k, v, made, sums, text, factor, is_causal)
     if how.offsets is not None:
         made, sums = made[0].transpose(0, 1), sums[0].transpose(0, 1)
     return (made, sums) if lse else made
 
 
 attention = entry(attend, "Compute attention of tensors; see `fireiron.attention`.")
+
+
+PLAIN = (Lengths(), Noise(), None, None)
+MOST_LAUNCHES = 1024
+_LAUNCHES: dict[tuple[Any, ...], _Launch] = {}
+
+
+@attrs.frozen
+class _Launch:
+    """Hold a plain call whose shapes and strides were checked before: the kernel, and how its results lie.
+
+    Args:
+        kernel: the kernel.
+        shape, strides, kind: of the result.
+        heads: heads of keys, where several heads of queries share one; else 0.
+        turned: whether the kernel takes the transpose of values.
+    """
+
+    kernel: Any
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    kind: Any
+    heads: int
+    turned: bool
+
+    def __call__(self, q: Any, k: Any, v: Any) -> tuple[Any, Any]:
+        made = torch.empty_strided(self.shape, self.strides, dtype=self.kind, device=q.device)
+        sums = torch.empty(self.shape[:-1], dtype=torch.float32, device=q.device)
+        out = made, sums
+        if self.heads:
+            q, *out = (_parted(x, self.heads) for x in (q, made, sums))
+        self.kernel(q, k, v.mT if self.turned else v, out=tuple(out))
+        return made, sums
+
+
+def _key(q: Any, k: Any, v: Any, *options: Any) -> tuple[Any, ...]:
+    kinds = q.dtype, k.dtype, v.dtype
+    return (q.shape, q.stride(), k.shape, k.stride(), v.shape, v.stride(), *kinds, *options)
+
+
+def _remember(
+    key: tuple[Any, ...], q: Any, k: Any, v: Any, made: Any, sums: Any, text: str, scale: float, causal: bool
+) -> None:
+    """Keep a call for the next of its kind, where its kernel takes the tensors as they are."""
+    heads = k.shape[1]
+    parted = _parted(q, heads)
+    if 0 in (*q.shape, *k.shape, *v.shape) or any(_taken(x) is not x for x in (parted, k)) or _taken(v, True) is not v:
+        return
+    what = _described(parted, k, v, (), "", text, scale, causal)
+    kernel = programs.forward(what, _facts(_parted(made, heads)), False)
+    if len(_LAUNCHES) >= MOST_LAUNCHES:
+        _LAUNCHES.clear()
+    several = heads if q.shape[1] != heads else 0
+    _LAUNCHES[key] = _Launch(kernel, made.shape, made.stride(), made.dtype, several, not what.v.taken)
 
 
 def _listed(x: Any, debug: bool) -> Any:
@@ -84,14 +149,6 @@ def _seed(words: Sequence[int], like: Any) -> Any:
 
 
 LIBRARY = Library(_listed, _places, _find, _integers, _name, _drawn, _seed)
-
-
-def _dispatched(*tensors: Any) -> bool:
-    """Say whether torch's dispatcher must make a call: to trace it, for gradients, or for subclasses of tensors."""
-    if torch.compiler.is_compiling():
-        return True
-    learns = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
-    return learns or any(type(x) is not torch.Tensor or not x.is_cuda for x in tensors)
 
 
 def scaled_dot_product_attention(
@@ -224,7 +281,9 @@ def _described_once(shape: tuple[int, ...], steps: tuple[int, ...], dtype: Any) 
 def _taken(x: Any, as_values: bool = False) -> Any:
     """Return the tensor, or a copy where kernels cannot take its strides or its alignment."""
     taken = _facts(x).taken_as_values if as_values else _facts(x).taken
-    return x if taken and x.data_ptr() % programs.LINE_NBYTES == 0 else x.contiguous()
+    if not taken:
+        x = x.contiguous()
+    return x if x.data_ptr() % programs.LINE_NBYTES == 0 else x.clone(memory_format=torch.contiguous_format)
 
 
 def _parted(q: Any, heads: int) -> Any:

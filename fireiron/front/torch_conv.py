@@ -19,7 +19,7 @@ from fireiron.front.convolutions import Convolution, check_activation, described
 from fireiron.front.convolutions import conv1d as conv1d
 from fireiron.front.convolutions import conv2d as conv2d
 from fireiron.front.convolutions import conv3d as conv3d
-from fireiron.front.torch_ops import as_numpy, as_torch
+from fireiron.front.torch_ops import as_numpy, as_torch, routed
 from fireiron.front.transposed import conv_transpose1d as conv_transpose1d
 from fireiron.front.transposed import conv_transpose2d as conv_transpose2d
 from fireiron.front.transposed import conv_transpose3d as conv_transpose3d
@@ -36,8 +36,8 @@ def conv(
     act = _activation(activation)
     kind = dtype or str(input.dtype).removeprefix("torch.")
     sizes = [*steps], [n for pair in pads for n in pair], [*apart], groups
-    op = torch.ops.fireiron.conv
     tensors = [x for x in (input, weight, bias, scale, residual) if x is not None]
+    op = routed("conv", _run, *tensors)
     learns = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
     if learns and (act not in ("", "relu") or (scale is not None and scale.requires_grad)):
         made = op(input, weight, None if scale is not None else bias, None, None, *sizes, "", kind)
@@ -125,7 +125,8 @@ def conv_transpose(
         name, input, weight, stride, padding, output_padding, groups, dilation
     )
     size, zeros = (input.shape[0], weight.shape[1] * groups, *sides), [n for pair in pads for n in pair]
-    return torch.ops.fireiron.conv_transpose(input, weight, bias, size, steps, zeros, apart, groups, kind)
+    op = routed("conv_transpose", _transposed, input, weight, bias)
+    return op(input, weight, bias, size, steps, zeros, apart, groups, kind)
 
 
 def _transposed(

@@ -15,7 +15,7 @@ from fireiron.algebra.expr import symbol
 from fireiron.base.errors import CallError
 from fireiron.front.cli.find import PRESETS
 from fireiron.front.host import HostKernel, without_gpu
-from fireiron.front.torch_ops import as_numpy, as_torch
+from fireiron.front.torch_ops import as_numpy, as_torch, routed
 from fireiron.jit.kernel import as_tuple
 from fireiron.language.tensor import Matrix, Tensor, Vector, tensor
 
@@ -105,10 +105,10 @@ def cumsum(input: Any, dim: int = -1) -> Any:
         input: a tensor of floats.
         dim: any dim; the tensor is copied unless this is its last dim.
     """
-    last = dim in (-1, input.dim() - 1)
-    if last:
-        return torch.ops.fireiron.cumsum(input)
-    return torch.ops.fireiron.cumsum(input.movedim(dim, -1).contiguous()).movedim(-1, dim)
+    op = routed("cumsum", _cumsum, input)
+    if dim in (-1, input.dim() - 1):
+        return op(input)
+    return op(input.movedim(dim, -1).contiguous()).movedim(-1, dim)
 
 
 def topk(input: Any, k: int, dim: int = -1) -> tuple[Any, Any]:
@@ -129,7 +129,7 @@ def topk(input: Any, k: int, dim: int = -1) -> tuple[Any, Any]:
             f"along {dim}",
             fix="use torch.topk",
         )
-    values, indices = torch.ops.fireiron.topk(input, k)
+    values, indices = routed("topk", _topk, input)(input, k)
     return values, indices.long()
 
 
@@ -148,7 +148,7 @@ def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None
         )
     weight = input.new_ones(channels) if weight is None else weight
     bias = input.new_zeros(channels) if bias is None else bias
-    return torch.ops.fireiron.group_norm(input, num_groups, weight, bias, eps)
+    return routed("group_norm", _group_norm, input, weight, bias)(input, num_groups, weight, bias, eps)
 
 
 def dropout_add_layer_norm(
@@ -182,12 +182,13 @@ def dropout_add_layer_norm(
         )
     keep = 1 - p if training else 1.0
     mask = torch.empty_like(input, dtype=torch.uint8).bernoulli_(keep)
-    return torch.ops.fireiron.dropout_add_layer_norm(input, residual, weight, bias, mask, keep, eps)
+    op = routed("dropout_add_layer_norm", _dropout_add_layer_norm, input, residual, weight, bias, mask)
+    return op(input, residual, weight, bias, mask, keep, eps)
 
 
 def quantized_rms_norm(input: Any, weight: Any, eps: float = 1e-6) -> tuple[Any, Any]:
     """Compute the RMS norm of rows in int8, and a scale per row: the norm is about `values * scales[..., None]`."""
-    values, scales = torch.ops.fireiron.quantized_rms_norm(input, weight, eps)
+    values, scales = routed("quantized_rms_norm", _quantized_rms_norm, input, weight)(input, weight, eps)
     return values, scales
 
 
@@ -210,7 +211,7 @@ def apply_rotary_emb(x: Any, cos: Any, sin: Any, interleaved: bool = False) -> A
             f"x has the shape {list(x.shape)}, cos {list(cos.shape)} and sin {list(sin.shape)}",
             fix="give x as batch x positions x heads x width, and cos and sin as positions x width / 2",
         )
-    return torch.ops.fireiron.rotary(x, cos, sin, interleaved)
+    return routed("rotary", _rotary, x, cos, sin)(x, cos, sin, interleaved)
 
 
 def _cumsum(input: Any) -> Any:

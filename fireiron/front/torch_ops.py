@@ -23,7 +23,30 @@ from fireiron.language.storage_order import letters
 
 torch: Any = import_module("torch")
 
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_levels: Any = import_module("torch.autograd.forward_ad")
 _LACKS_NUMPY = {"bfloat16": "int16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
+
+
+def dispatched(*tensors: Any) -> bool:
+    """Say whether torch's dispatcher must make a call of these tensors (or None), or the operator's function may.
+
+    It must where torch traces the call, transforms it (`torch.func`), watches it (dispatch modes) or differentiates it,
+    for subclasses of tensors, and on the CPU, where the call is simulated. It takes some 10 us of each call.
+    """
+    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() or _levels._current_level >= 0:
+        return True
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return True
+    learns = torch.is_grad_enabled()
+    return any(
+        x is not None and (type(x) not in _PLAIN or not x.is_cuda or (learns and x.requires_grad)) for x in tensors
+    )
+
+
+def routed(name: str, run: Callable[..., Any], *tensors: Any) -> Callable[..., Any]:
+    """Return torch's operator of a name where the dispatcher must make a call of these tensors, else its function."""
+    return getattr(torch.ops.fireiron, name) if dispatched(*tensors) else run
 
 
 def gemm(
@@ -59,7 +82,7 @@ def gemm(
     text = "" if epilog is None else _text(epilog, kinds, tuple((name, type(x)) for name, x in numbers.items()), kind)
     needs = torch.is_grad_enabled() and any(x.requires_grad for x in (a, b, *tensors.values()))
     keep = needs and text != "" and _reads_product(text, len(tensors))
-    made = torch.ops.fireiron.gemm(
+    made = routed("gemm", _run, a, b, *tensors.values())(
         a, b, list(tensors.values()), [float(x) for x in numbers.values()], _keeping(text) if keep else text, kind
     )
     given = tuple(made[:-1]) if keep else tuple(made)

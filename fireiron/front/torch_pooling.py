@@ -19,7 +19,7 @@ from fireiron.front.pooling import max_pool1d as max_pool1d
 from fireiron.front.pooling import max_pool2d as max_pool2d
 from fireiron.front.pooling import max_pool3d as max_pool3d
 from fireiron.front.torch_conv import channels_last, lies_last
-from fireiron.front.torch_ops import as_numpy, as_torch
+from fireiron.front.torch_ops import as_numpy, as_torch, routed
 
 torch: Any = import_module("torch")
 
@@ -28,7 +28,7 @@ def pool(name: str, input: Any, count_pad: bool, *given: Any) -> Any:
     """Pool tensors; see `fireiron.max_pool2d`."""
     window, stride, pads, dilation = pooling.described(name, input, *given)
     sizes = window, stride, [n for pair in pads for n in pair], dilation
-    return torch.ops.fireiron.pool(input, pooling.op_of(name), *sizes, count_pad)
+    return routed("pool", _run, input)(input, pooling.op_of(name), *sizes, count_pad)
 
 
 def _of(

@@ -18,7 +18,7 @@ from fireiron.base.errors import CallError
 from fireiron.front.cli.find import PRESETS
 from fireiron.front.host import HostKernel, without_gpu
 from fireiron.front.program import program
-from fireiron.front.torch_ops import as_numpy, as_torch
+from fireiron.front.torch_ops import as_numpy, as_torch, routed
 from fireiron.jit.kernel import as_tuple
 from fireiron.language import reductions, statistics, subscripts
 from fireiron.language.functions import equal, exp
@@ -110,18 +110,32 @@ def _kernel(name: str, shapes: tuple[tuple[int, str] | None, ...], eps: float | 
 def _run(name: str, arrays: Sequence[Any], eps: float | None = None) -> Any:
     """Run a program on tensors, whose leading dimensions are rows."""
     first = next(x for x in arrays if x is not None)
-    width = first.shape[-1]
-    flat = [None if x is None else x.reshape(-1, width).contiguous() if x.dim() > 1 else x for x in arrays]
+    shape, width = first.shape, first.shape[-1]
+    flat = [None if x is None else _flat(x, width) for x in arrays]
     if first.numel() == 0:
         made: Any = [torch.empty_like(first) for _ in range(2 if name.startswith("add_") else 1)]
         return tuple(made) if len(made) > 1 else made[0]
-    kinds = tuple(None if x is None else (x.dim(), str(x.dtype).removeprefix("torch.")) for x in flat)
-    host = first.device.type != "cuda"
+    kinds = tuple(None if x is None else (x.dim(), _name(x.dtype)) for x in flat)
+    host = not first.is_cuda
     kernel = _kernel(name, ((width, ""), *kinds), eps, host)
     given = [x for x in flat if x is not None]
-    made = kernel(*map(as_numpy, given)) if host else kernel(*given)
-    shaped = [(as_torch(x) if host else x).reshape(first.shape) for x in as_tuple(made)]
+    made = as_tuple(kernel(*map(as_numpy, given)) if host else kernel(*given))
+    shaped = [as_torch(x) if host else x for x in made]
+    if len(shape) != 2:
+        shaped = [x.reshape(shape) for x in shaped]
     return tuple(shaped) if len(shaped) > 1 else shaped[0]
+
+
+def _flat(x: Any, width: int) -> Any:
+    """View a tensor of two dims or more as rows, or copy it."""
+    if x.dim() < 2 or (x.dim() == 2 and x.is_contiguous()):
+        return x
+    return x.reshape(-1, width).contiguous()
+
+
+@functools.lru_cache
+def _name(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def softmax(input: Any, dim: int = -1) -> Any:
@@ -131,12 +145,12 @@ def softmax(input: Any, dim: int = -1) -> Any:
         input: a tensor of floats.
         dim: any dim; the tensor is copied unless this is its last dim.
     """
-    return _along(torch.ops.fireiron.softmax, input, dim)
+    return _along(routed("softmax", _softmax, input), input, dim)
 
 
 def log_softmax(input: Any, dim: int = -1) -> Any:
     """Compute the logarithm of the softmax along a dim, as `torch.log_softmax` does."""
-    return _along(torch.ops.fireiron.log_softmax, input, dim)
+    return _along(routed("log_softmax", _log_softmax, input), input, dim)
 
 
 def layer_norm(
@@ -144,13 +158,15 @@ def layer_norm(
 ) -> Any:
     """Normalise over the last dims, as `torch.nn.functional.layer_norm` does."""
     x, (weight, bias) = _normalized(input, normalized_shape, weight, bias)
-    return torch.ops.fireiron.layer_norm(x, weight, bias, eps).reshape(input.shape)
+    made = routed("layer_norm", _layer_norm, x, weight, bias)(x, weight, bias, eps)
+    return made if x is input else made.reshape(input.shape)
 
 
 def rms_norm(input: Any, normalized_shape: Sequence[int], weight: Any = None, eps: float | None = None) -> Any:
     """Divide by the root mean square over the last dims, as `torch.nn.functional.rms_norm` does."""
     x, (weight,) = _normalized(input, normalized_shape, weight)
-    return torch.ops.fireiron.rms_norm(x, weight, _eps(input, eps)).reshape(input.shape)
+    made = routed("rms_norm", _rms_norm, x, weight)(x, weight, _eps(input, eps))
+    return made if x is input else made.reshape(input.shape)
 
 
 def add_layer_norm(
@@ -158,7 +174,8 @@ def add_layer_norm(
 ) -> tuple[Any, Any]:
     """Add a residual; return the layer norm of the sum, and the sum."""
     x, (weight, bias) = _normalized(input, normalized_shape, weight, bias)
-    made, total = torch.ops.fireiron.add_layer_norm(x, residual.reshape(x.shape), weight, bias, eps)
+    op = routed("add_layer_norm", _add_layer_norm, x, residual, weight, bias)
+    made, total = op(x, residual.reshape(x.shape), weight, bias, eps)
     return made.reshape(input.shape), total.reshape(input.shape)
 
 
@@ -167,7 +184,8 @@ def add_rms_norm(
 ) -> tuple[Any, Any]:
     """Add a residual; return the RMS norm of the sum, and the sum."""
     x, (weight,) = _normalized(input, normalized_shape, weight)
-    made, total = torch.ops.fireiron.add_rms_norm(x, residual.reshape(x.shape), weight, _eps(input, eps))
+    op = routed("add_rms_norm", _add_rms_norm, x, residual, weight)
+    made, total = op(x, residual.reshape(x.shape), weight, _eps(input, eps))
     return made.reshape(input.shape), total.reshape(input.shape)
 
 
@@ -193,7 +211,7 @@ def cross_entropy(input: Any, target: Any, reduction: str = "mean", ignore_index
         raise CallError("bad-reduction", f"no reduction is called {reduction!r}", fix='use "mean", "sum" or "none"')
     flat, there = target.reshape(-1), target.reshape(-1) != ignore_index
     read = torch.where(there, flat, 0).to(torch.int32)  # an ignored row reads its first class
-    losses = torch.ops.fireiron.cross_entropy(input.reshape(-1, input.shape[-1]), read)
+    losses = routed("cross_entropy", _cross_entropy, input, read)(input.reshape(-1, input.shape[-1]), read)
     losses = torch.where(there, losses, 0.0)
     if reduction == "none":
         return losses.reshape(target.shape).to(input.dtype)
@@ -208,11 +226,13 @@ def embedding(input: Any, weight: Any) -> Any:
         input: numbers of rows, counted from 0, in any type of integers.
         weight: the table.
     """
-    made = torch.ops.fireiron.embedding(input.reshape(-1).to(torch.int32), weight)
+    made = routed("embedding", _embedding, input, weight)(input.reshape(-1).to(torch.int32), weight)
     return made.reshape(*input.shape, weight.shape[-1])
 
 
 def _along(op: Callable[[Any], Any], input: Any, dim: int) -> Any:
+    if input.dim() == 1 and dim in (-1, 0):
+        return op(input[None])[0]
     last = dim in (-1, input.dim() - 1)
     return op(input) if last else op(input.movedim(dim, -1).contiguous()).movedim(-1, dim)
 
@@ -222,7 +242,7 @@ def _eps(input: Any, eps: float | None) -> float:
 
 
 def _normalized(input: Any, normalized_shape: Sequence[int], *weights: Any) -> tuple[Any, list[Any]]:
-    """Flatten the last dims of the input and of the weights to one dim.
+    """Flatten the last dims of the input and of the weights to one dim; an input of these dims alone becomes a row.
 
     Raises:
         CallError: `wrong-shape`.
@@ -238,8 +258,10 @@ def _normalized(input: Any, normalized_shape: Sequence[int], *weights: Any) -> t
             f"normalized_shape={list(shape)} is not the shape of the tensors' last dims: {shapes}",
             fix=f"give normalized_shape={list(input.shape[-1:])}, and weights of that shape",
         )
-    x = input if len(shape) == 1 else input.flatten(-len(shape))
-    return x, [None if w is None else w.reshape(-1) for w in weights]
+    input = input[None] if input.dim() == len(shape) else input
+    if len(shape) == 1:
+        return input, [*weights]
+    return input.flatten(-len(shape)), [None if w is None else w.reshape(-1) for w in weights]
 
 
 def _softmax(input: Any) -> Any:

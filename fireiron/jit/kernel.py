@@ -157,7 +157,7 @@ class CompiledKernel:
         """
         # The steady state: torch tensors that lie as some before, and plain numbers.
         outs = as_tuple(out)
-        usual = self._has_one_output if out is None else len(outs) == self._outputs
+        usual = out is None or len(outs) == self._outputs
         values = self._values(scalars) if usual else None
         if values is not None:
             arrays = (*inputs, *outs)
@@ -174,7 +174,7 @@ class CompiledKernel:
                     result: Any = outs[0] if len(outs) == 1 else outs
                     if fresh is not None:
                         result = fresh()
-                        addresses.append(result.data_ptr())
+                        addresses += [array.data_ptr() for array in as_tuple(result)]
                     if not plan.suspicious(addresses):
                         if stream is None:
                             assert self._current_stream is not None
@@ -254,8 +254,10 @@ class CompiledKernel:
         if len(self._plans) >= MOST_PLANS:
             self._plans.clear()
         self._plans[_lie(ordered)] = made, None
-        if allocated and self._has_one_output:
-            self._plans[_lie(ordered[:-1], allocate=True)] = made, like(ordered[-1])
+        if allocated and self._outputs:
+            several = [like(x) for x in ordered[-self._outputs :]]
+            fresh = several[0] if self._has_one_output else lambda: tuple(new() for new in several)
+            self._plans[_lie(ordered[: -self._outputs], allocate=True)] = made, fresh
 
     def planned(self, arrays: Sequence[Any]) -> LaunchPlan | None:
         """Find the plan of an earlier call with the same shapes, strides, dtypes and device, or None."""

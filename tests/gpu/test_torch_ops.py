@@ -114,3 +114,88 @@ def test_convolutions_of_f32_and_volumes():
     x, w = torch.randn(1, 32, 6, 7, 8, device="cuda").half(), torch.randn(64, 32, 3, 3, 3, device="cuda").half()
     wanted = F.conv3d(x.double(), w.double(), padding=1)
     assert (fireiron.conv3d(x, w, padding=1).double() - wanted).abs().max() <= 2e-3 * wanted.abs().max()
+
+
+def test_plain_calls_go_past_the_dispatcher():
+    """Calls that torch need not see run their function; those that it traces, watches or differentiates do not."""
+    from torch.autograd import forward_ad
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    from fireiron.front.torch_ops import dispatched
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+            seen.append(str(op))
+            return op(*args, **(kwargs or {}))
+
+    x, weight, seen = torch.randn(4, 64, device="cuda"), torch.nn.Parameter(torch.ones(64, device="cuda")), []
+    assert not dispatched(x, None)
+    assert dispatched(x, weight)
+    assert dispatched(x.cpu())
+    assert dispatched(x.clone().requires_grad_())
+    with torch.no_grad():
+        assert not dispatched(x, weight)
+    with Watch():
+        ft.softmax(x)
+    assert any("fireiron.softmax" in op for op in seen)
+    with forward_ad.dual_level():
+        assert dispatched(forward_ad.make_dual(x, x))
+    inside = []
+    torch.func.vmap(lambda y: inside.append(dispatched(y)) or y)(x)
+    assert inside == [True]
+
+
+@pytest.mark.parametrize("heads", [4, 2, 1])
+@pytest.mark.parametrize("form", ["bhsd", "bshd", "keys beside"])
+def test_attention_again_is_attention(heads, form):
+    """The second call of a kind skips the checks, and gives the same bits; other places and strides are seen."""
+    from fireiron.front import torch_attention
+
+    def made(h, rows):
+        if form == "bshd":
+            return torch.randn(2, rows, h, 64, device="cuda").half().transpose(1, 2)
+        return torch.randn(2, h, rows, 64, device="cuda").half()
+
+    q, k, v = made(4, 130), made(heads, 200), made(heads, 200)
+    v = v.mT.contiguous().mT if form == "keys beside" else v
+    options = {"enable_gqa": heads != 4}
+    torch_attention._LAUNCHES.clear()
+    first = fireiron.attention(q, k, v, lse=True, **options)
+    assert len(torch_attention._LAUNCHES) == (form != "keys beside")  # values of 16 bits are copied there
+    for again in range(2):
+        o, sums = fireiron.attention(q, k, v, lse=True, **options)
+        assert torch.equal(o, first[0]), again
+        assert torch.equal(sums, first[1]), again
+        assert o.stride() == first[0].stride()
+    wanted = F.scaled_dot_product_attention(q.float(), k.float(), v.float(), **options)
+    assert (o.float() - wanted).abs().max() < 4e-3
+    assert torch.equal(ft.scaled_dot_product_attention(q, k, v, **options), o)
+    moved = torch.empty(q.numel() + 1, device="cuda", dtype=q.dtype)[1:].as_strided(q.shape, q.stride()).copy_(q)
+    assert torch.equal(fireiron.attention(moved, k, v, **options), o)  # lines that start off 16 bytes are copied
+    causal = fireiron.attention(q[:, :, :100], k[:, :, :100], v[:, :, :100], is_causal=True, **options)
+    assert not torch.equal(causal, o[:, :, :100])
+
+
+def test_the_host_needs_no_more_than_a_few_calls_of_torch():
+    """What the host needs for a call, in one process, against torch's functions."""
+    from time import perf_counter
+
+    x, w = torch.randn(64, 256, device="cuda").half(), torch.ones(256, device="cuda").half()
+    pairs = {
+        "softmax": (lambda: ft.softmax(x), lambda: torch.softmax(x, -1)),
+        "add_rms_norm": (lambda: ft.add_rms_norm(x, x, (256,), w), lambda: F.rms_norm(x + x, (256,), w)),
+        "layer_norm": (lambda: ft.layer_norm(x, (256,), w, w), lambda: F.layer_norm(x, (256,), w, w)),
+    }
+
+    def least(call):
+        found = []
+        for _ in range(50):
+            torch.cuda.synchronize()
+            begin = perf_counter()
+            for _ in range(20):
+                call()
+            found.append((perf_counter() - begin) / 20)
+        return min(found)
+
+    for name, (ours, theirs) in pairs.items():
+        assert least(ours) < 4 * least(theirs), name

@@ -161,7 +161,15 @@ def test_folds_share_a_barrier_wherever_pointwise_steps_stand(late: bool) -> Non
 
 @pytest.mark.parametrize(
     ("width", "warps", "lines", "together"),
-    [(256, 1, 24, 12), (264, 1, 8, 8), (512, 1, 8, 8), (768, 3, 8, 4), (1024, 2, 8, 8), (2560, 5, 3, 3)],
+    [
+        (256, 1, 12, 12),
+        (264, 1, 8, 8),
+        (512, 1, 8, 8),
+        (768, 3, 8, 4),
+        (1024, 2, 8, 8),
+        (2560, 5, 3, 3),
+        (6568, 26, 1, 1),
+    ],
 )
 def test_vectors_divide_evenly_among_the_warps_beside_sums(width: int, warps: int, lines: int, together: int) -> None:
     """Many rows go to two blocks of an SM where a row has few warps: each block folds `together` rows at once."""
