@@ -313,3 +313,53 @@ def test_floats_of_eight_bits() -> None:
     assert torch.equal(ours(q, k, columns.mT), made)
     with pytest.raises(FireironError, match="floats of 8 bits have no gradient"):
         fireiron.attention(q, k, v, scales=(scales[0].requires_grad_(), *scales[1:]))
+
+
+@pytest.mark.parametrize("heads", [2, 1])
+def test_a_call_of_a_known_kind_runs_its_kernel_at_once(heads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls on a GPU; here a kernel that is simulated stands for the compiled one."""
+    from fireiron.front import torch_attention as module
+    from fireiron.front.torch_ops import as_numpy, as_torch
+    from fireiron.jit.kernel import as_tuple
+
+    right, runs = module.programs.forward, []
+
+    def forward(what: Any, out: Any, host: bool) -> Any:
+        kernel = right(what, out, True)
+
+        def run(*tensors: Any, out: tuple[Any, ...]) -> None:
+            runs.append(1)
+            for mine, array in zip(out, as_tuple(kernel(*map(as_numpy, tensors))), strict=True):
+                mine.copy_(as_torch(array))
+
+        return kernel if host else run
+
+    monkeypatch.setattr(module, "dispatched", lambda *tensors: False)
+    monkeypatch.setattr(module.programs, "forward", forward)
+    monkeypatch.setattr(module, "_LAUNCHES", {})
+    q, k, v = (
+        torch.randn(1, h, n, 16).half().transpose(1, 2).contiguous().transpose(1, 2)
+        for h, n in ((2, 9), (heads, 12), (heads, 12))
+    )
+    first = fireiron.attention(q, k, v, lse=True, enable_gqa=heads == 1)
+    assert len(module._LAUNCHES) == 1
+    again = fireiron.attention(q, k, v, lse=True, enable_gqa=heads == 1)
+    assert runs == [1]
+    for x, y in zip(first, again, strict=True):
+        assert torch.equal(x, y)
+        assert x.stride() == y.stride()
+    fireiron.attention(q, k, v, is_causal=True, enable_gqa=heads == 1)
+    fireiron.attention(q, k[:, :, :10], v[:, :, :10], enable_gqa=heads == 1)
+    fireiron.attention(q, k, v, mask=lambda i, j: j <= i, enable_gqa=heads == 1)
+    assert len(module._LAUNCHES) == 3  # calls with functions are not kept
+    assert runs == [1]
+
+
+def test_lines_that_start_off_16_bytes_are_copied() -> None:
+    from fireiron.front import torch_attention as module
+
+    x = torch.zeros(2 * 4 * 16 + 1).half()[1:].reshape(1, 2, 4, 16)
+    taken = module._taken(x)
+    assert x.is_contiguous()
+    assert taken.data_ptr() % 16 == 0
+    assert torch.equal(taken, x)

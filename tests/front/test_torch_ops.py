@@ -133,6 +133,34 @@ def test_rows_of_several_dims_and_none() -> None:
     assert caught.value.code == "wrong-shape"
 
 
+def test_a_vector_is_a_row() -> None:
+    x, w, b = drawn(10), drawn(10), drawn(10)
+    agree(lambda x: ft.softmax(x, 0), lambda x: torch.softmax(x, 0), x)
+    agree(lambda x: ft.log_softmax(x), lambda x: torch.log_softmax(x, -1), x)
+    agree(lambda x, w, b: ft.layer_norm(x, (10,), w, b), lambda x, w, b: F.layer_norm(x, (10,), w, b), x, w, b)
+    agree(lambda x, y, w: ft.add_rms_norm(x, y, (10,), w, 1e-6), _added, x, drawn(10), w)
+    assert torch.allclose(ft.layer_norm(x.reshape(2, 5), (2, 5)), F.layer_norm(x.reshape(2, 5), (2, 5)), atol=1e-5)
+
+
+def _added(x: Any, y: Any, w: Any) -> Any:
+    return F.rms_norm(x + y, (10,), w, 1e-6), x + y
+
+
+def test_the_dispatcher_makes_calls_on_the_cpu_and_those_that_are_watched() -> None:
+    from fireiron.front.torch_ops import dispatched, routed
+
+    x = torch.zeros(4)
+    assert dispatched(x, None)
+    assert not dispatched(None)
+    assert routed("softmax", len, x) is torch.ops.fireiron.softmax
+    assert routed("softmax", len) is len
+    with torch.autograd.forward_ad.dual_level():
+        assert dispatched()
+    inside: list[bool] = []
+    torch.func.vmap(lambda y: inside.append(dispatched()) or y)(torch.zeros(2, 2))
+    assert inside == [True]
+
+
 def layer(x: Any, w: Any, bias: Any) -> Any:
     made = fireiron.gemm(x, w, epilog=lambda acc, bias: gelu(acc + bias), bias=bias)
     return ft.rms_norm(ft.softmax(made), made.shape[-1:]).sum()
