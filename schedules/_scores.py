@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from math import e as EULER
-from math import log2, nan, prod, sqrt
+from math import inf, log2, nan, prod, sqrt
 from typing import TypeAlias
 
 import attrs
@@ -91,7 +91,9 @@ class Scores:
         """Return the scores multiplied by log2(e), for exponentials of base 2."""
         if self.score is None:
             return products * self.worth(self.factor * LOG2E)
-        return self.called(self.score, products * self.worth(self.factor)) * LOG2E
+        # Behind the maximum the product is rounded where it is subtracted, too: a fused multiply-add of a score of -1e9
+        # and its rounded maximum gave 2^64 for 1.
+        return maximum(self.called(self.score, products * self.worth(self.factor)) * LOG2E, -inf)
 
     def worth(self, factor: float) -> Value | float:
         """Multiply a factor by the scales of a head's 8-bit queries and keys, if the program has such arrays.
@@ -116,7 +118,8 @@ class Scores:
             lse: the natural logarithm of each query's sum of exponentials, as attention stores it.
         """
         finite = lse if self.score is None else where(lse < LOWEST, 0.0, lse)
-        return exp2(self.logarithms(products) - finite * LOG2E)
+        powers = self.logarithms(products) - finite * LOG2E
+        return exp2(powers if self.score is None else minimum(powers, 0.0))  # sums of -1e9 and below are rounded too
 
     def slopes(self, products: Value) -> Value | float:
         """Return the derivative of scores with respect to the scaled products of queries and keys."""

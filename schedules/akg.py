@@ -48,7 +48,8 @@ def conv(spec: ProgramChain, images: int = 32, filters: int = 128, depth: int = 
     Raises:
         FireironError: `conv-product` for another program.
     """
-    if spec.computed.name != conv2d.name or not any(s.is_product for s in spec.computed.steps):
+    of_product = any(s.is_product for s in spec.computed.steps)
+    if spec.computed.name != conv2d.name or not of_product or len(spec.computed.outputs) != 1:
         raise FireironError(
             "conv-product",
             f"akg.conv schedules conv2d without groups, not {spec.computed.name}",

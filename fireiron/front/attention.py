@@ -521,7 +521,7 @@ def _of_arrays(q: Any, k: Any, v: Any, options: Options) -> tuple[Any, Any]:
     y = Array(
         shape, strides_like(Array(shape, (1,) * len(shape), ""), shape), find_dtype(result_kind(what.q.dtype)).name
     )
-    if not what.v.taken:  # kernels take column-major matrices as memory holds them
+    if what.v.taken_as_values and not what.v.taken:  # kernels take column-major matrices as memory holds them
         lines[2] = lines[2].swapaxes(-1, -2)
     o, sums = forward(what, y, host)(*lines, *(beside[n] for n in what.taken("forward")))
     o, sums = o.reshape(*q.shape[:-1], v.shape[-1]), sums.reshape(q.shape[:-1])

@@ -109,7 +109,12 @@ def _prepared(
     rows, columns, depth = shape[-2], shape[-1], facts["a"].shape[-1]
     # With one B for all batches their rows follow each other, unless something else has rows or batches of its own.
     whole = one and all(_folds(x, lead) for x in (facts["a"], *into))
-    whole = whole and all(len(x.shape) < 2 or (len(x.shape) == 2 and x.shape[0] == 1 and lead) for x in beside.values())
+    whole = whole and all(
+        len(x.shape) < 2
+        or (len(x.shape) == 2 and x.shape[0] == 1 and lead)
+        or (lead and x.shape == shape and _folds(x, lead))
+        for x in beside.values()
+    )
     flat = not lead or whole
     batch = 1
     for extent in lead:
@@ -121,6 +126,9 @@ def _prepared(
     right = _matrices(b, facts["b"], "b", (*outer, depth, columns), kind)
     written = [_matrices(x, into[i], _out(i), (*outer, rows, columns)) for i, x in enumerate(outs)]
     known = _names(operands)  # names of the operands in the kernel
+    if whole:
+        arrays = {n: x.reshape(rows, columns) if beside[n].shape == shape else x for n, x in arrays.items()}
+        beside = {name: described(x, name) for name, x in arrays.items()}
     extra = {name: _operand(x, beside[name], known[name], lead, flat) for name, x in arrays.items()}
     acc = default_accumulator(kind)
     values = expressions_of(

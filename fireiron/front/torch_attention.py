@@ -114,7 +114,8 @@ def _remember(
     if len(_LAUNCHES) >= MOST_LAUNCHES:
         _LAUNCHES.clear()
     several = heads if q.shape[1] != heads else 0
-    _LAUNCHES[key] = _Launch(kernel, made.shape, made.stride(), made.dtype, several, not what.v.taken)
+    turned = what.v.taken_as_values and not what.v.taken
+    _LAUNCHES[key] = _Launch(kernel, made.shape, made.stride(), made.dtype, several, turned)
 
 
 def _listed(x: Any, debug: bool) -> Any:
@@ -325,7 +326,9 @@ def _run(
     what = _described(q, k, v, beside, names, functions, scale, is_causal)
     out = _parted(made, heads), _parted(sums, heads)
     taken = (beside[n] for n in what.taken("forward"))
-    v = v if what.v.taken else v.mT  # kernels take column-major matrices as memory holds them
+    v = (
+        v.mT if what.v.taken_as_values and not what.v.taken else v
+    )  # kernels take column-major matrices as memory holds them
     _called(programs.forward(what, _facts(out[0]), host), host, q, k, v, *taken, out=out)
     return made, sums
 

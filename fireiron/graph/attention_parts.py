@@ -54,6 +54,8 @@ def _cone(areas: Areas, last: int) -> set[int] | None:
         return None
     if graph.nodes[scores].shape[:-1] != graph.nodes[last].shape[:-1]:
         return None
+    if not found.isdisjoint(_direct(areas, graph.nodes[last].inputs[1])):
+        return None  # values that are computed from the scores
     found |= _of_folds(areas, found)
     kept = [n for n in found if areas.live(n, {*found, last})]
     if any(graph.nodes[n].shape[-1] != 1 for n in kept) or len(kept) > 1:

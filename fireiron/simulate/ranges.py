@@ -8,6 +8,7 @@ import numpy as np
 
 from fireiron.algebra.expr import Var, as_int, free
 from fireiron.kernel.ir.statements import BLOCK, BLOCKS, RANK, THREAD
+from fireiron.kernel.passes.subscripts import elements_of
 from fireiron.simulate.state import State
 from fireiron.simulate.steps import Act, Run, Scope
 
@@ -26,7 +27,7 @@ def kept(compiler: Compiler, var: Var, scope: Scope) -> Run:
     Raises:
         SimulationError: `variable-range`, when the check runs.
     """
-    if var.extent is None:
+    if var.extent is None or any(True for _ in elements_of(var.extent)):  # a Fetch reads elements, by another name
         return _nothing
     name, low, team = var.name, var.lower, compiler.team
     constant, limit = as_int(var.extent), compiler.value(var.extent)

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import fireiron
-from fireiron import FireironError, equal
+from fireiron import FireironError, equal, where
 from fireiron.front import attention as front
-from fireiron.front import verbs
+from fireiron.front import host, verbs
 from fireiron.front.score_text import functions_of, text_of
 from fireiron.jit import nvrtc12
 
@@ -246,3 +246,40 @@ def test_calls_on_volta_take_quad_pairs(monkeypatch: pytest.MonkeyPatch, dtype: 
     q = front.Array((1, 2, 40, 64), (5120, 2560, 64, 1), dtype)
     kernel = front.forward(front.Attention(q, q, q, "", (), 0.375, True), q, False)
     assert named in kernel.source
+
+
+@pytest.mark.parametrize("arch", ["sm_70", "sm_80", "sm_90a"])
+@pytest.mark.parametrize("low", [-1e9, -1e30, -np.inf])
+def test_scores_far_below_zero_hide_keys(arch: str, low: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A score of -1e9 and its rounded maximum differed by 64: weights of 2^64 were infinite in f16, and results NaN."""
+    monkeypatch.setattr(host, "SIMULATED", arch)
+    chance = np.random.default_rng(3)
+    q, k, v = (chance.normal(size=(1, 1, n, 16)).astype(np.float16) for n in (20, 200, 200))
+    found = fireiron.attention(q, k, v, score=lambda s, j: where(j >= 100, s, low))
+    products = (q.astype(np.float64) @ k[:, :, 100:].astype(np.float64).swapaxes(-1, -2)) / 4
+    weights = np.exp(products - products.max(-1, keepdims=True))
+    wanted = weights / weights.sum(-1, keepdims=True) @ v[:, :, 100:].astype(np.float64)
+    assert np.abs(found - wanted).max() < 2e-3
+    alike = fireiron.attention(q, k, v, score=lambda s: s + low)  # all keys weigh the same, or none any
+    assert np.abs(alike - (0 if low == -np.inf else v.mean(2, dtype=np.float64)[:, :, None])).max() < 2e-3
+
+
+def test_pages_on_hopper_of_128_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number of a loop's trips is read from an array, which the simulator knows by the name of the fetch."""
+    monkeypatch.setattr(host, "SIMULATED", "sm_90a")
+    chance = np.random.default_rng(4)
+    q, k, v = (chance.normal(size=s).astype(ml_dtypes.bfloat16) for s in ((1, 1, 1, 128), *((5, 1, 16, 128),) * 2))
+    pages = np.array([[4, 1, 2, 3]], np.int32)
+    found = fireiron.attention(q, k, v, pages=pages, lengths=np.array([60], np.int32))
+    keys, values = (x.astype(np.float64)[pages[0], 0].reshape(64, 128)[:60] for x in (k, v))
+    weights = np.exp(q[0, 0].astype(np.float64) @ keys.T / np.sqrt(128))
+    assert np.abs(found[0, 0] - weights @ values / weights.sum()).max() < 1e-2
+
+
+@pytest.mark.parametrize("width", [12, 16])
+def test_values_of_lines_that_no_vector_fills(width: int) -> None:
+    chance = np.random.default_rng(5)
+    q, k, v = (chance.normal(size=(1, 1, n, w)).astype(np.float16) for n, w in ((20, 16), (width, 16), (width, width)))
+    weights = np.exp(q.astype(np.float64) @ k.astype(np.float64).swapaxes(-1, -2) / 4)
+    wanted = weights @ v.astype(np.float64) / weights.sum(-1, keepdims=True)
+    assert np.abs(fireiron.attention(q, k, v) - wanted).max() < 2e-3

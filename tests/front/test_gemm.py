@@ -55,6 +55,16 @@ def test_leading_dimensions() -> None:
     near(gemm(BATCHES, B, epilog=lambda acc, rows: acc * rows, rows=rows, schedule=small), BATCHES @ B * rows)
 
 
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_batches_that_share_b_with_an_operand_of_the_results_shape(arch: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of all batches follow each other, those of the operand too: no bulk copy meets a stride of 0."""
+    monkeypatch.setattr("fireiron.front.host.SIMULATED", arch)
+    shapes = ((2, 64, 64), (64, 64), (2, 64, 64), (64,))
+    a, b, rest, column = (RNG.integers(-4, 5, shape).astype(np.float16) for shape in shapes)
+    found = gemm(a, b, epilog=lambda acc, rest, column: acc + rest * column, rest=rest, column=column)
+    assert np.array_equal(found, a @ b + rest * column)
+
+
 def test_views_with_gaps() -> None:
     wide, into = drawn(40, 60), np.zeros((20, 50), np.float32)
     out = gemm(wide[::2, :24], B, out=into[:, :36], schedule=small)

@@ -286,3 +286,26 @@ def test_an_array_has_the_order_in_which_most_readers_take_no_copy() -> None:
     made, orders = materialised(graph.optimised())
     assert not [node for node in made.nodes if node.op == "copy"]
     assert (0, 2, 1, 3) in orders.values()
+
+
+def test_scores_of_scores_are_no_attention() -> None:
+    """Of one row the inner product counts as a sum of rows: both operands of the last product come from it."""
+
+    def twice(x: Any, u: Any) -> Any:
+        n = nn.softmax(x @ u)
+        return (x @ n.swapaxes(1, 2) * 0.1) @ n
+
+    x, u = (np.random.default_rng(1).normal(size=s).astype(np.float32) for s in ((3, 1, 24), (3, 24, 24)))
+    n = np.exp(x @ u) / np.exp(x @ u).sum(-1, keepdims=True)
+    assert np.allclose(trace_graph(twice, x, u).plan("sm_90a")(x, u), (x @ n.swapaxes(1, 2) * 0.1) @ n, atol=1e-4)
+
+
+def test_a_convolution_with_two_results_has_a_schedule_on_volta() -> None:
+    def both(x: Any, w: Any) -> Any:
+        y = nn.conv2d(x, w)
+        return np.concatenate([y * np.tanh(y) - y, y], axis=1)
+
+    x, w = (np.random.default_rng(2).normal(size=s).astype(np.float16) for s in ((1, 8, 12, 12), (8, 8, 1, 1)))
+    y = np.einsum("nchw,kc->nkhw", x.astype(np.float32), w[:, :, 0, 0].astype(np.float32))
+    wanted = np.concatenate([y * np.tanh(y) - y, y], axis=1)
+    assert np.abs(trace_graph(both, x, w).plan("sm_70")(x, w) - wanted).max() < 0.1
