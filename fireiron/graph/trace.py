@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import prod
 from typing import Any, cast
@@ -36,6 +36,17 @@ _BINARY = {
     "minimum": "minimum", "power": "pow", "less": "lt", "less_equal": "le", "equal": "eq",
 }  # fmt: skip
 _TURNED = {"greater": "lt", "greater_equal": "le"}
+_NUMPYS = {
+    "where",
+    "initial",
+    "dtype",
+    "out",
+    "order",
+    "casting",
+    "mode",
+    "subok",
+    "correction",
+}  # options NumPy alone has
 
 
 class Array:
@@ -85,10 +96,14 @@ class Array:
     def __len__(self) -> int:
         return self.shape[0]
 
+    def __iter__(self) -> Iterator[Array]:
+        return (self[i] for i in range(len(self)))
+
     def __repr__(self) -> str:
         return f"<traced {self.kind}[{', '.join(map(str, self.shape))}]>"
 
-    def _no_value(self, what: str) -> SpecError:
+    def no_value(self, what: str) -> SpecError:
+        """Make the error of a function that asks for elements."""
         return SpecError(
             "graph-value",
             f"{what} of a traced array, which has no elements yet",
@@ -97,22 +112,24 @@ class Array:
         )
 
     def __bool__(self) -> bool:
-        raise self._no_value("the truth")
+        raise self.no_value("the truth")
 
     def __float__(self) -> float:
-        raise self._no_value("the value")
+        raise self.no_value("the value")
 
     def __int__(self) -> int:
-        raise self._no_value("the value")
+        raise self.no_value("the value")
 
     def __index__(self) -> int:
-        raise self._no_value("the value")
+        raise self.no_value("the value")
 
     def __array__(self, *_: Any, **__: Any) -> Any:
-        raise self._no_value("the elements")
+        raise self.no_value("the elements")
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         name = ufunc.__name__
+        if any(isinstance(x, Array) for x in options.values()):
+            raise self.no_value(f"an option of np.{name}")
         if method == "__call__" and not options:
             if name == "matmul":
                 return matmul(*inputs)
@@ -130,14 +147,15 @@ class Array:
                 return 1.0 / self
             if name in ("logical_and", "bitwise_and") and all(isinstance(x, Array) and x.kind == u8 for x in inputs):
                 return applied(self.builder, "mul", *inputs)
-        if method == "reduce" and name in ("add", "maximum", "minimum", "multiply"):
+        plain = options.keys() <= {"axis", "keepdims"}
+        if method == "reduce" and plain and name in ("add", "maximum", "minimum", "multiply"):
             fold = {"add": "sum", "maximum": "max", "minimum": "min", "multiply": "prod"}[name]
             return _fold(self, fold, options.get("axis", 0), bool(options.get("keepdims", False)))
         return _foreign(self.builder, name, lambda *x: getattr(ufunc, method)(*x, **options), inputs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, named: Any) -> Any:
         ours = _FUNCTIONS.get(function.__name__)
-        if ours is not None:
+        if ours is not None and (function.__name__.endswith("_like") or not _NUMPYS & named.keys()):
             return ours(*args, **named)
         return _foreign(self.builder, function.__name__, function, args, named)
 
@@ -167,6 +185,15 @@ class Array:
 
     def __pow__(self, other: Any) -> Array:
         return applied(self.builder, "pow", self, other)
+
+    def __rpow__(self, other: Any) -> Array:
+        return applied(self.builder, "pow", other, self)
+
+    def __mod__(self, other: Any) -> Array:
+        return _foreign(self.builder, "remainder", np.remainder, (self, other))
+
+    def __floordiv__(self, other: Any) -> Array:
+        return _foreign(self.builder, "floor_divide", np.floor_divide, (self, other))
 
     def __neg__(self) -> Array:
         return applied(self.builder, "neg", self)
@@ -199,13 +226,22 @@ class Array:
         return applied(self.builder, "eq", applied(self.builder, "eq", self, other), 0)
 
     def __and__(self, other: Any) -> Array:
-        return applied(self.builder, "mul", self, other)
+        if _is_condition(self) and _is_condition(other):
+            return applied(self.builder, "mul", self, other)
+        return _foreign(self.builder, "bitwise_and", np.bitwise_and, (self, other))
 
     def __or__(self, other: Any) -> Array:
-        return applied(self.builder, "maximum", self, other)
+        if _is_condition(self) and _is_condition(other):
+            return applied(self.builder, "maximum", self, other)
+        return _foreign(self.builder, "bitwise_or", np.bitwise_or, (self, other))
+
+    def __xor__(self, other: Any) -> Array:
+        return _foreign(self.builder, "bitwise_xor", np.bitwise_xor, (self, other))
 
     def __invert__(self) -> Array:
-        return applied(self.builder, "eq", self, 0)
+        if _is_condition(self):
+            return applied(self.builder, "eq", self, 0)
+        return _foreign(self.builder, "invert", np.invert, (self,))
 
     def __hash__(self) -> int:
         return id(self)
@@ -214,12 +250,34 @@ class Array:
         return _sliced(self, subscripts)
 
     def astype(self, dtype: Any, **_: Any) -> Array:
-        """Convert to another element type."""
-        kind = kind_of(dtype)
-        return self if kind == self.kind else applied(self.builder, "cast", self, dtype=kind)
+        """Convert to another element type.
 
-    def reshape(self, *shape: Any, **_: Any) -> Array:
+        Floats become integers as in NumPy, without their fractions; those that the type does not hold become its least
+        or largest.
+        """
+        kind = kind_of(dtype)
+        if kind == self.kind:
+            return self
+        if kind == u8 and np.dtype(dtype) == np.bool_:
+            return self != 0
+        x = self
+        if kind.kind == "int" and self.kind.kind == "float":
+            x = _where(self < 0, np.ceil(self), np.floor(self))
+        return applied(self.builder, "cast", x, dtype=kind)
+
+    def flatten(self) -> Array:
+        """View the elements along one axis."""
+        return self.reshape(-1)
+
+    def ravel(self) -> Array:
+        """View the elements along one axis."""
+        return self.reshape(-1)
+
+    def reshape(self, *shape: Any, order: str = "C") -> Array:
         """View the elements in another shape; one extent may be -1."""
+        if order != "C":
+            extents = shape[0] if len(shape) == 1 else shape
+            return _foreign(self.builder, "reshape", np.reshape, (self, extents), {"order": order})
         given = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
         extents = [operator.index(n) for n in given]
         if -1 in extents:
@@ -230,37 +288,49 @@ class Array:
     def transpose(self, *axes: Any) -> Array:
         """Permute the axes; the default reverses them."""
         given = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
-        order = tuple(reversed(range(self.ndim))) if given is None or not given else tuple(a % self.ndim for a in given)
+        order = (
+            tuple(reversed(range(self.ndim))) if given is None or not given else tuple(_place(self, a) for a in given)
+        )
         return applied(self.builder, "transpose", self, axes=order)
 
     def swapaxes(self, one: int, other: int) -> Array:
         """Exchange two axes."""
         order = list(range(self.ndim))
+        one, other = _place(self, one), _place(self, other)
         order[one], order[other] = order[other], order[one]
         return self.transpose(order)
 
-    def sum(self, axis: Any = None, keepdims: bool = False, **_: Any) -> Array:
+    def sum(self, axis: Any = None, keepdims: bool = False, **others: Any) -> Array:
         """Add up along axes."""
-        return _fold(self, "sum", axis, keepdims)
+        return _fold(self, "sum", axis, keepdims, others)
 
-    def prod(self, axis: Any = None, keepdims: bool = False, **_: Any) -> Array:
+    def prod(self, axis: Any = None, keepdims: bool = False, **others: Any) -> Array:
         """Multiply along axes."""
-        return _fold(self, "prod", axis, keepdims)
+        return _fold(self, "prod", axis, keepdims, others)
 
-    def max(self, axis: Any = None, keepdims: bool = False, **_: Any) -> Array:
+    def max(self, axis: Any = None, keepdims: bool = False, **others: Any) -> Array:
         """Take the largest along axes."""
-        return _fold(self, "max", axis, keepdims)
+        return _fold(self, "max", axis, keepdims, others)
 
-    def min(self, axis: Any = None, keepdims: bool = False, **_: Any) -> Array:
+    def min(self, axis: Any = None, keepdims: bool = False, **others: Any) -> Array:
         """Take the smallest along axes."""
-        return _fold(self, "min", axis, keepdims)
+        return _fold(self, "min", axis, keepdims, others)
 
-    def mean(self, axis: Any = None, keepdims: bool = False, **_: Any) -> Array:
+    def mean(self, axis: Any = None, keepdims: bool = False, **others: Any) -> Array:
         """Take the mean along axes."""
-        return _fold(self, "mean", axis, keepdims)
+        return _fold(self, "mean", axis, keepdims, others)
 
-    def var(self, axis: Any = None, keepdims: bool = False, ddof: int = 0, **_: Any) -> Array:
+    def std(self, axis: Any = None, keepdims: bool = False, ddof: int = 0) -> Array:
+        """Take the standard deviation along axes."""
+        return applied(self.builder, "sqrt", self.var(axis, keepdims, ddof))
+
+    def var(self, axis: Any = None, keepdims: bool = False, ddof: int = 0, **others: Any) -> Array:
         """Take the variance along axes."""
+        if others:
+            named = {"axis": axis, "keepdims": keepdims, "ddof": ddof, **others}
+            return _foreign(self.builder, "var", np.var, (self,), named)
+        if self.kind.kind == "int":
+            return self.astype(np.float32).var(axis, keepdims, ddof)
         axes = axes_of(axis, self.ndim)
         return applied(self.builder, "variance", self, axes=axes, keepdims=keepdims, correction=ddof)
 
@@ -280,6 +350,9 @@ def kind_of(dtype: object) -> DType:
 def applied(builder: Builder, op: str, *inputs: Any, **attributes: Any) -> Array:
     """Add an operation to a graph; numbers get the type of the other operands."""
     kinds = [x.kind for x in inputs if isinstance(x, Array)]
+    if op == "div" and all(kind.kind == "int" for kind in kinds):
+        inputs = tuple(x.astype(np.float32) if isinstance(x, Array) else x for x in inputs)
+        kinds = [f32]
     try:
         numbers = [lifted(builder, x, kinds[-1]) for x in inputs]
         return Array(builder, builder.add(op, *numbers, **attributes))
@@ -293,6 +366,12 @@ def lifted(builder: Builder, value: Any, kind: DType) -> int:
         return value.number
     if isinstance(value, bool | int | float):
         fraction = isinstance(value, float) and kind.kind == "int"
+        if not fraction and kind.kind == "int":
+            known: Any = np.iinfo(kind.numpy)
+            if not known.min <= value <= known.max:
+                raise SpecError(
+                    "graph-value", f"{value} is no number of {kind}", fix="convert the array: x.astype(np.float32)"
+                )
         return builder.constant(value, f32 if fraction else kind)
     made = np.asarray(value)
     if made.dtype.kind not in "fiub" and made.dtype.name != "bfloat16":
@@ -320,7 +399,29 @@ def matmul(a: Any, b: Any) -> Array:
     return made.reshape(shape) if one or other else made
 
 
-def _fold(x: Any, op: str, axis: Any, keepdims: bool) -> Array:
+def _is_condition(x: Any) -> bool:
+    """Say whether a value is a truth: the graph's type of comparisons has one byte."""
+    return x.kind == u8 if isinstance(x, Array) else isinstance(x, bool | np.bool_) or np.asarray(x).dtype == np.bool_
+
+
+def _place(x: Any, axis: Any, more: int = 0) -> int:
+    """Return an axis counted from 0, of an array that gets some more.
+
+    Raises:
+        SpecError: `graph-axis`.
+    """
+    try:
+        (place,) = axes_of(operator.index(axis), x.ndim + more)
+    except FireironError as error:
+        raise error.located(here()) from None
+    return place
+
+
+def _fold(x: Any, op: str, axis: Any, keepdims: bool, others: Mapping[str, Any] | None = None) -> Array:
+    if others:
+        return _foreign(x.builder, op, getattr(np, op), (x,), {"axis": axis, "keepdims": keepdims, **others})
+    if x.kind.kind == "int" and op == "mean":
+        x = x.astype(np.float32)
     try:
         axes = axes_of(axis, x.ndim)
     except FireironError as error:
@@ -330,9 +431,13 @@ def _fold(x: Any, op: str, axis: Any, keepdims: bool) -> Array:
 
 def _sliced(x: Array, subscripts: Any) -> Array:
     given = subscripts if isinstance(subscripts, tuple) else (subscripts,)
+    if any(isinstance(s, Array) and s.kind == u8 for s in given):
+        raise x.no_value("the number of elements that a condition selects")
     if len(given) == 1 and isinstance(given[0], Array):
         return applied(x.builder, "gather", x, given[0])
-    if not all(s is None or s is Ellipsis or isinstance(s, slice | int | np.integer) for s in given):
+    if any(isinstance(s, bool | np.bool_) for s in given) or not all(
+        s is None or s is Ellipsis or isinstance(s, slice | int | np.integer) for s in given
+    ):
         return _foreign(x.builder, "getitem", lambda a: a[subscripts], (x,))
     plain = [s for s in given if s is not None and s is not Ellipsis]
     rest = x.ndim - len(plain)
@@ -354,7 +459,12 @@ def _sliced(x: Array, subscripts: Any) -> Array:
             shape.append(len(range(*s.indices(x.shape[axis]))))
             axis += 1
         else:
-            at = operator.index(cast(Any, s)) % x.shape[axis]
+            at, extent = operator.index(cast(Any, s)), x.shape[axis]
+            if not -extent <= at < extent:
+                raise misfit(f"subscript {at} of {extent} elements", "count from 0, or from -1 at the end").located(
+                    here()
+                )
+            at %= extent
             starts[axis], stops[axis] = at, at + 1
             axis += 1
     if any(step < 0 for step in steps) or 0 in shape:
@@ -392,7 +502,9 @@ def _foreign(builder: Builder, label: str, call: Callable[..., Any], args: Seque
     return Array(builder, builder.add("foreign", *numbers, label=label, call=run, shape=shape, dtype=kind))
 
 
-def _where(condition: Any, x: Any, y: Any) -> Array:
+def _where(condition: Any, x: Any = None, y: Any = None) -> Array:
+    if x is None or y is None:
+        raise condition.no_value("the number of elements where a condition holds")
     known = [v for v in (condition, x, y) if isinstance(v, Array)]
     kind = next((v.kind for v in (x, y) if isinstance(v, Array)), f32)
     builder = known[0].builder
@@ -402,25 +514,31 @@ def _where(condition: Any, x: Any, y: Any) -> Array:
 
 
 def _clip(x: Any, low: Any = None, high: Any = None, **named: Any) -> Array:
-    low, high = named.get("min", low), named.get("max", high)
+    low, high = (named.get(f"a_{word}", named.get(word, value)) for word, value in (("min", low), ("max", high)))
     x = x if low is None else applied(x.builder, "maximum", x, low)
     return x if high is None else applied(x.builder, "minimum", x, high)
 
 
-def _concatenate(arrays: Sequence[Any], axis: int = 0) -> Array:
+def _concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Array:
     known = next(x for x in arrays if isinstance(x, Array))
-    return applied(known.builder, "concatenate", *arrays, axis=axis % known.ndim)
+    if axis is None:
+        return _concatenate([x.reshape(-1) for x in arrays])
+    return applied(known.builder, "concatenate", *arrays, axis=_place(known, axis))
 
 
 def _stack(arrays: Sequence[Any], axis: int = 0) -> Array:
     known = next(x for x in arrays if isinstance(x, Array))
-    place = axis % (known.ndim + 1)
+    place = _place(known, axis, 1)
     shape = (*known.shape[:place], 1, *known.shape[place:])
     return _concatenate([x.reshape(shape) for x in arrays], place)
 
 
-def _expand_dims(x: Any, axis: int) -> Array:
-    place = axis % (x.ndim + 1)
+def _expand_dims(x: Any, axis: int | Sequence[int]) -> Array:
+    if not isinstance(axis, int):
+        for place in sorted(_place(x, a, len(axis)) for a in axis):
+            x = _expand_dims(x, place)
+        return x
+    place = _place(x, axis, 1)
     return x.reshape(*x.shape[:place], 1, *x.shape[place:])
 
 
@@ -430,7 +548,8 @@ def _squeeze(x: Any, axis: Any = None) -> Array:
 
 
 def _split(x: Any, parts: Any, axis: int = 0) -> list[Array]:
-    axis, extent = axis % x.ndim, x.shape[axis]
+    axis = _place(x, axis)
+    extent = x.shape[axis]
     if isinstance(parts, int) and extent % parts:
         raise misfit(f"{extent} elements do not split into {parts} equal parts", "give a divisor").located(here())
     ends = [i * extent // parts for i in range(1, parts)] if isinstance(parts, int) else list(parts)
@@ -439,15 +558,29 @@ def _split(x: Any, parts: Any, axis: int = 0) -> list[Array]:
     return [x[(*lead, slice(a, b))] for a, b in pairwise(bounds)]
 
 
+def _folding(op: str) -> Callable[..., Array]:
+    def fold(x: Any, axis: Any = None, *positions: Any, keepdims: bool = False, **others: Any) -> Array:
+        if positions:  # NumPy's dtype, out, ...
+            return _foreign(x.builder, op, getattr(np, op), (x, axis, *positions), {"keepdims": keepdims, **others})
+        return _fold(x, op, axis, keepdims, others)
+
+    return fold
+
+
+def _take(x: Any, ids: Any, axis: int | None = None) -> Array:
+    if axis is None:
+        return applied(x.builder, "gather", x.reshape(-1), ids)
+    if _place(x, axis) == 0:
+        return applied(x.builder, "gather", x, ids)
+    return _foreign(x.builder, "take", np.take, (x, ids), {"axis": axis})
+
+
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "sum": lambda x, axis=None, keepdims=False, **_: _fold(x, "sum", axis, keepdims),
-    "prod": lambda x, axis=None, keepdims=False, **_: _fold(x, "prod", axis, keepdims),
-    "max": lambda x, axis=None, keepdims=False, **_: _fold(x, "max", axis, keepdims),
-    "amax": lambda x, axis=None, keepdims=False, **_: _fold(x, "max", axis, keepdims),
-    "min": lambda x, axis=None, keepdims=False, **_: _fold(x, "min", axis, keepdims),
-    "amin": lambda x, axis=None, keepdims=False, **_: _fold(x, "min", axis, keepdims),
-    "mean": lambda x, axis=None, keepdims=False, **_: _fold(x, "mean", axis, keepdims),
-    "var": lambda x, axis=None, keepdims=False, ddof=0, **_: x.var(axis, keepdims, ddof),
+    **{op: _folding(op) for op in ("sum", "prod", "max", "min", "mean")},
+    "amax": _folding("max"),
+    "amin": _folding("min"),
+    "var": lambda x, axis=None, **named: x.var(axis, **named),
+    "std": lambda x, axis=None, **named: x.std(axis, **named),
     "where": _where,
     "clip": _clip,
     "reshape": lambda x, shape=None, **named: x.reshape(shape if shape is not None else named["newshape"]),
@@ -459,9 +592,9 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "expand_dims": _expand_dims,
     "squeeze": _squeeze,
     "split": _split,
-    "take": lambda x, ids, axis=None, **_: applied(x.builder, "gather", x, ids),
-    "zeros_like": lambda x, **_: np.zeros(x.shape, x.dtype),
-    "ones_like": lambda x, **_: np.ones(x.shape, x.dtype),
+    "take": _take,
+    "zeros_like": lambda x, dtype=None, **_: np.zeros(x.shape, dtype or x.dtype),
+    "ones_like": lambda x, dtype=None, **_: np.ones(x.shape, dtype or x.dtype),
 }
 
 

@@ -89,3 +89,54 @@ def test_a_graph_refuses_other_arrays() -> None:
     graph = trace_graph(lambda x: x + 1, (4, 8), name="one")
     with pytest.raises(FireironError, match="takes 1 array, and 2 are given"):
         graph.evaluate(np.ones((4, 8)), np.ones(3))
+
+
+NUMBERS = np.arange(24, dtype=np.int32).reshape(4, 6) - 10
+ARGUMENTS: dict[str, Callable[..., Any]] = {
+    "take along an axis": lambda x, i: np.take(x, [3, 0, 1], axis=1),
+    "take": lambda x, i: np.take(x, np.array([7, 20])),
+    "rows": lambda x, i: sum(row * n for n, row in enumerate(x)),
+    "order": lambda x, i: x.reshape(6, 4, order="F") + np.reshape(x, (6, 4), order="F"),
+    "where of a sum": lambda x, i: np.sum(x, axis=1, where=NUMBERS > 0) + x.sum(axis=1, initial=5),
+    "initial": lambda x, i: np.max(x, initial=3.0, axis=0) + np.maximum.reduce(x, axis=0, initial=4.0),
+    "types": lambda x, i: np.sum(x, 0, np.float32) + x.mean(axis=0, dtype=np.float32),
+    "clip": lambda x, i: np.clip(x, a_min=-1, a_max=2),
+    "axes": lambda x, i: x[True] + np.expand_dims(x, (0, 2))[:, :, 0],
+    "bits": lambda x, i: (i & 2) + (i | 1) + (~i) + (i ^ 3),
+    "quotients of integers": lambda x, i: i / 2 + i.mean(axis=0) + i.var() + i.std() + np.divide(i, 4),
+    "a share": lambda x, i: (x > 0).mean(axis=1) + x.std(axis=1),
+    "fractions": lambda x, i: (x * 0.7).astype(np.int32) + x.astype(bool),
+    "one axis": lambda x, i: np.concatenate([x, x], axis=None) + np.ravel(np.stack([x, x])),
+    "remainders": lambda x, i: x % 3 + x // 3 + 2.0 ** (x * 0.1),
+}
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_arguments_mean_what_they_mean_in_numpy(name: str) -> None:
+    x = NUMBERS.astype(np.float32)
+    wanted = ARGUMENTS[name](x, NUMBERS)
+    found = trace_graph(ARGUMENTS[name], x, NUMBERS, name="function").evaluate(x, NUMBERS)
+    found = found[0] if isinstance(found, tuple) else found
+    assert found.shape == wanted.shape
+    assert np.allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("function", "code"),
+    [
+        (lambda x, i: x[4], "graph-shape"),
+        (lambda x, i: x[-5], "graph-shape"),
+        (lambda x, i: x[x > 0], "graph-value"),
+        (lambda x, i: np.where(x > 0), "graph-value"),
+        (lambda x, i: np.add(x, x, where=x > 0), "graph-value"),
+        (lambda x, i: np.concatenate([x, x], axis=5), "graph-axis"),
+        (lambda x, i: np.stack([x, x], axis=-4), "graph-axis"),
+        (lambda x, i: np.expand_dims(x, 5), "graph-axis"),
+        (lambda x, i: x.swapaxes(0, 3), "graph-axis"),
+        (lambda x, i: i * 3000000000, "graph-value"),
+    ],
+)
+def test_arguments_that_no_graph_holds(function: Callable[..., Any], code: str) -> None:
+    with pytest.raises(FireironError) as caught:
+        trace_graph(function, NUMBERS.astype(np.float32), NUMBERS, name="function")
+    assert caught.value.code == code
