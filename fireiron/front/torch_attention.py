@@ -326,9 +326,8 @@ def _run(
     what = _described(q, k, v, beside, names, functions, scale, is_causal)
     out = _parted(made, heads), _parted(sums, heads)
     taken = (beside[n] for n in what.taken("forward"))
-    v = (
-        v.mT if what.v.taken_as_values and not what.v.taken else v
-    )  # kernels take column-major matrices as memory holds them
+    # Kernels take column-major matrices as memory holds them.
+    v = v.mT if what.v.taken_as_values and not what.v.taken else v
     _called(programs.forward(what, _facts(out[0]), host), host, q, k, v, *taken, out=out)
     return made, sums
 

@@ -36,17 +36,9 @@ _BINARY = {
     "minimum": "minimum", "power": "pow", "less": "lt", "less_equal": "le", "equal": "eq",
 }  # fmt: skip
 _TURNED = {"greater": "lt", "greater_equal": "le"}
-_NUMPYS = {
-    "where",
-    "initial",
-    "dtype",
-    "out",
-    "order",
-    "casting",
-    "mode",
-    "subok",
-    "correction",
-}  # options NumPy alone has
+_TRUTHS = ("bool", "bool_", "b1")
+# Options that NumPy alone has.
+_NUMPYS = {"where", "initial", "dtype", "out", "order", "casting", "mode", "subok", "correction"}
 
 
 class Array:
@@ -258,7 +250,7 @@ class Array:
         kind = kind_of(dtype)
         if kind == self.kind:
             return self
-        if kind == u8 and np.dtype(dtype) == np.bool_:
+        if kind == u8 and _type_name(dtype) in _TRUTHS:
             return self != 0
         x = self
         if kind.kind == "int" and self.kind.kind == "float":
@@ -341,10 +333,14 @@ def kind_of(dtype: object) -> DType:
     Raises:
         SpecError: `unknown-dtype`.
     """
-    name = str(getattr(dtype, "name", getattr(dtype, "__name__", dtype))).removeprefix("torch.")
+    name = _type_name(dtype)
     if name in ("int64", "long", "int"):
         return i64
-    return u8 if name in ("bool", "b1") else find_dtype(dtype)
+    return u8 if name in _TRUTHS else find_dtype(dtype)
+
+
+def _type_name(dtype: object) -> str:
+    return str(getattr(dtype, "name", getattr(dtype, "__name__", dtype))).removeprefix("torch.")
 
 
 def applied(builder: Builder, op: str, *inputs: Any, **attributes: Any) -> Array:
@@ -367,8 +363,8 @@ def lifted(builder: Builder, value: Any, kind: DType) -> int:
     if isinstance(value, bool | int | float):
         fraction = isinstance(value, float) and kind.kind == "int"
         if not fraction and kind.kind == "int":
-            known: Any = np.iinfo(kind.numpy)
-            if not known.min <= value <= known.max:
+            least = -(2 ** (kind.bits - 1)) if kind.name.startswith("i") else 0
+            if not least <= value < least + 2**kind.bits:
                 raise SpecError(
                     "graph-value", f"{value} is no number of {kind}", fix="convert the array: x.astype(np.float32)"
                 )
