@@ -21,7 +21,7 @@ from fireiron.base.errors import CallError, CompileError, FireironError
 from fireiron.base.link import here
 from fireiron.front.best_program import best_program
 from fireiron.front.cli.find import PRESETS
-from fireiron.front.host import HostKernel, arch_of, without_gpu
+from fireiron.front.host import HostKernel, arch_of, capability, without_gpu
 from fireiron.front.program import Function
 from fireiron.jit.arrays import is_torch
 from fireiron.language import functions
@@ -98,8 +98,11 @@ class Convolution:
 
     @property
     def has_packed_gradients(self) -> bool:
-        """Say whether gradients too have one dim for columns and channels: where y's channels fill vectors."""
-        return self.packed and self.dilation == (1, 1) and self.filters * self.kind.nbytes % 16 == 0
+        """Say whether gradients too have one dim for columns and channels: where y's channels fill vectors.
+
+        Such gradients need `mma.sync`, which GPUs have from sm_80 on.
+        """
+        return self.packed and self.filters * self.kind.nbytes % 16 == 0 and capability() >= 80
 
     def described(self, name: str, *shape: int, dtype: str | None = None) -> Tensor:
         """Describe an array of this convolution."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from fireiron.algebra.arch import arch as find_arch
 from fireiron.base.errors import CallError, FireironError, UsageError
 from fireiron.base.link import here
 from fireiron.jit import bind
@@ -98,6 +99,13 @@ def without_gpu() -> bool:
 def arch_of(host: bool) -> str | None:
     """Return the target for simulated arrays; None for the GPU's."""
     return SIMULATED if host and without_gpu() else None
+
+
+def capability() -> int:
+    """Return the compute capability that calls are compiled for: that of the GPU, or of simulations without one."""
+    from fireiron.jit.driver import driver
+
+    return find_arch(SIMULATED).number if without_gpu() else driver().compute_capability(0)
 
 
 def simulated(

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fireiron import FireironError, conv1d, conv2d, conv3d
+from fireiron import FireironError, conv1d, conv2d, conv3d, conv_transpose2d
 from fireiron.base.errors import CompileError
-from fireiron.front import convolutions
+from fireiron.front import convolutions, transposed
 
 
 def whole(*shape: int, dtype: Any = np.float16) -> Any:
@@ -136,3 +136,17 @@ def test_a_kernel_that_spills_runs_with_a_warning(monkeypatch: pytest.MonkeyPatc
         assert convolutions.kernel_of("spills", False) == "kernel"
     with pytest.raises(CompileError, match="nvrtc"):
         convolutions.kernel_of("nvrtc", False)
+
+
+@pytest.mark.parametrize("arch", ["sm_70", "sm_80"])
+def test_transposed_convolutions_of_few_channels(arch: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs with columns and channels as one dim need mma.sync: before sm_80 others compute gradients of images."""
+    monkeypatch.setattr("fireiron.front.host.SIMULATED", arch)
+    x, f = whole(1, 8, 4, 5), whole(8, 3, 2, 2)
+    transposed.all_images_of.cache_clear()
+    transposed.images_of.cache_clear()
+    found = conv_transpose2d(x, f, stride=2)
+    wanted = np.zeros((1, 3, 8, 10))
+    for i, j in np.ndindex(4, 5):
+        wanted[0, :, 2 * i : 2 * i + 2, 2 * j : 2 * j + 2] += np.einsum("c,cfab->fab", x[0, :, i, j].astype(float), f)
+    assert np.array_equal(found, wanted)
