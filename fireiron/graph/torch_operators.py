@@ -215,6 +215,8 @@ def _copied(i: Importer, node: Any, x: int, *_: Any, **named: Any) -> int:
     kind = torch_kind(value.dtype)
     if value.dtype == torch.bool and node.args[0].meta["val"].dtype != torch.bool:
         return i.ops.eq(i.ops.eq(x, 0.0), 0.0)
+    if node.args[0].meta["val"].dtype.is_floating_point and not value.dtype.is_floating_point:
+        x = i.ops.select(i.ops.lt(x, 0.0), i.ops.ceil(x), i.ops.floor(x))  # integers have no fractions
     return i.ops.like(x, kind)
 
 

@@ -544,3 +544,13 @@ def test_large_kernels_are_computed_by_torch_on_the_cpu() -> None:
     x = drawn(512, 512)
     with torch.no_grad():
         torch.testing.assert_close(compiled(model)(x), model(x), rtol=1e-4, atol=1e-4)
+
+
+def test_floats_lose_their_fractions_as_integers() -> None:
+    def function(x: Any) -> Any:
+        return (x * 0.7).to(torch.int32) + 1, (x * 3).to(torch.int64), (x > 0).to(torch.int32)
+
+    x = torch.tensor([-1.9, -1.2, 0.4, 1.6, 2.9, -2.6])
+    for found, wanted in zip(torch.compile(function, backend=fireiron.torch.backend)(x), function(x), strict=True):
+        assert torch.equal(found, wanted)
+        assert found.dtype == wanted.dtype
