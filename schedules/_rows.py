@@ -31,10 +31,8 @@ IN_LOOPS = 3 / 4  # of a thread's registers hold columns where chunks are loaded
 MOST_STAGES = 4
 WARPS = 16  # of an SM that has one block: of fewer, too many wait at once
 WARPS_OF_ONE_VECTOR = 26  # of an SM, beside sums of columns: 78 registers of a thread
-TWO_BLOCKS = {
-    False: 12,
-    True: 8,
-}  # warps of each of two blocks of an SM, beside sums; by whether lanes have more columns
+# Warps of each of two blocks of an SM, beside sums; by whether a lane has more columns than one vector.
+TWO_BLOCKS = {False: 12, True: 8}
 FEWEST_WARPS = 4  # of blocks that read a row once
 AHEAD = 4  # vectors that a lane loads at once of rows whose folds rank points
 CHUNKS_AHEAD = 3  # of such rows, in shared memory: while one is folded, the next ones are on their way
