@@ -20,11 +20,12 @@ import numpy as np
 
 from fireiron.algebra.dtypes import DType, f32, f64, i32, u8
 from fireiron.algebra.dtypes import dtype as find_dtype
+from fireiron.algebra.unary import FUNCTIONS
 from fireiron.base.contract import shown
 from fireiron.base.errors import FireironError, SpecError
 from fireiron.base.link import here
 from fireiron.graph.nodes import Builder, Data, Graph
-from fireiron.graph.operations import axes_of, i64, misfit
+from fireiron.graph.operations import BINARY, COMPARISONS, axes_of, i64, misfit
 from fireiron.language.tensor import Tensor
 
 _UNARY = {
@@ -39,6 +40,13 @@ _TURNED = {"greater": "lt", "greater_equal": "le"}
 _TRUTHS = ("bool", "bool_", "b1")
 # Options that NumPy alone has.
 _NUMPYS = {"where", "initial", "dtype", "out", "order", "casting", "mode", "subok", "correction"}
+# Operations whose results on integers are integers; NumPy computes the other functions of one array in floats.
+_WHOLE = {"neg", "abs", "floor", "ceil"}
+# Operations that give a condition for conditions.
+_TRUTHFUL = {
+    "mul", "maximum", "minimum", "select", "reshape", "transpose", "broadcast", "slice", "max", "min", "gather",
+    "concatenate",
+}  # fmt: skip
 
 
 class Array:
@@ -120,8 +128,16 @@ class Array:
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         name = ufunc.__name__
-        if any(isinstance(x, Array) for x in options.values()):
-            raise self.no_value(f"an option of np.{name}")
+        options = {option: x for option, x in options.items() if x is not None or option == "axis"}
+        if any(isinstance(x, Array) for x in options.get("out", ())):
+            raise self.no_value(f"out= of np.{name}")
+        if method == "__call__" and "where" in options and "out" not in options:
+            raise SpecError(
+                "graph-value",
+                f"np.{name} with where= gives no elements where the condition is false",
+                fix="choose between arrays by np.where",
+                link=here(),
+            )
         if method == "__call__" and not options:
             if name == "matmul":
                 return matmul(*inputs)
@@ -135,10 +151,12 @@ class Array:
                 return applied(self.builder, "eq", applied(self.builder, "eq", *inputs), 0)
             if name == "square":
                 return self * self
-            if name == "reciprocal":
+            if name == "reciprocal" and self.kind.kind == "float":
                 return 1.0 / self
-            if name in ("logical_and", "bitwise_and") and all(isinstance(x, Array) and x.kind == u8 for x in inputs):
-                return applied(self.builder, "mul", *inputs)
+            if name in ("logical_and", "bitwise_and", "logical_or", "bitwise_or") and all(map(_is_condition, inputs)):
+                return applied(self.builder, "mul" if name.endswith("and") else "maximum", *inputs)
+            if name in ("logical_not", "invert") and _is_condition(self):
+                return applied(self.builder, "eq", self, 0)
         plain = options.keys() <= {"axis", "keepdims"}
         if method == "reduce" and plain and name in ("add", "maximum", "minimum", "multiply"):
             fold = {"add": "sum", "maximum": "max", "minimum": "min", "multiply": "prod"}[name]
@@ -147,8 +165,13 @@ class Array:
 
     def __array_function__(self, function: Any, types: Any, args: Any, named: Any) -> Any:
         ours = _FUNCTIONS.get(function.__name__)
-        if ours is not None and (function.__name__.endswith("_like") or not _NUMPYS & named.keys()):
-            return ours(*args, **named)
+        given = {option: x for option, x in named.items() if x is not None or option not in ("dtype", "out")}
+        if ours is not None and (function.__name__.endswith("_like") or not _NUMPYS & given.keys()):
+            try:
+                inspect.signature(ours).bind(*args, **given)
+            except TypeError:  # arguments that NumPy alone has, by their places
+                return _foreign(self.builder, function.__name__, function, args, named)
+            return ours(*args, **given)
         return _foreign(self.builder, function.__name__, function, args, named)
 
     def __add__(self, other: Any) -> Array:
@@ -187,6 +210,15 @@ class Array:
     def __floordiv__(self, other: Any) -> Array:
         return _foreign(self.builder, "floor_divide", np.floor_divide, (self, other))
 
+    def __rmod__(self, other: Any) -> Array:
+        return _foreign(self.builder, "remainder", np.remainder, (other, self))
+
+    def __rfloordiv__(self, other: Any) -> Array:
+        return _foreign(self.builder, "floor_divide", np.floor_divide, (other, self))
+
+    def __pos__(self) -> Array:
+        return self
+
     def __neg__(self) -> Array:
         return applied(self.builder, "neg", self)
 
@@ -218,22 +250,29 @@ class Array:
         return applied(self.builder, "eq", applied(self.builder, "eq", self, other), 0)
 
     def __and__(self, other: Any) -> Array:
-        if _is_condition(self) and _is_condition(other):
-            return applied(self.builder, "mul", self, other)
-        return _foreign(self.builder, "bitwise_and", np.bitwise_and, (self, other))
+        return _bits("and", self, other)
+
+    def __rand__(self, other: Any) -> Array:
+        return _bits("and", other, self)
 
     def __or__(self, other: Any) -> Array:
-        if _is_condition(self) and _is_condition(other):
-            return applied(self.builder, "maximum", self, other)
-        return _foreign(self.builder, "bitwise_or", np.bitwise_or, (self, other))
+        return _bits("or", self, other)
+
+    def __ror__(self, other: Any) -> Array:
+        return _bits("or", other, self)
 
     def __xor__(self, other: Any) -> Array:
-        return _foreign(self.builder, "bitwise_xor", np.bitwise_xor, (self, other))
+        return _bits("xor", self, other)
+
+    def __rxor__(self, other: Any) -> Array:
+        return _bits("xor", other, self)
 
     def __invert__(self) -> Array:
-        if _is_condition(self):
-            return applied(self.builder, "eq", self, 0)
-        return _foreign(self.builder, "invert", np.invert, (self,))
+        return (
+            applied(self.builder, "eq", self, 0)
+            if _is_condition(self)
+            else _foreign(self.builder, "invert", np.invert, (self,))
+        )
 
     def __hash__(self) -> int:
         return id(self)
@@ -247,23 +286,23 @@ class Array:
         Floats become integers as in NumPy, without their fractions; those that the type does not hold become its least
         or largest.
         """
-        kind = kind_of(dtype)
-        if kind == self.kind:
-            return self
+        kind, truth = kind_of(dtype), _is_condition(self)
         if kind == u8 and _type_name(dtype) in _TRUTHS:
-            return self != 0
+            return self if truth else self != 0
+        if kind == self.kind:
+            return Array(self.builder, self.builder.add("cast", self.number, dtype=kind)) if truth else self
         x = self
         if kind.kind == "int" and self.kind.kind == "float":
             x = _where(self < 0, np.ceil(self), np.floor(self))
         return applied(self.builder, "cast", x, dtype=kind)
 
-    def flatten(self) -> Array:
+    def flatten(self, order: str = "C") -> Array:
         """View the elements along one axis."""
-        return self.reshape(-1)
+        return self.reshape(-1, order=order)
 
-    def ravel(self) -> Array:
+    def ravel(self, order: str = "C") -> Array:
         """View the elements along one axis."""
-        return self.reshape(-1)
+        return self.reshape(-1, order=order)
 
     def reshape(self, *shape: Any, order: str = "C") -> Array:
         """View the elements in another shape; one extent may be -1."""
@@ -292,39 +331,50 @@ class Array:
         order[one], order[other] = order[other], order[one]
         return self.transpose(order)
 
-    def sum(self, axis: Any = None, keepdims: bool = False, **others: Any) -> Array:
+    def sum(self, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, **others: Any) -> Array:
         """Add up along axes."""
-        return _fold(self, "sum", axis, keepdims, others)
+        return _fold(self, "sum", axis, keepdims, {"dtype": dtype, "out": out, **others})
 
-    def prod(self, axis: Any = None, keepdims: bool = False, **others: Any) -> Array:
+    def prod(self, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, **others: Any) -> Array:
         """Multiply along axes."""
-        return _fold(self, "prod", axis, keepdims, others)
+        return _fold(self, "prod", axis, keepdims, {"dtype": dtype, "out": out, **others})
 
-    def max(self, axis: Any = None, keepdims: bool = False, **others: Any) -> Array:
+    def max(self, axis: Any = None, out: Any = None, keepdims: Any = False, **others: Any) -> Array:
         """Take the largest along axes."""
-        return _fold(self, "max", axis, keepdims, others)
+        return _fold(self, "max", axis, keepdims, {"out": out, **others})
 
-    def min(self, axis: Any = None, keepdims: bool = False, **others: Any) -> Array:
+    def min(self, axis: Any = None, out: Any = None, keepdims: Any = False, **others: Any) -> Array:
         """Take the smallest along axes."""
-        return _fold(self, "min", axis, keepdims, others)
+        return _fold(self, "min", axis, keepdims, {"out": out, **others})
 
-    def mean(self, axis: Any = None, keepdims: bool = False, **others: Any) -> Array:
+    def mean(self, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, **others: Any) -> Array:
         """Take the mean along axes."""
-        return _fold(self, "mean", axis, keepdims, others)
+        return _fold(self, "mean", axis, keepdims, {"dtype": dtype, "out": out, **others})
 
-    def std(self, axis: Any = None, keepdims: bool = False, ddof: int = 0) -> Array:
+    def std(
+        self, axis: Any = None, dtype: Any = None, out: Any = None, ddof: int = 0, keepdims: Any = False, **others: Any
+    ) -> Array:
         """Take the standard deviation along axes."""
-        return applied(self.builder, "sqrt", self.var(axis, keepdims, ddof))
+        others = {"dtype": dtype, "out": out, **others}
+        if any(x is not None for x in others.values()):
+            named = {"axis": axis, "ddof": ddof, "keepdims": keepdims, **others}
+            return _foreign(self.builder, "std", np.std, (self,), named)
+        return applied(self.builder, "sqrt", self.var(axis, ddof=ddof, keepdims=keepdims))
 
-    def var(self, axis: Any = None, keepdims: bool = False, ddof: int = 0, **others: Any) -> Array:
+    def var(
+        self, axis: Any = None, dtype: Any = None, out: Any = None, ddof: int = 0, keepdims: Any = False, **others: Any
+    ) -> Array:
         """Take the variance along axes."""
-        if others:
-            named = {"axis": axis, "keepdims": keepdims, "ddof": ddof, **others}
+        others = {"dtype": dtype, "out": out, **others}
+        if any(x is not None for x in others.values()):
+            named = {"axis": axis, "ddof": ddof, "keepdims": keepdims, **others}
             return _foreign(self.builder, "var", np.var, (self,), named)
-        if self.kind.kind == "int":
-            return self.astype(np.float32).var(axis, keepdims, ddof)
-        axes = axes_of(axis, self.ndim)
-        return applied(self.builder, "variance", self, axes=axes, keepdims=keepdims, correction=ddof)
+        x = self.astype(np.float32) if self.kind.kind == "int" else self
+        return applied(self.builder, "variance", x, axes=_axes(x, axis), keepdims=bool(keepdims), correction=ddof)
+
+    def clip(self, min: Any = None, max: Any = None) -> Array:
+        """Limit the elements to a least and a largest number."""
+        return _clip(self, min, max)
 
 
 def kind_of(dtype: object) -> DType:
@@ -345,15 +395,44 @@ def _type_name(dtype: object) -> str:
 
 def applied(builder: Builder, op: str, *inputs: Any, **attributes: Any) -> Array:
     """Add an operation to a graph; numbers get the type of the other operands."""
-    kinds = [x.kind for x in inputs if isinstance(x, Array)]
-    if op == "div" and all(kind.kind == "int" for kind in kinds):
-        inputs = tuple(x.astype(np.float32) if isinstance(x, Array) else x for x in inputs)
-        kinds = [f32]
     try:
+        op, inputs = _as_in_numpy(op, inputs)
+        kinds = [x.kind for x in inputs if isinstance(x, Array)]
         numbers = [lifted(builder, x, kinds[-1]) for x in inputs]
-        return Array(builder, builder.add(op, *numbers, **attributes))
+        made = builder.add(op, *numbers, **attributes)
     except FireironError as error:
         raise error.located(here()) from None
+    chosen = numbers[1:] if op == "select" else numbers[:1] if op == "gather" else numbers
+    if op in COMPARISONS or (op in _TRUTHFUL and builder.truths.issuperset(chosen)):
+        builder.truths.add(made)
+    return Array(builder, made)
+
+
+def _as_in_numpy(op: str, inputs: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
+    """Convert integers and conditions to the types in which NumPy computes with them."""
+    kinds = [x.kind for x in inputs if isinstance(x, Array)]
+    if any(kind.kind != "int" for kind in kinds):
+        return op, inputs
+    if op == "div" or (op in FUNCTIONS and op not in _WHOLE):
+        return op, tuple(x.astype(np.float32) if isinstance(x, Array) else x for x in inputs)
+    if op == "gather" or (op not in BINARY and op not in COMPARISONS and op not in ("neg", "concatenate", "select")):
+        return op, inputs
+    if op == "pow" and isinstance(inputs[1], int) and inputs[1] < 0:
+        raise SpecError("graph-value", "integers to a negative power", fix="convert the array: x.astype(np.float32)")
+    truths = [_is_condition(x) for x in inputs]
+    if all(truths) and op in ("sub", "neg"):
+        raise SpecError("graph-value", "NumPy subtracts no conditions", fix="use ^ or ~, or x.astype(np.int32)")
+    if all(truths) and op == "add":
+        return "maximum", inputs
+    first = 1 if op == "select" else 0
+    arrays = [(x.kind.name, truth) for x, truth in zip(inputs, truths, strict=True) if isinstance(x, Array)][first:]
+    if op in BINARY and all(truth for _, truth in arrays) and not all(truths):  # with a number
+        return op, tuple(x.astype(np.int32) if isinstance(x, Array) else x for x in inputs)
+    if {"u8", "i8"} <= {name for name, _ in arrays}:
+        kind = np.int32 if ("u8", False) in arrays else np.int8
+        rest = tuple(x.astype(kind) if isinstance(x, Array) else x for x in inputs[first:])
+        return op, (*inputs[:first], *rest)
+    return op, inputs
 
 
 def lifted(builder: Builder, value: Any, kind: DType) -> int:
@@ -368,14 +447,22 @@ def lifted(builder: Builder, value: Any, kind: DType) -> int:
                 raise SpecError(
                     "graph-value", f"{value} is no number of {kind}", fix="convert the array: x.astype(np.float32)"
                 )
-        return builder.constant(value, f32 if fraction else kind)
+        made = builder.constant(value, f32 if fraction else kind)
+        if isinstance(value, bool) and kind == u8:
+            builder.truths.add(made)
+        return made
     made = np.asarray(value)
     if made.dtype.kind not in "fiub" and made.dtype.name != "bfloat16":
         raise SpecError("graph-value", f"{shown(value)} is no array of numbers", fix="give arrays and numbers")
     if made.ndim == 0:
-        return builder.constant(made.item(), kind)
+        return lifted(builder, made.item(), kind)
     found = kind_of(made.dtype)
-    return builder.array(Data.of(made, f32 if found == f64 else i32 if found == i64 else found))
+    if found == i64 and made.size and not -(2**31) <= made.min() <= made.max() < 2**31:
+        raise SpecError("graph-value", f"{shown(value)} has numbers that i32 does not hold", fix="give floats")
+    number = builder.array(Data.of(made, f32 if found == f64 else i32 if found == i64 else found))
+    if made.dtype == np.bool_:
+        builder.truths.add(number)
+    return number
 
 
 def matmul(a: Any, b: Any) -> Array:
@@ -387,6 +474,7 @@ def matmul(a: Any, b: Any) -> Array:
     left = left.reshape(1, -1) if one else left
     right = right.reshape(-1, 1) if other else right
     made = applied(builder, "matmul", left, right)
+    made = made != 0 if _is_condition(left) and _is_condition(right) else made
     shape = list(made.shape)
     if other:
         shape.pop(-1)
@@ -396,8 +484,16 @@ def matmul(a: Any, b: Any) -> Array:
 
 
 def _is_condition(x: Any) -> bool:
-    """Say whether a value is a truth: the graph's type of comparisons has one byte."""
-    return x.kind == u8 if isinstance(x, Array) else isinstance(x, bool | np.bool_) or np.asarray(x).dtype == np.bool_
+    """Say whether a value is a truth in NumPy: u8 in the graph is the type of truths and of bytes."""
+    return x.number in x.builder.truths if isinstance(x, Array) else np.asarray(x).dtype == np.bool_
+
+
+def _bits(name: str, x: Any, y: Any) -> Array:
+    """Combine conditions, or the bits of integers."""
+    builder = next(v.builder for v in (x, y) if isinstance(v, Array))
+    if name != "xor" and _is_condition(x) and _is_condition(y):
+        return applied(builder, "mul" if name == "and" else "maximum", x, y)
+    return _foreign(builder, f"bitwise_{name}", getattr(np, f"bitwise_{name}"), (x, y))
 
 
 def _place(x: Any, axis: Any, more: int = 0) -> int:
@@ -410,27 +506,42 @@ def _place(x: Any, axis: Any, more: int = 0) -> int:
         (place,) = axes_of(operator.index(axis), x.ndim + more)
     except FireironError as error:
         raise error.located(here()) from None
+    except TypeError:
+        raise SpecError("graph-axis", f"axis {shown(axis)}", fix="give an integer", link=here()) from None
     return place
 
 
-def _fold(x: Any, op: str, axis: Any, keepdims: bool, others: Mapping[str, Any] | None = None) -> Array:
+def _axes(x: Any, axis: Any) -> tuple[int, ...]:
+    """Return axes counted from 0, all for None.
+
+    Raises:
+        SpecError: `graph-axis`.
+    """
+    if axis is None:
+        return tuple(range(x.ndim))
+    given = [_place(x, a) for a in (axis if isinstance(axis, tuple) else (axis,))]
+    if len(set(given)) < len(given):
+        raise SpecError("graph-axis", f"the axes {axis} repeat one", fix="name each axis once", link=here())
+    return tuple(sorted(given))
+
+
+def _fold(x: Any, op: str, axis: Any, keepdims: Any, others: Mapping[str, Any] | None = None) -> Array:
+    others = {option: value for option, value in (others or {}).items() if value is not None}
     if others:
         return _foreign(x.builder, op, getattr(np, op), (x,), {"axis": axis, "keepdims": keepdims, **others})
     if x.kind.kind == "int" and op == "mean":
         x = x.astype(np.float32)
-    try:
-        axes = axes_of(axis, x.ndim)
-    except FireironError as error:
-        raise error.located(here()) from None
-    return applied(x.builder, op, x, axes=axes, keepdims=bool(keepdims))
+    if x.kind.kind == "int" and x.kind.bits < i32.bits and op in ("sum", "prod"):
+        x = x.astype(np.int32)
+    return applied(x.builder, op, x, axes=_axes(x, axis), keepdims=bool(keepdims))
 
 
 def _sliced(x: Array, subscripts: Any) -> Array:
     given = subscripts if isinstance(subscripts, tuple) else (subscripts,)
-    if any(isinstance(s, Array) and s.kind == u8 for s in given):
+    if any(isinstance(s, Array) and _is_condition(s) for s in given):
         raise x.no_value("the number of elements that a condition selects")
     if len(given) == 1 and isinstance(given[0], Array):
-        return applied(x.builder, "gather", x, given[0])
+        return _gathered(x, given[0])
     if any(isinstance(s, bool | np.bool_) for s in given) or not all(
         s is None or s is Ellipsis or isinstance(s, slice | int | np.integer) for s in given
     ):
@@ -470,6 +581,20 @@ def _sliced(x: Array, subscripts: Any) -> Array:
     return cut if tuple(shape) == cut.shape else cut.reshape(shape)
 
 
+def _gathered(x: Array, ids: Any) -> Array:
+    """Take lines along the first axis."""
+    if isinstance(ids, Array) and ids.kind.kind != "int":
+        raise SpecError("graph-value", f"subscripts of {ids.kind}", fix="convert them: i.astype(np.int32)", link=here())
+    if not isinstance(ids, Array):
+        ids = np.asarray(ids)
+        if ids.dtype.kind not in "iu" or (ids.size and not -len(x) <= ids.min() <= ids.max() < len(x)):
+            raise misfit(
+                f"subscripts {shown(ids)} of {len(x)} elements", "give integers from 0, or from -1 at the end"
+            ).located(here())
+        ids = ids.astype(np.int32)
+    return applied(x.builder, "gather", x, ids)
+
+
 def _foreign(builder: Builder, label: str, call: Callable[..., Any], args: Sequence[Any], named: Any = None) -> Array:
     """Keep a call of a NumPy function; it is called with zeros to find the result's shape."""
     arrays: list[Array] = []
@@ -483,19 +608,34 @@ def _foreign(builder: Builder, label: str, call: Callable[..., Any], args: Seque
 
     def noted(x: Array) -> Any:
         arrays.append(x)
-        return np.zeros(x.shape, x.kind.numpy)
+        return np.zeros(x.shape, bool if _is_condition(x) else x.kind.numpy)
 
     options = dict(named or {})
+    opened(tuple(options.values()), noted)
+    if arrays:
+        raise arrays[0].no_value(f"an option of np.{label}")
     given = [opened(x, noted) for x in args]
-    made = np.asarray(call(*given, **options))
+    truths = [_is_condition(x) for x in arrays]
+    try:
+        with np.errstate(all="ignore"):
+            made = np.asarray(call(*given, **options))
+    except FireironError:
+        raise
+    except Exception as error:
+        raise SpecError(
+            "graph-value", f"np.{label}: {error}", fix="give arguments that NumPy takes", link=here()
+        ) from error
 
     def run(*values: Any) -> Any:
-        rest = iter(values)
+        rest = (x != 0 if truth else x for x, truth in zip(values, truths, strict=True))
         return call(*[opened(x, lambda _: next(rest)) for x in args], **options)
 
     numbers = [x.number for x in arrays]
     shape, kind = tuple(made.shape), kind_of(made.dtype)
-    return Array(builder, builder.add("foreign", *numbers, label=label, call=run, shape=shape, dtype=kind))
+    number = builder.add("foreign", *numbers, label=label, call=run, shape=shape, dtype=kind)
+    if made.dtype == np.bool_:
+        builder.truths.add(number)
+    return Array(builder, number)
 
 
 def _where(condition: Any, x: Any = None, y: Any = None) -> Array:
@@ -511,8 +651,9 @@ def _where(condition: Any, x: Any = None, y: Any = None) -> Array:
 
 def _clip(x: Any, low: Any = None, high: Any = None, **named: Any) -> Array:
     low, high = (named.get(f"a_{word}", named.get(word, value)) for word, value in (("min", low), ("max", high)))
-    x = x if low is None else applied(x.builder, "maximum", x, low)
-    return x if high is None else applied(x.builder, "minimum", x, high)
+    builder = next(v.builder for v in (x, low, high) if isinstance(v, Array))
+    x = x if low is None else applied(builder, "maximum", x, low)
+    return x if high is None else applied(builder, "minimum", x, high)
 
 
 def _concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Array:
@@ -525,28 +666,33 @@ def _concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Array:
 def _stack(arrays: Sequence[Any], axis: int = 0) -> Array:
     known = next(x for x in arrays if isinstance(x, Array))
     place = _place(known, axis, 1)
+    if shapes := [x.shape for x in arrays if x.shape != known.shape]:
+        raise misfit(f"{known.shape} and {shapes[0]} do not stack", "give arrays of one shape").located(here())
     shape = (*known.shape[:place], 1, *known.shape[place:])
     return _concatenate([x.reshape(shape) for x in arrays], place)
 
 
 def _expand_dims(x: Any, axis: int | Sequence[int]) -> Array:
-    if not isinstance(axis, int):
-        for place in sorted(_place(x, a, len(axis)) for a in axis):
-            x = _expand_dims(x, place)
-        return x
-    place = _place(x, axis, 1)
-    return x.reshape(*x.shape[:place], 1, *x.shape[place:])
+    given = tuple(axis) if isinstance(axis, list | tuple) else (axis,)
+    places = [_place(x, a, len(given)) for a in given]
+    if len(set(places)) < len(places):
+        raise SpecError("graph-axis", f"the axes {axis} repeat one", fix="name each axis once", link=here())
+    shape = list(x.shape)
+    for place in sorted(places):
+        shape.insert(place, 1)
+    return x.reshape(shape)
 
 
 def _squeeze(x: Any, axis: Any = None) -> Array:
-    gone = axes_of(axis, x.ndim) if axis is not None else tuple(i for i, n in enumerate(x.shape) if n == 1)
+    gone = _axes(x, axis) if axis is not None else tuple(i for i, n in enumerate(x.shape) if n == 1)
     return x.reshape([n for i, n in enumerate(x.shape) if i not in gone])
 
 
 def _split(x: Any, parts: Any, axis: int = 0) -> list[Array]:
     axis = _place(x, axis)
     extent = x.shape[axis]
-    if isinstance(parts, int) and extent % parts:
+    parts = int(parts) if isinstance(parts, np.integer) else parts
+    if isinstance(parts, int) and (parts < 1 or extent % parts):
         raise misfit(f"{extent} elements do not split into {parts} equal parts", "give a divisor").located(here())
     ends = [i * extent // parts for i in range(1, parts)] if isinstance(parts, int) else list(parts)
     bounds = [0, *ends, extent]
@@ -555,19 +701,16 @@ def _split(x: Any, parts: Any, axis: int = 0) -> list[Array]:
 
 
 def _folding(op: str) -> Callable[..., Array]:
-    def fold(x: Any, axis: Any = None, *positions: Any, keepdims: bool = False, **others: Any) -> Array:
-        if positions:  # NumPy's dtype, out, ...
-            return _foreign(x.builder, op, getattr(np, op), (x, axis, *positions), {"keepdims": keepdims, **others})
-        return _fold(x, op, axis, keepdims, others)
-
-    return fold
+    return lambda x, *given, **named: getattr(x, op)(*given, **named)
 
 
 def _take(x: Any, ids: Any, axis: int | None = None) -> Array:
+    if not isinstance(x, Array):
+        return _foreign(ids.builder, "take", np.take, (x, ids), {"axis": axis})
     if axis is None:
-        return applied(x.builder, "gather", x.reshape(-1), ids)
+        return _gathered(x.reshape(-1), ids)
     if _place(x, axis) == 0:
-        return applied(x.builder, "gather", x, ids)
+        return _gathered(x, ids)
     return _foreign(x.builder, "take", np.take, (x, ids), {"axis": axis})
 
 
@@ -575,14 +718,14 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{op: _folding(op) for op in ("sum", "prod", "max", "min", "mean")},
     "amax": _folding("max"),
     "amin": _folding("min"),
-    "var": lambda x, axis=None, **named: x.var(axis, **named),
-    "std": lambda x, axis=None, **named: x.std(axis, **named),
+    "var": _folding("var"),
+    "std": _folding("std"),
     "where": _where,
     "clip": _clip,
     "reshape": lambda x, shape=None, **named: x.reshape(shape if shape is not None else named["newshape"]),
     "transpose": lambda x, axes=None: x.transpose(axes),
     "swapaxes": lambda x, one, other: x.swapaxes(one, other),
-    "broadcast_to": lambda x, shape, **_: applied(x.builder, "broadcast", x, shape=tuple(shape)),
+    "broadcast_to": lambda x, shape, **_: applied(x.builder, "broadcast", x, shape=tuple(np.broadcast_shapes(shape))),
     "concatenate": _concatenate,
     "stack": _stack,
     "expand_dims": _expand_dims,
@@ -632,6 +775,8 @@ def trace_graph(function: Callable[..., Any], *arrays: Any, name: str = "", fixe
     for label, each in zip(labels, arrays, strict=True):
         shape, kind = _described(each)
         given.append(Array(builder, builder.input(label, shape, kind, label in fixed)))
+        if kind == u8 and _type_name(getattr(each, "dtype", "")) in _TRUTHS:
+            builder.truths.add(given[-1].number)
     made = function(*given)
     results = cast("tuple[object, ...]", tuple(made) if isinstance(made, tuple | list) else (made,))
     if not results or not all(isinstance(x, Array) for x in results):

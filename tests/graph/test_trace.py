@@ -107,7 +107,25 @@ ARGUMENTS: dict[str, Callable[..., Any]] = {
     "a share": lambda x, i: (x > 0).mean(axis=1) + x.std(axis=1),
     "fractions": lambda x, i: (x * 0.7).astype(np.int32) + x.astype(bool),
     "one axis": lambda x, i: np.concatenate([x, x], axis=None) + np.ravel(np.stack([x, x])),
-    "remainders": lambda x, i: x % 3 + x // 3 + 2.0 ** (x * 0.1),
+    "remainders": lambda x, i: x % 3 + x // 3 + 2.0 ** (x * 0.1) + 3 % (x + 0.5) + 3 // (x + 0.5),
+    "arguments by their places": lambda x, i: (
+        x.sum(0, np.float32) + np.sum(x, 0, None, None, True)[0] + x.max(0, None, True)[0] + x.var(0, None, None, 1)
+    ),
+    "orders by their places": lambda x, i: np.reshape(x, (6, 4), "F") + x.flatten("F").reshape(6, 4),
+    "options at their defaults": lambda x, i: np.sum(x, axis=np.int64(0), dtype=None, out=None) + x.clip(-1, 2)[0],
+    "take with a mode": lambda x, i: np.take(x, [7, -1], 0, None, "wrap") + np.take(x, [-1, 0], axis=0),
+    "bits on the right": lambda x, i: (2 & i) + (1 | i) + (3 ^ i),
+    "bytes": lambda x, i: np.logical_and(i.astype(np.uint8), 6) * (i.astype(np.uint8) & 6) + ~i.astype(np.uint8),
+    "bytes are no conditions": lambda x, i: i.astype(np.uint8).astype(bool) * (i.astype(np.uint8) & i.astype(np.uint8)),
+    "conditions": lambda x, i: (True & (x > 0)) * 1 + np.invert(x > 0) * 2 + np.logical_or(x > 3, x < 1) * 4,
+    "arrays of conditions": lambda x, i: np.where((NUMBERS > 0) & (x < 5) | ~(NUMBERS > 3), x, 0),
+    "conditions add up": lambda x, i: ((x > 0) + (x < 1)) * 3 + ((x > 0) - 1) + (x > 0) * i.astype(np.int8),
+    "counts": lambda x, i: np.stack([x > -100] * 20).sum() + np.abs(i).astype(np.uint8).sum(),
+    "products of conditions": lambda x, i: (x > 0) @ (x > 0).T,
+    "functions of integers": lambda x, i: np.exp(i * 0 + 1) + np.sqrt(i * i) + np.tanh(i),
+    "integers and fractions": lambda x, i: i + np.float32(0.5) + np.array(0.25) * i,
+    "bytes of both signs": lambda x, i: np.abs(i).astype(np.uint8) + i.astype(np.int8),
+    "several new axes": lambda x, i: np.expand_dims(x, (0, -1))[0, :, :, 0] + np.expand_dims(x, np.int64(1))[:, 0],
 }
 
 
@@ -129,14 +147,38 @@ def test_arguments_mean_what_they_mean_in_numpy(name: str) -> None:
         (lambda x, i: x[x > 0], "graph-value"),
         (lambda x, i: np.where(x > 0), "graph-value"),
         (lambda x, i: np.add(x, x, where=x > 0), "graph-value"),
+        (lambda x, i: np.add(x, x, where=NUMBERS > 0), "graph-value"),
+        (lambda x, i: np.add(x, x, out=x), "graph-value"),
+        (lambda x, i: np.take(x, [9, 0], axis=0), "graph-shape"),
+        (lambda x, i: x[[9, 0]], "graph-value"),
+        (lambda x, i: x[x], "graph-value"),
+        (lambda x, i: (x > 0) - (x < 1), "graph-value"),
+        (lambda x, i: i**-1, "graph-value"),
+        (lambda x, i: np.stack([x, x.T]), "graph-shape"),
+        (lambda x, i: np.split(x, 0)[0], "graph-shape"),
+        (lambda x, i: np.expand_dims(x, (0, 0)), "graph-axis"),
+        (lambda x, i: np.sum(x, axis=(0, -2)), "graph-axis"),
+        (lambda x, i: np.max(x, axis=1.0), "graph-axis"),
         (lambda x, i: np.concatenate([x, x], axis=5), "graph-axis"),
         (lambda x, i: np.stack([x, x], axis=-4), "graph-axis"),
         (lambda x, i: np.expand_dims(x, 5), "graph-axis"),
         (lambda x, i: x.swapaxes(0, 3), "graph-axis"),
         (lambda x, i: i * 3000000000, "graph-value"),
+        (lambda x, i: i * np.int64(3000000000), "graph-value"),
+        (lambda x, i: i * np.array([3000000000] * 6), "graph-value"),
     ],
 )
 def test_arguments_that_no_graph_holds(function: Callable[..., Any], code: str) -> None:
     with pytest.raises(FireironError) as caught:
         trace_graph(function, NUMBERS.astype(np.float32), NUMBERS, name="function")
     assert caught.value.code == code
+
+
+def test_truths_that_are_given_are_conditions() -> None:
+    x, bytes_, mask = NUMBERS.astype(np.float32), NUMBERS.astype(np.uint8), NUMBERS > 0
+
+    def function(x: Any, m: Any, b: Any) -> Any:
+        return np.where(~m | (m & (x > 3)), x, 0) + (b & b) + np.logical_not(b)
+
+    found = trace_graph(function, x, mask, bytes_).evaluate(x, mask, bytes_)
+    assert np.array_equal(found, function(x, mask, bytes_))
