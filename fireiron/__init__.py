@@ -95,6 +95,7 @@ if TYPE_CHECKING:
     from fireiron.language.einsum import einsum
     from fireiron.language.functions import (
         add,
+        as_exponent,
         ceil,
         clamp,
         clamp_to,
@@ -199,6 +200,7 @@ __all__ = [
     "add",
     "argmax",
     "argmin",
+    "as_exponent",
     "attention",
     "avg_pool1d",
     "avg_pool2d",
@@ -329,9 +331,9 @@ _LATER = {
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), "front.convolutions"),
     **dict.fromkeys(
         (
-            "add", "ceil", "clamp", "clamp_to", "custom", "debug", "dequantise", "derivative", "dropout", "equal",
-            "erf", "exp", "exp2", "floor", "gelu", "gelu_tanh", "log", "log2", "maximum", "minimum", "normalise",
-            "normcdf", "quantise", "relu", "rsqrt", "saturate", "scale", "sigmoid", "silu", "sqrt", "tanh",
+            "add", "as_exponent", "ceil", "clamp", "clamp_to", "custom", "debug", "dequantise", "derivative", "dropout",
+            "equal", "erf", "exp", "exp2", "floor", "gelu", "gelu_tanh", "log", "log2", "maximum", "minimum",
+            "normalise", "normcdf", "quantise", "relu", "rsqrt", "saturate", "scale", "sigmoid", "silu", "sqrt", "tanh",
         ),
         "language.functions",
     ),

@@ -19,6 +19,7 @@ from fireiron import (
     FireironError,
     ProgramChain,
     Value,
+    as_exponent,
     derivative,
     einsum,
     exp2,
@@ -93,7 +94,7 @@ class Scores:
             return products * self.worth(self.factor * LOG2E)
         # Behind the maximum the product is rounded where it is subtracted, too: a fused multiply-add of a score of -1e9
         # and its rounded maximum gave 2^64 for 1.
-        return maximum(self.called(self.score, products * self.worth(self.factor)) * LOG2E, -inf)
+        return maximum(as_exponent(self.called(self.score, products * self.worth(self.factor)) * LOG2E), -inf)
 
     def worth(self, factor: float) -> Value | float:
         """Multiply a factor by the scales of a head's 8-bit queries and keys, if the program has such arrays.
@@ -124,7 +125,9 @@ class Scores:
     def slopes(self, products: Value) -> Value | float:
         """Return the derivative of scores with respect to the scaled products of queries and keys."""
         score = self.score
-        return 1.0 if score is None else derivative(lambda s: self.called(score, s), products * self.factor)
+        if score is None:
+            return 1.0
+        return as_exponent(derivative(lambda s: self.called(score, s), products * self.factor))
 
     def seen(self) -> Value | None:
         """Return the condition under which a score counts; None where all scores count."""

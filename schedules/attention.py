@@ -354,7 +354,7 @@ def wgmma(
         speculate: whether to fold the largest score only in chunks whose weights exceed the slack. Registers then hold
             the weights of two chunks in turn. Weights may be up to 60 powers of 2 below 1, so that elements of v above
             2**75 may overflow f32, and those below 2**-42 lose precision. By default for bf16 weights and heads of 65
-            to 128 columns, or of 33 to 64 columns with three warpgroups.
+            to 128 columns, or of 33 to 64 columns with three warpgroups, unless a mask joins comparisons.
 
     Raises:
         FireironError: `attention-dtypes` for values of 8 bits whose keys do not have stride 1.
@@ -380,11 +380,12 @@ def wgmma(
     narrow = WIDE // 2 < max(depth, width) <= WIDE
     if groups is None:
         empty = isinstance(queries, int) and queries < SHORT and queries % (3 * GROUP_ROWS) != 0
-        many = narrow and grows and not draws(spec) and speculate is not False and isinstance(extents["j"], int)
+        known, crowded = isinstance(extents["j"], int), _joins(spec) or _needs_registers(spec)
+        many = narrow and grows and not (draws(spec) or crowded) and speculate is not False and known
         groups = _spread(spec, 3 if max(depth, width) <= WIDE and (few or many) and not empty else 2)
     if speculate is None:
         fits = WIDE < max(depth, width) <= WIDEST  # two chunks' weights, in registers
-        speculate = grows and not draws(spec) and (fits or (narrow and groups > 2))
+        speculate = grows and not draws(spec) and (fits or (narrow and groups > 2)) and not _joins(spec)
     rows = groups * GROUP_ROWS
     ragged = extents["j"] is None or (extents["j"] % 128) != 0  # two masks a score: fewer scores at a time
     if keys is None:
@@ -393,8 +394,8 @@ def wgmma(
             keys = min(keys, 96)  # random bits need registers too
         if masked and width > WIDEST:
             keys = min(keys, 80)
-        if _reads_by_score(spec):
-            keys = min(keys, 96)  # elements that a function reads for each score need registers too
+        if _needs_registers(spec):
+            keys = min(keys, 80 if _joins(spec) else 96)  # what functions read or compute needs registers too
         if width > 192 or ((masked or draws(spec)) and groups > 2 and not speculate):
             keys = 64  # registers hold the sums, and masks or random bits beside few scores
         most = (HOPPER_SHARED - rows * depth * nbytes) // (2 * (depth + width) * nbytes)
@@ -511,8 +512,15 @@ def _weighed(spec: ProgramChain, o: StepChain) -> Schedule:
     return o.load(name, FR, ldmatrix()).tile(ROWS, 8).unroll().done()
 
 
-def _reads_by_score(spec: ProgramChain) -> bool:
-    """Say whether a mask reads arrays along queries or keys, or a score function reads floats."""
+def _joins(spec: ProgramChain) -> bool:
+    """Say whether a mask joins comparisons of indices, as a window does; two chunks' weights then exceed registers."""
+    return any(step.comparisons > 1 for step in spec.computed.steps)
+
+
+def _needs_registers(spec: ProgramChain) -> bool:
+    """Say whether a mask reads arrays along queries or keys, or a score function reads floats or takes exponentials."""
+    if any(step.fold is not None and step.functions for step in spec.computed.steps):
+        return True
     own = {"q", "k", "v", SINKS, Q_SCALE, K_SCALE, V_SCALE}
     refs = {ref for step in spec.computed.steps for ref in step.reads}
     read = {ref for ref in refs if ref.name in {t.name for t in spec.computed.inputs if t.name not in own}}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import textwrap
+from math import frexp
 from typing import Final, NamedTuple, assert_never
 
 from fireiron.algebra.dtypes import DType, f32, f64, i32
@@ -225,10 +226,20 @@ def _binary(tree: Binary, x: _Value, y: _Value) -> _Value:
                 "float-operation", f"pow of {dtype}, which is no floating-point type", fix="cast to a float first"
             )
         return _inexact(_call("pow" if dtype == f64 else "powf", x.text, y.text), dtype)
+    if is_quick(tree) and tree.x == Constant(1, f32):
+        return _exact(_call("inverse_quick", y.text), dtype)
     if is_quick(tree):
         return _exact(_call("divide_quick", x.text, y.text), dtype)
+    if op == "div" and dtype == f32 and isinstance(tree.y, Constant) and _is_inverted(tree.y.value):
+        inverse = _constant(1 / tree.y.value, f32)
+        return _exact(_call("divide_by", x.text, y.text, inverse.text), dtype)
     sign, binding = _INFIX[op]
     return _inexact(Text(f"{x.text.within(binding)} {sign} {y.text.within(binding + 1)}", binding), dtype)
+
+
+def _is_inverted(value: float) -> bool:
+    """Say whether f32 are divided by a constant through its inverse; the compiler does so for powers of two."""
+    return 2.0**-100 <= abs(value) <= 2.0**100 and abs(frexp(value)[0]) != 0.5
 
 
 def _comparison(tree: Binary, args: tuple[str, ...]) -> Text:

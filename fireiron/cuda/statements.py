@@ -31,6 +31,7 @@ from fireiron.base.errors import CheckError
 from fireiron.base.link import Link
 from fireiron.base.text import Writer
 from fireiron.cuda import micro
+from fireiron.cuda.coordinates import apart
 from fireiron.cuda.helpers import COUNT_IN, COUNT_IN_PART
 from fireiron.cuda.memory import Element, Numbers, integer_type
 from fireiron.cuda.pairs import pair_text
@@ -173,7 +174,7 @@ class Body:
             case Call():
                 write(self._call(statement))
             case Compute(dst=dst, expr=expr, inputs=inputs):
-                tree, places = without_coordinates(expr, len(inputs))
+                tree, places = without_coordinates(apart(expr, self.constants), len(inputs))
                 value = scalar(tree, (*(str(Element(view, number)) for view in inputs), *map(self._int, places)))
                 self.functions |= {custom(part): None for part in parts(expr) if isinstance(part, Custom)}
                 self.functions |= {printing(part): None for part in parts(expr) if isinstance(part, Debug)}

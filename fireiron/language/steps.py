@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import attrs
 
 from fireiron.algebra.dtypes import DType, i32
-from fireiron.algebra.expr import Element, Expr, Index, Var, as_expr, free, operands, simplest
+from fireiron.algebra.expr import Compare, Element, Expr, Index, Var, as_expr, free, operands, simplest
 from fireiron.algebra.scalar import (
     Arg,
     Binary,
@@ -415,6 +415,18 @@ class Step:
     def functions(self) -> frozenset[str]:
         """List the names of the functions of one value in the body, such as "exp" and "log"."""
         return frozenset(tree.op for tree in parts(self.body) if isinstance(tree, Unary))
+
+    @property
+    def comparisons(self) -> int:
+        """Count the comparisons of the condition."""
+        trees = () if self.where is None else tuple(parts(self.where))
+        compared = sum(isinstance(tree, Binary) and tree.op in ("lt", "le", "eq") for tree in trees)
+        pending = [tree.value for tree in trees if isinstance(tree, Coordinate)]
+        while pending:
+            e = pending.pop()
+            compared += isinstance(e, Compare)
+            pending.extend(operands(e))
+        return compared
 
     @property
     def is_product(self) -> bool:

@@ -193,7 +193,10 @@ def evaluate(tree: Scalar, inputs: Sequence[Bounded], numbers: Mapping[str, floa
             return _unary(op, evaluate(x, inputs, numbers), tree.dtype)
         case Binary(op, x, y):
             found = _binary(op, evaluate(x, inputs, numbers), evaluate(y, inputs, numbers), tree.dtype)
-            return rounded(found.value, found.error, tree.dtype, QUICK_ROUNDINGS) if is_quick(tree) else found
+            if not is_quick(tree):
+                return found
+            found = rounded(found.value, found.error, tree.dtype, QUICK_ROUNDINGS)
+            return attrs.evolve(found, error=found.error + SMALLEST_NORMAL)  # of inverses, which lose what is smaller
         case MultiplyAdd(x, y, z):
             return evaluate(Binary("add", Binary("mul", x, y), z), inputs, numbers)
         case Select(condition, x, y):

@@ -356,6 +356,31 @@ def test_functions_of_arrays_leave_registers(reads: str) -> None:
     assert schedules.wgmma(spec).compile("sm_90a").resources.spills == 0
 
 
+@pytest.mark.parametrize("depth", [64, 128])
+@pytest.mark.parametrize("mask", ["", "window"])
+@pytest.mark.parametrize("score", ["soft-cap", "alibi"])
+@pytest.mark.parametrize("causal", [False, True])
+def test_functions_of_scores_compile_without_spills(depth: int, mask: str, score: str, causal: bool) -> None:
+    options: dict[str, Any] = {"causal": causal, "score": lambda s: 20 * fi.tanh(s / 20)}
+    if score == "alibi":
+        options |= {"score": lambda s, h, i, j, slope: s - slope[h] * (i - j), "slope": fi.tensor(16)}
+    if mask:
+        options["mask"] = lambda i, j: (i - j < 512) & (j - i < 512)
+    q, k, v = (fi.tensor(4, 16, 4096, depth, dtype="bf16") for _ in range(3))
+    kernel = schedules.wgmma(schedules.attention(q, k, v, **options)).compile("sm_90a")
+    assert kernel.resources.spills == 0
+    assert ("__any_sync" in kernel.source) == (depth == 128 and not mask)
+
+
+def test_a_soft_cap_takes_two_special_functions_and_a_power() -> None:
+    q, k, v = (fi.tensor(4, 16, 4096, 128, dtype="bf16") for _ in range(3))
+    text = schedules.wgmma(schedules.attention(q, k, v, score=lambda s: 20 * fi.tanh(s / 20))).cuda("sm_90a")
+    weights = [line for line in text.splitlines() if "part_rf[" in line and "= exp2" in line]
+    assert weights
+    assert all(line.count("exp2_approx") == 2 and line.count("inverse_quick") == 1 for line in weights)
+    assert all("tanh" not in line and "/ 2" not in line for line in weights)
+
+
 def test_keys_of_another_name_are_refused_where_they_are_loaded() -> None:
     q, k, v = (fi.tensor(1, 2, 64, 64, dtype="f16", name=name) for name in ("q", "keys", "v"))
     with pytest.raises(fi.FireironError) as caught:

@@ -56,6 +56,23 @@ __device__ __forceinline__ float exp2_approx(float x) {
     return y;
 }
 
+__device__ __forceinline__ float inverse_quick(float x) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+__device__ __forceinline__ float tanh_fitted(float x) {
+    const float a = fabsf(x), t = __fmul_rn(x, x);
+    float p = 1.56404749e-2f;
+    p = fmaf(p, t, -5.22311032e-2f);
+    p = fmaf(p, t, 1.33135214e-1f);
+    p = fmaf(p, t, -3.33326221e-1f);
+    const float near = fmaf(__fmul_rn(p, t), x, x);
+    const float inverse = inverse_quick(1.0f + exp2_approx(__fmul_rn(a, 2.88539008f)));
+    return copysignf(a < 0.6f ? near : fmaf(-2.0f, inverse, 1.0f), x);
+}
+
 __device__ __forceinline__ float normcdf_fitted(float x) {
     const float a = fabsf(x);
     float p = -4.25253290e-7f;
@@ -175,7 +192,7 @@ every_scalar(
     y_f32[2] = fabsf(x_f32[0]);
     y_f32[3] = expf(x_f32[0]);
     y_f32[4] = logf(x_f32[0]);
-    y_f32[5] = tanhf(x_f32[0]);
+    y_f32[5] = tanh_fitted(x_f32[0]);
     y_f32[6] = sqrtf(x_f32[0]);
     y_f32[7] = rsqrtf(x_f32[0]);
     y_f32[8] = erff(x_f32[0]);
@@ -211,7 +228,7 @@ every_scalar(
     y_f16[3] = float_to_half(fabsf(half_to_float(x_f16[0])));
     y_f16[4] = float_to_half(expf(half_to_float(x_f16[0])));
     y_f16[5] = float_to_half(logf(half_to_float(x_f16[0])));
-    y_f16[6] = float_to_half(tanhf(half_to_float(x_f16[0])));
+    y_f16[6] = float_to_half(tanh_fitted(half_to_float(x_f16[0])));
     y_f16[7] = float_to_half(sqrtf(half_to_float(x_f16[0])));
     y_f16[8] = float_to_half(rsqrtf(half_to_float(x_f16[0])));
     y_f16[9] = float_to_half(erff(half_to_float(x_f16[0])));
@@ -247,7 +264,7 @@ every_scalar(
     y_bf16[4] = float_to_bf16(fabsf(bf16_to_float(x_bf16[0])));
     y_bf16[5] = float_to_bf16(expf(bf16_to_float(x_bf16[0])));
     y_bf16[6] = float_to_bf16(logf(bf16_to_float(x_bf16[0])));
-    y_bf16[7] = float_to_bf16(tanhf(bf16_to_float(x_bf16[0])));
+    y_bf16[7] = float_to_bf16(tanh_fitted(bf16_to_float(x_bf16[0])));
     y_bf16[8] = float_to_bf16(sqrtf(bf16_to_float(x_bf16[0])));
     y_bf16[9] = float_to_bf16(rsqrtf(bf16_to_float(x_bf16[0])));
     y_bf16[10] = float_to_bf16(erff(bf16_to_float(x_bf16[0])));
