@@ -65,6 +65,23 @@ def test_batches_that_share_b_with_an_operand_of_the_results_shape(arch: str, mo
     assert np.array_equal(found, a @ b + rest * column)
 
 
+SHARING = {
+    "gaps between matrices": lambda a, b: (a[::2], b),
+    "gaps between rows": lambda a, b: (a[:2, ::2], b),
+    "columns contiguous": lambda a, b: (a.swapaxes(-1, -2), b.T),
+    "one A": lambda a, b: (np.broadcast_to(b, a.shape), a),
+    "repeated rows": lambda a, b: (np.broadcast_to(a[:, :1], a.shape), np.broadcast_to(b[:1], b.shape)),
+}
+
+
+@pytest.mark.parametrize("views", SHARING.values(), ids=SHARING)
+def test_bulk_copies_of_matrices_that_batches_share(views: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tensor map does without dimensions of stride 0; repeated lines have no map and are loaded by other copies."""
+    monkeypatch.setattr("fireiron.front.host.SIMULATED", "sm_90a")
+    a, b = views(*(RNG.integers(-4, 5, shape).astype(np.float16) for shape in ((4, 64, 64), (64, 64))))
+    assert np.array_equal(gemm(a, b), a @ b)
+
+
 def test_views_with_gaps() -> None:
     wide, into = drawn(40, 60), np.zeros((20, 50), np.float32)
     out = gemm(wide[::2, :24], B, out=into[:, :36], schedule=small)

@@ -9,7 +9,8 @@ import attrs
 from fireiron.algebra.expr import Expr, as_expr, as_int
 from fireiron.algebra.index.ranges import divisor
 from fireiron.algebra.layout import Layout
-from fireiron.atoms.table import like
+from fireiron.atoms.table import box_move, like
+from fireiron.atoms.tma import RANKS
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.ir.statements import Call, TensorMap, View
 from fireiron.kernel.lower.bulk_windows import lower_windows
@@ -68,7 +69,7 @@ def lower_bulk(atom: Atom, state: State, context: Context) -> Body:
             f"{atom.name} does not convert {windows['src'].storage.dtype} to {windows['dst'].storage.dtype}",
             fix="convert where registers hold the values",
         )
-    _check_strides(tensor, atom)
+    _check_strides(tensor, far, atom)
     reading = far.storage.reading
     if reading is not None and far_role == "src":
         inner = reading.index[tensor.storage[-1]]
@@ -76,7 +77,8 @@ def lower_bulk(atom: Atom, state: State, context: Context) -> Body:
         _check_near(near, atom)
         shared = _shared_among_peers(far, near, (0, *reversed(places)), context)
         return lower_windows(atom, state, context, shared)
-    order = tuple(reversed(tensor.storage))  # the tensor's dimensions, the contiguous one first
+    order = _mapped(tensor, far)
+    atom = _without(atom, far_role == "src", len(tensor.shape) - len(order))
     far, near, mask = _shared_among_peers(far, near, order, context)
     # Elements loaded from beyond a tile's end along M or N only enter sums that are not stored.
     product = isinstance(context.spec, MatMul) and far_role == "src"
@@ -84,7 +86,7 @@ def lower_bulk(atom: Atom, state: State, context: Context) -> Body:
     taken = tuple(_step(far.axes[d]) for d in order)
     span = max(o.span for o in atom.operands)
     steps = _steps(near, order, span, atom)
-    described = _map(tensor, far, box, span, taken if max(taken) > 1 else (), context)
+    described = _map(tensor, far, order, box, span, taken if max(taken) > 1 else (), context)
     if mask is not None:
         wide = like(atom, multicast=True)
         assert wide is not None
@@ -104,11 +106,40 @@ def lower_bulk(atom: Atom, state: State, context: Context) -> Body:
     return (Call(atom, views, map=described, signal=signal, peers=mask, link=state.link),)
 
 
-def _check_strides(tensor: Tensor, atom: Atom) -> None:
-    """Raise an error for lines whose distance is known and no multiple of the alignment that tensor maps need."""
+def _mapped(tensor: Tensor, far: Window) -> tuple[int, ...]:
+    """Return the tensor's dimensions that its map has, the contiguous one first.
+
+    Tensor maps have no stride of 0. Where one element of a dimension is copied, and all have one address, as in a
+    matrix that all products of a batch share, the map does without the dimension.
+    """
+    order = tuple(reversed(tensor.storage))
+    repeated = [d for d in order[1:] if as_int(as_expr(tensor.strides[d])) == 0 and far.axes[d].size == 1]
+    left_out = repeated[: len(order) - RANKS[0]]
+    return tuple(d for d in order if d not in left_out)
+
+
+def _without(atom: Atom, load: bool, count: int) -> Atom:
+    """Return the bulk copy that is like `atom`, for boxes with `count` dimensions less."""
+    if not count:
+        return atom
+    span = max(o.span for o in atom.operands)
+    found = box_move(load, atom.rank - count, span, atom.hint, atom.multicast, bool(atom.adding))
+    assert found is not None
+    return found
+
+
+def _check_strides(tensor: Tensor, far: Window, atom: Atom) -> None:
+    """Raise an error for lines whose distance is known and 0 or no multiple of the alignment that tensor maps need."""
     nbytes = tensor.dtype.nbytes
-    for stride in tensor.strides:
+    for d, stride in enumerate(tensor.strides):
         step = as_int(as_expr(stride))
+        lines = far.axes[d].size if far.storage.reading is None else tensor.shape[d]
+        if step == 0 and lines != 1:
+            raise DecompositionError(
+                "bulk-stride",
+                f"lines of {tensor} are one line that is repeated, and {atom.name} takes lines at a distance above 0",
+                fix="load by cp_async(), or copy the tensor first",
+            )
         if step is not None and step != 1 and step * nbytes % MAP_ALIGN:
             raise DecompositionError(
                 "bulk-stride",
@@ -285,12 +316,17 @@ def _slice(axis: Axis, part: int, number: Expr) -> Axis:
 
 
 def _map(
-    tensor: Tensor, far: Window, box: tuple[int, ...], span: int, steps: tuple[int, ...], context: Context
+    tensor: Tensor,
+    far: Window,
+    order: tuple[int, ...],
+    box: tuple[int, ...],
+    span: int,
+    steps: tuple[int, ...],
+    context: Context,
 ) -> TensorMap:
-    key = (tensor.name, box, span, steps)
+    key = (tensor.name, box, span, steps, order)
     if key not in context.maps:
-        rank = len(box)
-        context.maps[key] = TensorMap(
-            context.name(f"{tensor.name}_map"), buffer_of(far.storage), tuple(reversed(range(rank))), box, span, steps
-        )
+        axes = tuple(tensor.storage.index(d) for d in order)
+        name = context.name(f"{tensor.name}_map")
+        context.maps[key] = TensorMap(name, buffer_of(far.storage), axes, box, span, steps)
     return context.maps[key]

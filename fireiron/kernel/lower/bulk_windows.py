@@ -143,7 +143,7 @@ def lower_windows(atom: Atom, state: State, context: Context, shared: tuple[Wind
     assert wide is not None
     steps = (1, *(side.step for side in sides))
     box = (size, count, *(1,) * (len(tensor.shape) - 2))
-    key = (tensor.name, box, span, (*steps, *lower, *upper))
+    key = (tensor.name, box, span, (*steps, *lower, *upper), order)
     if key not in context.maps:
         axes = tuple(reversed(range(len(tensor.shape))))
         name = context.name(f"{tensor.name}_map")

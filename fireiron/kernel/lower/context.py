@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from fireiron.kernel.lower.ahead import Ahead
     from fireiron.kernel.lower.progress import Progress
 
-MapKey: TypeAlias = tuple[str, tuple[int, ...], int, tuple[int, ...]]
+MapKey: TypeAlias = tuple[str, tuple[int, ...], int, tuple[int, ...], tuple[int, ...]]
 
 
 @attrs.define(eq=False)
