@@ -6,6 +6,7 @@ import inspect
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from fireiron.algebra.dtypes import DType, default_accumulator, default_result, f32, f64
@@ -89,8 +90,10 @@ def _prepared(
     facts = {"a": described(a, "a"), "b": described(b, "b")}
     numbers = {name: x for name, x in operands.items() if isinstance(x, bool | int | float)}
     arrays = {name: x for name, x in operands.items() if name not in numbers}
-    beside = {name: described(x, name) for name, x in arrays.items()}
     shape = _shape(facts["a"], facts["b"])
+    beside = {name: described(x, name) for name, x in arrays.items()}
+    arrays = {name: _trimmed(x, beside[name].shape, len(shape)) for name, x in arrays.items()}
+    beside = {name: described(x, name) for name, x in arrays.items()}
     kind = find_dtype(facts["a"].dtype if dtype is None else dtype)
     if kind.packed:
         raise CallError(
@@ -116,9 +119,7 @@ def _prepared(
         for x in beside.values()
     )
     flat = not lead or whole
-    batch = 1
-    for extent in lead:
-        batch *= extent
+    batch = prod(lead)
     if flat:
         rows, batch = rows * batch, 1
     outer: tuple[int, ...] = () if flat else (batch,)
@@ -317,9 +318,7 @@ def _step(facts: ArrayFacts, count: int) -> int | None:
 
 def _repeated(x: Any, shape: tuple[int, ...]) -> Any:
     """View one matrix as a batch that repeats it."""
-    from fireiron.jit.arrays import is_torch
-
-    if is_torch(x):
+    if hasattr(x, "expand"):
         return x.expand(shape)
     if type(x).__module__.partition(".")[0] == "cupy":
         return import_module("cupy").broadcast_to(x, shape)
@@ -343,17 +342,37 @@ def _lying(x: Any, name: str, shape: tuple[int, ...], strides: tuple[int, ...], 
     return _Matrices(x.swapaxes(-1, -2), tensor)
 
 
+def _trimmed(x: Any, shape: tuple[int, ...], rank: int) -> Any:
+    """View an epilog's operand without leading dimensions of extent 1, and a number as a vector."""
+    ones = next((i for i, n in enumerate(shape[:-2]) if n != 1), max(0, len(shape) - 2))
+    if not shape or (ones and len(shape) <= rank):
+        return x.reshape(shape[ones:] or (1,))
+    return x
+
+
 def _operand(x: Any, facts: ArrayFacts, name: str, lead: tuple[int, ...], flat: bool) -> _Matrices:
-    """View an array that an epilog reads; it is broadcast over the product as in NumPy."""
-    if len(facts.shape) > 2 and not flat and facts.shape[:-2] == lead:
-        batch = 1
-        for extent in lead:
-            batch *= extent
-        return _matrices(x, facts, name, (batch, *facts.shape[-2:]))
+    """View an array that an epilog reads; it is broadcast over the product as in NumPy.
+
+    An array that repeats along some of the leading dimensions is copied, because a kernel has one stride for all of
+    them together.
+    """
+    own, behind = facts.shape[:-2], facts.shape[-2:]
+    if own and not flat and broadcasts(own, lead):
+        shape = (prod(lead), *behind)
+        if own != lead or 0 in facts.strides[:-2]:
+            x = _repeated(x, (*lead, *behind)).reshape(shape)
+            facts = described(x, name)
+        return _matrices(x, facts, name, shape)
     tensor = Tensor(name, facts.shape, find_dtype(facts.dtype), facts.strides)
     if len(facts.shape) < 2 or tensor.storage == tuple(range(len(facts.shape))):
         return _Matrices(x, tensor)
     return _Matrices(x.swapaxes(-1, -2), tensor)
+
+
+def broadcasts(own: tuple[int, ...], lead: tuple[int, ...]) -> bool:
+    """Say whether an array's leading dimensions are broadcast over those of the product."""
+    last = lead[len(lead) - len(own) :]
+    return len(own) <= len(lead) and all(n in (1, full) for n, full in zip(own, last, strict=True))
 
 
 def expressions_of(

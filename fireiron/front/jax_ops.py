@@ -15,6 +15,7 @@ from fireiron.base.errors import CallError, FireironError
 from fireiron.base.link import here
 from fireiron.front.epilog_gradients import gradients, keeping, keeps, reads_product, results
 from fireiron.front.epilog_text import NUMBER, text_of
+from fireiron.front.fused import broadcasts
 from fireiron.front.jax_calls import foreign
 from fireiron.front.xla_gemm import HANDLERS, TARGET, attributes
 from fireiron.language.storage_order import letters
@@ -51,9 +52,7 @@ def gemm(
         left, right = _turned(a, stored[1] == "T"), _turned(b, stored[0] == "T")
         if min(a.ndim, b.ndim) < 2 or left[-1] != right[-2]:
             raise CallError("wrong-shape", f"a has the shape {left} and b {right}", fix="give them one K")
-        arrays: dict[str, Any] = {
-            name: x.reshape(x.shape or (1,)) for name, x in operands.items() if hasattr(x, "shape")
-        }
+        arrays: dict[str, Any] = {name: _spread(x, left[:-2]) for name, x in operands.items() if hasattr(x, "shape")}
         numbers: dict[str, float] = {name: x for name, x in operands.items() if name not in arrays}
         kind = find_dtype(a.dtype.name if dtype is None else dtype)
         text = "" if epilog is None else text_of(
@@ -66,6 +65,14 @@ def gemm(
     except FireironError as error:
         raise error.located(here()) from None
     return made[0] if len(made) == 1 else made
+
+
+def _spread(x: Any, lead: tuple[int, ...]) -> Any:
+    """Repeat an operand that has some of the product's leading dimensions along the others, by JAX."""
+    own = x.shape[:-2]
+    if any(n != 1 for n in own) and own != lead and broadcasts(own, lead):
+        return jnp.broadcast_to(x, (*lead, *x.shape[-2:]))
+    return x.reshape(x.shape or (1,))
 
 
 @attrs.frozen

@@ -72,8 +72,9 @@ def gemm(
             another number of the bucket compiles nothing. The kernel is chosen for the largest. For two dense matrices
             without epilog.
         operands: what the epilog reads, by name: arrays that broadcast over the product, and numbers. Operands are
-            converted to the accumulator's type, except floats with sums of integers. Names of this function's options
-            (out, layout, ...) cannot be used.
+            converted to the accumulator's type, except floats with sums of integers. An array that has some of the
+            leading dimensions, and repeats along others, is copied at each call. Names of this function's options (out,
+            layout, ...) cannot be used.
 
     Raises:
         CallError: `requires-grad`, `wrong-shape`, `wrong-stride`, `bad-epilog`, `dynamic-call`, and as a kernel's call

@@ -176,6 +176,10 @@ class Lent:
         shape, steps = (tuple(values[i] for i in order) for values in (self.shape, self.steps))
         return attrs.evolve(self, shape=shape, steps=steps)
 
+    def expand(self, shape: tuple[int, ...]) -> Lent:
+        """View the memory with more leading dimensions, along which it is repeated."""
+        return attrs.evolve(self, shape=shape, steps=(0,) * (len(shape) - self.ndim) + self.steps)
+
     def reshape(self, shape: tuple[int, ...]) -> Lent:
         """View dense memory with other extents."""
         assert self.steps == contiguous(self.shape)

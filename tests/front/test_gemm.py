@@ -55,6 +55,26 @@ def test_leading_dimensions() -> None:
     near(gemm(BATCHES, B, epilog=lambda acc, rows: acc * rows, rows=rows, schedule=small), BATCHES @ B * rows)
 
 
+LEADING = [(2, 1), (1, 3), (3,), (1, 1), (1,), (2, 3)]
+
+
+@pytest.mark.parametrize("lead", LEADING, ids=str)
+@pytest.mark.parametrize("one", [True, False], ids=["one B", "many"])
+def test_operands_are_broadcast_over_leading_dimensions(lead: tuple[int, ...], one: bool) -> None:
+    b = B if one else drawn(2, 3, 24, 36)
+    for x in (drawn(*lead, 20, 36), drawn(*lead, 1, 36), drawn(*lead, 20, 1), drawn(*lead, 36, 20).swapaxes(-1, -2)):
+        near(gemm(BATCHES, b, epilog=lambda acc, x: acc * x, x=x, schedule=small), BATCHES @ b * x)
+
+
+def test_an_operand_may_be_a_number_in_an_array_or_repeat_itself() -> None:
+    number, rest = np.array(3, np.float32), np.broadcast_to(drawn(2, 1, 20, 36), (2, 3, 20, 36))
+    found = gemm(BATCHES, B, epilog=lambda acc, n, rest: acc * n + rest, n=number, rest=rest, schedule=small)
+    near(found, BATCHES @ B * 3 + rest)
+    for shape in ((2, 20, 36), (1, 1, 1, 20, 36), (2, 2, 20, 36)):
+        with pytest.raises(FireironError, match="does not broadcast"):
+            gemm(BATCHES, B, epilog=lambda acc, x: acc + x, x=drawn(*shape), schedule=small)
+
+
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 def test_batches_that_share_b_with_an_operand_of_the_results_shape(arch: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of all batches follow each other, those of the operand too: no bulk copy meets a stride of 0."""

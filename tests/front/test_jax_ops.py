@@ -123,6 +123,14 @@ def test_gradients_of_layouts_and_batches(layout: str, batches: Any) -> None:
     agree(lambda a, b: gemm(a, b, layout=layout), theirs, a, b)
 
 
+@pytest.mark.parametrize("lead", [(2, 1), (1, 3), (3,), (1, 1)], ids=str)
+def test_operands_are_broadcast_over_leading_dimensions(lead: tuple[int, ...]) -> None:
+    agree(
+        lambda a, b, c: gemm(a, b, epilog=lambda acc, c: acc * c, c=c), lambda a, b, c: a @ b * c,
+        drawn(2, 3, 4, 8), drawn(8, 12), drawn(*lead, 4, 12),
+    )  # fmt: skip
+
+
 def test_gradients_in_half_precision_by_number_and_scalar() -> None:
     x, w, s = drawn(8, 16).astype(jnp.bfloat16), drawn(16, 8).astype(jnp.bfloat16), jnp.float32(0.5)
     agree(

@@ -71,6 +71,14 @@ def test_gradients_of_batches(shapes: Any) -> None:
     agree(ft.gemm, torch.matmul, *(drawn(*shape) for shape in shapes))
 
 
+@pytest.mark.parametrize("lead", [(2, 1), (3,)])
+def test_operands_are_broadcast_over_leading_dimensions(lead: Any) -> None:
+    def ours(a: Any, b: Any, x: Any) -> Any:
+        return ft.gemm(a, b, epilog=lambda acc, x: acc * x, x=x)
+
+    agree(ours, lambda a, b, x: a @ b * x, drawn(2, 3, 8, 12), drawn(12, 16), drawn(*lead, 8, 16))
+
+
 @pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
 def test_gradients_of_layouts(layout: str) -> None:
     a = drawn(24, 20) if layout[1] == "T" else drawn(20, 24)

@@ -157,6 +157,8 @@ def test_the_gpus_handler_lends_memory_and_takes_the_stream(monkeypatch: pytest.
     turned = describe(left.swapaxes(-1, -2), "a")
     assert (turned.shape, turned.strides) == ((16, 8), (1, 16))
     assert describe(left.reshape((2, 4, 16)), "a").strides == (64, 16, 1)
+    repeated = describe(left.expand((3, 8, 16)), "a")
+    assert (repeated.shape, repeated.strides) == ((3, 8, 16), (0, 16, 1))
 
 
 def heads(*shape: int) -> Any:
