@@ -60,7 +60,7 @@ def _cone(areas: Areas, last: int) -> set[int] | None:
     kept = [n for n in found if areas.live(n, {*found, last})]
     if any(graph.nodes[n].shape[-1] != 1 for n in kept) or len(kept) > 1:
         return None
-    return found if dims_of(graph, areas.with_views({*found, last}), areas.free) is not None else None
+    return found if dims_of(graph, areas.with_views({*found, last}), areas.free, twice=True) is not None else None
 
 
 def _of_folds(areas: Areas, inside: set[int]) -> set[int]:

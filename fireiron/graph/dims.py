@@ -38,8 +38,14 @@ def transparent(graph: Graph, number: int) -> bool:
     return [n for n in before if n != 1] == [n for n in node.shape if n != 1]
 
 
-def pairs(graph: Graph, number: int) -> Iterable[tuple[Axis, Axis]]:
-    """Yield pairs of an axis of a node's input and the same axis of its result."""
+def pairs(graph: Graph, number: int, right: int | None = None) -> Iterable[tuple[Axis, Axis]]:
+    """Yield pairs of an axis of a node's input and the same axis of its result.
+
+    Args:
+        graph: the graph of the node.
+        number: the node's number.
+        right: the number that stands for a product's right operand; the operand's own if None.
+    """
     node = graph.nodes[number]
     out = len(node.shape)
     if node.op == "reshape":
@@ -49,11 +55,12 @@ def pairs(graph: Graph, number: int) -> Iterable[tuple[Axis, Axis]]:
         yield from (((source, a), (number, b)) for a, b in zip(theirs, mine, strict=True))
     elif node.op == "matmul":
         a, b = node.inputs
-        left, right = graph.nodes[a].shape, graph.nodes[b].shape
+        left, other = graph.nodes[a].shape, graph.nodes[b].shape
+        b = b if right is None else right
         yield (a, len(left) - 2), (number, out - 2)
-        yield (b, len(right) - 1), (number, out - 1)
-        yield (a, len(left) - 1), (b, len(right) - 2)
-        for i, shape in ((a, left), (b, right)):
+        yield (b, len(other) - 1), (number, out - 1)
+        yield (a, len(left) - 1), (b, len(other) - 2)
+        for i, shape in ((a, left), (b, other)):
             for axis in range(len(shape) - 2):
                 yield (i, axis), (number, out - len(shape) + axis)
     elif node.kind == "fold":
@@ -73,7 +80,7 @@ def pairs(graph: Graph, number: int) -> Iterable[tuple[Axis, Axis]]:
             yield from (((i, a), (number, out - len(shape) + a)) for a in range(len(shape)))
 
 
-def dims_of(graph: Graph, members: Iterable[int], free: frozenset[int]) -> Dims | None:
+def dims_of(graph: Graph, members: Iterable[int], free: frozenset[int], twice: bool = False) -> Dims | None:
     """Name the dims of nodes that one program computes; None where two axes of a node would become one dim.
 
     Nodes of `free` are left out.
@@ -82,9 +89,13 @@ def dims_of(graph: Graph, members: Iterable[int], free: frozenset[int]) -> Dims 
         graph: the graph of the nodes.
         members: the nodes, with the views between them that keep the order of axes.
         free: the nodes that are computed again wherever they are read.
+        twice: whether an array may be read at two places: by a product as its right operand, and by others. Its axes
+            then have the dims of the others. Attention whose values are its queries reads such an array.
     """
     inside = list(members)
     parent: dict[Axis, Axis] = {}
+    stands = _read_twice(graph, inside) if twice else {}  # by product, and for whom
+    whose = {mine: graph.nodes[number].inputs[1] for number, mine in stands.items()}
 
     def find(axis: Axis) -> Axis:
         while parent.setdefault(axis, axis) != axis:
@@ -93,15 +104,14 @@ def dims_of(graph: Graph, members: Iterable[int], free: frozenset[int]) -> Dims 
         return axis
 
     def extent(axis: Axis) -> int:
-        return graph.nodes[axis[0]].shape[axis[1]]
+        return graph.nodes[whose.get(axis[0], axis[0])].shape[axis[1]]
 
     nodes = dict.fromkeys(inside)
     for number in inside:
-        for one, other in pairs(graph, number):
-            if one[0] in free or extent(one) != extent(other) or extent(one) == 1:
+        for one, other in pairs(graph, number, stands.get(number)):
+            if whose.get(one[0], one[0]) in free or extent(one) != extent(other) or extent(one) == 1:
                 continue
-            nodes.setdefault(one[0])
-            nodes.setdefault(other[0])
+            nodes |= dict.fromkeys(n for n, _ in (one, other) if n not in whose)
             parent[find(one)] = find(other)
         for i in graph.nodes[number].inputs:
             if i not in free:
@@ -132,6 +142,14 @@ def dims_of(graph: Graph, members: Iterable[int], free: frozenset[int]) -> Dims 
         if graph.nodes[number].kind == "fold":
             folded |= dict.fromkeys(folded_by(graph, number, found))
     return Dims(found, tuple(folded), extents)
+
+
+def _read_twice(graph: Graph, members: list[int]) -> dict[int, int]:
+    """Find the products whose right operand is no member and has other readers; give each operand a second number."""
+    inside = set(members)
+    products = (n for n in members if graph.nodes[n].op == "matmul")
+    rights = {n: graph.nodes[n].inputs[1] for n in products if graph.nodes[n].inputs[1] not in inside}
+    return {n: -1 - n for n, i in rights.items() if len(inside.intersection(graph.users[i])) > 1}
 
 
 def apart(graph: Graph, members: Iterable[int]) -> list[int]:

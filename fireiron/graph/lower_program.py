@@ -50,7 +50,7 @@ class PartProgram:
     def __init__(self, graph: Graph, part: Part, views: Mapping[int, View], samples: Samples | None) -> None:
         self.samples = samples
         self.free = free_nodes(graph)
-        found = dims_of(graph, part.nodes, self.free)
+        found = dims_of(graph, part.nodes, self.free, twice=part.kind == "attention")
         if found is None:
             raise Misfit("two axes of one array are one dim")
         self.graph, self.part, self.views = graph, part, views
@@ -63,7 +63,7 @@ class PartProgram:
         self.known: dict[tuple[int, tuple[str | None, ...]], Value | float] = {}
         self.tops: dict[int, tuple[Value | None, Value, Value]] = {}  # see _top
         self.labels: dict[tuple[int, tuple[str | None, ...]], str] = {}
-        self.roles: dict[int, str] = {}
+        self.roles: dict[tuple[int, str | None], str] = {}  # by node and its last dim
         self.alone: Mapping[str, tuple[str, ...]] = {}  # by role: the dims of extent 1
         self.rename: dict[str, str] = {}
         self.summed: set[int] = set()  # what is computed of a product, ahead of the folds of its rows
@@ -95,7 +95,7 @@ class PartProgram:
             raise Misfit("attention takes heads, batches of heads, or of groups of them")
         q, k = self.graph.nodes[scores].inputs
         (v,) = (i for i in self.graph.nodes[last].inputs if i not in self.inside)
-        self.roles = {q: "q", k: "k", v: "v", scores: "s", last: "o"}
+        self.roles = {(q, "d"): "q", (k, "j"): "k", (v, "e"): "v", (scores, "j"): "s", (last, "e"): "o"}
         axes = dict(zip((*letters, "i"), names[last][:-1], strict=True))
         # A batch, a head or a query that is alone has no dim in the part; the presets give it one of one point.
         rows = tuple(to for to in "bhi" if axes.get(to) is None)
@@ -105,6 +105,10 @@ class PartProgram:
         if None in wanted or len(wanted) + len(rows) != len({*letters, *"bhijde"}):
             raise Misfit("attention takes groups of heads, keys and columns of more than one")
         self.rename = {d: to for d, to in wanted.items() if d is not None}
+
+    def _role(self, number: int, dims: tuple[str | None, ...]) -> str:
+        """Return the name that the presets of attention have for a node's array; empty for other arrays."""
+        return self.roles.get((number, dims[-1] if dims else None), "")
 
     def _ahead_of_folds(self) -> set[int]:
         """List the pointwise operations that depend on a product but on no fold of its rows."""
@@ -203,8 +207,9 @@ class PartProgram:
         if self._pointless:
             kept = [(1, max(1, prod(n for n, _, _ in kept)), ONE), *kept]
         whole = max(1, prod(n for n, _, _ in kept))
-        kept = [*((1, whole, d) for d in self.alone.get(self.roles.get(number, ""), ())), *kept]
-        name = self.roles.get(number, "") or f"x{len(self.tensors)}"
+        role = self._role(number, dims)
+        kept = [*((1, whole, d) for d in self.alone.get(role, ())), *kept]
+        name = role or f"x{len(self.tensors)}"
         if name in self.tensors:
             name = f"x{len(self.tensors)}"
         self.labels[number, dims] = name
@@ -376,15 +381,14 @@ class PartProgram:
         for value, kind in zip(inputs, kinds, strict=True):
             assert isinstance(value, Value)
             given.append(value if isinstance(trace.bare(value), steps.Ref) else value.cast(kind))
-        alone = self.alone.get(self.roles.get(number, ""), ())
+        role = self._role(number, dims)
+        alone = self.alone.get(role, ())
         words = [" ".join([*alone, *(d for d in place if d is not None)]) for place in (*places, dims)]
         for side, value in enumerate(given):
             ref = trace.bare(value)
             if ref is not None:  # the dims of an array have the order of its memory
                 words[side] = " ".join(d.name for d in ref.dims)
-        return einsum.einsum(
-            f"{words[0]}, {words[1]} -> {words[2]}", *given, name=self.roles.get(number, einsum.PRODUCT)
-        )
+        return einsum.einsum(f"{words[0]}, {words[1]} -> {words[2]}", *given, name=role or einsum.PRODUCT)
 
     def _in_base_2(self, number: int, node: Node, dims: tuple[str | None, ...]) -> Value | None:
         """Write exp(x - max(x)) as a power of 2: a factor of x is multiplied by log2(e), which costs nothing more."""

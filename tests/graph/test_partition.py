@@ -83,6 +83,27 @@ def test_the_largest_scores_of_attention_are_a_second_result() -> None:
         np.testing.assert_allclose(made, wanted, rtol=2e-3, atol=2e-3)
 
 
+ONE_ARRAY: dict[str, Any] = {
+    "all three": lambda a, b: nn.attention(a, a, a),
+    "queries and values": lambda a, b: nn.attention(a, b, a, causal=True),
+    "with a mask": lambda a, b: nn.attention(a, a, a, b),
+    "turned keys and values": lambda a, b: nn.softmax(a @ b) @ b,
+    "queries, turned keys and values": lambda a, b: nn.softmax(a @ a) @ a,
+}
+
+
+@pytest.mark.parametrize("function", ONE_ARRAY.values(), ids=ONE_ARRAY)
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("lead", [(1, 2), (3,)], ids=["batch", "heads"])
+def test_an_array_may_be_queries_and_values_of_attention(function: Any, arch: str, lead: tuple[int, ...]) -> None:
+    graph = trace_graph(function, *[tensor(*lead, 32, 32, dtype="f16")] * 2)
+    plan = graph.plan(arch)
+    assert [x.part.kind for x in plan.launches][-1] == "attention"
+    rng = np.random.default_rng(0)
+    arrays = [(rng.standard_normal((*lead, 32, 32)) / 4).astype("f2") for _ in range(2)]
+    np.testing.assert_allclose(plan(*arrays), graph.evaluate(*arrays), rtol=2e-3, atol=2e-3)
+
+
 def test_scores_that_others_read_are_stored() -> None:
     def function(q: Any, k: Any, v: Any) -> Any:
         weights = nn.softmax(q @ k.mT)
