@@ -237,6 +237,8 @@ class PartProgram:
             rest = iter(d for d, n in zip(dims, node.shape, strict=True) if n != 1)
             return [tuple(None if n == 1 else next(rest) for n in shapes[0])]
         if node.kind == "fold":
+            if node.inputs[0] not in self.dims.names:
+                raise Misfit("a fold of numbers alone")
             mine, place, made = self._dims(node.inputs[0]), 0, list[str | None]()
             for axis, n in enumerate(shapes[0]):
                 if axis in node["axes"]:

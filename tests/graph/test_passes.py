@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fireiron import FireironError, f32, nn, tensor, trace_graph, u8
+from fireiron import FireironError, f32, i32, nn, tensor, trace_graph, u8
 from fireiron.graph.common import share
 from fireiron.graph.composites import COMPOSITES, Ops
 from fireiron.graph.constants import fold_constants
@@ -100,6 +100,40 @@ def test_what_depends_on_no_input_is_computed_once() -> None:
     assert ops(graph) == ["mul", "add"]
     assert ops(fold_constants(graph)) == ["add"]
     np.testing.assert_array_equal(fold_constants(graph).evaluate(table), table * 3)
+
+
+@pytest.mark.parametrize("op", ["sum", "max", "min", "prod"])
+@pytest.mark.parametrize(("number", "kind"), [(3, f32), (-1, i32), (2, i32), (1, u8), (0, i32), (2.5, f32)], ids=str)
+def test_folds_of_equal_numbers_are_numbers(op: str, number: float, kind: Any) -> None:
+    b = Builder()
+    x = b.input("x", (8,), kind)
+    equal = b.add("broadcast", b.constant(number, kind), shape=(8, 5, 3))
+    graph = b.graph("g", [b.add("add", x, b.add(op, equal, axes=(1, 2), keepdims=False))])
+    assert "broadcast" not in ops(graph.optimised())
+    assert op not in ops(graph.optimised())
+    data = np.arange(8).astype(kind.numpy)
+    np.testing.assert_allclose(graph.plan("sm_90a")(data), graph.evaluate(data), rtol=1e-6)
+
+
+def test_folds_of_coordinates_are_computed_once_or_by_the_library() -> None:
+    for rows, kernels in ((8, 1), (1 << 20, 0)):
+        b = Builder()
+        at = b.add("iota", shape=(rows, 4), axis=0)
+        folded = b.add("max", at, axes=(0,), keepdims=False)
+        graph = b.graph("g", [b.add("add", b.input("x", (4,), i32), folded)])
+        assert ("max" in ops(graph.optimised())) == (not kernels)
+        plan = graph.plan("sm_90a")
+        assert not kernels or all(x.kernel is not None for x in plan.launches)
+        np.testing.assert_array_equal(plan(np.arange(4, dtype="i4")), np.arange(4) + rows - 1)
+
+
+def test_products_of_integers_that_wrap_are_left_to_the_library() -> None:
+    b = Builder()
+    equal = b.add("broadcast", b.constant(3, i32), shape=(4, 64))
+    graph = b.graph("g", [b.add("add", b.input("x", (4,), i32), b.add("prod", equal, axes=(1,), keepdims=False))])
+    with np.errstate(over="ignore"):
+        wanted = np.arange(4, dtype="i4") + np.full(64, 3, "i4").prod(dtype="i4")
+    np.testing.assert_array_equal(graph.plan("sm_90a")(np.arange(4, dtype="i4")), wanted)
 
 
 def test_reshapes_come_late() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fireiron import trace_graph
+from fireiron import nn, trace_graph
 from fireiron.algebra.dtypes import f32
 from fireiron.graph.nodes import Builder, Graph
 from fireiron.graph.operations import operations
@@ -135,6 +135,21 @@ def test_a_number_that_replaces_an_array_is_broadcast() -> None:
     graph = trace_graph(lambda x: x - x, (8, 4), name="g").optimised(range=True)
     assert [n.op for n in graph.nodes if n.kind != "source"] == ["broadcast"]
     np.testing.assert_array_equal(graph.evaluate(np.ones((8, 4))), np.zeros((8, 4)))
+
+
+OF_NUMBERS: dict[str, Any] = {
+    "sum": lambda x: (x - x).sum(0), "of all": lambda x: (x - x).sum(), "min": lambda x: (x * 0 + 2).min(1),
+    "mean": lambda x: (x * 0 + 2).mean(1), "beside": lambda x: x + (x - x).max(1, keepdims=True),
+    "choice": lambda x: np.where(x - x > 0, x, 1.0).sum(0), "softmax": lambda x: nn.softmax(x - x),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("function", OF_NUMBERS.values(), ids=OF_NUMBERS)
+def test_folds_of_a_number_that_replaces_an_array_are_numbers(function: Any) -> None:
+    graph, x = trace_graph(function, (8, 4), name="g"), np.arange(32, dtype="f4").reshape(8, 4)
+    plan = graph.plan("sm_90a", range=True)
+    assert len(plan.launches) == 1
+    np.testing.assert_allclose(plan(x), graph.evaluate(x), rtol=1e-6)
 
 
 def test_gelu_by_tanh_does_not_cancel() -> None:
