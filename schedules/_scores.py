@@ -94,7 +94,8 @@ class Scores:
             return products * self.worth(self.factor * LOG2E)
         # Behind the maximum the product is rounded where it is subtracted, too: a fused multiply-add of a score of -1e9
         # and its rounded maximum gave 2^64 for 1.
-        return maximum(as_exponent(self.called(self.score, products * self.worth(self.factor)) * LOG2E), -inf)
+        made = maximum(as_exponent(self.called(self.score, products * self.worth(self.factor)) * LOG2E), -inf)
+        return made if made.number is None else where(index("j") < 0, products, made)  # folds need the products' dims
 
     def worth(self, factor: float) -> Value | float:
         """Multiply a factor by the scales of a head's 8-bit queries and keys, if the program has such arrays.
@@ -130,12 +131,16 @@ class Scores:
         return as_exponent(derivative(lambda s: self.called(score, s), products * self.factor))
 
     def seen(self) -> Value | None:
-        """Return the condition under which a score counts; None where all scores count."""
+        """Return the condition under which a score counts; None where all scores count.
+
+        A condition that never holds is still an index's, not a number: each step keeps its dims.
+        """
         seen = index("j") <= index("i") + (extent("j") - extent("i")) if self.causal else None
         if self.mask is None:
             return seen
         masked = self.called(self.mask, None)
-        return masked if seen is None else seen & masked
+        seen = masked if seen is None else seen & masked
+        return index("j") < 0 if seen.number == 0 else seen
 
     def counted(self, values: Value) -> Value:
         """Replace the values of points whose score does not count by zeros."""

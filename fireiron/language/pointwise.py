@@ -14,7 +14,7 @@ import attrs
 
 from fireiron.algebra.dtypes import DType, f32, f64, i32
 from fireiron.algebra.dtypes import dtype as find_dtype
-from fireiron.algebra.expr import Expr, and_, as_expr, eq, le, lt, maximum, minimum, ne, or_, select
+from fireiron.algebra.expr import Expr, and_, as_expr, as_int, eq, le, lt, maximum, minimum, ne, or_, select
 from fireiron.algebra.scalar import (
     Arg,
     Binary,
@@ -68,6 +68,24 @@ class Value:
         return any(type(t) is not Tensor for t in self.tensors) or any(
             isinstance(part, Coordinate) for part in parts(self.tree)
         )
+
+    @property
+    def number(self) -> float | None:
+        """Return the number that the expression is at all points; None where its value depends on anything.
+
+        Example:
+            >>> from fireiron.language.tensor import Vector
+            >>> x, two = read(Vector(8, name="x")), Value(Constant(2.0, f32))
+            >>> x.number, (two * 3).number
+            (None, 6.0)
+        """
+        match simplified(self).tree:
+            case Constant(value=value):
+                return value
+            case Coordinate(value=place):
+                return as_int(place)
+            case _:
+                return None
 
     def __add__(self, other: Operand) -> Value:
         return binary("add", self, other)

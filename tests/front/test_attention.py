@@ -55,6 +55,35 @@ def test_masks_and_arrays() -> None:
     np.testing.assert_allclose(made, wanted(q, k, v, seen), atol=3e-3)
 
 
+HIDDEN: dict[str, dict[str, Any]] = {
+    "keys behind the last": {"mask": lambda j: j >= 30},
+    "the only query": {"mask": lambda i, j: (i > 0) & (j > 3)},
+    "what is not causal": {"mask": lambda i, j: j > i, "is_causal": True},
+    "scores": {"score": lambda s, j: where(j < 30, -np.inf, s)},
+}
+
+
+@pytest.mark.parametrize("options", HIDDEN.values(), ids=HIDDEN)
+@pytest.mark.parametrize("arch", ["sm_70", "sm_80", "sm_90a"])
+def test_a_mask_that_is_known_to_hide_all_keys(
+    options: dict[str, Any], arch: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fireiron.front.host.SIMULATED", arch)
+    q, k, v = arrays()
+    made, lse = fireiron.attention(q[:, :, :1], k, v, enable_gqa=True, lse=True, **options)
+    assert not made.any()
+    assert np.isneginf(lse).all()
+
+
+def test_scores_that_are_one_number() -> None:
+    q, k, v = arrays()
+    made, lse = fireiron.attention(
+        q[:, :, :1], k, v, enable_gqa=True, lse=True, score=lambda s, i: where(i > 0, s, 2.0)
+    )
+    np.testing.assert_allclose(made, np.repeat(v.mean(2, keepdims=True), q.shape[1] // v.shape[1], 1), atol=3e-3)
+    np.testing.assert_allclose(lse, 2 + np.log(30), rtol=1e-5)
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_masks_of_booleans(dtype: str) -> None:
     """Queries behind the last one have no row of the mask."""

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fireiron
-from fireiron import FireironError, equal, tanh
+from fireiron import FireironError, equal, tanh, where
 from fireiron.front.score_text import text_of
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
@@ -105,6 +105,14 @@ def test_logarithms_have_gradients() -> None:
     assert torch.isneginf(sums[:, :, :4]).all()
     back = torch.autograd.grad(made.sum(), (q, k, v))
     assert all(torch.isfinite(x).all() for x in back)
+
+
+@pytest.mark.parametrize("options", [{"mask": lambda j: j >= 12}, {"score": lambda s, j: where(j < 12, -torch.inf, s)}])
+def test_gradients_behind_a_mask_that_is_known_to_hide_all_keys(options: Any) -> None:
+    q, k, v = (drawn(1, 2, n, 16).requires_grad_() for n in (8, 12, 12))
+    made = fireiron.attention(q, k, v, **options)
+    for x in (made, *torch.autograd.grad(made.sum(), (q, k, v))):
+        assert not x.any()
 
 
 def test_compiled_and_exported() -> None:
