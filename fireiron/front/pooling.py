@@ -83,7 +83,8 @@ def specified(what: Pool, x: Tensor, arch: str | None = None, out: Tensor | None
     if what.op == "average":
         pads = tuple((before, min(before, behind)) for before, behind in what.pads)
         more = {"count_pad": what.count_pad, "beyond": tuple(max(0, b - a) for a, b in what.pads)}
-    return program(x, what.window, what.stride, pads, **more, arch=arch, out=out)
+    kind = x.dtype if what.op == "max" else None  # the largest of several numbers has their type
+    return program(x, what.window, what.stride, pads, **more, arch=arch, out=kind if out is None else out)
 
 
 def described(

@@ -50,10 +50,12 @@ def _run(input: Any, *given: Any) -> Any:
 
 
 def _fake(input: Any, *given: Any) -> Any:
-    outer = _of(*given).outer(tuple(input.shape[2:]))
+    what = _of(*given)
+    outer = what.outer(tuple(input.shape[2:]))
+    kind = input.dtype if what.op == "max" or input.dtype.is_floating_point else torch.float32
     if lies_last(input):
-        return input.new_empty((input.shape[0], *outer, input.shape[1])).movedim(-1, 1)
-    return input.new_empty((*input.shape[:2], *outer))
+        return input.new_empty((input.shape[0], *outer, input.shape[1]), dtype=kind).movedim(-1, 1)
+    return input.new_empty((*input.shape[:2], *outer), dtype=kind)
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

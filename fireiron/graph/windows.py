@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from fireiron.algebra.dtypes import DType, default_result
+from fireiron.algebra.dtypes import DType, default_result, f32
 from fireiron.base.errors import SpecError
 from fireiron.front.convolutions import outer_of
 from fireiron.graph.operations import Attributes, Operation, Shape, misfit, numpy, promoted
@@ -70,6 +70,10 @@ def _pooled(shapes: Sequence[Shape], a: Attributes) -> Shape:
 
 def _multiplied(kinds: Sequence[DType], _: Attributes) -> DType:
     return promoted([default_result(promoted(kinds[:2])), *kinds[2:]])
+
+
+def _mean_of(kinds: Sequence[DType], _: Attributes) -> DType:
+    return f32 if kinds[0].kind == "int" else kinds[0]
 
 
 def _shifted(x: Any, tap: Sequence[int], outer: Shape, stride: Sequence[int], dilation: Sequence[int]) -> Any:
@@ -164,5 +168,5 @@ def lie_apart(sides: Sequence[int], taps: Sequence[int], a: Attributes) -> bool:
 WINDOWS: tuple[Operation, ...] = (
     Operation("conv", "windows", _convolved, _conv, _multiplied, 2, 3),
     Operation("max_pool", "windows", _pooled, _max_pool),
-    Operation("avg_pool", "windows", _pooled, _avg_pool),
+    Operation("avg_pool", "windows", _pooled, _avg_pool, _mean_of),
 )

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fireiron as fi
-from fireiron import FireironError
+from fireiron import FireironError, nn, trace_graph
 
 
 def whole(*shape: int, dtype: Any = np.float16) -> Any:
@@ -36,6 +36,20 @@ def test_ranks(rank: int, sides: tuple[int, ...]) -> None:
     counts = windows(np.ones_like(x), 3, 1, 1, 0).sum(axes)
     partial = getattr(fi, f"avg_pool{rank}d")(x, 3, 1, 1, count_include_pad=False)
     np.testing.assert_allclose(partial, windows(x, 3, 1, 1, 0).sum(axes) / counts, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["i1", "u1", "i4"])
+def test_the_largest_of_integers_has_their_type_and_their_mean_is_a_float(kind: str) -> None:
+    x = np.arange(64).reshape(1, 4, 4, 4).astype(kind)
+    wanted = windows(x, 2, 2, 0, 0)
+    graphs = (trace_graph(lambda x, f=f: f(x, 2), x) for f in (nn.max_pool2d, nn.avg_pool2d))
+    largest, mean = (graph.plan("sm_90a") for graph in graphs)
+    for made in (fi.max_pool2d(x, 2), largest(x)):
+        assert made.dtype == x.dtype
+        np.testing.assert_array_equal(made, wanted.max((-1, -2)))
+    for made in (fi.avg_pool2d(x, 2), mean(x)):
+        assert made.dtype == np.float32
+        np.testing.assert_array_equal(made, wanted.mean((-1, -2)))
 
 
 def test_windows_that_end_beyond_the_image() -> None:

@@ -56,6 +56,20 @@ def test_integers_and_nan() -> None:
     assert ops.max_pool2d(x, 2)[0, 1].tolist() == [[21, 23], [29, 31]]
 
 
+@pytest.mark.parametrize("kind", [torch.int8, torch.uint8, torch.int32])
+def test_the_largest_of_integers_has_their_type_and_their_mean_is_a_float(kind: Any) -> None:
+    x = torch.arange(64).reshape(1, 4, 4, 4).to(kind)
+    assert torch.equal(ops.max_pool2d(x, 2), F.max_pool2d(x, 2))
+    assert ops.max_pool2d(x, 2).dtype == kind
+    assert torch.equal(ops.avg_pool2d(x, 2), F.avg_pool2d(x.float(), 2))
+    for op in ("max", "average"):  # what torch.compile sees
+        torch.library.opcheck(
+            torch.ops.fireiron.pool.default,
+            (x, op, [2, 2], [2, 2], [0] * 4, [1, 1], True),
+            test_utils="test_faketensor",
+        )
+
+
 def test_the_operator_is_well_formed() -> None:
     for op in ("max", "average"):
         given = (drawn(1, 8, 5, 5), op, [3, 3], [2, 2], [1, 1, 1, 1], [1, 1], True)
