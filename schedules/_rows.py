@@ -70,7 +70,8 @@ class Row:
 
     Args:
         column: the innermost folded dim.
-        lines: the dims that count rows; no step folds them together with columns.
+        lines: the dims that count rows; no step folds them together with columns. () where all arrays are one row.
+        folded: by dim, the extents of the columns and of the dims that steps fold together with them.
         summed: dims of `lines` that other steps fold for each column: for gradients of gain and bias.
         width: number of columns of a row. A column has `deep` values, along the other folded dims.
         lane: number of columns of a vector.
@@ -90,6 +91,7 @@ class Row:
 
     column: str
     lines: tuple[str, ...]
+    folded: dict[str, int]
     summed: tuple[str, ...]
     width: int
     deep: int
@@ -109,6 +111,10 @@ class Row:
     def vector(self, role: str) -> int:
         """Return the bytes of a lane's vector of an array."""
         return self.dtypes[role].nbytes_of(self.lane)
+
+    def tile(self, rows: int) -> dict[str, int]:
+        """Return the extents of a tile of some rows; of the whole row where there is one."""
+        return {**dict.fromkeys(self.lines, 1), self.lines[-1]: rows} if self.lines else self.folded
 
     def times(self, rows: int) -> Row:
         """Return the facts of several rows taken together as one."""
@@ -163,7 +169,8 @@ def row_of(spec: ProgramChain) -> Row:
     folded = {d.name for step in spec.computed.steps for d in step.over}
     read = [o for o in spec.residual.operands if o.role in {t.name for t in spec.computed.inputs}]
     ordered = [dim for o in read for dim in o.dims if dim in folded]
-    first = next((o for o in read if any(dim in folded for dim in o.dims) and len(o.dims) > 1), None)
+    alone = all(len(o.dims) < 2 for o in read)  # one row, and what others call vectors are its arrays
+    first = next((o for o in read if any(dim in folded for dim in o.dims) and (len(o.dims) > 1 or alone)), None)
     columns = [dim for dim in first.dims if dim in folded][-1:] if first is not None else ordered[-1:]
     beside = {d.name for s in spec.computed.steps for d in s.over if any(x.name in columns for x in s.over)}
     extents = {dim: spec.residual.extents[dim] for dim in beside}
@@ -176,11 +183,11 @@ def row_of(spec: ProgramChain) -> Row:
             fix="write the chain: tile(...).to(Block), split(...), load(..., RF, vector()), epilog(), done()",
         )
     (column,) = columns
-    width = extents.pop(column)
-    deep = prod(int(extent) for extent in extents.values() if isinstance(extent, int))
-    assert isinstance(width, int)
-    inputs = {o.role: o for o in read if column in o.dims and len(o.dims) > 1}
-    vectors = {o.role: o for o in read if o.dims == (column,)}
+    known = {dim: extent for dim, extent in extents.items() if isinstance(extent, int)}
+    width = known[column]
+    deep = prod(known.values()) // width
+    inputs = {o.role: o for o in read if column in o.dims and (len(o.dims) > 1 or alone)}
+    vectors = {o.role: o for o in read if o.dims == (column,) and not alone}
     sizes, of_vectors = ({role: o.dtype.nbytes for role, o in some.items()} for some in (inputs, vectors))
     lane = gcd(width, 8 * VECTOR_NBYTES // max(o.dtype.bits for o in inputs.values()))
     arch = int("".join(c for c in spec.program.arch or "90" if c.isdigit()))
@@ -188,7 +195,8 @@ def row_of(spec: ProgramChain) -> Row:
     given = {t.name for t in spec.computed.inputs}
     dims = {d.name for s in spec.computed.steps for ref in s.reads if ref.name in given for d in ref.dims}
     lines = tuple(d.name for d in spec.computed.dims if d.name in dims - beside)
-    said = lacking(spec, stored=True) or ("" if lines else "folds every dim")
+    one = all({d.name for d in step.over} in (set(), beside) for step in spec.computed.steps)
+    said = lacking(spec, stored=True) or ("" if lines or one else "folds every dim")
     if said:
         raise FireironError(
             "row-columns",
@@ -204,7 +212,7 @@ def row_of(spec: ProgramChain) -> Row:
     counts = [spec.residual.extents[line] for line in lines]
     count = prod(n if isinstance(n, int) else 0 for n in counts)
     ranked = any(step.fold is not None and step.fold.ranking is not None for step in spec.computed.steps)
-    return Row(column, lines, summed, width, deep, lane, *arrays, *taken, arch, copied, running, count, ranked)
+    return Row(column, lines, known, summed, width, deep, lane, *arrays, *taken, arch, copied, running, count, ranked)
 
 
 def lacking(spec: ProgramChain, stored: bool = False) -> str:

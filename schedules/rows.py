@@ -286,14 +286,14 @@ def row(
     given = row_of(spec)
     if given.summed:
         return _with_sums(spec, given, warps, blocks, rows, resident, stages, two_levels)
-    column, single = given.column, dict.fromkeys(given.lines, 1)
+    column, single = given.column, given.tile(1)
     chain: ProgramChain
-    if not warps and not blocks and given.nbytes <= MOST_OF_A_WARP:
+    if given.lines and not warps and not blocks and given.nbytes <= MOST_OF_A_WARP:
         lanes = lanes_of(given)
-        of_block = {**single, given.lines[-1]: rows or 4 * LANES // lanes}
+        of_block = given.tile(rows or 4 * LANES // lanes)
         chain = spec.tile(**of_block).to(Block, resident=resident).tile(**single).to(Group(Thread, lanes))
     else:
-        together = {**single, given.lines[-1]: rows or 1}
+        together = given.tile(rows or 1)
         part = part_of(given.times(rows or 1), warps, blocks)
         if not (warps or blocks or stages) and _reads_once(spec, given):
             part = ranked(given) if given.ranked else once(given) if given.nbytes > MOST_IN_REGISTERS else part

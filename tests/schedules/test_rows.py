@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 import pytest
 
+import fireiron as fi
 from fireiron import (
     RF,
     Block,
@@ -413,6 +414,40 @@ def test_the_next_row_takes_the_place_of_one_in_registers(name: str, blocks: int
     assert f"pipeline {stages}" in str(schedule.tree())
     found = schedule.simulate(launched=2 * blocks)
     assert found.comparison.passed, str(found)
+
+
+ONE_ROW: dict[str, Any] = {
+    "softmax": lambda x: fi.softmax(x, "n"),
+    "log_softmax": lambda x: fi.log_softmax(x, "n"),
+    "norm": lambda x: x * fi.rsqrt(fi.mean(x * x, "n") + 1e-5),
+    "cumsum": lambda x: fi.cumsum(x, "n"),
+}
+
+
+@pytest.mark.parametrize("arch", ["sm_70", "sm_80", "sm_90a"])
+@pytest.mark.parametrize("name", ONE_ROW)
+@pytest.mark.parametrize("width", [1, 33, 500, 4096])
+def test_a_vector_is_one_row(name: str, width: int, arch: str) -> None:
+    schedule = fi.best(program(x="n")(ONE_ROW[name])(tensor(width, dtype="f32"), arch=arch))
+    assert schedule.name.startswith("row_")
+    found = schedule.simulate()
+    assert found.comparison.passed, str(found)
+
+
+@pytest.mark.parametrize("width", [20001, 40000])
+def test_one_wide_row_has_several_blocks(width: int) -> None:
+    schedule = rows.row(program(x="n")(ONE_ROW["softmax"])(tensor(width, dtype="f32"), arch="sm_90a"))
+    assert "Block" in str(schedule).partition(" ways to ")[2]
+    assert schedule.simulate().comparison.passed
+
+
+def test_arrays_beside_one_row_may_have_its_dim_or_others() -> None:
+    two = program(x="a n")(lambda x: fi.softmax(x, "a n"))
+    assert rows.row(two(tensor(8, 33, strides=(64, 1)), arch="sm_90a")).simulate().comparison.passed
+    scaled = program(x="n", gain="n")(lambda x, gain: fi.softmax(x, "n") * gain)
+    assert rows.row(scaled(tensor(100), tensor(100), arch="sm_90a")).simulate().comparison.passed
+    outer = program(x="n", t="m")(lambda x, t: fi.softmax(x, "n") * t)
+    assert rows.row(outer(tensor(100), tensor(7), arch="sm_90a")).simulate().comparison.passed
 
 
 def test_programs_of_other_forms_are_refused() -> None:
