@@ -238,8 +238,9 @@ def _dims(spec: ProgramChain) -> tuple[list[str], list[Tensor], list[tuple[Tenso
         return all(str(e) not in names or n == sizes[str(e)] for e, n in zip(refs[t.name].index, t.shape, strict=True))
 
     whole = [t for t in program.inputs if t.name in plain and {d.name for d in refs[t.name].dims} == every]
-    # Where single elements lie apart, threads read them one by one.
+    # Where single elements lie apart, or an array says which are read, threads read them one by one.
     whole = [t for t in whole if full_sized(t) and (t.strides[t.storage[-1]] == 1 or t.shape[t.storage[-1]] == 1)]
+    whole = [t for t in whole if str(refs[t.name].index[t.storage[-1]]) in names]
     (first, *_) = program.outputs
     dims = [str(refs[first.name].index[i]) for i in first.storage]
     lines = [(t, str(refs[t.name].index[t.storage[-1]])) for t in whole]

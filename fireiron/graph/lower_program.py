@@ -317,9 +317,7 @@ class PartProgram:
             return value[0] if name in self.scalars else value
         places = self._of_inputs(number, dims)
         if node.op == "gather":
-            (table, ids), (_, lines) = node.inputs, places
-            rows = self._value(ids, lines)
-            return cast(Value, self._value(table, places[0]))[rows, ...]
+            return self._line(node, places)
         if self.part.kind == "attention" and self._is_top(number):
             return self._top(number, dims)[2] * (1 / LOG2E)
         inputs = [self._value(i, mine) for i, mine in zip(node.inputs, places, strict=True)]
@@ -340,6 +338,15 @@ class PartProgram:
             if based is not None:
                 return based
         return pointwise(node.op, inputs, node)
+
+    def _line(self, node: Node, places: list[tuple[str | None, ...]]) -> Value:
+        """Read the lines of a table that an array says; the table's first axis may be any of its array's dims."""
+        (table, ids), ((row, *_), _) = node.inputs, places
+        lines, chosen = self._value(table, places[0]), self._value(ids, places[1])
+        if row is None or not isinstance(lines, Value):
+            raise Misfit("a table of one line")
+        names = [d.name for d in trace.dims_of_value(lines)]
+        return lines[tuple(chosen if name == row else slice(None) for name in names)]
 
     def _joined(
         self,

@@ -293,6 +293,32 @@ def test_parts_of_a_part_give_the_short_floats_that_others_convert() -> None:
     close(plan, graph, 3e-3)
 
 
+GATHERS: dict[str, tuple[Any, bool]] = {  # and whether a kernel computes all
+    "of all elements": (lambda x, i: np.take(x, i), True),
+    "of a vector": (lambda x, i: x.reshape(-1)[i] * 2, True),
+    "of elements, by a list": (lambda x, i: np.take(x, i.reshape(-1)), True),
+    "of elements of a transpose": (lambda x, i: np.take(x.T, i), True),
+    "of computed elements": (lambda x, i: np.take(x + 1, i) - 1, True),
+    "of columns": (lambda x, i: x.T[i[0]], True),
+    "of another axis": (lambda x, i: x.reshape(4, 4, 8).transpose(1, 0, 2)[i[0]], True),
+    "of the last axis": (lambda x, i: x.reshape(4, 4, 8).transpose(2, 0, 1)[i[0]] * 2, True),
+    "beside its table": (lambda x, i: x[i[0]] + x[:3], True),
+    "of one line": (lambda x, i: x[None][i[0] * 0], False),
+    "of a vector of one": (lambda x, i: np.take(x[:1, :1], i * 0), False),
+}
+
+
+@pytest.mark.parametrize("name", GATHERS)
+@pytest.mark.parametrize("kind", ["f4", "f2"])
+def test_gathers_read_the_axis_that_they_name(name: str, kind: str) -> None:
+    function, by_kernels = GATHERS[name]
+    x, i = np.random.default_rng(0).standard_normal((16, 8)).astype(kind), np.array([[3, 1, 2], [0, 3, 1]], "i4")
+    graph = trace_graph(function, x, i)
+    made = graph.plan(ARCH)
+    assert all(launch.kernel is not None for launch in made.launches) == by_kernels
+    np.testing.assert_allclose(made(x, i), function(x, i), rtol=2e-3)
+
+
 def test_the_norm_of_gathered_rows_computes_its_squares() -> None:
     """The kernel that gathers rows, which others read too, stores neither squares nor wider floats."""
 
