@@ -9,12 +9,13 @@ The function is written for NumPy: operators, methods, ufuncs and functions such
 
 from __future__ import annotations
 
+import functools
 import inspect
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import prod
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -42,11 +43,22 @@ _TRUTHS = ("bool", "bool_", "b1")
 _NUMPYS = {"where", "initial", "dtype", "out", "order", "casting", "mode", "subok", "correction"}
 # Operations whose results on integers are integers; NumPy computes the other functions of one array in floats.
 _WHOLE = {"neg", "abs", "floor", "ceil"}
+# Methods of NumPy's arrays that do what the function of the same name does.
+_METHODS = frozenset(
+    {
+        "all", "any", "argmax", "argmin", "argpartition", "argsort", "conj", "conjugate", "cumprod", "cumsum",
+        "diagonal", "dot", "repeat", "round", "searchsorted", "squeeze", "take", "trace",
+    }
+)  # fmt: skip
 # Operations that give a condition for conditions.
 _TRUTHFUL = {
     "mul", "maximum", "minimum", "select", "reshape", "transpose", "broadcast", "slice", "max", "min", "gather",
     "concatenate",
 }  # fmt: skip
+
+
+class TracedError(SpecError, AttributeError):
+    """Report an attribute that traced arrays do not have."""
 
 
 class Array:
@@ -126,6 +138,28 @@ class Array:
     def __array__(self, *_: Any, **__: Any) -> Any:
         raise self.no_value("the elements")
 
+    def __setitem__(self, subscripts: Any, value: Any) -> None:
+        raise SpecError(
+            "graph-value",
+            "assignment to elements of a traced array, which stays as it is",
+            fix="make another array: np.where, np.concatenate",
+            link=here(),
+        )
+
+    if not TYPE_CHECKING:  # type checkers that see __getattr__ accept every attribute
+
+        def __getattr__(self, name: str) -> Any:
+            if name in _METHODS:
+                return functools.partial(getattr(np, name), self)
+            if name.startswith("_"):
+                raise AttributeError(name)
+            raise TracedError(
+                "graph-value",
+                f"traced arrays have no .{name}",
+                fix=f"use a function of NumPy or of fireiron.nn{f', as np.{name}' if hasattr(np, name) else ''}",
+                link=here(),
+            )
+
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         name = ufunc.__name__
         options = {option: x for option, x in options.items() if x is not None or option == "axis"}
@@ -157,6 +191,8 @@ class Array:
                 return applied(self.builder, "mul" if name.endswith("and") else "maximum", *inputs)
             if name in ("logical_not", "invert") and _is_condition(self):
                 return applied(self.builder, "eq", self, 0)
+            if name == "divmod":
+                return divmod(*inputs)
         plain = options.keys() <= {"axis", "keepdims"}
         if method == "reduce" and plain and name in ("add", "maximum", "minimum", "multiply"):
             fold = {"add": "sum", "maximum": "max", "minimum": "min", "multiply": "prod"}[name]
@@ -215,6 +251,24 @@ class Array:
 
     def __rfloordiv__(self, other: Any) -> Array:
         return _foreign(self.builder, "floor_divide", np.floor_divide, (other, self))
+
+    def __divmod__(self, other: Any) -> tuple[Array, Array]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> tuple[Array, Array]:
+        return other // self, other % self
+
+    def __lshift__(self, other: Any) -> Array:
+        return _foreign(self.builder, "left_shift", np.left_shift, (self, other))
+
+    def __rlshift__(self, other: Any) -> Array:
+        return _foreign(self.builder, "left_shift", np.left_shift, (other, self))
+
+    def __rshift__(self, other: Any) -> Array:
+        return _foreign(self.builder, "right_shift", np.right_shift, (self, other))
+
+    def __rrshift__(self, other: Any) -> Array:
+        return _foreign(self.builder, "right_shift", np.right_shift, (other, self))
 
     def __pos__(self) -> Array:
         return self
@@ -371,6 +425,10 @@ class Array:
             return _foreign(self.builder, "var", np.var, (self,), named)
         x = self.astype(np.float32) if self.kind.kind == "int" else self
         return applied(self.builder, "variance", x, axes=_axes(x, axis), keepdims=bool(keepdims), correction=ddof)
+
+    def copy(self, order: str = "C") -> Array:
+        """Return the array, whose elements never change."""
+        return self
 
     def clip(self, min: Any = None, max: Any = None) -> Array:
         """Limit the elements to a least and a largest number."""
@@ -595,8 +653,12 @@ def _gathered(x: Array, ids: Any) -> Array:
     return applied(x.builder, "gather", x, ids)
 
 
-def _foreign(builder: Builder, label: str, call: Callable[..., Any], args: Sequence[Any], named: Any = None) -> Array:
-    """Keep a call of a NumPy function; it is called with zeros to find the result's shape."""
+def _foreign(builder: Builder, label: str, call: Callable[..., Any], args: Sequence[Any], named: Any = None) -> Any:
+    """Keep a call of a NumPy function, one for each of its results; it is called with zeros to find their shapes.
+
+    Raises:
+        SpecError: `graph-value` where NumPy refuses the arguments, and where the shapes depend on elements.
+    """
     arrays: list[Array] = []
 
     def opened(value: Any, take: Callable[[Array], Any]) -> Any:
@@ -618,35 +680,85 @@ def _foreign(builder: Builder, label: str, call: Callable[..., Any], args: Seque
     truths = [_is_condition(x) for x in arrays]
     try:
         with np.errstate(all="ignore"):
-            made = np.asarray(call(*given, **options))
+            made = call(*given, **options)
+            parts = [np.asarray(x) for x in (made if isinstance(made, tuple | list) else (made,))]
     except FireironError:
         raise
     except Exception as error:
         raise SpecError(
             "graph-value", f"np.{label}: {error}", fix="give arguments that NumPy takes", link=here()
         ) from error
+    if _shapes_of_others(call, [opened(x, _counted) for x in args], options) not in (None, [x.shape for x in parts]):
+        raise arrays[0].no_value(f"the number of elements that np.{label} gives")
 
-    def run(*values: Any) -> Any:
-        rest = (x != 0 if truth else x for x, truth in zip(values, truths, strict=True))
-        return call(*[opened(x, lambda _: next(rest)) for x in args], **options)
+    def run(place: int | None) -> Callable[..., Any]:
+        def called(*values: Any) -> Any:
+            rest = (x != 0 if truth else x for x, truth in zip(values, truths, strict=True))
+            result = call(*[opened(x, lambda _: next(rest)) for x in args], **options)
+            return result if place is None else result[place]
 
-    numbers = [x.number for x in arrays]
-    shape, kind = tuple(made.shape), kind_of(made.dtype)
-    number = builder.add("foreign", *numbers, label=label, call=run, shape=shape, dtype=kind)
-    if made.dtype == np.bool_:
-        builder.truths.add(number)
-    return Array(builder, number)
+        return called
+
+    def kept(part: Any, place: int | None) -> Array:
+        numbers, shape = [x.number for x in arrays], tuple(part.shape)
+        kind = kind_of(part.dtype)
+        number = builder.add("foreign", *numbers, label=label, call=run(place), shape=shape, dtype=kind)
+        if part.dtype == np.bool_:
+            builder.truths.add(number)
+        return Array(builder, number)
+
+    if isinstance(made, tuple | list):
+        return tuple(kept(part, place) for place, part in enumerate(parts))
+    return kept(parts[0], None)
+
+
+def _counted(x: Array) -> Any:
+    """Make an array of a traced one's shape and type whose elements differ."""
+    made = np.arange(x.size).reshape(x.shape)
+    return made % 2 == 1 if _is_condition(x) else made.astype(x.kind.numpy)
+
+
+def _shapes_of_others(call: Callable[..., Any], given: Sequence[Any], options: Any) -> list[Any] | None:
+    """Return the shapes of a function's results for elements that differ; None where it refuses such elements."""
+    try:
+        with np.errstate(all="ignore"):
+            made = call(*given, **options)
+    except Exception:
+        return None
+    return [np.shape(x) for x in (made if isinstance(made, tuple | list) else (made,))]
 
 
 def _where(condition: Any, x: Any = None, y: Any = None) -> Array:
     if x is None or y is None:
         raise condition.no_value("the number of elements where a condition holds")
     known = [v for v in (condition, x, y) if isinstance(v, Array)]
-    kind = next((v.kind for v in (x, y) if isinstance(v, Array)), f32)
+    if len({_is_condition(v) for v in (x, y)}) > 1:  # a condition beside a number is an integer
+        x, y = (v.astype(np.int32) if isinstance(v, Array) and _is_condition(v) else v for v in (x, y))
+    kind = next((v.kind for v in (x, y) if isinstance(v, Array)), None) or _kind_of_numbers(x, y)
     builder = known[0].builder
     return applied(
         builder, "select", *(Array(builder, lifted(builder, v, k)) for v, k in ((condition, u8), (x, kind), (y, kind)))
     )
+
+
+def _kind_of_numbers(*values: Any) -> DType:
+    """Return the type that NumPy gives numbers together; those of 64 bits have 32 in graphs."""
+    kind = kind_of(np.result_type(*values))
+    return {i64: i32, f64: f32}.get(kind, kind)
+
+
+def _any(x: Any, axis: Any = None, keepdims: Any = False) -> Array:
+    return _fold(x if _is_condition(x) else x != 0, "max", axis, keepdims)
+
+
+def _all(x: Any, axis: Any = None, keepdims: Any = False) -> Array:
+    return _fold(x if _is_condition(x) else x != 0, "min", axis, keepdims)
+
+
+def _dot(x: Any, y: Any) -> Array:
+    builder = next(v.builder for v in (x, y) if isinstance(v, Array))
+    ranks = {np.ndim(v) if not isinstance(v, Array) else v.ndim for v in (x, y)}
+    return matmul(x, y) if ranks <= {1, 2} else _foreign(builder, "dot", np.dot, (x, y))
 
 
 def _clip(x: Any, low: Any = None, high: Any = None, **named: Any) -> Array:
@@ -732,6 +844,10 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "squeeze": _squeeze,
     "split": _split,
     "take": _take,
+    "any": _any,
+    "all": _all,
+    "dot": _dot,
+    "copy": lambda x: x.copy(),
     "zeros_like": lambda x, dtype=None, **_: np.zeros(x.shape, dtype or x.dtype),
     "ones_like": lambda x, dtype=None, **_: np.ones(x.shape, dtype or x.dtype),
 }

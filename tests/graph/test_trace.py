@@ -125,6 +125,16 @@ ARGUMENTS: dict[str, Callable[..., Any]] = {
     "functions of integers": lambda x, i: np.exp(i * 0 + 1) + np.sqrt(i * i) + np.tanh(i),
     "integers and fractions": lambda x, i: i + np.float32(0.5) + np.array(0.25) * i,
     "bytes of both signs": lambda x, i: np.abs(i).astype(np.uint8) + i.astype(np.int8),
+    "shifts": lambda x, i: (i << 1) + (i >> 1) + (1 << (i & 3)) + (64 >> (i & 3)) + np.left_shift(i, 2),
+    "quotients and remainders": lambda x, i: sum(divmod(i, 3)) + sum(divmod(7, i + 50)) + sum(np.divmod(x, 2)),
+    "extremes' places": lambda x, i: x.argmax(1) + x.argmin(axis=1) + i.argmax(1, keepdims=True)[:, 0],
+    "any and all": lambda x, i: (x > 3).any(axis=0) + i.all(0) * 2 + np.any(x, axis=0) * 4 + np.all(x > -9, 0) * 8,
+    "methods of functions": lambda x, i: (
+        x.copy().cumsum(0) + x.take([0] * 6, axis=1) + x[:, :1].squeeze().repeat(6).reshape(4, 6)
+    ),
+    "products of methods": lambda x, i: x.dot(x.T) + np.dot(x, x.T) + x.round(1)[:, :4],
+    "fractions and wholes": lambda x, i: np.modf(x * 0.7)[0] + np.modf(x * 0.7)[1],
+    "unequal parts": lambda x, i: np.array_split(x, 3)[0] + np.array_split(x, 3)[2],
     "several new axes": lambda x, i: np.expand_dims(x, (0, -1))[0, :, :, 0] + np.expand_dims(x, np.int64(1))[:, 0],
 }
 
@@ -163,6 +173,12 @@ def test_arguments_mean_what_they_mean_in_numpy(name: str) -> None:
         (lambda x, i: np.stack([x, x], axis=-4), "graph-axis"),
         (lambda x, i: np.expand_dims(x, 5), "graph-axis"),
         (lambda x, i: x.swapaxes(0, 3), "graph-axis"),
+        (lambda x, i: x << 1, "graph-value"),
+        (lambda x, i: x.tolist(), "graph-value"),
+        (lambda x, i: x.sort(), "graph-value"),
+        (lambda x, i: x.__setitem__(0, 1), "graph-value"),
+        (lambda x, i: np.unique(x), "graph-value"),
+        (lambda x, i: np.nonzero(x), "graph-value"),
         (lambda x, i: i * 3000000000, "graph-value"),
         (lambda x, i: i * np.int64(3000000000), "graph-value"),
         (lambda x, i: i * np.array([3000000000] * 6), "graph-value"),
@@ -182,3 +198,38 @@ def test_truths_that_are_given_are_conditions() -> None:
 
     found = trace_graph(function, x, mask, bytes_).evaluate(x, mask, bytes_)
     assert np.array_equal(found, function(x, mask, bytes_))
+
+
+CHOICES: dict[str, tuple[Callable[..., Any], str]] = {  # and the type, of 32 bits where NumPy's has 64
+    "integers": (lambda x, i: np.where(x > 0, 0, 1), "int32"),
+    "floats": (lambda x, i: np.where(x > 0, 0.5, 1), "float32"),
+    "truths": (lambda x, i: np.where(x > 0, True, False) & (x < 5), "uint8"),
+    "a truth and an integer": (lambda x, i: np.where(x > 0, True, 3), "int32"),
+    "a condition and an integer": (lambda x, i: np.where(x > 0, x > 1, 3), "int32"),
+    "numbers of NumPy": (lambda x, i: np.where(x > 0, np.float16(0.5), np.float16(1)), "float16"),
+    "an array and an integer": (lambda x, i: np.where(x > 0, np.arange(6), 7), "int32"),
+    "integers and a fraction": (lambda x, i: np.where(x > 0, i, 0.5), "float32"),
+    "places": (lambda x, i: x[np.where(x[:, 0] > 0, 0, 1)], "float32"),
+}
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_a_choice_of_numbers_has_numpys_type(name: str) -> None:
+    function, kind = CHOICES[name]
+    x = NUMBERS.astype(np.float32)
+    plan = trace_graph(function, x, NUMBERS, name="function").plan("sm_90a")
+    made = plan(x, NUMBERS)
+    assert made.dtype.name == kind
+    np.testing.assert_allclose(made, function(x, NUMBERS))
+
+
+def test_attributes_that_traced_arrays_lack() -> None:
+    def function(x: Any) -> Any:
+        assert not hasattr(x, "device")
+        return x.sort()
+
+    with pytest.raises(
+        AttributeError, match=r"traced arrays have no \.sort.*\n.*\n.*\n.*\nfix: use .* as np\.sort"
+    ) as caught:
+        trace_graph(function, (4, 8))
+    assert isinstance(caught.value, FireironError)
