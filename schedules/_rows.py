@@ -189,7 +189,6 @@ def row_of(spec: ProgramChain) -> Row:
     inputs = {o.role: o for o in read if column in o.dims and (len(o.dims) > 1 or alone)}
     vectors = {o.role: o for o in read if o.dims == (column,) and not alone}
     sizes, of_vectors = ({role: o.dtype.nbytes for role, o in some.items()} for some in (inputs, vectors))
-    lane = gcd(width, 8 * VECTOR_NBYTES // max(o.dtype.bits for o in inputs.values()))
     arch = int("".join(c for c in spec.program.arch or "90" if c.isdigit()))
     aligned = (o.tensor.aligned(max(1, 4 // o.dtype.nbytes)) for o in (*inputs.values(), *vectors.values()))
     given = {t.name for t in spec.computed.inputs}
@@ -203,8 +202,10 @@ def row_of(spec: ProgramChain) -> Row:
             f"rows.row folds the columns of each row, and {spec.computed.name} {said}",
             fix="compute such folds by kernels of their own: reductions.reduction",
         )
-    registers, live = (deep * n for n in _registers(spec, column, sizes, of_vectors, 4 // lane))
     summed = tuple(x for x in lines if x in folded)
+    loaded = (*inputs.values(), *vectors.values()) if summed else inputs.values()  # beside sums, registers hold all
+    lane = gcd(width, 8 * VECTOR_NBYTES // max(o.dtype.bits for o in loaded))
+    registers, live = (deep * n for n in _registers(spec, column, sizes, of_vectors, 4 // lane))
     copied = arch >= 80 and all(aligned)
     states, running = _states(spec), any(step.running for step in spec.computed.steps)
     dtypes = {role: o.dtype for role, o in (*inputs.items(), *vectors.items())}

@@ -450,6 +450,15 @@ def test_arrays_beside_one_row_may_have_its_dim_or_others() -> None:
     assert rows.row(outer(tensor(100), tensor(7), arch="sm_90a")).simulate().comparison.passed
 
 
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize("width", [64, 770, 2048])
+def test_gains_may_be_wider_than_the_rows_beside_their_sums(width: int, dtype: str) -> None:
+    lines, gain = (tensor(24, width, dtype=dtype), tensor(24, width, dtype=dtype)), tensor(width, dtype="f32")
+    for of in (rows.layernorm_gradients, rows.rms_norm_gradients):
+        found = rows.row(of(*lines, gain, arch="sm_90a")).simulate()
+        assert found.comparison.passed, str(found)
+
+
 def test_programs_of_other_forms_are_refused() -> None:
     with pytest.raises(FireironError, match="folds no dim") as caught:
         rows.row(program(x="m n")(lambda x: x * 2)(Matrix(8, 64)))
