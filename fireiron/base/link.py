@@ -142,9 +142,17 @@ def _kind_of(filename: str) -> _Kind:
     if path.startswith(PRESETS + os.sep):
         return _Kind.PRESET
     folder, name = path.split(os.sep)[-2:]
+    if _in_torch(path):  # the dispatcher, which calls the functions of torch's operators
+        return _Kind.INTERNAL
     if name == "fireiron" or folder == "fireiron.exe":  # what pip writes for the command; the latter is an archive
         return _Kind.INTERNAL
     return _Kind.INTERNAL if path.startswith(_PACKAGE + os.sep) or path in _BETWEEN else _Kind.USER
+
+
+def _in_torch(path: str) -> bool:
+    """Say whether a file belongs to torch, if torch is imported."""
+    file = getattr(sys.modules.get("torch"), "__file__", None)
+    return file is not None and path.startswith(os.path.dirname(os.path.realpath(file)) + os.sep)
 
 
 def _resolve(place: _CodePosition | Place) -> Place:

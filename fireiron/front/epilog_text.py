@@ -13,7 +13,8 @@ from fireiron.algebra.dtypes import default_accumulator
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.scalar import Arg, Parameter, Scalar, children, parts, substituted, with_children
 from fireiron.algebra.written import read, write
-from fireiron.base.errors import CallError
+from fireiron.base.errors import CallError, FireironError
+from fireiron.base.link import here
 from fireiron.front.fused import beside, expressions_of
 from fireiron.language.pointwise import Value, merged, renamed
 from fireiron.language.tensor import Tensor
@@ -35,9 +36,18 @@ def text_of(
     Raises:
         CallError: `bad-epilog`.
     """
+    try:
+        return _text_of(epilog, tensors, numbers, kind)
+    except FireironError as error:
+        raise error.located(here()) from None
+
+
+def _text_of(
+    epilog: Callable[..., Any], tensors: tuple[tuple[str, str], ...], numbers: tuple[tuple[str, type], ...], kind: str
+) -> str:
     acc = default_accumulator(find_dtype(kind))
     known = {name: f"{NUMBER}{i}" for i, (name, _) in enumerate(numbers)}
-    read_as = {name: beside(acc, find_dtype(one)) for name, one in tensors}
+    read_as = {name: beside(acc, find_dtype("uint8" if one == "bool" else one)) for name, one in tensors}
     places = {name: Tensor(f"{OPERAND}{i}", (1,), one, (0,)) for i, (name, one) in enumerate(read_as.items())}
     values = expressions_of(epilog, acc, places, dict(numbers), known)
     order = tuple(places.values())

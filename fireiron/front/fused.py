@@ -25,6 +25,7 @@ from fireiron.front.repeat import Call
 from fireiron.front.spec import MatMul
 from fireiron.front.state import kind_in
 from fireiron.front.verbs import Schedule
+from fireiron.jit.arrays import is_torch
 from fireiron.jit.kernel import as_tuple
 from fireiron.language import specs
 from fireiron.language.ops import Known, save
@@ -89,7 +90,7 @@ def _prepared(
         b = b.swapaxes(-1, -2)
     facts = {"a": described(a, "a"), "b": described(b, "b")}
     numbers = {name: x for name, x in operands.items() if isinstance(x, bool | int | float)}
-    arrays = {name: x for name, x in operands.items() if name not in numbers}
+    arrays = {name: _read(x) for name, x in operands.items() if name not in numbers}
     shape = _shape(facts["a"], facts["b"])
     beside = {name: described(x, name) for name, x in arrays.items()}
     arrays = {name: _trimmed(x, beside[name].shape, len(shape)) for name, x in arrays.items()}
@@ -165,6 +166,15 @@ def _prepared(
     several = isinstance(out, tuple | list) or len(values) > 1
     target = None if out is None else written_to if several else written_to[0]
     return Call(kernel, inputs, order, target, given, tuple(numbers), shape)
+
+
+def _read(x: Any) -> Any:
+    """View an operand as kernels read it: one number without dims is a vector, and booleans are bytes."""
+    if getattr(x, "shape", None) == ():
+        x = x.reshape(1)
+    if str(getattr(x, "dtype", "")).removeprefix("torch.") != "bool":
+        return x
+    return x.view(import_module("torch").uint8 if is_torch(x) else "uint8")
 
 
 def _out(number: int) -> str:
@@ -244,7 +254,7 @@ def described(x: Any, name: str) -> ArrayFacts:
     Raises:
         CallError: `requires-grad`, `not-an-array`, `wrong-device`.
     """
-    from fireiron.jit.arrays import describe, is_torch
+    from fireiron.jit.arrays import describe
 
     if is_torch(x) and x.requires_grad:
         import torch  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
@@ -318,7 +328,7 @@ def _step(facts: ArrayFacts, count: int) -> int | None:
 
 def _repeated(x: Any, shape: tuple[int, ...]) -> Any:
     """View one matrix as a batch that repeats it."""
-    if hasattr(x, "expand"):
+    if is_torch(x):
         return x.expand(shape)
     if type(x).__module__.partition(".")[0] == "cupy":
         return import_module("cupy").broadcast_to(x, shape)

@@ -106,7 +106,7 @@ def gemm(
             result = launch(arrays, out, stream, operands)
             if result is not None:
                 return result
-    layout = _letters(layout)
+    layout = stored_letters(layout)
     if key is None:
         if out is stream is schedule is dynamic is None and any(map(_for_torch, arrays)):
             by_torch = _by_torch(a, b, out, stream, schedule, dynamic)
@@ -178,7 +178,7 @@ OPTIONS = (
 )  # options of gemm; other keywords are operands
 
 
-def _letters(layout: object) -> str:
+def stored_letters(layout: object) -> str:
     """Read a layout as two letters, of b and of a.
 
     Raises:
@@ -285,7 +285,9 @@ def _zeros(like: Any, shape: tuple[int, ...], dtype: DType | None = None) -> Any
 
 def _is_view(a: Any, b: Any, out: Any, dtype: object) -> bool:
     """Say whether an array is no dense row-major matrix or batch of matrices, so that views must be described."""
-    if dtype is not None:
+    from fireiron.algebra.dtypes import dtype as find_dtype
+
+    if dtype is not None and find_dtype(dtype).packed:
         return False
     for x in (a, b) if out is None else (a, b, out):
         contiguous = getattr(x, "is_contiguous", None)

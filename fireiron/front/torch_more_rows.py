@@ -13,8 +13,10 @@ from typing import Any
 
 from fireiron.algebra.expr import symbol
 from fireiron.base.errors import CallError
+from fireiron.base.link import here
 from fireiron.front.cli.find import PRESETS
 from fireiron.front.host import HostKernel, without_gpu
+from fireiron.front.torch_arguments import along, check_floats, check_residual, normalised, place_of, rows_of, wide
 from fireiron.front.torch_ops import as_numpy, as_torch, routed
 from fireiron.jit.kernel import as_tuple
 from fireiron.language.tensor import Matrix, Tensor, Vector, tensor
@@ -94,10 +96,6 @@ def _run(
     return tuple(as_torch(x) if host else x for x in made)
 
 
-def _flat(x: Any) -> Any:
-    return x.reshape(-1, x.shape[-1]).contiguous()
-
-
 def cumsum(input: Any, dim: int = -1) -> Any:
     """Compute the running sums along a dim, as `torch.cumsum` does.
 
@@ -105,10 +103,8 @@ def cumsum(input: Any, dim: int = -1) -> Any:
         input: a tensor of floats.
         dim: any dim; the tensor is copied unless this is its last dim.
     """
-    op = routed("cumsum", _cumsum, input)
-    if dim in (-1, input.dim() - 1):
-        return op(input)
-    return op(input.movedim(dim, -1).contiguous()).movedim(-1, dim)
+    check_floats("cumsum", input)
+    return along(routed("cumsum", _cumsum, input), input, dim)
 
 
 def topk(input: Any, k: int, dim: int = -1) -> tuple[Any, Any]:
@@ -122,7 +118,8 @@ def topk(input: Any, k: int, dim: int = -1) -> tuple[Any, Any]:
     Raises:
         CallError: `wrong-shape`.
     """
-    if dim not in (-1, input.dim() - 1) or not 2 <= k <= min(MOST_OF_TOP, input.shape[-1]):
+    check_floats("topk", input)
+    if not input.dim() or place_of(input, dim) != input.dim() - 1 or not 2 <= k <= min(MOST_OF_TOP, input.shape[-1]):
         raise CallError(
             "wrong-shape",
             f"topk takes 2 to {MOST_OF_TOP} elements of rows along the last dim, not {k} of {list(input.shape)} "
@@ -139,15 +136,18 @@ def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None
     Raises:
         CallError: `wrong-shape` where groups do not divide the channels.
     """
-    channels = input.shape[1]
-    if channels % num_groups or any(w is not None and tuple(w.shape) != (channels,) for w in (weight, bias)):
+    check_floats("group_norm", input, weight, bias)
+    channels = input.shape[1] if input.dim() > 1 else 0
+    fine = channels and num_groups > 0 and channels % num_groups == 0
+    if not fine or any(w is not None and tuple(w.shape) != (channels,) for w in (weight, bias)):
         raise CallError(
             "wrong-shape",
             f"{num_groups} groups do not divide {channels} channels, or the weights do not have one value per channel",
             fix="give a number of groups that divides the channels, and weights of one value per channel",
         )
-    weight = input.new_ones(channels) if weight is None else weight
-    bias = input.new_zeros(channels) if bias is None else bias
+    kind = next((w for w in (weight, bias) if w is not None), input).dtype
+    weight = input.new_ones(channels, dtype=kind) if weight is None else weight
+    bias = input.new_zeros(channels, dtype=kind) if bias is None else bias
     return routed("group_norm", _group_norm, input, weight, bias)(input, num_groups, weight, bias, eps)
 
 
@@ -174,11 +174,15 @@ def dropout_add_layer_norm(
     Raises:
         CallError: `wrong-shape`.
     """
-    if tuple(normalized_shape) != tuple(input.shape[-1:]) or not 0 <= p < 1:
+    check_floats("dropout_add_layer_norm", input, residual, weight, bias)
+    check_residual(input, residual)
+    normalised(input, normalized_shape, weight, bias)
+    if weight.dim() != 1 or not 0 <= p < 1:
         raise CallError(
             "wrong-shape",
-            f"normalized_shape={list(normalized_shape)} and p={p} are given for rows of {input.shape[-1]} elements",
+            f"normalized_shape={[*weight.shape]} and p={p} are given for rows of {input.shape[-1]} elements",
             fix=f"give normalized_shape={list(input.shape[-1:])}, and p of 0 or more and below 1",
+            link=here(),
         )
     keep = 1 - p if training else 1.0
     mask = torch.empty_like(input, dtype=torch.uint8).bernoulli_(keep)
@@ -188,6 +192,8 @@ def dropout_add_layer_norm(
 
 def quantized_rms_norm(input: Any, weight: Any, eps: float = 1e-6) -> tuple[Any, Any]:
     """Compute the RMS norm of rows in int8, and a scale per row: the norm is about `values * scales[..., None]`."""
+    check_floats("quantized_rms_norm", input, weight)
+    normalised(input, input.shape[-1:], weight)
     values, scales = routed("quantized_rms_norm", _quantized_rms_norm, input, weight)(input, weight, eps)
     return values, scales
 
@@ -204,8 +210,9 @@ def apply_rotary_emb(x: Any, cos: Any, sin: Any, interleaved: bool = False) -> A
     Raises:
         CallError: `wrong-shape`.
     """
-    places, width = x.shape[-3], x.shape[-1]
-    if x.dim() != 4 or any(tuple(t.shape) != (places, width // 2) for t in (cos, sin)) or width % 2:
+    check_floats("apply_rotary_emb", x, cos, sin)
+    places, width = (x.shape[1], x.shape[3]) if x.dim() == 4 else (0, 1)
+    if width % 2 or any(tuple(t.shape) != (places, width // 2) for t in (cos, sin)):
         raise CallError(
             "wrong-shape",
             f"x has the shape {list(x.shape)}, cos {list(cos.shape)} and sin {list(sin.shape)}",
@@ -217,7 +224,7 @@ def apply_rotary_emb(x: Any, cos: Any, sin: Any, interleaved: bool = False) -> A
 def _cumsum(input: Any) -> Any:
     if input.numel() == 0:
         return torch.empty_like(input)
-    return _run("cumsum", input.shape[-1:], [_flat(input)])[0].reshape(input.shape)
+    return _run("cumsum", input.shape[-1:], [rows_of(input)])[0].reshape(input.shape)
 
 
 def _cumsum_gradient(ctx: Any, gradient: Any) -> Any:
@@ -227,7 +234,7 @@ def _cumsum_gradient(ctx: Any, gradient: Any) -> Any:
 def _topk(input: Any, k: int) -> Any:
     if input.numel() == 0:
         return _k_of(input, k)
-    values, indices = _run("top", input.shape[-1:], [_flat(input)], [k])
+    values, indices = _run("top", input.shape[-1:], [rows_of(input)], [k])
     shape = (*input.shape[:-1], k)
     return values.reshape(shape), indices.reshape(shape)
 
@@ -259,12 +266,15 @@ def _group_norm(input: Any, groups: int, weight: Any, bias: Any, eps: float) -> 
 
 def _group_norm_gradient(ctx: Any, gradient: Any) -> Any:
     x, weight = ctx.saved_tensors
-    groups, shape = ctx.groups, x.shape
-    wide, g = (t.float().reshape(shape[0], groups, shape[1] // groups, -1) for t in (x, gradient))
-    gain = weight.float().reshape(1, groups, -1, 1)
-    variance, mean = torch.var_mean(wide, (2, 3), correction=0, keepdim=True)
+    if x.numel() == 0:
+        return torch.empty_like(x), None, torch.zeros_like(weight), torch.zeros_like(weight), None
+    groups, shape, kind = ctx.groups, x.shape, wide(x.dtype)
+    parts = (shape[0], groups, shape[1] // groups, prod(shape[2:]))
+    values, g = (t.to(kind).reshape(parts) for t in (x, gradient))
+    gain = weight.to(kind).reshape(1, groups, -1, 1)
+    variance, mean = torch.var_mean(values, (2, 3), correction=0, keepdim=True)
     deviation = torch.rsqrt(variance + ctx.eps)
-    normed, scaled = (wide - mean) * deviation, g * gain
+    normed, scaled = (values - mean) * deviation, g * gain
     pull = (scaled * normed).mean((2, 3), keepdim=True)
     by_x = (scaled - scaled.mean((2, 3), keepdim=True) - normed * pull) * deviation
     by_weights = ((g * normed).sum((0, 3)).reshape(-1), g.sum((0, 3)).reshape(-1))
@@ -281,7 +291,7 @@ def _dropout_add_layer_norm(
 ) -> Any:
     if input.numel() == 0:
         return torch.empty_like(input), torch.empty_like(input)
-    arrays = [_flat(input), _flat(residual), weight, bias, _flat(mask)]
+    arrays = [rows_of(input), rows_of(residual), weight.contiguous(), bias.contiguous(), rows_of(mask)]
     made = _run("dropped_add_layernorm", input.shape[-1:], arrays, [keep, eps])
     return tuple(x.reshape(input.shape) for x in made)
 
@@ -297,12 +307,12 @@ def _keep_dropped(ctx: Any, inputs: Any, output: Any) -> None:
 
 def _dropped_gradient(ctx: Any, gradient: Any, by_sum: Any) -> Any:
     total, weight, mask = ctx.saved_tensors
-    flat = (total.reshape(-1, total.shape[-1]), gradient.contiguous().reshape(-1, total.shape[-1]))
+    flat, kind = (rows_of(total), rows_of(gradient)), wide(total.dtype)
     by_x = torch.ops.fireiron.rows_backward("layernorm_backward", list(flat), weight, ctx.eps).reshape(total.shape)
     by_x = by_x + by_sum
-    variance, mean = torch.var_mean(flat[0].float(), -1, correction=0, keepdim=True)
-    normed = (flat[0].float() - mean) * torch.rsqrt(variance + ctx.eps)
-    g = flat[1].float()
+    variance, mean = torch.var_mean(flat[0].to(kind), -1, correction=0, keepdim=True)
+    normed = (flat[0].to(kind) - mean) * torch.rsqrt(variance + ctx.eps)
+    g = flat[1].to(kind)
     by_weights = ((g * normed).sum(0).to(weight.dtype), g.sum(0).to(weight.dtype))
     return by_x * mask / ctx.keep, by_x, *by_weights, None, None, None
 
@@ -310,7 +320,7 @@ def _dropped_gradient(ctx: Any, gradient: Any, by_sum: Any) -> Any:
 def _quantized_rms_norm(input: Any, weight: Any, eps: float) -> Any:
     if input.numel() == 0:
         return _quantized(input, weight, eps)
-    values, scales = _run("quantised_rms_norm", input.shape[-1:], [_flat(input), weight], [eps])
+    values, scales = _run("quantised_rms_norm", input.shape[-1:], [rows_of(input), weight.contiguous()], [eps])
     return values.reshape(input.shape), scales.reshape(input.shape[:-1])
 
 

@@ -7,19 +7,20 @@ torch imports this file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from numbers import Real
 from typing import Any, cast
 
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.base.errors import CallError
+from fireiron.base.link import here
 from fireiron.front import multiply
 from fireiron.front.epilog_gradients import gradients as gradients_of
 from fireiron.front.epilog_gradients import keeping, keeps, reads_product, results
 from fireiron.front.epilog_text import NUMBER, function_of, operands_of, text_of
 from fireiron.jit.kernel import as_tuple
-from fireiron.language.storage_order import letters
 
 torch: Any = import_module("torch")
 
@@ -56,7 +57,7 @@ def gemm(
     *,
     epilog: Callable[..., Any] | None = None,
     layout: str = "NN",
-    dtype: str | None = None,
+    dtype: object = None,
     **operands: Any,
 ) -> Any:
     """Multiply tensors as `fireiron.gemm` does, by an operator that torch.compile traces and that has gradients.
@@ -72,12 +73,17 @@ def gemm(
     Raises:
         CallError: as `fireiron.gemm` does.
     """
-    stored = letters(layout)
-    a = a.mT if stored[1] == "T" else a
-    b = b.mT if stored[0] == "T" else b
+    stored = multiply.stored_letters(layout)
     tensors = {name: x for name, x in operands.items() if isinstance(x, torch.Tensor)}
     numbers = cast("dict[str, float]", {name: x for name, x in operands.items() if name not in tensors})
-    kind = dtype or str(a.dtype).removeprefix("torch.")
+    _check(a, b, numbers)
+    a = a.mT if stored[1] == "T" else a
+    b = b.mT if stored[0] == "T" else b
+    kind = (
+        (dtype if isinstance(dtype, str) else _named(dtype))
+        if dtype is not None
+        else str(a.dtype).removeprefix("torch.")
+    )
     kinds = tuple((name, str(x.dtype).removeprefix("torch.")) for name, x in tensors.items())
     text = "" if epilog is None else _text(epilog, kinds, tuple((name, type(x)) for name, x in numbers.items()), kind)
     needs = torch.is_grad_enabled() and any(x.requires_grad for x in (a, b, *tensors.values()))
@@ -87,6 +93,30 @@ def gemm(
     )
     given = tuple(made[:-1]) if keep else tuple(made)
     return given[0] if len(given) == 1 else given
+
+
+def _check(a: Any, b: Any, numbers: Mapping[str, object]) -> None:
+    """Refuse factors that are no tensors, and operands that are neither tensors nor numbers.
+
+    Raises:
+        CallError: `not-an-array`.
+    """
+    wrong = [(name, x) for name, x in (("a", a), ("b", b)) if not isinstance(x, torch.Tensor)]
+    wrong += [(name, x) for name, x in numbers.items() if not isinstance(x, Real)]
+    if wrong:
+        name, x = wrong[0]
+        raise CallError(
+            "not-an-array",
+            f"{name} is a {type(x).__name__}, and a call with tensors of torch takes tensors",
+            fix=f"give a tensor: torch.as_tensor({name})",
+            link=here(),
+        )
+
+
+@torch.compiler.assume_constant_result
+def _named(dtype: object) -> str:
+    """Return an element type's name."""
+    return find_dtype(dtype).name
 
 
 _text = torch.compiler.assume_constant_result(text_of)
@@ -203,6 +233,9 @@ def torch_function(op: str) -> Any:
 
 def as_numpy(tensor: Any) -> Any:
     """View a tensor on the CPU as a NumPy array; bf16 and 8-bit floats become types of ml_dtypes."""
+    if tensor.layout != torch.strided:
+        said = f"a tensor is {str(tensor.layout).removeprefix('torch.')}, and kernels read dense tensors"
+        raise CallError("wrong-stride", said, fix="convert it: x.to_dense()", link=here())
     name = str(tensor.dtype).removeprefix("torch.")
     tensor = tensor.detach().resolve_conj().resolve_neg()
     if name not in _LACKS_NUMPY:

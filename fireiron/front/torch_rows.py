@@ -8,16 +8,18 @@ The gradient of an embedding's table is torch's. Tensors on the CPU are simulate
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 from fireiron.algebra.expr import symbol
 from fireiron.base.errors import CallError
+from fireiron.base.link import here
 from fireiron.front.cli.find import PRESETS
 from fireiron.front.host import HostKernel, without_gpu
 from fireiron.front.program import program
+from fireiron.front.torch_arguments import along, check_floats, check_residual, normalised, rows_of, wide
 from fireiron.front.torch_ops import as_numpy, as_torch, routed
 from fireiron.jit.kernel import as_tuple
 from fireiron.language import reductions, statistics, subscripts
@@ -57,15 +59,15 @@ def _of_targets(name: str, width: int, kind: str, host: bool) -> Any:
         host: whether the kernel is simulated.
     """
     rows, pointwise = (import_module(f"{PRESETS}.{name}") for name in ("rows", "pointwise"))
-    lines, arch = symbol("M"), "sm_89" if host else None
+    lines, arch, sums = symbol("M"), "sm_89" if host else None, "f64" if kind == "float64" else "f32"
     x, target = Matrix(lines, width, kind, name="x"), Vector(lines, "i32", name="target")
     if name == "embedding":
         table = Matrix(symbol("V"), width, kind, name="table")
-        schedule = pointwise.pointwise(rows.embedding(target, table, arch=arch))
+        schedule = pointwise.pointwise(rows.embedding(target, table, out=kind, arch=arch))
     elif name == "cross_entropy":
-        schedule = rows.row(rows.cross_entropy(x, target, out="f32", arch=arch))
+        schedule = rows.row(rows.cross_entropy(x, target, out=sums, arch=arch))
     else:
-        scale = Vector(lines, "f32", name="scale")
+        scale = Vector(lines, sums, name="scale")
         schedule = rows.row(cross_entropy_backward(x, target, scale, arch=arch))
     return HostKernel(schedule.lowered()) if host and without_gpu() else schedule.compile()
 
@@ -101,7 +103,8 @@ def _kernel(name: str, shapes: tuple[tuple[int, str] | None, ...], eps: float | 
     function: Any = log_softmax_backward if name == "log_softmax_backward" else getattr(rows, name)
     given = {} if eps is None else {"eps": eps}
     sums = {"layernorm_gradients": 2, "rms_norm_gradients": 1}.get(name, 0)
-    out = (arrays[0][1], *("f32",) * sums) if sums and arrays[0] is not None else None
+    kind = arrays[0][1] if arrays[0] is not None else "f32"
+    out = (kind, *("f64" if kind == "float64" else "f32",) * sums) if sums else None
     few = {"blocks": 2, "rows": 2} if host and sums else {}  # a simulation takes longer with more threads
     schedule = rows.row(function(*described, arch="sm_89" if host else None, out=out, **given), **few)
     return HostKernel(schedule.lowered()) if host and without_gpu() else schedule.compile()
@@ -111,10 +114,10 @@ def _run(name: str, arrays: Sequence[Any], eps: float | None = None) -> Any:
     """Run a program on tensors, whose leading dimensions are rows."""
     first = next(x for x in arrays if x is not None)
     shape, width = first.shape, first.shape[-1]
-    flat = [None if x is None else _flat(x, width) for x in arrays]
     if first.numel() == 0:
         made: Any = [torch.empty_like(first) for _ in range(2 if name.startswith("add_") else 1)]
         return tuple(made) if len(made) > 1 else made[0]
+    flat = [None if x is None else _flat(x) for x in arrays]
     kinds = tuple(None if x is None else (x.dim(), _name(x.dtype)) for x in flat)
     host = not first.is_cuda
     kernel = _kernel(name, ((width, ""), *kinds), eps, host)
@@ -126,11 +129,9 @@ def _run(name: str, arrays: Sequence[Any], eps: float | None = None) -> Any:
     return tuple(shaped) if len(shaped) > 1 else shaped[0]
 
 
-def _flat(x: Any, width: int) -> Any:
-    """View a tensor of two dims or more as rows, or copy it."""
-    if x.dim() < 2 or (x.dim() == 2 and x.is_contiguous()):
-        return x
-    return x.reshape(-1, width).contiguous()
+def _flat(x: Any) -> Any:
+    """View a tensor of two dims or more as rows, or copy it; a vector stays one."""
+    return x.contiguous() if x.dim() < 2 else rows_of(x)
 
 
 @functools.lru_cache
@@ -145,26 +146,30 @@ def softmax(input: Any, dim: int = -1) -> Any:
         input: a tensor of floats.
         dim: any dim; the tensor is copied unless this is its last dim.
     """
-    return _along(routed("softmax", _softmax, input), input, dim)
+    check_floats("softmax", input)
+    return along(routed("softmax", _softmax, input), input, dim)
 
 
 def log_softmax(input: Any, dim: int = -1) -> Any:
     """Compute the logarithm of the softmax along a dim, as `torch.log_softmax` does."""
-    return _along(routed("log_softmax", _log_softmax, input), input, dim)
+    check_floats("log_softmax", input)
+    return along(routed("log_softmax", _log_softmax, input), input, dim)
 
 
 def layer_norm(
     input: Any, normalized_shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> Any:
     """Normalise over the last dims, as `torch.nn.functional.layer_norm` does."""
-    x, (weight, bias) = _normalized(input, normalized_shape, weight, bias)
+    check_floats("layer_norm", input, weight, bias)
+    x, (weight, bias) = normalised(input, normalized_shape, weight, bias)
     made = routed("layer_norm", _layer_norm, x, weight, bias)(x, weight, bias, eps)
     return made if x is input else made.reshape(input.shape)
 
 
 def rms_norm(input: Any, normalized_shape: Sequence[int], weight: Any = None, eps: float | None = None) -> Any:
     """Divide by the root mean square over the last dims, as `torch.nn.functional.rms_norm` does."""
-    x, (weight,) = _normalized(input, normalized_shape, weight)
+    check_floats("rms_norm", input, weight)
+    x, (weight,) = normalised(input, normalized_shape, weight)
     made = routed("rms_norm", _rms_norm, x, weight)(x, weight, _eps(input, eps))
     return made if x is input else made.reshape(input.shape)
 
@@ -173,7 +178,9 @@ def add_layer_norm(
     input: Any, residual: Any, normalized_shape: Sequence[int], weight: Any, bias: Any, eps: float = 1e-5
 ) -> tuple[Any, Any]:
     """Add a residual; return the layer norm of the sum, and the sum."""
-    x, (weight, bias) = _normalized(input, normalized_shape, weight, bias)
+    check_floats("add_layer_norm", input, residual, weight, bias)
+    check_residual(input, residual)
+    x, (weight, bias) = normalised(input, normalized_shape, weight, bias)
     op = routed("add_layer_norm", _add_layer_norm, x, residual, weight, bias)
     made, total = op(x, residual.reshape(x.shape), weight, bias, eps)
     return made.reshape(input.shape), total.reshape(input.shape)
@@ -183,7 +190,9 @@ def add_rms_norm(
     input: Any, residual: Any, normalized_shape: Sequence[int], weight: Any, eps: float | None = None
 ) -> tuple[Any, Any]:
     """Add a residual; return the RMS norm of the sum, and the sum."""
-    x, (weight,) = _normalized(input, normalized_shape, weight)
+    check_floats("add_rms_norm", input, residual, weight)
+    check_residual(input, residual)
+    x, (weight,) = normalised(input, normalized_shape, weight)
     op = routed("add_rms_norm", _add_rms_norm, x, residual, weight)
     made, total = op(x, residual.reshape(x.shape), weight, _eps(input, eps))
     return made.reshape(input.shape), total.reshape(input.shape)
@@ -206,12 +215,23 @@ def cross_entropy(input: Any, target: Any, reduction: str = "mean", ignore_index
             "wrong-shape",
             f"target has the shape {list(target.shape)}, and input has {list(input.shape)}",
             fix=f"give a target of {list(input.shape[:-1])}: a class for each row",
+            link=here(),
+        )
+    check_floats("cross_entropy", input)
+    if target.numel() and not input.shape[-1]:
+        raise CallError(
+            "wrong-shape",
+            f"input has the shape {list(input.shape)}: its rows hold no class",
+            fix="give a logit for each class along the last dim",
+            link=here(),
         )
     if reduction not in ("mean", "sum", "none"):
-        raise CallError("bad-reduction", f"no reduction is called {reduction!r}", fix='use "mean", "sum" or "none"')
+        raise CallError(
+            "bad-reduction", f"no reduction is called {reduction!r}", fix='use "mean", "sum" or "none"', link=here()
+        )
     flat, there = target.reshape(-1), target.reshape(-1) != ignore_index
     read = torch.where(there, flat, 0).to(torch.int32)  # an ignored row reads its first class
-    losses = routed("cross_entropy", _cross_entropy, input, read)(input.reshape(-1, input.shape[-1]), read)
+    losses = routed("cross_entropy", _cross_entropy, input, read)(rows_of(input), read)
     losses = torch.where(there, losses, 0.0)
     if reduction == "none":
         return losses.reshape(target.shape).to(input.dtype)
@@ -226,42 +246,16 @@ def embedding(input: Any, weight: Any) -> Any:
         input: numbers of rows, counted from 0, in any type of integers.
         weight: the table.
     """
+    if weight.dtype == torch.bool:
+        raise CallError(
+            "wrong-dtype", "embedding takes no table of bool", fix="convert it: weight.to(torch.uint8)", link=here()
+        )
     made = routed("embedding", _embedding, input, weight)(input.reshape(-1).to(torch.int32), weight)
     return made.reshape(*input.shape, weight.shape[-1])
 
 
-def _along(op: Callable[[Any], Any], input: Any, dim: int) -> Any:
-    if input.dim() == 1 and dim in (-1, 0):
-        return op(input[None])[0]
-    last = dim in (-1, input.dim() - 1)
-    return op(input) if last else op(input.movedim(dim, -1).contiguous()).movedim(-1, dim)
-
-
 def _eps(input: Any, eps: float | None) -> float:
     return torch.finfo(input.dtype).eps if eps is None else eps
-
-
-def _normalized(input: Any, normalized_shape: Sequence[int], *weights: Any) -> tuple[Any, list[Any]]:
-    """Flatten the last dims of the input and of the weights to one dim; an input of these dims alone becomes a row.
-
-    Raises:
-        CallError: `wrong-shape`.
-    """
-    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
-    wrong = tuple(input.shape[-len(shape) :]) != shape or any(
-        w is not None and tuple(w.shape) != shape for w in weights
-    )
-    if not shape or wrong:
-        shapes = ", ".join(str(tuple(x.shape)) for x in (input, *weights) if x is not None)
-        raise CallError(
-            "wrong-shape",
-            f"normalized_shape={list(shape)} is not the shape of the tensors' last dims: {shapes}",
-            fix=f"give normalized_shape={list(input.shape[-1:])}, and weights of that shape",
-        )
-    input = input[None] if input.dim() == len(shape) else input
-    if len(shape) == 1:
-        return input, [*weights]
-    return input.flatten(-len(shape)), [None if w is None else w.reshape(-1) for w in weights]
 
 
 def _softmax(input: Any) -> Any:
@@ -328,30 +322,31 @@ def _keep_sum(ctx: Any, inputs: Any, output: Any) -> None:
 def _of_weights(gradient: Any, x: Any, eps: float, norm: str) -> tuple[Any, Any]:
     """Sum the gradients of gain and bias over all rows, by torch."""
     rows = (0,) if x.dim() == 2 else tuple(range(x.dim() - 1))
-    wide = gradient.float()
+    kind = wide(x.dtype)
+    summed = gradient.to(kind)
     arguments = (x, None, None, eps) if norm == "layer_norm" else (x, None, eps)
     normal = getattr(torch.ops.fireiron, norm)(*arguments)
-    return (wide * normal.float()).sum(rows), wide.sum(rows)
+    return (summed * normal.to(kind)).sum(rows), summed.sum(rows)
 
 
 def _layer_norm_gradient(ctx: Any, gradient: Any) -> Any:
     x, weight = ctx.saved_tensors
     if all(ctx.needs_input_grad[1:3]) and x.shape[-1] <= WIDEST_WITH_SUMS:
         made = torch.ops.fireiron.norm_gradients("layernorm_gradients", x, gradient, weight, ctx.eps)
-        return made[0], *(g.to(x.dtype) for g in made[1:]), None
+        return *made, None
     by_x = _rows_gradient("layernorm_backward", gradient, x, weight, ctx.eps)
     wanted = ctx.needs_input_grad[1:3]
     by_weights: tuple[Any, ...] = _of_weights(gradient, x, ctx.eps, "layer_norm") if any(wanted) else (None, None)
-    return by_x, *(g.to(x.dtype) if want else None for g, want in zip(by_weights, wanted, strict=True)), None
+    return by_x, *(g if want else None for g, want in zip(by_weights, wanted, strict=True)), None
 
 
 def _rms_norm_gradient(ctx: Any, gradient: Any) -> Any:
     x, weight = ctx.saved_tensors
     if ctx.needs_input_grad[1] and x.shape[-1] <= WIDEST_WITH_SUMS:
         made = torch.ops.fireiron.norm_gradients("rms_norm_gradients", x, gradient, weight, ctx.eps)
-        return made[0], made[1].to(x.dtype), None
+        return *made, None
     by_x = _rows_gradient("rms_norm_backward", gradient, x, weight, ctx.eps)
-    by_weight = _of_weights(gradient, x, ctx.eps, "rms_norm")[0].to(x.dtype) if ctx.needs_input_grad[1] else None
+    by_weight = _of_weights(gradient, x, ctx.eps, "rms_norm")[0] if ctx.needs_input_grad[1] else None
     return by_x, by_weight, None
 
 
@@ -359,14 +354,14 @@ def _add_layer_norm_gradient(ctx: Any, gradient: Any, by_sum: Any) -> Any:
     total, weight = ctx.saved_tensors
     by_x = _rows_gradient("layernorm_backward", gradient, total, weight, ctx.eps) + by_sum
     by_weight, by_bias = _of_weights(gradient, total, ctx.eps, "layer_norm")
-    return by_x, by_x, by_weight.to(total.dtype), by_bias.to(total.dtype), None
+    return by_x, by_x, by_weight, by_bias, None
 
 
 def _add_rms_norm_gradient(ctx: Any, gradient: Any, by_sum: Any) -> Any:
     total, weight = ctx.saved_tensors
     by_x = _rows_gradient("rms_norm_backward", gradient, total, weight, ctx.eps) + by_sum
     by_weight, _ = _of_weights(gradient, total, ctx.eps, "rms_norm")
-    return by_x, by_x, by_weight.to(total.dtype), None
+    return by_x, by_x, by_weight, None
 
 
 def _cross_entropy(input: Any, target: Any) -> Any:
@@ -376,7 +371,7 @@ def _cross_entropy(input: Any, target: Any) -> Any:
 
 
 def _a_loss_a_row(input: Any, target: Any) -> Any:
-    return input.new_empty(input.shape[:-1], dtype=torch.float32)
+    return input.new_empty(input.shape[:-1], dtype=wide(input.dtype))
 
 
 def _cross_entropy_backward(input: Any, target: Any, scale: Any) -> Any:
@@ -427,7 +422,7 @@ def _norm_gradients(name: str, input: Any, gradient: Any, weight: Any, eps: floa
     if input.numel() == 0:
         return _with_sums(name, input, gradient, weight, eps)
     width = input.shape[-1]
-    arrays = [input.reshape(-1, width).contiguous(), gradient.reshape(-1, width).contiguous(), weight]
+    arrays = [rows_of(input), rows_of(gradient), weight.contiguous()]
     kinds = tuple((x.dim(), str(x.dtype).removeprefix("torch.")) for x in arrays)
     host = input.device.type != "cuda"
     kernel = _kernel(name, ((width, ""), *kinds), eps, host)
@@ -437,7 +432,7 @@ def _norm_gradients(name: str, input: Any, gradient: Any, weight: Any, eps: floa
 
 def _with_sums(name: str, input: Any, gradient: Any, weight: Any, eps: float) -> Any:
     sums = 2 if name.startswith("layernorm") else 1
-    return [_like(input), *(input.new_zeros(input.shape[-1:], dtype=torch.float32) for _ in range(sums))]
+    return [_like(input), *(input.new_zeros(input.shape[-1:], dtype=wide(input.dtype)) for _ in range(sums))]
 
 
 def _run_backward(name: str, arrays: Sequence[Any], weight: Any, eps: float) -> Any:

@@ -17,7 +17,7 @@ ft: Any = __import__("fireiron.torch", fromlist=["gemm"])
 
 def drawn(*shape: int, dtype: str = "float32") -> Any:
     return (
-        torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)), dtype=torch.float32)
+        torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)), dtype=torch.float32)
         .to(getattr(torch, dtype))
         .requires_grad_()
     )
@@ -256,7 +256,7 @@ def test_embedding() -> None:
 
 def test_gradients_of_gain_and_bias_come_from_the_kernel_of_the_inputs() -> None:
     x, gain, bias = (
-        torch.randn(*shape, generator=torch.Generator().manual_seed(i), requires_grad=True)
+        torch.randn(shape, generator=torch.Generator().manual_seed(i), requires_grad=True)
         for i, shape in enumerate(((4, 5, 96), (96,), (96,)))
     )
     agree(lambda *a: ft.layer_norm(a[0], (96,), *a[1:]), lambda *a: F.layer_norm(a[0], (96,), *a[1:]), x, gain, bias)

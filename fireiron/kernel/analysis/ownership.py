@@ -253,8 +253,14 @@ class Ownership:
                 threads hold it in different registers.
         """
         same = other.coordinates == self.access.coordinates and other.elements == self.access.elements
-        if same and not _repeats(self.access, self.threads):
+        repeats = _repeats(self.access, self.threads)
+        if same and not repeats:
             return self.register(), Layout(self.access.count, 1)
+        if repeats and self._resolved(self.access, self.access, self.threads) is None:
+            # Threads differ in which registers hold an element twice, so that each copy is read where it was written.
+            if not _alike(self.access, other, self.threads):
+                raise self._irregular(name, user)
+            return attrs.evolve(self, access=other).register(), Layout(other.count, 1)
         known = self._resolved(self.access, other, self.threads)
         if known is not None:
             return known
@@ -364,6 +370,11 @@ def _repeats(held: Access, threads: int) -> bool:
     """Say whether some thread's registers hold an element twice; all accesses then use the first of them."""
     keys = np.sort(held.keys(1 if _moved_alike(held, held) else threads), axis=1)
     return bool(((keys[:, 1:] == keys[:, :-1]) & (keys[:, 1:] < ABSENT // 2)).any())
+
+
+def _alike(a: Access, b: Access, threads: int) -> bool:
+    """Say whether two accesses go through the same elements in the same order."""
+    return a.extents == b.extents and a.count == b.count and np.array_equal(a.keys(threads), b.keys(threads))
 
 
 def _moved_alike(a: Access, b: Access) -> bool:
