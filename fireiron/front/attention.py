@@ -27,6 +27,8 @@ from fireiron.front.attention_call import (
     Library,
     Noise,
     Options,
+    check_given,
+    number,
     prepared,
     result_kind,
 )
@@ -438,7 +440,11 @@ def entry(attend: Callable[[Any, Any, Any, Options], Any], words: str = ""):
             >>> attention(q, k, v, lengths=np.array([3], np.int32))[0, 0, :, 0].tolist()
             [1.0, 1.0, 1.0, 1.0]
         """
-        how, noise = Lengths(offsets, key_offsets, lengths, pages, debug), Noise(sinks, float(dropout_p), seed)
+        how, noise = (
+            Lengths(offsets, key_offsets, lengths, pages, debug),
+            Noise(sinks, number("dropout_p=", dropout_p), seed),
+        )
+        scale = None if scale is None else number("scale=", scale)
         return attend(q, k, v, Options(how, noise, mask, score, scale, is_causal, enable_gqa, lse, arrays, scales))
 
     attention.__module__, attention.__qualname__ = attend.__module__, attention.__name__
@@ -489,12 +495,17 @@ def _of_library(array: Any) -> Library:
     return Library(_listed, places, find, integers, _name, drawn, seed)
 
 
+def _is_array(x: object) -> bool:
+    return hasattr(x, "shape") and hasattr(x, "dtype") and not is_torch(x)
+
+
 def _name(array: Any) -> str:
     return describe(array, "").dtype
 
 
 def _of_arrays(q: Any, k: Any, v: Any, options: Options) -> tuple[Any, Any]:
     """Compute attention of arrays of NumPy, CuPy and similar libraries."""
+    check_given(q, k, v, options, _is_array)
     how, noise, mask, score, scale, causal, gqa, _, read, scales = options
     arrays = {name: x.view("uint8") if str(getattr(x, "dtype", "")) == "bool" else x for name, x in read.items()}
     for name, x in (("q", q), ("k", k), ("v", v), *arrays.items()):

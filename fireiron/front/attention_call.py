@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from fireiron.algebra.dtypes import dtype as find_dtype
+from fireiron.base.contract import refused
 from fireiron.base.errors import CallError
+from fireiron.base.link import here
 from fireiron.front.attention_lengths import (
     ALL,
     CAUSAL,
@@ -158,6 +160,43 @@ class Prepared(NamedTuple):
     group: int
 
 
+def check_given(q: Any, k: Any, v: Any, options: Options, fits: Callable[[Any], bool]) -> None:
+    """Refuse arguments that should be arrays, and are not.
+
+    Args:
+        q, k, v: queries, keys and values.
+        options: the other arguments.
+        fits: a function that says whether a value is an array of the call's library.
+
+    Raises:
+        CallError: `not-an-array`.
+    """
+    how, given = options.how, options.scales
+    scales = cast("Sequence[Any]", given if isinstance(given, tuple | list) else (given,))
+    others = {name: getattr(how, name) for name in ("offsets", "key_offsets", "lengths", "pages")}
+    others |= {"sinks": options.noise.sinks} | dict(zip(SCALES, scales, strict=False))
+    read = {name: x for name, x in others.items() if x is not None}
+    for name, x in ({"q": q, "k": k, "v": v} | read | dict(options.arrays)).items():
+        if not fits(x):
+            raise CallError(
+                "not-an-array",
+                f"{name} is a {type(x).__name__}, which is no array of the call's library",
+                fix="give arrays of one library",
+                link=here(),
+            )
+
+
+def number(name: str, x: Any) -> float:
+    """Convert an option to a float.
+
+    Raises:
+        CallError: `argument-kind`.
+    """
+    if not hasattr(x, "__float__"):
+        raise refused(name, ("a number", "0.5"), x, CallError)
+    return float(x)
+
+
 def prepared(
     q: Any, k: Any, v: Any, mask: Function | None, causal: bool, gqa: bool, how: Lengths, arrays: Mapping[str, Any],
     noise: Noise, library: Library, scales: Any = None,
@@ -291,13 +330,14 @@ def _seed(seed: Any, q: Any, library: Library) -> Any:
             said = f"seed {list(seed.shape)} of {library.kind(seed)}"
             raise CallError("attention-dropout", said, fix="give a whole number, or three of int32")
         return seed
-    pair: tuple[Any, Any] = cast("tuple[Any, Any]", seed) if isinstance(seed, tuple) else (seed, 0)
-    number, offset = pair
-    if not (isinstance(number, int) and isinstance(offset, int) and 0 <= number < 2**64 and 0 <= offset < 2**32):
+    given = cast("tuple[Any, ...]", seed if isinstance(seed, tuple) else (seed, 0))
+    whole = len(given) == 2 and all(isinstance(x, int) for x in given)
+    if not (whole and 0 <= given[0] < 2**64 and 0 <= given[1] < 2**32):
         raise CallError(
             "attention-dropout",
             f"seed={seed!r} is out of range",
             fix="give a whole number of at least 0 and below 2^64",
         )
-    words = (number & MASK, number >> 32, offset)
+    first, offset = given
+    words = (first & MASK, first >> 32, offset)
     return library.seed([word - 2**32 if word >= 2**31 else word for word in words], q)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, TypeAlias
 
+from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.base.errors import CallError
 from fireiron.language.pointwise import Value
 
@@ -136,7 +137,7 @@ def check_integers(name: str, kind: str) -> None:
 
 
 def check_kinds(named: Sequence[tuple[str, str]]) -> None:
-    """Refuse queries, keys and values of different element types.
+    """Refuse queries, keys and values of different element types, and of integers.
 
     Args:
         named: name and element type of each.
@@ -144,9 +145,9 @@ def check_kinds(named: Sequence[tuple[str, str]]) -> None:
     Raises:
         CallError: `attention-dtypes`.
     """
-    if len({kind for _, kind in named}) > 1:
+    if len({kind for _, kind in named}) > 1 or find_dtype(named[0][1]).kind == "int":
         said = ", ".join(f"{name} of {kind}" for name, kind in named)
-        raise CallError("attention-dtypes", f"attention of {said}", fix="convert them to one element type")
+        raise CallError("attention-dtypes", f"attention of {said}", fix="convert them to one type of floats")
 
 
 def check_lengths(
@@ -168,7 +169,9 @@ def check_lengths(
         wrong = "key_offsets together with pages"
     elif pages is not None and lengths is None:
         wrong = "pages without lengths"
-    elif offsets is not None and (len(offsets) != 1 or (key_offsets is not None and key_offsets != offsets)):
+    elif offsets is not None and (
+        len(offsets) != 1 or batch < 1 or (key_offsets is not None and key_offsets != offsets)
+    ):
         wrong = f"offsets {list(offsets)}" + (f" and key_offsets {list(key_offsets)}" if key_offsets else "")
     elif lengths is not None and tuple(lengths) != (batch,):
         wrong = f"lengths {list(lengths)} of {batch} batches"

@@ -21,6 +21,7 @@ from fireiron.front.attention_call import (
     Lengths,
     Library,
     Options,
+    check_given,
     prepared,
     result_kind,
 )
@@ -40,6 +41,7 @@ def _attend(q: Any, k: Any, v: Any, options: Options) -> Any:
     )
     how = Lengths(edges, of_keys, counts, table, said.debug)
     try:
+        check_given(q, k, v, options._replace(how=how), _is_array)
         beside = {name: x.astype(jnp.uint8) if x.dtype == bool else x for name, x in arrays.items()}
         given = prepared(q, k, v, mask, is_causal, enable_gqa, how, beside, noise, LIBRARY, scales)
         named = tuple(
@@ -82,6 +84,10 @@ attention = entry(
             with pages. What a kernel refuses is an error of JAX, whose text has the code.
     """,
 )
+
+
+def _is_array(x: object) -> bool:
+    return hasattr(x, "shape") and hasattr(x, "dtype")
 
 
 def _listed(x: Any, debug: bool) -> Any:

@@ -16,9 +16,10 @@ import attrs
 
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.dtypes import f32
-from fireiron.algebra.expr import Expr, Symbol, symbol
+from fireiron.algebra.expr import Expr, Symbol, symbol, terms_of
 from fireiron.algebra.scalar import Arg, Coordinate, Scalar, placed, substituted
 from fireiron.algebra.written import index_of, read, write, written_index
+from fireiron.base.contract import refused
 from fireiron.base.errors import CallError, FireironError, SpecError
 from fireiron.language.levels import GL
 from fireiron.language.pointwise import Value, accumulator, merged
@@ -79,8 +80,8 @@ def text_of(
         The text; empty without mask, score function and dropout.
 
     Raises:
-        CallError: `attention-function` where a function has a parameter of an unknown name, fails, or returns no
-            expression, and where no function reads a given array.
+        CallError: `argument-kind` for what is no function; `attention-function` where a function has a parameter of an
+            unknown name, fails, or returns no expression, and where no function reads a given array.
     """
     if not mask and score is None and not arrays and not dropout:
         return ""
@@ -133,6 +134,8 @@ def _each(functions: Masks) -> Sequence[Function]:
 
 def _called(what: str, function: Function, known: Mapping[str, Any]) -> Value:
     """Call a function with expressions."""
+    if not callable(cast(object, function)):
+        raise refused(f"{what}=", ("a function of indices and arrays", "lambda i, j: j <= i"), function, CallError)
     parameters = inspect.signature(function).parameters.values()
     names = [p.name for p in parameters if p.default is p.empty]
     missing = [name for name in names if name not in known]
@@ -155,14 +158,24 @@ def _called(what: str, function: Function, known: Mapping[str, Any]) -> Value:
     return value
 
 
+def _index(subscript: Any, places: Mapping[str, Expr]) -> Any:
+    """Read a subscript: a negative number counts from the end."""
+    if isinstance(subscript, int) and subscript < 0:
+        return subscript
+    return Value(Coordinate(index_of(subscript, places)))
+
+
 def _subscript(e: Expr) -> Any:
-    """Write a subscript.
+    """Write a subscript; a number that counts from the end is an extent and a negative number.
 
     Raises:
         SpecError: `bad-op` where a dimension of the array has no subscript.
     """
     if isinstance(e, Symbol) and e.name not in INDICES:
         raise SpecError("bad-op", "a dimension of an array has no subscript", fix="give one for each: bias[b, h, i, j]")
+    (*terms,), number = terms_of(e)
+    if number < 0 and len(terms) == 1 and isinstance(terms[0][0], Symbol) and terms[0][0].name not in INDICES:
+        return number
     return written_index(e)
 
 
@@ -203,10 +216,7 @@ def _function(tree: Scalar, reads: list[Any]) -> Function:
             place = known[name].tree
             assert isinstance(place, Coordinate)
             places[name] = place.value
-        elements = [
-            known[array_name(name)][tuple(Value(Coordinate(index_of(e, places))) for e in subscripts)]
-            for name, subscripts in reads
-        ]
+        elements = [known[array_name(name)][tuple(_index(e, places) for e in subscripts)] for name, subscripts in reads]
         trees, tensors = merged((known.get("s", elements[0] if elements else known["b"]), *elements))
         put: dict[Expr, Expr] = {symbol(name, minimum=0): place for name, place in places.items()}
         return Value(placed(substituted(tree, list(trees)), put), tensors)

@@ -9,17 +9,31 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any
+from itertools import product
+from math import prod
+from typing import Any, cast
 
 import attrs
 
 from fireiron.algebra.dtypes import dtype as find_dtype
-from fireiron.base.errors import CallError
+from fireiron.base.contract import refused
+from fireiron.base.errors import CallError, FireironError
+from fireiron.base.link import here
 from fireiron.front import attention as programs
 from fireiron.front.attention import Array, Attention, entry, single, strides_like
-from fireiron.front.attention_call import OF_PROGRAMS, SINKS, Lengths, Library, Noise, Options, prepared, result_kind
+from fireiron.front.attention_call import (
+    OF_PROGRAMS,
+    SINKS,
+    Lengths,
+    Library,
+    Noise,
+    Options,
+    check_given,
+    prepared,
+    result_kind,
+)
 from fireiron.front.score_text import text_of
-from fireiron.front.torch_ops import as_numpy, as_torch, dispatched
+from fireiron.front.torch_ops import as_numpy, as_torch, check_tensors, dispatched, is_tensor
 from fireiron.jit.kernel import as_tuple
 
 torch: Any = import_module("torch")
@@ -31,6 +45,16 @@ def attend(q: Any, k: Any, v: Any, options: Options) -> Any:
     Raises:
         CallError: as `fireiron.attention` does.
     """
+    if torch.compiler.is_compiling():
+        return _attend(q, k, v, options)
+    try:
+        return _attend(q, k, v, options)
+    except FireironError as error:
+        raise error.located(here()) from None
+
+
+def _attend(q: Any, k: Any, v: Any, options: Options) -> Any:
+    check_given(q, k, v, options, is_tensor)
     how, noise, mask, score, scale, is_causal, enable_gqa, lse, arrays, scales = options
     key = None
     if not dispatched(q, k, v) and not arrays and options[:4] == PLAIN and scales is None:
@@ -176,18 +200,42 @@ def scaled_dot_product_attention(
     Raises:
         CallError: as `fireiron.attention` does.
     """
+    check_tensors(query=query, key=key, value=value)
     lead = query.shape[:-3]
-    q, k, v = (x.reshape(-1, *x.shape[-3:]) if x.dim() != 4 else x for x in (query, key, value))
+    q, k, v = (x.reshape(prod(x.shape[:-3]), *x.shape[-3:]) if x.dim() != 4 else x for x in (query, key, value))
     options: dict[str, Any] = {"scale": scale, "is_causal": is_causal, "enable_gqa": enable_gqa, "dropout_p": dropout_p}
     if attn_mask is not None:
+        _check_mask(attn_mask, (*query.shape[:-1], *key.shape[-2:-1]))
         adds = attn_mask.dtype != torch.bool
         given = attn_mask
         if query.dim() != 4 and attn_mask.dim() > 3:
-            given = attn_mask.expand(*lead, *attn_mask.shape[-3:]).reshape(-1, *attn_mask.shape[-3:])
+            given = attn_mask.expand(*lead, *attn_mask.shape[-3:]).reshape(prod(lead), *attn_mask.shape[-3:])
         given = given.reshape((1,) * (4 - given.dim()) + tuple(given.shape))
-        options |= {"attn_mask": given, "score" if adds else "mask": _of_mask(*(n == 1 for n in given.shape), adds)}
+        options |= {"attn_mask": given, "score" if adds else "mask": _OF_MASK[(*(n == 1 for n in given.shape), adds)]}
     made = attention(q, k, v, **options)
     return made if query.dim() == 4 else made.reshape(*lead, *made.shape[1:])
+
+
+def _check_mask(mask: Any, scores: Sequence[int]) -> None:
+    """Refuse masks that do not broadcast to the scores, and masks of integers.
+
+    Raises:
+        CallError: `not-an-array`; `attention-dtypes`; `wrong-shape`.
+    """
+    check_tensors(attn_mask=mask)
+    if mask.dtype != torch.bool and not mask.dtype.is_floating_point:
+        said = f"attn_mask of {_name(mask)}"
+        raise CallError("attention-dtypes", said, fix="give bool, or floats to add to the scores", link=here())
+    fits = mask.dim() <= len(scores) and all(
+        n in (1, m) for n, m in zip(reversed(mask.shape), reversed(scores), strict=False)
+    )
+    if not fits:
+        raise CallError(
+            "wrong-shape",
+            f"attn_mask has the shape {list(mask.shape)}, and the scores have {list(scores)}",
+            fix="give a mask that broadcasts to the scores",
+            link=here(),
+        )
 
 
 def varlen_attn(
@@ -221,12 +269,14 @@ def varlen_attn(
     Raises:
         CallError: as `fireiron.attention` does.
     """
+    window = cast("Sequence[object]", window_size)
+    if not (isinstance(window, tuple | list) and len(window) == 2 and all(isinstance(n, int) for n in window)):
+        raise refused("window_size=", ("a pair of whole numbers", "(-1, 0)"), window_size, CallError)
     before, behind = (None if n < 0 else n for n in window_size)
     how = Lengths(cu_seq_q, cu_seq_k, window=(before, behind))
     return attend(query, key, value, Options(how, scale=scale, gqa=enable_gqa, lse=lse))
 
 
-@torch.compiler.assume_constant_result
 def _of_mask(batch: bool, head: bool, row: bool, column: bool, adds: bool) -> Callable[..., Any]:
     """Make the function that reads a mask; a dim of extent 1 is read at 0 for all indices."""
 
@@ -241,6 +291,9 @@ def _of_mask(batch: bool, head: bool, row: bool, column: bool, adds: bool) -> Ca
 
     return score if adds else mask
 
+
+# By `_of_mask`'s arguments: torch.compile guards functions that it finds in a dict, and none that a call has made.
+_OF_MASK = {key: _of_mask(*key) for key in product((False, True), repeat=5)}
 
 _text = torch.compiler.assume_constant_result(text_of)
 _check_learns = torch.compiler.assume_constant_result(programs.check_learns)

@@ -7,7 +7,7 @@ torch imports this file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from numbers import Real
 from typing import Any, cast
@@ -76,7 +76,7 @@ def gemm(
     stored = multiply.stored_letters(layout)
     tensors = {name: x for name, x in operands.items() if isinstance(x, torch.Tensor)}
     numbers = cast("dict[str, float]", {name: x for name, x in operands.items() if name not in tensors})
-    _check(a, b, numbers)
+    check_tensors(a=a, b=b, **{name: x for name, x in numbers.items() if not isinstance(x, Real)})
     a = a.mT if stored[1] == "T" else a
     b = b.mT if stored[0] == "T" else b
     kind = (
@@ -95,22 +95,25 @@ def gemm(
     return given[0] if len(given) == 1 else given
 
 
-def _check(a: Any, b: Any, numbers: Mapping[str, object]) -> None:
-    """Refuse factors that are no tensors, and operands that are neither tensors nor numbers.
+def is_tensor(x: object) -> bool:
+    """Say whether a value is a tensor of torch."""
+    return isinstance(x, torch.Tensor)
+
+
+def check_tensors(**given: object) -> None:
+    """Refuse values that are no tensors.
 
     Raises:
         CallError: `not-an-array`.
     """
-    wrong = [(name, x) for name, x in (("a", a), ("b", b)) if not isinstance(x, torch.Tensor)]
-    wrong += [(name, x) for name, x in numbers.items() if not isinstance(x, Real)]
-    if wrong:
-        name, x = wrong[0]
-        raise CallError(
-            "not-an-array",
-            f"{name} is a {type(x).__name__}, and a call with tensors of torch takes tensors",
-            fix=f"give a tensor: torch.as_tensor({name})",
-            link=here(),
-        )
+    for name, x in given.items():
+        if not is_tensor(x):
+            raise CallError(
+                "not-an-array",
+                f"{name} is a {type(x).__name__}, and a call with tensors of torch takes tensors",
+                fix=f"give a tensor: torch.as_tensor({name})",
+                link=here(),
+            )
 
 
 @torch.compiler.assume_constant_result
