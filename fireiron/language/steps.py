@@ -418,10 +418,9 @@ class Step:
 
     @property
     def comparisons(self) -> int:
-        """Count the comparisons of the condition."""
-        trees = () if self.where is None else tuple(parts(self.where))
-        compared = sum(isinstance(tree, Binary) and tree.op in ("lt", "le", "eq") for tree in trees)
-        pending = [tree.value for tree in trees if isinstance(tree, Coordinate)]
+        """Count the comparisons of indices in the condition."""
+        trees = () if self.where is None else parts(self.where)
+        compared, pending = 0, [tree.value for tree in trees if isinstance(tree, Coordinate)]
         while pending:
             e = pending.pop()
             compared += isinstance(e, Compare)

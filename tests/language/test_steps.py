@@ -6,9 +6,9 @@ import attrs
 import pytest
 
 from fireiron import FireironError, Matrix
-from fireiron.algebra.dtypes import f32
-from fireiron.algebra.expr import Var
-from fireiron.algebra.scalar import Arg
+from fireiron.algebra.dtypes import f32, i32
+from fireiron.algebra.expr import Var, and_, lt
+from fireiron.algebra.scalar import Arg, Binary, Constant, Coordinate, Select
 from fireiron.language.levels import GL, RF
 from fireiron.language.steps import Fold, Program, Ref, Step, add_of, check_program, dense, max_of, min_of, mul_of
 from fireiron.language.tensor import Tensor
@@ -83,3 +83,10 @@ def test_one_dim_of_two_extents() -> None:
 )  # fmt: skip
 def test_folds_of_one_scalar(fold: Fold, op: str, identity: float) -> None:
     assert (fold.plain, fold.identity) == (op, (identity,))
+
+
+def test_comparisons_of_indices_are_counted() -> None:
+    near = Coordinate(and_(lt(M, N + 2), lt(N, M + 2)))
+    alike = Binary("eq", Arg(0, f32), Arg(0, f32))
+    counts = {None: 0, Coordinate(lt(M, N)): 1, near: 2, alike: 0, Select(near, alike, Constant(0, i32)): 2}
+    assert [attrs.evolve(FOLD, where=where).comparisons for where in counts] == [*counts.values()]

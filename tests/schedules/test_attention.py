@@ -381,6 +381,18 @@ def test_a_soft_cap_takes_two_special_functions_and_a_power() -> None:
     assert all("tanh" not in line and "/ 2" not in line for line in weights)
 
 
+def test_distances_become_floats_once_for_an_unrolled_loop() -> None:
+    arrays = (fi.tensor(4, 16, 4096, 128, dtype="bf16") for _ in range(3))
+    score = {"score": lambda s, h, i, j, slope: s - slope[h] * (i - j), "slope": fi.tensor(16)}
+    text = schedules.wgmma(schedules.attention(*arrays, **score)).cuda("sm_90a")
+    weights = [line for line in text.splitlines() if "part_rf[" in line and "= exp2" in line]
+    assert weights
+    for line in weights:
+        first, second = line.split("(float)(")[1:]
+        assert "thread" in first
+        assert "thread" not in second
+
+
 def test_keys_of_another_name_are_refused_where_they_are_loaded() -> None:
     q, k, v = (fi.tensor(1, 2, 64, 64, dtype="f16", name=name) for name in ("q", "keys", "v"))
     with pytest.raises(fi.FireironError) as caught:
