@@ -91,7 +91,12 @@ def _gelu(o: Ops, node: Node, x: tuple[int, ...]) -> int:
 
 def _mean_of(o: Ops, x: int, axes: Sequence[int], keepdims: bool = True) -> int:
     number = math.prod(o.shape(x)[a] for a in axes)
-    return o.mul(o.sum(x, axes=tuple(axes), keepdims=keepdims), 1.0 / number)
+    return o.mul(o.sum(x, axes=tuple(axes), keepdims=keepdims), _share(number))
+
+
+def _share(count: float) -> float:
+    """Return 1 / count; infinity for no element, by which 0 gives NaN, as in NumPy and torch."""
+    return 1.0 / count if count > 0 else math.inf
 
 
 def _mean(o: Ops, node: Node, x: tuple[int, ...]) -> int:
@@ -103,7 +108,7 @@ def _variance(o: Ops, node: Node, x: tuple[int, ...]) -> int:
     away = o.sub(wide, _mean_of(o, wide, axes))
     number = math.prod(o.shape(wide)[a] for a in axes) - node["correction"]
     total = o.sum(o.mul(away, away), axes=axes, keepdims=node["keepdims"])
-    return o.like(o.mul(total, 1.0 / number), node.dtype)
+    return o.like(o.mul(total, _share(number)), node.dtype)
 
 
 def _weights(o: Ops, x: int, axis: int, seen: int | None = None) -> tuple[int, int]:

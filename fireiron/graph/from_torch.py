@@ -13,6 +13,8 @@ from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+
 from fireiron.algebra.dtypes import f32
 from fireiron.base.errors import FireironError
 from fireiron.front.torch_ops import as_numpy
@@ -27,7 +29,7 @@ from fireiron.graph.torch_nodes import (
     strides_with_gaps,
     torch_kind,
 )
-from fireiron.graph.torch_operators import KNOWN, OF_ANY_TYPE, VIEWS
+from fireiron.graph.torch_operators import KNOWN, OF_ANY_TYPE, VIEWS, WRAPPING
 from fireiron.graph.torch_views import base_of, input_of, seen_by
 
 torch: Any = import_module("torch")
@@ -170,6 +172,8 @@ class Importer:
         """Say whether kernels support the types of a call's inputs and results."""
         values = [n.meta.get("val") for n in (node, *node.all_input_nodes)]
         kinds = {v.dtype for v in values if isinstance(v, torch.Tensor)}
+        if name in WRAPPING and values[0].dtype in (torch.int8, torch.uint8):
+            return False
         if name in OF_ANY_TYPE or KNOWN[name] in VIEWS:
             kinds.discard(torch.int64)
         return not kinds & {torch.int64, torch.float64, torch.complex64, torch.int16}
@@ -206,11 +210,14 @@ class Importer:
             raise Stays(f"{name} of a list")
 
         def run(*given: Any) -> Any:
+            known = any(isinstance(x, np.ndarray) for x in given)  # a call that depends on no input of the graph
+            given = tuple(map(torch.as_tensor, given)) if known else given
             seen = {
                 n: x.to(kind) if x.dtype != kind else x for n, x, kind in zip(tensors, given, types, strict=True)
             } | others
             args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: seen[n])
-            return target(*args, **kwargs)
+            made = target(*args, **kwargs)
+            return as_numpy(made) if known and isinstance(made, torch.Tensor) else made
 
         sizes = tuple(others.values())
         return self.by_torch(name, tuple(self.env[n] for n in tensors), run, value, is_pure(target), sizes)

@@ -278,6 +278,8 @@ class PartProgram:
             value = self._value(number, self._dims(number))
             if not isinstance(value, Value):
                 raise Misfit("a result that is a number")
+            if not {d for d in self._dims(number) if d is not None} <= {d.name for d in trace.dims_of_value(value)}:
+                raise Misfit("a result that repeats along a dim of no array")
             made.append(value)
         return tuple(made)
 

@@ -270,6 +270,8 @@ class Builder:
             raise SpecError(
                 "graph-arity", f"{op} is given {count(len(inputs), 'array')}", fix=f"give {known.least} to {known.most}"
             )
+        if known.kind == "fold" and not attributes["axes"]:  # over no axes, as of an array of one number without axes
+            return inputs[0]
         given = [self.nodes[i] for i in inputs]
         shape = known.shape([n.shape for n in given], attributes)
         kinds = [n.dtype for n in given]

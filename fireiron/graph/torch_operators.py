@@ -34,6 +34,8 @@ torch: Any = import_module("torch")
 Known = Callable[..., Any]
 KNOWN: dict[str, Known] = {**WINDOWS}
 OF_ANY_TYPE = ("embedding", "embedding_dense_backward", "split", "split_with_sizes")  # and views, which compute nothing
+# Torch's bytes wrap in these, and kernels' saturate.
+WRAPPING = ("add", "sub", "rsub", "mul", "neg", "abs", "pow", "prims.fma", "sum")
 MOST_ROWS = 8  # of a table whose gradient is summed by reading all lines for each row
 MOST_NUMBER = (1 << 31) - 1
 
@@ -140,8 +142,21 @@ def _fma(i: Importer, node: Any, x: int, y: int, z: int) -> int:
 def _written(i: Importer, node: Any, over: int, x: int, *_: Any) -> int:
     if node.args[0].meta["val"].device != node.args[1].meta["val"].device:
         raise Stays("another device")
+    _check_narrowing(node.args[1].meta["val"].dtype, node.meta["val"].dtype)
     made = i.ops.like(x, i.ops.dtype(over))
     return made if i.ops.shape(made) == i.ops.shape(over) else i.ops.broadcast(made, shape=i.ops.shape(over))
+
+
+def _check_narrowing(source: Any, target: Any) -> None:
+    """Leave integers to torch that are converted to a type which does not hold them, since torch's wrap."""
+    whole = not (source.is_floating_point or target.is_floating_point or torch.bool in (source, target))
+    if whole and not torch_kind(target).holds(torch_kind(source)):
+        raise Stays("integers that wrap")
+
+
+def _filling(node: Any, number: float) -> float:
+    """Return the number that a call fills its result with: True and False are 1 and 0."""
+    return float(bool(number)) if node.meta["val"].dtype == torch.bool else number
 
 
 @_known("pow")
@@ -187,7 +202,7 @@ def _where(i: Importer, node: Any, condition: int, x: Any, y: Any) -> int:
 
 @_known("masked_fill")
 def _masked_fill(i: Importer, node: Any, x: int, mask: int, value: Any) -> int:
-    filled = value if is_tensor(node.args[2]) else i.constant(value, x)
+    filled = value if is_tensor(node.args[2]) else i.constant(_filling(node, value), x)
     return i.ops.select(mask, filled, x)
 
 
@@ -213,6 +228,7 @@ def _copied(i: Importer, node: Any, x: int, *_: Any, **named: Any) -> int:
     if value.device != node.args[0].meta["val"].device:
         raise Stays("another device")
     kind = torch_kind(value.dtype)
+    _check_narrowing(node.args[0].meta["val"].dtype, value.dtype)
     if value.dtype == torch.bool and node.args[0].meta["val"].dtype != torch.bool:
         return i.ops.eq(i.ops.eq(x, 0.0), 0.0)
     if node.args[0].meta["val"].dtype.is_floating_point and not value.dtype.is_floating_point:
@@ -298,7 +314,7 @@ def _padded(i: Importer, node: Any, x: int, pad: Sequence[int], value: float = 0
         raise Stays("padding")
     for place, counts in enumerate(zip(pad[::2], pad[1::2], strict=True)):
         shape, axis = o.shape(x), len(o.shape(x)) - 1 - place
-        number = i.builder.constant(value, o.dtype(x))
+        number = i.builder.constant(_filling(node, value), o.dtype(x))
         before, behind = (
             [o.broadcast(number, shape=(*shape[:axis], n, *shape[axis + 1 :]))] if n else [] for n in counts
         )
@@ -319,12 +335,19 @@ def _fold(op: str) -> Known:
     def call(
         i: Importer, node: Any, x: int, axes: Any = None, keepdim: bool = False, dtype: Any = None, **_: Any
     ) -> int:
-        rank = len(i.ops.shape(x))
-        given = range(rank) if axes is None or axes == () else (axes,) if isinstance(axes, int) else axes
+        if dtype is not None and not dtype.is_floating_point and node.args[0].meta["val"].dtype.is_floating_point:
+            raise Stays("elements that are converted first")
         wide = i.ops.wide(_wide(i, x) if dtype is not None or op == "mean" else x)
-        return getattr(i.ops, op)(wide, axes=tuple(sorted(a % rank for a in given)), keepdims=keepdim)
+        return getattr(i.ops, op)(wide, axes=_axes(i, x, axes), keepdims=keepdim)
 
     return call
+
+
+def _axes(i: Importer, x: int, axes: Any) -> tuple[int, ...]:
+    """Return the axes of a fold, counted from 0; all axes for None and for a list of none, and none of a number."""
+    rank = len(i.ops.shape(x))
+    given = (axes,) if isinstance(axes, int) else axes or range(rank)
+    return tuple(sorted(a % rank for a in given)) if rank else ()
 
 
 for _name, _op in (("sum", "sum"), ("mean", "mean"), ("amax", "max"), ("amin", "min")):
@@ -333,12 +356,8 @@ for _name, _op in (("sum", "sum"), ("mean", "mean"), ("amax", "max"), ("amin", "
 
 @_known("var")
 def _var(i: Importer, node: Any, x: int, axes: Any = None, correction: float | None = 1, keepdim: bool = False) -> int:
-    rank = len(i.ops.shape(x))
-    given = range(rank) if axes is None else (axes,) if isinstance(axes, int) else axes
-    found = tuple(sorted(a % rank for a in given))
-    return i.ops.variance(
-        i.ops.wide(x), axes=found, keepdims=keepdim, correction=1 if correction is None else correction
-    )
+    found = 1 if correction is None else correction
+    return i.ops.variance(i.ops.wide(x), axes=_axes(i, x, axes), keepdims=keepdim, correction=found)
 
 
 @_known("var_mean")
@@ -363,12 +382,20 @@ def _addmm(i: Importer, node: Any, c: int, a: int, b: int, beta: float = 1, alph
 
 @_known("_softmax", "softmax", "_safe_softmax")
 def _softmax(i: Importer, node: Any, x: int, dim: int, *_: Any) -> int:
-    return i.ops.softmax(x, axis=dim % len(i.ops.shape(x)))
+    return _along(i, "softmax", x, dim)
 
 
 @_known("_log_softmax")
 def _log_softmax(i: Importer, node: Any, x: int, dim: int, *_: Any) -> int:
-    return i.ops.log_softmax(x, axis=dim % len(i.ops.shape(x)))
+    return _along(i, "log_softmax", x, dim)
+
+
+def _along(i: Importer, op: str, x: int, dim: int) -> int:
+    """Apply an operation along a dim; a number is a row of one element."""
+    o, shape = i.ops, i.ops.shape(x)
+    if shape:
+        return getattr(o, op)(x, axis=dim % len(shape))
+    return o.reshape(getattr(o, op)(o.reshape(x, shape=(1,)), axis=0), shape=())
 
 
 @_known("native_layer_norm")
@@ -408,7 +435,7 @@ def _filled(i: Importer, node: Any, *given: Any, fill_value: Any = None, **_: An
     number = given[-1] if number is None else number
     if not isinstance(number, int | float | bool):
         raise Stays("a number that is not known")
-    made = i.builder.constant(number, torch_kind(value.dtype))
+    made = i.builder.constant(_filling(node, number), torch_kind(value.dtype))
     return i.ops.broadcast(made, shape=tuple(value.shape)) if value.shape else made
 
 
