@@ -156,7 +156,7 @@ def _slope(scores: Scores, products: Value, array: str, at: At) -> Value:
 @preset
 def mma(
     spec: ProgramChain,
-    rows: int = 64,
+    rows: int | None = None,
     keys: int | None = None,
     stages: int | None = None,
     ways: int | None = None,
@@ -168,7 +168,7 @@ def mma(
 
     Args:
         spec: `of_array` of 16-bit floats.
-        rows: number of queries of a tile.
+        rows: number of queries of a tile; by default 64, or 32 where those of heads wider than 64 are summed.
         keys: number of keys of a tile; by default 64, or 32 for wide heads.
         stages: number of slots in shared memory for the innermost loop's loads; by default 2 if they fit, else 1.
         ways: number of blocks that share the queries of a tile, if queries are summed; by default as many as fill an
@@ -177,6 +177,8 @@ def mma(
     depth, width = columns(spec)
     nbytes = array(spec, "q").dtype.nbytes
     sizes, warps = {"q": depth, "dy": width, "k": depth, "v": width}, 4
+    summed = all(dim.name != "i" for dim in spec.computed.steps[-1].kept)
+    rows = rows or (32 if summed and depth + width > 2 * WIDE else 64)
     keys = keys or (64 if depth + width <= 4 * WIDE else 32)
     stages = stages or (2 if 2 * (rows + keys) * (depth + width) * nbytes <= SHARED else 1)
     tile, loops = _tiled(spec, {"i": rows, "j": keys})

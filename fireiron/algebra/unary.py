@@ -149,9 +149,9 @@ FUNCTIONS: dict[str, Function] = {
         Function("exp", "exp", _lazily("exp"), lambda x: Unary("exp", x), ones=(0.0,), vanishes=True, slots=10),
         Function("log", "log", _lazily("log"), lambda x: _over(1.0, x), start=0.0, slots=28),
         Function(
-            # Without branches, see `fireiron.cuda.helpers`: of |x| >= 0.6 off by 7.8 roundings at most.
+            # Without branches, see `fireiron.cuda.helpers`: of |x| >= 0.4 off by 11 roundings at most.
             "tanh", "tanh", _lazily("tanh"), lambda x: Binary("sub", _number(1.0, x), _square(Unary("tanh", x))),
-            "tanh_fitted", slots=16, roundings=8,
+            "tanh_fitted", slots=14, roundings=12,
         ),
         Function("sqrt", "sqrt", _lazily("sqrt"), lambda x: _over(0.5, Unary("sqrt", x)), start=0.0, slots=8),
         Function(

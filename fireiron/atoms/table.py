@@ -25,6 +25,7 @@ from fireiron.atoms.stmatrix import STMATRIX
 from fireiron.atoms.tf32x3 import FAMILY as SPLIT_FAMILY
 from fireiron.atoms.tf32x3 import SPLIT
 from fireiron.atoms.tma import FAMILY, TMA, hinted
+from fireiron.atoms.tma import RANKS as BOX_RANKS
 from fireiron.atoms.wgmma import FAMILY as WGMMA
 from fireiron.atoms.wgmma import WIDTHS, wgmma, wgmma_near
 from fireiron.atoms.wmma import WMMA, WMMA_MOVES
@@ -35,7 +36,7 @@ from fireiron.language.atom import POLICIES, Atom, Fold, Product
 from fireiron.language.levels import GL, RF, SH, Level, Memory, Thread
 
 __all__ = [
-    "PEER_LOADS", "REGROUPS", "SIMT", "TABLE", "Near", "Rows", "box_move", "chosen_from", "content",
+    "BOX_RANKS", "PEER_LOADS", "REGROUPS", "SIMT", "TABLE", "Near", "Rows", "box_move", "chosen_from", "content",
     "every", "exchange", "find", "like", "load_of_peer", "matching", "nearest", "reducing", "regrouping", "rows",
     "send", "warp_products", "wide_products",
 ]  # fmt: skip

@@ -25,16 +25,16 @@ def fma(x: np.ndarray, y: np.ndarray | float, z: np.ndarray | float) -> np.ndarr
 
 def tanh(x: np.ndarray, power: float = 1.0, inverse: float = 1.0) -> np.ndarray:
     """Compute what the printed function does; its exponential and its inverse are off by the given factors."""
-    first, *rest = (float(c) for c in re.findall(r"(-?\d\.\d+e-\d+)f\)?;", HELPERS["tanh_fitted"]))
+    first, *rest = (float(c) for c in re.findall(r"(-?\d\.\d+e-\d+)f", HELPERS["tanh_fitted"]))
     with np.errstate(over="ignore"):  # far out the polynomial is not used
         t = x * x
         p = np.full(x.shape, np.float32(first))
         for number in rest:
             p = fma(p, t.astype(np.float64), np.float64(np.float32(number)))
-        near = fma(p * t, x.astype(np.float64), x.astype(np.float64))
+        near = fma(p * t, np.abs(x).astype(np.float64), np.abs(x).astype(np.float64))
         e = (np.exp2((np.abs(x) * np.float32(2.88539008)).astype(np.float64)) * power).astype(np.float32)
     r = (inverse / (np.float32(1) + e).astype(np.float64)).astype(np.float32)
-    return np.copysign(np.where(np.abs(x) < np.float32(0.6), near, fma(r, -2.0, 1.0)), x)
+    return np.copysign(np.where(np.abs(x) < np.float32(0.4), near, fma(r, -2.0, 1.0)), x)
 
 
 @pytest.mark.parametrize("power", [1 - 2**-22, 1.0, 1 + 2**-22])

@@ -9,8 +9,7 @@ import attrs
 from fireiron.algebra.expr import Expr, as_expr, as_int
 from fireiron.algebra.index.ranges import divisor
 from fireiron.algebra.layout import Layout
-from fireiron.atoms.table import box_move, like
-from fireiron.atoms.tma import RANKS
+from fireiron.atoms.table import BOX_RANKS, box_move, like
 from fireiron.base.errors import DecompositionError
 from fireiron.kernel.ir.statements import Call, TensorMap, View
 from fireiron.kernel.lower.bulk_windows import lower_windows
@@ -114,7 +113,7 @@ def _mapped(tensor: Tensor, far: Window) -> tuple[int, ...]:
     """
     order = tuple(reversed(tensor.storage))
     repeated = [d for d in order[1:] if as_int(as_expr(tensor.strides[d])) == 0 and far.axes[d].size == 1]
-    left_out = repeated[: len(order) - RANKS[0]]
+    left_out = repeated[: len(order) - BOX_RANKS[0]]
     return tuple(d for d in order if d not in left_out)
 
 

@@ -64,13 +64,9 @@ __device__ __forceinline__ float inverse_quick(float x) {
 
 __device__ __forceinline__ float tanh_fitted(float x) {
     const float a = fabsf(x), t = __fmul_rn(x, x);
-    float p = 1.56404749e-2f;
-    p = fmaf(p, t, -5.22311032e-2f);
-    p = fmaf(p, t, 1.33135214e-1f);
-    p = fmaf(p, t, -3.33326221e-1f);
-    const float near = fmaf(__fmul_rn(p, t), x, x);
-    const float inverse = inverse_quick(1.0f + exp2_approx(__fmul_rn(a, 2.88539008f)));
-    return copysignf(a < 0.6f ? near : fmaf(-2.0f, inverse, 1.0f), x);
+    const float p = fmaf(fmaf(-4.78118509e-2f, t, 1.32780224e-1f), t, -3.33319008e-1f);
+    const float far = fmaf(-2.0f, inverse_quick(1.0f + exp2_approx(__fmul_rn(a, 2.88539008f))), 1.0f);
+    return copysignf(a < 0.4f ? fmaf(__fmul_rn(p, t), a, a) : far, x);
 }
 
 __device__ __forceinline__ float normcdf_fitted(float x) {

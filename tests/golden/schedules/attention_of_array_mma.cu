@@ -236,7 +236,7 @@ looped_1x64x64x1_bf16_f32(
         for (int i3 = 0; i3 < 2; ++i3) {
             #pragma unroll
             for (int j = 0; j < 16; ++j) {
-                part[0] = (float)(block_j * 64 + thread % 4 * 2 + j % 2 + j / 2 * 8 - block_i * 64 - warp * 16 - thread / 4 % 8 - i3 * 8);
+                part[0] = (float)(block_j * 64 + thread % 4 * 2 - block_i * 64 - warp * 16 - thread / 4 % 8) + (float)(j % 2 + j / 2 * 8 - i3 * 8);
                 sum[i3 * 16 + j] = fmaf(__fmul_rn(exp2_approx(fminf_nan(fmaf(-(lse_rf[i3] < -3e+38f ? 0.0f : lse_rf[i3]), 1.442695f, fmaxf_nan(__fmul_rn(fmaf(s[i3 * 2 + j % 2 + j / 2 * 4], 0.125f, __fmul_rn(__fmul_rn(bias_rf[i3 * 16 + j], part[0]), 0.1f)), 1.442695f), __int_as_float(0xff800000))), 0.0f)), dp[i3 * 2 + j % 2 + j / 2 * 4] - delta_rf[i3]), __fmul_rn(part[0], 0.1f), sum[i3 * 16 + j]);
             }
         }
