@@ -145,9 +145,11 @@ def check_kinds(named: Sequence[tuple[str, str]]) -> None:
     Raises:
         CallError: `attention-dtypes`.
     """
-    if len({kind for _, kind in named}) > 1 or find_dtype(named[0][1]).kind == "int":
+    several = len({kind for _, kind in named}) > 1
+    if several or find_dtype(named[0][1]).kind == "int":
         said = ", ".join(f"{name} of {kind}" for name, kind in named)
-        raise CallError("attention-dtypes", f"attention of {said}", fix="convert them to one type of floats")
+        to = "one element type" if several else "floats"
+        raise CallError("attention-dtypes", f"attention of {said}", fix=f"convert them to {to}")
 
 
 def check_lengths(

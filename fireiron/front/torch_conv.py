@@ -14,11 +14,14 @@ from typing import Any
 
 from fireiron.algebra.dtypes import default_result
 from fireiron.algebra.dtypes import dtype as find_dtype
+from fireiron.base.errors import CallError
+from fireiron.base.link import here
 from fireiron.front import convolutions, transposed
 from fireiron.front.convolutions import Convolution, check_activation, described, outer_of
 from fireiron.front.convolutions import conv1d as conv1d
 from fireiron.front.convolutions import conv2d as conv2d
 from fireiron.front.convolutions import conv3d as conv3d
+from fireiron.front.torch_arguments import wide
 from fireiron.front.torch_ops import as_numpy, as_torch, routed
 from fireiron.front.transposed import conv_transpose1d as conv_transpose1d
 from fireiron.front.transposed import conv_transpose2d as conv_transpose2d
@@ -91,7 +94,7 @@ def _run(
     what = _of(input.shape, weight.shape, stride, padding, dilation, groups, dtype)
     host = input.device.type != "cuda"
     given = {"bias": bias, "scale": scale, "residual": None if residual is None else channels_last(residual)}
-    given = {name: x for name, x in given.items() if x is not None}
+    given = {name: x.contiguous() for name, x in given.items() if x is not None}
     kinds = {name: find_dtype(str(x.dtype).removeprefix("torch.")).name for name, x in given.items()}
     x, f = channels_last(input), channels_last(weight)
     if host:
@@ -109,6 +112,13 @@ def _fake(
 ) -> Any:  # fmt: skip
     pads = list(zip(padding[::2], padding[1::2], strict=True))
     outer = outer_of(input.shape[2:], weight.shape[2:], stride, pads, dilation)
+    if any(n < 1 for n in outer):
+        raise CallError(
+            "conv-window",
+            f"windows of the filters {list(weight.shape)} are larger than the padded images {list(input.shape)}",
+            fix="pad more, or use smaller filters",
+            link=here(),
+        )
     kind = getattr(torch, default_result(find_dtype(dtype)).numpy_name)
     if lies_last(input):
         return input.new_empty((input.shape[0], *outer, weight.shape[0]), dtype=kind).movedim(-1, 1)
@@ -139,6 +149,7 @@ def _transposed(
     what = _of(size, weight.shape, stride, padding, dilation, groups, dtype)
     host = input.device.type != "cuda"
     y, f, out = channels_last(input), channels_last(weight), made.movedim(1, -1)
+    bias = None if bias is None else bias.contiguous()
     kind = "" if bias is None else find_dtype(str(bias.dtype).removeprefix("torch.")).name
     if host:
         y, f, out, bias = as_numpy(y), as_numpy(f), as_numpy(out), None if bias is None else as_numpy(bias)
@@ -176,7 +187,7 @@ def _gradient_of_transposed(ctx: Any, gradient: Any) -> tuple[Any, ...]:
     return (
         ops.conv(g, weight, None, None, None, *sizes, ctx.groups, "", dtype) if by_input else None,
         of_weight,
-        gradient.sum(pixels, dtype=torch.float32).to(ctx.of_bias) if by_bias else None,
+        gradient.sum(pixels, dtype=wide(gradient.dtype)).to(ctx.of_bias) if by_bias else None,
         *(None,) * 6,
     )
 
@@ -185,6 +196,8 @@ def _filters_gradient(
     gradient: Any, input: Any, size: Sequence[int], stride: Sequence[int], padding: Sequence[int],
     dilation: Sequence[int], groups: int, dtype: str,
 ) -> Any:  # fmt: skip
+    if gradient.numel() == 0 or input.numel() == 0:
+        return _empty_filters(gradient, input, size, stride, padding, dilation, groups, dtype).zero_()
     what = _of(input.shape, size, stride, padding, dilation, groups, dtype)
     y, x = channels_last(gradient), channels_last(input)
     if gradient.device.type == "cuda":
@@ -214,7 +227,9 @@ def _gradient(ctx: Any, gradient: Any) -> tuple[Any, ...]:
         gradient = torch.where(output > 0, gradient, 0)
     of_bias, of_residual = ctx.types
     pixels = (0, *range(2, input.dim()))
-    by_bias = gradient.sum(pixels, dtype=torch.float32).to(of_bias) if of_bias and ctx.needs_input_grad[2] else None
+    by_bias = (
+        gradient.sum(pixels, dtype=wide(gradient.dtype)).to(of_bias) if of_bias and ctx.needs_input_grad[2] else None
+    )
     by_residual = gradient.to(of_residual) if of_residual and ctx.needs_input_grad[4] else None
     g = gradient if scale is None else gradient * scale.reshape(1, -1, *(1,) * (input.dim() - 2))
     g = g.to(input.dtype)
@@ -237,10 +252,12 @@ def _of_groups(
     wanted: Sequence[bool],
 ) -> tuple[Any, Any]:  # fmt: skip
     """Compute the gradients of a grouped convolution by torch; unequal padding is cut off afterwards."""
-    wide = torch.nn.functional.pad(input, [n for i in reversed(range(len(stride))) for n in padding[2 * i : 2 * i + 2]])
+    padded = torch.nn.functional.pad(
+        input, [n for i in reversed(range(len(stride))) for n in padding[2 * i : 2 * i + 2]]
+    )
     none = [0] * len(stride)
     by_input, by_weight, _ = torch.ops.aten.convolution_backward(
-        gradient, wide, weight, None, stride, none, dilation, False, none, groups, [*wanted, False]
+        gradient, padded, weight, None, stride, none, dilation, False, none, groups, [*wanted, False]
     )
     if by_input is not None:
         for i, side in enumerate(input.shape[2:]):

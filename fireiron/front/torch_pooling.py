@@ -18,6 +18,7 @@ from fireiron.front.pooling import avg_pool3d as avg_pool3d
 from fireiron.front.pooling import max_pool1d as max_pool1d
 from fireiron.front.pooling import max_pool2d as max_pool2d
 from fireiron.front.pooling import max_pool3d as max_pool3d
+from fireiron.front.torch_arguments import wide
 from fireiron.front.torch_conv import channels_last, lies_last
 from fireiron.front.torch_ops import as_numpy, as_torch, routed
 
@@ -73,7 +74,7 @@ def _gradient(ctx: Any, gradient: Any) -> tuple[Any, ...]:
         window, stride, dilation, padding = [1, *window], [1, *stride], [1, *dilation], [0, 0, *padding]
     kind = input.dtype
     if input.device.type != "cuda":  # not all of torch's kernels for the CPU take 16-bit floats
-        gradient, input = gradient.float(), input.float()
+        gradient, input = gradient.to(wide(kind)), input.to(wide(kind))
     if op == "average":
         back = getattr(torch.ops.aten, f"avg_pool{len(window)}d_backward")
         ceil = padding[::2] != padding[1::2]
@@ -88,10 +89,10 @@ def _of_largest(gradient: Any, input: Any, window: Any, stride: Any, padding: li
     """Add each window's gradient to the first of its largest values; unequal padding is cut off afterwards."""
     rank, aten, none = len(window), torch.ops.aten, [0] * len(window)
     around = [n for i in reversed(range(rank)) for n in padding[2 * i : 2 * i + 2]]
-    wide = torch.nn.functional.pad(input, around, value=float("-inf")).contiguous()
+    padded = torch.nn.functional.pad(input, around, value=float("-inf")).contiguous()
     forward, back = (getattr(aten, f"max_pool{rank}d_with_indices{end}") for end in ("", "_backward"))
-    _, places = forward(wide, window, stride, none, dilation, False)
-    found = back(gradient.contiguous(), wide, window, stride, none, dilation, False, places)
+    _, places = forward(padded, window, stride, none, dilation, False)
+    found = back(gradient.contiguous(), padded, window, stride, none, dilation, False, places)
     for i, side in enumerate(input.shape[2:]):
         found = found.narrow(2 + i, padding[2 * i], side)
     return found

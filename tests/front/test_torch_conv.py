@@ -241,3 +241,36 @@ def test_misuse() -> None:
     ):
         with pytest.raises(FireironError):
             call()
+
+
+def test_a_bias_whose_elements_lie_apart() -> None:
+    x, f, g = torch.randn(2, 3, 7, 5), torch.randn(8, 3, 3, 2), torch.randn(3, 8, 2, 2)
+    bias = torch.randn(1).expand(8)
+    assert torch.allclose(fireiron.conv2d(x, f, bias), F.conv2d(x, f, bias), atol=1e-4)
+    assert torch.allclose(fireiron.conv_transpose2d(x, g, bias), F.conv_transpose2d(x, g, bias), atol=1e-4)
+
+
+def test_gradients_without_images() -> None:
+    x, f = torch.zeros(0, 3, 7, requires_grad=True), torch.randn(8, 3, 3, requires_grad=True)
+    by_x, by_f = torch.autograd.grad(fireiron.conv1d(x, f).sum(), (x, f))
+    assert by_x.shape == x.shape
+    assert (by_f == 0).all()
+    with pytest.raises(FireironError) as caught:
+        fireiron.conv1d(torch.zeros(0, 3, 2), f)
+    assert caught.value.code == "conv-window"
+
+
+def test_gradients_in_f64() -> None:
+    x, f = (torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in ((2, 3, 9), (4, 3, 3)))
+    bias = torch.randn(4, dtype=torch.float64, requires_grad=True)
+    turned = torch.randn(3, 4, 3, dtype=torch.float64, requires_grad=True)
+    for ours, torchs, inputs in (
+        (fireiron.conv1d, F.conv1d, (x, f, bias)),
+        (fireiron.conv_transpose1d, F.conv_transpose1d, (x, turned, bias)),
+        (lambda x: fireiron.max_pool1d(x, 2), lambda x: F.max_pool1d(x, 2), (x,)),
+        (lambda x: fireiron.avg_pool1d(x, 3, 1), lambda x: F.avg_pool1d(x, 3, 1), (x,)),
+    ):
+        got, want = ours(*inputs), torchs(*inputs)
+        by = torch.randn_like(want)
+        pairs = zip(torch.autograd.grad(got, inputs, by), torch.autograd.grad(want, inputs, by), strict=True)
+        assert all(torch.allclose(a, b, rtol=1e-11, atol=1e-11) for a, b in pairs)
