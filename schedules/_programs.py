@@ -69,10 +69,17 @@ def schedule(program: ProductsChain, path: Path = "auto") -> Schedule:
         program: the products.
         path: `simt` takes all types, `volta` and `turing` f16, `ampere` and `hopper` f16 and bf16. `auto` chooses
             `hopper` for 16-bit operands whose lines start at multiples of 16 bytes, unless the spec names an older
-            architecture.
+            architecture, or the tiles of its loops differ in layout and so cannot share a ring.
     """
     if path == "auto":
         path = _newest(program.program.arch, (*_operands(program), *program.products.outs))
+        if path == "hopper":
+            try:
+                return hopper(program)
+            except FireironError as error:
+                if error.code != "role-ring":
+                    raise
+            path = "ampere"
     return {"simt": simt, "volta": volta, "turing": turing, "ampere": ampere, "hopper": hopper}[path](program)
 
 

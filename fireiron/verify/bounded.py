@@ -303,7 +303,7 @@ def _quotient(x: Bounded, y: Bounded, dtype: DType) -> Bounded:
     least = np.abs(y.value) - y.error
     error = np.where(least > 0, (x.error + np.abs(value) * y.error) / least, np.inf)
     error = np.where(x.error + y.error == 0, 0.0, error)
-    error = np.where(y.size >= largest(dtype), np.maximum(error, np.abs(value)), error)  # over an infinity it is 0
+    error = np.where(y.size >= largest(dtype), np.fmax(error, np.abs(value)), error)  # over an infinity it is 0
     found = rounded(value, error, dtype)
     exactly = (x.error == 0) & (y.error == 0) & (np.abs(np.frexp(y.value)[0]) == 0.5)  # by a power of two
     if exactly.any() and dtype.mantissa < _F64_MANTISSA:

@@ -217,3 +217,10 @@ def test_weights_that_overflow_are_no_mistake(function: Callable[..., Any]) -> N
     known = next(iter(wanted.values()))
     data.outs[0][np.isfinite(known.value) & (known.error < 1)] += 2
     assert held(schedule, data, wanted).word == "wrong"
+
+
+def test_a_quotient_of_two_infinities_is_not_known() -> None:
+    with np.errstate(all="ignore"):
+        found = evaluate(Binary("div", Arg(0, f32), Arg(1, f32)), [pair(-np.inf, np.inf), pair(np.inf, np.inf)], {})
+    assert np.isnan(found.value).all()
+    assert np.isinf(found.error).all()

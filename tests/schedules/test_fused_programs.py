@@ -52,6 +52,18 @@ def test_products_of_all_layouts_take_them(programs, layout, arch):
     programs.simulated(made)
 
 
+@pytest.mark.parametrize("orders", ["RRRC", "RRCR", "CRCC", "CCCC"])
+def test_products_of_different_layouts_on_hopper(programs, orders):
+    """Loops whose tiles differ in layout share no ring of bulk copies: mma.sync multiplies there."""
+    a, b, c, d = (RowMajor if letter == "R" else ColMajor for letter in orders)
+    x, h = Matrix(64, 72, "bf16", a, name="x"), Matrix(64, 64, "bf16", c, name="h")
+    w, u = Matrix(72, 128, "bf16", b, name="w"), Matrix(64, 128, "bf16", d, name="u")
+    y = Matrix(64, 128, "bf16", name="y")
+    made = schedule(products(y, (x, w), (h, u), op=lambda a, b: relu(a) - b, arch="sm_90a"))
+    assert ("wgmma" in made.cuda()) == (orders == "CCCC")
+    programs.simulated(made)
+
+
 def test_they_take_f16_alone_and_layers_none_of_them():
     assert "simt" in fused.swiglu(64, 64, 64, dtype="bf16", arch="sm_75").name
     assert "simt" in fused.mlp(64, 32, 2, arch="sm_75").name
