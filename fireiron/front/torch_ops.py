@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from math import prod
 from numbers import Real
 from typing import Any, cast
 
@@ -196,8 +197,9 @@ def _backward(context: Any, gradients: Sequence[Any]) -> tuple[Any, ...]:
     by_b = None
     if context.needs_input_grad[1]:
         one = b.dim() == 2
-        left = a.reshape(-1, a.shape[-1]) if one else a
-        by_b = _product(left.mT, g.reshape(-1, g.shape[-1]) if one else g, context.dtype)
+        rows = prod(a.shape[:-1])  # not -1: torch cannot tell the rows of an array without elements
+        left = a.reshape(rows, a.shape[-1]) if one else a
+        by_b = _product(left.mT, g.reshape(rows, g.shape[-1]) if one else g, context.dtype)
     return by_a, by_b, back, *others
 
 

@@ -189,3 +189,9 @@ def test_tf32_in_all_layouts_with_gradients(layout: str) -> None:
         lambda a, b: (a.mT if layout[1] == "T" else a) @ (b.mT if layout[0] == "T" else b),
         a, b, within=3e-2,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(4, 0, 3), (0, 4, 3), (4, 3, 0)])
+def test_gradients_of_products_without_elements(m: int, n: int, k: int) -> None:
+    agree(lambda a, b: ft.gemm(a, b), lambda a, b: a @ b, drawn(m, k), drawn(k, n))
+    agree(lambda a, b: ft.gemm(a, b), lambda a, b: a @ b, drawn(2, m, k), drawn(k, n))
