@@ -26,5 +26,5 @@ CallError[attention-dtypes]: attention of q of float16, k of float32, v of float
   --> test_attention_dtypes.py:16:12
 16 |     return attention(q, k, k)
    |            ^^^^^^^^^^^^^^^^^^
-fix: convert them to one type of floats""",
+fix: convert them to one element type""",
     )
