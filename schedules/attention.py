@@ -380,7 +380,8 @@ def wgmma(
     narrow = WIDE // 2 < max(depth, width) <= WIDE
     if groups is None:
         empty = isinstance(queries, int) and queries < SHORT and queries % (3 * GROUP_ROWS) != 0
-        known, crowded = isinstance(extents["j"], int), _joins(spec) or _needs_registers(spec)
+        known = isinstance(extents["j"], int)
+        crowded = _joins(spec) or _needs_registers(spec)
         many = narrow and grows and not (draws(spec) or crowded) and speculate is not False and known
         groups = _spread(spec, 3 if max(depth, width) <= WIDE and (few or many) and not empty else 2)
     if speculate is None:

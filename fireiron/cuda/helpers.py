@@ -263,8 +263,8 @@ __device__ __forceinline__ float divide_by(float x, float y, float inverse) {
     return fabsf(z) < __int_as_float(0x7f800000) ? fmaf(fmaf(-z, y, x), inverse, z) : z;
 }
 """,
-    # Of |x| below 0.4 it plus its cube times a polynomial of its square, fitted there: off by 2.9 roundings at most.
-    # Beyond 1 - 2 / (1 + exp(2 |x|)), whose exponential is off by 2^-22, its inverse by one unit in the last place.
+    # Where |x| < 0.4, the result is |x| plus |x|^3 times a polynomial of x^2 that is fitted there: off by 2.9 roundings
+    # at most. Elsewhere it is 1 - 2 / (1 + exp(2 |x|)): exp is off by 2^-22, the inverse by one unit in the last place.
     "tanh_fitted": """\
 __device__ __forceinline__ float tanh_fitted(float x) {
     const float a = fabsf(x), t = __fmul_rn(x, x);

@@ -440,10 +440,8 @@ def entry(attend: Callable[[Any, Any, Any, Options], Any], words: str = ""):
             >>> attention(q, k, v, lengths=np.array([3], np.int32))[0, 0, :, 0].tolist()
             [1.0, 1.0, 1.0, 1.0]
         """
-        how, noise = (
-            Lengths(offsets, key_offsets, lengths, pages, debug),
-            Noise(sinks, number("dropout_p=", dropout_p), seed),
-        )
+        how = Lengths(offsets, key_offsets, lengths, pages, debug)
+        noise = Noise(sinks, number("dropout_p=", dropout_p), seed)
         scale = None if scale is None else number("scale=", scale)
         return attend(q, k, v, Options(how, noise, mask, score, scale, is_causal, enable_gqa, lse, arrays, scales))
 

@@ -271,7 +271,7 @@ def as_exponent(x: Value) -> Value:
     """Return the value in fewer instructions, where only its absolute error counts, as that of an exponent does.
 
     Constant factors and terms of f32 that follow each other become one of each, and tanh(x) becomes
-    2 / (1 + exp(-2 x)) - 1, which is off by 2^-22 also near 0.
+    2 / (1 + exp(-2 x)) - 1, which is off by 2^-21 at most, near 0 too.
 
     Example:
         >>> from fireiron.language.pointwise import accumulator

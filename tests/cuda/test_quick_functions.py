@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,18 +25,39 @@ def fma(x: np.ndarray, y: np.ndarray | float, z: np.ndarray | float) -> np.ndarr
     return (x.astype(np.float64) * y + z).astype(np.float32)
 
 
-def tanh(x: np.ndarray, power: float = 1.0, inverse: float = 1.0) -> np.ndarray:
-    """Compute what the printed function does; its exponential and its inverse are off by the given factors."""
-    first, *rest = (float(c) for c in re.findall(r"(-?\d\.\d+e-\d+)f", HELPERS["tanh_fitted"]))
-    with np.errstate(over="ignore"):  # far out the polynomial is not used
-        t = x * x
-        p = np.full(x.shape, np.float32(first))
-        for number in rest:
-            p = fma(p, t.astype(np.float64), np.float64(np.float32(number)))
-        near = fma(p * t, np.abs(x).astype(np.float64), np.abs(x).astype(np.float64))
-        e = (np.exp2((np.abs(x) * np.float32(2.88539008)).astype(np.float64)) * power).astype(np.float32)
-    r = (inverse / (np.float32(1) + e).astype(np.float64)).astype(np.float32)
-    return np.copysign(np.where(np.abs(x) < np.float32(0.4), near, fma(r, -2.0, 1.0)), x)
+def printed(name: str, power: float = 1.0, inverse: float = 1.0) -> Callable[..., np.ndarray]:
+    """Make a NumPy function of a printed one, each operation rounded to f32.
+
+    Args:
+        name: of the helper; its body has definitions of floats, and one choice at most.
+        power: factor by which a power of 2 is off.
+        inverse: factor by which an inverse is off.
+    """
+    known: dict[str, Any] = {
+        "__fmul_rn": lambda x, y: np.float32(x) * np.float32(y),
+        "fmaf": lambda x, y, z: fma(np.float32(x), np.float64(np.float32(y)), np.float64(np.float32(z))),
+        "fabsf": np.abs,
+        "copysignf": np.copysign,
+        "exp2_approx": lambda x: (np.exp2(x.astype(np.float64)) * power).astype(np.float32),
+        "inverse_quick": lambda x: (inverse / x.astype(np.float64)).astype(np.float32),
+        "infinity": np.float32(np.inf),
+        "where": np.where,
+    }
+    head, _, body = HELPERS[name].partition(") {\n")
+    names = re.findall(r"float (\w+)[,)]", head + ")")
+    body = re.sub(r"(\d)f\b", r"\1", body.replace("__int_as_float(0x7f800000)", "infinity"))
+    body = re.sub(r"([\w()]+ < [\w.]+) \? (.+) : (.+?)(, x\))?;", r"where(\1, \2, \3)\4;", body)
+
+    def call(*given: np.ndarray | np.float32) -> np.ndarray:
+        values = known | dict(zip(names, given, strict=True))
+        *lines, last = re.findall(r"(?:const float|return) (.+);", body)
+        with np.errstate(all="ignore"):
+            for line in lines:
+                for name, text in re.findall(r"(\w+) = (.+?)(?=, \w+ = |$)", line):
+                    values[name] = eval(text, values)
+            return np.asarray(eval(last, values))
+
+    return call
 
 
 @pytest.mark.parametrize("power", [1 - 2**-22, 1.0, 1 + 2**-22])
@@ -42,13 +65,12 @@ def tanh(x: np.ndarray, power: float = 1.0, inverse: float = 1.0) -> np.ndarray:
 def test_tanh_lies_as_near_as_its_record_says(power: float, inverse: float) -> None:
     x = np.concatenate([np.linspace(-20, 20, 400001), np.geomspace(1e-30, 1e38, 2001), [0.0]]).astype(np.float32)
     exact = np.tanh(x.astype(np.float64))
-    found = tanh(x, power, inverse).astype(np.float64)
+    found = printed("tanh_fitted", power, inverse)(x).astype(np.float64)
     assert (np.abs(found - exact) <= FUNCTIONS["tanh"].roundings * 2.0**-24 * np.abs(exact)).all()
 
 
 def test_ends_of_tanh() -> None:
-    with np.errstate(all="ignore"):
-        found = tanh(np.array([np.inf, -np.inf, -0.0, np.nan], np.float32))
+    found = printed("tanh_fitted")(np.array([np.inf, -np.inf, -0.0, np.nan], np.float32))
     assert found[:3].tolist() == [1, -1, 0]
     assert np.signbit(found[2])
     assert np.isnan(found[3])
@@ -74,11 +96,7 @@ def test_quotients_by_constants_are_rounded_once(by: float) -> None:
     inverse = np.float32(1 / np.float64(y))
     x = np.random.default_rng(5).standard_normal(100_000).astype(np.float32) * np.float32(1000)
     x = np.concatenate([x, np.float32(by) * np.arange(1, 2000, dtype=np.float32), [0.0, np.inf]]).astype(np.float32)
-    with np.errstate(invalid="ignore", over="ignore"):
-        z = x * inverse
-        rest = fma(-z, np.float64(y), x.astype(np.float64))
-        found = np.where(np.abs(z) < np.inf, fma(rest, np.float64(inverse), z.astype(np.float64)), z)
-        np.testing.assert_array_equal(found, x / y)
+    np.testing.assert_array_equal(printed("divide_by")(x, y, inverse), x / y)
 
 
 def test_which_quotients_are_quick() -> None:
