@@ -46,7 +46,7 @@ def printed(name: str, power: float = 1.0, inverse: float = 1.0) -> Callable[...
     head, _, body = HELPERS[name].partition(") {\n")
     names = re.findall(r"float (\w+)[,)]", head + ")")
     body = re.sub(r"(\d)f\b", r"\1", body.replace("__int_as_float(0x7f800000)", "infinity"))
-    body = re.sub(r"([\w()]+ < [\w.]+) \? (.+) : (.+?)(, x\))?;", r"where(\1, \2, \3)\4;", body)
+    body = re.sub(r"((?:fabsf\(\w+\)|\w+) < [\w.]+) \? (.+) : (.+?)(, x\))?;", r"where(\1, \2, \3)\4;", body)
 
     def call(*given: np.ndarray | np.float32) -> np.ndarray:
         values = known | dict(zip(names, given, strict=True))
