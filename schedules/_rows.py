@@ -13,9 +13,6 @@ VECTOR_NBYTES = 16
 MOST_OF_A_WARP = 2048  # bytes of a row that one warp keeps
 MOST_IN_REGISTERS = 32 << 10  # bytes of a row that is read once; wider ones go through registers in chunks
 MOST_WARPS = 32
-MOST_BESIDE_SUMS = 16  # columns of a lane that also keeps sums of columns
-COLUMNS_OF_ONE_VECTOR = 8  # of a lane that keeps one vector of each array, and sums
-TRIPS_OF_TWO_BLOCKS = 8  # rows of a unit that two blocks of an SM, with twice the sums, need at least
 MOST_OF_PARTS = 384 << 10  # bytes of all blocks' sums that one block reads
 IN_FLIGHT_OF_SUMS = 32 << 10  # bytes that a block reads ahead while it sums over rows
 BYTES_OF_A_LANE = 64  # of a row, where few warps are enough for that
@@ -30,9 +27,6 @@ MOST_THREADS = 1024  # of an SM, with the registers that a row takes
 IN_LOOPS = 3 / 4  # of a thread's registers hold columns where chunks are loaded in loops
 MOST_STAGES = 4
 WARPS = 16  # of an SM that has one block: of fewer, too many wait at once
-WARPS_OF_ONE_VECTOR = 26  # of an SM, beside sums of columns: 78 registers of a thread
-# Warps of each of two blocks of an SM, beside sums; by whether a lane has more columns than one vector.
-TWO_BLOCKS = {False: 12, True: 8}
 FEWEST_WARPS = 4  # of blocks that read a row once
 AHEAD = 4  # vectors that a lane loads at once of rows whose folds rank points
 CHUNKS_AHEAD = 3  # of such rows, in shared memory: while one is folded, the next ones are on their way
@@ -58,7 +52,6 @@ FEWEST_OF_AN_SM = 8  # warps
 MOST_OF_AN_SM = 24
 LOOPED = 1 / 3  # of an SM's shared memory: larger parts of rows are kept in registers, not read in a loop
 SQUEEZED = 4 / 3  # columns per estimated column that the compiler fits into a thread's registers at most
-SUM_NBYTES = 8  # in shared memory: units exchange sums of a column twice, in a block and among blocks
 FOLDS = 12 << 10  # bytes of an SM's shared memory that folds and the system take
 SHARED = {80: 164 << 10, 87: 164 << 10, 90: 228 << 10, 100: 228 << 10, 103: 228 << 10, 110: 228 << 10}  # bytes of an SM
 IN_FLIGHT = 40 << 10  # bytes that an SM reads ahead: 2.1 us of its share of the memory's rate
@@ -453,60 +446,6 @@ def _widest(row: Row, count: int) -> Part:
     return attrs.evolve(part_of(row, FEW_WARPS, count), stages=1, vectors=0, at_once=True)
 
 
-def beside_sums(row: Row) -> Part:
-    """Divide a row among the warps of a block whose registers also keep a sum for each column.
-
-    A lane has up to 16 columns. Of those numbers of warps whose registers hold a row, one is taken with which most
-    lanes of an SM are busy; of several such numbers the smallest. On an H200 the gradients of layer norm took, by 3 or
-    5 warps instead of 2, 4 or 8, 17.3 us for 21.3 (4096 rows of 768 columns), 29.4 for 33.8 (12288x768), 59.7 for 79.7
-    (20000x1536) and 49.6 for 77.7 (9000x2560); 38429x2328 by 5 warps with two vectors 156 us, by 10 with one 190.
-    """
-
-    def busy(part: Part) -> float:
-        most, vectors = _room_beside_sums(row, part)
-        lanes = part.warps * LANES * vectors * row.lane
-        return max(1, most // part.warps) * part.warps / max(most, part.warps) * row.width / lanes
-
-    parts = [part_of(row, n, 1) for n in range(1, MOST_WARPS + 1)]
-    fits = [part for part in parts if _fits_beside_sums(row, part)]
-    return max(fits, key=lambda part: (round(busy(part), 3), -part.warps), default=part_of(row, MOST_WARPS, 1))
-
-
-def _room_beside_sums(row: Row, part: Part) -> tuple[int, int]:
-    """Return the warps of an SM for which registers suffice beside sums, and the vectors of a lane."""
-    vectors = ceil(row.width / (part.warps * LANES * row.lane))
-    return WARPS if vectors * row.lane > COLUMNS_OF_ONE_VECTOR else WARPS_OF_ONE_VECTOR, vectors
-
-
-def units_beside_sums(row: Row, part: Part, lines: int | None, sums: int) -> tuple[int, int]:
-    """Choose how many rows a block folds at once, and how many blocks share an SM, beside sums of columns.
-
-    Blocks of units of few warps wait apart; blocks of 16 warps and more with rows of their own spilled. On an H200
-    the gradients of layer norm took, with two blocks an SM instead of one, 59 us for 88 (85,720 rows of 296 columns),
-    69 for 76 (50,394 of 520), and 185 for 206 (148,093 of 624).
-
-    Args:
-        row: the row.
-        part: the warps of a row.
-        lines: number of rows; None where it is a symbol.
-        sums: number of sums of each column, which units exchange through shared memory.
-    """
-    most, vectors = _room_beside_sums(row, part)
-    wide, units = vectors * row.lane > COLUMNS_OF_ONE_VECTOR, max(1, most // part.warps)
-    many = lines is None or lines >= TRIPS_OF_TWO_BLOCKS * units * SMS
-    apart = part.warps == 1 or (not wide and many and 4 * part.warps <= most)
-    units, blocks = (TWO_BLOCKS[wide] // part.warps, 2) if apart else (units, 1)
-    each = row.width * (SUM_NBYTES * sums + (2 * sum(row.inputs.values()) if row.copied else 0))
-    shared = SHARED.get(row.arch, 100 << 10) - FOLDS
-    return max(1, min(units, shared // (blocks * each))), blocks
-
-
-def _fits_beside_sums(row: Row, part: Part) -> bool:
-    """Say whether registers hold a row and its sums."""
-    columns = _room_beside_sums(row, part)[1] * row.lane
-    return columns <= MOST_BESIDE_SUMS and not part.chunk and not part.inner
-
-
 def _several(row: Row, shared: int) -> int:
     """Return the blocks of a cluster with which three clusters share the SMs, each with a row in shared memory.
 
@@ -590,7 +529,11 @@ def power(wanted: int, most: int) -> int:
 
 
 def lanes_of(row: Row) -> int:
-    """Choose the number of lanes that share a row, so that the fewest are idle; a lane has at most 4 vectors."""
+    """Choose the number of lanes that share a row, so that the fewest are idle; a lane has at most 4 vectors.
+
+    Neighbouring lanes read neighbouring vectors, so that only a row of one vector has a lane of its own.
+    """
     vectors = row.width // row.lane
     fits = [n for n in (32, 16, 8, 4, 2) if -(-vectors // n) <= 4] or [LANES]
+    fits += [1] if vectors == 1 and not row.running else []
     return min(fits, key=lambda n: -(-vectors // n) * n)

@@ -16,6 +16,7 @@ from fireiron import (
     ProgramChain,
     Schedule,
     Tensor,
+    Thread,
     Warp,
     by_atomics,
     in_order,
@@ -30,6 +31,9 @@ WARPS = 16  # most warps of a block
 VECTORS = 8  # number of vectors that a lane loads at once
 LEAST = 2  # fewest vectors of a lane for which a further block is faster
 COLUMNS = 1  # vectors of a lane's columns that a warp reads side by side: 512 bytes
+FEW = 16  # most points of a result that one thread folds
+THREADS = 256  # of a block whose threads have results of their own
+HELD = 64  # most registers of a thread for such results
 
 
 @preset
@@ -57,6 +61,8 @@ def reduction(spec: ProgramChain, ways: int = 0, atomics: bool = False) -> Sched
     results = prod(extents.values()) // of_result
     if inner in folded and of_result * nbytes <= MOST_OF_A_WARP and results >= LANES:
         return rows.row(spec)
+    if inner not in folded and of_result <= FEW and not ways and results >= BLOCKS * THREADS * lane:
+        return _by_threads(spec, extents, order, folded, lane)
     # Columns are a power of two of vectors, so that lanes of one column differ in whole bits of their numbers.
     columns = 1 if inner in folded else lane * power(ceil(extents[inner] / lane), LANES * COLUMNS)
     tile = {dim: 1 for dim in extents if dim not in folded} | ({} if inner in folded else {inner: columns})
@@ -95,6 +101,26 @@ def reduction(spec: ProgramChain, ways: int = 0, atomics: bool = False) -> Sched
             chunk = max(unit, int(left[dim] / over) // unit * unit)
             sizes: dict[str, Any] = {dim: chunk}
             chain, left[dim] = chain.split(**sizes), chunk
+    return _loaded(chain, spec, order, extents, lane)
+
+
+def _by_threads(spec: ProgramChain, extents: dict[str, int], order: list[str], folded: set[str], lane: int) -> Schedule:
+    """Give each thread the results of a vector of columns, or of several, so that it loads enough vectors at once."""
+    inner, of_result = order[-1], prod(extents[dim] for dim in folded)
+    others = [dim for dim in order[:-1] if dim not in folded]
+    outer = max(others, key=lambda dim: extents[dim], default=inner)
+    states = max(len(step.fold.dtypes) for step in spec.computed.steps if step.fold is not None)
+    most = max(1, min(VECTORS // of_result, HELD // (lane * states)))
+    each = 1 if outer == inner else min(extents[outer], most)
+    columns = min(ceil(extents[inner] / lane), THREADS)
+    single = dict.fromkeys((dim for dim in extents if dim not in folded), 1)
+    tile = single | {outer: each * max(1, THREADS // columns), inner: columns * lane}
+    chain = spec.tile(**tile).to(Block).tile(**single | {outer: each, inner: lane}).to(Thread)
+    return _loaded(chain, spec, order, extents, lane)
+
+
+def _loaded(chain: ProgramChain, spec: ProgramChain, order: list[str], extents: dict[str, int], lane: int) -> Schedule:
+    """Load the inputs that have all dims, in vectors, and close the chain."""
     for tensor, dims in _read(spec):
         if set(dims) == set(order) | {d for d in dims if extents[d] == 1}:
             chain = chain.load(tensor.name, RF, vector(tensor.dtype.nbytes_of(lane)))

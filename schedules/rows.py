@@ -16,6 +16,7 @@ from fireiron import (
     Block,
     FireironError,
     Group,
+    Level,
     ProgramChain,
     Schedule,
     Thread,
@@ -53,23 +54,20 @@ from fireiron import (
 from fireiron import (
     sum as _sum,
 )
+from fireiron.schedules._beside_sums import stages_of, units_of
 from fireiron.schedules._rows import (
-    IN_FLIGHT_OF_SUMS,
     LANES,
     MOST_IN_REGISTERS,
     MOST_OF_A_WARP,
     MOST_OF_PARTS,
-    MOST_STAGES,
     OTHERS,
     SMS,
     Row,
-    beside_sums,
     lanes_of,
     once,
     part_of,
     ranked,
     row_of,
-    units_beside_sums,
 )
 
 
@@ -291,7 +289,7 @@ def row(
     if given.lines and not warps and not blocks and given.nbytes <= MOST_OF_A_WARP:
         lanes = lanes_of(given)
         of_block = given.tile(rows or 4 * LANES // lanes)
-        chain = spec.tile(**of_block).to(Block, resident=resident).tile(**single).to(Group(Thread, lanes))
+        chain = spec.tile(**of_block).to(Block, resident=resident).tile(**single).to(_lanes(lanes))
     else:
         together = given.tile(rows or 1)
         part = part_of(given.times(rows or 1), warps, blocks)
@@ -322,6 +320,11 @@ def row(
     for name in given.inputs:  # a lane has the same columns of all of them
         chain = chain.load(name, RF, vector(given.vector(name)))
     return chain.epilog(memory=RF).done()
+
+
+def _lanes(count: int) -> Level:
+    """Name the level of so many lanes."""
+    return Group(Thread, count) if count > 1 else Thread
 
 
 def _reads_once(spec: ProgramChain, given: Row) -> bool:
@@ -360,46 +363,56 @@ def _in_chunks(chain: ProgramChain, column: str, chunk: int, kept: bool) -> Prog
 def _with_sums(
     spec: ProgramChain, given: Row, warps: int, blocks: int, rows: int, resident: int, stages: int, two_levels: bool
 ) -> Schedule:
-    """Give each block some rows, several at once if they are narrow, and sums for each column.
+    """Give each block some rows, several at once, and sums for each column.
+
+    Lanes have whole vectors of a row that is padded to them, so that only the end of a row is guarded, point by point.
 
     Raises:
         FireironError: `row-columns` where a block's registers do not hold a row and the sums.
     """
     column, line = given.column, given.summed[0]
-    part = part_of(given, warps, 1) if warps else beside_sums(given)
-    if len(given.lines) > 1 or part.chunk or part.inner:
+    extent = spec.residual.extents[line]
+    added = [step for step in spec.computed.steps if any(d.name == line for d in step.over)]
+    lines = extent if isinstance(extent, int) else None
+    found = units_of(given, lines, len(added), warps, rows)
+    if len(given.lines) > 1 or found is None:
         many = f"{given.width} columns are more than a block's registers hold"
         raise FireironError(
             "row-columns",
             f"rows.row keeps {spec.computed.name}'s sums over {line} beside a row, and "
-            + (many if part.chunk or part.inner else "rows have more dims"),
+            + ("rows have more dims" if len(given.lines) > 1 else many),
             fix="compute the sums by a kernel of their own: reductions.reduction",
         )
-    unit = given.lane * LANES  # whole vectors of all lanes: only the row's end is guarded
-    extent = spec.residual.extents[line]
-    added = [step for step in spec.computed.steps if any(d.name == line for d in step.over)]
-    lines = extent if isinstance(extent, int) else None
-    units, each = (rows, 1) if rows else units_beside_sums(given, part, lines, len(added))
-    ways = blocks or (min(each * SMS, -(-extent // units)) if isinstance(extent, int) else each * SMS)
+    units, together, unit = found.units, LANES // found.lanes, given.lane * found.lanes
+    ways = blocks or (found.blocks * SMS if lines is None else min(found.blocks * SMS, -(-lines // found.rows)))
     chain: ProgramChain = spec.tile(**{column: given.width}).to(Block, resident=resident)
     two_levels = two_levels or ways * given.width * 4 * len(added) >= MOST_OF_PARTS
     chain = chain.split(line, ways=ways).parallel(Block, in_order(two_levels=two_levels))
-    if part.warps == 1:
+    if found.warps == 1:
         chain = chain.split(column, ways=1, multiple_of=unit).parallel(Group(Warp, units))
-        chain = chain.split(line, ways=units).parallel(Warp) if units > 1 else chain
+        chain = chain.split(line, ways=units, multiple_of=together).parallel(Warp) if units > 1 else chain
     else:
-        chain = chain.split(line, ways=units).parallel(Group(Warp, part.warps)) if units > 1 else chain
-        chain = chain.split(column, ways=part.warps, multiple_of=unit).parallel(Warp)
-    for name in given.vectors:
+        chain = chain.split(line, ways=units).parallel(Group(Warp, found.warps)) if units > 1 else chain
+        chain = chain.split(column, ways=found.warps, multiple_of=unit).parallel(Warp)
+    vectors = given.vectors
+    for name in vectors if together == 1 else ():
         chain = chain.load(name, RF, vector(given.vector(name)))
-    one: dict[str, Any] = {line: 1}
-    chain = chain.split(**one)
-    held = each * units * given.width * sum(given.inputs.values())  # bytes of the rows that an SM folds at once
-    stages = stages or (max(min(MOST_STAGES, 1 + -(-IN_FLIGHT_OF_SUMS // held)), part.stages) if given.copied else 1)
+    some: dict[str, Any] = {line: together}
+    chain = chain.split(**some)
+    stages = stages or stages_of(given, found, len(added))
     if stages > 1:
         chain = chain.pipeline(stages)
-        for name in given.inputs:
+        for name in (*given.inputs, *_of_lines(spec, line)):
             chain = chain.load(name, SH, cp_async())
-    for name in given.inputs:
+    if together > 1:
+        chain = chain.split(line, ways=together).parallel(_lanes(found.lanes))
+    for name in (*(vectors if together > 1 else ()), *given.inputs):
         chain = chain.load(name, RF, vector(given.vector(name)))
     return chain.epilog(memory=RF).done()
+
+
+def _of_lines(spec: ProgramChain, line: str) -> list[str]:
+    """List the inputs with one value for each row, which asynchronous copies can load ahead: of 4 bytes and more."""
+    names = {t.name for t in spec.computed.inputs}
+    given = [o for o in spec.residual.operands if o.role in names and o.dims == (line,)]
+    return [o.role for o in given if o.dtype.nbytes >= 4]

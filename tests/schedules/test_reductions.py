@@ -62,6 +62,28 @@ def test_sums(dims: str, over: str, shape: tuple[int, ...], dtype: str) -> None:
     right(reductions.reduction(folded(dims, over, shape, dtype)))
 
 
+@pytest.mark.parametrize(
+    ("dims", "over", "shape", "dtype"),
+    [
+        ("a b c", "b", (130, 3, 24), "bf16"),
+        ("a b c", "b", (301, 1, 12), "f32"),
+        ("a b c", "b", (9, 16, 300), "f16"),
+        ("a b c d", "b", (7, 2, 5, 96), "f32"),
+        ("a b c", "b", (40, 5, 63), "f16"),
+    ],
+)
+def test_threads_fold_few_points(
+    dims: str, over: str, shape: tuple[int, ...], dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where many results fold few points each, a thread has the results of its vectors, and no units combine parts."""
+    monkeypatch.setattr(reductions, "BLOCKS", 1)
+    monkeypatch.setattr(reductions, "THREADS", 64)
+    for fold in (fi.sum, fi.argmax) if dtype == "f32" else (fi.sum,):
+        schedule = reductions.reduction(folded(dims, over, shape, dtype, fold, "i32" if fold is fi.argmax else "f32"))
+        assert " to Thread " in str(schedule)
+        right(schedule)
+
+
 def test_a_fold_of_every_dim_has_one_element() -> None:
     mean = folded("m n", "m n", (40, 30), "f32", fi.mean)
     assert mean.computed.outputs[0].shape == (1,)

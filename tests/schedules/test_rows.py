@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -161,24 +162,37 @@ def test_folds_share_a_barrier_wherever_pointwise_steps_stand(late: bool) -> Non
 
 
 @pytest.mark.parametrize(
-    ("width", "warps", "lines", "together"),
+    ("width", "lanes", "warps", "units", "blocks"),
     [
-        (256, 1, 12, 12),
-        (264, 1, 8, 8),
-        (512, 1, 8, 8),
-        (768, 3, 8, 4),
-        (1024, 2, 8, 8),
-        (2560, 5, 3, 3),
-        (6568, 26, 1, 1),
+        (16, 2, 1, 21, 1),
+        (88, 4, 1, 6, 2),
+        (264, 16, 1, 6, 2),
+        (512, 32, 1, 8, 2),
+        (1024, 32, 2, 8, 1),
+        (2560, 32, 5, 3, 1),
+        (6568, 32, 13, 1, 1),
     ],
 )
-def test_vectors_divide_evenly_among_the_warps_beside_sums(width: int, warps: int, lines: int, together: int) -> None:
-    """Many rows go to two blocks of an SM where a row has few warps: each block folds `together` rows at once."""
-    few, many = (rows.row(made("layernorm_gradients", width, lines=n, arch="sm_90a")) for n in (256, 262144))
-    assert few.lowered().threads == 32 * warps * lines
-    assert many.lowered().threads == 32 * warps * together
-    assert as_int(many.lowered().grid) == 132 * (2 if warps < 4 and width != 1024 else 1)
+def test_rows_beside_sums_have_as_many_lanes_as_they_fill(
+    width: int, lanes: int, warps: int, units: int, blocks: int
+) -> None:
+    """Of many rows, several share a warp where they are narrow; few rows go to fewer blocks, which combine sums."""
+    few, many = (rows.row(made("layernorm_gradients", width, lines=n, arch="sm_90a")) for n in (5, 262144))
+    assert many.lowered().threads == 32 * warps * units
+    assert as_int(many.lowered().grid) == 132 * blocks
+    assert (f"to Lanes{lanes} " in str(many)) == (lanes < 32)
+    assert (as_int(few.lowered().grid) or 0) <= 5
     assert few.compile("sm_90a").findings == () == many.compile("sm_90a").findings
+
+
+@pytest.mark.parametrize("lines", [37, 320])
+@pytest.mark.parametrize("width", [8, 24, 56, 88, 152])
+def test_narrow_rows_beside_sums_share_a_warp(width: int, lines: int) -> None:
+    """The end of a row is guarded in some lanes of it, and the last rows of a warp's in some groups of lanes."""
+    for name in ("layernorm_gradients", "rms_norm_gradients"):
+        schedule = rows.row(made(name, width, lines=lines), blocks=2, rows=32)
+        assert re.search(r"load dy to SH .split m \d+ ways to (Lanes|Thread)", str(schedule))
+        right(schedule)
 
 
 @pytest.mark.parametrize("name", ["layernorm_gradients", "rms_norm_gradients"])
@@ -226,9 +240,19 @@ def test_gradients_of_layer_norms_meet_at_two_barriers(name: str) -> None:
 
 
 def test_narrow_rows_of_sums_have_longer_rings() -> None:
-    """Sixteen rows of 256 columns are 16 KiB of two inputs: two of them on their way hide the latency."""
-    tree = str(rows.row(made("layernorm_gradients", 256, lines=262144, arch="sm_90a")).tree())
-    assert "pipeline 3" in tree
+    """Three rows of 1216 columns are 14 KiB of two inputs: three of them on their way hide the latency."""
+    tree = str(rows.row(made("layernorm_gradients", 1216, lines=262144, arch="sm_90a"), warps=5, rows=3).tree())
+    assert "pipeline 4" in tree
+
+
+def test_statistics_of_rows_wait_in_the_ring() -> None:
+    """Statistics of the forward pass are on their way with their rows, where asynchronous copies take them."""
+    given = [Matrix(4096, 64, "bf16"), Matrix(4096, 64, "bf16", name="dy"), Vector(64, "bf16", name="gain")]
+    for dtype, copied in (("f32", True), ("bf16", False)):
+        statistics = [Vector(4096, dtype, name=word) for word in ("middle", "deviation")]
+        spec = rows.layernorm_gradients(*given, *statistics, out=("bf16", "f32", "f32"), arch="sm_90a")
+        schedule = rows.row(spec)
+        assert ("deviation to SH" in str(schedule)) == copied
 
 
 def test_gradients_of_any_number_of_rows() -> None:
@@ -483,6 +507,14 @@ def test_programs_of_other_forms_are_refused() -> None:
 def test_rows_wait_in_a_ring_where_blocks_have_an_sm_alone(name: str, width: int, ring: bool) -> None:
     tree = str(rows.row(made(name, width, lines=4096, arch="sm_90a")).tree())
     assert ("pipeline" in tree) == ring
+
+
+@pytest.mark.parametrize(("width", "dtype"), [(8, "bf16"), (4, "f32"), (2, "f16")])
+def test_a_row_of_one_vector_has_a_lane(width: int, dtype: str) -> None:
+    for name in ("softmax", "layernorm"):
+        schedule = rows.row(made(name, width, lines=300, dtype=dtype))
+        assert " to Thread " in str(schedule)
+        right(schedule)
 
 
 def plan(schedule: Any) -> str:

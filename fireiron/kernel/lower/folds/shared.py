@@ -22,6 +22,7 @@ from fireiron.language.decompositions import InOrder, Reduction
 from fireiron.language.levels import RF, SH, Block
 
 MOST_AT_ONCE = 32  # most registers of a state for which a thread reads several warps' states at once
+MOST_UNROLLED = 128  # most reads of other warps' states that stand one behind the other in a kernel's text
 LEAST_STAGING = 16 << 10  # least bytes of shared memory for sums, where the operands' buffers are smaller
 
 
@@ -45,7 +46,8 @@ def over_warps(opened: Open, table: Table, state: State, context: Context, behin
     lane = Var(THREAD, len(table.kept)) % LANES
     (first, *_) = opened.storages
     size, turn, each = first.size, turn_of(opened, context), 1 if table.one_a_warp else LANES
-    many = each > 1 and (as_int(size) or 1) > MOST_AT_ONCE
+    count_of_each = as_int(size) or 1
+    many = each > 1 and (count_of_each > MOST_AT_ONCE or ways * count_of_each > MOST_UNROLLED)
     total = count * ways * each * size
     shared = [
         staging(f"{s.name}_sh", s.dtype, total, context, opened.link, turn, many or behind) for s in opened.storages
