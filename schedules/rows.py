@@ -269,9 +269,10 @@ def row(
         warps: number of warps of a block that has a row; 0 to choose by the row's width.
         blocks: number of blocks of the cluster that has a row; 0 to choose by the width. For a program that folds rows,
             number of blocks that share the rows; 0 for as many as run at once.
-        rows: number of rows of a block. If warps have rows of their own, 0 stands for the rows of four warps, or 16 if
-            rows are folded. If warps of a block or cluster share each row, 0 stands for one; several rows then share
-            barriers.
+        rows: number of rows of a block. If warps have rows of their own, 0 stands for the rows of four warps. If warps
+            of a block or cluster share each row, 0 stands for one; several rows then share barriers. If rows are
+            folded, 0 stands for the number that a model of the SM's time chooses, which also decides how many lanes or
+            warps have a row.
         resident: number of blocks of an SM for which the compiler limits registers; 0 for no limit.
         stages: number of rows in shared memory of a persistent block, which loads the next rows ahead; 1 for blocks
             that are not persistent, 0 to choose by the bytes in flight.

@@ -38,7 +38,8 @@ def test_works_have_the_arrays_of_their_kernels() -> None:
         pointwise.work("rotary_pairs", 64, 256),
     ):
         spec = work.schedule({}).computed
-        assert [t.shape for t in spec.inputs] == [shape for shape, _ in work.inputs]
+        callers = {t.name: t for t in spec.given}  # where several dims count as one
+        assert [callers.get(t.name, t).shape for t in spec.inputs] == [shape for shape, _ in work.inputs]
         assert [t.shape for t in spec.outputs] == [shape for shape, _ in work.outs]
 
 
