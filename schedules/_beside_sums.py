@@ -11,6 +11,7 @@ from fireiron.schedules._rows import (
     FOLDS,
     IN_FLIGHT_OF_SUMS,
     LANES,
+    MOST_OF_PARTS,
     MOST_STAGES,
     REGISTERS,
     SHARED,
@@ -24,7 +25,7 @@ LANES_OF_ROWS = (1, 2, 4, 8, 16, 32)  # of a warp, for rows that share the warp
 MOST_WARPS = 32  # of a block
 TOGETHER = 4  # warps that get registers at a time
 STEP = 8  # a thread's registers are a multiple of this number
-SUM_NBYTES = 8  # in shared memory: units exchange sums of a column twice, in a block and among blocks
+SUM_NBYTES = 4
 # Clocks of an SM of an H200, fitted to the times of 1263 kernels (below).
 INSTRUCTIONS = 128  # of a warp, for each row, besides those of columns
 OF_A_COLUMN = 8
@@ -134,8 +135,20 @@ def stages_of(row: Row, units: Units, sums: int) -> int:
 
 
 def _exchanged(row: Row, x: Units, sums: int) -> int:
-    """Return the bytes of shared memory through which units of a block exchange sums."""
-    return x.units * x.warps * LANES * columns_of(row, x) * SUM_NBYTES * sums if x.units > 1 else 0
+    """Return the bytes of shared memory through which units of a block exchange sums.
+
+    They exchange them twice, in a block and among blocks; the second time in memory of the ring where blocks combine
+    sums in two levels.
+    """
+    if x.units == 1:
+        return 0
+    times = 1 if in_two_levels(row, x.blocks * SMS, sums) else 2
+    return times * (x.units + 1) * x.warps * LANES * columns_of(row, x) * SUM_NBYTES * sums
+
+
+def in_two_levels(row: Row, blocks: int, sums: int) -> bool:
+    """Say whether one block would read so many sums of others that groups of blocks combine theirs first."""
+    return blocks * row.width * SUM_NBYTES * sums >= MOST_OF_PARTS
 
 
 def _shared(row: Row) -> int:

@@ -54,12 +54,11 @@ from fireiron import (
 from fireiron import (
     sum as _sum,
 )
-from fireiron.schedules._beside_sums import stages_of, units_of
+from fireiron.schedules._beside_sums import in_two_levels, stages_of, units_of
 from fireiron.schedules._rows import (
     LANES,
     MOST_IN_REGISTERS,
     MOST_OF_A_WARP,
-    MOST_OF_PARTS,
     OTHERS,
     SMS,
     Row,
@@ -387,7 +386,7 @@ def _with_sums(
     units, together, unit = found.units, LANES // found.lanes, given.lane * found.lanes
     ways = blocks or (found.blocks * SMS if lines is None else min(found.blocks * SMS, -(-lines // found.rows)))
     chain: ProgramChain = spec.tile(**{column: given.width}).to(Block, resident=resident)
-    two_levels = two_levels or ways * given.width * 4 * len(added) >= MOST_OF_PARTS
+    two_levels = two_levels or in_two_levels(given, ways, len(added))
     chain = chain.split(line, ways=ways).parallel(Block, in_order(two_levels=two_levels))
     if found.warps == 1:
         chain = chain.split(column, ways=1, multiple_of=unit).parallel(Group(Warp, units))

@@ -165,7 +165,7 @@ def test_folds_share_a_barrier_wherever_pointwise_steps_stand(late: bool) -> Non
     ("width", "lanes", "warps", "units", "blocks"),
     [
         (16, 2, 1, 21, 1),
-        (88, 4, 1, 6, 2),
+        (88, 4, 1, 5, 2),
         (264, 16, 1, 6, 2),
         (512, 32, 1, 8, 2),
         (1024, 32, 2, 8, 1),

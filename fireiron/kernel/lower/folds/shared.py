@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from math import gcd
 
 from fireiron.algebra.dtypes import DType
-from fireiron.algebra.expr import Expr, Var, as_expr, as_int, eq, lt, ne, proves
-from fireiron.algebra.scalar import Arg
+from fireiron.algebra.expr import Expr, Var, as_expr, as_int, eq, lt, minimum, ne, proves
+from fireiron.algebra.scalar import Arg, number
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.kernel.ir.statements import THREAD, Buffer, Call, Compute, If, Region, View
@@ -20,8 +21,10 @@ from fireiron.kernel.lower.storage import fresh_window, register_storage
 from fireiron.kernel.lower.window import Partial, Storage, Window
 from fireiron.language.decompositions import InOrder, Reduction
 from fireiron.language.levels import RF, SH, Block
+from fireiron.language.steps import identity_of
 
 MOST_AT_ONCE = 32  # most registers of a state for which a thread reads several warps' states at once
+SHARED_BY = 4  # fewest warps, and registers of a state, for which each warp folds a share of the registers
 MOST_UNROLLED = 128  # most reads of other warps' states that stand one behind the other in a kernel's text
 LEAST_STAGING = 16 << 10  # least bytes of shared memory for sums, where the operands' buffers are smaller
 
@@ -59,6 +62,9 @@ def over_warps(opened: Open, table: Table, state: State, context: Context, behin
         found = (group * ways + warp) * size + r
         return found if each == 1 else found * LANES + lane
 
+    def total(r: Expr) -> Expr:
+        return (group * size + r) * LANES + lane
+
     def put(r: Expr) -> Body:
         return tuple(
             Compute(in_turn(to, place(seat, r), turn), Arg(0, to.dtype), (View(buffer_of(s), r),), link=opened.link)
@@ -88,8 +94,71 @@ def over_warps(opened: Open, table: Table, state: State, context: Context, behin
     for bit in reversed(range(near.bit_length() - 1 if each == 1 else 0)):
         met += exchanged(opened, lane ^ (1 << bit), context)
     title = f"{opened.step.name} over {ways} warps"
+    if each > 1 and ways >= SHARED_BY and count_of_each >= SHARED_BY and turn is None:
+        totals = [
+            staging(f"{s.name}_all", s.dtype, count * each * size, context, opened.link, None, many or behind)
+            for s in opened.storages
+        ]
+        shares = _in_shares(opened, (shared, totals), others, (place, total), (count_of_each, ways, seat), context)
+        return (Region(title, (*left, *shares), state.path, opened.link),)
     read = loop(context, "w", ways, one_warp, unroll=False, kind="sums") if many else each_register(first, context, get)
     return (Region(title, (*left, *begin(opened, context), *read, *met), state.path, opened.link),)
+
+
+def _in_shares(
+    opened: Open, buffers: tuple[Sequence[Buffer], Sequence[Buffer]], others: Sequence[View],
+    places: tuple[Callable[[Expr, Expr], Expr], Callable[[Expr], Expr]], counts: tuple[int, int, Expr],
+    context: Context,
+) -> Body:  # fmt: skip
+    """Fold states that all warps have written: each warp folds some registers of all states, and then reads all.
+
+    So a register of a state is read twice, and not once by each warp.
+
+    Args:
+        opened: the fold.
+        buffers: shared memory with the states, and for the results; one buffer for each scalar of a state.
+        others: registers for the scalars of one register of another state.
+        places: the places of a warp's register, and of a result's.
+        counts: the number of registers of a state, the number of warps, and this warp's number.
+        context: the kernel's facts.
+    """
+    size, ways, seat = counts
+    sums = [View(temporary("share", s.dtype, 1, context), as_expr(0)) for s in opened.storages]
+    start = tuple(
+        Compute(to, number(identity.value, identity.dtype))
+        for to, identity in zip(sums, identity_of(opened.fold), strict=True)
+    )
+
+    def moved(to: Sequence[View], source: Sequence[View]) -> Body:
+        pairs = zip(to, source, strict=True)
+        return tuple(Compute(a, Arg(0, a.buffer.dtype), (b,), link=opened.link) for a, b in pairs)
+
+    (states, results), (place, total) = buffers, places
+
+    def of_warp(w: Expr, r: Expr) -> Body:
+        state = [View(buffer, place(w, r)) for buffer in states]
+        return (*moved(others, state), *joined(opened, sums, others, context))
+
+    def result(r: Expr) -> list[View]:
+        return [View(buffer, total(r)) for buffer in results]
+
+    def mine(k: Expr) -> Body:
+        r = k * ways + seat
+        there, near = lt(r, size), minimum(r, size - 1)  # no branch: a barrier may have to stand ahead of the write
+        kept = tuple(
+            Compute(to, Arg(0, to.buffer.dtype), (share,), None if proves(there) else there, link=opened.link)
+            for to, share in zip(result(r), sums, strict=True)
+        )
+        return (*start, *loop(context, "w", ways, lambda w: of_warp(w, near)), *kept)
+
+    def whole(r: Expr) -> Body:
+        return moved([View(buffer_of(s), r) for s in opened.storages], result(r))
+
+    (first, *_) = opened.storages
+    return (
+        *loop(context, "k", -(-size // ways), mine, unroll=False, kind="sums"),
+        *each_register(first, context, whole),
+    )
 
 
 def turn_of(opened: Open, context: Context) -> Expr | None:
