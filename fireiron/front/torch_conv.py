@@ -23,6 +23,7 @@ from fireiron.front.convolutions import conv2d as conv2d
 from fireiron.front.convolutions import conv3d as conv3d
 from fireiron.front.torch_arguments import wide
 from fireiron.front.torch_ops import as_numpy, as_torch, routed
+from fireiron.front.torch_repeated import launched, repeats
 from fireiron.front.transposed import conv_transpose1d as conv_transpose1d
 from fireiron.front.transposed import conv_transpose2d as conv_transpose2d
 from fireiron.front.transposed import conv_transpose3d as conv_transpose3d
@@ -30,6 +31,7 @@ from fireiron.front.transposed import conv_transpose3d as conv_transpose3d
 torch: Any = import_module("torch")
 
 
+@repeats
 def conv(
     name: str, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int, scale: Any,
     residual: Any, activation: str | None, dtype: str | None,
@@ -101,7 +103,7 @@ def _run(
         x, f, given = as_numpy(x), as_numpy(f), {name: as_numpy(a) for name, a in given.items()}
     if input.numel() == 0:
         return _fake(input, weight, bias, scale, residual, stride, padding, dilation, groups, activation, dtype)
-    made = convolutions.run(what, x, f, given, activation, host, kinds)
+    made = convolutions.run(what, x, f, given, activation, host, kinds, launched)
     made = (as_torch(made) if host else made).movedim(-1, 1)
     return made if lies_last(input) else made.contiguous()
 
@@ -125,6 +127,7 @@ def _fake(
     return input.new_empty((input.shape[0], weight.shape[0], *outer), dtype=kind)
 
 
+@repeats
 def conv_transpose(
     name: str, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, output_padding: Any, groups: int,
     dilation: Any, dtype: str | None,
@@ -153,7 +156,7 @@ def _transposed(
     kind = "" if bias is None else find_dtype(str(bias.dtype).removeprefix("torch.")).name
     if host:
         y, f, out, bias = as_numpy(y), as_numpy(f), as_numpy(out), None if bias is None else as_numpy(bias)
-    transposed.run(what, y, f, bias, kind, host, out)
+    transposed.run(what, y, f, bias, kind, host, out, launched)
     return made
 
 

@@ -21,10 +21,12 @@ from fireiron.front.pooling import max_pool3d as max_pool3d
 from fireiron.front.torch_arguments import wide
 from fireiron.front.torch_conv import channels_last, lies_last
 from fireiron.front.torch_ops import as_numpy, as_torch, routed
+from fireiron.front.torch_repeated import launched, repeats
 
 torch: Any = import_module("torch")
 
 
+@repeats
 def pool(name: str, input: Any, count_pad: bool, *given: Any) -> Any:
     """Pool tensors; see `fireiron.max_pool2d`."""
     window, stride, pads, dilation = pooling.described(name, input, *given)
@@ -43,10 +45,9 @@ def _run(input: Any, *given: Any) -> Any:
     if input.numel() == 0:
         return _fake(input, *given)
     x, host = channels_last(input), input.device.type != "cuda"
-    x = as_numpy(x) if host else x
     kind = find_dtype(str(input.dtype).removeprefix("torch.")).name
-    made = pooling.kernel(_of(*given), kind, tuple(x.shape), host)(x)
-    made = (as_torch(made) if host else made).movedim(-1, 1)
+    kernel = pooling.kernel(_of(*given), kind, tuple(x.shape), host)
+    made = (as_torch(kernel(as_numpy(x))) if host else launched(kernel, x)).movedim(-1, 1)
     return made if lies_last(input) else made.contiguous()
 
 
