@@ -42,7 +42,10 @@ _here = threading.local()
 
 
 class _Record:
-    """Hold the launches of a call while it runs: kernels, the arrays that they read, and those that they write."""
+    """Hold the launches and copies of a call while it runs, with the arrays that they read and those that they write.
+
+    A copy has the function that makes it in the kernel's place.
+    """
 
     def __init__(self) -> None:
         self.launches: list[tuple[Any, tuple[Any, ...], tuple[Any, ...]]] = []
@@ -51,17 +54,18 @@ class _Record:
 
 @attrs.frozen
 class _Launch:
-    """Hold a launch of a kept call.
+    """Hold a launch or a copy of a kept call.
 
     Args:
-        run: launches, as a `LaunchPlan` does.
-        places: where each array of the kernel lies; None if the arrays are the call's tensors in order.
-        numbers: numbers of the kernel.
+        run: launches, as a `LaunchPlan` does; for a copy, returns the copy of a tensor.
+        places: where each array of the kernel lies; None if the arrays are the call's tensors in order. For a copy, the
+            place of its source and its own.
+        numbers: numbers of the kernel; None for a copy.
     """
 
-    run: Callable[[Sequence[int], Sequence[float | int], int], None]
+    run: Callable[..., Any]
     places: tuple[Place, ...] | None
-    numbers: Sequence[float | int]
+    numbers: Sequence[float | int] | None
 
 
 @attrs.frozen
@@ -71,7 +75,8 @@ class _Call:
     Args:
         masks: for each input, bits of its address that must be 0.
         mask: all bits of `masks`.
-        made: shape, strides and element type of each tensor that the call makes; the results come first.
+        made: shape, strides and element type of each tensor that the call makes, None for copies; the results come
+            first.
         results: number of results.
         single: whether the call returns one tensor, not a tuple.
         device: where tensors are made.
@@ -82,7 +87,7 @@ class _Call:
 
     masks: tuple[int, ...]
     mask: int
-    made: tuple[tuple[tuple[int, ...], tuple[int, ...], Any], ...]
+    made: tuple[tuple[tuple[int, ...], tuple[int, ...], Any] | None, ...]
     results: int
     single: bool
     device: Any
@@ -97,13 +102,25 @@ class _Call:
             if address & self.mask and any(a & m for a, m in zip(addresses, self.masks, strict=True)):
                 return None
         made: list[Any] = []
-        for shape, strides, kind in self.made:
+        for one in self.made:
+            if one is None:
+                made.append(None)
+                addresses.append(0)
+                continue
+            shape, strides, kind = one
             x = _empty(shape, strides, dtype=kind, device=self.device)
             made.append(x)
             addresses.append(x.data_ptr())
         stream = self.stream(self.number)
         for launch in self.launches:
             places = launch.places
+            if launch.numbers is None:
+                assert places is not None
+                (source, _), (target, _) = places
+                inputs = len(tensors)
+                x = launch.run(tensors[source] if source < inputs else made[source - inputs])
+                made[target - inputs], addresses[target] = x, x.data_ptr()
+                continue
             at = addresses if places is None else [addresses[i] + offset for i, offset in places]
             launch.run(at, launch.numbers, stream)
         return made[0] if self.single else tuple(made[: self.results])
@@ -158,6 +175,20 @@ def launched(kernel: Any, *given: Any, out: Any = None) -> Any:
     return made
 
 
+def copied(copy: Callable[[Any], Any], x: Any) -> Any:
+    """Copy a tensor, and record the copy where the call is to be kept.
+
+    Args:
+        copy: a function of the tensor alone. It may return the tensor itself, or a view.
+        x: the tensor.
+    """
+    made = copy(x)
+    record = getattr(_here, "record", None)
+    if record is not None and made.data_ptr() != x.data_ptr():
+        record.launches.append((copy, (x,), (made,)))
+    return made
+
+
 def unrepeatable() -> None:
     """Do not keep the call that runs: it depends on more than its options and on how its tensors lie."""
     record = getattr(_here, "record", None)
@@ -208,8 +239,17 @@ def _call(record: _Record, tensors: Sequence[Any], result: Any) -> _Call | None:
         return None
     written = [0] * len(bases)
     steps: list[_Launch] = []
+    copies: set[int] = set()
     for kernel, given, outs in record.launches:
         places: list[Place] = []
+        if not hasattr(kernel, "interface"):
+            found = _copy(given[0], outs[0], bases, inputs + len(results), copies)
+            if found is None:
+                return None
+            written += [0] * (len(bases) - len(written))
+            written[found[1]] += _nbytes(outs[0])
+            steps.append(_Launch(kernel, ((found[0], 0), (found[1], 0)), None))
+            continue
         pointers = (*kernel.interface.inputs, *kernel.interface.outputs)
         for number, (x, pointer) in enumerate(zip((*given, *outs), pointers, strict=True)):
             place = _at(x, bases)
@@ -234,13 +274,47 @@ def _call(record: _Record, tensors: Sequence[Any], result: Any) -> _Call | None:
         steps.append(_Launch(plan.run, None if plain else tuple(places), kernel.encoded({})))
     if any(n != x.numel() * x.element_size() for x, n in zip(results, written[inputs:], strict=False)):
         return None
-    made = tuple((tuple(x.shape), tuple(x.stride()), x.dtype) for x in bases[inputs:])
+    made = tuple(
+        None if number in copies else (tuple(x.shape), tuple(x.stride()), x.dtype)
+        for number, x in enumerate(bases[inputs:], inputs)
+    )
     mask = 0
     for one in masks:
         mask |= one
     single = not isinstance(result, tuple)
     where = tensors[0].get_device()
     return _Call(tuple(masks), mask, made, len(results), single, device, where, torch_current_stream(), tuple(steps))
+
+
+def _copy(x: Any, made: Any, bases: list[Any], known: int, copies: set[int]) -> tuple[int, int] | None:
+    """Find the numbers of a copied tensor and of its copy; None where a later call cannot copy alike.
+
+    Args:
+        x, made: the tensor and its copy.
+        bases: the call's tensors; the copy is added where it is no result.
+        known: number of inputs and results.
+        copies: numbers of copies, to which the copy's is added.
+    """
+    place = _at(x, bases)
+    if place is None or place[1]:
+        return None
+    source = place[0]
+    if not _same(x, bases[source]):
+        if source < known or source in copies or _nbytes(x) != _nbytes(bases[source]):
+            return None
+        bases[source] = x  # the kernel wrote it with other dims
+    target = _at(made, bases)
+    if target is None:
+        bases.append(made)
+        target = len(bases) - 1, 0
+    elif target[0] in copies or not _same(made, bases[target[0]]):
+        return None
+    copies.add(target[0])
+    return source, target[0]
+
+
+def _same(x: Any, y: Any) -> bool:
+    return x.data_ptr() == y.data_ptr() and x.shape == y.shape and x.stride() == y.stride() and x.dtype == y.dtype
 
 
 def _at(x: Any, bases: Sequence[Any]) -> Place | None:

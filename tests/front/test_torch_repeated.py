@@ -16,7 +16,7 @@ import pytest
 torch: Any = pytest.importorskip("torch")
 
 from fireiron.front import torch_repeated  # noqa: E402
-from fireiron.front.torch_repeated import launched, repeats, unrepeatable  # noqa: E402
+from fireiron.front.torch_repeated import copied, launched, repeats, unrepeatable  # noqa: E402
 
 
 class Kernel:
@@ -111,6 +111,45 @@ def test_results_and_memory_of_the_call() -> None:
         assert torch.equal(made, -torch.cat((x + y, y), 1).t())
         assert made.stride() == (1, 16)
     assert len(runs) == 1
+
+
+def test_copies_are_made_again() -> None:
+    """Copies of an input, and of what a kernel wrote, seen with other dims; the last copy is the result."""
+    kernel = Kernel(lambda x, y: x + y, 2)
+
+    def turned(x: Any) -> Any:
+        return x.t().contiguous()
+
+    def body(x: Any, y: Any) -> Any:
+        made = launched(kernel, copied(turned, x), copied(torch.clone, y))
+        return copied(turned, made.view(4, 6))
+
+    function, runs = counted(body)
+    for _ in range(3):
+        x, y = drawn(), drawn(8, 3)
+        made = function(x, y)
+        assert torch.equal(made, (x.t() + y).reshape(4, 6).t())
+        assert made.shape == (6, 4)
+    assert len(runs) == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda kernel, x: launched(kernel, copied(torch.clone, x[1:])),  # of a part of an input
+        lambda kernel, x: launched(kernel, copied(torch.clone, x.view(8, 3))).view(3, 8),  # of another shape
+        lambda kernel, x: copied(torch.clone, launched(kernel, x)).view(8, 3),  # of another shape than the result
+        lambda kernel, x: copied(torch.clone, copied(torch.neg, launched(kernel, x)).view(8, 3)),
+        lambda kernel, x: copied(torch.clone, launched(kernel, x)[1:]),
+    ],
+)
+def test_copies_that_are_not_made_again(body: Any) -> None:
+    kernel = Kernel(lambda x: 2 * x)
+    function, runs = counted(lambda x: body(kernel, x))
+    for _ in range(2):
+        x = drawn()
+        assert torch.equal(function(x), body(kernel, x))
+    assert len(runs) == 2
 
 
 def test_one_tensor_in_two_places_is_no_other_tensor() -> None:
