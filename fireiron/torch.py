@@ -15,6 +15,7 @@ from typing import Any
 
 from fireiron.front.torch_attention import attention, scaled_dot_product_attention, varlen_attn
 from fireiron.front.torch_conv import conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d
+from fireiron.front.torch_losses import cross_entropy
 from fireiron.front.torch_more_rows import (
     apply_rotary_emb,
     cumsum,
@@ -28,7 +29,6 @@ from fireiron.front.torch_pooling import avg_pool1d, avg_pool2d, avg_pool3d, max
 from fireiron.front.torch_rows import (
     add_layer_norm,
     add_rms_norm,
-    cross_entropy,
     embedding,
     layer_norm,
     log_softmax,

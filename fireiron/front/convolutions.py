@@ -7,7 +7,7 @@ come last in memory (torch's channels_last); other arrays are copied. Results ha
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
 from types import ModuleType
@@ -273,9 +273,15 @@ def kernel_of(spec: Any, host: bool, dependent: bool = False) -> Any:
         return schedule.compile(allow_spills=True)
 
 
+def called(kernel: Any, *given: Any, out: Any = None) -> Any:
+    """Call a kernel."""
+    return kernel(*given, out=out)
+
+
 def run(
-    what: Convolution, x: Any, f: Any, beside: Mapping[str, Any], activation: str, host: bool, kinds: Mapping[str, str]
-) -> Any:
+    what: Convolution, x: Any, f: Any, beside: Mapping[str, Any], activation: str, host: bool, kinds: Mapping[str, str],
+    start: Callable[..., Any] = called,
+) -> Any:  # fmt: skip
     """Convolve dense arrays whose channels come last in memory.
 
     Args:
@@ -285,6 +291,7 @@ def run(
         activation: name of the function that is applied last; "" for none.
         host: whether arrays lie in host memory.
         kinds: element types of the arrays of `beside`.
+        start: calls a kernel with the arguments behind it.
     """
     channels, filters = what.channel_parts(), what.filter_parts()
     kernel = forward(what, tuple((name, kinds[name]) for name in ("bias", "residual", "scale") if name in beside),
@@ -295,7 +302,7 @@ def run(
     x, f = x.reshape(what.images, *what.sides, *channels), f.reshape(*filters, *f.shape[1:])
     if what.packed:
         x, f = (a.reshape(*a.shape[:2], -1) for a in (x, f))
-    made = kernel(x, f, *given)
+    made = start(kernel, x, f, *given)
     return made.reshape(*pixels, what.filters)
 
 

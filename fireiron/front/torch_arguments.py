@@ -70,6 +70,19 @@ def rows_of(x: Any) -> Any:
     return x.reshape(x.shape[:-1].numel(), x.shape[-1]).contiguous()
 
 
+def words_of(integers: Any) -> Any:
+    """View integers as a vector of i32, with the stride 2 for i64; other types are converted."""
+    flat = integers.reshape(-1).contiguous()
+    if flat.dtype == torch.int64:
+        return flat.view(torch.int32)[::2]  # the low words: GPUs and their hosts are little-endian
+    return flat if flat.dtype == torch.int32 else flat.to(torch.int32)
+
+
+def step_of(integers: Any) -> int:
+    """Return the stride of `words_of`."""
+    return 2 if integers.dtype == torch.int64 else 1
+
+
 def wide(dtype: Any) -> Any:
     """Return the type in which sums of a type of floats are computed."""
     return torch.float64 if dtype == torch.float64 else torch.float32

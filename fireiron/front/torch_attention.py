@@ -13,8 +13,6 @@ from itertools import product
 from math import prod
 from typing import Any, cast
 
-import attrs
-
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.base.contract import refused
 from fireiron.base.errors import CallError, FireironError
@@ -34,6 +32,7 @@ from fireiron.front.attention_call import (
 )
 from fireiron.front.score_text import text_of
 from fireiron.front.torch_ops import as_numpy, as_torch, check_tensors, dispatched, is_tensor
+from fireiron.front.torch_repeated import launched, repeats, unrepeatable
 from fireiron.jit.kernel import as_tuple
 
 torch: Any = import_module("torch")
@@ -45,6 +44,21 @@ def attend(q: Any, k: Any, v: Any, options: Options) -> Any:
     Raises:
         CallError: as `fireiron.attention` does.
     """
+    how, noise, mask, score, scale, causal, gqa, lse, arrays, scales = options
+    if arrays or torch.compiler.is_compiling():
+        return _located(q, k, v, options)
+    return _repeated(q, k, v, *how, *noise, mask, score, scale, causal, gqa, lse, scales)
+
+
+@repeats
+def _repeated(q: Any, k: Any, v: Any, *options: Any) -> Any:
+    """Compute attention with options one by one: tensors among them are seen."""
+    how, noise = Lengths(*options[:6]), Noise(*options[6:9])
+    mask, score, scale, causal, gqa, lse, scales = options[9:]
+    return _located(q, k, v, Options(how, noise, mask, score, scale, causal, gqa, lse, {}, scales))
+
+
+def _located(q: Any, k: Any, v: Any, options: Options) -> Any:
     if torch.compiler.is_compiling():
         return _attend(q, k, v, options)
     try:
@@ -56,13 +70,6 @@ def attend(q: Any, k: Any, v: Any, options: Options) -> Any:
 def _attend(q: Any, k: Any, v: Any, options: Options) -> Any:
     check_given(q, k, v, options, is_tensor)
     how, noise, mask, score, scale, is_causal, enable_gqa, lse, arrays, scales = options
-    key = None
-    if not dispatched(q, k, v) and not arrays and options[:4] == PLAIN and scales is None:
-        key = _key(q, k, v, scale, is_causal, enable_gqa)
-        known = _LAUNCHES.get(key)
-        if known is not None and not (q.data_ptr() | k.data_ptr() | v.data_ptr()) % programs.LINE_NBYTES:
-            made, sums = known(q, k, v)
-            return (made, sums) if lse else made
     learns = tuple(name for name, x in arrays.items() if x.requires_grad) if torch.is_grad_enabled() else ()
     given = prepared(q, k, v, mask, is_causal, enable_gqa, how, arrays, noise, LIBRARY, scales)
     if how.pages is not None and torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v)):
@@ -77,74 +84,20 @@ def _attend(q: Any, k: Any, v: Any, options: Options) -> Any:
     factor = q.shape[-1] ** -0.5 if scale is None else scale
     call = torch.ops.fireiron.attention if dispatched(q, k, v, *beside) else _run
     made, sums = call(given.q, given.k, given.v, beside, ",".join(given.arrays), text, factor, given.causal)
-    if key is not None:
-        _remember(key, q, k, v, made, sums, text, factor, is_causal)
     if how.offsets is not None:
         made, sums = made[0].transpose(0, 1), sums[0].transpose(0, 1)
     return (made, sums) if lse else made
 
 
 attention = entry(attend, "Compute attention of tensors; see `fireiron.attention`.")
-
-
-PLAIN = (Lengths(), Noise(), None, None)
-MOST_LAUNCHES = 1024
-_LAUNCHES: dict[tuple[Any, ...], _Launch] = {}
-
-
-@attrs.frozen
-class _Launch:
-    """Hold a plain call whose shapes and strides were checked before: the kernel, and how its results lie.
-
-    Args:
-        kernel: the kernel.
-        shape, strides, kind: of the result.
-        heads: heads of keys, where several heads of queries share one; else 0.
-        turned: whether the kernel takes the transpose of values.
-    """
-
-    kernel: Any
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    kind: Any
-    heads: int
-    turned: bool
-
-    def __call__(self, q: Any, k: Any, v: Any) -> tuple[Any, Any]:
-        made = torch.empty_strided(self.shape, self.strides, dtype=self.kind, device=q.device)
-        sums = torch.empty(self.shape[:-1], dtype=torch.float32, device=q.device)
-        out = made, sums
-        if self.heads:
-            q, *out = (_parted(x, self.heads) for x in (q, made, sums))
-        self.kernel(q, k, v.mT if self.turned else v, out=tuple(out))
-        return made, sums
-
-
-def _key(q: Any, k: Any, v: Any, *options: Any) -> tuple[Any, ...]:
-    kinds = q.dtype, k.dtype, v.dtype
-    return (q.shape, q.stride(), k.shape, k.stride(), v.shape, v.stride(), *kinds, *options)
-
-
-def _remember(
-    key: tuple[Any, ...], q: Any, k: Any, v: Any, made: Any, sums: Any, text: str, scale: float, causal: bool
-) -> None:
-    """Keep a call for the next of its kind, where its kernel takes the tensors as they are."""
-    heads = k.shape[1]
-    parted = _parted(q, heads)
-    if 0 in (*q.shape, *k.shape, *v.shape) or any(_taken(x) is not x for x in (parted, k)) or _taken(v, True) is not v:
-        return
-    what = _described(parted, k, v, (), "", text, scale, causal)
-    kernel = programs.forward(what, _facts(_parted(made, heads)), False)
-    if len(_LAUNCHES) >= MOST_LAUNCHES:
-        _LAUNCHES.clear()
-    several = heads if q.shape[1] != heads else 0
-    turned = what.v.taken_as_values and not what.v.taken
-    _LAUNCHES[key] = _Launch(kernel, made.shape, made.stride(), made.dtype, several, turned)
+_unrepeated = entry(_located)  # for functions that repeat their own calls
 
 
 def _listed(x: Any, debug: bool) -> Any:
     """Return the integers that a tensor holds, or None where the call is traced or would wait for the GPU."""
     plain = type(x) is torch.Tensor and not torch.compiler.is_compiling()
+    if plain and debug:
+        unrepeatable()
     return x.tolist() if plain and (debug or not x.is_cuda) else None
 
 
@@ -176,6 +129,7 @@ def _seed(words: Sequence[int], like: Any) -> Any:
 LIBRARY = Library(_listed, _places, _find, _integers, _name, _drawn, _seed)
 
 
+@repeats
 def scaled_dot_product_attention(
     query: Any,
     key: Any,
@@ -212,7 +166,7 @@ def scaled_dot_product_attention(
             given = attn_mask.expand(*lead, *attn_mask.shape[-3:]).reshape(prod(lead), *attn_mask.shape[-3:])
         given = given.reshape((1,) * (4 - given.dim()) + tuple(given.shape))
         options |= {"attn_mask": given, "score" if adds else "mask": _OF_MASK[(*(n == 1 for n in given.shape), adds)]}
-    made = attention(q, k, v, **options)
+    made = _unrepeated(q, k, v, **options)
     return made if query.dim() == 4 else made.reshape(*lead, *made.shape[1:])
 
 
@@ -238,6 +192,7 @@ def _check_mask(mask: Any, scores: Sequence[int]) -> None:
         )
 
 
+@repeats
 def varlen_attn(
     query: Any,
     key: Any,
@@ -274,7 +229,7 @@ def varlen_attn(
         raise refused("window_size=", ("a pair of whole numbers", "(-1, 0)"), window_size, CallError)
     before, behind = (None if n < 0 else n for n in window_size)
     how = Lengths(cu_seq_q, cu_seq_k, window=(before, behind))
-    return attend(query, key, value, Options(how, scale=scale, gqa=enable_gqa, lse=lse))
+    return _located(query, key, value, Options(how, scale=scale, gqa=enable_gqa, lse=lse))
 
 
 def _of_mask(batch: bool, head: bool, row: bool, column: bool, adds: bool) -> Callable[..., Any]:
@@ -363,7 +318,7 @@ def _called(kernel: Any, host: bool, *tensors: Any, out: tuple[Any, ...]) -> Non
         for mine, array in zip(out, as_tuple(kernel(*map(as_numpy, tensors))), strict=True):
             mine.copy_(as_torch(array))
     else:
-        kernel(*tensors, out=single(out))
+        launched(kernel, *tensors, out=single(out))
 
 
 def _run(

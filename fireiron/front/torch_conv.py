@@ -23,6 +23,7 @@ from fireiron.front.convolutions import conv2d as conv2d
 from fireiron.front.convolutions import conv3d as conv3d
 from fireiron.front.torch_arguments import wide
 from fireiron.front.torch_ops import as_numpy, as_torch, routed
+from fireiron.front.torch_repeated import copied, launched, repeats
 from fireiron.front.transposed import conv_transpose1d as conv_transpose1d
 from fireiron.front.transposed import conv_transpose2d as conv_transpose2d
 from fireiron.front.transposed import conv_transpose3d as conv_transpose3d
@@ -30,6 +31,7 @@ from fireiron.front.transposed import conv_transpose3d as conv_transpose3d
 torch: Any = import_module("torch")
 
 
+@repeats
 def conv(
     name: str, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int, scale: Any,
     residual: Any, activation: str | None, dtype: str | None,
@@ -82,6 +84,11 @@ def channels_last(x: Any) -> Any:
     return x.movedim(1, -1).contiguous()
 
 
+def channels_first(x: Any) -> Any:
+    """Return a copy with the channels, which come last, behind the number of images."""
+    return x.movedim(-1, 1).contiguous()
+
+
 def lies_last(x: Any) -> bool:
     """Say whether a tensor's channels are contiguous."""
     return not x.is_contiguous() and x.movedim(1, -1).is_contiguous()
@@ -93,17 +100,17 @@ def _run(
 ) -> Any:  # fmt: skip
     what = _of(input.shape, weight.shape, stride, padding, dilation, groups, dtype)
     host = input.device.type != "cuda"
-    given = {"bias": bias, "scale": scale, "residual": None if residual is None else channels_last(residual)}
+    given = {"bias": bias, "scale": scale, "residual": None if residual is None else copied(channels_last, residual)}
     given = {name: x.contiguous() for name, x in given.items() if x is not None}
     kinds = {name: find_dtype(str(x.dtype).removeprefix("torch.")).name for name, x in given.items()}
-    x, f = channels_last(input), channels_last(weight)
+    x, f = copied(channels_last, input), copied(channels_last, weight)
     if host:
         x, f, given = as_numpy(x), as_numpy(f), {name: as_numpy(a) for name, a in given.items()}
     if input.numel() == 0:
         return _fake(input, weight, bias, scale, residual, stride, padding, dilation, groups, activation, dtype)
-    made = convolutions.run(what, x, f, given, activation, host, kinds)
-    made = (as_torch(made) if host else made).movedim(-1, 1)
-    return made if lies_last(input) else made.contiguous()
+    made = convolutions.run(what, x, f, given, activation, host, kinds, launched)
+    made = as_torch(made) if host else made
+    return made.movedim(-1, 1) if lies_last(input) else copied(channels_first, made)
 
 
 def _fake(
@@ -125,6 +132,7 @@ def _fake(
     return input.new_empty((input.shape[0], weight.shape[0], *outer), dtype=kind)
 
 
+@repeats
 def conv_transpose(
     name: str, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, output_padding: Any, groups: int,
     dilation: Any, dtype: str | None,
@@ -148,12 +156,12 @@ def _transposed(
         return made.zero_()
     what = _of(size, weight.shape, stride, padding, dilation, groups, dtype)
     host = input.device.type != "cuda"
-    y, f, out = channels_last(input), channels_last(weight), made.movedim(1, -1)
+    y, f, out = copied(channels_last, input), copied(channels_last, weight), made.movedim(1, -1)
     bias = None if bias is None else bias.contiguous()
     kind = "" if bias is None else find_dtype(str(bias.dtype).removeprefix("torch.")).name
     if host:
         y, f, out, bias = as_numpy(y), as_numpy(f), as_numpy(out), None if bias is None else as_numpy(bias)
-    transposed.run(what, y, f, bias, kind, host, out)
+    transposed.run(what, y, f, bias, kind, host, out, launched)
     return made
 
 

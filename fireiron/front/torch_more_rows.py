@@ -16,14 +16,26 @@ from fireiron.base.errors import CallError
 from fireiron.base.link import here
 from fireiron.front.cli.find import PRESETS
 from fireiron.front.host import HostKernel, without_gpu
+from fireiron.front.program import program
 from fireiron.front.torch_arguments import along, check_floats, check_residual, normalised, place_of, rows_of, wide
 from fireiron.front.torch_ops import as_numpy, as_torch, routed
+from fireiron.front.torch_repeated import launched, repeats
 from fireiron.jit.kernel import as_tuple
+from fireiron.language import reductions, subscripts
+from fireiron.language.functions import equal
+from fireiron.language.pointwise import Value, where
 from fireiron.language.tensor import Matrix, Tensor, Vector, tensor
 
 torch: Any = import_module("torch")
 
 MOST_OF_TOP = 8
+
+
+@program(x="m n")
+def top_in_words(x: Value, k: int = 8) -> tuple[Value, Value]:
+    """Find the k largest values of each row and their columns; a column is an i64 in two words, the low word first."""
+    values, columns = reductions.topk(x, "n", k)
+    return values, where(equal(subscripts.dim("word", 2), 0), columns, 0)
 
 
 @functools.lru_cache(maxsize=512)
@@ -49,7 +61,9 @@ def _kernel(name: str, sizes: tuple[int, ...], kinds: tuple[str, ...], numbers: 
         case "cumsum":
             schedule = rows.row(rows.cumsum(matrix("x"), arch=arch))
         case "top":
-            schedule = rows.row(rows.top(matrix("x"), int(numbers[0]), out=(kind, "i32"), arch=arch))
+            count = int(numbers[0])
+            pairs = tensor(lines, 2, count, dtype="i32", name="indices", strides=(2 * count, 1, 2))
+            schedule = rows.row(top_in_words(matrix("x"), count, out=(kind, pairs), arch=arch))
         case "group_norm":
             x = tensor(lines, *sizes, dtype=kind, name="x")
             gain, bias = (tensor(*sizes[:2], dtype=beside, name=word) for word in ("gain", "bias"))
@@ -90,12 +104,16 @@ def _run(
     given = [as_numpy(x) for x in arrays] if host else arrays
     if out:
         into = tuple(as_numpy(x) if host else x for x in out)
-        kernel(*given, out=into)
+        if host:
+            kernel(*given, out=into)
+        else:
+            launched(kernel, *given, out=into)
         return tuple(out)
-    made = as_tuple(kernel(*given))
+    made = as_tuple(kernel(*given) if host else launched(kernel, *given))
     return tuple(as_torch(x) if host else x for x in made)
 
 
+@repeats
 def cumsum(input: Any, dim: int = -1) -> Any:
     """Compute the running sums along a dim, as `torch.cumsum` does.
 
@@ -107,6 +125,7 @@ def cumsum(input: Any, dim: int = -1) -> Any:
     return along(routed("cumsum", _cumsum, input), input, dim)
 
 
+@repeats
 def topk(input: Any, k: int, dim: int = -1) -> tuple[Any, Any]:
     """Find the k largest elements of each row and their indices, in falling order, as `torch.topk` does.
 
@@ -127,9 +146,10 @@ def topk(input: Any, k: int, dim: int = -1) -> tuple[Any, Any]:
             fix="use torch.topk",
         )
     values, indices = routed("topk", _topk, input)(input, k)
-    return values, indices.long()
+    return values, indices
 
 
+@repeats
 def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
     """Normalise groups of channels, as `torch.nn.functional.group_norm` does.
 
@@ -190,6 +210,7 @@ def dropout_add_layer_norm(
     return op(input, residual, weight, bias, mask, keep, eps)
 
 
+@repeats
 def quantized_rms_norm(input: Any, weight: Any, eps: float = 1e-6) -> tuple[Any, Any]:
     """Compute the RMS norm of rows in int8, and a scale per row: the norm is about `values * scales[..., None]`."""
     check_floats("quantized_rms_norm", input, weight)
@@ -198,6 +219,7 @@ def quantized_rms_norm(input: Any, weight: Any, eps: float = 1e-6) -> tuple[Any,
     return values, scales
 
 
+@repeats
 def apply_rotary_emb(x: Any, cos: Any, sin: Any, interleaved: bool = False) -> Any:
     """Apply a rotary embedding: turn pairs of elements of each head by the angles of its position.
 
@@ -234,14 +256,15 @@ def _cumsum_gradient(ctx: Any, gradient: Any) -> Any:
 def _topk(input: Any, k: int) -> Any:
     if input.numel() == 0:
         return _k_of(input, k)
-    values, indices = _run("top", input.shape[-1:], [rows_of(input)], [k])
+    values, words = _run("top", input.shape[-1:], [rows_of(input)], [k])
+    indices = words.view(torch.int64)
     shape = (*input.shape[:-1], k)
     return values.reshape(shape), indices.reshape(shape)
 
 
 def _k_of(input: Any, k: int) -> Any:
     shape = (*input.shape[:-1], k)
-    return input.new_empty(shape), input.new_empty(shape, dtype=torch.int32)
+    return input.new_empty(shape), input.new_empty(shape, dtype=torch.int64)
 
 
 def _keep_indices(ctx: Any, inputs: Any, output: Any) -> None:
@@ -252,7 +275,7 @@ def _keep_indices(ctx: Any, inputs: Any, output: Any) -> None:
 
 def _topk_gradient(ctx: Any, gradient: Any, _: Any) -> Any:
     (indices,) = ctx.saved_tensors
-    return gradient.new_zeros(ctx.shape).scatter(-1, indices.long(), gradient), None
+    return gradient.new_zeros(ctx.shape).scatter(-1, indices, gradient), None
 
 
 def _group_norm(input: Any, groups: int, weight: Any, bias: Any, eps: float) -> Any:

@@ -19,12 +19,14 @@ from fireiron.front.pooling import max_pool1d as max_pool1d
 from fireiron.front.pooling import max_pool2d as max_pool2d
 from fireiron.front.pooling import max_pool3d as max_pool3d
 from fireiron.front.torch_arguments import wide
-from fireiron.front.torch_conv import channels_last, lies_last
+from fireiron.front.torch_conv import channels_first, channels_last, lies_last
 from fireiron.front.torch_ops import as_numpy, as_torch, routed
+from fireiron.front.torch_repeated import copied, launched, repeats
 
 torch: Any = import_module("torch")
 
 
+@repeats
 def pool(name: str, input: Any, count_pad: bool, *given: Any) -> Any:
     """Pool tensors; see `fireiron.max_pool2d`."""
     window, stride, pads, dilation = pooling.described(name, input, *given)
@@ -42,12 +44,11 @@ def _of(
 def _run(input: Any, *given: Any) -> Any:
     if input.numel() == 0:
         return _fake(input, *given)
-    x, host = channels_last(input), input.device.type != "cuda"
-    x = as_numpy(x) if host else x
+    x, host = copied(channels_last, input), input.device.type != "cuda"
     kind = find_dtype(str(input.dtype).removeprefix("torch.")).name
-    made = pooling.kernel(_of(*given), kind, tuple(x.shape), host)(x)
-    made = (as_torch(made) if host else made).movedim(-1, 1)
-    return made if lies_last(input) else made.contiguous()
+    kernel = pooling.kernel(_of(*given), kind, tuple(x.shape), host)
+    made = as_torch(kernel(as_numpy(x))) if host else launched(kernel, x)
+    return made.movedim(-1, 1) if lies_last(input) else copied(channels_first, made)
 
 
 def _fake(input: Any, *given: Any) -> Any:

@@ -19,13 +19,23 @@ from fireiron.base.link import here
 from fireiron.front.cli.find import PRESETS
 from fireiron.front.host import HostKernel, without_gpu
 from fireiron.front.program import program
-from fireiron.front.torch_arguments import along, check_floats, check_residual, normalised, rows_of, wide
+from fireiron.front.torch_arguments import (
+    along,
+    check_floats,
+    check_residual,
+    normalised,
+    rows_of,
+    step_of,
+    wide,
+    words_of,
+)
 from fireiron.front.torch_ops import as_numpy, as_torch, routed
+from fireiron.front.torch_repeated import launched, repeats
 from fireiron.jit.kernel import as_tuple
-from fireiron.language import reductions, statistics, subscripts
-from fireiron.language.functions import equal, exp
-from fireiron.language.pointwise import Value, where
-from fireiron.language.tensor import Matrix, Vector
+from fireiron.language import reductions
+from fireiron.language.functions import exp
+from fireiron.language.pointwise import Value
+from fireiron.language.tensor import Matrix, Vector, tensor
 
 torch: Any = import_module("torch")
 
@@ -40,43 +50,23 @@ def log_softmax_backward(y: Value, dy: Value) -> Value:
     return dy - exp(y) * reductions.sum(dy, "n")
 
 
-@program(x="m n", target="m", scale="m")
-def cross_entropy_backward(x: Value, target: Value, scale: Value) -> Value:
-    """Compute the gradient of each row's cross entropy, times the gradient of its loss."""
-    every = statistics.logsumexp(x, "n").named("every")
-    softmax = statistics.softmax(x, "n", lse=every)
-    return (softmax - where(equal(subscripts.index("n"), target), 1.0, 0.0)) * scale
-
-
 @functools.lru_cache(maxsize=512)
-def _of_targets(name: str, width: int, kind: str, host: bool) -> Any:
-    """Make the kernel of a program with an index for each row: `cross_entropy`, its gradient, `embedding`.
+def _of_table(width: int, kind: str, step: int, host: bool) -> Any:
+    """Make the kernel of an embedding.
 
     Args:
-        name: the program's name, in this file or in `fireiron.schedules.rows`.
-        width: columns of a row, or of the table.
-        kind: element type of the rows or of the table.
+        width: columns of the table.
+        kind: element type of the table.
+        step: i32 from one row's number to the next; 2 where numbers are i64, of which the kernel reads the low words.
         host: whether the kernel is simulated.
     """
     rows, pointwise = (import_module(f"{PRESETS}.{name}") for name in ("rows", "pointwise"))
-    lines, arch, sums = symbol("M"), "sm_89" if host else None, "f64" if kind == "float64" else "f32"
-    x, target = Matrix(lines, width, kind, name="x"), Vector(lines, "i32", name="target")
-    if name == "embedding":
-        table = Matrix(symbol("V"), width, kind, name="table")
-        schedule = pointwise.pointwise(rows.embedding(target, table, out=kind, arch=arch))
-    elif name == "cross_entropy":
-        schedule = rows.row(rows.cross_entropy(x, target, out=sums, arch=arch))
-    else:
-        scale = Vector(lines, sums, name="scale")
-        schedule = rows.row(cross_entropy_backward(x, target, scale, arch=arch))
+    ids, table = (
+        tensor(symbol("M"), dtype="i32", name="ids", strides=(step,)),
+        Matrix(symbol("V"), width, kind, name="table"),
+    )
+    schedule = pointwise.pointwise(rows.embedding(ids, table, out=kind, arch="sm_89" if host else None))
     return HostKernel(schedule.lowered()) if host and without_gpu() else schedule.compile()
-
-
-def _run_targets(name: str, width: int, kind: Any, arrays: Sequence[Any]) -> Any:
-    host = arrays[0].device.type != "cuda"
-    kernel = _of_targets(name, width, str(kind).removeprefix("torch."), host)
-    given = [x.contiguous() for x in arrays]
-    return as_torch(kernel(*map(as_numpy, given))) if host else kernel(*given)
 
 
 @functools.lru_cache(maxsize=512)
@@ -122,7 +112,7 @@ def _run(name: str, arrays: Sequence[Any], eps: float | None = None) -> Any:
     host = not first.is_cuda
     kernel = _kernel(name, ((width, ""), *kinds), eps, host)
     given = [x for x in flat if x is not None]
-    made = as_tuple(kernel(*map(as_numpy, given)) if host else kernel(*given))
+    made = as_tuple(kernel(*map(as_numpy, given)) if host else launched(kernel, *given))
     shaped = [as_torch(x) if host else x for x in made]
     if len(shape) != 2:
         shaped = [x.reshape(shape) for x in shaped]
@@ -139,6 +129,7 @@ def _name(dtype: Any) -> str:
     return str(dtype).removeprefix("torch.")
 
 
+@repeats
 def softmax(input: Any, dim: int = -1) -> Any:
     """Compute the softmax along a dim, as `torch.softmax` does.
 
@@ -150,12 +141,14 @@ def softmax(input: Any, dim: int = -1) -> Any:
     return along(routed("softmax", _softmax, input), input, dim)
 
 
+@repeats
 def log_softmax(input: Any, dim: int = -1) -> Any:
     """Compute the logarithm of the softmax along a dim, as `torch.log_softmax` does."""
     check_floats("log_softmax", input)
     return along(routed("log_softmax", _log_softmax, input), input, dim)
 
 
+@repeats
 def layer_norm(
     input: Any, normalized_shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> Any:
@@ -166,6 +159,7 @@ def layer_norm(
     return made if x is input else made.reshape(input.shape)
 
 
+@repeats
 def rms_norm(input: Any, normalized_shape: Sequence[int], weight: Any = None, eps: float | None = None) -> Any:
     """Divide by the root mean square over the last dims, as `torch.nn.functional.rms_norm` does."""
     check_floats("rms_norm", input, weight)
@@ -174,6 +168,7 @@ def rms_norm(input: Any, normalized_shape: Sequence[int], weight: Any = None, ep
     return made if x is input else made.reshape(input.shape)
 
 
+@repeats
 def add_layer_norm(
     input: Any, residual: Any, normalized_shape: Sequence[int], weight: Any, bias: Any, eps: float = 1e-5
 ) -> tuple[Any, Any]:
@@ -186,6 +181,7 @@ def add_layer_norm(
     return made.reshape(input.shape), total.reshape(input.shape)
 
 
+@repeats
 def add_rms_norm(
     input: Any, residual: Any, normalized_shape: Sequence[int], weight: Any, eps: float | None = None
 ) -> tuple[Any, Any]:
@@ -198,47 +194,7 @@ def add_rms_norm(
     return made.reshape(input.shape), total.reshape(input.shape)
 
 
-def cross_entropy(input: Any, target: Any, reduction: str = "mean", ignore_index: int = -100) -> Any:
-    """Compute -log(softmax(input)[target]) of each row, as `torch.nn.functional.cross_entropy` does.
-
-    Args:
-        input: rows of logits; the classes lie along the last dim (in torch, along dim 1).
-        target: the class of each row, in any type of integers. A row of class `ignore_index` has the loss 0, and does
-            not count in a mean.
-        reduction: "mean", "sum", or "none" for one loss per row.
-
-    Raises:
-        CallError: `wrong-shape`; `bad-reduction`.
-    """
-    if tuple(target.shape) != tuple(input.shape[:-1]):
-        raise CallError(
-            "wrong-shape",
-            f"target has the shape {list(target.shape)}, and input has {list(input.shape)}",
-            fix=f"give a target of {list(input.shape[:-1])}: a class for each row",
-            link=here(),
-        )
-    check_floats("cross_entropy", input)
-    if target.numel() and not input.shape[-1]:
-        raise CallError(
-            "wrong-shape",
-            f"input has the shape {list(input.shape)}: its rows hold no class",
-            fix="give a logit for each class along the last dim",
-            link=here(),
-        )
-    if reduction not in ("mean", "sum", "none"):
-        raise CallError(
-            "bad-reduction", f"no reduction is called {reduction!r}", fix='use "mean", "sum" or "none"', link=here()
-        )
-    flat, there = target.reshape(-1), target.reshape(-1) != ignore_index
-    read = torch.where(there, flat, 0).to(torch.int32)  # an ignored row reads its first class
-    losses = routed("cross_entropy", _cross_entropy, input, read)(rows_of(input), read)
-    losses = torch.where(there, losses, 0.0)
-    if reduction == "none":
-        return losses.reshape(target.shape).to(input.dtype)
-    total = losses.sum()
-    return (total / there.sum() if reduction == "mean" else total).to(input.dtype)
-
-
+@repeats
 def embedding(input: Any, weight: Any) -> Any:
     """Gather rows of a table, as `torch.nn.functional.embedding` does.
 
@@ -250,8 +206,7 @@ def embedding(input: Any, weight: Any) -> Any:
         raise CallError(
             "wrong-dtype", "embedding takes no table of bool", fix="convert it: weight.to(torch.uint8)", link=here()
         )
-    made = routed("embedding", _embedding, input, weight)(input.reshape(-1).to(torch.int32), weight)
-    return made.reshape(*input.shape, weight.shape[-1])
+    return routed("embedding", _embedding, input, weight)(input, weight)
 
 
 def _eps(input: Any, eps: float | None) -> float:
@@ -364,34 +319,13 @@ def _add_rms_norm_gradient(ctx: Any, gradient: Any, by_sum: Any) -> Any:
     return by_x, by_x, by_weight, None
 
 
-def _cross_entropy(input: Any, target: Any) -> Any:
-    if input.numel() == 0:
-        return _a_loss_a_row(input, target)
-    return _run_targets("cross_entropy", input.shape[-1], input.dtype, [input, target])
-
-
-def _a_loss_a_row(input: Any, target: Any) -> Any:
-    return input.new_empty(input.shape[:-1], dtype=wide(input.dtype))
-
-
-def _cross_entropy_backward(input: Any, target: Any, scale: Any) -> Any:
-    if input.numel() == 0:
-        return _like(input)
-    return _run_targets("cross_entropy_backward", input.shape[-1], input.dtype, [input, target, scale])
-
-
-def _keep_inputs(ctx: Any, inputs: Any, output: Any) -> None:
-    ctx.save_for_backward(*inputs)
-
-
-def _cross_entropy_gradient(ctx: Any, gradient: Any) -> Any:
-    return torch.ops.fireiron.cross_entropy_backward(*ctx.saved_tensors, gradient), None
-
-
 def _embedding(input: Any, weight: Any) -> Any:
     if input.numel() == 0:
         return _lines_of(input, weight)
-    return _run_targets("embedding", weight.shape[-1], weight.dtype, [input, weight])
+    host, arrays = weight.device.type != "cuda", (words_of(input), weight.contiguous())
+    kernel = _of_table(weight.shape[-1], _name(weight.dtype), step_of(input), host)
+    made = as_torch(kernel(*map(as_numpy, arrays))) if host else launched(kernel, *arrays)
+    return made.reshape(*input.shape, weight.shape[-1])
 
 
 def _lines_of(input: Any, weight: Any) -> Any:
@@ -406,7 +340,7 @@ def _keep_lines(ctx: Any, inputs: Any, output: Any) -> None:
 def _embedding_gradient(ctx: Any, gradient: Any) -> Any:
     (lines,) = ctx.saved_tensors
     table = gradient.new_zeros((ctx.lines, gradient.shape[-1]))
-    return None, table.index_add(0, lines, gradient)
+    return None, table.index_add(0, lines.reshape(-1).long(), gradient.reshape(-1, gradient.shape[-1]))
 
 
 def _register(name: str, run: Any, arguments: str, fake: Any, keep: Any = None, gradient: Any = None) -> None:
@@ -458,10 +392,6 @@ _register("layer_norm", _layer_norm, LAYER_NORM, _like, _keep_norm, _layer_norm_
 _register("rms_norm", _rms_norm, NORM, _like, _keep_norm, _rms_norm_gradient)
 _register("add_layer_norm", _add_layer_norm, ADD_LAYER_NORM, _two_like, _keep_sum, _add_layer_norm_gradient)
 _register("add_rms_norm", _add_rms_norm, ADD_NORM, _two_like, _keep_sum, _add_rms_norm_gradient)
-_register(
-    "cross_entropy", _cross_entropy, "Tensor input, Tensor target", _a_loss_a_row, _keep_inputs, _cross_entropy_gradient
-)
-_register("cross_entropy_backward", _cross_entropy_backward, "Tensor input, Tensor target, Tensor scale", _like)
 _register("embedding", _embedding, "Tensor input, Tensor weight", _lines_of, _keep_lines, _embedding_gradient)
 _register("norm_gradients", _norm_gradients, SUMS, _with_sums)
 _register("rows_backward", _run_backward, BACK, _like_first)

@@ -7,6 +7,7 @@ those of `convolutions` do.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
@@ -20,6 +21,7 @@ from fireiron.front.convolutions import (
     Convolution,
     Sizes,
     Windows,
+    called,
     copied,
     each_side,
     kernel_of,
@@ -102,7 +104,9 @@ def _shapes(what: Convolution) -> tuple[tuple[int, ...], tuple[int, ...], tuple[
     return (what.images, *what.outer, *split), (*split, *what.taps, part), channels
 
 
-def run(what: Convolution, y: Any, f: Any, bias: Any, kind: str, host: bool, out: Any) -> None:
+def run(
+    what: Convolution, y: Any, f: Any, bias: Any, kind: str, host: bool, out: Any, start: Callable[..., Any] = called
+) -> None:
     """Compute a convolution's images from its result, part by part.
 
     Args:
@@ -112,9 +116,10 @@ def run(what: Convolution, y: Any, f: Any, bias: Any, kind: str, host: bool, out
         kind: element type of the bias.
         host: whether arrays lie in host memory.
         out: array to write: the images, channels last.
+        start: as in `convolutions.run`.
     """
     if at_once(what, bias is not None):
-        all_images_of(what, host)(y, f.reshape(*f.shape[:2], -1), out=between_windows(what, out))
+        start(all_images_of(what, host), y, f.reshape(*f.shape[:2], -1), out=between_windows(what, out))
         return
     images, filters, channels = _shapes(what)
     y, f, out = y.reshape(images), f.reshape(filters), out.reshape((what.images, *what.sides, *channels))
@@ -126,7 +131,7 @@ def run(what: Convolution, y: Any, f: Any, bias: Any, kind: str, host: bool, out
         if kernel is None:  # no tap reaches these pixels
             view[...] = 0 if bias is None else bias
         else:
-            kernel(y, f[(*ahead, *part.taps)], *given, out=view)
+            start(kernel, y, f[(*ahead, *part.taps)], *given, out=view)
 
 
 def between_windows(what: Convolution, out: Any) -> Any:

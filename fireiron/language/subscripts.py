@@ -36,6 +36,7 @@ from fireiron.language.pointwise import (
     integer,
 )
 from fireiron.language.pointwise import where as choose
+from fireiron.language.reach import BEYOND
 from fireiron.language.steps import (
     Dim,
     Ref,
@@ -110,7 +111,8 @@ def subscripted(value: Value, subscripts: object) -> Value:
         subscripts: one for each dimension: `:` keeps the dimension, `...` keeps all dimensions that are not given. A
             number counts from the end if negative. An index is affine in dims, with `//` and `%` by numbers; elements
             outside the array read as 0, or as `outside` says. An integer array of the call is an index too (a gather);
-            its elements must lie inside the dimension, which the simulator and debug builds check.
+            its elements must lie inside the dimension, which the simulator and debug builds check, unless `outside`
+            gives the array a number other than 0: they may then have any value.
 
     Raises:
         SpecError: `subscript-rank`, `affine-subscript`, `gather-step`, `outside-program`.
@@ -140,7 +142,8 @@ def subscripted(value: Value, subscripts: object) -> Value:
     whole: list[object] = [slice(None)] * (len(index) - len(given) + len(gaps))
     at = gaps[0] if gaps else len(given)
     places = [
-        _place(x, old, n) for x, old, n in zip((*given[:at], *whole, *given[at + 1 :]), index, shape, strict=True)
+        _place(x, old, n, ref is not None and ref.outside != 0)
+        for x, old, n in zip((*given[:at], *whole, *given[at + 1 :]), index, shape, strict=True)
     ]
     if ref is not None:
         read = attrs.evolve(ref, index=tuple(places))
@@ -148,8 +151,15 @@ def subscripted(value: Value, subscripts: object) -> Value:
     return _moved(value, dict(zip(dims, places, strict=True)))
 
 
-def _place(subscript: object, old: Expr, extent: Index) -> Expr:
-    """Return the index expression of a subscript."""
+def _place(subscript: object, old: Expr, extent: Index, anywhere: bool) -> Expr:
+    """Return the index expression of a subscript.
+
+    Args:
+        subscript: what the caller wrote.
+        old: the index that `:` keeps.
+        extent: of the dimension.
+        anywhere: whether elements of integer arrays may lie outside the dimension.
+    """
     if _is_all(subscript):
         return old
     if isinstance(subscript, int) and not isinstance(subscript, bool):
@@ -162,7 +172,7 @@ def _place(subscript: object, old: Expr, extent: Index) -> Expr:
             f"the subscript {said} is not affine in dims",
             fix='use sums of index("i") times a number, with // and % by numbers; `:` keeps a dimension',
         )
-    return _bounded(place, extent)
+    return _unbounded(place) if anywhere else _bounded(place, extent)
 
 
 def _is_all(subscript: object) -> bool:
@@ -206,6 +216,16 @@ def _bounded(place: Expr, extent: Index) -> Expr:
     for term, factor in terms_of(place)[0]:
         if isinstance(term, Element) and factor > 0:
             found[term] = attrs.evolve(term, extent=simplest(ceil_div(as_expr(extent), factor)))
+    return substitute(place, found) if found else place
+
+
+def _unbounded(place: Expr) -> Expr:
+    """Let the array elements in an index have any value."""
+    found: dict[Expr, Expr] = {
+        term: attrs.evolve(term, extent=as_expr(BEYOND), lower=-BEYOND)
+        for term, _ in terms_of(place)[0]
+        if isinstance(term, Element)
+    }
     return substitute(place, found) if found else place
 
 

@@ -237,6 +237,41 @@ def test_cross_entropy(reduction: str) -> None:
     )
 
 
+@pytest.mark.parametrize("kind", ["int64", "int32", "int8", "uint8"])
+@pytest.mark.parametrize("ignored", [-100, 0, 99, 255, 2**31, 2**40])
+def test_targets_and_the_index_that_is_ignored(kind: str, ignored: int) -> None:
+    """An index that the targets' type does not hold ignores no row; in torch, 2^40 would be 0 for narrow targets."""
+    info = torch.iinfo(getattr(torch, kind))
+    target = torch.tensor([3, ignored if info.min <= ignored <= info.max else 7, 0, 99, 7]).to(getattr(torch, kind))
+    agree(
+        lambda x: ft.cross_entropy(x, target, ignore_index=ignored),
+        lambda x: F.cross_entropy(x, target.long(), ignore_index=ignored),
+        torch.randn(5, 100, generator=torch.Generator().manual_seed(0), requires_grad=True),
+    )
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_rows_that_are_all_ignored(reduction: str) -> None:
+    x = torch.randn(5, 100, requires_grad=True)
+    target = torch.full((5,), -100)
+    made = ft.cross_entropy(x, target, reduction)
+    assert torch.equal(made.isnan(), F.cross_entropy(x, target, reduction=reduction).isnan())
+    made.sum().backward()
+    assert not x.grad.any()
+
+
+def test_the_loss_of_a_class_that_is_no_column_is_nan() -> None:
+    made = ft.cross_entropy(torch.zeros(4, 10), torch.tensor([9, 10, -1, -100]), "none")
+    assert made.isnan().tolist() == [False, True, True, False]
+
+
+def test_losses_of_many_rows_are_added_by_several_blocks() -> None:
+    from fireiron.front.torch_losses import MANY
+
+    x, target = torch.randn(MANY + 9, 2), torch.randint(0, 2, (MANY + 9,))
+    assert torch.allclose(ft.cross_entropy(x, target), F.cross_entropy(x, target), rtol=1e-5)
+
+
 def test_cross_entropy_refuses_what_torch_does() -> None:
     x = torch.zeros(5, 100)
     for call, code in (
@@ -252,6 +287,8 @@ def test_embedding() -> None:
     ids = torch.tensor([[3, 0, 49], [3, 7, 3]])
     table = torch.randn(50, 64, generator=torch.Generator().manual_seed(0), requires_grad=True)
     agree(lambda w: ft.embedding(ids, w), lambda w: F.embedding(ids, w), table)
+    for kind in (torch.int32, torch.uint8):
+        assert torch.equal(ft.embedding(ids.to(kind), table), ft.embedding(ids, table))
 
 
 def test_gradients_of_gain_and_bias_come_from_the_kernel_of_the_inputs() -> None:

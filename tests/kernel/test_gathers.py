@@ -121,6 +121,22 @@ def test_values_are_those_that_the_indices_say() -> None:
     assert np.array_equal(out, table[ids])
 
 
+def test_indices_may_lie_outside_an_array_that_says_what_is_there() -> None:
+    """Indices below 0, beyond the end, and far beyond it read the value of `outside`; nothing is read there."""
+
+    @fi.program(ids="m", table="v n")
+    def anywhere(ids: Any, table: Any) -> Any:
+        return fi.outside(table, -1.0)[ids, :]
+
+    schedule = pointwise.pointwise(anywhere(Vector(6, "i32", name="ids"), Matrix(70, 32, "f32", name="table")))
+    ids, table = np.array([3, -1, 69, 70, -(2**30), 2**30 - 1], np.int32), np.ones((70, 32), np.float32)
+    out = np.full((6, 32), np.nan, np.float32)
+    schedule.simulate(ids, table, out=out)
+    assert out[:, 0].tolist() == [1, -1, 1, -1, -1, -1]
+    with pytest.raises(fi.FireironError):  # a plain gather of these is refused
+        pointwise.pointwise(embedding(6, 70, 32, "f32")).simulate(ids, table, out=out)
+
+
 def test_debug_builds_check_indices() -> None:
     schedule = pointwise.pointwise(embedding())
     assert "check_index" not in schedule.cuda("sm_90")
