@@ -396,7 +396,9 @@ def wgmma(
         if masked and width > WIDEST:
             keys = min(keys, 80)
         if _needs_registers(spec):
-            keys = min(keys, 80 if _joins(spec) else 96)  # what functions read or compute needs registers too
+            keys = min(
+                keys, 80 if _joins(spec) or _bounds(spec) else 96
+            )  # what functions read or compute needs registers too
         if width > 192 or ((masked or draws(spec)) and groups > 2 and not speculate):
             keys = 64  # registers hold the sums, and masks or random bits beside few scores
         most = (HOPPER_SHARED - rows * depth * nbytes) // (2 * (depth + width) * nbytes)
@@ -516,6 +518,11 @@ def _weighed(spec: ProgramChain, o: StepChain) -> Schedule:
 def _joins(spec: ProgramChain) -> bool:
     """Say whether a mask joins comparisons of indices, as a window does; two chunks' weights then exceed registers."""
     return any(step.comparisons > 1 for step in spec.computed.steps)
+
+
+def _bounds(spec: ProgramChain) -> bool:
+    """Say whether a mask compares indices with each other, and also with array elements that bound the loop."""
+    return any(step.comparisons and step.compares_elements for step in spec.computed.steps)
 
 
 def _needs_registers(spec: ProgramChain) -> bool:

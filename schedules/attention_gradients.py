@@ -317,7 +317,7 @@ def wgmma(
         spec: `of_queries` or `of_keys` of four-dimensional arrays of 16-bit floats.
         groups: number of warpgroups that compute, with 64 queries or keys each; by default 3 for queries if registers
             hold their gradients, else 2.
-        chunk: number of keys or queries of a chunk; 64 by default.
+        chunk: number of keys or queries of a chunk; 64 by default, and fewer where registers do not suffice.
         stages: number of chunks in shared memory; by default as many as fit, 2 to 4.
         bulk_rows: whether bulk copies load `lse` and `delta` of a chunk's queries to shared memory; by default where
             their lines allow it.
@@ -328,7 +328,9 @@ def wgmma(
     many = row == "i" and depth + width <= (2 * WIDE if draws(spec) or _slopes_vary(spec) else 4 * WIDE)
     groups = groups or (3 if many else 2)
     bulk_rows = _in_bulk(spec) if bulk_rows is None else bulk_rows
-    chunk = chunk or (32 if row == "j" and depth + width > 2 * WIDE and draws(spec) else 64)
+    if chunk is None:
+        wide = depth + width > 2 * WIDE
+        chunk = 32 if row == "j" and wide and draws(spec) else 48 if row == "i" and wide and _reads_both(spec) else 64
     taken = groups * GROUP_ROWS * (depth + width) * nbytes
     stages = stages or max(2, min(4, (HOPPER_SHARED - taken) // (chunk * (depth + width) * nbytes)))
     # The tiles that masks leave most chunks come first: of causal ones the last queries' and the first keys'.
@@ -437,6 +439,12 @@ def _slopes_vary(spec: ProgramChain) -> bool:
     """Say whether the derivative of the score function depends on the score."""
     # The program reads s for the weights, and again if the derivative needs s.
     return len(re.findall(r"\bs\[", str(spec.computed))) > 2
+
+
+def _reads_both(spec: ProgramChain) -> bool:
+    """Say whether a mask reads integers along queries and along keys; their comparison needs registers."""
+    reads = [ref for step in spec.computed.steps for ref in step.reads if ref.dtype.kind == "int"]
+    return {"i", "j"} <= {d.name for ref in reads for d in ref.dims}
 
 
 def _in_bulk(spec: ProgramChain) -> bool:

@@ -19,6 +19,7 @@ import attrs
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.base.errors import CallError, CheckError, FireironError
 from fireiron.base.link import here
+from fireiron.front.attention_bounds import FEW_QUERIES, of_arrays
 from fireiron.front.attention_call import (
     OF_PROGRAMS,
     PAGES,
@@ -42,7 +43,6 @@ from fireiron.language.tensor import Tensor, tensor
 MOST_KERNELS = 1024
 LINE_NBYTES = 16  # vectors and tensor maps start at multiples of this number of bytes
 FEW_ROWS = 32  # most rows of a simulated block
-FEW_QUERIES = 16  # most queries of a head that are few: the rows of one instruction
 WARP_PRODUCTS = 80  # the first architecture of `attention.mma`; those before it multiply by quad-pairs
 LONG = 1024  # fewest keys that blocks share for few queries
 Role: TypeAlias = Literal["forward", "of_queries", "of_keys", "of_array"]
@@ -393,8 +393,9 @@ def entry(attend: Callable[[Any, Any, Any, Options], Any], words: str = ""):
             q: queries (B, H, I, D) of torch, CuPy or NumPy, with dims in any order in memory.
             k, v: keys (B, H, J, D) and values (B, H, J, E).
             mask: says which keys a query sees: a function from indices (`b`, `h`, `i`, `j`) and `arrays`, by name, to a
-                condition: `lambda i, j: (j <= i) & (i - j < 128)`. Where the mask reads indices only, blocks of hidden
-                keys are not visited.
+                condition: `lambda i, j: (j <= i) & (i - j < 128)`. Blocks of hidden keys are not visited where the mask
+                reads indices only, or integer arrays by `i` or `j` (numbers of documents) or by groups of 64 or more
+                (`blocks[i // 128, j // 128] > 0`).
             score: changes scores: a function from a scaled score `s`, indices and `arrays` to another score:
                 `lambda s, h, i, j, slope: s - slope[h] * (i - j)`.
             scale: factor of the products of queries and keys, 1 / sqrt(D) by default.
@@ -517,11 +518,14 @@ def _of_arrays(q: Any, k: Any, v: Any, options: Options) -> tuple[Any, Any]:
         if name not in OF_PROGRAMS
     )
     text = text_of(given.masks, score, named, given.by_keys, noise.dropout)
+    held: Mapping[str, Any] = given.arrays
+    if how.offsets is None and how.pages is None:
+        text, held = of_arrays(text, given.causal, q.shape, k.shape[2], held, named, host)
     parted = q if group == 1 else q.reshape(q.shape[0], k.shape[1], group, *q.shape[2:])
     lines = [x if facts_of(x).taken else x.copy(order="C") for x in (parted, k)]
     lines.append(v if facts_of(v).taken_as_values else v.copy(order="C"))
-    beside = [x if x.flags.c_contiguous else x.copy(order="C") for x in given.arrays.values()]
-    named_facts = tuple((name, facts_of(x)) for name, x in zip(given.arrays, beside, strict=True))
+    beside = [x if x.flags.c_contiguous else x.copy(order="C") for x in held.values()]
+    named_facts = tuple((name, facts_of(x)) for name, x in zip(held, beside, strict=True))
     factor = q.shape[-1] ** -0.5 if scale is None else float(scale)
     what = Attention(
         facts_of(lines[0]), facts_of(lines[1]), facts_of(lines[2]), text, named_facts, factor, given.causal

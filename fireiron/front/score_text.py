@@ -85,8 +85,7 @@ def text_of(
     """
     if not mask and score is None and not arrays and not dropout:
         return ""
-    known: dict[str, Any] = {name: Value(Coordinate(symbol(name, minimum=0))) for name in INDICES}
-    known |= {name: _array(name, rank, kind) for name, rank, kind in arrays}
+    known: dict[str, Any] = indices() | {name: array_of(name, rank, kind) for name, rank, kind in arrays}
     written = {
         "mask": _written("mask", mask, known),
         "score": _written("score", score, {**known, "s": accumulator(f32)}),
@@ -102,7 +101,12 @@ def text_of(
     return json.dumps(written | ({"dropout": dropout} if dropout else {}), separators=(",", ":"))
 
 
-def _array(name: str, rank: int, kind: str) -> Value:
+def indices() -> dict[str, Value]:
+    """Make the expressions of the indices, by name."""
+    return {name: Value(Coordinate(symbol(name, minimum=0))) for name in INDICES}
+
+
+def array_of(name: str, rank: int, kind: str) -> Value:
     """Make an array's expression, which functions read by subscripts."""
     dtype = find_dtype(kind)
     extents = tuple(symbol(f"{name}_{n}") for n in range(rank))
@@ -115,15 +119,49 @@ def _written(what: str, functions: Masks, known: Mapping[str, Any]) -> dict[str,
     found = [_called(what, function, known) for function in _each(functions)]
     if not found:
         return None
-    value = found[0]
-    for other in found[1:]:
-        value = value & other
-    (tree,), refs = merged((value,))
     try:
-        reads = [[ref.name, [_subscript(e) for e in ref.index]] for ref in refs if isinstance(ref, Ref)]
-        return {"tree": write((tree,)), "reads": reads}
+        return _record(found)
     except SpecError as error:
         raise CallError("attention-function", f"{what}=: {error.message}", fix=error.fix) from None
+
+
+def _record(conditions: Sequence[Value]) -> dict[str, Any]:
+    """Write an expression, or several conditions combined by `and`."""
+    value = conditions[0]
+    for other in conditions[1:]:
+        value = value & other
+    (tree,), refs = merged((value,))
+    reads = [[ref.name, [_subscript(e) for e in ref.index]] for ref in refs if isinstance(ref, Ref)]
+    return {"tree": write((tree,)), "reads": reads}
+
+
+def condition_text(condition: Value) -> str:
+    """Write a condition of indices and array elements as the text of a mask.
+
+    Raises:
+        SpecError: `bad-op` for index expressions that cannot be kept as text.
+    """
+    return json.dumps({"mask": _record((condition,)), "score": None}, separators=(",", ":"))
+
+
+def joined(text: str, mask: Function, by_keys: Function | None, arrays: tuple[tuple[str, int, str], ...]) -> str:
+    """Join a condition with the mask of a text.
+
+    Args:
+        text: result of `text_of`.
+        mask: the condition, a function as masks are.
+        by_keys: the condition for programs that loop over queries; None where gradients need no such text.
+        arrays: name, number of dims and element type of each array that the text or a condition reads.
+    """
+    record, found = json.loads(text), functions_of(text)
+    known: dict[str, Any] = indices() | {name: array_of(name, rank, kind) for name, rank, kind in arrays}
+    given = indices() | {array_name(name): known[name] for name, _, _ in arrays}
+    for what, function in (("mask", mask), ("by_keys", by_keys)):
+        if function is not None:
+            before = found.mask if what == "mask" or found.by_keys is None else found.by_keys
+            assert before is not None
+            record[what] = _record((before(**given), _called(what, function, known)))
+    return json.dumps(record, separators=(",", ":"))
 
 
 def _each(functions: Masks) -> Sequence[Function]:

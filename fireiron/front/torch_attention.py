@@ -18,7 +18,8 @@ from fireiron.base.contract import refused
 from fireiron.base.errors import CallError, FireironError
 from fireiron.base.link import here
 from fireiron.front import attention as programs
-from fireiron.front.attention import Array, Attention, entry, single, strides_like
+from fireiron.front.attention import Array, Attention, entry, strides_like
+from fireiron.front.attention_bounds import pays
 from fireiron.front.attention_call import (
     OF_PROGRAMS,
     SINKS,
@@ -31,9 +32,9 @@ from fireiron.front.attention_call import (
     result_kind,
 )
 from fireiron.front.score_text import text_of
-from fireiron.front.torch_ops import as_numpy, as_torch, check_tensors, dispatched, is_tensor
-from fireiron.front.torch_repeated import launched, repeats, unrepeatable
-from fireiron.jit.kernel import as_tuple
+from fireiron.front.torch_bounds import called, kind_of, with_bounds
+from fireiron.front.torch_ops import check_tensors, dispatched, is_tensor
+from fireiron.front.torch_repeated import repeats, unrepeatable
 
 torch: Any = import_module("torch")
 
@@ -76,14 +77,18 @@ def _attend(q: Any, k: Any, v: Any, options: Options) -> Any:
         refuse_gradient("keys and values in pages have no gradient, nor do their queries")
     if scales is not None and torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v, *scales)):
         refuse_gradient("floats of 8 bits have no gradient, nor do their scales")
-    named = tuple((name, x.dim(), _kind(x)) for name, x in given.arrays.items() if name not in OF_PROGRAMS)
+    named = tuple((name, x.dim(), kind_of(x)) for name, x in given.arrays.items() if name not in OF_PROGRAMS)
     text = _text(given.masks, score, named, given.by_keys, noise.dropout)
     if learns:
         _check_learns(text, learns)
-    beside = [x.view(torch.uint8) if x.dtype == torch.bool else x for x in given.arrays.values()]
+    held = {name: x.view(torch.uint8) if x.dtype == torch.bool else x for name, x in given.arrays.items()}
+    if how.offsets is None and how.pages is None and pays(q.shape[2], k.shape[2]):
+        gradients = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v, *held.values()))
+        text, held = with_bounds(text, given.causal, named, q, k, held, gradients)
+    beside = list(held.values())
     factor = q.shape[-1] ** -0.5 if scale is None else scale
     call = torch.ops.fireiron.attention if dispatched(q, k, v, *beside) else _run
-    made, sums = call(given.q, given.k, given.v, beside, ",".join(given.arrays), text, factor, given.causal)
+    made, sums = call(given.q, given.k, given.v, beside, ",".join(held), text, factor, given.causal)
     if how.offsets is not None:
         made, sums = made[0].transpose(0, 1), sums[0].transpose(0, 1)
     return (made, sums) if lse else made
@@ -267,11 +272,6 @@ def refuse_gradient(what: str) -> None:
     raise CallError("requires-grad", what, fix="give detached tensors, x.detach(), or call it under torch.no_grad()")
 
 
-def _kind(x: Any) -> str:
-    """Name a tensor's element type; booleans count as bytes."""
-    return "u8" if x.dtype == torch.bool else find_dtype(str(x.dtype).removeprefix("torch.")).name
-
-
 def _facts(x: Any) -> Array:
     """Describe a tensor by its shape, strides and element type."""
     return _described_once(x.shape, x.stride(), x.dtype)
@@ -312,15 +312,6 @@ def _described(
     return Attention(_facts(q), _facts(k), _facts(v), functions, facts, scale, causal)
 
 
-def _called(kernel: Any, host: bool, *tensors: Any, out: tuple[Any, ...]) -> None:
-    """Run a kernel that writes to given tensors."""
-    if host:
-        for mine, array in zip(out, as_tuple(kernel(*map(as_numpy, tensors))), strict=True):
-            mine.copy_(as_torch(array))
-    else:
-        launched(kernel, *tensors, out=single(out))
-
-
 def _run(
     q: Any, k: Any, v: Any, arrays: Sequence[Any], names: str, functions: str, scale: float, is_causal: bool
 ) -> tuple[Any, Any]:
@@ -336,7 +327,7 @@ def _run(
     taken = (beside[n] for n in what.taken("forward"))
     # Kernels take column-major matrices as memory holds them.
     v = v.mT if what.v.taken_as_values and not what.v.taken else v
-    _called(programs.forward(what, _facts(out[0]), host), host, q, k, v, *taken, out=out)
+    called(programs.forward(what, _facts(out[0]), host), host, q, k, v, *taken, out=out)
     return made, sums
 
 
@@ -362,7 +353,7 @@ def _run_backward(
     what = _described(q, k, v, beside, names, functions, scale, is_causal)
     rows = _parted(o, heads).contiguous(), dy.contiguous()
     gains = torch.empty(q.shape[:-1], dtype=torch.float32, device=q.device)
-    _called(programs.delta(_facts(rows[0]), _facts(rows[1]), host), host, *rows, out=(gains,))
+    called(programs.delta(_facts(rows[0]), _facts(rows[1]), host), host, *rows, out=(gains,))
     if by_sums is not None:
         gains -= _parted(by_sums, heads)
     sums = _parted(lse, heads).contiguous()
@@ -370,7 +361,7 @@ def _run_backward(
     for out in ((_parted(results[0], heads),), tuple(results[1:3])):
         kernel = programs.gradient(what, _facts(dy), tuple(map(_facts, out)), host)
         taken = (beside[n] for n in what.taken(programs.role_of(out)))
-        _called(kernel, host, *given, *taken, out=out)
+        called(kernel, host, *given, *taken, out=out)
     read = tuple(beside[n] for n in what.taken("of_array"))
     for name, result in zip(_names(learns), results[3:], strict=True):
         if name == SINKS:
@@ -381,7 +372,7 @@ def _run_backward(
         for at in programs.places_of(functions, name) or ():
             made = torch.empty(programs.extents_at(at, q.shape, k.shape) or (1,), dtype=torch.float32, device=q.device)
             kernel = programs.array_gradient(what, _facts(dy), name, at, host)
-            _called(kernel, host, *given, *read, out=(made,))
+            called(kernel, host, *given, *read, out=(made,))
             shape, order, where = programs.region(at, q.shape, k.shape)
             total[where] += made.reshape(shape).permute(order)
         result.copy_(total)

@@ -27,6 +27,7 @@ from fireiron.algebra.scalar import (
     Scalar,
     Select,
     Unary,
+    children,
     exactly,
     parts,
     renumbered,
@@ -426,6 +427,16 @@ class Step:
             compared += isinstance(e, Compare)
             pending.extend(operands(e))
         return compared
+
+    @property
+    def compares_elements(self) -> bool:
+        """Say whether the condition has an index of a dim on one side of `<` or `<=`, and elements on the other."""
+
+        def places(tree: Scalar) -> list[bool]:
+            return [isinstance(x, Coordinate) and bool(free(x.value)) for x in children(tree)]
+
+        trees = () if self.where is None else parts(self.where)
+        return any(isinstance(tree, Binary) and tree.op in ("lt", "le") and any(places(tree)) for tree in trees)
 
     @property
     def is_product(self) -> bool:

@@ -89,6 +89,42 @@ def test_functions() -> None:
     agree(ours, torchs, q, k, v)
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_loops_bounded_by_arrays(monkeypatch: pytest.MonkeyPatch, causal: bool) -> None:
+    """Masks of documents bound the loops over keys and over queries, compiled too."""
+    monkeypatch.setattr("fireiron.front.attention_bounds.LEAST_KEYS", 64)
+    q, k, v = (drawn(1, 2, n, 16, dtype="float16") for n in (199, 259, 259))
+    generator = torch.Generator().manual_seed(1)
+    rows, columns = (torch.randint(5, (1, n), generator=generator).sort(1).values.int() for n in (199, 259))
+    seen = rows[:, None, :, None] == columns[:, None, None]
+    seen = seen & (torch.arange(259) <= torch.arange(199)[:, None]) if causal else seen
+
+    def ours(q: Any, k: Any, v: Any) -> Any:
+        return fireiron.attention(
+            q, k, v, is_causal=causal, rows=rows, columns=columns,
+            mask=lambda b, i, j, rows, columns: equal(rows[b, i], columns[b, j]),
+        )  # fmt: skip
+
+    def torchs(q: Any, k: Any, v: Any) -> Any:
+        scores = (q @ k.mT * 16**-0.5).float().masked_fill(~seen, -torch.inf)
+        return (torch.nan_to_num(scores.softmax(-1)).to(v.dtype)) @ v
+
+    made = ours(q, k, v)
+    assert torch.allclose(made, torchs(q, k, v), rtol=1e-2, atol=1e-2)
+    weights = torch.linspace(-1, 1, made.numel()).reshape(made.shape).half()
+    keep = seen.any(-1)[..., None]  # rows without keys are NaN in torch's gradients
+    mine = torch.autograd.grad(made, (q, k, v), weights * keep)
+    compiled = torch.compile(ours, fullgraph=True, backend="aot_eager")(q, k, v)
+    assert torch.equal(compiled, made)
+    again = torch.autograd.grad(compiled, (q, k, v), weights * keep)
+    assert all(torch.equal(x, y) for x, y in zip(mine, again, strict=True))
+    some = seen | ~seen.any(-1, keepdim=True)
+    other = sdpa(q, k, v, attn_mask=some)
+    theirs = torch.autograd.grad(other, (q, k, v), weights * keep)
+    for got, want in zip(mine, theirs, strict=True):
+        assert torch.allclose(got, want, rtol=1e-2, atol=1e-2)
+
+
 def test_logarithms_have_gradients() -> None:
     """A loss of the logarithms of the sums goes back to queries and keys; a row without keys gives -inf."""
     q, k, v = drawn(1, 1, 6, 8), drawn(1, 1, 8, 8), drawn(1, 1, 8, 8)

@@ -31,12 +31,16 @@ reduction_256x8_k8_k16_bf16_f32(
     __builtin_assume(blocks >= 0);
     extern __shared__ __align__(1024) unsigned char shared[];
     float* sum_sh = reinterpret_cast<float*>(shared);
-    float* sum_sh2 = reinterpret_cast<float*>(shared + 16384);
+    float* sum_all = reinterpret_cast<float*>(shared + 16384);
+    float* sum_sh2 = reinterpret_cast<float*>(shared + 17408);
+    float* sum_all2 = reinterpret_cast<float*>(shared + 33792);
     alignas(16) float sum[8];
     alignas(16) bf16 x_rf[64];
     float other[1];
+    float share[1];
     alignas(16) float other2[8];
     float other3[1];
+    float share2[1];
     const int way = block % 8;
     const int tile = block / 8;
     const int warp = thread / 32;
@@ -73,25 +77,25 @@ reduction_256x8_k8_k16_bf16_f32(
     for (int i2 = 0; i2 < 8; ++i2) {
         sum_sh[thread / 32 * 256 + i2 * 32 + thread % 32] = sum[i2];
     }
-    #pragma unroll
-    for (int i4 = 0; i4 < 8; ++i4) {
-        sum[i4] = 0.0f;
-    }
+    share[0] = 0.0f;
     __syncthreads();  // sum_sh is written before it is read
     #pragma unroll
+    for (int w = 0; w < 16; ++w) {
+        other[0] = sum_sh[w * 256 + min(thread / 32, 7) * 32 + thread % 32];
+        share[0] = share[0] + other[0];
+    }
+    if (thread / 32 < 8) sum_all[thread] = share[0];
+    __syncthreads();  // sum_all is written before it is read
+    #pragma unroll
     for (int i3 = 0; i3 < 8; ++i3) {
-        #pragma unroll
-        for (int w = 0; w < 16; ++w) {
-            other[0] = sum_sh[w * 256 + i3 * 32 + thread % 32];
-            sum[i3] = sum[i3] + other[0];
-        }
+        sum[i3] = sum_all[i3 * 32 + thread % 32];
     }
 
     // sum over 8 blocks
     if (thread / 32 == 0) {
         #pragma unroll
-        for (int i5 = 0; i5 < 2; ++i5) {
-            copy_16B(&sum_parts[tile * 2048 + way * 256 + i5 * 128 + thread % 32 * 4], &sum[i5 * 4]);
+        for (int i4 = 0; i4 < 2; ++i4) {
+            copy_16B(&sum_parts[tile * 2048 + way * 256 + i4 * 128 + thread % 32 * 4], &sum[i4 * 4]);
         }
     }
     __syncthreads();  // all threads have written sum_parts
@@ -100,8 +104,8 @@ reduction_256x8_k8_k16_bf16_f32(
 
         // sum over 8 blocks: the last block combines them
         #pragma unroll
-        for (int i7 = 0; i7 < 8; ++i7) {
-            sum[i7] = 0.0f;
+        for (int i6 = 0; i6 < 8; ++i6) {
+            sum[i6] = 0.0f;
         }
         if (thread / 32 < 8) {
             #pragma unroll
@@ -109,28 +113,28 @@ reduction_256x8_k8_k16_bf16_f32(
                 copy_16B(&other2[v * 4], &sum_parts[tile * 2048 + thread / 32 * 256 + v * 128 + thread % 32 * 4]);
             }
             #pragma unroll
-            for (int i6 = 0; i6 < 8; ++i6) {
-                sum[i6] = sum[i6] + other2[i6];
+            for (int i5 = 0; i5 < 8; ++i5) {
+                sum[i5] = sum[i5] + other2[i5];
             }
         }
 
         // sum over 16 warps
         #pragma unroll
-        for (int i8 = 0; i8 < 8; ++i8) {
-            sum_sh2[thread / 32 * 256 + i8 * 32 + thread % 32] = sum[i8];
+        for (int i7 = 0; i7 < 8; ++i7) {
+            sum_sh2[thread / 32 * 256 + i7 * 32 + thread % 32] = sum[i7];
         }
-        #pragma unroll
-        for (int i10 = 0; i10 < 8; ++i10) {
-            sum[i10] = 0.0f;
-        }
+        share2[0] = 0.0f;
         __syncthreads();  // sum_sh2 is written before it is read
         #pragma unroll
-        for (int i9 = 0; i9 < 8; ++i9) {
-            #pragma unroll
-            for (int w2 = 0; w2 < 16; ++w2) {
-                other3[0] = sum_sh2[w2 * 256 + i9 * 32 + thread % 32];
-                sum[i9] = sum[i9] + other3[0];
-            }
+        for (int w2 = 0; w2 < 16; ++w2) {
+            other3[0] = sum_sh2[w2 * 256 + min(thread / 32, 7) * 32 + thread % 32];
+            share2[0] = share2[0] + other3[0];
+        }
+        if (thread / 32 < 8) sum_all2[thread] = share2[0];
+        __syncthreads();  // sum_all2 is written before it is read
+        #pragma unroll
+        for (int i8 = 0; i8 < 8; ++i8) {
+            sum[i8] = sum_all2[i8 * 32 + thread % 32];
         }
 
         // store y: Move(256)(RF, GL)(Warp)

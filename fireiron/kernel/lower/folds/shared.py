@@ -62,7 +62,7 @@ def over_warps(opened: Open, table: Table, state: State, context: Context, behin
         found = (group * ways + warp) * size + r
         return found if each == 1 else found * LANES + lane
 
-    def total(r: Expr) -> Expr:
+    def of_all(r: Expr) -> Expr:
         return (group * size + r) * LANES + lane
 
     def put(r: Expr) -> Body:
@@ -99,7 +99,7 @@ def over_warps(opened: Open, table: Table, state: State, context: Context, behin
             staging(f"{s.name}_all", s.dtype, count * each * size, context, opened.link, None, many or behind)
             for s in opened.storages
         ]
-        shares = _in_shares(opened, (shared, totals), others, (place, total), (count_of_each, ways, seat), context)
+        shares = _in_shares(opened, (shared, totals), others, (place, of_all), (count_of_each, ways, seat), context)
         return (Region(title, (*left, *shares), state.path, opened.link),)
     read = loop(context, "w", ways, one_warp, unroll=False, kind="sums") if many else each_register(first, context, get)
     return (Region(title, (*left, *begin(opened, context), *read, *met), state.path, opened.link),)

@@ -1,0 +1,299 @@
+"""Bounds of attention's loops under masks that read arrays along queries or keys, such as numbers of documents.
+
+A first program takes the extremes of each 64 elements of the arrays. A second one finds, for each 64 queries, the first
+and the last key that the mask of groups (`mask_groups`) does not exclude, and for each 64 keys such queries. Both are
+joined with the mask as comparisons, from which lowering derives where loops start and end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from math import prod
+from typing import Any, NamedTuple, TypeAlias
+
+import attrs
+
+from fireiron.algebra.dtypes import dtype as find_dtype
+from fireiron.front.attention_lengths import TOGETHER
+from fireiron.front.best_program import best_program
+from fireiron.front.host import HostKernel, arch_of, without_gpu
+from fireiron.front.mask_groups import MOST_INDEX, PAIRED, Grouped, grouped_mask
+from fireiron.front.program import program
+from fireiron.front.score_text import INDICES, Function, array_name, functions_of, joined
+from fireiron.jit.arrays import describe
+from fireiron.jit.kernel import as_tuple
+from fireiron.language.functions import minimum
+from fireiron.language.levels import RF, Block, Thread, Warp
+from fireiron.language.pointwise import Value, where
+from fireiron.language.reductions import max as largest
+from fireiron.language.reductions import min as smallest
+from fireiron.language.subscripts import dim
+from fireiron.language.tensor import tensor
+
+Named: TypeAlias = tuple[tuple[str, int, str], ...]
+LEAST_KEYS = 1024  # fewer keys take about as long as the two programs that find the bounds, some 10 us
+FEW_QUERIES = 16  # most queries of a head that are few: the rows of one instruction; they read little of the arrays
+OF_QUERIES = ("first_of_64", "last_of_64")
+OF_KEYS = ("first_query", "last_query")
+WARPS = 8  # results of a block, a warp for each
+LANES = 32
+CHUNK = 256  # groups that a warp reads at a time
+MOST_KERNELS = 1024
+
+
+class Bounded(NamedTuple):  # torch.compile traces named tuples of plain values
+    """Hold how the loops of a mask are bounded.
+
+    Args:
+        text: mask and score function as text, with the bounds joined.
+        names: names of the arrays of bounds.
+        reads: names of the arrays from which bounds are found.
+        along: for each dim that a mask reads by `i` or `j`: the array's name, the position of the dim, and the index.
+    """
+
+    text: str
+    names: tuple[str, ...]
+    reads: tuple[str, ...]
+    along: tuple[tuple[str, int, str], ...]
+
+
+def pays(queries: int, keys: int) -> bool:
+    """Say whether attention takes longer than finding the bounds of its loops."""
+    return LEAST_KEYS <= keys < MOST_INDEX and FEW_QUERIES < queries < MOST_INDEX
+
+
+def fits(plan: Bounded, arrays: Mapping[str, Any], queries: int, keys: int) -> bool:
+    """Say whether arrays have an element for each query or key where the mask reads them by such indices."""
+    return all(arrays[name].shape[n] == (queries if index == "i" else keys) for name, n, index in plan.along)
+
+
+@lru_cache(MOST_KERNELS)
+def bounded(text: str, causal: bool, named: Named, gradients: bool) -> Bounded | None:
+    """Join the bounds of loops with a mask.
+
+    Args:
+        text: mask and score function as text.
+        causal: whether query i sees keys 0 to i only.
+        named: name, number of dims and element type of each array that the functions read.
+        gradients: whether the gradients of keys and values are computed too.
+
+    Returns:
+        The joined text, and the arrays; None where the mask gives no such bounds, or an array has the name of one.
+    """
+    grouped = grouped_mask(text, causal, named)
+    names = (*OF_QUERIES, *(OF_KEYS if gradients else ()))
+    if grouped is None or any(name in (*OF_QUERIES, *OF_KEYS) for name, _, _ in named):
+        return None
+    over_keys, over_queries = kept(grouped, "j"), kept(grouped, "i")
+    known = (*named, *((name, max(1, len(over_keys)), "i32") for name in OF_QUERIES))
+    known += tuple((name, max(1, len(over_queries)), "i32") for name in OF_KEYS) if gradients else ()
+    by_keys = _between(over_queries, "i") if gradients else None
+    made = joined(text, _between(over_keys, "j"), by_keys, known)
+    read = functions_of(text).reads["mask"]
+    integers = tuple(name for name, _, kind in named if name in read and find_dtype(kind).kind == "int")
+    return Bounded(made, names, integers, tuple((x.array, x.dim, x.index) for x in grouped.extremes))
+
+
+def kept(grouped: Grouped, over: str) -> tuple[str, ...]:
+    """Name the dims of the bounds of loops over keys (`j`) or over queries (`i`)."""
+    return tuple(name for name in grouped.used if name != over)
+
+
+def _between(dims: Sequence[str], over: str) -> Function:
+    """Make the condition that the index of a loop lies between its bounds.
+
+    Args:
+        dims: indices of the bounds.
+        over: the index of the loop.
+    """
+
+    def between(known: Mapping[str, Value], first: Value, last: Value) -> Value:
+        at = tuple(known[name] // TOGETHER if name in PAIRED else known[name] for name in dims) or (0,)
+        return (known[over] >= first[at]) & (known[over] < last[at])
+
+    def of_queries(b: Value, h: Value, i: Value, j: Value, first_of_64: Value, last_of_64: Value) -> Value:
+        return between({"b": b, "h": h, "i": i, "j": j}, first_of_64, last_of_64)
+
+    def of_keys(b: Value, h: Value, i: Value, j: Value, first_query: Value, last_query: Value) -> Value:
+        return between({"b": b, "h": h, "i": i, "j": j}, first_query, last_query)
+
+    return of_queries if over == "j" else of_keys
+
+
+def shape_of(grouped: Grouped, over: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """Return the shape of the bounds of loops over keys (`j`) or over queries (`i`).
+
+    Args:
+        grouped: the mask of groups.
+        over: the index of the loops.
+        sizes: by index, the numbers of batches, heads, queries and keys.
+    """
+    count = {name: n if name in ("b", "h") else groups(n) for name, n in sizes.items()}
+    return tuple(count[name] for name in kept(grouped, over)) or (1,)
+
+
+def groups(n: int) -> int:
+    """Count the groups of some queries or keys; the last one may be short."""
+    return (n + TOGETHER - 1) // TOGETHER
+
+
+@attrs.frozen
+class Calls:
+    """Hold the functions of an array library that finding bounds needs.
+
+    Args:
+        filled: lengthens an array along a dim by its last elements: `filled(x, dim, length)` is dense.
+        kind: names an array's element type.
+        run: calls a kernel with arrays, and returns results of given shapes, of i32: `run(kernel, arrays, shapes)`.
+    """
+
+    filled: Callable[[Any, int, int], Any]
+    kind: Callable[[Any], str]
+    run: Callable[[Any, Sequence[Any], Sequence[tuple[int, ...]]], tuple[Any, ...]]
+
+
+def found(
+    text: str, causal: bool, arrays: Mapping[str, Any], sizes: Mapping[str, int], gradients: bool, host: bool,
+    calls: Calls,
+) -> tuple[Any, ...]:  # fmt: skip
+    """Compute the bounds of loops: arrays of i32 in the order of the bounds' names.
+
+    Args:
+        text: mask as text, without bounds.
+        causal: whether query i sees keys 0 to i only.
+        arrays: by name, the integer arrays that the mask reads, dense.
+        sizes: by index, the numbers of batches, heads, queries and keys.
+        gradients: whether the bounds of the gradients of keys and values are computed too.
+        host: whether arrays lie in host memory.
+        calls: functions of the array library.
+    """
+    grouped = _grouped(text, causal, arrays, calls.kind)
+    read: dict[str, Any] = {name: arrays[name] for name in grouped.others}
+    types = {name: calls.kind(arrays[name]) for name in grouped.others}
+    for each in {x.names: x for x in grouped.extremes}.values():
+        shape = tuple(arrays[each.array].shape)
+        count, inner = groups(shape[each.dim]), prod(shape[each.dim + 1 :])
+        whole = (prod(shape[: each.dim]) * count, TOGETHER, *((inner,) if inner > 1 else ()))
+        made = (*shape[: each.dim], count, *shape[each.dim + 1 :])
+        kernel = extremes(whole, calls.kind(arrays[each.array]), host)
+        lines = calls.filled(arrays[each.array], each.dim, count * TOGETHER).reshape(whole)
+        of_groups = calls.run(kernel, (lines,), (whole[:1] + whole[2:],) * 2)
+        read |= {name: x.reshape(made) for name, x in zip(each.names, of_groups, strict=True)}
+        types |= dict.fromkeys(each.names, "i32")
+    described = tuple((name, tuple(x.shape), types[name]) for name, x in read.items())
+    results: list[Any] = []
+    for over in ("j", "i") if gradients else ("j",):
+        shape = shape_of(grouped, over, sizes)
+        kernel = bounds(grouped, over, tuple(sizes.items()), described, host)
+        results += calls.run(kernel, tuple(read.values()), (shape, shape))
+    return tuple(results)
+
+
+def _grouped(text: str, causal: bool, arrays: Mapping[str, Any], kind: Callable[[Any], str]) -> Grouped:
+    found = grouped_mask(text, causal, tuple((name, len(x.shape), kind(x)) for name, x in arrays.items()))
+    assert found is not None
+    return found
+
+
+def shapes(
+    text: str, causal: bool, arrays: Mapping[str, Any], sizes: Mapping[str, int], gradients: bool,
+    kind: Callable[[Any], str],
+) -> list[tuple[int, ...]]:  # fmt: skip
+    """Return the shapes of the results of `found`."""
+    grouped = _grouped(text, causal, arrays, kind)
+    return [shape_of(grouped, over, sizes) for over in ("jjii" if gradients else "jj")]
+
+
+@lru_cache(MOST_KERNELS)
+def extremes(shape: tuple[int, ...], kind: str, host: bool) -> Any:
+    """Return the kernel that takes the smallest and the largest of each 64 elements.
+
+    Args:
+        shape: groups, 64, and elements behind the dim of groups if there are several.
+        kind: element type.
+        host: whether arrays lie in host memory.
+    """
+
+    def extremes_of_64(x: Value) -> tuple[Value, Value]:
+        return smallest(x, "n"), largest(x, "n")
+
+    spec = program(x="m n c" if len(shape) > 2 else "m n")(extremes_of_64)(
+        tensor(*shape, dtype=kind, name="x"), out=("i32", "i32"), arch=arch_of(host)
+    )
+    return _kernel(best_program(spec), host)
+
+
+@lru_cache(MOST_KERNELS)
+def bounds(
+    grouped: Grouped, over: str, sizes: tuple[tuple[str, int], ...],
+    arrays: tuple[tuple[str, tuple[int, ...], str], ...], host: bool,
+) -> Any:  # fmt: skip
+    """Return the kernel that finds the bounds of loops over keys (`j`) or over queries (`i`).
+
+    Args:
+        grouped: the mask of groups.
+        over: the index of the loops.
+        sizes: by index, the numbers of batches, heads, queries and keys.
+        arrays: name, shape and element type of each array that the mask of groups reads.
+        host: whether arrays lie in host memory.
+    """
+    mask, left, extents = functions_of(grouped.text).mask, kept(grouped, over), dict(sizes)
+    assert mask is not None
+    count = {name: n if name in ("b", "h") else groups(n) for name, n in sizes}
+
+    def loop_bounds(**given: Value) -> tuple[Value, Value]:
+        place: dict[str, Value] = {name: dim(name, count[name]) for name in (*left, over)}
+        places = {name: place.get(name, place[over]) for name in INDICES}
+        may, at, most = mask(**places, **given), place[over], count[over]
+        first = smallest(where(may, at, most), over) * TOGETHER
+        behind = (largest(where(may, at, -1), over) + 1) * TOGETHER
+        return minimum(first, extents[over]), minimum(behind, extents[over])
+
+    given = {array_name(name): tensor(*shape, dtype=kind, name=array_name(name)) for name, shape, kind in arrays}
+    spec = program()(loop_bounds)(**given, out=("i32", "i32"), arch=arch_of(host))
+    rows = [x.name for x in spec.computed.dims if x.name != over]  # one of extent 1 where the bounds have no dims
+    one = dict.fromkeys(rows, 1)
+    chain: Any = spec.tile(**(one | ({left[-1]: WARPS} if left else {}))).to(Block)
+    chain = chain.epilog(memory=RF).tile(**one).to(Warp)
+    chain = chain.split(**{over: CHUNK}) if count[over] > CHUNK else chain
+    return _kernel(chain.split(over, ways=LANES).parallel(Thread).done(), host)
+
+
+def of_arrays(
+    text: str, causal: bool, q: Sequence[int], keys: int, arrays: Mapping[str, Any], named: Named, host: bool
+) -> tuple[str, dict[str, Any]]:
+    """Bound the loops of attention of arrays of NumPy, CuPy and similar libraries.
+
+    Args:
+        text: mask and score function as text.
+        causal: whether query i sees keys 0 to i only.
+        q: shape of queries (B, H, I, D).
+        keys: number of keys.
+        arrays: by name, inputs of the programs beside queries, keys and values.
+        named: name, number of dims and element type of the arrays that the functions read.
+        host: whether arrays lie in host memory.
+
+    Returns:
+        The text and the arrays, with bounds where these pay.
+    """
+    plan = bounded(text, causal, named, False) if pays(q[2], keys) else None
+    if plan is None or not fits(plan, arrays, q[2], keys):
+        return text, dict(arrays)
+
+    def filled(x: Any, dim: int, length: int) -> Any:
+        over = length - x.shape[dim]
+        return x if not over else x.take([*range(x.shape[dim]), *[x.shape[dim] - 1] * over], axis=dim)
+
+    def run(kernel: Any, given: Sequence[Any], made: Sequence[tuple[int, ...]]) -> tuple[Any, ...]:
+        return tuple(x.reshape(shape) for x, shape in zip(as_tuple(kernel(*given)), made, strict=True))
+
+    dense = {name: x if x.flags.c_contiguous else x.copy(order="C") for name, x in arrays.items() if name in plan.reads}
+    sizes = {"b": q[0], "h": q[1], "i": q[2], "j": keys}
+    calls = Calls(filled, lambda x: find_dtype(describe(x, "").dtype).name, run)
+    made = found(text, causal, dense, sizes, False, host, calls)
+    return plan.text, {**arrays, **dict(zip(plan.names, made, strict=True))}
+
+
+def _kernel(schedule: Any, host: bool) -> Any:
+    return HostKernel(schedule.lowered()) if host and without_gpu() else schedule.compile()
