@@ -15,6 +15,7 @@ from fireiron.graph import plan as planning
 from fireiron.graph.kept_schedule import KeptSchedule
 from fireiron.graph.nodes import Graph
 from fireiron.graph.plan import Plan
+from fireiron.jit import cache
 from tests.graph.test_plan import close, half
 
 ARCH = "sm_80"
@@ -157,3 +158,11 @@ def test_what_has_no_text_is_not_kept(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setattr("fireiron.language.meaning.text", lambda value: repr(object()))
     network().plan(ARCH)
     assert not files(tmp_path)
+
+
+def test_the_digest_of_the_library_covers_the_presets() -> None:
+    root = Path(cache.__file__).parent.parent
+    listed = {path for path, _ in cache._sources(str(root))}
+    presets = [str(path) for path in (root / "schedules").glob("*.py")]
+    assert presets
+    assert listed.issuperset(presets)
