@@ -253,6 +253,7 @@ def forget() -> None:
     passed.forget()
     fused.forget()
     _index.cache_clear()
+    measured.cache_clear()
     multiply.forget()
 
 
@@ -450,6 +451,16 @@ def target_of(spec: MatMulChain | ProgramChain, arch: str | None = None) -> str:
 
     wanted = arch or spec.program.arch
     return _machine().arch if wanted is None else find_arch(wanted).name
+
+
+@cache
+def measured() -> str:
+    """Return a digest of this machine, and of the files of records that `best` reads."""
+    from fireiron.jit.identity import content
+    from fireiron.tune.lookup import read_by_default
+
+    where = _machine()
+    return f"{where.device} {where.arch} {where.software} {content([str(path) for path in read_by_default()])}"
 
 
 @cache

@@ -8,6 +8,7 @@ from fireiron.algebra.arch import arch as target
 from fireiron.base.errors import FireironError
 from fireiron.base.records import evolve
 from fireiron.front.verbs import Schedule
+from fireiron.graph.kept_schedule import KeptSchedule
 from fireiron.graph.plan import Launch
 from fireiron.language.decompositions import Tile
 
@@ -21,15 +22,16 @@ def begun_early(launches: Sequence[Launch], arch: str) -> tuple[Launch, ...]:
     """
     if not target(arch).has("dependent launches"):
         return tuple(launches)
-    known: dict[Schedule, Schedule] = {}
+    known: dict[Schedule | KeptSchedule, Schedule | KeptSchedule] = {}
     made: list[Launch] = []
     behind = False
     for launch in launches:
         if launch.kernel is not None and behind:
-            schedule = launch.kernel.schedule
-            if schedule not in known:
-                known[schedule] = dependent(schedule)
-            launch = evolve(launch, kernel=evolve(launch.kernel, schedule=known[schedule]))
+            source = launch.kernel.source
+            if source not in known:
+                kept = source.early if isinstance(source, KeptSchedule) else None
+                known[source] = dependent(launch.kernel.schedule) if kept is None else kept
+            launch = evolve(launch, kernel=evolve(launch.kernel, source=known[source]))
         behind = behind if launch.once else launch.kernel is not None
         made.append(launch)
     return tuple(made)

@@ -9,6 +9,7 @@ import attrs
 
 from fireiron.algebra.dtypes import f32
 from fireiron.front.verbs import Schedule
+from fireiron.graph.kept_schedule import KeptSchedule
 from fireiron.graph.nodes import Node
 from fireiron.graph.views import View
 from fireiron.language.levels import GL
@@ -44,14 +45,19 @@ class Lowered:
     """Hold the schedule of a part, and the arrays of its call.
 
     Args:
-        schedule: the finished schedule.
+        source: the finished schedule, or its digest where another process chose it; equal for equal kernels.
         inputs: arrays that the kernel reads, in the order of its parameters.
         outputs: arrays that the kernel writes, in the order of the part's outputs.
     """
 
-    schedule: Schedule
+    source: Schedule | KeptSchedule
     inputs: Mapping[str, Operand]
     outputs: tuple[Operand, ...]
+
+    @property
+    def schedule(self) -> Schedule:
+        """Return the finished schedule; one that another process chose is built at the first access."""
+        return self.source.schedule if isinstance(self.source, KeptSchedule) else self.source
 
 
 class Misfit(Exception):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import accumulate
 
 import attrs
 
@@ -51,8 +52,9 @@ def most_alive(intervals: Iterable[Interval]) -> int:
         >>> most_alive([Interval(1000, 0, 1), Interval(500, 1, 2), Interval(900, 2, 3)])
         1500
     """
-    given = list(intervals)
-    return max((sum(x.nbytes for x in given if x.first <= one.first <= x.last) for one in given), default=0)
+    given = [x for x in intervals if x.first <= x.last]
+    changes = sorted([(x.first, 1, x.nbytes) for x in given] + [(x.last + 1, 0, -x.nbytes) for x in given])
+    return max(accumulate(nbytes for _, _, nbytes in changes), default=0)
 
 
 def plan_memory(intervals: Mapping[int, Interval]) -> Memory:

@@ -58,7 +58,7 @@ class Data:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class Node:
     """Hold one operation of a graph.
 
@@ -86,7 +86,7 @@ class Node:
     @property
     def kind(self) -> str:
         """Return the kind of the operation."""
-        return self.operation.kind
+        return operations()[self.op].kind
 
     @property
     def size(self) -> int:
@@ -284,7 +284,7 @@ class Builder:
         if node.op == "input":
             self.inputs.append(self._push(node))
             return self.inputs[-1]
-        return self._push(attrs.evolve(node, inputs=inputs))
+        return self._push(_reading(node, inputs))
 
     def _push(self, node: Node) -> int:
         if self._known is not None and node.kind != "foreign":
@@ -303,8 +303,15 @@ class Builder:
                 needed.update(self.nodes[number].inputs)
         kept = [i for i in range(len(self.nodes)) if i in needed]
         new = {old: at for at, old in enumerate(kept)}
-        nodes = tuple(attrs.evolve(self.nodes[i], inputs=tuple(new[j] for j in self.nodes[i].inputs)) for i in kept)
+        nodes = tuple(_reading(self.nodes[i], tuple(new[j] for j in self.nodes[i].inputs)) for i in kept)
         return Graph(name, nodes, tuple(new[i] for i in self.inputs), tuple(new[i] for i in outputs))
+
+
+def _reading(node: Node, inputs: tuple[int, ...]) -> Node:
+    """Return a node with other inputs; the node itself, whose hash is known, where they are equal."""
+    if inputs == node.inputs:
+        return node
+    return Node(node.op, inputs, node.attributes, node.shape, node.dtype, node.name)
 
 
 def _frozen(value: Any) -> Any:

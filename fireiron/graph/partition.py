@@ -152,10 +152,10 @@ def apart(graph: Graph, part: Part) -> tuple[Part, ...]:
     The new parts are products or convolutions with epilogs; products and folds of their rows; folds of rows and sums
     over rows; products and pointwise parts; concatenations and the operations around them; or single operations.
     """
-    areas = Areas(graph)
     inside = {n for n in part.nodes if graph.nodes[n].kind != "view"}
     if len(inside) < 2:
         return (part,)
+    areas = Areas(graph)
     products = sorted(n for n in inside if graph.nodes[n].op in SUMS)
     before = sorted(operands_of(graph, products[0], inside)) if products else []
     if part.kind == "product rows":

@@ -17,6 +17,7 @@ from fireiron.front.verbs import Schedule
 from fireiron.graph.alike import Form, form_of, moved
 from fireiron.graph.areas import Part
 from fireiron.graph.dims import free_nodes
+from fireiron.graph.kept_launches import KeptLaunches, kept_launches
 from fireiron.graph.lower import lowered
 from fireiron.graph.lowered import Lowered, Misfit, Operand
 from fireiron.graph.memory import Interval, Memory, most_alive, plan_memory
@@ -27,7 +28,7 @@ from fireiron.graph.passes import Passed
 from fireiron.graph.product_parts import SUMS, operands_of
 from fireiron.graph.views import View, materialised, outputs_apart, views_of, with_matrices
 from fireiron.graph.words import names_of
-from fireiron.jit.choices import keep_choice, kept_choice
+from fireiron.jit.choices import keep_choice, keep_choices, kept_choice
 from fireiron.kernel.ir.statements import Turn, walk
 
 if TYPE_CHECKING:
@@ -247,18 +248,25 @@ def plan(
     if copied is not None:
         made, views, parts = _parted(copied)
     launches: list[Launch] = []
-    settled, free = settled_nodes(made), free_nodes(made)
+    settled, free, given = settled_nodes(made), free_nodes(made), _given(made)
     known: dict[object, tuple[Form, list[Launch]]] = {}  # parts of equal layers are alike
+    new: list[tuple[KeptLaunches, list[Launch]]] = []
     for part in parts:
-        if _once(made, part, settled):
+        if _once(made, part, settled, given):
             launches.append(Launch(part, None, ONCE, once=True))
             continue
         form = form_of(made, part, views, free)
         if form.key in known:
             launches += moved(known[form.key][1], known[form.key][0], form)
         else:
-            known[form.key] = form, _launches(made, part, views, target, samples)
-            launches += known[form.key][1]
+            kept = kept_launches(form, made, part, views, target, samples, dependent)
+            found = None if kept is None else kept.read()
+            if found is None:
+                found = _launches(made, part, views, target, samples)
+                new += [] if kept is None else [(kept, found)]
+            known[form.key] = form, found
+            launches += found
+    keep_choices({kept.key: kept.facts(found) for kept, found in new})
     if strict and (left := next((x for x in launches if x.kernel is None and not x.once), None)) is not None:
         names = names_of(made)
         raise UsageError(
@@ -294,15 +302,21 @@ def planned_memory(given: Graph, graph: Graph, launches: Sequence[Launch], views
     return attrs.evolve(_memory(graph, launches, views), eager=most_alive(_one_by_one(given)), spent=spent)
 
 
-def _once(graph: Graph, part: Part, settled: frozenset[int]) -> bool:
-    """Say whether a part's results can be kept from call to call: all are settled, and no output shares memory."""
-    bundled = any(BUNDLE in dict(graph.nodes[i].attributes) for i in part.nodes)
-    left, bases = list(graph.outputs), set[int]()
+def _given(graph: Graph) -> frozenset[int]:
+    """List the outputs, and the nodes that they are views of."""
+    left, found = list(graph.outputs), set[int]()
     while left:
         number = left.pop()
-        bases.add(number)
+        found.add(number)
         left += graph.nodes[number].inputs if graph.nodes[number].kind == "view" else ()
-    return settled.issuperset(part.nodes) and not bundled and bases.isdisjoint(part.nodes)
+    return frozenset(found)
+
+
+def _once(graph: Graph, part: Part, settled: frozenset[int], given: frozenset[int]) -> bool:
+    """Say whether a part's results can be kept from call to call: all are settled, and no output shares memory."""
+    if not settled.issuperset(part.nodes) or not given.isdisjoint(part.nodes):
+        return False
+    return not any(BUNDLE in dict(graph.nodes[i].attributes) for i in part.nodes)
 
 
 def usual_target() -> str:

@@ -6,6 +6,7 @@ What follows a convolution is computed in its kernel by the same rule.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from heapq import heappop, heappush
 
 from fireiron.graph.areas import MOST_OPS, Areas
 from fireiron.graph.dims import dims_of
@@ -30,12 +31,19 @@ def epilogs(areas: Areas, only: Iterable[int] | None = None) -> None:
             continue
         inside, chosen = {number}, {number}
         least = _stored(areas, inside)
-        for other in range(number + 1, len(graph.nodes)):
+        left, seen = sorted(graph.users[number]), set[int]()  # readers of the nodes in `inside`, in order
+        while left:
+            other = heappop(left)
+            if other in seen:
+                continue
+            seen.add(other)
             if other not in allowed or other not in areas.of or len(areas.members.get(areas.of[other], ())) != 1:
                 continue
             if not _follows(areas, other, inside):
                 continue
             inside = {*inside, other}
+            for reader in graph.users[other]:
+                heappush(left, reader)
             now = _stored(areas, inside)
             if now <= least:
                 least, chosen = now, inside

@@ -20,6 +20,7 @@ from fireiron.front.host import HostKernel, without_gpu
 from fireiron.front.verbs import Schedule
 from fireiron.graph.dims import free_nodes
 from fireiron.graph.evaluate import check_inputs, value_of
+from fireiron.graph.kept_schedule import KeptSchedule
 from fireiron.graph.lowered import Operand
 from fireiron.graph.nodes import BUNDLE, Node
 from fireiron.graph.plan import BEFORE, Launch, Plan, last_reads
@@ -269,7 +270,7 @@ class Runner:
         self.quick: dict[tuple[int, int], Quick] = {}
         self.sizes = {i: plan.graph.nodes[i].size for launch in plan.launches for i in launch.part.outputs}
         self.failed: set[int] = set()
-        self.compiled: dict[Schedule, Any] = {}
+        self.compiled: dict[Schedule | KeptSchedule, Any] = {}
         self.ahead = False  # whether all kernels have been compiled
         self.known: dict[tuple[int, str], Any] = {}
         self.once = tuple((place, launch) for place, launch in enumerate(plan.launches) if launch.once)
@@ -400,7 +401,7 @@ class Runner:
         except FireironError as error:
             if self.host or self.plan.strict:
                 raise
-            said = f"the library computes {launch.kernel.schedule.name}, which failed: {error.message}"
+            said = f"the library computes {launch.kernel.source.name}, which failed: {error.message}"
             warnings.warn(f"launch {place} of {self.plan.graph.name}: {said}", stacklevel=2)
             self.failed.add(place)
             self._compute(launch, lines, library)
@@ -467,12 +468,12 @@ class Runner:
 
     def _callable(self, launch: Launch) -> Any:
         assert launch.kernel is not None
-        schedule = launch.kernel.schedule
-        if schedule not in self.compiled and not self.host:
+        source = launch.kernel.source
+        if source not in self.compiled and not self.host:
             self._compile_ahead()
-        if schedule not in self.compiled:  # equal parts of a network are one kernel
-            self.compiled[schedule] = HostKernel(schedule.lowered()) if self.host else schedule.compile()
-        return self.compiled[schedule]
+        if source not in self.compiled:  # equal parts of a network are one kernel
+            self.compiled[source] = HostKernel(launch.kernel.schedule.lowered()) if self.host else source.compile()
+        return self.compiled[source]
 
     def _compile_ahead(self) -> None:
         """Compile the kernels of all launches in threads, since NVRTC compiles several sources at once.
@@ -482,12 +483,12 @@ class Runner:
         if self.ahead:
             return
         self.ahead = True
-        distinct = dict.fromkeys(x.kernel.schedule for x in self.plan.launches if x.kernel is not None)
+        distinct = dict.fromkeys(x.kernel.source for x in self.plan.launches if x.kernel is not None)
         with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
-            tasks = {schedule: threads.submit(copy_context().run, schedule.compile) for schedule in distinct}
-            for schedule, task in tasks.items():
+            tasks = {source: threads.submit(copy_context().run, source.compile) for source in distinct}
+            for source, task in tasks.items():
                 with suppress(FireironError):
-                    self.compiled[schedule] = task.result()
+                    self.compiled[source] = task.result()
 
 
 def library_of(arrays: Sequence[Any]) -> Library:

@@ -99,7 +99,7 @@ def file_of(key: str, suffix: str) -> Path | None:
 def _sources(root: str) -> Iterator[tuple[str, os.stat_result]]:
     with os.scandir(root) as found:
         for entry in found:
-            if entry.is_dir(follow_symlinks=False):
+            if entry.is_dir():  # in a checkout, the presets' folder is a link
                 if entry.name != "__pycache__":
                     yield from _sources(entry.path)
             elif entry.name.endswith(".py"):

@@ -5,6 +5,7 @@ One file holds the choice for one problem. Another version of fireiron does not 
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +14,7 @@ from fireiron.jit import folder
 from fireiron.jit.cache import file_of, first_digest, library_digest
 
 SUFFIX = ".choice"
-MOST_NBYTES = 1 << 16
+MOST_NBYTES = 1 << 20
 
 
 def kept_choice(problem: str) -> Mapping[str, Any] | None:
@@ -38,11 +39,26 @@ def kept_choice(problem: str) -> Mapping[str, Any] | None:
 
 def keep_choice(problem: str, facts: Mapping[str, Any]) -> None:
     """Keep a choice, given as plain data."""
-    path = file_of(problem, SUFFIX)
-    if path is None or library_digest() != first_digest():
+    keep_choices({problem: facts})
+
+
+def keep_choices(found: Mapping[str, Mapping[str, Any]]) -> None:
+    """Keep several choices, by the texts of their problems."""
+    if not found or library_digest() != first_digest():
         return
-    try:
-        folder.make_private(path.parent)
-        folder.write_file(path, json.dumps(facts).encode())
-    except OSError:
-        return  # the next process chooses anew
+    for problem, facts in found.items():
+        path = file_of(problem, SUFFIX)
+        if path is None:
+            return
+        try:
+            folder.write_file(path, json.dumps(facts).encode())
+        except OSError:
+            return  # the next process chooses anew
+
+
+def drop_choice(problem: str) -> None:
+    """Delete the kept choice for a problem."""
+    path = file_of(problem, SUFFIX)
+    if path is not None:
+        with contextlib.suppress(OSError):
+            path.unlink()

@@ -121,7 +121,7 @@ def load(paths: Sequence[Path] | None = None) -> tuple[Index, tuple[str, ...]]:
         The index, and descriptions of lines and files that were left out.
     """
     if paths is None:
-        paths = [*files.shipped(), *_own()]
+        paths = read_by_default()
     found: list[files.Read] = []
     problems: list[str] = []
     for path in paths:
@@ -131,6 +131,11 @@ def load(paths: Sequence[Path] | None = None) -> tuple[Index, tuple[str, ...]]:
             problems.append(printable(error.message))
     index = Index(files.newest(record for each in found for record in each.records))
     return index, (*problems, *(problem for each in found for problem in each.told))
+
+
+def read_by_default() -> list[Path]:
+    """List the files of records shipped with the library, and the user's own."""
+    return [*files.shipped(), *_own()]
 
 
 def _own() -> list[Path]:
