@@ -12,7 +12,7 @@ import pytest
 import fireiron
 from fireiron import FireironError, equal, where
 from fireiron.front import attention as front
-from fireiron.front import host, verbs
+from fireiron.front import attention_bounds, host, verbs
 from fireiron.front.score_text import functions_of, text_of
 from fireiron.jit import nvrtc12
 
@@ -53,6 +53,29 @@ def test_masks_and_arrays() -> None:
     )  # fmt: skip
     seen = ((documents[0, :20, None] == documents[0]) | (i - j < 4)) & (j <= i)
     np.testing.assert_allclose(made, wanted(q, k, v, seen), atol=3e-3)
+
+
+@pytest.mark.parametrize(("what", "causal"), [("documents", False), ("documents", True), ("blocks", False)])
+def test_loops_are_bounded_by_masks_that_read_arrays(what: str, causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values that are not numbers stand behind and ahead of all visible keys: a visited one would spoil the sums."""
+    monkeypatch.setattr(attention_bounds, "LEAST_KEYS", 64)
+    chance = np.random.default_rng(5)
+    q, k, v = (chance.normal(size=(1, 2, n, 16)).astype(np.float16) for n in (200, 330, 330))
+    i, j = np.arange(200)[:, None], np.arange(330)
+    if what == "documents":
+        mine, theirs = (np.arange(n, dtype=np.int32)[None] // 70 for n in (200, 330))
+        mask: Any = lambda b, i, j, mine, theirs: equal(mine[b, i], theirs[b, j])  # noqa: E731
+        given, seen, hidden = {"mine": mine, "theirs": theirs}, i // 70 == j // 70, j >= 256
+    else:
+        blocks = np.eye(4, 6, 1, dtype=np.int32)
+        mask = lambda i, j, blocks: blocks[i // 64, j // 64] > 0  # noqa: E731
+        given, seen, hidden = {"blocks": blocks}, blocks[i // 64, j // 64] > 0, (j < 64) | (j >= 320)
+    right = wanted(q, k, v, seen & (j <= i) if causal else seen)
+    v[:, :, hidden] = np.nan
+    made = fireiron.attention(q, k, v, mask=mask, is_causal=causal, **given)
+    np.testing.assert_allclose(made, right, atol=3e-3)
+    monkeypatch.setattr(attention_bounds, "LEAST_KEYS", 1024)
+    assert np.isnan(fireiron.attention(q, k, v, mask=mask, **given)).any()
 
 
 HIDDEN: dict[str, dict[str, Any]] = {

@@ -387,7 +387,7 @@ def test_a_call_of_a_known_kind_runs_its_kernel_at_once(heads: int, monkeypatch:
     for one in (module, torch_repeated):
         monkeypatch.setattr(one, "dispatched", lambda *tensors: False)
     monkeypatch.setattr(module.programs, "forward", forward)
-    monkeypatch.setattr(module, "_called", called)
+    monkeypatch.setattr(module, "called", called)
     q, k, v = (
         torch.randn(1, h, n, 16).half().transpose(1, 2).contiguous().transpose(1, 2)
         for h, n in ((2, 9), (heads, 12), (heads, 12))

@@ -24,7 +24,7 @@ from fireiron.language.levels import RF, SH, Block
 from fireiron.language.steps import identity_of
 
 MOST_AT_ONCE = 32  # most registers of a state for which a thread reads several warps' states at once
-SHARED_BY = 4  # fewest warps, and registers of a state, for which each warp folds a share of the registers
+SHARED_BY = 5  # fewest warps, and registers of a state, for which each warp folds a share of the registers
 MOST_UNROLLED = 128  # most reads of other warps' states that stand one behind the other in a kernel's text
 LEAST_STAGING = 16 << 10  # least bytes of shared memory for sums, where the operands' buffers are smaller
 
