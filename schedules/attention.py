@@ -395,10 +395,8 @@ def wgmma(
             keys = min(keys, 96)  # random bits need registers too
         if masked and width > WIDEST:
             keys = min(keys, 80)
-        if _needs_registers(spec):
-            keys = min(
-                keys, 80 if _joins(spec) or _bounds(spec) else 96
-            )  # what functions read or compute needs registers too
+        if _needs_registers(spec):  # what functions read or compute needs registers too
+            keys = min(keys, 80 if _joins(spec) or _bounds(spec) else 96)
         if width > 192 or ((masked or draws(spec)) and groups > 2 and not speculate):
             keys = 64  # registers hold the sums, and masks or random bits beside few scores
         most = (HOPPER_SHARED - rows * depth * nbytes) // (2 * (depth + width) * nbytes)
