@@ -32,7 +32,7 @@ from fireiron.language.subscripts import dim
 from fireiron.language.tensor import tensor
 
 Named: TypeAlias = tuple[tuple[str, int, str], ...]
-LEAST_KEYS = 1024  # fewer keys take about as long as the two programs that find the bounds, some 10 us
+LEAST_KEYS = 1024  # of fewer keys little can be left out beside the two programs' launches; not measured
 FEW_QUERIES = 16  # most queries of a head that are few: the rows of one instruction; they read little of the arrays
 OF_QUERIES = ("first_of_64", "last_of_64")
 OF_KEYS = ("first_query", "last_query")
