@@ -326,11 +326,12 @@ def wgmma(
     depth, width = columns(spec)
     nbytes = array(spec, "q").dtype.nbytes
     many = row == "i" and depth + width <= (2 * WIDE if draws(spec) or _slopes_vary(spec) else 4 * WIDE)
+    many = many and not any(step.compares_elements for step in spec.computed.steps)  # bounds need registers
     groups = groups or (3 if many else 2)
     bulk_rows = _in_bulk(spec) if bulk_rows is None else bulk_rows
     if chunk is None:
         wide = depth + width > 2 * WIDE
-        chunk = 32 if row == "j" and wide and draws(spec) else 48 if row == "i" and wide and _reads_both(spec) else 64
+        chunk = 32 if row == "j" and wide and draws(spec) else 48 if groups > 2 and wide and _reads_both(spec) else 64
     taken = groups * GROUP_ROWS * (depth + width) * nbytes
     stages = stages or max(2, min(4, (HOPPER_SHARED - taken) // (chunk * (depth + width) * nbytes)))
     # The tiles that masks leave most chunks come first: of causal ones the last queries' and the first keys'.

@@ -43,6 +43,9 @@ from fireiron.language.tensor import Tensor, tensor
 MOST_KERNELS = 1024
 LINE_NBYTES = 16  # vectors and tensor maps start at multiples of this number of bytes
 FEW_ROWS = 32  # most rows of a simulated block
+NO_REGISTERS = ("registers", "spills", "stack")  # errors of schedules whose tensors exceed registers
+FEWER_KEYS = ({"keys": 80}, {"keys": 64}, {"keys": 48})
+FEWER_ROWS = ({"chunk": 48}, {"chunk": 32})
 WARP_PRODUCTS = 80  # the first architecture of `attention.mma`; those before it multiply by quad-pairs
 LONG = 1024  # fewest keys that blocks share for few queries
 Role: TypeAlias = Literal["forward", "of_queries", "of_keys", "of_array"]
@@ -221,7 +224,7 @@ def forward(what: Attention, y: Array, host: bool) -> Any:
     few = {"simt": {"rows": FEW_ROWS}, "mma": {"warps": 1, "keys": FEW_ROWS}, "decode": {"ways": 2, "warps": 2}}
     shared = ("decode",) if what.q.shape[-2] <= FEW_QUERIES and what.keys >= LONG else ()
     first = ("volta",) if not host and target(spec).number < WARP_PRODUCTS else ()
-    return _kernel(programs, spec, host, (*shared, *first, "wgmma", "mma", "simt"), few if host else {})
+    return _kernel(programs, spec, host, (*shared, *first, "wgmma", "mma", "simt"), few if host else {}, FEWER_KEYS)
 
 
 @lru_cache(MOST_KERNELS)
@@ -244,7 +247,7 @@ def gradient(what: Attention, dy: Array, made: tuple[Array, ...], host: bool) ->
     out = tuple(x.described("y") for x in made)
     spec = program(*given, *rows, **what.options(role_of(made)), out=single(out), arch=arch_of(host))
     few = {name: {"rows": FEW_ROWS} for name in ("squares", "simt")} | {"mma": {"warps": 1, "chunk": FEW_ROWS}}
-    return _kernel(programs, spec, host, ("wgmma", "mma", "squares", "simt"), few if host else {})
+    return _kernel(programs, spec, host, ("wgmma", "mma", "squares", "simt"), few if host else {}, FEWER_ROWS)
 
 
 @lru_cache(MOST_KERNELS)
@@ -328,21 +331,39 @@ def _programs(name: str) -> Any:
     return import_module(f"{PRESETS}.{name}")
 
 
-def _kernel(presets: Any, spec: Any, host: bool, names: Sequence[str], plans: Mapping[str, Mapping[str, int]]) -> Any:
+def _kernel(
+    presets: Any,
+    spec: Any,
+    host: bool,
+    names: Sequence[str],
+    plans: Mapping[str, Mapping[str, int]],
+    smaller: Sequence[Mapping[str, int]] = (),
+) -> Any:
     """Return the kernel of the first preset that takes a program.
+
+    Args:
+        presets: the module of presets.
+        spec: the program.
+        host: whether arrays lie in host memory.
+        names: names of the presets.
+        plans: keywords of presets, where they differ from the default ones.
+        smaller: keywords with which `wgmma` is tried too, where its registers do not suffice.
 
     Raises:
         CheckError: `nothing-legal`.
     """
     refused: list[str] = []
     for name in names:
-        try:
-            schedule = getattr(presets, name)(spec, **plans.get(name, {}))
-            if host and without_gpu():
-                return HostKernel(schedule.lowered())
-            return schedule.compile()
-        except FireironError as error:
-            refused.append(f"{name}: {error.message}")
+        for plan in (plans.get(name, {}), *(smaller if name == "wgmma" else ())):
+            try:
+                schedule = getattr(presets, name)(spec, **plan)
+                if host and without_gpu():
+                    return HostKernel(schedule.lowered())
+                return schedule.compile()
+            except FireironError as error:
+                refused.append(f"{name}: {error.message}")
+                if error.code not in NO_REGISTERS:
+                    break
     said = "; ".join(refused)
     raise CheckError("nothing-legal", f"no preset takes {spec.computed.name}: {said}", fix="write a schedule for it")
 

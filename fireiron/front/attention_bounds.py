@@ -1,8 +1,9 @@
 """Bounds of attention's loops under masks that read arrays along queries or keys, such as numbers of documents.
 
 A first program takes the extremes of each 64 elements of the arrays. A second one finds, for each 64 queries, the first
-and the last key that the mask of groups (`mask_groups`) does not exclude, and for each 64 keys such queries. Both are
-joined with the mask as comparisons, from which lowering derives where loops start and end.
+and the last key that the mask of groups (`mask_groups`) does not exclude, and the first keys that all these queries
+see; and for each 64 keys such queries. They join the mask as comparisons, from which lowering derives where loops start
+and end, and which chunks are computed without masks.
 """
 
 from __future__ import annotations
@@ -15,27 +16,31 @@ from typing import Any, NamedTuple, TypeAlias
 import attrs
 
 from fireiron.algebra.dtypes import dtype as find_dtype
+from fireiron.algebra.expr import as_expr
+from fireiron.algebra.scalar import Coordinate
 from fireiron.front.attention_lengths import TOGETHER
 from fireiron.front.best_program import best_program
 from fireiron.front.host import HostKernel, arch_of, without_gpu
 from fireiron.front.mask_groups import MOST_INDEX, PAIRED, Grouped, grouped_mask
 from fireiron.front.program import program
-from fireiron.front.score_text import INDICES, Function, array_name, functions_of, joined
+from fireiron.front.score_text import INDICES, Change, array_name, functions_of, with_mask
 from fireiron.jit.arrays import describe
 from fireiron.jit.kernel import as_tuple
 from fireiron.language.functions import minimum
 from fireiron.language.levels import RF, Block, Thread, Warp
-from fireiron.language.pointwise import Value, where
+from fireiron.language.pointwise import Value, simplified_together, where
 from fireiron.language.reductions import max as largest
 from fireiron.language.reductions import min as smallest
+from fireiron.language.reductions import sum as total
 from fireiron.language.subscripts import dim
 from fireiron.language.tensor import tensor
+from fireiron.language.trace import dims_of_value
 
 Named: TypeAlias = tuple[tuple[str, int, str], ...]
 LEAST_KEYS = 1024  # of fewer keys little can be left out beside the two programs' launches; not measured
 FEW_QUERIES = 16  # most queries of a head that are few: the rows of one instruction; they read little of the arrays
-OF_QUERIES = ("first_of_64", "last_of_64")
-OF_KEYS = ("first_query", "last_query")
+OF_QUERIES = ("first_of_64", "last_of_64", "first_whole_of_64", "last_whole_of_64")
+OF_KEYS = ("first_query", "last_query", "first_whole_query", "last_whole_query")
 WARPS = 8  # results of a block, a warp for each
 LANES = 32
 CHUNK = 256  # groups that a warp reads at a time
@@ -82,17 +87,23 @@ def bounded(text: str, causal: bool, named: Named, gradients: bool) -> Bounded |
         The joined text, and the arrays; None where the mask gives no such bounds, or an array has the name of one.
     """
     grouped = grouped_mask(text, causal, named)
-    names = (*OF_QUERIES, *(OF_KEYS if gradients else ()))
     if grouped is None or any(name in (*OF_QUERIES, *OF_KEYS) for name, _, _ in named):
         return None
+    of_queries, of_keys = OF_QUERIES[: count_of(grouped)], OF_KEYS[: count_of(grouped)] if gradients else ()
     over_keys, over_queries = kept(grouped, "j"), kept(grouped, "i")
-    known = (*named, *((name, max(1, len(over_keys)), "i32") for name in OF_QUERIES))
-    known += tuple((name, max(1, len(over_queries)), "i32") for name in OF_KEYS) if gradients else ()
-    by_keys = _between(over_queries, "i") if gradients else None
-    made = joined(text, _between(over_keys, "j"), by_keys, known)
+    known = (*named, *((name, max(1, len(over_keys)), "i32") for name in of_queries))
+    known += tuple((name, max(1, len(over_queries)), "i32") for name in of_keys)
+    by_keys = _within(of_keys, over_queries, "i") if gradients else None
+    made = with_mask(text, _within(of_queries, over_keys, "j"), by_keys, known)
     read = functions_of(text).reads["mask"]
     integers = tuple(name for name, _, kind in named if name in read and find_dtype(kind).kind == "int")
-    return Bounded(made, names, integers, tuple((x.array, x.dim, x.index) for x in grouped.extremes))
+    along = tuple((x.array, x.dim, x.index) for x in grouped.extremes)
+    return Bounded(made, (*of_queries, *of_keys), integers, along)
+
+
+def count_of(grouped: Grouped) -> int:
+    """Count the bounds of a loop: two, and two more where points are known that the mask leaves whole."""
+    return 4 if grouped.whole else 2
 
 
 def kept(grouped: Grouped, over: str) -> tuple[str, ...]:
@@ -100,25 +111,23 @@ def kept(grouped: Grouped, over: str) -> tuple[str, ...]:
     return tuple(name for name in grouped.used if name != over)
 
 
-def _between(dims: Sequence[str], over: str) -> Function:
-    """Make the condition that the index of a loop lies between its bounds.
+def _within(names: Sequence[str], dims: Sequence[str], over: str) -> Change:
+    """Change a mask: it holds nowhere outside the bounds of a loop, and everywhere inside those of whole chunks.
 
     Args:
+        names: names of the arrays of bounds.
         dims: indices of the bounds.
         over: the index of the loop.
     """
 
-    def between(known: Mapping[str, Value], first: Value, last: Value) -> Value:
+    def changed(mask: Value, known: Mapping[str, Value]) -> Value:
         at = tuple(known[name] // TOGETHER if name in PAIRED else known[name] for name in dims) or (0,)
-        return (known[over] >= first[at]) & (known[over] < last[at])
+        first, last, *whole = (known[name][at] for name in names)
+        place = known[over]
+        inside = where((place >= whole[0]) & (place < whole[1]), 1, mask) if whole else mask
+        return (place >= first) & (place < last) & inside
 
-    def of_queries(b: Value, h: Value, i: Value, j: Value, first_of_64: Value, last_of_64: Value) -> Value:
-        return between({"b": b, "h": h, "i": i, "j": j}, first_of_64, last_of_64)
-
-    def of_keys(b: Value, h: Value, i: Value, j: Value, first_query: Value, last_query: Value) -> Value:
-        return between({"b": b, "h": h, "i": i, "j": j}, first_query, last_query)
-
-    return of_queries if over == "j" else of_keys
+    return changed
 
 
 def shape_of(grouped: Grouped, over: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
@@ -186,7 +195,7 @@ def found(
     for over in ("j", "i") if gradients else ("j",):
         shape = shape_of(grouped, over, sizes)
         kernel = bounds(grouped, over, tuple(sizes.items()), described, host)
-        results += calls.run(kernel, tuple(read.values()), (shape, shape))
+        results += calls.run(kernel, tuple(read.values()), (shape,) * count_of(grouped))
     return tuple(results)
 
 
@@ -202,7 +211,7 @@ def shapes(
 ) -> list[tuple[int, ...]]:  # fmt: skip
     """Return the shapes of the results of `found`."""
     grouped = _grouped(text, causal, arrays, kind)
-    return [shape_of(grouped, over, sizes) for over in ("jjii" if gradients else "jj")]
+    return [shape_of(grouped, over, sizes) for over in ("ji" if gradients else "j") for _ in range(count_of(grouped))]
 
 
 @lru_cache(MOST_KERNELS)
@@ -224,6 +233,16 @@ def extremes(shape: tuple[int, ...], kind: str, host: bool) -> Any:
     return _kernel(best_program(spec), host)
 
 
+def _simplified(x: Value) -> Value:
+    (tree,), tensors = simplified_together((x,))
+    return Value(tree, tensors)
+
+
+def _varies_by(x: Value, dims: Sequence[str]) -> bool:
+    """Say whether an expression has all of some dims."""
+    return set(dims) <= {d.name for d in dims_of_value(x)}
+
+
 @lru_cache(MOST_KERNELS)
 def bounds(
     grouped: Grouped, over: str, sizes: tuple[tuple[str, int], ...],
@@ -238,20 +257,35 @@ def bounds(
         arrays: name, shape and element type of each array that the mask of groups reads.
         host: whether arrays lie in host memory.
     """
-    mask, left, extents = functions_of(grouped.text).mask, kept(grouped, over), dict(sizes)
-    assert mask is not None
+    may_see, left, extents = functions_of(grouped.text).mask, kept(grouped, over), dict(sizes)
+    must_see = functions_of(grouped.whole).mask
+    assert may_see is not None
     count = {name: n if name in ("b", "h") else groups(n) for name, n in sizes}
 
-    def loop_bounds(**given: Value) -> tuple[Value, Value]:
+    def loop_bounds(**given: Value) -> tuple[Value, ...]:
         place: dict[str, Value] = {name: dim(name, count[name]) for name in (*left, over)}
         places = {name: place.get(name, place[over]) for name in INDICES}
-        may, at, most = mask(**places, **given), place[over], count[over]
-        first = smallest(where(may, at, most), over) * TOGETHER
-        behind = (largest(where(may, at, -1), over) + 1) * TOGETHER
-        return minimum(first, extents[over]), minimum(behind, extents[over])
+        at, most = place[over], Value(Coordinate(as_expr(count[over])))
+
+        def run(condition: Value) -> tuple[Value, Value]:
+            holds = where(condition, at, most)
+            if not _varies_by(holds, over):  # by the extents, the condition never holds
+                return most, at - at
+            return smallest(holds, over), largest(where(condition, at, -1), over) + 1
+
+        found = run(_simplified(may_see(**places, **given)))
+        if must_see is not None:
+            must = _simplified(must_see(**places, **given))
+            first, behind = run(must)
+            if _varies_by(must, over):  # there may be gaps: only the first group is whole then
+                behind = where(total(where(must, 1, 0), over) < behind - first, first + 1, behind)
+            found += first, behind
+        behind_all = largest(sum((place[name] for name in left), at), over) + extents[over]
+        ends = (minimum(x * TOGETHER, extents[over]) for x in found)
+        return tuple(x if _varies_by(x, left) else minimum(x, behind_all) for x in ends)
 
     given = {array_name(name): tensor(*shape, dtype=kind, name=array_name(name)) for name, shape, kind in arrays}
-    spec = program()(loop_bounds)(**given, out=("i32", "i32"), arch=arch_of(host))
+    spec = program()(loop_bounds)(**given, out=("i32",) * count_of(grouped), arch=arch_of(host))
     rows = [x.name for x in spec.computed.dims if x.name != over]  # one of extent 1 where the bounds have no dims
     one = dict.fromkeys(rows, 1)
     chain: Any = spec.tile(**(one | ({left[-1]: WARPS} if left else {}))).to(Block)

@@ -85,13 +85,17 @@ class Grouped:
     """Hold a mask of groups.
 
     Args:
-        text: the mask as text; its indices `i` and `j` count groups.
+        text: the condition that a query of a group may see a key of a group, as text; its indices `i` and `j` count
+            groups.
+        whole: likewise the condition that all queries of a group see all keys of a group; "" where it never holds, or
+            is not known.
         extremes: arrays that it reads for groups.
         others: arrays that it reads as they are.
         used: names of the indices that it depends on, in the order b h i j.
     """
 
     text: str
+    whole: str
     extremes: tuple[Extremes, ...]
     others: tuple[str, ...]
     used: tuple[str, ...]
@@ -129,19 +133,20 @@ def grouped_mask(text: str, causal: bool, kinds: tuple[tuple[str, int, str], ...
     if record is None or not any("i" in names or "j" in names for names in map(_indices_in, record["reads"])):
         return None
     groups = _Groups(record["reads"], {name: (rank, kind) for name, rank, kind in kinds})
-    _, may = groups.truth(read(record["tree"])[0])
+    must, may = groups.truth(read(record["tree"])[0])
     if isinstance(may, bool) or not any(_indices_in(each) & set(PAIRED) for each in _reads(condition_text(may))):
         return None
     if causal:
-        _, below = _index_truth(le(_symbol("j"), _symbol("i")))
-        may = may & Value(Coordinate(below))
-    found = condition_text(may)
-    reads = _reads(found)
+        whole, any_below = _index_truth(le(_symbol("j"), _symbol("i")))
+        must, may = _and(must, Value(Coordinate(whole))), may & Value(Coordinate(any_below))
+    conditions = (may,) if isinstance(must, bool) else (may, must)
+    texts = [condition_text(x) for x in conditions]
+    reads = [each for text in texts for each in _reads(text)]
     names = dict.fromkeys(name for name, _ in reads)
     extremes = tuple(x for x in dict.fromkeys(groups.extremes) if not names.keys().isdisjoint(x.names))
     made = {name for x in extremes for name in x.names}
-    used = _used(may, reads)
-    return Grouped(found, extremes, tuple(name for name in names if name not in made), used)
+    others = tuple(name for name in names if name not in made)
+    return Grouped(texts[0], (*texts[1:], "")[0], extremes, others, _used(*conditions))
 
 
 def _reads(text: str) -> Sequence[Any]:
@@ -161,9 +166,10 @@ def _indices_in(each: Any) -> set[str]:
     return names
 
 
-def _used(condition: Value, reads: Sequence[Any]) -> tuple[str, ...]:
-    places = (part.value for part in parts(condition.tree) if isinstance(part, Coordinate))
+def _used(*conditions: Value) -> tuple[str, ...]:
+    places = (part.value for x in conditions for part in parts(x.tree) if isinstance(part, Coordinate))
     found = {leaf.name for place in places for leaf in free(place)}
+    reads = (each for x in conditions for each in _reads(condition_text(x)))
     found |= {name for each in reads for name in _indices_in(each)}
     return tuple(name for name in INDICES if name in found)
 

@@ -26,6 +26,7 @@ from fireiron.language.pointwise import Value, accumulator, merged
 from fireiron.language.steps import Ref
 
 Function: TypeAlias = Callable[..., Any]
+Change: TypeAlias = Callable[[Value, Mapping[str, Value]], Value]
 Masks: TypeAlias = Function | tuple[Function, ...] | None
 INDICES = ("b", "h", "i", "j")
 Place: TypeAlias = tuple[str | int, ...]
@@ -144,23 +145,23 @@ def condition_text(condition: Value) -> str:
     return json.dumps({"mask": _record((condition,)), "score": None}, separators=(",", ":"))
 
 
-def joined(text: str, mask: Function, by_keys: Function | None, arrays: tuple[tuple[str, int, str], ...]) -> str:
-    """Join a condition with the mask of a text.
+def with_mask(text: str, mask: Change, by_keys: Change | None, arrays: tuple[tuple[str, int, str], ...]) -> str:
+    """Change the mask of a text.
 
     Args:
         text: result of `text_of`.
-        mask: the condition, a function as masks are.
-        by_keys: the condition for programs that loop over queries; None where gradients need no such text.
-        arrays: name, number of dims and element type of each array that the text or a condition reads.
+        mask: makes the new mask from the old one, and from the indices and arrays by name.
+        by_keys: likewise for programs that loop over queries; None where gradients need no such text.
+        arrays: name, number of dims and element type of each array that the text or a new mask reads.
     """
     record, found = json.loads(text), functions_of(text)
     known: dict[str, Any] = indices() | {name: array_of(name, rank, kind) for name, rank, kind in arrays}
     given = indices() | {array_name(name): known[name] for name, _, _ in arrays}
-    for what, function in (("mask", mask), ("by_keys", by_keys)):
-        if function is not None:
+    for what, change in (("mask", mask), ("by_keys", by_keys)):
+        if change is not None:
             before = found.mask if what == "mask" or found.by_keys is None else found.by_keys
             assert before is not None
-            record[what] = _record((before(**given), _called(what, function, known)))
+            record[what] = _record((change(before(**given), known),))
     return json.dumps(record, separators=(",", ":"))
 
 

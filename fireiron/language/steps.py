@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import attrs
 
 from fireiron.algebra.dtypes import DType, i32
-from fireiron.algebra.expr import Compare, Element, Expr, Index, Var, as_expr, free, operands, simplest
+from fireiron.algebra.expr import Compare, Element, Expr, Index, Logic, Var, as_expr, free, operands, simplest
 from fireiron.algebra.scalar import (
     Arg,
     Binary,
@@ -376,6 +376,12 @@ def _larger(x: tuple[Scalar, Scalar], y: tuple[Scalar, Scalar], smaller: bool = 
     return Select(first, one[0], other[0]), Select(first, one[1], other[1])
 
 
+def _compares_elements(tree: Scalar) -> bool:
+    """Say whether an index of a dim is on one side of `<` or `<=`, and elements are on the other."""
+    places = (isinstance(x, Coordinate) and bool(free(x.value)) for x in children(tree))
+    return isinstance(tree, Binary) and tree.op in ("lt", "le") and any(places)
+
+
 @attrs.frozen
 class Step:
     """Compute, for every point of the outputs' dims, `fold over dims of body(reads)`.
@@ -429,14 +435,19 @@ class Step:
         return compared
 
     @property
+    def compares_indices(self) -> bool:
+        """Say whether the condition or the body compares indices, with each other or with elements."""
+        places = (x.value for x in self._parts() if isinstance(x, Coordinate))
+        return self.compares_elements or any(isinstance(e, Compare | Logic) for e in places)
+
+    @property
     def compares_elements(self) -> bool:
-        """Say whether the condition has an index of a dim on one side of `<` or `<=`, and elements on the other."""
+        """Say whether an index of a dim is on one side of a `<` or `<=`, and elements are on the other."""
+        return any(_compares_elements(x) for x in self._parts())
 
-        def places(tree: Scalar) -> list[bool]:
-            return [isinstance(x, Coordinate) and bool(free(x.value)) for x in children(tree)]
-
-        trees = () if self.where is None else parts(self.where)
-        return any(isinstance(tree, Binary) and tree.op in ("lt", "le") and any(places(tree)) for tree in trees)
+    def _parts(self) -> Iterator[Scalar]:
+        for tree in (self.body,) if self.where is None else (self.body, self.where):
+            yield from parts(tree)
 
     @property
     def is_product(self) -> bool:

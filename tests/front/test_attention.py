@@ -170,7 +170,7 @@ def test_pages(queries: int) -> None:
 @pytest.mark.parametrize(("queries", "keys", "shared"), [(16, 1024, True), (17, 1024, False), (1, 1023, False)])
 def test_few_queries_share_long_caches(monkeypatch: pytest.MonkeyPatch, queries: int, keys: int, shared: bool) -> None:
     tried: list[tuple[str, ...]] = []
-    monkeypatch.setattr(front, "_kernel", lambda presets, spec, host, names, plans: tried.append(names))
+    monkeypatch.setattr(front, "_kernel", lambda presets, spec, host, names, plans, smaller: tried.append(names))
     q, k = (front.Array((1, 2, n, 64), (n * 128, n * 64, 64, 1), "f16") for n in (queries, keys))
     front.forward.__wrapped__(front.Attention(q, k, k, "", (), 0.125, False), q, False)
     assert tried == [("decode",) * shared + ("wgmma", "mma", "simt")]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fireiron as fi
-from fireiron.front.attention_bounds import Calls, bounded, found
+from fireiron.front.attention_bounds import Calls, bounded, count_of, found
 from fireiron.front.mask_groups import grouped_mask
 from fireiron.front.score_text import text_of
 from fireiron.jit.kernel import as_tuple
@@ -123,7 +123,7 @@ def test_bounds_contain_all_that_a_mask_shows(seed: int) -> None:
     arrays = {name: x.astype(np.int32 if name.startswith("of") else np.uint8) for name, x in arrays.items()}
     bias = rng.random(260).astype(np.float32)
     at = dict(zip("bhij", np.ix_(*(np.arange(SIZES[name], dtype=np.int32) for name in "bhij")), strict=True))
-    bounds = 0
+    bounds = wholes = 0
     for _ in range(100):
         node = drawn_mask(draw, 3)
         causal = draw.random() < 0.3
@@ -136,14 +136,32 @@ def test_bounds_contain_all_that_a_mask_shows(seed: int) -> None:
         if bounds > 3:
             break
         with np.errstate(over="ignore"):
-            seen = computed(node, {**at, **arrays, "bias": bias}, ARRAYS)
-        seen = np.broadcast_to(np.asarray(seen) != 0, tuple(SIZES.values())) & (
-            ~np.array(causal) | (at["j"] <= at["i"])
-        )
-        first, last, first_query, last_query = found(text, causal, arrays, SIZES, True, True, CALLS)
-        assert not (seen & ~inside(first, last, "i", "j", grouped.used)).any(), node
-        assert not (seen & ~inside(first_query, last_query, "j", "i", grouped.used)).any(), node
+            shown = computed(node, {**at, **arrays, "bias": bias}, ARRAYS)
+        shown = np.broadcast_to(np.asarray(shown) != 0, tuple(SIZES.values()))
+        seen = shown & (~np.array(causal) | (at["j"] <= at["i"]))
+        made = found(text, causal, arrays, SIZES, True, True, CALLS)
+        number = count_of(grouped)
+        for (first, last, *whole), places in ((made[:number], ("i", "j")), (made[number:], ("j", "i"))):
+            assert not (seen & ~inside(first, last, *places, grouped.used)).any(), node
+            if whole:
+                within = inside(*whole, *places, grouped.used)
+                wholes += within.any()
+                assert not (within & ~shown).any(), node
     assert bounds > 1
+
+
+def test_whole_groups_of_documents() -> None:
+    """All of a document's groups but those at its ends are whole; a group apart from the first ones counts as none."""
+    named = (("d", 2, "i32"),)
+    text = text_of(lambda b, i, j, d: fi.equal(d[b, i], d[b, j]), None, named)
+    d = np.repeat(np.array([0, 1, 0], np.int32), (128, 72, 60))[None]
+    sizes = {"b": 1, "h": 1, "i": 260, "j": 260}
+    first, last, whole, behind, *_ = found(text, False, {"d": d}, sizes, True, True, CALLS)
+    assert first.tolist() == [[0, 0, 128, 0, 0]]
+    assert last.tolist() == [[260, 260, 256, 260, 260]]
+    assert (whole[0, :3].tolist(), behind[0, :3].tolist()) == ([0, 0, 128], [64, 64, 192])
+    text = text_of(lambda i, j, d: (d[0, i] > 2) & (d[0, j] > j), None, named)
+    assert found(text, False, {"d": d}, sizes, False, True, CALLS)[2].tolist() == [260] * 5
 
 
 def derived(mask: Callable[..., Any], *named: tuple[str, int, str], causal: bool = False) -> Any:

@@ -142,8 +142,8 @@ class Context:
             variables that name this tile's place. Example: (trip + 1 < trips, {tile: tile + units}).
         barriers: mbarriers that belong to no ring.
         pipes: the pipelines whose copies run ahead, by the names of their copies' regions.
-        online: for each loop over chunks of a split with online() or skew(), by its variable: the split, and the links
-            above it.
+        chunks: loops over chunks that later passes change: of splits with online(), skew() or an order, and of products
+            whose steps compare indices. For each, by its variable: the split, and the links above it.
         turns: the loops that units execute in turn, None without any.
         handed: the workspaces through which units of the grid pass partial sums to the next unit.
         exchanges: buffers that blocks of a cluster read or write in each other's shared memory, with their mbarriers.
@@ -173,7 +173,7 @@ class Context:
     following: tuple[Expr, dict[Var, Expr]] | None = None
     barriers: list[Barrier] = attrs.field(factory=list[Barrier])
     pipes: dict[str, Pipe] = attrs.field(factory=dict[str, Pipe])
-    online: dict[Var, tuple[Split, str]] = attrs.field(factory=dict[Var, tuple[Split, str]])
+    chunks: dict[Var, tuple[Split, str]] = attrs.field(factory=dict[Var, tuple[Split, str]])
     turns: Turns | None = None
     handed: list[Handed] = attrs.field(factory=list[Handed])
     exchanges: list[Exchange | Sent] = attrs.field(factory=list[Exchange | Sent])

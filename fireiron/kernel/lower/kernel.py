@@ -152,8 +152,8 @@ def lower(
     taken = frozenset(context.names)
     tensors = {s.name: s for s in context.storages.values() if s.tensor is not None}
     body = passed("pipelines", run_ahead(body, context.pipes))
-    body = passed("masks", without_masks(body, context.online, context.expanded, taken))
-    body = passed("skew", skewed(body, context.online, {r.cursor: r.last for r in context.rings}, taken))
+    body = passed("masks", without_masks(body, context.chunks, context.expanded, taken))
+    body = passed("skew", skewed(body, context.chunks, {r.cursor: r.last for r in context.rings}, taken))
     body = passed("roles", _roles(body, context, taken) if context.rings else (*context.lets, *body))
     handed = _handed(context) if context.draws else None
     body = passed("draws", share_draws(body, handed, frozenset(context.names)) if context.draws else body)

@@ -18,7 +18,7 @@ from fireiron.kernel.lower.context import Body, Context, Recur, State
 from fireiron.kernel.lower.folds.state import begin_points, open_fold
 from fireiron.kernel.lower.online_parts import close_online, places_apart
 from fireiron.kernel.lower.pipeline import lower_split
-from fireiron.kernel.lower.progress import Progress, folds_dim, has_dim, runs_over
+from fireiron.kernel.lower.progress import Progress, folds_dim, has_dim, masks_products, runs_over
 from fireiron.kernel.lower.reached import reached
 from fireiron.kernel.lower.scans import carry, started
 from fireiron.kernel.lower.step_results import closed_together
@@ -193,8 +193,8 @@ def _lower_loop(link: Split, rest: Tree, state: State, context: Context, recur: 
         last, around = close_online(tuple(opened.values()), around, context, recur)
     elif mine:
         last, around = closed_together([opened[s.name] for s in mine], around, context, recur)
-    if link.online or link.skewed or link.order:
-        context.online |= {
+    if link.online or link.skewed or link.order or masks_products(progress.active):
+        context.chunks |= {
             s.var: (link, state.path) for s in loop if isinstance(s, For) and s.kind == "chunks" and not s.unroll
         }
     return (*loop, *last), around

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import attrs
 
@@ -77,6 +77,11 @@ class Progress:
 def has_dim(step: Step, dim: str) -> bool:
     """Say whether a step has a dim."""
     return any(d.name == dim for d in step.dims)
+
+
+def masks_products(steps: Sequence[Step]) -> bool:
+    """Say whether steps with products also compare indices: chunks where all comparisons hold then need no masks."""
+    return any(s.is_product for s in steps) and any(s.compares_indices for s in steps)
 
 
 def folds_dim(step: Step, dim: str) -> bool:

@@ -24,13 +24,14 @@ from fireiron.kernel.lower.maps import is_mapped
 from fireiron.kernel.lower.move import lower_copy, open_load
 from fireiron.kernel.lower.online_folds import corrected, lower_lead, title_of
 from fireiron.kernel.lower.own_points import own_points
-from fireiron.kernel.lower.progress import Progress
+from fireiron.kernel.lower.progress import Progress, masks_products
 from fireiron.kernel.lower.ranked_points import fold_points
 from fireiron.kernel.lower.scans import lower_scan
 from fireiron.kernel.lower.step_points import assign, over_points
 from fireiron.kernel.lower.step_products import Product, lower_product
 from fireiron.kernel.lower.step_results import closed, closed_together, stored_name, stores_here
 from fireiron.kernel.lower.step_values import lower_value
+from fireiron.kernel.lower.uniform import with_uniform_conditions
 from fireiron.kernel.lower.window import POINTS, Storage
 from fireiron.language.decompositions import Done, EachStep, Load, Own, Tile, Widest
 from fireiron.language.levels import RF, Thread
@@ -41,8 +42,12 @@ from fireiron.language.steps import Ref, Step, number_in
 
 def lower_steps(state: State, context: Context, recur: Recur, each: EachStep | None = None) -> Body:
     """Lower the remaining steps at the end of a chain: by chains of their own, or over the points of threads."""
-    assert state.progress is not None
-    return lower_active(evolve(state, progress=evolve(state.progress, each=each)), context, recur)[0]
+    progress = state.progress
+    assert progress is not None
+    state = evolve(state, progress=evolve(progress, each=each))
+    if masks_products(progress.active):
+        state = with_uniform_conditions(state)
+    return lower_active(state, context, recur)[0]
 
 
 def lower_active(state: State, context: Context, recur: Recur, keep: bool = False) -> tuple[Body, State]:

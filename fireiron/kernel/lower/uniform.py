@@ -1,19 +1,22 @@
 """Conditions on array elements that are the same for a whole tile, such as `j < lengths[b]` in a tile of a single b.
 
-The block reads the element once, and the condition then compares indices with one variable. As with conditions on
+The element is read once for the tile, and the condition then compares indices with one variable. As with conditions on
 indices, chunks where it holds for all points are computed without masks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import attrs
 
+from fireiron.algebra.expr import Expr, Var, as_expr, free
 from fireiron.algebra.scalar import Arg, parts, renumbered
+from fireiron.base.errors import DecompositionError
 from fireiron.base.records import evolve
 from fireiron.kernel.lower.context import State
-from fireiron.kernel.lower.window import POINTS
+from fireiron.kernel.lower.window import POINTS, Axis
+from fireiron.language.maps import box
 from fireiron.language.reach import by_elements
 from fireiron.language.steps import Ref, Step
 
@@ -24,12 +27,12 @@ def with_uniform_conditions(state: State) -> State:
     assert progress is not None
     program = progress.program
     given = {t.name for t in program.inputs}
-    one = {a.dim for a in state.windows[POINTS].axes if a.size == 1}
+    points = state.windows[POINTS].axes
     refs = {ref for step in program.steps for ref in step.reads if ref.name in given}
 
     def uniform(ref: Ref) -> bool:
         alone = sum(other.name == ref.name for other in refs) == 1  # roles name the reads of an array
-        return ref in refs and alone and all(d.name in one for d in ref.dims)
+        return ref in refs and alone and all(_same(e, points) for e in ref.index)
 
     steps = {step.name: _changed(step, uniform) for step in program.steps}
     if all(steps[step.name] is step for step in program.steps):
@@ -37,6 +40,19 @@ def with_uniform_conditions(state: State) -> State:
     active = tuple(steps[step.name] for step in progress.active)
     program = attrs.evolve(program, steps=tuple(steps.values()))
     return evolve(state, progress=evolve(progress, program=program, active=active))
+
+
+def _same(e: Expr, points: Sequence[Axis]) -> bool:
+    """Say whether a subscript has one value at all points of a tile."""
+    dims = {v.name for v in free(e) if isinstance(v, Var)}
+    mine = {a.dim: a for a in points if a.dim in dims}
+    if all(a.size == 1 for a in mine.values()):
+        return dims <= mine.keys()
+    try:
+        found = box(e, {d: a.at(as_expr(0)) for d, a in mine.items()}, {d: a.size for d, a in mine.items()})
+    except DecompositionError:
+        return False
+    return dims <= mine.keys() and found.extent == 1
 
 
 def _changed(step: Step, uniform: Callable[[Ref], bool]) -> Step:

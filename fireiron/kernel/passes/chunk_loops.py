@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import attrs
 
@@ -13,6 +13,7 @@ from fireiron.kernel.ir.statements import For, If, Region, Statement
 from fireiron.language.decompositions import Split
 
 Body: TypeAlias = tuple[Statement, ...]
+Nested = TypeVar("Nested", bound=For | If | Region)
 Loops: TypeAlias = Mapping[Var, tuple[Split, str]]  # the split and the links above it, by the loop's variable
 
 
@@ -27,18 +28,21 @@ def of_loops(body: Body, loops: Loops, change: Callable[[For, Split], Body]) -> 
     out: list[Statement] = []
     for s in body:
         match s:
-            case For(var=var) if var in loops:
+            case For(var=var, body=inner) if var in loops:
                 link, path = loops[var]
                 try:
-                    out += change(s, link)
+                    out += change(_with_body(s, of_loops(inner, loops, change)), link)
                 except FireironError as error:
                     raise error.located(link.link, path) from None
             case Region(kind="fill"):
                 out.append(s)
             case For(body=inner) | If(body=inner) | Region(body=inner):
-                now = of_loops(inner, loops, change)
-                same = len(now) == len(inner) and all(a is b for a, b in zip(now, inner, strict=True))
-                out.append(s if same else attrs.evolve(s, body=now))
+                out.append(_with_body(s, of_loops(inner, loops, change)))
             case _:
                 out.append(s)
     return tuple(out)
+
+
+def _with_body(s: Nested, body: Body) -> Nested:
+    same = len(body) == len(s.body) and all(a is b for a, b in zip(body, s.body, strict=True))
+    return s if same else attrs.evolve(s, body=body)

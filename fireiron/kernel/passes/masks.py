@@ -14,6 +14,7 @@ import attrs
 from fireiron.algebra.expr import (
     TRUE,
     Compare,
+    Element,
     Expr,
     Index,
     Logic,
@@ -44,7 +45,7 @@ Body = tuple[Statement, ...]
 
 
 def without_masks(body: Body, loops: Loops, meaning: Callable[[Expr], Expr], taken: Collection[str]) -> Body:
-    """Make trips in which all masks hold compute without them, in the loops of online folds.
+    """Make trips in which all masks hold compute without them.
 
     Args:
         body: the statements.
@@ -54,9 +55,9 @@ def without_masks(body: Body, loops: Loops, meaning: Callable[[Expr], Expr], tak
     """
     names = Names(taken, body) if loops else None
 
-    def change(loop: For, link: Split) -> Body:
+    def change(loop: For, _: Split) -> Body:
         assert names is not None
-        return _without(loop, meaning, names) if link.online else (loop,)
+        return _without(loop, meaning, names)
 
     return of_loops(body, loops, change)
 
@@ -70,6 +71,8 @@ def _without(loop: For, meaning: Callable[[Expr], Expr], names: Names) -> tuple[
     inner = {s.var for s in walk(loop.body) if isinstance(s, For | Let)}
 
     def varies(e: Expr) -> bool:
+        if isinstance(e, Element):  # one element for all threads of a unit, whose trips are its own
+            return any(v in inner or v.name == THREAD for v in free(e) if isinstance(v, Var))
         found = free(meaning(e))
         return any(v in inner or (isinstance(v, Var) and v.name == THREAD) for v in (*found, *free(e)))
 
@@ -87,9 +90,12 @@ def _without(loop: For, meaning: Callable[[Expr], Expr], names: Names) -> tuple[
         return (loop,)
     lets: list[Let] = []
     most = loop.var.extent if gathers(trips) else trips  # array elements cannot bound a variable
-    whole = lt(loop.var, _named("whole", last, most, lets, names))
+    to_end = as_int(simplest(trips - last)) == 0
+    whole = TRUE if to_end else lt(loop.var, _named("whole", last, most, lets, names))
     if as_int(first := as_expr(simplest(first))) != 0:
         whole = and_(ge(loop.var, _named("masked", first, first.range[1], lets, names)), whole)
+    if whole == TRUE:
+        return (attrs.evolve(loop, body=_unmasked(loop.body, held)),)
     return (*lets, attrs.evolve(loop, body=_parted(loop.body, whole, held)))
 
 

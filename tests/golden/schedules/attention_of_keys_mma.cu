@@ -137,6 +137,7 @@ mma_1x1x64x64_f16(
     for (int i11 = 0; i11 < 32; ++i11) {
         dv[i11] = 0.0f;
     }
+    const int whole = 7 - block_j;
     #pragma unroll 1
     for (int i = 0; i < 8 - block_j; ++i) {
         cp_async_wait<0>();
@@ -188,11 +189,22 @@ mma_1x1x64x64_f16(
         }
 
         // p: f32 in p_rf
-        #pragma unroll
-        for (int j = 0; j < 2; ++j) {
+        if (i > 0 && i < whole) {
             #pragma unroll
-            for (int i4 = 0; i4 < 16; ++i4) {
-                p_rf[j * 2 + i4 % 2 + i4 / 2 * 4] = exp2_approx((warp * 16 + thread / 4 % 8 + j * 8 <= i * 64 + thread % 4 * 2 + i4 % 2 + i4 / 2 * 8) != 0 ? fmaf(s[j * 2 + i4 % 2 + i4 / 2 * 4], 0.18033688f, -__fmul_rn(lse_rf[i4], 1.442695f)) : __int_as_float(0xff800000));
+            for (int j = 0; j < 2; ++j) {
+                #pragma unroll
+                for (int i4 = 0; i4 < 16; ++i4) {
+                    p_rf[j * 2 + i4 % 2 + i4 / 2 * 4] = exp2_approx(fmaf(s[j * 2 + i4 % 2 + i4 / 2 * 4], 0.18033688f, -__fmul_rn(lse_rf[i4], 1.442695f)));
+                }
+            }
+        }
+        if (i < 1 || whole <= i) {
+            #pragma unroll
+            for (int j = 0; j < 2; ++j) {
+                #pragma unroll
+                for (int i4 = 0; i4 < 16; ++i4) {
+                    p_rf[j * 2 + i4 % 2 + i4 / 2 * 4] = exp2_approx((warp * 16 + thread / 4 % 8 + j * 8 <= i * 64 + thread % 4 * 2 + i4 % 2 + i4 / 2 * 8) != 0 ? fmaf(s[j * 2 + i4 % 2 + i4 / 2 * 4], 0.18033688f, -__fmul_rn(lse_rf[i4], 1.442695f)) : __int_as_float(0xff800000));
+                }
             }
         }
 

@@ -291,6 +291,7 @@ wgmma_1x1x128x64_f16(
         for (int i9 = 0; i9 < 32; ++i9) {
             dv[i9] = 0.0f;
         }
+        const int whole = 7 - block_j * 2;
         mbarrier_wait(&k_sh_full[0], 0);
         mbarrier_wait(&v_sh_full[0], 0);
         #pragma unroll 1
@@ -314,11 +315,22 @@ wgmma_1x1x128x64_f16(
             hold(s);
 
             // p: f32 in p_rf
-            #pragma unroll
-            for (int j = 0; j < 2; ++j) {
+            if (i > 1 && i < whole) {
                 #pragma unroll
-                for (int i2 = 0; i2 < 16; ++i2) {
-                    p_rf[j * 2 + i2 % 2 + i2 / 2 * 4] = exp2_approx((warpgroup * 64 + thread / 4 % 8 + thread / 32 % 4 * 16 + j * 8 <= i * 64 + thread % 4 * 2 + i2 % 2 + i2 / 2 * 8) != 0 ? fmaf(s[j * 2 + i2 % 2 + i2 / 2 * 4], 0.18033688f, -__fmul_rn(lse_rf[i2], 1.442695f)) : __int_as_float(0xff800000));
+                for (int j = 0; j < 2; ++j) {
+                    #pragma unroll
+                    for (int i2 = 0; i2 < 16; ++i2) {
+                        p_rf[j * 2 + i2 % 2 + i2 / 2 * 4] = exp2_approx(fmaf(s[j * 2 + i2 % 2 + i2 / 2 * 4], 0.18033688f, -__fmul_rn(lse_rf[i2], 1.442695f)));
+                    }
+                }
+            }
+            if (i < 2 || whole <= i) {
+                #pragma unroll
+                for (int j = 0; j < 2; ++j) {
+                    #pragma unroll
+                    for (int i2 = 0; i2 < 16; ++i2) {
+                        p_rf[j * 2 + i2 % 2 + i2 / 2 * 4] = exp2_approx((warpgroup * 64 + thread / 4 % 8 + thread / 32 % 4 * 16 + j * 8 <= i * 64 + thread % 4 * 2 + i2 % 2 + i2 / 2 * 8) != 0 ? fmaf(s[j * 2 + i2 % 2 + i2 / 2 * 4], 0.18033688f, -__fmul_rn(lse_rf[i2], 1.442695f)) : __int_as_float(0xff800000));
+                    }
                 }
             }
 

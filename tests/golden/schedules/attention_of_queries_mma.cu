@@ -131,6 +131,7 @@ mma_1x1x64x64_f16(
     for (int i7 = 0; i7 < 32; ++i7) {
         dq[i7] = 0.0f;
     }
+    const int whole = block_i;
     #pragma unroll 1
     for (int j = 0; j < block_i + 1; ++j) {
         cp_async_wait<0>();
@@ -212,11 +213,22 @@ mma_1x1x64x64_f16(
         }
 
         // ds: f32 in ds_rf
-        #pragma unroll
-        for (int i3 = 0; i3 < 2; ++i3) {
+        if (j < whole) {
             #pragma unroll
-            for (int j2 = 0; j2 < 16; ++j2) {
-                ds_rf[i3 * 2 + j2 % 2 + j2 / 2 * 4] = __fmul_rn(exp2_approx((j * 64 + thread % 4 * 2 + j2 % 2 + j2 / 2 * 8 <= block_i * 64 + warp * 16 + thread / 4 % 8 + i3 * 8) != 0 ? fmaf(s[i3 * 2 + j2 % 2 + j2 / 2 * 4], 0.18033688f, -__fmul_rn(lse_rf[i3], 1.442695f)) : __int_as_float(0xff800000)), dp[i3 * 2 + j2 % 2 + j2 / 2 * 4] - delta_rf[i3]);
+            for (int i3 = 0; i3 < 2; ++i3) {
+                #pragma unroll
+                for (int j2 = 0; j2 < 16; ++j2) {
+                    ds_rf[i3 * 2 + j2 % 2 + j2 / 2 * 4] = __fmul_rn(exp2_approx(fmaf(s[i3 * 2 + j2 % 2 + j2 / 2 * 4], 0.18033688f, -__fmul_rn(lse_rf[i3], 1.442695f))), dp[i3 * 2 + j2 % 2 + j2 / 2 * 4] - delta_rf[i3]);
+                }
+            }
+        }
+        if (whole <= j) {
+            #pragma unroll
+            for (int i3 = 0; i3 < 2; ++i3) {
+                #pragma unroll
+                for (int j2 = 0; j2 < 16; ++j2) {
+                    ds_rf[i3 * 2 + j2 % 2 + j2 / 2 * 4] = __fmul_rn(exp2_approx((j * 64 + thread % 4 * 2 + j2 % 2 + j2 / 2 * 8 <= block_i * 64 + warp * 16 + thread / 4 % 8 + i3 * 8) != 0 ? fmaf(s[i3 * 2 + j2 % 2 + j2 / 2 * 4], 0.18033688f, -__fmul_rn(lse_rf[i3], 1.442695f)) : __int_as_float(0xff800000)), dp[i3 * 2 + j2 % 2 + j2 / 2 * 4] - delta_rf[i3]);
+                }
             }
         }
 
