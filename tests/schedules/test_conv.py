@@ -277,6 +277,25 @@ def test_windows_that_registers_do_not_hold_are_read_row_by_row() -> None:
     assert strip(asked)[0] == 1
 
 
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_120"])
+@pytest.mark.parametrize(
+    ("size", "taps", "stride", "dtype"),
+    [
+        ((4, 4, 4), 3, 1, "f16"),
+        ((7, 2, 4), 3, 1, "bf16"),
+        ((2, 4, 8), 3, 1, "f16"),
+        ((4, 2, 4), 3, 2, "f16"),
+        ((2, 4, 4), 5, 1, "f16"),
+        ((4, 4, 2), 3, 1, "f32"),
+    ],
+)
+def test_strips_spill_no_registers(size: tuple[int, int, int], taps: int, stride: int, dtype: str, arch: str) -> None:
+    rows, pixels, channels = size
+    made = conv.channelwise(depthwise(8, 28, 64, taps, stride, dtype), rows=rows, pixels=pixels, channels=channels)
+    assert strip(made) == size
+    assert not made.compile(arch).resources.spills
+
+
 def test_runs_fit_the_side() -> None:
     """A side of 14 is two runs of 7 and no whole number of runs of 4."""
 
