@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 
 import attrs
@@ -111,3 +111,18 @@ def row_of_windows(chain: ProgramChain, images: str, rows: Sequence[str]) -> int
     box = next(o.dims for o in chain.residual.operands if o.role == images)
     extents = [chain.residual.extents[d] for d in box]
     return prod(e for e in extents if isinstance(e, int)) if all(isinstance(e, int) for e in extents) else None
+
+
+def box_of_windows(spec: ProgramChain, fold: Fold, results: Mapping[str, int]) -> int:
+    """Count the elements that the windows of a box of results cover, with the halo; 0 if their steps are not known.
+
+    Args:
+        spec: the program.
+        fold: its fold over windows.
+        results: by dim, the number of results.
+    """
+    found = walks(spec.computed, fold.step, fold.images)
+    if found is None:
+        return 0
+    along = [(results.get(d, 1) - 1) * abs(walk.step) + abs(walk.reach) + 1 for d, walk in found.items()]
+    return prod(along) * results.get(fold.column, 1)

@@ -50,8 +50,17 @@ from fireiron.schedules._pixels import (
     tile_extent,
     window_of,
 )
+from fireiron.schedules._strips import MOST_OF_WINDOWS, Strip, strips
 from fireiron.schedules._tensor_cores import by_fragments
-from fireiron.schedules._window_folds import block_channels, fold_of, row_of_windows, run_of, spread
+from fireiron.schedules._window_folds import (
+    Fold,
+    block_channels,
+    box_of_windows,
+    fold_of,
+    row_of_windows,
+    run_of,
+    spread,
+)
 from fireiron.schedules._windows import Pads, Sizes
 
 AHEAD_NBYTES = 448  # most bytes of images that a thread reads ahead: 112 registers, beside what it folds
@@ -288,43 +297,85 @@ def simt(spec: ProgramChain, pixels: int = 64, channels: int = 32, depth: int = 
 
 
 @preset
-@space(pixels=(1, 2, 4, 7, 8), threads=(64, 128, 256), most_taps=(1, 9, 25), rows=(1, 2))
+@space(pixels=(1, 2, 4, 7, 8), threads=(64, 128, 256), most_taps=(1, 9, 25), rows=(1, 2, 4, 7), channels=(2, 4, 8))
 def channelwise(
-    spec: ProgramChain, pixels: int | None = None, threads: int = 128, most_taps: int = 9, rows: int = 1
-) -> Schedule:
+    spec: ProgramChain, pixels: int | None = None, threads: int = 128, most_taps: int | None = None,
+    rows: int | None = None, channels: int | None = None,
+) -> Schedule:  # fmt: skip
     """Schedule a fold over windows that keeps the images' channels, as depthwise convolutions and pooling do.
 
-    Neighbouring lanes take neighbouring vectors of channels, of at most 16 bytes and 8 channels. A thread has a run of
-    pixels along the last side. The thread reads each row of its windows, the run with its halo, once into registers;
-    for several rows of results it reads all rows of windows first. Threads are distributed so that few lie outside the
-    images. With several filters per channel, or channels that are not contiguous, elements are read one by one.
+    Neighbouring lanes take neighbouring vectors of channels. For a convolution, a thread computes a strip of results,
+    several pixels of several rows: it reads the strip's windows, with their halo, and its channels' filters once into
+    registers. Arguments that are not given are chosen by the model of `_strips`.
+
+    For pooling, and where registers do not hold the windows, a thread has a run of pixels along the last side. The
+    thread reads each row of its windows once into registers; for several rows of results it reads all rows of windows
+    first. Threads are distributed so that few lie outside the images. With several filters per channel, or channels
+    that are not contiguous, elements are read one by one.
 
     Args:
         spec: a depthwise convolution or a pooling of this module, or a program whose fold has the same dims.
-        pixels: number of pixels of a thread's run. By default 4, or 7 for windows with stride 1 if such runs reach less
-            beyond the side, and for windows whose rows are read one at a time.
+        pixels: number of pixels of a thread's row of results. For runs by default 4, or 7 for windows with stride 1 if
+            such runs reach less beyond the side, and for windows whose rows are read one at a time.
         threads: most threads of a block.
-        rows: number of rows of a thread's results, along the side before the last, if all rows of windows are read
-            first.
         most_taps: the most taps of windows that are read as a whole before the fold, if registers hold them; larger
-            windows are read row by row.
+            windows are read row by row. By default 9 for runs, and any number for strips.
+        rows: number of rows of a thread's results, along the side before the last; for runs 1 by default, and where
+            registers do not hold the windows of several rows.
+        channels: number of channels of a thread; for runs by default 16 bytes of them, at most 8.
 
     Raises:
         FireironError: `conv-program` for another program.
     """
     fold = fold_of(spec, "conv.channelwise", kept_by_images=True)
+    taps = prod(fold.sizes.get(d, 1) for d in fold.over)
+    held = strips(spec, fold, threads, rows, pixels, channels) if taps <= (most_taps or taps) else []
+    if held:
+        return by_strips(spec, fold, held[0], threads)
+    return by_runs_of_rows(spec, fold, pixels, threads, most_taps or 9, rows or 1, channels)
+
+
+def by_strips(spec: ProgramChain, fold: Fold, strip: Strip, threads: int) -> Schedule:
+    """Schedule a fold whose threads hold the windows of a strip of results in registers.
+
+    Args:
+        spec: the program.
+        fold: its fold over windows.
+        strip: the results of a thread.
+        threads: most threads of a block.
+    """
+    of_side = dict(zip(reversed(fold.sides), (strip.pixels, strip.rows), strict=False))
+    thread = {"n": 1, **dict.fromkeys(fold.sides, 1), **of_side, fold.column: strip.channels}
+    chain = spec.tile(**block_of(spec, fold, thread, threads)).to(Block).epilog(memory=RF).tile(**thread).to(Thread)
+    for name in (*fold.beside, fold.images):
+        chain = chain.load(name, RF, vector())
+    for d in fold.over:
+        chain = chain.split(None, **{d: 1}).unroll() if fold.sizes.get(d) != 1 else chain
+    return chain.done()
+
+
+def by_runs_of_rows(
+    spec: ProgramChain, fold: Fold, pixels: int | None, threads: int, most_taps: int, rows: int, channels: int | None
+) -> Schedule:
+    """Schedule a fold whose threads read the windows of a run of pixels row by row, or all rows of few taps first.
+
+    Args:
+        spec: the program.
+        fold: its fold over windows.
+        pixels, threads, most_taps, rows, channels: as in `channelwise`.
+    """
     column, sides, sizes = fold.column, fold.sides, fold.sizes
     taps = [d for d in fold.over if sizes.get(d) != 1]
     few = prod(sizes.get(d, 1) for d in taps) <= most_taps
     pixels = pixels or (run_of(sizes.get(sides[-1]), spec, fold.step, fold.images) if few else 7)
     thread = {"n": 1, **dict.fromkeys(sides, 1)}
-    thread[column] = tile_extent(sizes.get(column), min(8, 16 // fold.nbytes))
+    thread[column] = tile_extent(sizes.get(column), channels or min(8, 16 // fold.nbytes))
     thread[sides[-1]] = tile_extent(sizes.get(sides[-1]), pixels)
     if len(sides) > 1 and few:
         thread[sides[-2]] = tile_extent(sizes.get(sides[-2]), rows)
-    units = {d: -(-sizes[d] // n) if d in sizes else None for d, n in thread.items()}
-    counts = dealt(spec, fold.step, fold.images, units, thread, column, threads)
-    chain = spec.tile(**{d: n * counts[d] for d, n in thread.items()}).to(Block).epilog(memory=RF)
+        if box_of_windows(spec, fold, thread) * fold.nbytes > MOST_OF_WINDOWS * 4:
+            thread[sides[-2]] = 1
+    chain = spec.tile(**block_of(spec, fold, thread, threads)).to(Block).epilog(memory=RF)
     for name in fold.beside:
         chain = chain.load(name, SH)
     chain = chain.tile(**thread).to(Thread)
@@ -345,6 +396,20 @@ def channelwise(
     for name in fold.beside:
         chain = chain.load(name, RF, vector())
     return chain.done()
+
+
+def block_of(spec: ProgramChain, fold: Fold, thread: dict[str, int], threads: int) -> dict[str, int]:
+    """Choose the tile of a block, a whole number of threads' results along each dim.
+
+    Args:
+        spec: the program.
+        fold: its fold over windows.
+        thread: by dim, the results of a thread.
+        threads: most threads of a block.
+    """
+    units = {d: -(-fold.sizes[d] // n) if d in fold.sizes else None for d, n in thread.items()}
+    counts = dealt(spec, fold.step, fold.images, units, thread, fold.column, threads, fold.nbytes)
+    return {d: n * counts[d] for d, n in thread.items()}
 
 
 @preset

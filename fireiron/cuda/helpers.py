@@ -148,7 +148,9 @@ __device__ __forceinline__ half int_to_half(int x) {
 """,
     "bf16_to_float": """\
 __device__ __forceinline__ float bf16_to_float(bf16 x) {
-    return __uint_as_float(x.bits << 16);
+    float y;
+    asm("mov.b32 %0, {%1, %2};" : "=f"(y) : "h"(static_cast<unsigned short>(0)), "h"(x.bits));
+    return y;
 }
 """,
     "floats_to_half_pair": """\

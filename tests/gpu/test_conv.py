@@ -34,6 +34,11 @@ def test_channelwise(gpu: int) -> None:
         bias = tensor(72, name="bias")
         spec = conv.conv2d(x, f, bias, stride=stride, pad=pad, dilation=dilation, groups=72, op=relu)
         verified(conv.channelwise(spec))
+        for rows, pixels, channels in ((4, 4, 4), (7, 2, 4), (2, 4, 8)):
+            verified(conv.channelwise(spec, rows=rows, pixels=pixels, channels=channels))
+    for dtype, taps in (("bf16", 3), ("f16", 5), ("f32", 3)):
+        x, f = tensor(2, 27, 26, 40, dtype=dtype), tensor(40, taps, taps, 1, dtype=dtype, name="f")
+        verified(conv.channelwise(conv.conv2d(x, f, pad=((taps // 2, 1), (0, 2)), groups=40)))
     for dtype in ("f16", "f32", "i8"):
         verified(conv.channelwise(conv.max_pool2d(tensor(3, 29, 30, 24, dtype=dtype), 3, 2, 1)))
     verified(conv.channelwise(conv.average_pool2d(tensor(2, 29, 30, 24, dtype="f16"), 7, 1, 3, count_pad=False)))

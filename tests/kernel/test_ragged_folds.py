@@ -76,3 +76,20 @@ def test_far_exponentials_lie_off_less_than_a_rounding_of_16_bits() -> None:
     away = np.linspace(0, 87, 1000, dtype=np.float32)
     rounded = np.float32(away * np.float32(1 / math.log(2)))
     assert np.abs(np.exp2(-rounded.astype(np.float64)) / np.exp(-away.astype(np.float64)) - 1).max() < 2.0**-17
+
+
+@fi.program(x="m n")
+def _sums(x: fi.Value) -> fi.Value:
+    """Sum rows."""
+    return fi.sum(x, "n")
+
+
+@pytest.mark.parametrize(("lines", "width", "chosen"), [(61, 8, False), (64, 6, True)])
+def test_missing_rows_among_a_threads_rows_are_folded_like_the_others(lines: int, width: int, chosen: bool) -> None:
+    """Sums of missing rows are not stored; missing elements of a row would change its sum."""
+    spec = _sums(Matrix(lines, width), arch="sm_80")
+    chain = spec.tile(m=32).to(fi.Block).epilog(memory=fi.RF).tile(m=4).to(fi.Thread)
+    schedule = chain.split(None, n=4).unroll().load("x", fi.RF, fi.vector()).done()
+    assert (" ? " in schedule.cuda("sm_80")) == chosen
+    x = np.random.default_rng(1).integers(-4, 5, (lines, width)).astype(np.float32)
+    np.testing.assert_array_equal(schedule.simulate(x).out, x.sum(1))

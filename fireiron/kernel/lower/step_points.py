@@ -337,7 +337,7 @@ def accumulate(step: Step, opened: Open, state: State, context: Context) -> Body
     trees = [fused(without_branches(at_place(tree, state))) for tree in operands_of(step, len(held))]
     before, read = views_at(step, state, context)
     views = (*held, *read)
-    mask = exists(step, state, folded_dims(state) if in_registers(views) else None)
+    mask = exists(step, state, _masked_dims(step, state) if in_registers(views) else None)
     if mask is not None and len(held) == 1 and in_registers(views) and _differs_by_point(mask, state):
         # All threads compute the point, and keep the state where the point does not exist: without branches, points
         # are computed side by side. A state of several scalars has choices of its own, and takes a branch.
@@ -348,6 +348,23 @@ def accumulate(step: Step, opened: Open, state: State, context: Context) -> Body
         mask = present if mask is None else and_(mask, present)
         mask = None if proves(mask) else mask
     return (*before, *together(held, trees, views, mask, context, state.link))
+
+
+def _masked_dims(step: Step, state: State) -> frozenset[str] | None:
+    """Return the dims whose missing points a fold of registers must mask; None for all.
+
+    Results at missing points of a kept dim are never used. Where some of a thread's points are missing and others are
+    not, to fold them all is cheaper than to choose point by point.
+    """
+    found = folded_dims(state)
+    if found is not None:
+        return found
+    mixed: set[str] = set()
+    for dim in step.kept:
+        condition = exists(step, state, frozenset((dim.name,)))
+        if condition is not None and _differs_by_point(condition, state):
+            mixed.add(dim.name)
+    return frozenset(d.name for d in step.dims if d.name not in mixed) if mixed else None
 
 
 def _differs_by_point(condition: Expr, state: State) -> bool:

@@ -35,6 +35,7 @@ from fireiron.kernel.lower.folds.workspace import workspace
 from fireiron.kernel.lower.groups import OpenGroups, open_groups, reached
 from fireiron.kernel.lower.layers import lower_each
 from fireiron.kernel.lower.leaf import lower_done
+from fireiron.kernel.lower.long_runs import in_long_runs
 from fireiron.kernel.lower.move import lower_load, lower_own, widest_sizes
 from fireiron.kernel.lower.numbering import named, tile_numbers
 from fireiron.kernel.lower.parallel import count_ways, lower_parallel
@@ -65,7 +66,7 @@ from fireiron.language.decompositions import (
     Tile,
     Widest,
 )
-from fireiron.language.levels import SH, Block, Cluster, Kernel, Warp
+from fireiron.language.levels import SH, Block, Cluster, Kernel, Thread, Warp
 from fireiron.language.residual import apply
 from fireiron.language.specs import BATCH
 from fireiron.language.tensor import ColMajor, RowMajor, TileOrder
@@ -141,12 +142,20 @@ def _lower_tile(link: Tile, rest: Tree, state: State, context: Context) -> Body:
     words = f"tile {'x'.join(str(size) for size in sizes.values())}" + (f" to {link.level}" if link.level else "")
     below = state.under(words, link.link)
     if link.level is None:
-        return _loop_tile(link, parts, order, rest, below, context)
+        body = _loop_tile(link, parts, order, rest, below, context)
+        return _widened(link, body, state, context)
     if state.level.name == Kernel.name:
         return _grid_tile(link, parts, order, rest, below, context)
     if link.level.name == Block.name and state.level.name == Cluster.name:
         return _cluster_tile(link, parts, order, rest, below, context)
-    return _unit_tile(link, parts, order, rest, below, context)
+    return _widened(link, _unit_tile(link, parts, order, rest, below, context), state, context)
+
+
+def _widened(link: Tile, body: Body, state: State, context: Context) -> Body:
+    """Widen the vectors of a thread's Move across dims, where the widest are asked for."""
+    if not isinstance(link.sizes, Widest) or link.sizes.exact or state.level.name != Thread.name:
+        return body
+    return in_long_runs(body, link.sizes.nbytes, state, context)
 
 
 def _known(extent: Index | None) -> Index:
