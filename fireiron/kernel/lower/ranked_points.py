@@ -18,11 +18,11 @@ from math import gcd
 import numpy as np
 
 from fireiron.algebra.dtypes import DType, i32
-from fireiron.algebra.expr import Expr, Var, as_expr, eq, free, le, lt
+from fireiron.algebra.expr import Expr, Var, as_expr, eq, free, le, lt, minimum, ne
 from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Coordinate, Scalar, Select
 from fireiron.base.records import evolve
 from fireiron.kernel.analysis.ownership import RegisterLoop
-from fireiron.kernel.ir.statements import Compute, For, If, View, Vote
+from fireiron.kernel.ir.statements import Buffer, Compute, For, If, Leave, Let, View, Vote
 from fireiron.kernel.lower.context import Body, Context, State, descend, register_view
 from fireiron.kernel.lower.folds.places import LANES, tabulated
 from fireiron.kernel.lower.folds.ranked import Ranked, ranked_list
@@ -100,14 +100,13 @@ def _ranked(step: Step, opened: Open, kept: Ranked, state: State, context: Conte
     """
     for name in opened.roles:  # the list is copied to them when the fold is closed
         register_view(context, state.windows[name], state, f"step {step.name}")
-    width, kind = gcd(size, GROUP), kept.value.buffer.dtype
+    width, kind = _width(size), kept.value.buffer.dtype
     groups = size // width
-    largest = temporary("largest", kind, groups, context)
-    reach, highest = (_register(name, kind, context) for name in ("reach", "highest"))
+    largest, queue = temporary("largest", kind, groups, context), temporary("queue", kind, width, context)
+    reach = _register("reach", kind, context)
     place, counts = (_register(name, i32, context) for name in ("place", "counts"))
-    g, g2, now, mine, e = (context.variable("g", n) for n in (groups, groups, groups, groups, width))
-    queue = temporary("queue", kind, width, context)
-    count, any_, one_ = (context.variable(name, n) for name, n in (("count", LANES + 1), ("any", 2), ("any", 2)))
+    g, g2, e = (context.variable(name, n) for name, n in (("g", groups), ("g", groups), ("e", width)))
+    count, any_ = (context.variable(name, n) for name, n in (("count", LANES + 1), ("any", 2)))
 
     def at(group: Expr, one: Expr) -> State:
         counted = tuple(v for v in dict.fromkeys((*free(group), *free(one))) if isinstance(v, Var))
@@ -121,38 +120,30 @@ def _ranked(step: Step, opened: Open, kept: Ranked, state: State, context: Conte
         low, _ = (_place(at(g if group is None else group, e), dim) - start).range
         return start if low is not None and low >= 0 else as_expr(0)
 
-    def reaches(value: View, at_: Expr, there: Expr | None = None) -> Body:
-        asked = kept.reaches(Arg(0, kind), Coordinate(at_))
-        asked = asked if there is None else Select(Coordinate(there), asked, Constant(0, kind))
-        return kept.flagged(counts, asked, (value, *kept.bound))
+    def reaches(value: View, group: Expr) -> Body:
+        return kept.flagged(counts, kept.reaches(Arg(0, kind), Coordinate(first(group))), (value, *kept.bound))
 
-    # A rolled loop cannot index registers: of each of its trips, the group's own code copies what it has.
-    chosen = Compute(highest, Arg(0, kind), (View(largest, mine),))
-    copied = _each(e, _copied(step, opened, at(mine, e), View(queue, e), context))
-    found = at(now, e)
-    taken = (
-        Compute(place, Coordinate(_place(found, dim))),
-        *kept.inserted(counts, View(queue, e), place),
-    )
-    group: Body = (
-        *_each(mine, (If(eq(now, mine), (chosen,)),)),
-        *reaches(highest, first(now)),
-        Vote(any_, counts, as_expr(1), opened.link),
-        If(
-            eq(any_, 1),
-            (
-                *_each(mine, (If(eq(now, mine), copied),)),
-                *_each(
-                    e,
-                    (
-                        *reaches(View(queue, e), first(now), exists(step, found, folded_dims(found))),
-                        Vote(one_, counts, as_expr(1), opened.link),
-                        If(eq(one_, 1), taken),
-                    ),
-                ),
-            ),
-        ),
-    )
+    def of_group(now: Expr) -> Body:
+        """Insert the points of a group that reach the bound."""
+        here = at(now, e)
+        there, value = exists(step, here, folded_dims(here)), View(queue, e)
+        masked = None if there is None else Binary("mul", Arg(0, i32), Coordinate(there))  # a choice would be a branch
+        points: Body = (
+            *reaches(value, now),
+            *((Compute(counts, masked, (counts,), link=opened.link),) if masked is not None else ()),
+            Vote(any_, counts, as_expr(1), opened.link),
+            If(eq(any_, 1), (Compute(place, Coordinate(_place(here, dim))), *kept.inserted(counts, value, place))),
+        )
+        return _each(e, points)
+
+    def copied(group: Expr) -> tuple[Body, Body]:
+        return _copied(step, opened, partial(at, group), e, width, queue, context)
+
+    if groups == 1:
+        first_, then = copied(as_expr(0))
+        visited = (*first_, *then, *of_group(as_expr(0)))
+    else:
+        visited = _visited(groups, lambda x: reaches(View(largest, x), x), counts, copied, of_group, kept)
     return (
         *_each(g, _largest(step, opened, kept, partial(at, g), View(largest, g), width, context)),
         Compute(reach, kept.lowest),
@@ -160,14 +151,63 @@ def _ranked(step: Step, opened: Open, kept: Ranked, state: State, context: Conte
         Compute(place, Coordinate(first(None))),
         *kept.counts(counts, (reach, place)),
         Vote(count, counts, as_expr(1), opened.link, "count"),
-        If(
-            lt(0, count),
+        If(lt(0, count), (If(le(kept.ranking.count, count), kept.raised(reach)), *visited)),
+    )
+
+
+def _visited(
+    groups: int,
+    reaches: Callable[[Expr], Body],
+    counts: View,
+    copied: Callable[[Expr], tuple[Body, Body]],
+    of_group: Callable[[Expr], Body],
+    kept: Ranked,
+) -> Body:
+    """Visit the groups with a point that reaches the bound, in a loop that is not unrolled: lane g has the flag of group g.
+
+    A rolled loop cannot index registers: of each of its trips, the group's own code copies what it has.
+
+    Args:
+        groups: the number of groups.
+        reaches: sets `counts` in the lanes of whose group the largest value reaches the bound.
+        counts: the flag.
+        copied: returns statements that copy a group's points to the queue, and those that follow once they are copied.
+        of_group: inserts the points of a group that is in the queue.
+        kept: the warp's list.
+    """
+    context, link = kept.context, kept.link
+    pending = _register("pending", i32, context)
+    g, mine, now, trip = (context.variable(name, groups) for name in ("g", "g", "now", "trip"))
+    found, any_ = context.variable("found", LANES + 1), context.variable("any", 2)
+    marked = Select(Coordinate(eq(kept.lane, g)), Coordinate(any_), Arg(0, i32))
+    left = Select(Coordinate(eq(kept.lane, found)), Constant(0, i32), Arg(0, i32))
+    copy, then = copied(mine)
+    one: Body = (
+        Compute(pending, left, (pending,), link=link),
+        Let(now, minimum(found, groups - 1)),
+        *_each(mine, (If(eq(now, mine), copy),)),
+        *then,
+        *of_group(now),
+    )
+    return (
+        Compute(pending, Constant(0, i32), link=link),
+        *_each(g, (*reaches(g), Vote(any_, counts, as_expr(1), link), Compute(pending, marked, (pending,), link=link))),
+        For(
+            trip,
+            as_expr(groups),
             (
-                If(le(kept.ranking.count, count), kept.raised(reach)),
-                For(now, as_expr(groups), group),
+                Vote(found, pending, as_expr(1), link, "first"),
+                Leave(eq(found, LANES)),
+                If(ne(found, LANES), one),  # on the simulator, the warps of a block leave together
             ),
         ),
     )
+
+
+def _width(size: int) -> int:
+    """Divide a thread's points into groups of up to `GROUP`, or of more where a warp has fewer lanes than such groups."""
+    width = gcd(size, GROUP)
+    return width if size // width <= LANES else next(n for n in range(1, size + 1) if size % n == 0 and size // n <= LANES)
 
 
 def _largest(
@@ -230,10 +270,22 @@ def _value(step: Step, state: State, context: Context) -> tuple[Body, Scalar, tu
     return before, at_place(step.body, state), views
 
 
-def _copied(step: Step, opened: Open, state: State, to: View, context: Context) -> Body:
-    """Copy a point's value to the queue."""
-    before, value, views = _value(step, state, context)
-    return (*before, *compute(to, value, views, None, context, opened.link))
+def _copied(
+    step: Step, opened: Open, at: Callable[[Expr], State], e: Var, width: int, queue: Buffer, context: Context
+) -> tuple[Body, Body]:
+    """Return statements that copy a group's values to the queue, and those that follow once the group is copied.
+
+    16-bit floats are copied in pairs, by a maximum with themselves, and widened later.
+    """
+    before, value, views = _value(step, at(e), context)
+    to = View(queue, e)
+    match value:
+        case Cast(Arg(0, dtype)) if not before and packs(_higher(dtype)) and width % 2 == 0:
+            narrow = View(temporary("narrow", dtype, width, context), e)
+            copied = _each(e, (Compute(narrow, _higher(dtype), (*views, *views), link=opened.link),))
+            return copied, _each(e, (Compute(to, value, (narrow,), link=opened.link),))
+        case _:
+            return _each(e, (*before, *compute(to, value, views, None, context, opened.link))), ()
 
 
 def _place(state: State, dim: str) -> Expr:

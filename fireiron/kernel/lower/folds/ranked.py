@@ -107,11 +107,10 @@ class Ranked:
         reaches every bound.
         """
         kind = self.value.buffer.dtype
-        bound, tie = Arg(1, kind), Binary("lt", place, Arg(2, i32))
+        zero, bound, tie = Constant(0, kind), Arg(1, kind), Binary("lt", place, Arg(2, i32))
         tie = tie if kind == i32 else Cast(tie, kind)
-        unequal = Binary("eq", Binary("eq", value, bound), Constant(0, kind))
-        same = Select(unequal, Constant(1, kind), tie)
-        return Select(Binary("lt", value, bound), Constant(0, kind), same)
+        above, unequal = (Binary("eq", Binary(op, value, bound), zero) for op in ("lt", "eq"))
+        return Select(above, Select(unequal, Constant(1, kind), tie), zero)
 
     def inserted(self, flag: View, value: View, place: View) -> Body:
         """Insert the points of the lanes whose flag is set, one in each trip, and raise the bound to the list's."""
