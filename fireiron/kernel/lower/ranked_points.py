@@ -207,7 +207,9 @@ def _visited(
 def _width(size: int) -> int:
     """Divide a thread's points into groups of up to `GROUP`, or of more where a warp has fewer lanes than such groups."""
     width = gcd(size, GROUP)
-    return width if size // width <= LANES else next(n for n in range(1, size + 1) if size % n == 0 and size // n <= LANES)
+    return (
+        width if size // width <= LANES else next(n for n in range(1, size + 1) if size % n == 0 and size // n <= LANES)
+    )
 
 
 def _largest(

@@ -46,9 +46,7 @@ def _over_warps(opened: Open, kept: Ranked, table: Table, state: State, context:
         return ()
     count, turn = kept.ranking.count, turn_of(opened, context)
     total = as_expr(groups * ways * count)
-    shared = [
-        staging(f"{v.buffer.name}_sh", v.buffer.dtype, total, context, opened.link, turn) for v in kept.mine
-    ]
+    shared = [staging(f"{v.buffer.name}_sh", v.buffer.dtype, total, context, opened.link, turn) for v in kept.mine]
     place = (group * ways + seat) * count + kept.lane
     left = tuple(
         Compute(in_turn(to, place, turn), Arg(0, to.dtype), (view,), link=opened.link)
