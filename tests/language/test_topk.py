@@ -315,9 +315,10 @@ def test_more_warps_have_a_row_where_rows_are_few(m: int, n: int, warps: int) ->
     assert f".split n {warps} ways to Warp" in str(schedule)
 
 
-def test_clusters_have_rows_where_sms_are_more() -> None:
+def test_clusters_have_rows_where_sms_are_more(golden: Callable[..., None]) -> None:
     schedule = rows.row(rows.top(Matrix(3, 1000000, "bf16"), 8, out=("bf16", "i32")))
     assert ".split n 8 ways to Block .split n 16384 .load x to SH .split n 16 ways to Warp" in str(schedule)
+    golden(schedule.cuda("sm_90a"), "kernel/top_of_a_cluster.cu")
 
 
 @pytest.mark.parametrize("width", [64, 4096])

@@ -115,7 +115,7 @@ def _ranked(step: Step, opened: Open, kept: Ranked, state: State, context: Conte
         return descend(here, {dim: cut(1, size)}, {dim: group * width + one})
 
     def first(group: Expr | None) -> Expr:
-        """Return the place of a thread's first point, in a group or in all; the lowest place if points lie in no order."""
+        """Return the place of a thread's first point, in a group or in all; 0 if the points lie in no order."""
         start = _place(at(as_expr(0) if group is None else group, as_expr(0)), dim)
         low, _ = (_place(at(g if group is None else group, e), dim) - start).range
         return start if low is not None and low >= 0 else as_expr(0)
@@ -163,9 +163,10 @@ def _visited(
     of_group: Callable[[Expr], Body],
     kept: Ranked,
 ) -> Body:
-    """Visit the groups with a point that reaches the bound, in a loop that is not unrolled: lane g has the flag of group g.
+    """Visit the groups with a point that reaches the bound, in a loop that is not unrolled.
 
-    A rolled loop cannot index registers: of each of its trips, the group's own code copies what it has.
+    Lane g has the flag of group g. A rolled loop cannot index registers: of each of its trips, the group's own code
+    copies what it has.
 
     Args:
         groups: the number of groups.
@@ -205,7 +206,7 @@ def _visited(
 
 
 def _width(size: int) -> int:
-    """Divide a thread's points into groups of up to `GROUP`, or of more where a warp has fewer lanes than such groups."""
+    """Return the points of a group: `GROUP` or fewer, or more where a warp has fewer lanes than such groups."""
     width = gcd(size, GROUP)
     return (
         width if size // width <= LANES else next(n for n in range(1, size + 1) if size % n == 0 and size // n <= LANES)

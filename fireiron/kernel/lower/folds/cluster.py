@@ -19,9 +19,9 @@ import attrs
 
 from fireiron.algebra.expr import Expr, Var, as_expr, as_int, eq, free, lt, proves
 from fireiron.algebra.scalar import Arg
-from fireiron.base.link import Link
 from fireiron.atoms.table import PEER_LOADS, matching, send
 from fireiron.base.errors import DecompositionError
+from fireiron.base.link import Link
 from fireiron.kernel.ir.statements import RANK, THREAD, Barrier, Buffer, Call, Compute, If, Region, View
 from fireiron.kernel.lower.context import Body, Context, State, buffer_of
 from fireiron.kernel.lower.folds.lanes import exchanged

@@ -1,4 +1,4 @@
-"""The list of points that a warp keeps for a fold that ranks its points (topk): one point a lane, the first in rank first.
+"""The list that a warp keeps for a fold that ranks its points (topk): one point per lane, the first in rank first.
 
 Lane i has the point of rank i. One point is inserted at a time: all lanes compare it with their own point, and those
 whose point ranks behind it take the point of the lane before them, or the new one. So a point costs the warp about 25
@@ -162,9 +162,9 @@ class Ranked:
         return body
 
     def raised(self, best: View) -> Body:
-        """Raise the bound to the value of rank `count` among the lanes' largest values, which this sorts over the lanes.
+        """Raise the bound to the value of rank `count` among the lanes' largest values, which this sorts.
 
-        With fewer numbers than that, NaN spreads to the value; the bound then stays.
+        If any of these values is NaN, the sort makes all of them NaN, and the bound stays.
         """
         kind, lane = best.buffer.dtype, self.lane
         other = _register("other", kind, self.context)
@@ -193,7 +193,7 @@ class Ranked:
         )
 
     def merged(self, other: tuple[View, View]) -> Body:
-        """Merge a second list of each group of `count` lanes into the group's list; `other` holds its points reversed."""
+        """Merge a second list of each group of `count` lanes into its list; `other` holds the points in reverse."""
         asked = self.before(*_pairs(self.value.buffer.dtype))
         body = self._chosen(asked, other, self.mine)
         stride = self.ranking.count // 2

@@ -8,7 +8,7 @@ import attrs
 
 from fireiron.algebra.dtypes import f32
 from fireiron.algebra.expr import Expr, as_expr, ne, substitute
-from fireiron.algebra.scalar import Arg, Constant, Coordinate, Scalar, Select, number, substituted
+from fireiron.algebra.scalar import Arg, Coordinate, Scalar, Select, number, substituted
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.kernel.analysis.ownership import RegisterLoop
