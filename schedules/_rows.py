@@ -357,14 +357,16 @@ def once(row: Row) -> Part:
 def ranked(row: Row) -> Part:
     """Divide a row for top-k: among the fewest warps that fill the SMs, each of which loops over chunks.
 
-    In a warp's first chunk, some columns exceed the k-th largest value so far, and in each further chunk fewer columns
-    do. So with fewer warps per row, fewer columns are folded, and fewer states are combined. If there are fewer rows
-    than SMs, a cluster has each row.
+    In a warp's first chunk, about k columns exceed the value of rank k, and in chunk c about k / c do. So with fewer
+    warps per row, and wider chunks, fewer columns are inserted. If there are fewer rows than SMs, a cluster has each
+    row.
 
     First chunks take much computation, last chunks little. With a ring of chunks, loads continue during the
-    computation. Times on an H200, in us, for the 8 largest of 4096x32000, 32768x4000 and 1024x128256 in bf16, and of
-    4096x32000 in f32: 96, 196, 86 and 137 with a ring; 104, 203, 123 and 138 at best without a ring; 93, 215, 92 and
-    135 with two vectors and 32 warps.
+    computation. Rows that asynchronous copies cannot load have no ring; more columns of a lane are then loaded at once.
+
+    Measured on an H200 while each lane kept a state (times in us, for the 8 largest of 4096x32000, 32768x4000 and
+    1024x128256 in bf16, and of 4096x32000 in f32): 96, 196, 86 and 137 with a ring; 104, 203, 123 and 138 at best
+    without a ring. The forms since, with a list for each warp, are not timed yet.
     """
     nbytes = max(row.vector(role) for role in row.inputs)
     few = 0 < row.count < SMS
