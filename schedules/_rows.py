@@ -28,8 +28,9 @@ IN_LOOPS = 3 / 4  # of a thread's registers hold columns where chunks are loaded
 MOST_STAGES = 4
 WARPS = 16  # of an SM that has one block: of fewer, too many wait at once
 FEWEST_WARPS = 4  # of blocks that read a row once
-AHEAD = 4  # vectors that a lane loads at once of rows whose folds rank points
-CHUNKS_AHEAD = 3  # of such rows, in shared memory: while one is folded, the next ones are on their way
+AHEAD = 8  # vectors that a lane loads at once of rows whose folds rank points
+ALONE_AHEAD = 32  # of vectors of fewer bytes, at most as many columns
+CHUNKS_AHEAD = 4  # of such rows, in shared memory, at most: while one is folded, the next ones are on their way
 RANKING_WARPS = 24  # of an SM: 80 registers of a thread
 BUSY = 4  # warps of an SM that have rows whose folds rank points
 MOST_TOGETHER = 52 << 10  # bytes of a row's part where three blocks of clusters of 8 share an SM
@@ -356,22 +357,33 @@ def once(row: Row) -> Part:
 def ranked(row: Row) -> Part:
     """Divide a row for top-k: among the fewest warps that fill the SMs, each of which loops over chunks.
 
-    In a warp's first chunk, some columns exceed the k-th largest value so far, and in each further chunk fewer columns
-    do. So with fewer warps per row, fewer columns are folded, and fewer states are combined. If there are fewer rows
-    than SMs, a cluster has each row.
+    In a warp's first chunk, about k columns exceed the value of rank k, and in chunk c about k / c do. So with fewer
+    warps per row, and wider chunks, fewer columns are inserted. If there are fewer rows than SMs, a cluster has each
+    row.
 
     First chunks take much computation, last chunks little. With a ring of chunks, loads continue during the
-    computation. Times on an H200, in us, for the 8 largest of 4096x32000, 32768x4000 and 1024x128256 in bf16, and of
-    4096x32000 in f32: 96, 196, 86 and 137 with a ring; 104, 203, 123 and 138 at best without a ring; 93, 215, 92 and
-    135 with two vectors and 32 warps.
+    computation. Rows that asynchronous copies cannot load have no ring; more columns of a lane are then loaded at once.
+
+    Measured on an H200 while each lane kept a state (times in us, for the 8 largest of 4096x32000, 32768x4000 and
+    1024x128256 in bf16, and of 4096x32000 in f32): 96, 196, 86 and 137 with a ring; 104, 203, 123 and 138 at best
+    without a ring. The forms since, with a list for each warp, are not timed yet.
     """
-    chunk = AHEAD * row.lane * LANES
-    warps, wanted = 1, SMS * (WARPS if row.count < SMS else BUSY)
-    while 0 < row.count * warps < wanted and warps < WARPS and row.width > 2 * warps * chunk:
+    nbytes = max(row.vector(role) for role in row.inputs)
+    few = 0 < row.count < SMS
+    vectors = AHEAD // 2 if few else AHEAD
+    vectors = max(vectors, min(vectors * VECTOR_NBYTES // nbytes, ALONE_AHEAD // row.lane))
+    chunk = vectors * row.lane * LANES
+    warps, wanted = 1, SMS * (WARPS if few else BUSY)
+    # Without a ring, more warps keep as many bytes on their way.
+    wanted, most = (wanted, WARPS) if row.copied else (2 * wanted, MOST_WARPS)
+    while 0 < row.count * warps < wanted and warps < most and row.width > 2 * warps * chunk:
         warps *= 2
-    fits = [n for n in CLUSTERS if row.arch >= 90 and row.count * n <= SMS and row.width > 2 * n * warps * chunk]
+    fits = [n for n in CLUSTERS if row.arch >= 90 and row.count * n <= SMS and 2 * row.width > n * warps * chunk]
     blocks = max(fits, default=1) if row.count else 1
-    ahead = min(CHUNKS_AHEAD, ceil(row.width / (blocks * warps * chunk))) if row.copied else 0
+    of_sm = min(RANKING_WARPS, max(warps, row.count * blocks * warps // SMS)) if row.count else RANKING_WARPS
+    of_warp, room = vectors * nbytes * LANES, SHARED.get(row.arch, 100 << 10) - FOLDS
+    ahead = min(1 + ceil(IN_FLIGHT / (of_sm * of_warp)), room // (warps * of_warp))
+    ahead = min(CHUNKS_AHEAD, ahead, ceil(row.width / (blocks * warps * chunk))) if row.copied else 0
     resident = max(1, RANKING_WARPS // warps)
     return Part(blocks, warps, 0, warps * chunk, resident=resident, ahead=ahead if ahead > 1 else 0)
 

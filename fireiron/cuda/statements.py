@@ -77,6 +77,11 @@ from fireiron.language.levels import Block, Cluster, Level
 WARP_THREADS = 32
 HARDWARE_BARRIERS = 16
 INT = 32  # bits
+VOTES = {
+    "any": "__any_sync(0xffffffff, {flag})",
+    "count": "__popc(__ballot_sync(0xffffffff, {flag}))",
+    "first": "__clz(__brev(__ballot_sync(0xffffffff, {flag})))",
+}
 
 
 @attrs.define
@@ -138,7 +143,7 @@ class Body:
                 if self.bounded and var.extent is not None and var.lower >= 0:
                     write(f"check_index({var.name}, {number(var.extent)}, {_what(view.buffer.name, statement.link)});")
             case Vote(var=var, flag=flag, present=present):
-                asked = f"__any_sync(0xffffffff, {Element(flag, number)})"
+                asked = VOTES[statement.found].format(flag=Element(flag, number))
                 write(f"const int {var.name} = {asked if proves(present) else f'{number(present)} ? {asked} : 1'};")
             case Draw(var=var, place=place, reads=True):
                 # Read from one lane, so that the compiler keeps it once for the warp.

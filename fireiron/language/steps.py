@@ -170,19 +170,20 @@ def dims_in(tree: Scalar, reads: Sequence[Ref]) -> tuple[Dim, ...]:
 
 @attrs.frozen
 class Ranking:
-    """Say which points a fold may skip (topk): those with `count` larger values before them.
+    """Say which points a fold keeps (topk): the `count` that rank first, by their values and their places.
+
+    A point's value is the step's body, its place is its index along the one folded dim. The state's scalars are the
+    kept points' values, the first in rank first, followed by their places. A state without points has the lowest value
+    and the highest i32 as place.
 
     Args:
-        value: the value to compare by, an expression of the step's body (`Arg(0)`); the first scalar of a state is its
-            largest value.
-        count: how many values the fold keeps, a power of two.
-        changes: an expression of the state's scalars, followed by the step's body: 0 where one more point does not
-            change the state.
+        count: how many points the fold keeps, a power of two.
+        before: an expression that is not 0 where a point ranks before another: of the first point's value and place,
+            followed by the other's. No two points of different places rank alike.
     """
 
-    value: Scalar
     count: int
-    changes: Scalar
+    before: Scalar
 
 
 @attrs.frozen
@@ -332,7 +333,7 @@ def top_of(dtype: DType, dim: Dim, k: int) -> Fold:
         ends,
         tuple(x for x, _ in inserted) + tuple(i for _, i in inserted),
         tuple(stages),
-        Ranking(Arg(0, dtype), k, behind[-1]),
+        Ranking(k, _before((Arg(0, dtype), Arg(1, i32)), (Arg(2, dtype), Arg(3, i32)), ordered=True)),
     )  # fmt: skip
 
 

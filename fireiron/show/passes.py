@@ -182,8 +182,13 @@ def _words(s: Statement) -> str:
             return title
         case Let(var=var, value=value):
             return f"{var.name} = {value}"
-        case Vote(var=var, flag=flag):
-            return f"let {var.name} be whether {flag.buffer.name} is set in a lane of the warp"
+        case Vote(var=var, flag=flag, found=found):
+            said = {
+                "any": "whether {} is set in a lane",
+                "count": "the number of lanes with {}",
+                "first": "the first lane with {}",
+            }
+            return f"let {var.name} be {said[found].format(flag.buffer.name)} of the warp"
         case Draw(var=var, place=place, reads=reads):
             return f"{var.name} = the item in {place.buffer.name}" if reads else f"draw {var.name}"
         case Leave(condition=condition):

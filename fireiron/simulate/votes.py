@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import assert_never
 
 import numpy as np
 
@@ -44,13 +45,26 @@ def voting(statement: Vote, flag: Operand, present: Value, team: Team) -> Callab
             access = flag.access(state.env, (1, team.threads), None)
             held = np.broadcast_to(gather(access).reshape(1, -1), (1, team.threads))[0]
             _refuse(statement, asked & here, here, _written(access.storage.initialised, team), team)
-            yes = np.pad((held != 0) & here, (0, -team.threads % WARP)).reshape(-1, WARP).max(1)
-            found = np.where(asked, np.repeat(yes, WARP)[: team.threads], 1).astype(np.int64)
+            flags = np.pad((held != 0) & here, (0, -team.threads % WARP)).reshape(-1, WARP)
+            found = np.where(asked, np.repeat(_counted(statement, flags), WARP)[: team.threads], 1).astype(np.int64)
         alike = bool((found == found[0]).all())
         state.env[name] = int(found[0]) if alike else found
         state.env[ways] = int(found[0]) if alike else found.tobytes()
 
     return vote
+
+
+def _counted(statement: Vote, flags: Array) -> Array:
+    """Return what a vote finds, for each warp."""
+    match statement.found:
+        case "any":
+            return flags.max(1)
+        case "count":
+            return flags.sum(1)
+        case "first":
+            return np.where(flags.any(1), flags.argmax(1), WARP)
+        case _ as never:
+            assert_never(never)
 
 
 def _written(initialised: Array | None, team: Team) -> Array:

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import attrs
 import ml_dtypes
 import numpy as np
 import pytest
 
 import fireiron as fi
 from fireiron import FireironError, Matrix
+from fireiron.algebra.dtypes import f32, i32
+from fireiron.algebra.expr import as_expr, as_int
+from fireiron.algebra.scalar import Arg, substituted
+from fireiron.front import verbs
 from fireiron.kernel.lower import ranked_points
+from fireiron.kernel.lower.folds import ranked
 from fireiron.language import steps
 from fireiron.schedules import rows
+from fireiron.simulate import votes
+
+
+@pytest.fixture(autouse=True)
+def _lowered_anew() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
+    """Keep no kernel that a test broke."""
+    yield
+    verbs._lowered.cache_clear()  # pyright: ignore
 
 
 def found(k: int, width: int, x: Any) -> tuple[Any, Any]:
@@ -97,30 +111,184 @@ def test_points_below_a_bound_change_nothing(values: Any, k: int, width: int, dt
     np.testing.assert_array_equal(found, np.take_along_axis(x, wanted, 1))
 
 
-def test_a_bound_that_is_too_high_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def _stable(x: Any, k: int) -> Any:
+    """Sort columns by their values, NaN first, and list the first k; equal values keep their order."""
+    y = x.astype(np.float64)
+    return np.lexsort((-np.nan_to_num(y, nan=0.0), ~np.isnan(y)), axis=1)[:, :k]
+
+
+def _not_numbers(m: int, n: int) -> Any:
+    """More NaN than the list keeps, then a row of nothing else."""
+    x = np.random.default_rng(5).standard_normal((m, n))
+    x[0, :: n // 20], x[1] = np.nan, np.nan
+    return x
+
+
+def _infinite(m: int, n: int) -> Any:
+    """Fewer numbers than the list keeps; the others are the lowest value, that of missing points."""
+    x = np.full((m, n), -np.inf)
+    x[0, [n // 3, n - 1]] = 1.0, np.inf
+    return x
+
+
+def _zeros(m: int, n: int) -> Any:
+    """Zeros of both signs, which are equal."""
+    return np.where(np.random.default_rng(6).integers(0, 2, (m, n)), 0.0, -0.0)
+
+
+def _same(m: int, n: int) -> Any:
+    return np.full((m, n), -2.5)
+
+
+def _falling(m: int, n: int) -> Any:
+    return -_rising(m, n)
+
+
+@pytest.mark.parametrize("values", [_rising, _falling, _not_numbers, _infinite, _zeros, _same])
+@pytest.mark.parametrize(("k", "width"), [(8, 260), (3, 1500), (8, 4100)])
+def test_rows_that_are_hard_for_a_list(values: Any, k: int, width: int) -> None:
+    """Every point enters the list, or none is above the bound, or no bound is a number."""
+    x = values(2, width).astype(np.float32)
+    found_, columns = found(k, width, x)
+    wanted = _stable(x, k)
+    if width > 260 or values is not _not_numbers:  # where each lane has a state, NaN come in any order
+        np.testing.assert_array_equal(columns, wanted)
+    np.testing.assert_array_equal(found_, np.take_along_axis(x, wanted, 1))
+
+
+@pytest.mark.parametrize(("width", "plan"), [(5, {}), (40, {"warps": 1}), (300, {"warps": 4})])
+def test_rows_with_fewer_points_than_lanes_or_values(width: int, plan: dict[str, Any]) -> None:
+    x = np.random.default_rng(7).integers(-3, 3, (3, width)).astype(np.float32)
+    schedule = rows.row(rows.top(Matrix(3, width), 8, out=("f32", "i32")), **plan)
+    values, columns = np.zeros((3, 8), np.float32), np.zeros((3, 8), np.int32)
+    schedule.simulate(x, out=(values, columns))
+    wanted, many = np.argsort(-x, axis=1, kind="stable")[:, :8], min(8, width)
+    np.testing.assert_array_equal(columns[:, :many], wanted)
+    assert (values[:, many:] == -np.inf).all()
+    assert (columns[:, many:] == 2**31 - 1).all()
+
+
+def test_whole_numbers_are_ranked() -> None:
+    @fi.program(x="m n")
+    def largest(x: Any) -> Any:
+        return fi.topk(x, "n", 4)
+
+    x = np.random.default_rng(8).integers(-(2**31), 2**31, (2, 1200)).astype(np.int32)
+    x[0, :] = -(2**31)  # the lowest value, that of missing points
+    schedule = rows.row(largest(Matrix(2, 1200, "i32"), out=("i32", "i32")))
+    values, columns = np.zeros((2, 4), np.int32), np.zeros((2, 4), np.int32)
+    schedule.simulate(x, out=(values, columns))
+    wanted = np.argsort(-x.astype(np.int64), axis=1, kind="stable")[:, :4]
+    np.testing.assert_array_equal(columns, wanted)
+    np.testing.assert_array_equal(values, np.take_along_axis(x, wanted, 1))
+
+
+def _wrong(k: int = 8, width: int = 4100, warps: int = 1, blocks: int = 1) -> bool:
+    """Say whether any of the values of two random rows is wrong, in a kernel that is lowered anew."""
+    verbs._lowered.cache_clear()  # pyright: ignore
+    x = np.random.default_rng(4).standard_normal((2, width)).astype(np.float32)
+    schedule = rows.row(rows.top(Matrix(2, width), k, out=("f32", "i32")), warps=warps, blocks=blocks)
+    values, columns = np.zeros((2, k), np.float32), np.zeros((2, k), np.int32)
+    schedule.simulate(x, out=(values, columns))
+    wanted = np.argsort(-x, axis=1, kind="stable")[:, :k]
+    return bool((columns != wanted).any() or (values != np.take_along_axis(x, wanted, 1)).any())
+
+
+def _of_the_first_lane(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Make a part of a list read the first rank where it reads the last."""
+    part, shuffled = getattr(ranked.Ranked, name), ranked.Ranked._shuffled  # pyright: ignore
+    inside: list[str] = []
+
+    def within(self: Any, *given: Any) -> Any:
+        inside.append(name)
+        try:
+            return part(self, *given)
+        finally:
+            inside.pop()
+
+    def read(self: Any, pairs: Any, lane: Any) -> Any:
+        return shuffled(self, pairs, as_expr(0) if inside and as_int(lane) == self.ranking.count - 1 else lane)
+
+    monkeypatch.setattr(ranked.Ranked, name, within)
+    monkeypatch.setattr(ranked.Ranked, "_shuffled", read)
+
+
+@pytest.mark.parametrize("name", ["raised", "_bounded"])
+def test_a_bound_that_is_too_high_is_seen(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Were the bound the largest value instead of that of rank k, all but the largest would be passed by."""
+    assert not _wrong()
+    _of_the_first_lane(monkeypatch, name)
+    assert _wrong()
+
+
+def test_a_comparison_in_the_wrong_direction_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     ranking = steps.Ranking
-    monkeypatch.setattr(steps, "Ranking", lambda value, _, changes: ranking(value, 1, changes))  # pyright: ignore
-    x = np.random.default_rng(3).standard_normal((2, 1100)).astype(np.float32)
+
+    def turned(count: int, before: Any) -> Any:
+        points = (Arg(2, f32), Arg(3, i32), Arg(0, f32), Arg(1, i32))
+        return ranking(count, substituted(before, points))
+
+    monkeypatch.setattr(steps, "Ranking", turned)
+    assert _wrong()
+
+
+def _trips(x: Any) -> int:
+    """Count the points that a warp inserts into its list."""
+    counted: list[int] = []
+    once = votes._counted  # pyright: ignore
+
+    def count(statement: Any, flags: Any) -> Any:
+        if statement.var.name.startswith("first"):
+            counted.append(int(flags.any()))
+        return once(statement, flags)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(votes, "_counted", count)
+        verbs._lowered.cache_clear()  # pyright: ignore
+        schedule = rows.row(rows.top(Matrix(len(x), x.shape[1]), 8, out=("f32", "i32")), warps=1, blocks=1)
+        schedule.simulate(x, out=(np.zeros((len(x), 8), np.float32), np.zeros((len(x), 8), np.int32)))
+    return sum(counted)
+
+
+def test_a_list_takes_few_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bound that never rises is seen: the results would be right, by ten times as many insertions."""
+    x = np.random.default_rng(9).standard_normal((1, 8192)).astype(np.float32)
+    few = _trips(x)
+    assert few < 60  # 8 (1 + log(8192 / 1024)) and a few
+    assert _trips(np.full((1, 8192), -2.5, np.float32)) < 60  # equal values behind the list's do not enter it
+    monkeypatch.setattr(ranked.Ranked, "_bounded", lambda self: ())  # pyright: ignore
+    monkeypatch.setattr(ranked.Ranked, "raised", lambda self, best: ())  # pyright: ignore
+    assert _trips(x[:, :2048]) > 10 * few
+
+
+def test_a_group_that_is_not_visited_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    visited = ranked_points._visited  # pyright: ignore
+
+    def without(groups: int, *rest: Any) -> Any:
+        *body, loop = visited(groups, *rest)
+        return (*body, attrs.evolve(loop, extent=as_expr(1)))
+
+    monkeypatch.setattr(ranked_points, "_visited", without)
+    assert _wrong()
+
+
+def test_points_beyond_the_end_of_a_row_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Zeros lie there, which are larger than all values of a row."""
+    monkeypatch.setattr(ranked_points, "exists", lambda *_: None)  # pyright: ignore
+    x = _below_zero(2, 1100).astype(np.float32)
     values, _ = found(4, 1100, x)
     assert (values != -np.sort(-x)[:, :4]).any()
 
 
-@pytest.mark.parametrize("lost", [0, 7])
-def test_a_point_that_the_queue_loses_is_seen(monkeypatch: pytest.MonkeyPatch, lost: int) -> None:
-    queued = ranked_points._queued  # pyright: ignore
-
-    def without(step: Any, opened: Any, state: Any, i: int, *rest: Any) -> Any:
-        body = queued(step, opened, state, i, *rest)
-        return body[:-1] if i == lost else body  # the last statement counts the point
-
-    monkeypatch.setattr(ranked_points, "_queued", without)
-    values, _ = found(8, 1100, np.random.default_rng(4).standard_normal((2, 1100)).astype(np.float32))
-    whole = np.random.default_rng(4).standard_normal((2, 1100)).astype(np.float32)
-    assert (values != -np.sort(-whole)[:, :8]).any()
+@pytest.mark.parametrize(("warps", "blocks"), [(4, 1), (2, 4)])
+def test_a_list_that_is_not_merged_is_seen(monkeypatch: pytest.MonkeyPatch, warps: int, blocks: int) -> None:
+    """The lists of a block's warps, and of a cluster's blocks, pass through shared memory."""
+    assert not _wrong(warps=warps, blocks=blocks)
+    monkeypatch.setattr(ranked.Ranked, "merged", lambda self, other: ())  # pyright: ignore
+    assert _wrong(warps=warps, blocks=blocks)
 
 
-def test_a_point_is_folded_by_code_that_the_kernel_has_once() -> None:
+def test_a_point_is_inserted_by_code_that_does_not_grow_with_the_chunk() -> None:
     """However many vectors a lane loads: a queue of eight points and a rolled loop, for the instruction cache."""
     spec = rows.top(Matrix(4096, 32000, "bf16"), 8, out=("bf16", "i32"))
     texts: list[str] = []
@@ -130,14 +298,14 @@ def test_a_point_is_folded_by_code_that_the_kernel_has_once() -> None:
         )
         texts.append(chain.load("x", fi.RF, fi.vector(16)).epilog(memory=fi.RF).done().cuda("sm_90a"))
     for text in texts:
-        assert text.count("place[0] < top_15[0]") == 2 + 1  # two scalars that move, and the question whether any does
+        assert text.count("came_at[0] < kept_at[0]") == 1
     assert len(texts[1]) < 1.1 * len(texts[0])
 
 
 def test_warps_pass_by_points_that_change_nothing(golden: Callable[..., None]) -> None:
-    """Votes of a chunk, a group and a queue say whether any lane takes a point; one warp has a row of many rows."""
+    """Votes of a chunk, a group and a place of the queue; one warp has a row of many rows."""
     schedule = rows.row(rows.top(Matrix(4096, 32000, "bf16"), 2, out=("bf16", "i32")))
-    assert ".split n 1024 .load x to SH .split n 1 ways to Warp" in str(schedule)
+    assert ".split n 2048 .load x to SH .split n 1 ways to Warp" in str(schedule)
     golden(schedule.cuda("sm_90a"), "kernel/top_by_bounds.cu")
 
 
@@ -147,15 +315,20 @@ def test_more_warps_have_a_row_where_rows_are_few(m: int, n: int, warps: int) ->
     assert f".split n {warps} ways to Warp" in str(schedule)
 
 
-def test_clusters_have_rows_where_sms_are_more() -> None:
+def test_clusters_have_rows_where_sms_are_more(golden: Callable[..., None]) -> None:
     schedule = rows.row(rows.top(Matrix(3, 1000000, "bf16"), 8, out=("bf16", "i32")))
     assert ".split n 8 ways to Block .split n 16384 .load x to SH .split n 16 ways to Warp" in str(schedule)
+    golden(schedule.cuda("sm_90a"), "kernel/top_of_a_cluster.cu")
 
 
-def test_comparisons_are_joined_without_branches() -> None:
-    """`||` and choices of choices made 475 instructions a point for k = 8, `|` and `&` make 90."""
-    text = rows.row(rows.top(Matrix(64, 4096, "bf16"), 2)).cuda("sm_90")
-    inserted = [line for line in text.splitlines() if line.strip().startswith("next[0] =")]
+@pytest.mark.parametrize("width", [64, 4096])
+def test_comparisons_are_joined_without_branches(width: int) -> None:
+    """`||` and choices of choices made 475 instructions a point for k = 8, `|` and `&` make 90, or 27 for a list.
+
+    A row of 64 columns has eight lanes, and each lane has a state.
+    """
+    text = rows.row(rows.top(Matrix(64, width, "bf16"), 2)).cuda("sm_90")
+    inserted = [line.strip() for line in text.splitlines() if line.strip().startswith(("next[0] =", "behind[0] ="))]
     assert inserted
     assert all(" | " in line and line.count("?") == 1 and "0.0f" not in line for line in inserted), inserted
 

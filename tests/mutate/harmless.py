@@ -106,6 +106,20 @@ ELSEWHERE = (
     ),
     ("filters' gradient, mma", r"^Call\[(2|3)\].read: .*thread_n < 5( one more)?$", "the other factors are 0 there"),
     ("top", r"a number \+ 1 \(2.14748e\+09\)", "lines have more numbers than are kept"),
+    (
+        "top",
+        r"@ (largest|reach|other|higher|bound|bound_at|taken|last|last_at|counts|any\d*|count)$",
+        "a bound that is too low costs time: points that it lets pass rank behind those that the list keeps",
+    ),
+    ("top", r"(eq left out \([5-7]\)|a number \+ 1 \(0\) \(4\)) @ behind$", "no line has two numbers that are none"),
+    ("top", r"a number \+ 1 \(1\)( \([23]\))? @ behind$", "the number is only asked whether it is 0"),
+    ("top", r"place: doubled @ (kept|kept_at)$", "a choice that is made twice is the same"),
+    ("top", r"^(For\[5\]|Leave\[0\]|If\[3\])", "trips without a point insert none, and the loop ends in few trips"),
+    (
+        "top",
+        r"^(If\[[0-2]\]|Vote\[0\])",
+        "the guards of steps that change nothing; the one chunk has points for all lanes",
+    ),
     ("sums of columns", r"^If\[0\].*one more", "registers of lines behind the warp's own are filled, and not added"),
     ("softmax ahead", r"^Compute\[7\].place: dropped$", "the maximum over peers includes this block's own"),
     ("softmax ahead", r"^For\[2\].place: doubled$", "a maximum that is taken twice is the same"),
@@ -121,7 +135,6 @@ ELSEWHERE = (
         r"^Sync\[(3|4)\].place: (dropped|exchanged with If)$",
         "the other fold's barrier stands between the states of one trip and those of the next",
     ),
-    ("top", r"^Call\[(17|18|19|20)\].lane: without thread$", "the last exchange counts for lane 0 alone, which stores"),
     ("softmax", r"^Compute\[8\].place: dropped$", "the maximum over warps includes this warp's own"),
     (
         "softmax",
@@ -297,16 +310,6 @@ ELSEWHERE = (
         "a thread reads what it has copied itself",
     ),
     ("layernorm's gradients", r"sub exchanged @ part$", "the difference is only squared"),
-    (
-        "top",
-        r"^Compute\[[4-7]\].expr: eq left out \((3|6)\)",
-        "a thread takes elements by rising columns: none is ahead of one that it has kept",
-    ),
-    (
-        "top",
-        r"^Compute\[(12|13|14|15)\].expr: eq left out \(3\)",
-        "lanes 0 to 15 have the earlier columns, and what the others choose is read by nobody",
-    ),
 )
 
 

@@ -227,6 +227,8 @@ def changes(statement: Statement) -> Iterator[Change]:
         case Vote(flag=flag, present=present):
             yield from (evolved("flag", how, new[0]) for how, new in views((flag,)))
             yield from (evolved("present", how, new) for how, new in conditions(present))
+            if statement.found != "any":
+                yield evolved("found", "any", "any")
         case Draw(first=first, units=units, items=items, counter=counter, place=place, reads=reads):
             yield from (evolved("place", how, new[0]) for how, new in views((place,)))
             yield evolved("reads", str(not reads), not reads)

@@ -86,7 +86,7 @@ def test_a_key_names_one_mutant() -> None:
         ("sgemm ways, split_k", "CountIn[0].level: Warp", "counted-twice"),
         # A maximum without every fourth element: exponentials of 1 and 0 do not show it.
         ("softmax", "For[0].extent: - 1", "wrong"),
-        ("top", "Compute[6].expr: lt left out", "wrong"),
+        ("top", "Compute[34].expr: lt left out", "wrong"),
         ("hopper split_k", "CountIn[0].place: doubled", "counted-twice"),
         ("sums in shares", "Meet[0].count: - 1", "uninitialised-read"),
         ("sums in shares", "Meet[0].place: dropped", "uninitialised-read"),

@@ -123,7 +123,7 @@ def _sites(body: tuple[Statement, ...], around: Site) -> Iterator[Site]:
                 value = view.offset if var.extent is None else view.offset % var.extent
                 around = attrs.evolve(around, lets=(*around.lets, Let(var, value)))
             case Vote(var=var):  # as if each warp took every branch
-                around = attrs.evolve(around, lets=(*around.lets, Let(var, as_expr(1))))
+                around = attrs.evolve(around, lets=(*around.lets, Let(var, as_expr(statement.taken))))
             case For(body=inner):
                 yield from _sites(inner, attrs.evolve(around, loops=(*around.loops, statement)))
             case If(condition=condition, body=inner):

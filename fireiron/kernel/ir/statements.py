@@ -82,21 +82,38 @@ class Fetch:
     link: Link | None = attrs.field(default=None, eq=False, repr=False)
 
 
+# What a vote finds: whether any lane's flag is set; the number of lanes whose flag is set; the first of these lanes.
+Found: TypeAlias = Literal["any", "count", "first"]
+
+
 @attrs.frozen
 class Vote:
-    """Set a variable in all lanes of each warp to 1 if any lane's flag is set, else to 0.
+    """Set a variable in all lanes of each warp by the flags of the warp's lanes.
 
     Args:
-        var: 1 in warps where some lane's flag is set, else 0.
+        var: 1 in warps where some lane's flag is set, else 0; or what `found` names.
         flag: a 32-bit register; the flag is set where it is not 0.
         present: a condition with one value for all lanes of a warp; where false, there is no vote and the variable is
             1.
+        found: `any`; `count`: the number of lanes whose flag is set; `first`: the number of the first such lane, 32 if
+            no flag is set.
     """
 
     var: Var
     flag: View
     present: Expr
     link: Link | None = attrs.field(default=None, eq=False, repr=False)
+    found: Found = "any"
+
+    @property
+    def taken(self) -> int:
+        """Return the variable's value in a warp where all flags are set."""
+        return {"any": 1, "count": 32, "first": 0}[self.found]
+
+    @property
+    def refused(self) -> int:
+        """Return the variable's value in a warp where no flag is set."""
+        return 32 if self.found == "first" else 0
 
 
 # What a loop counts: the work items of a persistent unit; the tiles of a unit; the chunks of a split; the layers of a

@@ -292,7 +292,7 @@ def _folded(step: Step, state: State, context: Context) -> tuple[Body, State, Op
     opened = open_fold(step, state, context, state.link)
     known = evolve(progress, open={**progress.open, step.name: opened})
     inside = evolve(state, windows={**state.windows, **opened.windows}, progress=known)
-    main = fold_points(step, opened, inside, context, False)
+    main = fold_points(step, opened, inside, context)
     return (Region(title_of(step), (*begin_points(opened, context), *main), state.path, state.link),), inside, opened
 
 
@@ -311,7 +311,7 @@ def _lower_step(step: Step, state: State, context: Context, recur: Recur) -> tup
             body, inside, opened = _folded(step, state, context)
             made, after = closed(opened, inside, context, recur)
             return (*body, *made), after
-        main = fold_points(step, carried, state, context, True)
+        main = fold_points(step, carried, state, context)
         body = (*corrected(step, carried, state, context), *main)
         return (Region(title_of(step), body, state.path, link),), state
     (out,) = step.outs

@@ -193,7 +193,7 @@ class _Walk:
                 case Fetch(var=var):
                     agent.env[var.name] = 0
                 case Vote(var=var):  # both outcomes are walked
-                    agent.env[var.name] = 1
+                    agent.env[var.name] = s.taken
                 case Region(body=inner):
                     yield from self.walk(inner, agent, mask, whole)
                 case If(condition=condition, body=inner):

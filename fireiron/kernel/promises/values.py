@@ -152,7 +152,8 @@ class Run:
                     self.fetch(s)
                 case Vote(var=var, flag=flag, present=present):
                     known = self.read(flag)
-                    self.env[var.name] = self.truths.get(known, known % 2) if self.of(present) else 1
+                    yes = self.truths.get(known, known % 2)
+                    self.env[var.name] = (s.taken if yes else s.refused) if self.of(present) else 1
                 case FindGroup(groups=groups, item=item):
                     found = self.of(item)
                     names = (groups.group, groups.first, groups.begin, groups.length)

@@ -88,7 +88,7 @@ __device__ __forceinline__ void copy_8B(void* dst, const void* src) {
 }
 
 extern "C" __global__ void __launch_bounds__(32, 24)
-row_1x1024_k1_bf16_i32(
+row_1x2048_k1_bf16_i32(
     const bf16* __restrict__ x,
     bf16* __restrict__ y0,
     int* __restrict__ y1) {
@@ -102,373 +102,196 @@ row_1x1024_k1_bf16_i32(
     float top_1[1];
     int top_2[1];
     int top_3[1];
-    alignas(16) bf16 x_rf[32];
+    alignas(16) bf16 x_rf[64];
     alignas(16) bf16 y0_rf[2];
     alignas(16) int y1_rf[2];
+    float kept[1];
+    int kept_at[1];
     float bound[1];
-    float largest[4];
-    float reach[1];
-    float best[1];
-    float highest[1];
+    int bound_at[1];
+    float largest[8];
     float queue[8];
-    int left[1];
-    float front[1];
+    float reach[1];
     int place[1];
-    int bit[1];
-    float next[1];
-    float next2[1];
-    int next3[1];
-    int next4[1];
     int counts[1];
-    int counts2[1];
-    float other[1];
+    int pending[1];
+    bf16 narrow[8];
+    float came[1];
+    int came_at[1];
+    int behind[1];
+    float ahead[1];
+    int ahead_at[1];
+    int passed[1];
+    float last[1];
+    int last_at[1];
+    int taken[1];
     bf16 half2[4];
     bf16 half3[2];
-    int counts3[1];
-    float other2[1];
-    float other3[1];
-    int other4[1];
-    int other5[1];
-    float next5[1];
-    float next6[1];
-    int next7[1];
-    int next8[1];
-    float next9[1];
-    float next10[1];
-    int next11[1];
-    int next12[1];
-    float other6[1];
-    float other7[1];
-    int other8[1];
-    int other9[1];
-    float next13[1];
-    float next14[1];
-    int next15[1];
-    int next16[1];
-    float next17[1];
-    float next18[1];
-    int next19[1];
-    int next20[1];
-    float other10[1];
-    float other11[1];
-    int other12[1];
-    int other13[1];
-    float next21[1];
-    float next22[1];
-    int next23[1];
-    int next24[1];
-    float next25[1];
-    float next26[1];
-    int next27[1];
-    int next28[1];
-    float other14[1];
-    float other15[1];
-    int other16[1];
-    int other17[1];
-    float next29[1];
-    float next30[1];
-    int next31[1];
-    int next32[1];
-    float next33[1];
-    float next34[1];
-    int next35[1];
-    int next36[1];
-    float other18[1];
-    float other19[1];
-    int other20[1];
-    int other21[1];
-    float next37[1];
-    float next38[1];
-    int next39[1];
-    int next40[1];
-    float next41[1];
-    float next42[1];
-    int next43[1];
-    int next44[1];
+    float other[1];
+    int higher[1];
 
     // Program(1, 2, 32000)(GL, GL, GL)(Block)
 
-    // load x to x_sh: Move(1, 1024)(GL, SH)(Block)
+    // load x to x_sh: Move(1, 2048)(GL, SH)(Block)
     #pragma unroll
-    for (int r3 = 0; r3 < 4; ++r3) {
+    for (int r3 = 0; r3 < 8; ++r3) {
         cp_async_16B(&x_sh[thread * 8 + r3 * 256], &x[block * 32000 + thread * 8 + r3 * 256]);
     }
     cp_async_commit();
-
-    // load x to x_sh: Move(1, 1024)(GL, SH)(Block)
-    #pragma unroll
-    for (int r3 = 0; r3 < 4; ++r3) {
-        cp_async_16B(&x_sh[thread * 8 + r3 * 256 + 1024], &x[block * 32000 + thread * 8 + r3 * 256 + 1024]);
-    }
-    cp_async_commit();
-    top_0[0] = __int_as_float(0xff800000);
-    top_1[0] = __int_as_float(0xff800000);
-    top_2[0] = 2147483647;
-    top_3[0] = 2147483647;
+    kept[0] = __int_as_float(0xff800000);
+    kept_at[0] = 2147483647;
     bound[0] = __int_as_float(0xff800000);
+    bound_at[0] = 2147483647;
     #pragma unroll 1
-    for (int n = 0; n < 32; ++n) {
-        cp_async_wait<1>();
+    for (int n = 0; n < 16; ++n) {
+        cp_async_wait<0>();
         __syncthreads();  // x_sh is written before it is read
-        if (n < 30) {
+        if (n < 15) {
 
-            // load x to x_sh: Move(1, 1024)(GL, SH)(Block)
+            // load x to x_sh: Move(1, 2048)(GL, SH)(Block)
             #pragma unroll
-            for (int r3 = 0; r3 < 4; ++r3) {
-                cp_async_or_zero_16B(&x_sh[(n + 2) % 3 * 1024 + thread * 8 + r3 * 256], &x[block * 32000 + n * 1024 + thread * 8 + r3 * 256 + 2048], n * 128 + thread + r3 * 32 < 3744);
+            for (int r3 = 0; r3 < 8; ++r3) {
+                cp_async_or_zero_16B(&x_sh[(n + 1) % 2 * 2048 + thread * 8 + r3 * 256], &x[block * 32000 + n * 2048 + thread * 8 + r3 * 256 + 2048], n * 256 + thread + r3 * 32 < 3744);
             }
         }
         cp_async_commit();
 
-        // Program(1, 2, 1024)(SH, GL, GL)(Warp)
+        // Program(1, 2, 2048)(SH, GL, GL)(Warp)
 
-        // load x_sh to x_rf: Move(1, 1024)(SH, RF)(Warp)
+        // load x_sh to x_rf: Move(1, 2048)(SH, RF)(Warp)
         #pragma unroll
-        for (int r = 0; r < 4; ++r) {
-            copy_16B(&x_rf[r * 8], &x_sh[n % 3 * 1024 + thread * 8 + r * 256]);
+        for (int r = 0; r < 8; ++r) {
+            copy_16B(&x_rf[r * 8], &x_sh[n % 2 * 2048 + thread * 8 + r * 256]);
         }
 
         // top: top over n
         #pragma unroll
-        for (int g = 0; g < 4; ++g) {
+        for (int g = 0; g < 8; ++g) {
             largest[g] = __int_as_float(0xff800000);
             #pragma unroll
-            for (int e2 = 0; e2 < 2; ++e2) {
-                put_pair(&half2[e2 * 2], max_bf16_pair(pair_at(&x_rf[g * 8 + e2 * 2]), pair_at(&x_rf[g * 8 + e2 * 2 + 4])));
+            for (int e3 = 0; e3 < 2; ++e3) {
+                put_pair(&half2[e3 * 2], max_bf16_pair(pair_at(&x_rf[g * 8 + e3 * 2]), pair_at(&x_rf[g * 8 + e3 * 2 + 4])));
             }
             #pragma unroll
-            for (int e3 = 0; e3 < 1; ++e3) {
-                put_pair(&half3[e3 * 2], max_bf16_pair(pair_at(&half2[e3 * 2]), pair_at(&half2[e3 * 2 + 2])));
+            for (int e4 = 0; e4 < 1; ++e4) {
+                put_pair(&half3[e4 * 2], max_bf16_pair(pair_at(&half2[e4 * 2]), pair_at(&half2[e4 * 2 + 2])));
             }
             #pragma unroll
-            for (int e4 = 0; e4 < 2; ++e4) {
-                largest[g] = fmaxf_nan(bf16_to_float(half3[e4]), largest[g]);
+            for (int e5 = 0; e5 < 2; ++e5) {
+                largest[g] = fmaxf_nan(bf16_to_float(half3[e5]), largest[g]);
             }
-            largest[g] = (n * 128 + thread + g * 32 < 4000) != 0 ? largest[g] : __int_as_float(0xff800000);
+            largest[g] = (n * 256 + thread + g * 32 < 4000) != 0 ? largest[g] : __int_as_float(0xff800000);
         }
         reach[0] = __int_as_float(0xff800000);
         #pragma unroll
-        for (int g2 = 0; g2 < 4; ++g2) {
+        for (int g2 = 0; g2 < 8; ++g2) {
             reach[0] = fmaxf_nan(reach[0], largest[g2]);
         }
-        counts3[0] = reach[0] < bound[0] ? 0 : 1;
-        const int any4 = __any_sync(0xffffffff, counts3[0]);
-        if (any4 == 1) {
-            best[0] = fmaxf_nan(reach[0], top_0[0]);
-            shuffle_4B(&other[0], &best[0], thread ^ 1);
-            best[0] = (thread % 2 == thread / 2 % 2) != 0 ? fmaxf_nan(best[0], other[0]) : fminf_nan(best[0], other[0]);
-            shuffle_4B(&other[0], &best[0], thread ^ 2);
-            best[0] = (thread / 2 % 2 == thread / 4 % 2) != 0 ? fmaxf_nan(best[0], other[0]) : fminf_nan(best[0], other[0]);
-            shuffle_4B(&other[0], &best[0], thread ^ 1);
-            best[0] = (thread % 2 == thread / 4 % 2) != 0 ? fmaxf_nan(best[0], other[0]) : fminf_nan(best[0], other[0]);
-            shuffle_4B(&other[0], &best[0], thread ^ 4);
-            best[0] = (thread / 4 % 2 == thread / 8 % 2) != 0 ? fmaxf_nan(best[0], other[0]) : fminf_nan(best[0], other[0]);
-            shuffle_4B(&other[0], &best[0], thread ^ 2);
-            best[0] = (thread / 2 % 2 == thread / 8 % 2) != 0 ? fmaxf_nan(best[0], other[0]) : fminf_nan(best[0], other[0]);
-            shuffle_4B(&other[0], &best[0], thread ^ 1);
-            best[0] = (thread % 2 == thread / 8 % 2) != 0 ? fmaxf_nan(best[0], other[0]) : fminf_nan(best[0], other[0]);
-            shuffle_4B(&other[0], &best[0], thread ^ 8);
-            best[0] = (thread / 8 % 2 == thread / 16) != 0 ? fmaxf_nan(best[0], other[0]) : fminf_nan(best[0], other[0]);
-            shuffle_4B(&other[0], &best[0], thread ^ 4);
-            best[0] = (thread / 4 % 2 == thread / 16) != 0 ? fmaxf_nan(best[0], other[0]) : fminf_nan(best[0], other[0]);
-            shuffle_4B(&other[0], &best[0], thread ^ 2);
-            best[0] = (thread / 2 % 2 == thread / 16) != 0 ? fmaxf_nan(best[0], other[0]) : fminf_nan(best[0], other[0]);
-            shuffle_4B(&other[0], &best[0], thread ^ 1);
-            best[0] = (thread % 2 == thread / 16) != 0 ? fmaxf_nan(best[0], other[0]) : fminf_nan(best[0], other[0]);
-            shuffle_4B(&other[0], &best[0], thread ^ 16);
-            best[0] = (thread / 16 == 0) != 0 ? fmaxf_nan(best[0], other[0]) : fminf_nan(best[0], other[0]);
-            shuffle_4B(&other[0], &best[0], thread ^ 8);
-            best[0] = (thread / 8 % 2 == 0) != 0 ? fmaxf_nan(best[0], other[0]) : fminf_nan(best[0], other[0]);
-            shuffle_4B(&other[0], &best[0], thread ^ 4);
-            best[0] = (thread / 4 % 2 == 0) != 0 ? fmaxf_nan(best[0], other[0]) : fminf_nan(best[0], other[0]);
-            shuffle_4B(&other[0], &best[0], thread ^ 2);
-            best[0] = (thread / 2 % 2 == 0) != 0 ? fmaxf_nan(best[0], other[0]) : fminf_nan(best[0], other[0]);
-            shuffle_4B(&other[0], &best[0], thread ^ 1);
-            best[0] = (thread % 2 == 0) != 0 ? fmaxf_nan(best[0], other[0]) : fminf_nan(best[0], other[0]);
-            shuffle_4B(&other[0], &best[0], 1);
-            bound[0] = fmaxf_nan(bound[0], other[0]);
+        place[0] = (n * 2048 + thread * 8);
+        counts[0] = (!(reach[0] <= bound[0]) & bound[0] == bound[0]) | ((reach[0] == bound[0] | (!(reach[0] == reach[0]) & !(bound[0] == bound[0]))) & place[0] < bound_at[0]) ? 1 : 0;
+        const int count = __popc(__ballot_sync(0xffffffff, counts[0]));
+        if (count > 0) {
+            if (count > 1) {
+                shuffle_4B(&other[0], &reach[0], thread ^ 1);
+                reach[0] = (thread % 2 == thread / 2 % 2) != 0 ? fmaxf_nan(reach[0], other[0]) : fminf_nan(reach[0], other[0]);
+                shuffle_4B(&other[0], &reach[0], thread ^ 2);
+                reach[0] = (thread / 2 % 2 == thread / 4 % 2) != 0 ? fmaxf_nan(reach[0], other[0]) : fminf_nan(reach[0], other[0]);
+                shuffle_4B(&other[0], &reach[0], thread ^ 1);
+                reach[0] = (thread % 2 == thread / 4 % 2) != 0 ? fmaxf_nan(reach[0], other[0]) : fminf_nan(reach[0], other[0]);
+                shuffle_4B(&other[0], &reach[0], thread ^ 4);
+                reach[0] = (thread / 4 % 2 == thread / 8 % 2) != 0 ? fmaxf_nan(reach[0], other[0]) : fminf_nan(reach[0], other[0]);
+                shuffle_4B(&other[0], &reach[0], thread ^ 2);
+                reach[0] = (thread / 2 % 2 == thread / 8 % 2) != 0 ? fmaxf_nan(reach[0], other[0]) : fminf_nan(reach[0], other[0]);
+                shuffle_4B(&other[0], &reach[0], thread ^ 1);
+                reach[0] = (thread % 2 == thread / 8 % 2) != 0 ? fmaxf_nan(reach[0], other[0]) : fminf_nan(reach[0], other[0]);
+                shuffle_4B(&other[0], &reach[0], thread ^ 8);
+                reach[0] = (thread / 8 % 2 == thread / 16) != 0 ? fmaxf_nan(reach[0], other[0]) : fminf_nan(reach[0], other[0]);
+                shuffle_4B(&other[0], &reach[0], thread ^ 4);
+                reach[0] = (thread / 4 % 2 == thread / 16) != 0 ? fmaxf_nan(reach[0], other[0]) : fminf_nan(reach[0], other[0]);
+                shuffle_4B(&other[0], &reach[0], thread ^ 2);
+                reach[0] = (thread / 2 % 2 == thread / 16) != 0 ? fmaxf_nan(reach[0], other[0]) : fminf_nan(reach[0], other[0]);
+                shuffle_4B(&other[0], &reach[0], thread ^ 1);
+                reach[0] = (thread % 2 == thread / 16) != 0 ? fmaxf_nan(reach[0], other[0]) : fminf_nan(reach[0], other[0]);
+                shuffle_4B(&other[0], &reach[0], thread ^ 16);
+                reach[0] = (thread / 16 == 0) != 0 ? fmaxf_nan(reach[0], other[0]) : fminf_nan(reach[0], other[0]);
+                shuffle_4B(&other[0], &reach[0], thread ^ 8);
+                reach[0] = (thread / 8 % 2 == 0) != 0 ? fmaxf_nan(reach[0], other[0]) : fminf_nan(reach[0], other[0]);
+                shuffle_4B(&other[0], &reach[0], thread ^ 4);
+                reach[0] = (thread / 4 % 2 == 0) != 0 ? fmaxf_nan(reach[0], other[0]) : fminf_nan(reach[0], other[0]);
+                shuffle_4B(&other[0], &reach[0], thread ^ 2);
+                reach[0] = (thread / 2 % 2 == 0) != 0 ? fmaxf_nan(reach[0], other[0]) : fminf_nan(reach[0], other[0]);
+                shuffle_4B(&other[0], &reach[0], thread ^ 1);
+                reach[0] = (thread % 2 == 0) != 0 ? fmaxf_nan(reach[0], other[0]) : fminf_nan(reach[0], other[0]);
+                shuffle_4B(&other[0], &reach[0], 1);
+                higher[0] = bound[0] < other[0] ? 1 : 0;
+                bound[0] = higher[0] != 0 ? other[0] : bound[0];
+                bound_at[0] = higher[0] != 0 ? 2147483647 : bound_at[0];
+            }
+            pending[0] = 0;
+            #pragma unroll
+            for (int g3 = 0; g3 < 8; ++g3) {
+                counts[0] = !(largest[g3] < bound[0]) & (!(largest[g3] == bound[0]) | (n * 2048 + thread * 8 + g3 * 256) < bound_at[0]) ? 1 : 0;
+                const int any2 = __any_sync(0xffffffff, counts[0]);
+                pending[0] = (thread == g3) != 0 ? any2 : pending[0];
+            }
             #pragma unroll 1
-            for (int g3 = 0; g3 < 4; ++g3) {
-                #pragma unroll
-                for (int g4 = 0; g4 < 4; ++g4) {
-                    if (g3 == g4) {
-                        highest[0] = largest[g4];
-                    }
-                }
-                counts2[0] = highest[0] < bound[0] ? 0 : 1;
-                const int any3 = __any_sync(0xffffffff, counts2[0]);
-                if (any3 == 1) {
-                    left[0] = 0;
+            for (int trip = 0; trip < 8; ++trip) {
+                const int found = __clz(__brev(__ballot_sync(0xffffffff, pending[0])));
+                if (found == 32) break;
+                if (found != 32) {
+                    pending[0] = (thread == found) != 0 ? 0 : pending[0];
+                    const int now = min(found, 7);
                     #pragma unroll
-                    for (int g4 = 0; g4 < 4; ++g4) {
-                        if (g3 == g4) {
-                            queue[0] = bf16_to_float(x_rf[g4 * 8]);
-                            left[0] = left[0] + (queue[0] < bound[0] ? 0 : 1) * (n * 128 + thread + g4 * 32 < 4000);
-                            queue[1] = bf16_to_float(x_rf[g4 * 8 + 1]);
-                            left[0] = left[0] + (queue[1] < bound[0] ? 0 : 2) * (n * 128 + thread + g4 * 32 < 4000);
-                            queue[2] = bf16_to_float(x_rf[g4 * 8 + 2]);
-                            left[0] = left[0] + (queue[2] < bound[0] ? 0 : 4) * (n * 128 + thread + g4 * 32 < 4000);
-                            queue[3] = bf16_to_float(x_rf[g4 * 8 + 3]);
-                            left[0] = left[0] + (queue[3] < bound[0] ? 0 : 8) * (n * 128 + thread + g4 * 32 < 4000);
-                            queue[4] = bf16_to_float(x_rf[g4 * 8 + 4]);
-                            left[0] = left[0] + (queue[4] < bound[0] ? 0 : 16) * (n * 128 + thread + g4 * 32 < 4000);
-                            queue[5] = bf16_to_float(x_rf[g4 * 8 + 5]);
-                            left[0] = left[0] + (queue[5] < bound[0] ? 0 : 32) * (n * 128 + thread + g4 * 32 < 4000);
-                            queue[6] = bf16_to_float(x_rf[g4 * 8 + 6]);
-                            left[0] = left[0] + (queue[6] < bound[0] ? 0 : 64) * (n * 128 + thread + g4 * 32 < 4000);
-                            queue[7] = bf16_to_float(x_rf[g4 * 8 + 7]);
-                            left[0] = left[0] + (queue[7] < bound[0] ? 0 : 128) * (n * 128 + thread + g4 * 32 < 4000);
+                    for (int g4 = 0; g4 < 8; ++g4) {
+                        if (now == g4) {
+                            #pragma unroll
+                            for (int e = 0; e < 4; ++e) {
+                                put_pair(&narrow[e * 2], max_bf16_pair(pair_at(&x_rf[g4 * 8 + e * 2]), pair_at(&x_rf[g4 * 8 + e * 2])));
+                            }
                         }
                     }
-                    #pragma unroll 1
-                    for (int trip = 0; trip < 8; ++trip) {
-                        const int any = __any_sync(0xffffffff, left[0]);
-                        if (any == 0) break;
-                        front[0] = __int_as_float(0xff800000);
-                        place[0] = 2147483647;
-                        bit[0] = 0;
-                        front[0] = left[0] < 1 ? front[0] : queue[0];
-                        place[0] = left[0] < 1 ? place[0] : (n * 1024 + thread * 8 + g3 * 256);
-                        bit[0] = left[0] < 1 ? bit[0] : 1;
-                        front[0] = left[0] < 2 ? front[0] : queue[1];
-                        place[0] = left[0] < 2 ? place[0] : (n * 1024 + thread * 8 + g3 * 256 + 1);
-                        bit[0] = left[0] < 2 ? bit[0] : 2;
-                        front[0] = left[0] < 4 ? front[0] : queue[2];
-                        place[0] = left[0] < 4 ? place[0] : (n * 1024 + thread * 8 + g3 * 256 + 2);
-                        bit[0] = left[0] < 4 ? bit[0] : 4;
-                        front[0] = left[0] < 8 ? front[0] : queue[3];
-                        place[0] = left[0] < 8 ? place[0] : (n * 1024 + thread * 8 + g3 * 256 + 3);
-                        bit[0] = left[0] < 8 ? bit[0] : 8;
-                        front[0] = left[0] < 16 ? front[0] : queue[4];
-                        place[0] = left[0] < 16 ? place[0] : (n * 1024 + thread * 8 + g3 * 256 + 4);
-                        bit[0] = left[0] < 16 ? bit[0] : 16;
-                        front[0] = left[0] < 32 ? front[0] : queue[5];
-                        place[0] = left[0] < 32 ? place[0] : (n * 1024 + thread * 8 + g3 * 256 + 5);
-                        bit[0] = left[0] < 32 ? bit[0] : 32;
-                        front[0] = left[0] < 64 ? front[0] : queue[6];
-                        place[0] = left[0] < 64 ? place[0] : (n * 1024 + thread * 8 + g3 * 256 + 6);
-                        bit[0] = left[0] < 64 ? bit[0] : 64;
-                        front[0] = left[0] < 128 ? front[0] : queue[7];
-                        place[0] = left[0] < 128 ? place[0] : (n * 1024 + thread * 8 + g3 * 256 + 7);
-                        bit[0] = left[0] < 128 ? bit[0] : 128;
-                        left[0] = left[0] - bit[0];
-                        counts[0] = (!(front[0] <= top_1[0]) & top_1[0] == top_1[0]) | (front[0] == top_1[0] & place[0] < top_3[0]) ? 1 : 0;
-                        const int any2 = __any_sync(0xffffffff, counts[0]);
-                        if (any2 == 1) {
-                            next[0] = (!(front[0] <= top_0[0]) & top_0[0] == top_0[0]) | (front[0] == top_0[0] & place[0] < top_2[0]) ? front[0] : top_0[0];
-                            next2[0] = (!(front[0] <= top_1[0]) & top_1[0] == top_1[0]) | (front[0] == top_1[0] & place[0] < top_3[0]) ? ((!(front[0] <= top_0[0]) & top_0[0] == top_0[0]) | (front[0] == top_0[0] & place[0] < top_2[0]) ? top_0[0] : front[0]) : top_1[0];
-                            next3[0] = (!(front[0] <= top_0[0]) & top_0[0] == top_0[0]) | (front[0] == top_0[0] & place[0] < top_2[0]) ? place[0] : top_2[0];
-                            next4[0] = (!(front[0] <= top_1[0]) & top_1[0] == top_1[0]) | (front[0] == top_1[0] & place[0] < top_3[0]) ? ((!(front[0] <= top_0[0]) & top_0[0] == top_0[0]) | (front[0] == top_0[0] & place[0] < top_2[0]) ? top_2[0] : place[0]) : top_3[0];
-                            top_0[0] = next[0];
-                            top_1[0] = next2[0];
-                            top_2[0] = next3[0];
-                            top_3[0] = next4[0];
+                    #pragma unroll
+                    for (int e = 0; e < 8; ++e) {
+                        queue[e] = bf16_to_float(narrow[e]);
+                    }
+                    #pragma unroll
+                    for (int e = 0; e < 8; ++e) {
+                        counts[0] = !(queue[e] < bound[0]) & (!(queue[e] == bound[0]) | (n * 2048 + thread * 8 + now * 256) < bound_at[0]) ? 1 : 0;
+                        counts[0] = counts[0] * (n * 256 + thread + now * 32 < 4000);
+                        const int any = __any_sync(0xffffffff, counts[0]);
+                        if (any == 1) {
+                            place[0] = (n * 2048 + thread * 8 + e + now * 256);
+                            #pragma unroll 1
+                            for (int trip2 = 0; trip2 < 32; ++trip2) {
+                                const int first = __clz(__brev(__ballot_sync(0xffffffff, counts[0])));
+                                if (first == 32) break;
+                                if (first != 32) {
+                                    shuffle_4B(&came[0], &queue[e], first);
+                                    shuffle_4B(&came_at[0], &place[0], first);
+                                    counts[0] = (thread == first) != 0 ? 0 : counts[0];
+                                    behind[0] = (!(came[0] <= kept[0]) & kept[0] == kept[0]) | ((came[0] == kept[0] | (!(came[0] == came[0]) & !(kept[0] == kept[0]))) & came_at[0] < kept_at[0]) ? 1 : 0;
+                                    shuffle_4B(&ahead[0], &kept[0], (thread + 31) % 32);
+                                    shuffle_4B(&ahead_at[0], &kept_at[0], (thread + 31) % 32);
+                                    shuffle_4B(&passed[0], &behind[0], (thread + 31) % 32);
+                                    kept[0] = behind[0] != 0 ? (((thread > 0) != 0 ? passed[0] : 0) != 0 ? ahead[0] : came[0]) : kept[0];
+                                    kept_at[0] = behind[0] != 0 ? (((thread > 0) != 0 ? passed[0] : 0) != 0 ? ahead_at[0] : came_at[0]) : kept_at[0];
+                                }
+                            }
+                            shuffle_4B(&last[0], &kept[0], 1);
+                            shuffle_4B(&last_at[0], &kept_at[0], 1);
+                            taken[0] = (!(last[0] <= bound[0]) & bound[0] == bound[0]) | ((last[0] == bound[0] | (!(last[0] == last[0]) & !(bound[0] == bound[0]))) & last_at[0] < bound_at[0]) ? 1 : 0;
+                            bound[0] = taken[0] != 0 ? last[0] : bound[0];
+                            bound_at[0] = taken[0] != 0 ? last_at[0] : bound_at[0];
                         }
                     }
                 }
             }
         }
     }
-    shuffle_4B(&other2[0], &top_0[0], thread ^ 16);
-    shuffle_4B(&other3[0], &top_1[0], thread ^ 16);
-    shuffle_4B(&other4[0], &top_2[0], thread ^ 16);
-    shuffle_4B(&other5[0], &top_3[0], thread ^ 16);
-    next5[0] = (!(other3[0] <= top_0[0]) & top_0[0] == top_0[0]) | (other3[0] == top_0[0] & other5[0] < top_2[0]) ? other3[0] : top_0[0];
-    next6[0] = (!(other2[0] <= top_1[0]) & top_1[0] == top_1[0]) | (other2[0] == top_1[0] & other4[0] < top_3[0]) ? other2[0] : top_1[0];
-    next7[0] = (!(other3[0] <= top_0[0]) & top_0[0] == top_0[0]) | (other3[0] == top_0[0] & other5[0] < top_2[0]) ? other5[0] : top_2[0];
-    next8[0] = (!(other2[0] <= top_1[0]) & top_1[0] == top_1[0]) | (other2[0] == top_1[0] & other4[0] < top_3[0]) ? other4[0] : top_3[0];
-    top_0[0] = next5[0];
-    top_1[0] = next6[0];
-    top_2[0] = next7[0];
-    top_3[0] = next8[0];
-    next9[0] = (!(top_1[0] <= top_0[0]) & top_0[0] == top_0[0]) | (top_1[0] == top_0[0] & top_3[0] < top_2[0]) ? top_1[0] : top_0[0];
-    next10[0] = (!(top_1[0] <= top_0[0]) & top_0[0] == top_0[0]) | (top_1[0] == top_0[0] & top_3[0] < top_2[0]) ? top_0[0] : top_1[0];
-    next11[0] = (!(top_1[0] <= top_0[0]) & top_0[0] == top_0[0]) | (top_1[0] == top_0[0] & top_3[0] < top_2[0]) ? top_3[0] : top_2[0];
-    next12[0] = (!(top_1[0] <= top_0[0]) & top_0[0] == top_0[0]) | (top_1[0] == top_0[0] & top_3[0] < top_2[0]) ? top_2[0] : top_3[0];
-    top_0[0] = next9[0];
-    top_1[0] = next10[0];
-    top_2[0] = next11[0];
-    top_3[0] = next12[0];
-    shuffle_4B(&other6[0], &top_0[0], thread ^ 8);
-    shuffle_4B(&other7[0], &top_1[0], thread ^ 8);
-    shuffle_4B(&other8[0], &top_2[0], thread ^ 8);
-    shuffle_4B(&other9[0], &top_3[0], thread ^ 8);
-    next13[0] = (!(other7[0] <= top_0[0]) & top_0[0] == top_0[0]) | (other7[0] == top_0[0] & other9[0] < top_2[0]) ? other7[0] : top_0[0];
-    next14[0] = (!(other6[0] <= top_1[0]) & top_1[0] == top_1[0]) | (other6[0] == top_1[0] & other8[0] < top_3[0]) ? other6[0] : top_1[0];
-    next15[0] = (!(other7[0] <= top_0[0]) & top_0[0] == top_0[0]) | (other7[0] == top_0[0] & other9[0] < top_2[0]) ? other9[0] : top_2[0];
-    next16[0] = (!(other6[0] <= top_1[0]) & top_1[0] == top_1[0]) | (other6[0] == top_1[0] & other8[0] < top_3[0]) ? other8[0] : top_3[0];
-    top_0[0] = next13[0];
-    top_1[0] = next14[0];
-    top_2[0] = next15[0];
-    top_3[0] = next16[0];
-    next17[0] = (!(top_1[0] <= top_0[0]) & top_0[0] == top_0[0]) | (top_1[0] == top_0[0] & top_3[0] < top_2[0]) ? top_1[0] : top_0[0];
-    next18[0] = (!(top_1[0] <= top_0[0]) & top_0[0] == top_0[0]) | (top_1[0] == top_0[0] & top_3[0] < top_2[0]) ? top_0[0] : top_1[0];
-    next19[0] = (!(top_1[0] <= top_0[0]) & top_0[0] == top_0[0]) | (top_1[0] == top_0[0] & top_3[0] < top_2[0]) ? top_3[0] : top_2[0];
-    next20[0] = (!(top_1[0] <= top_0[0]) & top_0[0] == top_0[0]) | (top_1[0] == top_0[0] & top_3[0] < top_2[0]) ? top_2[0] : top_3[0];
-    top_0[0] = next17[0];
-    top_1[0] = next18[0];
-    top_2[0] = next19[0];
-    top_3[0] = next20[0];
-    shuffle_4B(&other10[0], &top_0[0], thread ^ 4);
-    shuffle_4B(&other11[0], &top_1[0], thread ^ 4);
-    shuffle_4B(&other12[0], &top_2[0], thread ^ 4);
-    shuffle_4B(&other13[0], &top_3[0], thread ^ 4);
-    next21[0] = (!(other11[0] <= top_0[0]) & top_0[0] == top_0[0]) | (other11[0] == top_0[0] & other13[0] < top_2[0]) ? other11[0] : top_0[0];
-    next22[0] = (!(other10[0] <= top_1[0]) & top_1[0] == top_1[0]) | (other10[0] == top_1[0] & other12[0] < top_3[0]) ? other10[0] : top_1[0];
-    next23[0] = (!(other11[0] <= top_0[0]) & top_0[0] == top_0[0]) | (other11[0] == top_0[0] & other13[0] < top_2[0]) ? other13[0] : top_2[0];
-    next24[0] = (!(other10[0] <= top_1[0]) & top_1[0] == top_1[0]) | (other10[0] == top_1[0] & other12[0] < top_3[0]) ? other12[0] : top_3[0];
-    top_0[0] = next21[0];
-    top_1[0] = next22[0];
-    top_2[0] = next23[0];
-    top_3[0] = next24[0];
-    next25[0] = (!(top_1[0] <= top_0[0]) & top_0[0] == top_0[0]) | (top_1[0] == top_0[0] & top_3[0] < top_2[0]) ? top_1[0] : top_0[0];
-    next26[0] = (!(top_1[0] <= top_0[0]) & top_0[0] == top_0[0]) | (top_1[0] == top_0[0] & top_3[0] < top_2[0]) ? top_0[0] : top_1[0];
-    next27[0] = (!(top_1[0] <= top_0[0]) & top_0[0] == top_0[0]) | (top_1[0] == top_0[0] & top_3[0] < top_2[0]) ? top_3[0] : top_2[0];
-    next28[0] = (!(top_1[0] <= top_0[0]) & top_0[0] == top_0[0]) | (top_1[0] == top_0[0] & top_3[0] < top_2[0]) ? top_2[0] : top_3[0];
-    top_0[0] = next25[0];
-    top_1[0] = next26[0];
-    top_2[0] = next27[0];
-    top_3[0] = next28[0];
-    shuffle_4B(&other14[0], &top_0[0], thread ^ 2);
-    shuffle_4B(&other15[0], &top_1[0], thread ^ 2);
-    shuffle_4B(&other16[0], &top_2[0], thread ^ 2);
-    shuffle_4B(&other17[0], &top_3[0], thread ^ 2);
-    next29[0] = (!(other15[0] <= top_0[0]) & top_0[0] == top_0[0]) | (other15[0] == top_0[0] & other17[0] < top_2[0]) ? other15[0] : top_0[0];
-    next30[0] = (!(other14[0] <= top_1[0]) & top_1[0] == top_1[0]) | (other14[0] == top_1[0] & other16[0] < top_3[0]) ? other14[0] : top_1[0];
-    next31[0] = (!(other15[0] <= top_0[0]) & top_0[0] == top_0[0]) | (other15[0] == top_0[0] & other17[0] < top_2[0]) ? other17[0] : top_2[0];
-    next32[0] = (!(other14[0] <= top_1[0]) & top_1[0] == top_1[0]) | (other14[0] == top_1[0] & other16[0] < top_3[0]) ? other16[0] : top_3[0];
-    top_0[0] = next29[0];
-    top_1[0] = next30[0];
-    top_2[0] = next31[0];
-    top_3[0] = next32[0];
-    next33[0] = (!(top_1[0] <= top_0[0]) & top_0[0] == top_0[0]) | (top_1[0] == top_0[0] & top_3[0] < top_2[0]) ? top_1[0] : top_0[0];
-    next34[0] = (!(top_1[0] <= top_0[0]) & top_0[0] == top_0[0]) | (top_1[0] == top_0[0] & top_3[0] < top_2[0]) ? top_0[0] : top_1[0];
-    next35[0] = (!(top_1[0] <= top_0[0]) & top_0[0] == top_0[0]) | (top_1[0] == top_0[0] & top_3[0] < top_2[0]) ? top_3[0] : top_2[0];
-    next36[0] = (!(top_1[0] <= top_0[0]) & top_0[0] == top_0[0]) | (top_1[0] == top_0[0] & top_3[0] < top_2[0]) ? top_2[0] : top_3[0];
-    top_0[0] = next33[0];
-    top_1[0] = next34[0];
-    top_2[0] = next35[0];
-    top_3[0] = next36[0];
-    shuffle_4B(&other18[0], &top_0[0], thread ^ 1);
-    shuffle_4B(&other19[0], &top_1[0], thread ^ 1);
-    shuffle_4B(&other20[0], &top_2[0], thread ^ 1);
-    shuffle_4B(&other21[0], &top_3[0], thread ^ 1);
-    next37[0] = (!(other19[0] <= top_0[0]) & top_0[0] == top_0[0]) | (other19[0] == top_0[0] & other21[0] < top_2[0]) ? other19[0] : top_0[0];
-    next38[0] = (!(other18[0] <= top_1[0]) & top_1[0] == top_1[0]) | (other18[0] == top_1[0] & other20[0] < top_3[0]) ? other18[0] : top_1[0];
-    next39[0] = (!(other19[0] <= top_0[0]) & top_0[0] == top_0[0]) | (other19[0] == top_0[0] & other21[0] < top_2[0]) ? other21[0] : top_2[0];
-    next40[0] = (!(other18[0] <= top_1[0]) & top_1[0] == top_1[0]) | (other18[0] == top_1[0] & other20[0] < top_3[0]) ? other20[0] : top_3[0];
-    top_0[0] = next37[0];
-    top_1[0] = next38[0];
-    top_2[0] = next39[0];
-    top_3[0] = next40[0];
-    next41[0] = (!(top_1[0] <= top_0[0]) & top_0[0] == top_0[0]) | (top_1[0] == top_0[0] & top_3[0] < top_2[0]) ? top_1[0] : top_0[0];
-    next42[0] = (!(top_1[0] <= top_0[0]) & top_0[0] == top_0[0]) | (top_1[0] == top_0[0] & top_3[0] < top_2[0]) ? top_0[0] : top_1[0];
-    next43[0] = (!(top_1[0] <= top_0[0]) & top_0[0] == top_0[0]) | (top_1[0] == top_0[0] & top_3[0] < top_2[0]) ? top_3[0] : top_2[0];
-    next44[0] = (!(top_1[0] <= top_0[0]) & top_0[0] == top_0[0]) | (top_1[0] == top_0[0] & top_3[0] < top_2[0]) ? top_2[0] : top_3[0];
-    top_0[0] = next41[0];
-    top_1[0] = next42[0];
-    top_2[0] = next43[0];
-    top_3[0] = next44[0];
+    shuffle_4B(&top_0[0], &kept[0], 0);
+    shuffle_4B(&top_2[0], &kept_at[0], 0);
+    shuffle_4B(&top_1[0], &kept[0], 1);
+    shuffle_4B(&top_3[0], &kept_at[0], 1);
 
     // y0: bf16 in y0_rf
     #pragma unroll

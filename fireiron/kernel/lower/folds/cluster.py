@@ -21,6 +21,7 @@ from fireiron.algebra.expr import Expr, Var, as_expr, as_int, eq, free, lt, prov
 from fireiron.algebra.scalar import Arg
 from fireiron.atoms.table import PEER_LOADS, matching, send
 from fireiron.base.errors import DecompositionError
+from fireiron.base.link import Link
 from fireiron.kernel.ir.statements import RANK, THREAD, Barrier, Buffer, Call, Compute, If, Region, View
 from fireiron.kernel.lower.context import Body, Context, State, buffer_of
 from fireiron.kernel.lower.folds.lanes import exchanged
@@ -172,10 +173,7 @@ class _Post:
 
 def _post(opened: Open, places: int, table: Table, context: Context) -> _Post:
     """Make the buffers for a fold's states, and the mbarrier that counts their bytes."""
-    lanes = replicas(table)
-    number, count = numbered(opened.loops)
-    number = as_expr(context.trip * count + number)
-    turn = None if as_int(number) == 0 else number
+    lanes, turn = replicas(table), trip_of(opened, context)
     ways, (first, *_) = context.joined, opened.storages
     total = ways * places * first.size * lanes[0]
     buffers: list[Buffer] = []
@@ -183,17 +181,30 @@ def _post(opened: Open, places: int, table: Table, context: Context) -> _Post:
         staged = staging(f"{s.name}_cluster", s.dtype, as_expr(total), context, opened.link, turn)
         context.storages[staged.name].guarded = True
         buffers.append(buffer_of(context.storages[staged.name]))
-    slots, nbytes = 1 if turn is None else 2, as_int(total)
-    assert nbytes is not None, "a fold's registers are counted"
-    nbytes *= sum(s.dtype.nbytes for s in opened.storages)
-    here = Barrier(context.name(f"{buffers[0].name}_full"), slots, 1)
+    signal = signal_of(buffers, turn, opened.link, context)
+    others = tuple(View(temporary("other", s.dtype, 1, context), as_expr(0)) for s in opened.storages)
+    return _Post(opened, tuple(buffers), others, places, lanes, signal, turn, context)
+
+
+def trip_of(opened: Open, context: Context) -> Expr | None:
+    """Return the number of the trip around a fold; None where there is no loop."""
+    number, count = numbered(opened.loops)
+    number = as_expr(context.trip * count + number)
+    return None if as_int(number) == 0 else number
+
+
+def signal_of(
+    buffers: Sequence[Buffer], turn: Expr | None, link: Link | None, context: Context
+) -> tuple[Barrier, Expr]:
+    """Make the mbarrier that counts the bytes of a trip's states, which fill a slot of each buffer; return its slot."""
+    nbytes = sum((as_int(b.size) or 0) * b.dtype.nbytes for b in buffers)
+    assert nbytes, "a fold's registers are counted"
+    here = Barrier(context.name(f"{buffers[0].name}_full"), 1 if turn is None else 2, 1)
     context.barriers.append(here)
     slot, parity = (as_expr(0),) * 2 if turn is None else (turn % 2, turn // 2 % 2)
     names = tuple(b.name for b in buffers)
-    alone = eq(context.thread, 0)
-    context.exchanges.append(Sent(names, here, slot, parity, nbytes, alone, opened.link))
-    others = tuple(View(temporary("other", s.dtype, 1, context), as_expr(0)) for s in opened.storages)
-    return _Post(opened, tuple(buffers), others, places, lanes, (here, slot), turn, context)
+    context.exchanges.append(Sent(names, here, slot, parity, nbytes, eq(context.thread, 0), link))
+    return here, slot
 
 
 def exchange(

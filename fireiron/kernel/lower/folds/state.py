@@ -8,12 +8,13 @@ import attrs
 
 from fireiron.algebra.dtypes import f32
 from fireiron.algebra.expr import Expr, as_expr, ne, substitute
-from fireiron.algebra.scalar import Arg, Constant, Coordinate, Scalar, Select, number, substituted
+from fireiron.algebra.scalar import Arg, Coordinate, Scalar, Select, number, substituted
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.kernel.analysis.ownership import RegisterLoop
 from fireiron.kernel.ir.statements import Compute, View
 from fireiron.kernel.lower.context import Body, Context, State, buffer_of
+from fireiron.kernel.lower.folds.ranked import Ranked
 from fireiron.kernel.lower.pointwise import compute
 from fireiron.kernel.lower.registers import each_register, temporary
 from fireiron.kernel.lower.storage import register_storage
@@ -39,8 +40,9 @@ class Open:
         whole: whether every thread that holds a part of a value already holds the whole value.
         apart: the coordinates at which the chunks of an online loop start. Units of a split above the loop start at
             different coordinates: each unit folds separately, and the units' states are combined after the loop.
-        bound: for a fold that ranks points (topk), the value below which points are not needed; set when the first
-            point is folded.
+        ranked: for a fold that ranks points (topk), the list that each warp keeps; set when the first point is folded,
+            if the lanes of a warp have different points of one result.
+        beside: whether points are also folded into the state of each lane, besides the warp's list.
     """
 
     step: Step
@@ -52,7 +54,8 @@ class Open:
     results: dict[str, Window] = attrs.field(factory=dict[str, Window])
     whole: bool = False
     apart: Mapping[str, Expr] = {}
-    bound: View | None = None
+    ranked: Ranked | None = None
+    beside: bool = False
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -114,15 +117,10 @@ def begin(opened: Open, context: Context) -> Body:
 
 
 def begin_points(opened: Open, context: Context) -> Body:
-    """Set the state to the fold's identity, and remove the bound on needed points."""
-    bound = () if opened.bound is None else (Compute(opened.bound, lowest(opened)),)
-    return (*begin(opened, context), *bound)
-
-
-def lowest(opened: Open) -> Constant:
-    """Return the initial bound of a fold that ranks points: the value of a missing point."""
-    (first, *_) = identity_of(opened.fold)
-    return number(first.value, first.dtype)
+    """Set the state to the fold's identity; of a fold that ranks points, empty the warp's list."""
+    if opened.ranked is None:
+        return begin(opened, context)
+    return (*(begin(opened, context) if opened.beside else ()), *opened.ranked.begin())
 
 
 def known(opened: Open) -> None:

@@ -11,6 +11,7 @@ from fireiron.kernel.ir.statements import Call, Compute, Region, Statement, walk
 from fireiron.kernel.lower.context import Body, Context, State
 from fireiron.kernel.lower.folds.cluster import in_cluster, over_cluster, over_warps_of_cluster
 from fireiron.kernel.lower.folds.lanes import over_lanes
+from fireiron.kernel.lower.folds.lists import over_lists
 from fireiron.kernel.lower.folds.places import tabulated
 from fireiron.kernel.lower.folds.shared import over_warps
 from fireiron.kernel.lower.folds.state import Open, known
@@ -23,6 +24,8 @@ def close(opened: Open, state: State, context: Context) -> Body:
     if context.threads is None or not opened.places or opened.whole:
         return ()
     table = tabulated(opened, context.threads, context)
+    if opened.ranked is not None:
+        return over_lists(opened, opened.ranked, table, state, context)
     if context.at_once and table.one_a_warp and in_cluster(opened, context):
         return (*over_lanes(opened, table, context), *over_warps_of_cluster(opened, table, state, context))
     return (
