@@ -30,6 +30,8 @@ WARPS = 16  # of an SM that has one block: of fewer, too many wait at once
 FEWEST_WARPS = 4  # of blocks that read a row once
 AHEAD = 8  # vectors that a lane loads at once of rows whose folds rank points
 ALONE_AHEAD = 32  # of vectors of fewer bytes, at most as many columns
+OF_CHUNKS = 3  # part of a warp's chunks that are read ahead at most
+RANKED_AHEAD = 120 << 10  # bytes that an SM reads ahead of such rows, whose first chunks take long
 CHUNKS_AHEAD = 4  # of such rows, in shared memory, at most: while one is folded, the next ones are on their way
 RANKING_WARPS = 24  # of an SM: 80 registers of a thread
 BUSY = 4  # warps of an SM that have rows whose folds rank points
@@ -364,9 +366,9 @@ def ranked(row: Row) -> Part:
     First chunks take much computation, last chunks little. With a ring of chunks, loads continue during the
     computation. Rows that asynchronous copies cannot load have no ring; more columns of a lane are then loaded at once.
 
-    Measured on an H200 while each lane kept a state (times in us, for the 8 largest of 4096x32000, 32768x4000 and
-    1024x128256 in bf16, and of 4096x32000 in f32): 96, 196, 86 and 137 with a ring; 104, 203, 123 and 138 at best
-    without a ring. The forms since, with a list for each warp, are not timed yet.
+    Measured on an H200 (times in us, for the 8 largest of 4096x32000, 32768x4000 and 1024x128256 in bf16, and of
+    4096x32000 in f32): 83, 123, 76 and 133. With a state in each lane instead of a list for each warp these took 96,
+    196, 86 and 137.
     """
     nbytes = max(row.vector(role) for role in row.inputs)
     few = 0 < row.count < SMS
@@ -382,8 +384,9 @@ def ranked(row: Row) -> Part:
     blocks = max(fits, default=1) if row.count else 1
     of_sm = min(RANKING_WARPS, max(warps, row.count * blocks * warps // SMS)) if row.count else RANKING_WARPS
     of_warp, room = vectors * nbytes * LANES, SHARED.get(row.arch, 100 << 10) - FOLDS
-    ahead = min(1 + ceil(IN_FLIGHT / (of_sm * of_warp)), room // (warps * of_warp))
-    ahead = min(CHUNKS_AHEAD, ahead, ceil(row.width / (blocks * warps * chunk))) if row.copied else 0
+    ahead = min(1 + ceil(RANKED_AHEAD / (of_sm * of_warp)), room // (warps * of_warp))
+    chunks = ceil(row.width / (blocks * warps * chunk))
+    ahead = min(CHUNKS_AHEAD, ahead, max(2, ceil(chunks / OF_CHUNKS)), chunks) if row.copied else 0
     resident = max(1, RANKING_WARPS // warps)
     return Part(blocks, warps, 0, warps * chunk, resident=resident, ahead=ahead if ahead > 1 else 0)
 

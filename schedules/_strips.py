@@ -16,7 +16,7 @@ from fireiron import ProgramChain, machine, walks
 from fireiron.schedules._window_folds import Fold, row_of_windows
 
 MACHINE = machine("sm_90a")
-VECTORS = (8, 16)  # bytes of a thread's vectors of channels
+VECTOR = 8  # bytes of a thread's vector of channels; 16 were slower
 MOST_CHANNELS = 8
 ROWS, PIXELS = (1, 2, 4, 7), (1, 2, 4, 7)
 # Registers of a thread: of its windows, and of windows, filters and sums. NVRTC 13.0 then spills none.
@@ -28,6 +28,7 @@ PARTITIONS, WARP = 4, 32
 ISSUED = 0.8  # instructions issued in a clock by a partition that is busy
 LATENCY = 3500  # clocks of a thread's loads and stores, and of the start of a block
 DRAM = 0.9  # part of the peak bandwidth of memory that such kernels reach
+APART = 0.02  # time of bytes that each further pixel of a row adds: neighbouring threads read pixels further apart
 SHARPNESS = 3  # exponent of the smooth maximum of the times of instructions and of bytes
 UNKNOWN = 64  # extent of a side whose size is not known
 
@@ -101,6 +102,7 @@ class Windows:
         results = prod(n or UNKNOWN for n in self.results.values())
         read = prod(step for step, _ in self.steps.values()) * self.fold.nbytes
         moved = results * (read + self.stored) / (DRAM * MACHINE.dram_gbps * 1e3 / MACHINE.clock_mhz)
+        moved *= 1 + APART * (strip.pixels - 1)
         return (busy**SHARPNESS + moved**SHARPNESS) ** (1 / SHARPNESS) + LATENCY + instructions
 
 
@@ -122,6 +124,12 @@ def windows_of(spec: ProgramChain, fold: Fold) -> Windows | None:
     return Windows(fold, results, steps, prod(n or 1 for n in sizes), stored)
 
 
+def apart(spec: ProgramChain, fold: Fold) -> bool:
+    """Say whether neighbouring windows are more than an element apart."""
+    found = walks(spec.computed, fold.step, fold.images)
+    return found is not None and any(walk.step > 1 for walk in found.values())
+
+
 def strips(
     spec: ProgramChain, fold: Fold, threads: int, rows: int | None, pixels: int | None, channels: int | None
 ) -> list[Strip]:
@@ -134,14 +142,14 @@ def strips(
         rows, pixels, channels: given numbers; None for each that may be chosen.
     """
     windows = windows_of(spec, fold)
-    if windows is None:
-        return []
+    if windows is None or apart(spec, fold):
+        return []  # of windows that share few elements, runs were faster
     along = dict(zip(reversed(fold.sides), ((pixels, PIXELS), (rows, ROWS)), strict=False))
     counts = [(given,) if given else most for given, most in along.values()] + [(1,)] * (2 - len(fold.sides))
-    vectors = (channels,) if channels else tuple(min(MOST_CHANNELS, n // fold.nbytes) for n in VECTORS)
+    channels = channels or min(MOST_CHANNELS, VECTOR // fold.nbytes)
     found: list[Strip] = []
-    for width, height, depth in product(*counts, dict.fromkeys(vectors)):
-        strip = Strip(height, width, depth)
+    for width, height in product(*counts):
+        strip = Strip(height, width, channels)
         box, held = windows.registers(strip)
         if box <= MOST_OF_WINDOWS and held <= MOST_HELD:
             found.append(strip)

@@ -396,7 +396,7 @@ def wgmma(
         if masked and width > WIDEST:
             keys = min(keys, 80)
         if _needs_registers(spec):  # what functions read or compute needs registers too
-            keys = min(keys, 80 if _joins(spec) or _bounds(spec) else 96)
+            keys = min(keys, 64 if _bounds(spec) else 80 if _joins(spec) else 96)
         if width > 192 or ((masked or draws(spec)) and groups > 2 and not speculate):
             keys = 64  # registers hold the sums, and masks or random bits beside few scores
         most = (HOPPER_SHARED - rows * depth * nbytes) // (2 * (depth + width) * nbytes)
@@ -519,8 +519,10 @@ def _joins(spec: ProgramChain) -> bool:
 
 
 def _bounds(spec: ProgramChain) -> bool:
-    """Say whether a mask compares indices with each other, and also with array elements that bound the loop."""
-    return any(step.comparisons and step.compares_elements for step in spec.computed.steps)
+    """Say whether a mask reads integers along queries and along keys, and elements bound the loop, in groups of 64."""
+    steps = spec.computed.steps
+    reads = [ref for step in steps for ref in step.reads if ref.dtype.kind == "int"]
+    return any(step.compares_elements for step in steps) and {"i", "j"} <= {d.name for ref in reads for d in ref.dims}
 
 
 def _needs_registers(spec: ProgramChain) -> bool:

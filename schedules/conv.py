@@ -50,7 +50,7 @@ from fireiron.schedules._pixels import (
     tile_extent,
     window_of,
 )
-from fireiron.schedules._strips import MOST_OF_WINDOWS, Strip, strips
+from fireiron.schedules._strips import MOST_OF_WINDOWS, Strip, apart, strips
 from fireiron.schedules._tensor_cores import by_fragments
 from fireiron.schedules._window_folds import (
     Fold,
@@ -63,6 +63,7 @@ from fireiron.schedules._window_folds import (
 )
 from fireiron.schedules._windows import Pads, Sizes
 
+APART, APART_NBYTES = 4, 8  # rows and pixels of a thread, and bytes of its channels, where windows are apart
 AHEAD_NBYTES = 448  # most bytes of images that a thread reads ahead: 112 registers, beside what it folds
 
 
@@ -308,10 +309,10 @@ def channelwise(
     several pixels of several rows: it reads the strip's windows, with their halo, and its channels' filters once into
     registers. Arguments that are not given are chosen by the model of `_strips`.
 
-    For pooling, and where registers do not hold the windows, a thread has a run of pixels along the last side. The
-    thread reads each row of its windows once into registers; for several rows of results it reads all rows of windows
-    first. Threads are distributed so that few lie outside the images. With several filters per channel, or channels
-    that are not contiguous, elements are read one by one.
+    For pooling, for windows with strides above 1, and where registers do not hold the windows, a thread has a run of
+    pixels along the last side. The thread reads each row of its windows once into registers; for several rows of
+    results it reads all rows of windows first. Threads are distributed so that few lie outside the images. With several
+    filters per channel, or channels that are not contiguous, elements are read one by one.
 
     Args:
         spec: a depthwise convolution or a pooling of this module, or a program whose fold has the same dims.
@@ -332,6 +333,8 @@ def channelwise(
     held = strips(spec, fold, threads, rows, pixels, channels) if taps <= (most_taps or taps) else []
     if held:
         return by_strips(spec, fold, held[0], threads)
+    if fold.is_product and apart(spec, fold):
+        rows, pixels, channels = rows or APART, pixels or APART, channels or max(1, APART_NBYTES // fold.nbytes)
     return by_runs_of_rows(spec, fold, pixels, threads, most_taps or 9, rows or 1, channels)
 
 

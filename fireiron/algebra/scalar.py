@@ -300,7 +300,7 @@ def tells(tree: Scalar) -> bool:
     match tree:
         case Binary(op=("lt" | "le" | "eq")):
             return True
-        case Cast(x=x):
+        case Cast(x=x) | Unary(op="implied", x=x):
             return tells(x)
         case Select(condition=a, x=b, y=Constant(value=0)) | Select(condition=a, x=Constant(value=1), y=b):
             return tells(a) and tells(b)

@@ -47,6 +47,8 @@ def simplify(tree: Scalar) -> Scalar:
             return x
         case Unary("abs", Unary("neg" | "abs", x)):
             return simplify(Unary("abs", x))
+        case Unary("implied", Constant() as x):
+            return x
         case Unary("neg" | "abs" as op, Constant(value, dtype)) if dtype.kind == "float":
             return Constant(-value if op == "neg" else abs(value), dtype)
         case Binary(_, Constant() as x, Constant() as y):

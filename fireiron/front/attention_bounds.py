@@ -26,7 +26,7 @@ from fireiron.front.program import program
 from fireiron.front.score_text import INDICES, Change, array_name, functions_of, with_mask
 from fireiron.jit.arrays import describe
 from fireiron.jit.kernel import as_tuple
-from fireiron.language.functions import minimum
+from fireiron.language.functions import implied, minimum
 from fireiron.language.levels import RF, Block, Thread, Warp
 from fireiron.language.pointwise import Value, simplified_together, where
 from fireiron.language.reductions import max as largest
@@ -124,8 +124,8 @@ def _within(names: Sequence[str], dims: Sequence[str], over: str) -> Change:
         at = tuple(known[name] // TOGETHER if name in PAIRED else known[name] for name in dims) or (0,)
         first, last, *whole = (known[name][at] for name in names)
         place = known[over]
-        inside = where((place >= whole[0]) & (place < whole[1]), 1, mask) if whole else mask
-        return (place >= first) & (place < last) & inside
+        inside = where(implied((place >= whole[0]) & (place < whole[1])), 1, mask) if whole else mask
+        return implied((place >= first) & (place < last)) & inside
 
     return changed
 

@@ -267,6 +267,17 @@ def derivative(function: Callable[[Value], Value], at: Value) -> Value:
     return substituted(Value(slope_of(made.tree, 0), made.tensors), at)
 
 
+def implied(condition: Value) -> Value:
+    """Mark a condition that what it is combined with implies: kernels bound their loops by it, and do not evaluate it.
+
+    In `c & implied(a)`, a holds wherever c holds; in `where(implied(b), 1, c)`, c holds wherever b holds.
+
+    Args:
+        condition: comparisons of indices with numbers or array elements.
+    """
+    return unary("implied", condition)
+
+
 def as_exponent(x: Value) -> Value:
     """Return the value in fewer instructions, where only its absolute error counts, as that of an exponent does.
 

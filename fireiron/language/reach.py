@@ -96,6 +96,8 @@ def _compared(condition: Scalar) -> list[Compare]:
             return _conjuncts(value)
         case Select(first, second, Constant(0)):
             return [*_compared(first), *_compared(second)]
+        case Unary("implied", x):
+            return _compared(x)
         case _:
             return []
 

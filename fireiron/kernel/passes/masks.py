@@ -32,8 +32,9 @@ from fireiron.algebra.expr import (
     simplest,
     terms_of,
 )
-from fireiron.algebra.scalar import Constant, Coordinate, Scalar, children, parts, with_children
+from fireiron.algebra.scalar import Constant, Coordinate, Scalar, Select, Unary, children, parts, with_children
 from fireiron.algebra.simplify import simplify
+from fireiron.algebra.unary import IMPLIED
 from fireiron.kernel.ir.names import Names
 from fireiron.kernel.ir.rewrite import rewrite
 from fireiron.kernel.ir.statements import THREAD, Compute, For, If, Let, Region, Statement, walk
@@ -59,7 +60,29 @@ def without_masks(body: Body, loops: Loops, meaning: Callable[[Expr], Expr], tak
         assert names is not None
         return _without(loop, meaning, names)
 
-    return of_loops(body, loops, change)
+    return _without_implied(of_loops(body, loops, change))
+
+
+def _without_implied(body: Body) -> Body:
+    """Remove conditions that the conditions which they are combined with imply."""
+
+    def put(tree: Scalar) -> Scalar:
+        match tree:
+            case Select(Unary("implied"), x, Constant(value=0)) | Select(x, Unary("implied"), Constant(value=0)):
+                return put(x)
+            case Select(Unary("implied"), Constant(value=1), y):
+                return put(y)
+            case _:
+                return with_children(tree, tuple(map(put, children(tree))))
+
+    def statement(s: Statement) -> Statement:
+        return attrs.evolve(s, expr=put(s.expr)) if isinstance(s, Compute) and _implies(s.expr) else s
+
+    return rewrite(body, statement)
+
+
+def _implies(tree: Scalar) -> bool:
+    return any(isinstance(x, Unary) and x.op == IMPLIED for x in parts(tree))
 
 
 def _without(loop: For, meaning: Callable[[Expr], Expr], names: Names) -> tuple[Let | For, ...]:
