@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from .arrays import torch_module
 from .measure import here
 from .results import write
 
@@ -70,3 +71,23 @@ def report(
             when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
             write(output, [{**line, "machine": attrs.asdict(machine), "command": command, "when": when}])
     return right
+
+
+def captured(call: Callable[[], Any]) -> Callable[[], Any]:
+    """Capture a call's launches in a CUDA graph; its result stays at one place."""
+    torch = torch_module()
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(2):
+            call()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = call()
+
+    def replay() -> Any:
+        graph.replay()
+        return result
+
+    return replay

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from .arrays import torch_module
-from .lines import compared, report
+from .lines import captured, compared, report
 from .measure import why_not_timed
 
 ROUNDS, BUDGET_S = 21, 6.0
@@ -329,26 +329,6 @@ def _captured(call: Callable[[], Any], name: str, line: dict[str, Any]) -> Calla
     except RuntimeError as error:  # an operator that waits for the GPU
         line.setdefault("not captured", {})[name] = str(error).splitlines()[0]
         return None
-
-
-def captured(call: Callable[[], Any]) -> Callable[[], Any]:
-    """Capture a call's launches in a CUDA graph; its result stays at one place."""
-    torch = torch_module()
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(2):
-            call()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        result = call()
-
-    def replay() -> Any:
-        graph.replay()
-        return result
-
-    return replay
 
 
 def _first(result: Any) -> Any:

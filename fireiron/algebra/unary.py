@@ -173,9 +173,9 @@ FUNCTIONS: dict[str, Function] = {
             flushes=True, ones=(0.0,), vanishes=True, slots=4,
         ),
         Function("log2", "log2", _lazily("log2"), lambda x: _over(1 / math.log(2), x), start=0.0, slots=30),
-        Function(IMPLIED, "+", _lazily("positive"), lambda x: _number(1.0, x), integers="+", exact=True),
         Function("floor", "floor", _lazily("floor"), lambda x: _number(0.0, x), exact=True),
         Function("ceil", "ceil", _lazily("ceil"), lambda x: _number(0.0, x), exact=True),
+        Function(IMPLIED, "+", _lazily("positive"), lambda x: _number(1.0, x), integers="+", exact=True),
     )
 }  # fmt: skip
 

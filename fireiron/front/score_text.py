@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 import attrs
@@ -21,6 +21,7 @@ from fireiron.algebra.scalar import Arg, Coordinate, Scalar, placed, substituted
 from fireiron.algebra.written import index_of, read, write, written_index
 from fireiron.base.contract import refused
 from fireiron.base.errors import CallError, FireironError, SpecError
+from fireiron.front.fingerprint import fingerprint
 from fireiron.language.levels import GL
 from fireiron.language.pointwise import Value, accumulator, merged
 from fireiron.language.steps import Ref
@@ -29,6 +30,8 @@ Function: TypeAlias = Callable[..., Any]
 Change: TypeAlias = Callable[[Value, Mapping[str, Value]], Value]
 Masks: TypeAlias = Function | tuple[Function, ...] | None
 INDICES = ("b", "h", "i", "j")
+TEXTS: dict[Hashable, str] = {}  # by keys of functions
+MOST_TEXTS = 1024
 Place: TypeAlias = tuple[str | int, ...]
 
 
@@ -86,6 +89,21 @@ def text_of(
     """
     if not mask and score is None and not arrays and not dropout:
         return ""
+    functions = (*_each(mask), *_each(score), *_each(by_keys))
+    prints = tuple(map(fingerprint, functions))
+    if None in prints:
+        return _text(mask, score, arrays, by_keys, dropout)
+    key = prints, len(_each(mask)), score is None, arrays, dropout
+    if key not in TEXTS:
+        if len(TEXTS) >= MOST_TEXTS:
+            TEXTS.clear()
+        TEXTS[key] = _text(mask, score, arrays, by_keys, dropout)
+    return TEXTS[key]
+
+
+def _text(
+    mask: Masks, score: Function | None, arrays: tuple[tuple[str, int, str], ...], by_keys: Masks, dropout: float
+) -> str:
     known: dict[str, Any] = indices() | {name: array_of(name, rank, kind) for name, rank, kind in arrays}
     written = {
         "mask": _written("mask", mask, known),

@@ -11,6 +11,7 @@ import pytest
 
 import fireiron
 from fireiron import FireironError, equal, where
+from fireiron.base.errors import CheckError
 from fireiron.front import attention as front
 from fireiron.front import attention_bounds, host, verbs
 from fireiron.front.score_text import functions_of, text_of
@@ -76,6 +77,65 @@ def test_loops_are_bounded_by_masks_that_read_arrays(what: str, causal: bool, mo
     np.testing.assert_allclose(made, right, atol=3e-3)
     monkeypatch.setattr(attention_bounds, "LEAST_KEYS", 1024)
     assert np.isnan(fireiron.attention(q, k, v, mask=mask, **given)).any()
+
+
+def test_whole_chunks_are_computed_without_masks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where bounds say that queries see all keys of a chunk, documents are not compared: wrong bounds show it."""
+    monkeypatch.setattr("fireiron.front.host.SIMULATED", "sm_90a")
+    monkeypatch.setattr(attention_bounds, "LEAST_KEYS", 64)
+    front.forward.cache_clear()
+    chance = np.random.default_rng(6)
+    q, k, v = (chance.normal(size=(1, 1, 256, 64)).astype(np.float16) for _ in range(3))
+    documents = np.repeat(np.arange(2, dtype=np.int32), (200, 56))[None]
+    mask: Any = lambda b, i, j, documents: equal(documents[b, i], documents[b, j])  # noqa: E731
+    i, j = np.arange(256)[:, None], np.arange(256)
+    made = fireiron.attention(q, k, v, mask=mask, documents=documents)
+    np.testing.assert_allclose(made, wanted(q, k, v, (i < 200) == (j < 200), 0.125), atol=3e-3)
+    right = attention_bounds.found
+
+    def wrong(*given: Any) -> Any:
+        first, last, _, _ = right(*given)
+        return first, np.full_like(last, 256), np.zeros_like(first), np.full_like(last, 256)
+
+    monkeypatch.setattr(attention_bounds, "found", wrong)
+    everything = fireiron.attention(q, k, v, mask=mask, documents=documents)
+    front.forward.cache_clear()
+    np.testing.assert_allclose(everything, wanted(q, k, v, True, 0.125), atol=3e-3)
+
+
+WIDTH = 4
+
+
+def test_functions_are_traced_once_while_they_stay_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mask is traced again when a number that it reads has changed."""
+    given = {"mask": lambda i, j: i - j < WIDTH, "score": None, "arrays": ()}
+    first = text_of(**given)
+    monkeypatch.setattr("fireiron.front.score_text._written", None)
+    assert text_of(**given) == first
+    monkeypatch.undo()
+    monkeypatch.setitem(globals(), "WIDTH", 5)
+    assert text_of(**given) == first.replace("4", "5")
+
+
+def test_fewer_keys_where_registers_run_out() -> None:
+    """Another preset is tried only where no number of keys suffices."""
+    tried: list[tuple[str, dict[str, int]]] = []
+
+    class Presets:
+        @staticmethod
+        def wgmma(spec: Any, **plan: int) -> Any:
+            tried.append(("wgmma", plan))
+            raise CheckError("registers" if plan.get("keys", 96) > 64 else "atom-arch", "no")
+
+        @staticmethod
+        def mma(spec: Any, **plan: int) -> Any:
+            tried.append(("mma", plan))
+            raise CheckError("atom-arch", "no")
+
+    spec = fireiron.program(x="n")(lambda x: x)(fireiron.tensor(4))
+    with pytest.raises(CheckError, match="nothing-legal"):
+        front._kernel(Presets, spec, True, ("wgmma", "mma"), {"mma": {"warps": 1}}, front.FEWER_KEYS)  # pyright: ignore[reportPrivateUsage]
+    assert tried == [("wgmma", {}), ("wgmma", {"keys": 80}), ("wgmma", {"keys": 64}), ("mma", {"warps": 1})]
 
 
 HIDDEN: dict[str, dict[str, Any]] = {

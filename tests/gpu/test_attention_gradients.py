@@ -106,6 +106,42 @@ def test_functions(gpu: int) -> None:
         near(got, right, 2.0**-6)
 
 
+@pytest.mark.parametrize("depth", [64, 128])
+@pytest.mark.parametrize("causal", [False, True])
+def test_bounds_of_masks_that_read_arrays(gpu: int, depth: int, causal: bool) -> None:
+    """Loops of all three kernels are bounded; documents start within groups of 64."""
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(1)
+    q, k, v = (torch.randn(2, 2, 2000, depth, device="cuda", dtype=torch.bfloat16).requires_grad_() for _ in range(3))
+    dy = torch.randn_like(q)
+    documents = torch.randint(0, 2000, (2, 7), device="cuda").sort().values
+    place = torch.arange(2000, device="cuda").expand(2, -1).contiguous()
+    documents = torch.searchsorted(documents, place, right=True).int()
+    made = fireiron.attention(
+        q, k, v, is_causal=causal, documents=documents,
+        mask=lambda b, i, j, documents: equal(documents[b, i], documents[b, j]),
+    )  # fmt: skip
+    seen = (documents[:, None, :, None] == documents[:, None, None, :]) & (
+        place[0] <= place[0][:, None] if causal else True
+    )
+    want = wanted(torch, q, k, v, dy, seen)
+    for got, right in zip((made, *torch.autograd.grad(made, (q, k, v), dy)), (want[0], *want[2:]), strict=True):
+        near(got, right, 2.0**-6)
+
+
+@pytest.mark.parametrize("size", [64, 128])
+def test_lists_of_blocks(gpu: int, size: int) -> None:
+    """Blocks of a list may have gaps: only the first of them are whole."""
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(2)
+    q, k, v = (torch.randn(1, 2, 1100, 64, device="cuda", dtype=torch.float16) for _ in range(3))
+    blocks = (torch.rand(18, 18, device="cuda") < 0.4).int()
+    blocks[:, 1] = 1
+    made = fireiron.attention(q, k, v, blocks=blocks, mask=lambda i, j, blocks: blocks[i // size, j // size] > 0)
+    seen = blocks.bool().repeat_interleave(size, 0).repeat_interleave(size, 1)[:1100, :1100]
+    near(made, wanted(torch, q, k, v, torch.zeros_like(q), seen)[0], 2.0**-8)
+
+
 def test_compiled(gpu: int) -> None:
     torch = pytest.importorskip("torch")
     q, k, v = (torch.randn(1, 2, 200, 64, device="cuda", dtype=torch.float16).requires_grad_() for _ in range(3))

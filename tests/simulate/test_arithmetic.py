@@ -45,6 +45,7 @@ EXACT = {
     "log2": math.log2,
     "floor": math.floor,
     "ceil": math.ceil,
+    "implied": lambda x: x,
 }
 
 

@@ -199,8 +199,8 @@ def _masks(s: Statement) -> Iterator[Expr]:
         for x in parts(s.expr):
             if isinstance(x, Coordinate):
                 yield from _conjuncts(x.value)
-    elif isinstance(s, If):
-        yield from _conjuncts(s.condition)
+    elif isinstance(s, If) and all(isinstance(x, Compute | For | If | Region) for x in walk(s.body)):
+        yield from _conjuncts(s.condition)  # not those of copies, which later trips need
 
 
 def _conjuncts(e: Expr) -> Iterator[Expr]:

@@ -138,20 +138,27 @@ row_1x2048_k1_bf16_i32(
         cp_async_16B(&x_sh[thread * 8 + r3 * 256], &x[block * 32000 + thread * 8 + r3 * 256]);
     }
     cp_async_commit();
+
+    // load x to x_sh: Move(1, 2048)(GL, SH)(Block)
+    #pragma unroll
+    for (int r3 = 0; r3 < 8; ++r3) {
+        cp_async_16B(&x_sh[thread * 8 + r3 * 256 + 2048], &x[block * 32000 + thread * 8 + r3 * 256 + 2048]);
+    }
+    cp_async_commit();
     kept[0] = __int_as_float(0xff800000);
     kept_at[0] = 2147483647;
     bound[0] = __int_as_float(0xff800000);
     bound_at[0] = 2147483647;
     #pragma unroll 1
     for (int n = 0; n < 16; ++n) {
-        cp_async_wait<0>();
+        cp_async_wait<1>();
         __syncthreads();  // x_sh is written before it is read
-        if (n < 15) {
+        if (n < 14) {
 
             // load x to x_sh: Move(1, 2048)(GL, SH)(Block)
             #pragma unroll
             for (int r3 = 0; r3 < 8; ++r3) {
-                cp_async_or_zero_16B(&x_sh[(n + 1) % 2 * 2048 + thread * 8 + r3 * 256], &x[block * 32000 + n * 2048 + thread * 8 + r3 * 256 + 2048], n * 256 + thread + r3 * 32 < 3744);
+                cp_async_or_zero_16B(&x_sh[(n + 2) % 3 * 2048 + thread * 8 + r3 * 256], &x[block * 32000 + n * 2048 + thread * 8 + r3 * 256 + 4096], n * 256 + thread + r3 * 32 < 3488);
             }
         }
         cp_async_commit();
@@ -161,7 +168,7 @@ row_1x2048_k1_bf16_i32(
         // load x_sh to x_rf: Move(1, 2048)(SH, RF)(Warp)
         #pragma unroll
         for (int r = 0; r < 8; ++r) {
-            copy_16B(&x_rf[r * 8], &x_sh[n % 2 * 2048 + thread * 8 + r * 256]);
+            copy_16B(&x_rf[r * 8], &x_sh[n % 3 * 2048 + thread * 8 + r * 256]);
         }
 
         // top: top over n

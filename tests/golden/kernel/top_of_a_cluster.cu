@@ -1,7 +1,9 @@
 struct bf16 { unsigned short bits; };
 
 __device__ __forceinline__ float bf16_to_float(bf16 x) {
-    return __uint_as_float(x.bits << 16);
+    float y;
+    asm("mov.b32 %0, {%1, %2};" : "=f"(y) : "h"(static_cast<unsigned short>(0)), "h"(x.bits));
+    return y;
 }
 
 __device__ __forceinline__ bf16 float_to_bf16(float x) {
