@@ -63,3 +63,9 @@ def longest_first(t: Expr, tiles: int | Expr, together: int) -> Expr:
     """
     section, turn = t // (together * tiles), t % (together * tiles)
     return (section * together + turn % together) * tiles + (tiles - 1 - turn // together)
+
+
+def reads_both(spec: ProgramChain) -> bool:
+    """Say whether a mask reads integers along queries and along keys; their comparison needs registers."""
+    reads = [ref for step in spec.computed.steps for ref in step.reads if ref.dtype.kind == "int"]
+    return {"i", "j"} <= {d.name for ref in reads for d in ref.dims}

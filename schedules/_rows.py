@@ -367,7 +367,7 @@ def ranked(row: Row) -> Part:
     computation. Rows that asynchronous copies cannot load have no ring; more columns of a lane are then loaded at once.
 
     Measured on an H200 (times in us, for the 8 largest of 4096x32000, 32768x4000 and 1024x128256 in bf16, and of
-    4096x32000 in f32): 83, 123, 76 and 133. With a state in each lane instead of a list for each warp these took 96,
+    4096x32000 in f32): 83, 123, 75 and 133. With a state in each lane instead of a list for each warp these took 96,
     196, 86 and 137.
     """
     nbytes = max(row.vector(role) for role in row.inputs)

@@ -28,7 +28,7 @@ PARTITIONS, WARP = 4, 32
 ISSUED = 0.8  # instructions issued in a clock by a partition that is busy
 LATENCY = 3500  # clocks of a thread's loads and stores, and of the start of a block
 DRAM = 0.9  # part of the peak bandwidth of memory that such kernels reach
-APART = 0.02  # time of bytes that each further pixel of a row adds: neighbouring threads read pixels further apart
+SPREAD = 0.02  # time of bytes that each further pixel of a row adds: neighbouring threads read pixels further apart
 SHARPNESS = 3  # exponent of the smooth maximum of the times of instructions and of bytes
 UNKNOWN = 64  # extent of a side whose size is not known
 
@@ -102,7 +102,7 @@ class Windows:
         results = prod(n or UNKNOWN for n in self.results.values())
         read = prod(step for step, _ in self.steps.values()) * self.fold.nbytes
         moved = results * (read + self.stored) / (DRAM * MACHINE.dram_gbps * 1e3 / MACHINE.clock_mhz)
-        moved *= 1 + APART * (strip.pixels - 1)
+        moved *= 1 + SPREAD * (strip.pixels - 1)
         return (busy**SHARPNESS + moved**SHARPNESS) ** (1 / SHARPNESS) + LATENCY + instructions
 
 

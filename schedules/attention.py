@@ -56,6 +56,7 @@ from fireiron.schedules._heads import (
     beside,
     heads,
     longest_first,
+    reads_both,
     swizzled,
     tile_to_shared,
 )
@@ -520,9 +521,7 @@ def _joins(spec: ProgramChain) -> bool:
 
 def _bounds(spec: ProgramChain) -> bool:
     """Say whether a mask reads integers along queries and along keys, and elements bound the loop, in groups of 64."""
-    steps = spec.computed.steps
-    reads = [ref for step in steps for ref in step.reads if ref.dtype.kind == "int"]
-    return any(step.compares_elements for step in steps) and {"i", "j"} <= {d.name for ref in reads for d in ref.dims}
+    return reads_both(spec) and any(step.compares_elements for step in spec.computed.steps)
 
 
 def _needs_registers(spec: ProgramChain) -> bool:

@@ -48,6 +48,7 @@ from fireiron.schedules._heads import (
     WIDE,
     array,
     heads,
+    reads_both,
     tile_to_shared,
 )
 from fireiron.schedules._scores import Function, Scores, columns, draws, grouped
@@ -331,7 +332,7 @@ def wgmma(
     bulk_rows = _in_bulk(spec) if bulk_rows is None else bulk_rows
     if chunk is None:
         wide = depth + width > 2 * WIDE
-        chunk = 32 if row == "j" and wide and draws(spec) else 48 if groups > 2 and wide and _reads_both(spec) else 64
+        chunk = 32 if row == "j" and wide and draws(spec) else 48 if groups > 2 and wide and reads_both(spec) else 64
     taken = groups * GROUP_ROWS * (depth + width) * nbytes
     stages = stages or max(2, min(4, (HOPPER_SHARED - taken) // (chunk * (depth + width) * nbytes)))
     # The tiles that masks leave most chunks come first: of causal ones the last queries' and the first keys'.
@@ -440,12 +441,6 @@ def _slopes_vary(spec: ProgramChain) -> bool:
     """Say whether the derivative of the score function depends on the score."""
     # The program reads s for the weights, and again if the derivative needs s.
     return len(re.findall(r"\bs\[", str(spec.computed))) > 2
-
-
-def _reads_both(spec: ProgramChain) -> bool:
-    """Say whether a mask reads integers along queries and along keys; their comparison needs registers."""
-    reads = [ref for step in spec.computed.steps for ref in step.reads if ref.dtype.kind == "int"]
-    return {"i", "j"} <= {d.name for ref in reads for d in ref.dims}
 
 
 def _in_bulk(spec: ProgramChain) -> bool:

@@ -63,7 +63,7 @@ from fireiron.schedules._window_folds import (
 )
 from fireiron.schedules._windows import Pads, Sizes
 
-APART, APART_NBYTES = 4, 8  # rows and pixels of a thread, and bytes of its channels, where windows are apart
+STEPPED, STEPPED_NBYTES = 4, 8  # rows and pixels of a thread, and bytes of its channels, where windows are apart
 AHEAD_NBYTES = 448  # most bytes of images that a thread reads ahead: 112 registers, beside what it folds
 
 
@@ -334,7 +334,7 @@ def channelwise(
     if held:
         return by_strips(spec, fold, held[0], threads)
     if fold.is_product and apart(spec, fold):
-        rows, pixels, channels = rows or APART, pixels or APART, channels or max(1, APART_NBYTES // fold.nbytes)
+        rows, pixels, channels = rows or STEPPED, pixels or STEPPED, channels or max(1, STEPPED_NBYTES // fold.nbytes)
     return by_runs_of_rows(spec, fold, pixels, threads, most_taps or 9, rows or 1, channels)
 
 

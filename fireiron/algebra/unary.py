@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     Array: TypeAlias = np.ndarray[Any, Any]
 
-IMPLIED = "implied"  # of a condition: the condition itself, which its surroundings imply anyway
 ROUNDINGS = 4  # CUDA's functions are right within two units in the last place: four roundings
 QUICK_ROUNDINGS = 4  # of a quick division, two units in the last place: PTX ISA, div.full.f32
 
@@ -175,7 +174,8 @@ FUNCTIONS: dict[str, Function] = {
         Function("log2", "log2", _lazily("log2"), lambda x: _over(1 / math.log(2), x), start=0.0, slots=30),
         Function("floor", "floor", _lazily("floor"), lambda x: _number(0.0, x), exact=True),
         Function("ceil", "ceil", _lazily("ceil"), lambda x: _number(0.0, x), exact=True),
-        Function(IMPLIED, "+", _lazily("positive"), lambda x: _number(1.0, x), integers="+", exact=True),
+        # Of a condition: the condition itself, which what it is combined with implies anyway.
+        Function("implied", "+", _lazily("positive"), lambda x: _number(1.0, x), integers="+", exact=True),
     )
 }  # fmt: skip
 

@@ -80,27 +80,34 @@ def test_loops_are_bounded_by_masks_that_read_arrays(what: str, causal: bool, mo
 
 
 def test_whole_chunks_are_computed_without_masks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where bounds say that queries see all keys of a chunk, documents are not compared: wrong bounds show it."""
+    """Where bounds say that queries see all keys of a chunk, documents are not compared: wrong bounds show it.
+
+    A block has two warpgroups, each with bounds of its own.
+    """
     monkeypatch.setattr("fireiron.front.host.SIMULATED", "sm_90a")
     monkeypatch.setattr(attention_bounds, "LEAST_KEYS", 64)
     front.forward.cache_clear()
     chance = np.random.default_rng(6)
-    q, k, v = (chance.normal(size=(1, 1, 256, 64)).astype(np.float16) for _ in range(3))
+    q, k, v = (chance.normal(size=(1, 1, 256, 128)).astype(np.float16) for _ in range(3))
     documents = np.repeat(np.arange(2, dtype=np.int32), (200, 56))[None]
     mask: Any = lambda b, i, j, documents: equal(documents[b, i], documents[b, j])  # noqa: E731
     i, j = np.arange(256)[:, None], np.arange(256)
     made = fireiron.attention(q, k, v, mask=mask, documents=documents)
-    np.testing.assert_allclose(made, wanted(q, k, v, (i < 200) == (j < 200), 0.125), atol=3e-3)
+    np.testing.assert_allclose(made, wanted(q, k, v, (i < 200) == (j < 200), 128**-0.5), atol=3e-3)
     right = attention_bounds.found
 
-    def wrong(*given: Any) -> Any:
-        first, last, _, _ = right(*given)
-        return first, np.full_like(last, 256), np.zeros_like(first), np.full_like(last, 256)
+    def made_with(last: int, whole: int) -> Any:
+        def found(*given: Any) -> Any:
+            first = right(*given)[0]
+            return first, np.full_like(first, last), np.zeros_like(first), np.full_like(first, whole)
 
-    monkeypatch.setattr(attention_bounds, "found", wrong)
-    everything = fireiron.attention(q, k, v, mask=mask, documents=documents)
+        monkeypatch.setattr(attention_bounds, "found", found)
+        return fireiron.attention(q, k, v, mask=mask, documents=documents)
+
+    everything, unbounded = made_with(last=256, whole=256), made_with(last=230, whole=0)
     front.forward.cache_clear()
-    np.testing.assert_allclose(everything, wanted(q, k, v, True, 0.125), atol=3e-3)
+    np.testing.assert_allclose(everything, wanted(q, k, v, True, 128**-0.5), atol=3e-3)
+    np.testing.assert_array_equal(unbounded, made)  # a bound inside a chunk hides none of its keys
 
 
 WIDTH = 4

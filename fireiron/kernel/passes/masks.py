@@ -34,7 +34,6 @@ from fireiron.algebra.expr import (
 )
 from fireiron.algebra.scalar import Constant, Coordinate, Scalar, Select, Unary, children, parts, with_children
 from fireiron.algebra.simplify import simplify
-from fireiron.algebra.unary import IMPLIED
 from fireiron.kernel.ir.names import Names
 from fireiron.kernel.ir.rewrite import rewrite
 from fireiron.kernel.ir.statements import THREAD, Compute, For, If, Let, Region, Statement, walk
@@ -82,7 +81,7 @@ def _without_implied(body: Body) -> Body:
 
 
 def _implies(tree: Scalar) -> bool:
-    return any(isinstance(x, Unary) and x.op == IMPLIED for x in parts(tree))
+    return any(isinstance(x, Unary) and x.op == "implied" for x in parts(tree))
 
 
 def _without(loop: For, meaning: Callable[[Expr], Expr], names: Names) -> tuple[Let | For, ...]:
