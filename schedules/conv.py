@@ -63,7 +63,7 @@ from fireiron.schedules._window_folds import (
 )
 from fireiron.schedules._windows import Pads, Sizes
 
-STEPPED, STEPPED_NBYTES = 4, 8  # rows and pixels of a thread, and bytes of its channels, where windows are apart
+STEPPED, STEPPED_NBYTES = 4, 8  # pixels of a thread, and bytes of its channels, where windows are apart
 AHEAD_NBYTES = 448  # most bytes of images that a thread reads ahead: 112 registers, beside what it folds
 
 
@@ -323,7 +323,8 @@ def channelwise(
             windows are read row by row. By default 9 for runs, and any number for strips.
         rows: number of rows of a thread's results, along the side before the last; for runs 1 by default, and where
             registers do not hold the windows of several rows.
-        channels: number of channels of a thread; for runs by default 16 bytes of them, at most 8.
+        channels: number of channels of a thread; for runs by default 16 bytes of them, at most 8, or 8 bytes for
+            windows with strides above 1.
 
     Raises:
         FireironError: `conv-program` for another program.
@@ -334,7 +335,7 @@ def channelwise(
     if held:
         return by_strips(spec, fold, held[0], threads)
     if fold.is_product and apart(spec, fold):
-        rows, pixels, channels = rows or STEPPED, pixels or STEPPED, channels or max(1, STEPPED_NBYTES // fold.nbytes)
+        pixels, channels = pixels or STEPPED, channels or max(1, STEPPED_NBYTES // fold.nbytes)
     return by_runs_of_rows(spec, fold, pixels, threads, most_taps or 9, rows or 1, channels)
 
 

@@ -251,6 +251,10 @@ def test_few_threads_idle() -> None:
     assert (tile["p"], tile["q"], 1024 % tile["k"]) == (7, 7, 0)
 
 
+def test_windows_that_are_apart_are_computed_in_runs() -> None:
+    assert [strip(conv.channelwise(depthwise(64, 56, 96, stride=n))) for n in (1, 2)] == [(7, 2, 4), (1, 4, 4)]
+
+
 def test_strips_fit_the_sides() -> None:
     """Many results a thread share reads, where there are many images; with few, more threads have fewer results."""
     assert [strip(conv.channelwise(depthwise(64, side, 256))) for side in (14, 24, 56)] == [
