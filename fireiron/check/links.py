@@ -415,6 +415,12 @@ def staggered(
         DecompositionError: `staggered-units`, `staggered-store`.
     """
     whole = all(before.extents[dim] == size for dim, size in after.sizes)
+    if level is not None and level.size is None:
+        raise DecompositionError(
+            "staggered-units",
+            f"staggered({units}) lets parts of a block take tiles in turn, and {level} is no such part",
+            fix="tile(m, n).to(Warpgroup).staggered(2) with the block's own m and n",
+        )
     if level is None or not whole or units < 2:
         raise DecompositionError(
             "staggered-units",

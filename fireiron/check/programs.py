@@ -156,7 +156,7 @@ def online(program: Program, split: Split, slack: float, speculate: bool, above:
         raise DecompositionError(
             "online-above",
             f"online() makes one loop of folds over {split.dim}, which the loop above takes one after another",
-            fix=f"refine the first split of {split.dim} by online(), and split again below it",
+            fix=f"refine the first split of {split.dim} by online(), and drop this one",
             other=around[0].link,
         )
     lazy(changed, law, slack, speculate)

@@ -32,5 +32,5 @@ DecompositionError[online-above]: online() makes one loop of folds over n, which
 18 |     return computed(Matrix(64, 512)).tile(m=4).to(Block).split(n=128).split(n=32).online()
    |                                                          ^^^^^^^^^^^^
 at:  Program 64x512 @ Kernel > tile 4 to Block > split n 128 > split n 32
-fix: refine the first split of n by online(), and split again below it""",
+fix: refine the first split of n by online(), and drop this one""",
     )

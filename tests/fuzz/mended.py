@@ -65,4 +65,12 @@ MENDED: dict[str, str] = {
     "program(x='m n', v='n')(lambda x, v: fi.sum(x, 'n') + v)(tensor(1, 196), tensor(196)).tile(m=1).layout(Grouped(1))"
     ".to(Block).done()": "ownership-unknown",
     "conv.wgmma(conv.conv2d_grouped(tensor(1, 2, 3, 2, 8, dtype='tf32'), tensor(2, 2, 1, 3, 8, dtype='tf32')))": "",
+    "conv.wgmma(conv.conv3d(tensor(1, 2, 4, 5, 64, dtype='f16'), tensor(65, 2, 2, 3, 64, dtype='f16'), pad=1))": "",
+    "matmul(1, 1, 1).tile(128, 32).to(Block).persistent().tile(128, 32).to(Block).staggered(2)"
+    ".done()": "staggered-units",
+    "matmul(24, 10, 4, layout='TN', arch='sm_90').tile(4, 2).to(Block).epilog(memory=RF).split(4).specialize()"
+    ".load(A, SH, staged()).load(B, SH, staged()).tile(2, 1).to(Thread).split(1).load(A, RF).load(B, RF).tile(1, 1)"
+    ".unroll().done()": "role-warps",
+    "program(x='m n')(lambda x: softmax(x, 'n'))(tensor(4, 64)).tile(m=1).to(Block).split(n=16).online().split(n=8)"
+    ".tile(m=1).to(Thread).done()": "online-inside",
 }

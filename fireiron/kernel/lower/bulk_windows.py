@@ -75,7 +75,7 @@ def windows_read(window: Window, tensor: Tensor, atom: Atom) -> tuple[Axis, Axis
         raise _refused(atom, tensor, "the number of pixels is not known")
     point = np.arange(int(simplest(as_expr(total or 0))))  # pyright: ignore[reportArgumentType]
     found: list[Side] = []
-    weight = 1
+    weight, carry = 1, as_expr(0)
     for e, d in zip((*sides, images), order[1:], strict=True):
         base = as_expr(substitute(e, nothing))
         offset = as_expr(substitute(e, taps)) - as_expr(substitute(e, nothing))
@@ -93,7 +93,11 @@ def windows_read(window: Window, tensor: Tensor, atom: Atom) -> tuple[Axis, Axis
         ):
             raise _refused(atom, tensor, f"{e} does not count pixels row by row, or by a step above {MOST_STEP}")
         weight *= len(places)
-        start = as_expr(substitute(base, {run: pixels.offset}))
+        start = simplest(as_expr(substitute(base, {run: pixels.offset})) + carry * step)
+        carry = as_expr(0)
+        most, first, span = start.range[1], int(places[0]), step * len(places)
+        if not last and (most is None or most >= first + span):  # a run behind the last pixel begins in no image
+            carry, start = (start - first) // span, (start - first) % span + first
         back = 0 if last else min(0, offset.range[0] or 0)  # a map's offsets count from the first tap in memory
         found.append(Side(int(places[0]) + back, int(places[-1]) + back, step, start + back, offset - back))
     if found[-1].first != 0 or found[-1].step != 1:

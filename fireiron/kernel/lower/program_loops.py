@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import attrs
 
 from fireiron.algebra.expr import as_int
+from fireiron.base.errors import DecompositionError
 from fireiron.base.records import evolve
 from fireiron.kernel.ir.statements import For
 from fireiron.kernel.lower.chunks import parts_of, trips_of
@@ -31,7 +32,11 @@ from fireiron.language.steps import Step
 
 
 def lower_program_split(link: Split, rest: Tree, state: State, context: Context, recur: Recur) -> Body:
-    """Lower the loops over chunks of one dim: one loop for each phase, with the steps between them."""
+    """Lower the loops over chunks of one dim: one loop for each phase, with the steps between them.
+
+    Raises:
+        DecompositionError: `online-inside`.
+    """
     state = with_uniform_conditions(state)
     progress = state.progress
     assert progress is not None
@@ -41,6 +46,8 @@ def lower_program_split(link: Split, rest: Tree, state: State, context: Context,
         progress = as_one_loop(progress, link, alone)
         state = evolve(state, progress=progress)
         phase = of_one_loop(progress.active, link.dim)
+    else:
+        _refuse_inside(progress, link)
     body: Body = ()
     for number in range(max(phase.values(), default=0) + 1):
         alone = tuple(s for s in progress.active if not has_dim(s, link.dim) and phase[s.name] == number)
@@ -54,6 +61,23 @@ def lower_program_split(link: Split, rest: Tree, state: State, context: Context,
             state = evolve(state, progress=progress)
             body += made
     return body
+
+
+def _refuse_inside(progress: Progress, link: Split) -> None:
+    """Raise an error for a loop over a part of a chunk whose folds correct each other once a chunk.
+
+    Raises:
+        DecompositionError: `online-inside`.
+    """
+    leads = set() if progress.law is None else set(progress.law.factors)
+    lead = next((s for s in progress.active if s.name in leads and folds_dim(s, link.dim)), None)
+    if lead is not None:
+        raise DecompositionError(
+            "online-inside",
+            f"online() corrects folds by {lead.name} once a chunk of {link.dim}, and this split takes a chunk in parts",
+            fix=f"drop this split, and give split(...).online() its chunks of {link.dim}",
+            link=link.link,
+        )
 
 
 def phases(active: Sequence[Step], dim: str) -> dict[str, int]:

@@ -284,14 +284,21 @@ def _turns(
 
 
 def _budgets(link: Split, context: Context) -> None:
-    """Raise an error for blocks with too many threads, or roles with more registers than the launch gives.
+    """Raise an error for parts of warps, blocks with too many threads, or roles with more registers than there are.
 
     A launch gives every thread the same number of registers, rounded down to a multiple of 8; roles redistribute them.
 
     Raises:
-        DecompositionError: `too-many-threads`, `role-registers`.
+        DecompositionError: `role-warps`, `too-many-threads`, `role-registers`.
     """
     assert context.threads is not None
+    if context.threads % WARP:
+        raise DecompositionError(
+            "role-warps",
+            f"roles are whole warps, and specialize() leaves {context.threads} threads to compute",
+            fix="choose tiles for a multiple of 32 threads, or drop specialize()",
+            link=link.link,
+        )
     everyone = context.loaders + context.threads
     if everyone > MAX_THREADS:
         raise DecompositionError(

@@ -234,6 +234,8 @@ def _beside(role: str, state: State, context: Context) -> View | None:
     if mapped.storage.memory.registers or not is_mapped(mapped):
         return None
     refs = refs_by_role(state.progress.program)
+    if role not in refs:  # a value of an earlier step
+        return None
     places, index = _coordinates(state), refs[role].index
     if any(_gathers(e) for e in index):  # the thread that holds it is known only at run time
         return None
