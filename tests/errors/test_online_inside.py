@@ -28,7 +28,7 @@ def test_online_inside(refused: Callable[..., Any]) -> None:
         "online-inside",
         "split(n=8)",
         """\
-DecompositionError[online-inside]: online() corrects folds by top once a chunk of n, and this split takes a chunk in parts
+DecompositionError[online-inside]: online() corrects folds by top once a chunk of n, and this split cuts chunks
   --> test_online_inside.py:20:10
 20 |         .split(n=8)
    |          ^^^^^^^^^^

@@ -93,7 +93,7 @@ def windows_read(window: Window, tensor: Tensor, atom: Atom) -> tuple[Axis, Axis
         ):
             raise _refused(atom, tensor, f"{e} does not count pixels row by row, or by a step above {MOST_STEP}")
         weight *= len(places)
-        start = simplest(as_expr(substitute(base, {run: pixels.offset})) + carry * step)
+        start = as_expr(simplest(as_expr(substitute(base, {run: pixels.offset})) + carry * step))
         carry = as_expr(0)
         most, first, span = start.range[1], int(places[0]), step * len(places)
         if not last and (most is None or most >= first + span):  # a run behind the last pixel begins in no image

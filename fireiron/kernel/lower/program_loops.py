@@ -69,12 +69,12 @@ def _refuse_inside(progress: Progress, link: Split) -> None:
     Raises:
         DecompositionError: `online-inside`.
     """
-    leads = set() if progress.law is None else set(progress.law.factors)
+    leads = () if progress.law is None else tuple(progress.law.factors)
     lead = next((s for s in progress.active if s.name in leads and folds_dim(s, link.dim)), None)
     if lead is not None:
         raise DecompositionError(
             "online-inside",
-            f"online() corrects folds by {lead.name} once a chunk of {link.dim}, and this split takes a chunk in parts",
+            f"online() corrects folds by {lead.name} once a chunk of {link.dim}, and this split cuts chunks",
             fix=f"drop this split, and give split(...).online() its chunks of {link.dim}",
             link=link.link,
         )
