@@ -245,10 +245,10 @@ def _two_like(input: Any, *others: Any) -> Any:
     return _like(input), _like(input)
 
 
-def _rows_gradient(name: str, gradient: Any, x: Any, weight: Any = None, eps: float = -1.0) -> Any:
+def _rows_gradient(name: str, gradient: Any, x: Any, weight: Any = None, eps: float = -1.0, more: Any = None) -> Any:
     if eps >= 0 and weight is None:
         weight = x.new_ones(x.shape[-1:])
-    return torch.ops.fireiron.rows_backward(name, [x, gradient], weight, eps)
+    return torch.ops.fireiron.rows_backward(name, [x, gradient], weight, eps, more)
 
 
 def _keep_result(ctx: Any, inputs: Any, output: Any) -> None:
@@ -286,37 +286,44 @@ def _of_weights(gradient: Any, x: Any, eps: float, norm: str) -> tuple[Any, Any]
 
 def _layer_norm_gradient(ctx: Any, gradient: Any) -> Any:
     x, weight = ctx.saved_tensors
-    if all(ctx.needs_input_grad[1:3]) and x.shape[-1] <= WIDEST_WITH_SUMS:
-        made = torch.ops.fireiron.norm_gradients("layernorm_gradients", x, gradient, weight, ctx.eps)
-        return *made, None
-    by_x = _rows_gradient("layernorm_backward", gradient, x, weight, ctx.eps)
-    wanted = ctx.needs_input_grad[1:3]
-    by_weights: tuple[Any, ...] = _of_weights(gradient, x, ctx.eps, "layer_norm") if any(wanted) else (None, None)
-    return by_x, *(g if want else None for g, want in zip(by_weights, wanted, strict=True)), None
+    return *of_layer_norm(x, gradient, weight, ctx.eps, ctx.needs_input_grad[1:3]), None
 
 
 def _rms_norm_gradient(ctx: Any, gradient: Any) -> Any:
     x, weight = ctx.saved_tensors
-    if ctx.needs_input_grad[1] and x.shape[-1] <= WIDEST_WITH_SUMS:
-        made = torch.ops.fireiron.norm_gradients("rms_norm_gradients", x, gradient, weight, ctx.eps)
-        return *made, None
-    by_x = _rows_gradient("rms_norm_backward", gradient, x, weight, ctx.eps)
-    by_weight = _of_weights(gradient, x, ctx.eps, "rms_norm")[0] if ctx.needs_input_grad[1] else None
-    return by_x, by_weight, None
+    return *_of_rms_norm(x, gradient, weight, ctx.eps, ctx.needs_input_grad[1]), None
 
 
 def _add_layer_norm_gradient(ctx: Any, gradient: Any, by_sum: Any) -> Any:
     total, weight = ctx.saved_tensors
-    by_x = _rows_gradient("layernorm_backward", gradient, total, weight, ctx.eps) + by_sum
-    by_weight, by_bias = _of_weights(gradient, total, ctx.eps, "layer_norm")
-    return by_x, by_x, by_weight, by_bias, None
+    by_x, *by_weights = of_layer_norm(total, gradient, weight, ctx.eps, ctx.needs_input_grad[2:4], by_sum)
+    return by_x, by_x, *by_weights, None
 
 
 def _add_rms_norm_gradient(ctx: Any, gradient: Any, by_sum: Any) -> Any:
     total, weight = ctx.saved_tensors
-    by_x = _rows_gradient("rms_norm_backward", gradient, total, weight, ctx.eps) + by_sum
-    by_weight, _ = _of_weights(gradient, total, ctx.eps, "rms_norm")
+    by_x, by_weight = _of_rms_norm(total, gradient, weight, ctx.eps, ctx.needs_input_grad[2], by_sum)
     return by_x, by_x, by_weight, None
+
+
+def of_layer_norm(x: Any, gradient: Any, weight: Any, eps: float, wanted: Any, more: Any = None) -> Any:
+    """Compute the gradients of a layer norm's input, gain and bias, the last two where they are wanted.
+
+    Another gradient of the input, `more`, is added to the input's.
+    """
+    if all(wanted) and x.shape[-1] <= WIDEST_WITH_SUMS:
+        return tuple(torch.ops.fireiron.norm_gradients("layernorm_gradients", x, gradient, weight, eps, more))
+    by_x = _rows_gradient("layernorm_backward", gradient, x, weight, eps, more)
+    by_weights: tuple[Any, ...] = _of_weights(gradient, x, eps, "layer_norm") if any(wanted) else (None, None)
+    return by_x, *(g if want else None for g, want in zip(by_weights, wanted, strict=True))
+
+
+def _of_rms_norm(x: Any, gradient: Any, weight: Any, eps: float, wanted: bool, more: Any = None) -> Any:
+    """Compute the gradients of an RMS norm's input and, where it is wanted, gain; `more` is added to the input's."""
+    if wanted and x.shape[-1] <= WIDEST_WITH_SUMS:
+        return tuple(torch.ops.fireiron.norm_gradients("rms_norm_gradients", x, gradient, weight, eps, more))
+    by_x = _rows_gradient("rms_norm_backward", gradient, x, weight, eps, more)
+    return by_x, _of_weights(gradient, x, eps, "rms_norm")[0] if wanted else None
 
 
 def _embedding(input: Any, weight: Any) -> Any:
@@ -351,40 +358,47 @@ def _register(name: str, run: Any, arguments: str, fake: Any, keep: Any = None, 
         op.register_autograd(gradient, setup_context=keep)
 
 
-def _norm_gradients(name: str, input: Any, gradient: Any, weight: Any, eps: float) -> Any:
+def _norm_gradients(name: str, input: Any, gradient: Any, weight: Any, eps: float, more: Any = None) -> Any:
     """Compute the gradients of a norm's input, gain and, for a layer norm, bias by one kernel, with sums in f32."""
     if input.numel() == 0:
-        return _with_sums(name, input, gradient, weight, eps)
-    width = input.shape[-1]
-    arrays = [rows_of(input), rows_of(gradient), weight.contiguous()]
-    kinds = tuple((x.dim(), str(x.dtype).removeprefix("torch.")) for x in arrays)
+        return _with_sums(name, input, gradient, weight, eps, more)
+    width, arrays = input.shape[-1], _of_norm(name, [input, gradient], weight, more)
+    flat = [None if x is None else _flat(x) for x in arrays]
+    kinds = tuple(None if x is None else (x.dim(), _name(x.dtype)) for x in flat)
     host = input.device.type != "cuda"
-    kernel = _kernel(name, ((width, ""), *kinds), eps, host)
-    made = [as_torch(x) if host else x for x in as_tuple(kernel(*(map(as_numpy, arrays) if host else arrays)))]
-    return [made[0].reshape(input.shape), *made[1:]]
+    kernel, given = _kernel(name, ((width, ""), *kinds), eps, host), [x for x in flat if x is not None]
+    made = as_tuple(kernel(*map(as_numpy, given)) if host else launched(kernel, *given))
+    by_x, *by_weights = [as_torch(x) for x in made] if host else made
+    return [by_x.reshape(input.shape), *by_weights]
 
 
-def _with_sums(name: str, input: Any, gradient: Any, weight: Any, eps: float) -> Any:
+def _of_norm(name: str, arrays: Sequence[Any], weight: Any, more: Any) -> list[Any]:
+    """List the arrays of a norm's gradient, without the forward pass's statistics."""
+    statistics = 2 if name.startswith("layernorm") else 1
+    return [*arrays, weight, *(None,) * statistics, more] if more is not None else [*arrays, weight]
+
+
+def _with_sums(name: str, input: Any, gradient: Any, weight: Any, eps: float, more: Any = None) -> Any:
     sums = 2 if name.startswith("layernorm") else 1
     return [_like(input), *(input.new_zeros(input.shape[-1:], dtype=wide(input.dtype)) for _ in range(sums))]
 
 
-def _run_backward(name: str, arrays: Sequence[Any], weight: Any, eps: float) -> Any:
-    given = [*arrays] if name.endswith("softmax_backward") else [*arrays, weight]
+def _run_backward(name: str, arrays: Sequence[Any], weight: Any, eps: float, more: Any = None) -> Any:
+    given = [*arrays] if name.endswith("softmax_backward") else _of_norm(name, arrays, weight, more)
     return _run(name, given, None if eps < 0 else eps)
 
 
-def _like_first(name: str, arrays: Sequence[Any], weight: Any, eps: float) -> Any:
+def _like_first(name: str, arrays: Sequence[Any], weight: Any, eps: float, more: Any = None) -> Any:
     return _like(arrays[0])
 
 
 WIDEST_WITH_SUMS = 8192  # columns of the widest row whose gradients and sums fit into a block's registers
-SUMS = "str name, Tensor input, Tensor gradient, Tensor weight, float eps"
+SUMS = "str name, Tensor input, Tensor gradient, Tensor weight, float eps, Tensor? more=None"
 NORM = "Tensor input, Tensor? weight, float eps"
 LAYER_NORM = "Tensor input, Tensor? weight, Tensor? bias, float eps"
 ADD_NORM = "Tensor input, Tensor residual, Tensor weight, float eps"
 ADD_LAYER_NORM = "Tensor input, Tensor residual, Tensor weight, Tensor bias, float eps"
-BACK = "str name, Tensor[] arrays, Tensor? weight, float eps"
+BACK = "str name, Tensor[] arrays, Tensor? weight, float eps, Tensor? more=None"
 
 _register("softmax", _softmax, "Tensor input", _like, _keep_result, _softmax_gradient)
 _register("log_softmax", _log_softmax, "Tensor input", _like, _keep_result, _log_softmax_gradient)

@@ -132,6 +132,26 @@ def test_rows(name: str) -> None:
     agree(ours, wanted, drawn(3, 5, 40), *(drawn(40) for _ in range(weights)))
 
 
+@pytest.mark.parametrize("name", ["add_rms_norm", "add_layer_norm"])
+def test_gradients_of_norms_of_sums_are_one_kernel(name: str) -> None:
+    """The gradient that comes by the sum is added by the kernel that sums the gradients of gain and bias."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    ran: list[str] = []
+
+    class Seen(TorchDispatchMode):
+        def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            ran.append(str(op))
+            return op(*args, **(kwargs or {}))
+
+    x, y, ones = drawn(6, 40).requires_grad_(), drawn(6, 40), torch.ones(6, 40)
+    weights = [drawn(40).requires_grad_() for _ in range(1 if name == "add_rms_norm" else 2)]
+    made = getattr(ft, name)(x, y, (40,), *weights)
+    with Seen():
+        torch.autograd.grad(made, [x, *weights], (ones, ones))
+    assert [op for op in ran if "fireiron" in op or "add" in op or "sum" in op] == ["fireiron.norm_gradients.default"]
+
+
 def test_rows_of_several_dims_and_none() -> None:
     x, w, b = drawn(3, 4, 10), drawn(4, 10), drawn(4, 10)
     agree(lambda x, w, b: ft.layer_norm(x, (4, 10), w, b), lambda x, w, b: F.layer_norm(x, (4, 10), w, b), x, w, b)

@@ -227,6 +227,25 @@ def test_gradients_by_the_statistics_of_the_forward_pass(name: str) -> None:
     assert np.allclose(found, expected, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["layernorm", "rms_norm"])
+@pytest.mark.parametrize("suffix", ["backward", "gradients"])
+def test_a_gradient_by_another_way_is_added(name: str, suffix: str) -> None:
+    arrays = [Matrix(12, 200, name=word) for word in ("x", "dy", "more")]
+    program = getattr(rows, f"{name}_{suffix}")
+    schedules = [
+        rows.row(program(*arrays[:2], Vector(200, name="gain"), **named))
+        for named in (dict[str, Any](), {"more": arrays[2]})
+    ]
+    right(schedules[1])
+    drawn = np.random.default_rng(8).normal(size=(3, 12, 200)).astype(np.float32)
+    gain = drawn[0, 0] + 2
+    alone = schedules[0].simulate(drawn[0], drawn[1], gain).arrays
+    added = schedules[1].simulate(drawn[0], drawn[1], gain, drawn[2]).arrays
+    first, *others = sorted(word for word in alone if word.startswith("y"))
+    assert np.allclose(added[first], alone[first] + drawn[2], atol=1e-6)
+    assert all(np.allclose(added[word], alone[word], atol=1e-5) for word in others)
+
+
 def test_a_ring_of_rows_meets_once_for_each_fold() -> None:
     """The slots of a fold's states alternate: the barrier of the trip between separates reads and the next writes."""
     loop = rows.row(made("rms_norm_gradients", 2048, lines=300), warps=8, stages=2).cuda("sm_90a")
