@@ -70,7 +70,9 @@ def _of_table(width: int, kind: str, step: int, host: bool) -> Any:
 
 
 @functools.lru_cache(maxsize=512)
-def _kernel(name: str, shapes: tuple[tuple[int, str] | None, ...], eps: float | None, host: bool) -> Any:
+def _kernel(
+    name: str, shapes: tuple[tuple[int, str] | None, ...], eps: float | None, host: bool, statistics: int = 0
+) -> Any:
     """Make the kernel of a program for arrays of one width, of any number of rows.
 
     Args:
@@ -78,6 +80,7 @@ def _kernel(name: str, shapes: tuple[tuple[int, str] | None, ...], eps: float | 
         shapes: the width, then for each array its rank and element type, or None for an array that is left out.
         eps: the number that norms add to the variance.
         host: whether the kernel is simulated.
+        statistics: how many statistics of the rows are further results.
     """
     rows = _rows()
     width, *arrays = shapes
@@ -91,12 +94,33 @@ def _kernel(name: str, shapes: tuple[tuple[int, str] | None, ...], eps: float | 
         for i, one in enumerate(arrays)
     ]
     function: Any = log_softmax_backward if name == "log_softmax_backward" else getattr(rows, name)
-    given = {} if eps is None else {"eps": eps}
+    given: dict[str, Any] = {} if eps is None else {"eps": eps}
+    given |= {"statistics": True} if statistics else {}
     sums = {"layernorm_gradients": 2, "rms_norm_gradients": 1}.get(name, 0)
     kind = arrays[0][1] if arrays[0] is not None else "f32"
-    out = (kind, *("f64" if kind == "float64" else "f32",) * sums) if sums else None
+    more = sums or statistics
+    out = (kind, *("f64" if kind == "float64" else "f32",) * more) if more else None
     few = {"blocks": 2, "rows": 2} if host and sums else {}  # a simulation takes longer with more threads
     schedule = rows.row(function(*described, arch="sm_89" if host else None, out=out, **given), **few)
+    return HostKernel(schedule.lowered()) if host and without_gpu() else schedule.compile()
+
+
+@functools.lru_cache(maxsize=512)
+def _of_columns(name: str, shape: tuple[int, int], kinds: tuple[str, str], host: bool) -> Any:
+    """Make the kernel that sums the gradients of a norm's gain and bias over the rows of x and of a gradient.
+
+    Args:
+        name: the program's name in `fireiron.schedules.rows`.
+        shape: the number of rows, and their width.
+        kinds: element types of x and of the gradient.
+        host: whether the kernel is simulated.
+    """
+    number = "f64" if kinds[0] == "float64" else "f32"
+    arrays = [Matrix(*shape, kind, name=word) for kind, word in zip(kinds, ("x", "dy"), strict=True)]
+    words = ("deviation",) if name == "rms_norm_by_gain" else ("middle", "deviation")
+    described = [*arrays, *(Vector(shape[0], number, name=word) for word in words)]
+    spec = getattr(_rows(), name)(*described, arch="sm_89" if host else None, out=(number,) * len(words))
+    schedule = import_module(f"{PRESETS}.reductions").reduction(spec)
     return HostKernel(schedule.lowered()) if host and without_gpu() else schedule.compile()
 
 
@@ -108,12 +132,10 @@ def _run(name: str, arrays: Sequence[Any], eps: float | None = None) -> Any:
         made: Any = [torch.empty_like(first) for _ in range(2 if name.startswith("add_") else 1)]
         return tuple(made) if len(made) > 1 else made[0]
     flat = [None if x is None else _flat(x) for x in arrays]
-    kinds = tuple(None if x is None else (x.dim(), _name(x.dtype)) for x in flat)
+    kinds = tuple(map(_kind, flat))
     host = not first.is_cuda
     kernel = _kernel(name, ((width, ""), *kinds), eps, host)
-    given = [x for x in flat if x is not None]
-    made = as_tuple(kernel(*map(as_numpy, given)) if host else launched(kernel, *given))
-    shaped = [as_torch(x) if host else x for x in made]
+    shaped = _ran(kernel, [x for x in flat if x is not None], host)
     if len(shape) != 2:
         shaped = [x.reshape(shape) for x in shaped]
     return tuple(shaped) if len(shaped) > 1 else shaped[0]
@@ -122,6 +144,10 @@ def _run(name: str, arrays: Sequence[Any], eps: float | None = None) -> Any:
 def _flat(x: Any) -> Any:
     """View a tensor of two dims or more as rows, or copy it; a vector stays one."""
     return x.contiguous() if x.dim() < 2 else rows_of(x)
+
+
+def _kind(x: Any) -> tuple[int, str] | None:
+    return None if x is None else (x.dim(), _name(x.dtype))
 
 
 @functools.lru_cache
@@ -274,16 +300,6 @@ def _keep_sum(ctx: Any, inputs: Any, output: Any) -> None:
     ctx.eps = inputs[-1]
 
 
-def _of_weights(gradient: Any, x: Any, eps: float, norm: str) -> tuple[Any, Any]:
-    """Sum the gradients of gain and bias over all rows, by torch."""
-    rows = (0,) if x.dim() == 2 else tuple(range(x.dim() - 1))
-    kind = wide(x.dtype)
-    summed = gradient.to(kind)
-    arguments = (x, None, None, eps) if norm == "layer_norm" else (x, None, eps)
-    normal = getattr(torch.ops.fireiron, norm)(*arguments)
-    return (summed * normal.to(kind)).sum(rows), summed.sum(rows)
-
-
 def _layer_norm_gradient(ctx: Any, gradient: Any) -> Any:
     x, weight = ctx.saved_tensors
     return *of_layer_norm(x, gradient, weight, ctx.eps, ctx.needs_input_grad[1:3]), None
@@ -311,19 +327,18 @@ def of_layer_norm(x: Any, gradient: Any, weight: Any, eps: float, wanted: Any, m
 
     Another gradient of the input, `more`, is added to the input's.
     """
-    if all(wanted) and x.shape[-1] <= WIDEST_WITH_SUMS:
-        return tuple(torch.ops.fireiron.norm_gradients("layernorm_gradients", x, gradient, weight, eps, more))
-    by_x = _rows_gradient("layernorm_backward", gradient, x, weight, eps, more)
-    by_weights: tuple[Any, ...] = _of_weights(gradient, x, eps, "layer_norm") if any(wanted) else (None, None)
-    return by_x, *(g if want else None for g, want in zip(by_weights, wanted, strict=True))
+    if not any(wanted):
+        return _rows_gradient("layernorm_backward", gradient, x, weight, eps, more), None, None
+    weight = x.new_ones(x.shape[-1:]) if weight is None else weight
+    by_x, *made = torch.ops.fireiron.norm_gradients("layernorm_gradients", x, gradient, weight, eps, more)
+    return by_x, *(g if want else None for g, want in zip(made, wanted, strict=True))
 
 
 def _of_rms_norm(x: Any, gradient: Any, weight: Any, eps: float, wanted: bool, more: Any = None) -> Any:
     """Compute the gradients of an RMS norm's input and, where it is wanted, gain; `more` is added to the input's."""
-    if wanted and x.shape[-1] <= WIDEST_WITH_SUMS:
-        return tuple(torch.ops.fireiron.norm_gradients("rms_norm_gradients", x, gradient, weight, eps, more))
-    by_x = _rows_gradient("rms_norm_backward", gradient, x, weight, eps, more)
-    return by_x, _of_weights(gradient, x, eps, "rms_norm")[0] if wanted else None
+    if not wanted:
+        return _rows_gradient("rms_norm_backward", gradient, x, weight, eps, more), None
+    return tuple(torch.ops.fireiron.norm_gradients("rms_norm_gradients", x, gradient, weight, eps, more))
 
 
 def _embedding(input: Any, weight: Any) -> Any:
@@ -359,23 +374,32 @@ def _register(name: str, run: Any, arguments: str, fake: Any, keep: Any = None, 
 
 
 def _norm_gradients(name: str, input: Any, gradient: Any, weight: Any, eps: float, more: Any = None) -> Any:
-    """Compute the gradients of a norm's input, gain and, for a layer norm, bias by one kernel, with sums in f32."""
+    """Compute the gradients of a norm's input, gain and, for a layer norm, bias, with sums in f32.
+
+    One kernel does so. Of rows that are too wide, it computes the input's gradient and the rows' statistics, with which
+    a second one sums over rows.
+    """
     if input.numel() == 0:
         return _with_sums(name, input, gradient, weight, eps, more)
-    width, arrays = input.shape[-1], _of_norm(name, [input, gradient], weight, more)
-    flat = [None if x is None else _flat(x) for x in arrays]
-    kinds = tuple(None if x is None else (x.dim(), _name(x.dtype)) for x in flat)
-    host = input.device.type != "cuda"
-    kernel, given = _kernel(name, ((width, ""), *kinds), eps, host), [x for x in flat if x is not None]
-    made = as_tuple(kernel(*map(as_numpy, given)) if host else launched(kernel, *given))
-    by_x, *by_weights = [as_torch(x) for x in made] if host else made
-    return [by_x.reshape(input.shape), *by_weights]
+    width, host = input.shape[-1], input.device.type != "cuda"
+    statistics, sums = (2, "layernorm_by_weights") if name.startswith("layernorm") else (1, "rms_norm_by_gain")
+    given = [input, gradient, weight] + ([] if more is None else [*(None,) * statistics, more])
+    flat = [None if x is None else _flat(x) for x in given]
+    arrays, kinds = [x for x in flat if x is not None], tuple(map(_kind, flat))
+    wide_rows = width > WIDEST_WITH_SUMS
+    program = name.replace("_gradients", "_backward") if wide_rows else name
+    kernel = _kernel(program, ((width, ""), *kinds), eps, host, statistics if wide_rows else 0)
+    by_x, *others = _ran(kernel, arrays, host)
+    if wide_rows:
+        shape, types = tuple(arrays[0].shape), (_name(arrays[0].dtype), _name(arrays[1].dtype))
+        others = _ran(_of_columns(sums, shape, types, host), [*arrays[:2], *others], host)
+    return [by_x.reshape(input.shape), *others]
 
 
-def _of_norm(name: str, arrays: Sequence[Any], weight: Any, more: Any) -> list[Any]:
-    """List the arrays of a norm's gradient, without the forward pass's statistics."""
-    statistics = 2 if name.startswith("layernorm") else 1
-    return [*arrays, weight, *(None,) * statistics, more] if more is not None else [*arrays, weight]
+def _ran(kernel: Any, arrays: Sequence[Any], host: bool) -> Any:
+    """Run a kernel on tensors, and list its results."""
+    made = as_tuple(kernel(*map(as_numpy, arrays)) if host else launched(kernel, *arrays))
+    return [as_torch(x) for x in made] if host else made
 
 
 def _with_sums(name: str, input: Any, gradient: Any, weight: Any, eps: float, more: Any = None) -> Any:
@@ -384,7 +408,9 @@ def _with_sums(name: str, input: Any, gradient: Any, weight: Any, eps: float, mo
 
 
 def _run_backward(name: str, arrays: Sequence[Any], weight: Any, eps: float, more: Any = None) -> Any:
-    given = [*arrays] if name.endswith("softmax_backward") else _of_norm(name, arrays, weight, more)
+    statistics = (None,) * (2 if name.startswith("layernorm") else 1)
+    given = [*arrays] if name.endswith("softmax_backward") else [*arrays, weight]
+    given += [] if more is None else [*statistics, more]
     return _run(name, given, None if eps < 0 else eps)
 
 

@@ -132,6 +132,23 @@ def test_rows(name: str) -> None:
     agree(ours, wanted, drawn(3, 5, 40), *(drawn(40) for _ in range(weights)))
 
 
+@pytest.mark.parametrize("name", ["layer_norm", "rms_norm", "add_rms_norm", "add_layer_norm"])
+def test_gradients_of_wide_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One kernel gives the input's gradient and the rows' statistics, a second one sums over rows."""
+    from fireiron.front import torch_rows
+
+    monkeypatch.setattr(torch_rows, "WIDEST_WITH_SUMS", 8)
+    ours, wanted, weights = ROWS[name]
+    agree(ours, wanted, drawn(3, 5, 40), *(drawn(40) for _ in range(weights)))
+
+
+def test_gradients_of_a_part_of_the_weights() -> None:
+    x, w = drawn(3, 40), drawn(40)
+    agree(lambda x, w: ft.layer_norm(x, (40,), w), lambda x, w: F.layer_norm(x, (40,), w), x, w)
+    agree(lambda x, b: ft.layer_norm(x, (40,), None, b), lambda x, b: F.layer_norm(x, (40,), None, b), x, w)
+    agree(lambda x: ft.rms_norm(x, (40,), w), lambda x: F.rms_norm(x, (40,), w), x)
+
+
 @pytest.mark.parametrize("name", ["add_rms_norm", "add_layer_norm"])
 def test_gradients_of_norms_of_sums_are_one_kernel(name: str) -> None:
     """The gradient that comes by the sum is added by the kernel that sums the gradients of gain and bias."""

@@ -200,7 +200,6 @@ CASES: dict[str, Callable[[], Any]] = {
     ),
     "top": lambda: _with_lists(lambda: rows.row(rows.top(tensor(60, 100), k=2), warps=1)),
     "top of few columns": lambda: rows.row(rows.top(tensor(100, 280, dtype="bf16"), k=4)),
-    "top of few columns, f32": lambda: rows.row(rows.top(tensor(100, 136), k=2)),
     "sums of columns": lambda: reductions.reduction(_columns(215, 3, 40), ways=9),
     "attention, cores": lambda: attention.simt(_heads(70, 37, 8, 8, causal=True), rows=32, keys=4),
     "attention, mma": lambda: attention.mma(_heads(101, 203, 32, 32, causal=True), warps=2, keys=32),
@@ -281,7 +280,7 @@ def _in_few_lanes(array: Any) -> Any:
     """Let the largest values of a line be of one lane, of two, or of any, and rise along the line, more or less."""
     rng = np.random.default_rng(4)
     line, column = np.arange(len(array))[:, None], np.arange(array.shape[1])
-    lane = column // (8 if array.shape[1] == 280 else 4) % 32
+    lane = column // 8 % 32
     other = (line % 32) ^ (1 << rng.integers(0, 5, line.shape))
     large = [lane == line % 32, (lane == line % 32) | (lane == other), lane >= 0]
     x = rng.integers(0, 60, array.shape) + 90 * np.choose(line % 3, large) + column * (line % 5) / 20
@@ -293,7 +292,6 @@ def _in_few_lanes(array: Any) -> Any:
 
 INPUTS: dict[str, dict[str, Any]] = {
     "top of few columns": {"x": _in_few_lanes},
-    "top of few columns, f32": {"x": _in_few_lanes},
     "hopper groups": {"offsets": (65, 65, 150)},  # a row more than a tile, none, and the rest
     "top": {"x": _lines},
     "gather": {"ids": tuple(7 * i % 50 for i in range(37))},
