@@ -374,13 +374,18 @@ def _register(name: str, run: Any, arguments: str, fake: Any, keep: Any = None, 
 
 
 def _norm_gradients(name: str, input: Any, gradient: Any, weight: Any, eps: float, more: Any = None) -> Any:
+    return list(_of_norm(name, input, gradient, weight, eps, more))
+
+
+@repeats
+def _of_norm(name: str, input: Any, gradient: Any, weight: Any, eps: float, more: Any) -> tuple[Any, ...]:
     """Compute the gradients of a norm's input, gain and, for a layer norm, bias, with sums in f32.
 
     One kernel does so. Of rows that are too wide, it computes the input's gradient and the rows' statistics, with which
     a second one sums over rows.
     """
     if input.numel() == 0:
-        return _with_sums(name, input, gradient, weight, eps, more)
+        return tuple(_with_sums(name, input, gradient, weight, eps, more))
     width, host = input.shape[-1], input.device.type != "cuda"
     statistics, sums = (2, "layernorm_by_weights") if name.startswith("layernorm") else (1, "rms_norm_by_gain")
     given = [input, gradient, weight] + ([] if more is None else [*(None,) * statistics, more])
@@ -393,7 +398,7 @@ def _norm_gradients(name: str, input: Any, gradient: Any, weight: Any, eps: floa
     if wide_rows:
         shape, types = tuple(arrays[0].shape), (_name(arrays[0].dtype), _name(arrays[1].dtype))
         others = _ran(_of_columns(sums, shape, types, host), [*arrays[:2], *others], host)
-    return [by_x.reshape(input.shape), *others]
+    return by_x.reshape(input.shape), *others
 
 
 def _ran(kernel: Any, arrays: Sequence[Any], host: bool) -> Any:
@@ -408,6 +413,11 @@ def _with_sums(name: str, input: Any, gradient: Any, weight: Any, eps: float, mo
 
 
 def _run_backward(name: str, arrays: Sequence[Any], weight: Any, eps: float, more: Any = None) -> Any:
+    return _backward(name, weight, eps, more, *arrays)
+
+
+@repeats
+def _backward(name: str, weight: Any, eps: float, more: Any, *arrays: Any) -> Any:
     statistics = (None,) * (2 if name.startswith("layernorm") else 1)
     given = [*arrays] if name.endswith("softmax_backward") else [*arrays, weight]
     given += [] if more is None else [*statistics, more]
