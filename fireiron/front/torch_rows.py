@@ -29,7 +29,7 @@ from fireiron.front.torch_arguments import (
     wide,
     words_of,
 )
-from fireiron.front.torch_ops import as_numpy, as_torch, routed
+from fireiron.front.torch_ops import as_numpy, as_torch, learned, routed
 from fireiron.front.torch_repeated import launched, repeats
 from fireiron.jit.kernel import as_tuple
 from fireiron.language import reductions
@@ -274,7 +274,8 @@ def _two_like(input: Any, *others: Any) -> Any:
 def _rows_gradient(name: str, gradient: Any, x: Any, weight: Any = None, eps: float = -1.0, more: Any = None) -> Any:
     if eps >= 0 and weight is None:
         weight = x.new_ones(x.shape[-1:])
-    return torch.ops.fireiron.rows_backward(name, [x, gradient], weight, eps, more)
+    op = routed("rows_backward", _run_backward, x, gradient, weight, more)
+    return op(name, [x, gradient], weight, eps, more)
 
 
 def _keep_result(ctx: Any, inputs: Any, output: Any) -> None:
@@ -330,7 +331,8 @@ def of_layer_norm(x: Any, gradient: Any, weight: Any, eps: float, wanted: Any, m
     if not any(wanted):
         return _rows_gradient("layernorm_backward", gradient, x, weight, eps, more), None, None
     weight = x.new_ones(x.shape[-1:]) if weight is None else weight
-    by_x, *made = torch.ops.fireiron.norm_gradients("layernorm_gradients", x, gradient, weight, eps, more)
+    op = routed("norm_gradients", _norm_gradients, x, gradient, weight, more)
+    by_x, *made = op("layernorm_gradients", x, gradient, weight, eps, more)
     return by_x, *(g if want else None for g, want in zip(made, wanted, strict=True))
 
 
@@ -338,7 +340,8 @@ def _of_rms_norm(x: Any, gradient: Any, weight: Any, eps: float, wanted: bool, m
     """Compute the gradients of an RMS norm's input and, where it is wanted, gain; `more` is added to the input's."""
     if not wanted:
         return _rows_gradient("rms_norm_backward", gradient, x, weight, eps, more), None
-    return tuple(torch.ops.fireiron.norm_gradients("rms_norm_gradients", x, gradient, weight, eps, more))
+    op = routed("norm_gradients", _norm_gradients, x, gradient, weight, more)
+    return tuple(op("rms_norm_gradients", x, gradient, weight, eps, more))
 
 
 def _embedding(input: Any, weight: Any) -> Any:
@@ -371,6 +374,8 @@ def _register(name: str, run: Any, arguments: str, fake: Any, keep: Any = None, 
     op.register_fake(fake)
     if gradient is not None:
         op.register_autograd(gradient, setup_context=keep)
+    if gradient not in (None, _embedding_gradient):  # that one has a gradient
+        learned(name, repeats(run), keep, gradient)
 
 
 def _norm_gradients(name: str, input: Any, gradient: Any, weight: Any, eps: float, more: Any = None) -> Any:

@@ -149,6 +149,30 @@ def test_gradients_of_a_part_of_the_weights() -> None:
     agree(lambda x: ft.rms_norm(x, (40,), w), lambda x: F.rms_norm(x, (40,), w), x)
 
 
+@pytest.mark.parametrize("name", ["softmax", "log_softmax", "layer_norm", "rms_norm", "add_rms_norm", "add_layer_norm"])
+def test_functions_of_autograd_are_as_the_operators(name: str) -> None:
+    """On a GPU, calls that torch only differentiates take them; their gradients have none."""
+    from fireiron.front.torch_ops import LEARNED
+
+    rest = {"softmax": 0, "log_softmax": 0, "rms_norm": 1, "add_rms_norm": 2, "layer_norm": 2, "add_layer_norm": 3}[
+        name
+    ]
+    eps = () if "softmax" in name else (1e-5,)
+    x, *others = drawn(4, 40), *([drawn(4, 40)] if "add" in name else []), drawn(40), drawn(40)
+    found: list[Any] = []
+    for run in (LEARNED[name], getattr(torch.ops.fireiron, name)):
+        given = [t.clone().requires_grad_() for t in (x, *others[:rest])]
+        made = run(*given, *eps)
+        made = made if isinstance(made, tuple) else (made,)
+        found.append((*made, *torch.autograd.grad([y.sin() for y in made], given, [x for _ in made])))
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+    given = [t.clone().requires_grad_() for t in (x, *others[:rest])]
+    made = LEARNED[name](*given, *eps)
+    first = torch.autograd.grad((made[0] if isinstance(made, tuple) else made).sin().sum(), given[0], create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        first[0].sum().backward()
+
+
 @pytest.mark.parametrize("name", ["add_rms_norm", "add_layer_norm"])
 def test_gradients_of_norms_of_sums_are_one_kernel(name: str) -> None:
     """The gradient that comes by the sum is added by the kernel that sums the gradients of gain and bias."""
