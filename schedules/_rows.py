@@ -37,6 +37,7 @@ RANKING_WARPS = 24  # of an SM: 80 registers of a thread
 BUSY = 4  # warps of an SM that have rows whose folds rank points
 SORTED_NBYTES = 256  # of a row that a lane sorts
 SORTING_THREADS = 128  # of an SM
+OF_L2 = 4  # vectors of a lane at most, where gains or biases are read from the L2 cache
 MOST_TOGETHER = 52 << 10  # bytes of a row's part where three blocks of clusters of 8 share an SM
 WIDE = 0.23  # of an SM's shared memory: rows of more bytes leave two blocks of an SM too few registers
 SMS = 132  # of an H200
@@ -321,6 +322,13 @@ def part_of(row: Row, warps: int = 0, blocks: int = 0) -> Part:
         if not warps:  # as few as have equally many vectors a lane
             wanted = ceil(width / unit / vectors_each)
         over = wanted * vectors_each * unit / width  # warps have whole vectors of their lanes
+        while stages > 1 and vectors and (2 * each + kept) * over > shared:
+            vectors -= 1
+            kept = sum(sizes[:vectors])
+        if not warps and count == 1 and stages > 1 and vectors < len(sizes) and vectors_each > OF_L2:
+            # The L2 cache has the others: with more warps, more of their vectors are on the way.
+            wanted = ceil(width / unit / OF_L2)
+            over = wanted * OF_L2 * unit / width
         stages = min(stages, _stages(shared, wanted, ceil(each * over), ceil(kept * over))) if row.copied else 0
         others = _others(row, wanted, count, width)
         registers, held = _registers_of(wanted, others), _held(row, wanted, others)

@@ -227,6 +227,15 @@ def test_gradients_by_the_statistics_of_the_forward_pass(name: str) -> None:
     assert np.allclose(found, expected, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("width", "warps", "vectors"), [(26800, 15, 2), (27000, 27, 1), (27648, 27, 1), (28672, 28, 1), (32000, 32, 1)]
+)
+def test_rows_whose_gain_and_bias_do_not_both_fit_have_a_ring(width: int, warps: int, vectors: int) -> None:
+    """The bias is then read from the L2 cache, by many warps. Warps' whole vectors need more room than the row."""
+    part = part_of(row_of(made("layernorm", width, lines=7000, arch="sm_90a", dtype="bf16")))
+    assert (part.stages, part.warps, part.vectors) == (2, warps, vectors)
+
+
 @pytest.mark.parametrize("name", ["layernorm", "rms_norm"])
 @pytest.mark.parametrize("suffix", ["backward", "gradients"])
 def test_a_gradient_by_another_way_is_added(name: str, suffix: str) -> None:
