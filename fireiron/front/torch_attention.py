@@ -33,7 +33,7 @@ from fireiron.front.attention_call import (
 )
 from fireiron.front.score_text import text_of
 from fireiron.front.torch_bounds import called, kind_of, with_bounds
-from fireiron.front.torch_ops import check_tensors, dispatched, is_tensor
+from fireiron.front.torch_ops import check_tensors, dispatched, is_tensor, learned, routed
 from fireiron.front.torch_repeated import repeats, unrepeatable
 
 torch: Any = import_module("torch")
@@ -87,7 +87,9 @@ def _attend(q: Any, k: Any, v: Any, options: Options) -> Any:
         text, held = with_bounds(text, given.causal, named, q, k, held, gradients)
     beside = list(held.values())
     factor = q.shape[-1] ** -0.5 if scale is None else scale
-    call = torch.ops.fireiron.attention if dispatched(q, k, v, *beside) else _run
+    call = (
+        torch.ops.fireiron.attention if beside and dispatched(q, k, v, *beside) else routed("attention", _run, q, k, v)
+    )
     made, sums = call(given.q, given.k, given.v, beside, ",".join(held), text, factor, given.causal)
     if how.offsets is not None:
         made, sums = made[0].transpose(0, 1), sums[0].transpose(0, 1)
@@ -403,12 +405,20 @@ def _gradient(ctx: Any, dy: Any, by_sums: Any) -> tuple[Any, ...]:
     q, k, v, o, lse, *arrays = ctx.saved_tensors
     dy = torch.zeros_like(o) if dy is None else dy
     names = _names(ctx.names)
-    learns = [name for name, needed in zip(names, ctx.needs_input_grad[3], strict=True) if needed]
-    made = torch.ops.fireiron.attention_backward(
+    learns = [name for name, needed in zip(names, ctx.needs_input_grad[3], strict=True) if needed] if names else []
+    alone = by_sums is None and not names and not dispatched(dy, q, k, v, o, lse)
+    run = _backward_alone if alone else torch.ops.fireiron.attention_backward
+    made = run(
         dy, by_sums, q, k, v, o, lse, arrays, ctx.names, ctx.functions, ctx.scale, ctx.is_causal, ",".join(learns)
     )
     by_name = dict(zip(learns, made[3:], strict=True))
     return *made[:3], [by_name.get(name) for name in names], None, None, None, None
+
+
+@repeats
+def _backward_alone(*given: Any) -> tuple[Any, ...]:
+    """Compute the gradients of attention without arrays of functions, by kernels that write all that others read."""
+    return tuple(_run_backward(*given))
 
 
 _BESIDE = "Tensor[] arrays, str names, str functions, float scale, bool is_causal"
@@ -420,6 +430,7 @@ _attention = torch.library.custom_op(
 )
 _attention.register_fake(_fake)
 _attention.register_autograd(_gradient, setup_context=_keep)
+learned("attention", repeats(_run), _keep, _gradient)
 torch.library.custom_op(
     "fireiron::attention_backward",
     _run_backward,

@@ -70,7 +70,7 @@ def learned(name: str, run: Callable[..., Any], keep: Callable[..., None], gradi
 
     Args:
         name: the operator's name.
-        run: its function.
+        run: its function; lists that it takes have no tensors.
         keep: saves what the gradient needs in a context, given the inputs and the output.
         gradient: computes the gradients of the inputs, given the context and the output's gradients.
     """
@@ -80,7 +80,11 @@ def learned(name: str, run: Callable[..., Any], keep: Callable[..., None], gradi
         keep(ctx, inputs, output)
         return output
 
-    once = torch.autograd.function.once_differentiable(gradient)
+    def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
+        # An operator's list of tensors has a list of gradients; here it is a list without tensors.
+        return tuple(None if isinstance(x, list) else x for x in as_tuple(gradient(ctx, *gradients)))
+
+    once = torch.autograd.function.once_differentiable(backward)
     made = type(name, (torch.autograd.Function,), {"forward": staticmethod(forward), "backward": staticmethod(once)})
     LEARNED[name] = made.apply
 

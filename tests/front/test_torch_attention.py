@@ -151,6 +151,21 @@ def test_gradients_behind_a_mask_that_is_known_to_hide_all_keys(options: Any) ->
         assert not x.any()
 
 
+@pytest.mark.parametrize("sums", [False, True])
+def test_the_function_of_autograd_is_as_the_operator(sums: bool) -> None:
+    """On a GPU, calls without arrays that torch only differentiates take it."""
+    from fireiron.front.torch_ops import LEARNED
+
+    q, k, v = drawn(1, 2, 17, 16), drawn(1, 2, 23, 16), drawn(1, 2, 23, 16)
+    found: list[Any] = []
+    for run in (LEARNED["attention"], torch.ops.fireiron.attention):
+        given = [x.clone().requires_grad_() for x in (q, k, v)]
+        made = run(*given, [], "", text_of(None, None, (), (), False), 0.25, False)
+        wanted = [y.sin().sum() for y in made[: 1 + sums]]
+        found.append((*made, *torch.autograd.grad(wanted, given)))
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+
 def test_compiled_and_exported() -> None:
     q, k, v = (drawn(1, 2, n, 16, dtype="float16") for n in (16, 24, 24))
 
