@@ -6,7 +6,7 @@ its channels. Larger boxes share more reads and conversions; they take more regi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import product
 from math import prod
 
@@ -19,7 +19,8 @@ VECTOR = 8  # most bytes of a thread's vector of channels
 SIDES = (1, 2, 3, 4, 5, 6, 7, 8)  # extents of a box along a side
 LANES, THREADS = (4, 8, 16, 32), (128, 256, 384, 512)
 MOST_HELD = 160  # registers of sums and pixels of a thread: an SM then holds 12 warps, or nearly
-TAKEN, BESIDE, STEP, PER_SM = 1.0, 28, 8, 65536  # registers of a thread: of those held, others, a step; of an SM
+# Registers of a thread: beside those held, a step of their number, the most; of an SM.
+BESIDE, STEP, MOST_REGISTERS, PER_SM = 28, 8, 255, 65536
 # Of a thread: instructions of a pixel's load; bytes that an instruction sets to 0; further instructions of a box.
 PER_PIXEL, ZEROED, EACH = 2.25, 8, 40
 PARTITIONS, WARP, ISSUED = 4, 32, 0.8  # of an SM; lanes of a warp; instructions that a busy partition issues in a clock
@@ -75,8 +76,8 @@ class Division:
 def divided(
     sums: Sums, channels: int | None = None, lanes: int | None = None, threads: int | None = None,
     ways: int | None = None,
-) -> tuple[float, Division] | None:  # fmt: skip
-    """Choose a division by modelled clocks; None where registers hold no box.
+) -> tuple[float, Division]:  # fmt: skip
+    """Choose a division by modelled clocks.
 
     Args:
         sums: the facts.
@@ -84,33 +85,34 @@ def divided(
 
     Example:
         >>> divided(Sums(6272, 144, 9, 16, 36, 2, False))[1]
-        Division(channels=4, lanes=4, threads=128, ways=43)
+        Division(channels=4, lanes=4, threads=256, ways=14)
     """
     found: list[tuple[float, int, Division]] = []
     for vector in (channels,) if channels else _vectors(sums):
-        fit = _threads(sums, vector)
-        choices = product((lanes,) if lanes else LANES, (threads,) if threads else THREADS)
-        for along, size in choices if fit else ():
-            if size <= fit or threads:
-                clocks, count = _clocks(sums, vector, along, size, max(1, fit // size), ways)
+        held = _threads(sums, vector)
+        for along, size in product((lanes,) if lanes else LANES, (threads,) if threads else THREADS):
+            if size <= held or threads:
+                clocks, count = _clocks(sums, vector, along, size, max(1, held // size), ways)
                 found.append((clocks, len(found), Division(vector, along, size, count)))
-    return (min(found)[0], min(found)[2]) if found else None
+    return min(found)[0], min(found)[2]
 
 
-def _vectors(sums: Sums) -> Iterator[int]:
-    """List the numbers of channels of a thread whose vectors divide all channels."""
-    size = max(1, VECTOR // sums.nbytes)
-    while size:
-        if size == 1 or (sums.channels or UNKNOWN_CHANNELS) % size == 0:
-            yield size
-        size //= 2
+def _vectors(sums: Sums) -> list[int]:
+    """List the numbers of channels of a thread whose vectors divide all channels, and whose pixels registers hold."""
+    size = largest_vector(sums.channels or UNKNOWN_CHANNELS, sums.nbytes)
+    every = [size >> i for i in range(size.bit_length())]
+    return [n for n in every if _held(sums, n) <= MOST_HELD] or [1]
+
+
+def _held(sums: Sums, vector: int) -> int:
+    """Count the registers of a thread's sums and pixels."""
+    return sums.taps * vector + (sums.made + sums.read) * max(1, vector * sums.nbytes // 4)
 
 
 def _threads(sums: Sums, vector: int) -> int:
-    """Count the threads of an SM, of the registers that a thread takes; 0 where there are too few registers."""
-    held = sums.taps * vector + (sums.made + sums.read) * max(1, vector * sums.nbytes // 4)
-    each = -(-int(TAKEN * held + BESIDE) // STEP) * STEP
-    return 0 if held > MOST_HELD else PER_SM // each // THREADS[0] * THREADS[0]
+    """Count the threads of an SM, of the registers that a thread takes."""
+    each = min(MOST_REGISTERS, -(-int(_held(sums, vector) + BESIDE) // STEP) * STEP)
+    return PER_SM // each // THREADS[0] * THREADS[0]
 
 
 def _clocks(sums: Sums, vector: int, lanes: int, threads: int, blocks: int, ways: int | None) -> tuple[float, int]:
@@ -156,7 +158,7 @@ def best_box(
 
     Example:
         >>> best_box((32, 56, 56, 144), (3, 3), (1, 1), (1, 1), 2)
-        (4, 4)
+        (7, 7)
     """
     images, *ends, channels = sizes
     rank = len(ends)
@@ -170,10 +172,9 @@ def best_box(
         boxes = prod(counts) if len(counts) == rank + 1 else None
         partial = any(end is None or end % n for end, n in zip(ends, box, strict=True) if n > 1)
         sums = Sums(boxes, channels, prod(taps), prod(box), prod(reads), nbytes, partial)
-        division = divided(sums)
-        if division is not None:
-            found.append((division[0], box))
-    return min(found)[1] if found else (1,) * rank
+        if _held(sums, 1) <= MOST_HELD or prod(box) == 1:
+            found.append((divided(sums)[0], box))
+    return min(found)[1]
 
 
 @attrs.frozen

@@ -231,6 +231,8 @@ def _filter_gradient(
         known = tuple(n if isinstance(n, int) else None for n in (extent("n"), *ends, extent("k")))
         box = best_box(known, reach, steps, apart, x.dtype.nbytes)
     boxes = [one(box, axis, rank) for axis in range(rank)]
+    for size in boxes:
+        whole("box", size, 1)
     counts = [-(-end // size) for end, size in zip(ends, boxes, strict=True)]
     each = extent("n")
     for count in counts:
@@ -277,8 +279,9 @@ def images(
         FireironError: `conv-product` for another program.
     """
     extents, step = spec.residual.extents, spec.computed.steps[0]
-    found = walks(spec.computed, step.name, "y") if {"n", "k"} <= {d.name for d in step.kept} else None
-    if not found or not {"m", "v"} <= {*extents}:
+    mine = {ref.name for ref in step.reads} == {"y", "f"} and {"n", "k", "m"} <= {d.name for d in step.kept}
+    found = walks(spec.computed, step.name, "y") if mine else None
+    if not found:
         raise _misfit(spec, "gradient of a depthwise convolution's images with strides", "conv2d_data_gradient")
     sides, near = [*found], {d.name: extents[d.name] for d in step.kept if d.name not in ("n", "k", *found)}
     sizes = {d: n for d, n in extents.items() if isinstance(n, int)}
@@ -338,7 +341,8 @@ def filters(
         FireironError: `conv-product` for another program.
     """
     extents, step = spec.residual.extents, spec.computed.steps[0]
-    if [d.name for d in step.over][:1] != ["m"] or [d.name for d in step.kept][:1] != ["k"]:
+    mine = {ref.name for ref in step.reads} == {"y", "x"} and "m" in {d.name for d in step.over}
+    if not mine or step.kept[0].name != "k":
         raise _misfit(spec, "gradient of a depthwise convolution's filters", "conv2d_filter_gradient")
     one_box = spec.tile(k=1).split(m=1).residual
     held = {o.role: prod(n for d in o.dims if isinstance(n := one_box.extents[d], int)) for o in one_box.operands}
@@ -349,9 +353,7 @@ def filters(
         boxes if isinstance(boxes, int) else None, width if isinstance(width, int) else None, taps, held["y"],
         held["x"], step.reads[0].dtype.nbytes, partial,
     )  # fmt: skip
-    made = divided(sums, channels, lanes, threads, ways) or divided(sums, channels or 1, lanes, threads or 128, ways)
-    assert made is not None
-    _, division = made
+    _, division = divided(sums, channels, lanes, threads, ways)
     chain = spec.tile(k=division.lanes * division.channels).to(Block)
     if division.ways > 1:
         chain = chain.split("m", ways=division.ways).parallel(Block, in_order(shared=shared))

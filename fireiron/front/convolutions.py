@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
+from math import prod
 from types import ModuleType
 from typing import Any, TypeAlias, cast
 
@@ -33,6 +34,7 @@ Windows: TypeAlias = tuple[tuple[int, ...], tuple[tuple[int, int], ...], tuple[i
 """Strides, padding before and behind, dilation, of each side."""
 MOST_KERNELS = 1024
 MOST_PACKED = 32  # channels that share a dim with columns
+MOST_TAPS = 100  # of a depthwise layer with gradients: a thread has a sum for each tap in registers
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh")
 
 
@@ -87,8 +89,8 @@ class Convolution:
 
     @property
     def has_gradients(self) -> bool:
-        """Say whether kernels of this package compute the gradients; torch computes the gradients of narrow groups."""
-        return self.groups == 1 or self.parted or self.depthwise
+        """Say whether kernels of this package compute the gradients; torch computes those of other narrow groups."""
+        return self.groups == 1 or self.parted or (self.depthwise and prod(self.taps) <= MOST_TAPS)
 
     @property
     def depthwise(self) -> bool:

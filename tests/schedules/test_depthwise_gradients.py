@@ -204,16 +204,19 @@ def test_boxes_and_blocks_fill_the_gpu() -> None:
     case = Case(32, (56, 56), 144, (3, 3), ONE, SAME, ONE)
     ways = [x.ways for x in depthwise_gradients.filters(case.filters()).links if isinstance(x, Split) and x.level]
     assert 132 * 0.8 < ways[0] * 5 <= 132 * 3
-    few = divided(Sums(4, 64, 9, 16, 36, 2, False))
-    assert few is not None
-    assert few[1].ways == 1
+    assert divided(Sums(4, 64, 9, 16, 36, 2, False))[1].ways == 1
+
+
+def test_boxes_that_registers_do_not_hold_are_scheduled_where_they_are_asked_for() -> None:
+    case = Case(2, (8, 8), 16, (9, 9), ONE, ((4, 4), (4, 4)), ONE)
+    right(depthwise_gradients.filters(case.filters((2, 4))))
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_120"])
 @pytest.mark.parametrize(
     ("side", "channels", "taps", "stride", "dtype"),
     [(56, 144, 3, 1, "f16"), (14, 384, 5, 1, "bf16"), (112, 32, 3, 2, "f16"), (28, 192, 5, 2, "f16"),
-     (7, 960, 3, 1, "f16"), (14, 96, 3, 1, "f32"), (14, 64, 7, 1, "f16")],
+     (7, 960, 3, 1, "f16"), (14, 96, 3, 1, "f32"), (14, 64, 7, 1, "f16"), (14, 64, 9, 1, "f16")],
 )  # fmt: skip
 def test_gradients_spill_no_registers(side: int, channels: int, taps: int, stride: int, dtype: str, arch: str) -> None:
     pad = ((taps // 2, taps // 2),) * 2
