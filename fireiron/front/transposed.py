@@ -1,4 +1,4 @@
-"""Transposed convolutions of arrays, which are gradients of images: one program for each residue of the stride.
+"""Transposed convolutions of arrays, which are gradients of images: one program for each residue of the stride, or one.
 
 Pixels whose positions have one remainder by the stride are computed by one program, a convolution of stride 1. Arrays
 have torch's dims: images (N, K, sides...), filters (K, C / groups, taps...). Kernels read arrays with channels last, as
