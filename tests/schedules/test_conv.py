@@ -265,6 +265,14 @@ def test_strips_fit_the_sides() -> None:
     assert strip(conv.channelwise(depthwise(1, 28, 64))) < (2, 3, 9)
 
 
+def test_of_strips_that_hold_as_much_the_one_with_fewer_rows_takes_fewer_registers() -> None:
+    chosen = conv.channelwise(depthwise(128, 20, 528, 5))
+    other = conv.channelwise(depthwise(128, 20, 528, 5), rows=4, pixels=2)
+    assert strip(chosen) == (2, 4, 4)
+    few, more = (made.compile("sm_90a").resources.registers for made in (chosen, other))
+    assert few < more  # with NVRTC 13.0 four blocks of 128 threads fit an SM, or three
+
+
 def test_a_missing_result_is_computed_like_the_others() -> None:
     """Results outside the images are not stored; to choose sums point by point took 2.3 times the instructions."""
     source = conv.channelwise(depthwise(8, 30, 64), rows=4, pixels=4).cuda("sm_90a")
