@@ -225,6 +225,13 @@ def test_strips_of_results(case: str, size: tuple[int, int, int | None]) -> None
     right(conv.channelwise(STRIPS[case](), rows=rows, pixels=pixels, channels=channels))
 
 
+@pytest.mark.parametrize("case", ["ragged", "5 x 5", "lines", "odd channels"])
+def test_strips_of_filters_in_shared_memory(case: str) -> None:
+    made = conv.channelwise(STRIPS[case](), rows=2, pixels=2, shared=True)
+    assert "load f to SH" in str(made)
+    right(made)
+
+
 @pytest.mark.parametrize("stride", [1, 2])
 def test_rows_of_results_share_the_rows_that_they_read(stride: int) -> None:
     x, f = tensor(2, 9, 11, 24, dtype="f16"), tensor(24, 3, 3, 1, dtype="f16", name="f")

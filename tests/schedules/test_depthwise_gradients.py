@@ -143,6 +143,18 @@ def test_gradients_of_images_take_the_strips_of_the_convolution() -> None:
     assert "f_rf[k * 9 - u * 3 - v + 8]" in source
 
 
+def test_taps_of_a_residue_are_read_through_shared_memory() -> None:
+    """Every second tap of a filter: threads would read them one by one, each from a line of its own."""
+    case = Case(32, (55, 55), 144, (3, 3), (2, 2), SAME, ONE)
+    for part in case.residues():
+        schedule = best_program(part.spec, dependent=True)
+        assert "load f to SH" in str(schedule)
+        assert not schedule.compile("sm_90a").resources.spills
+        assert "griddepcontrol.wait" in schedule.cuda("sm_90a")
+    (part,) = Case(32, (56, 56), 144, (3, 3), ONE, SAME, ONE).residues()
+    assert "load f to SH" not in str(best_program(part.spec))
+
+
 @pytest.mark.parametrize("form", [{"rows": 1, "pixels": 2}, {"rows": 4, "pixels": 1, "channels": 2}, {"threads": 64}])
 def test_forms_of_all_pixels_at_once(form: dict[str, int]) -> None:
     right(depthwise_gradients.images(CASES["strided"].whole(), **form))
