@@ -35,6 +35,8 @@ RANKED_AHEAD = 120 << 10  # bytes that an SM reads ahead of such rows, whose fir
 CHUNKS_AHEAD = 4  # of such rows, in shared memory, at most: while one is folded, the next ones are on their way
 RANKING_WARPS = 24  # of an SM: 80 registers of a thread
 BUSY = 4  # warps of an SM that have rows whose folds rank points
+SORTED_NBYTES = 256  # of a row that a lane sorts
+SORTING_THREADS = 128  # of an SM
 MOST_TOGETHER = 52 << 10  # bytes of a row's part where three blocks of clusters of 8 share an SM
 WIDE = 0.23  # of an SM's shared memory: rows of more bytes leave two blocks of an SM too few registers
 SMS = 132  # of an H200
@@ -83,6 +85,7 @@ class Row:
             threads compute.
         count: number of rows, 0 if unknown.
         ranked: whether a fold ranks columns (top-k), and keeps few of them.
+        several: number of columns that a fold takes at once (top-k of few columns), 0 for one after another.
     """
 
     column: str
@@ -103,6 +106,7 @@ class Row:
     running: bool = False
     count: int = 0
     ranked: bool = False
+    several: int = 0
 
     def vector(self, role: str) -> int:
         """Return the bytes of a lane's vector of an array."""
@@ -208,8 +212,12 @@ def row_of(spec: ProgramChain) -> Row:
     arrays, taken = (sizes, of_vectors, dtypes), (registers, live, states)
     counts = [spec.residual.extents[line] for line in lines]
     count = prod(n if isinstance(n, int) else 0 for n in counts)
-    ranked = any(step.fold is not None and step.fold.ranking is not None for step in spec.computed.steps)
-    return Row(column, lines, known, summed, width, deep, lane, *arrays, *taken, arch, copied, running, count, ranked)
+    folds = [step.fold for step in spec.computed.steps if step.fold is not None]
+    ranked, at_once = any(f.ranking for f in folds), [f.several.count for f in folds if f.several is not None]
+    several = max(at_once, default=0)
+    return Row(
+        column, lines, known, summed, width, deep, lane, *arrays, *taken, arch, copied, running, count, ranked, several
+    )  # fmt: skip
 
 
 def lacking(spec: ProgramChain, stored: bool = False) -> str:
@@ -549,6 +557,20 @@ def lanes_of(row: Row) -> int:
     Neighbouring lanes read neighbouring vectors, so that only a row of one vector has a lane of its own.
     """
     vectors = row.width // row.lane
+    if row.several:
+        return _fewest_lanes(row, vectors)
     fits = [n for n in (32, 16, 8, 4, 2) if -(-vectors // n) <= 4] or [LANES]
     fits += [1] if vectors == 1 and not row.running else []
     return min(fits, key=lambda n: -(-vectors // n) * n)
+
+
+def _fewest_lanes(row: Row, vectors: int) -> int:
+    """Choose the lanes that share a row whose columns each lane sorts.
+
+    They are as few as fill the SMs: a step over lanes combines two states, as a lane does for each `several` columns.
+    """
+    nbytes = row.lane * max(row.inputs.values())
+    fits = [n for n in (2, 4, 8, 16, 32) if ceil(vectors / n) * nbytes <= SORTED_NBYTES]
+    fits += [1] if vectors == 1 else []
+    enough = [n for n in fits if not row.count or n * row.count >= SMS * SORTING_THREADS]
+    return min(enough, default=min(LANES, 1 << (vectors - 1).bit_length()))

@@ -144,43 +144,85 @@ def softmax_backward(y: Value, dy: Value) -> Value:
     return y * (dy - _sum(y * dy, "n"))
 
 
-@program(x="m n", dy="m n", gain="n", deviation="m")
-def rms_norm_backward(x: Value, dy: Value, gain: Value, deviation: Value | None = None, eps: float = 1e-6) -> Value:
+@program(x="m n", dy="m n", gain="n", deviation="m", more="m n")
+def rms_norm_backward(
+    x: Value, dy: Value, gain: Value, deviation: Value | None = None, more: Value | None = None, eps: float = 1e-6,
+    statistics: bool = False,
+) -> Value | tuple[Value, Value]:  # fmt: skip
     """Compute the gradient of an RMS norm's input; without the forward pass's deviations, they are computed again.
+
+    Another gradient of the input, `more`, is added: where the input is a sum that has other readers. With `statistics`
+    the deviations are a second result, for `rms_norm_by_gain`.
 
     The deviation, a factor of all terms, is multiplied with the sum of g * x, so that one pass over the row sums both.
     """
-    return _of_rms_norm(x, dy * gain, deviation, eps)[0]
+    by_x, deviation = _of_rms_norm(x, dy * gain, deviation, eps)
+    return (_with(by_x, more), deviation.named("deviations")) if statistics else _with(by_x, more)
 
 
-@program(x="m n", dy="m n", gain="n", middle="m", deviation="m")
+@program(x="m n", dy="m n", gain="n", middle="m", deviation="m", more="m n")
 def layernorm_backward(
-    x: Value, dy: Value, gain: Value, middle: Value | None = None, deviation: Value | None = None, eps: float = 1e-5
-) -> Value:
+    x: Value, dy: Value, gain: Value, middle: Value | None = None, deviation: Value | None = None,
+    more: Value | None = None, eps: float = 1e-5, statistics: bool = False,
+) -> Value | tuple[Value, Value, Value]:  # fmt: skip
     """Compute the gradient of a layer norm's input; without the forward pass's statistics, they are computed again.
+
+    Another gradient of the input, `more`, is added: where the input is a sum that has other readers. With `statistics`
+    the means and deviations are further results, for `layernorm_by_weights`.
 
     Each of two passes over the row then has two sums: of x and g, then of the squared distances and of g times the
     distance. With the statistics there is one pass.
     """
-    return _of_layernorm(x, dy * gain, middle, deviation, eps)[0]
+    by_x, _, middle, deviation = _of_layernorm(x, dy * gain, middle, deviation, eps)
+    by_x = _with(by_x, more)
+    return (by_x, middle.named("middles"), deviation.named("deviations")) if statistics else by_x
 
 
-@program(x="m n", dy="m n", gain="n", deviation="m")
+@program(x="m n", dy="m n", gain="n", deviation="m", more="m n")
 def rms_norm_gradients(
-    x: Value, dy: Value, gain: Value, deviation: Value | None = None, eps: float = 1e-6
+    x: Value, dy: Value, gain: Value, deviation: Value | None = None, more: Value | None = None, eps: float = 1e-6
 ) -> tuple[Value, Value]:
-    """Compute the gradients of an RMS norm's input and gain; the gradient of the gain is a sum over rows."""
+    """Compute the gradients of an RMS norm's input and gain; the gradient of the gain is a sum over rows.
+
+    Another gradient of the input, `more`, is added: where the input is a sum that has other readers.
+    """
     by_x, deviation = _of_rms_norm(x, dy * gain, deviation, eps)
-    return by_x, _sum(dy * (x * deviation), "m").named("by_gain")
+    return _with(by_x, more), _sum(dy * (x * deviation), "m").named("by_gain")
 
 
-@program(x="m n", dy="m n", gain="n", middle="m", deviation="m")
+@program(x="m n", dy="m n", gain="n", middle="m", deviation="m", more="m n")
 def layernorm_gradients(
-    x: Value, dy: Value, gain: Value, middle: Value | None = None, deviation: Value | None = None, eps: float = 1e-5
-) -> tuple[Value, Value, Value]:
-    """Compute the gradients of a layer norm's input, gain and bias; those of gain and bias are sums over rows."""
-    by_x, away, deviation = _of_layernorm(x, dy * gain, middle, deviation, eps)
-    return by_x, _sum(dy * (away * deviation), "m").named("by_gain"), _sum(dy, "m").named("by_bias")
+    x: Value, dy: Value, gain: Value, middle: Value | None = None, deviation: Value | None = None,
+    more: Value | None = None, eps: float = 1e-5,
+) -> tuple[Value, Value, Value]:  # fmt: skip
+    """Compute the gradients of a layer norm's input, gain and bias; those of gain and bias are sums over rows.
+
+    Another gradient of the input, `more`, is added: where the input is a sum that has other readers.
+    """
+    by_x, away, _, deviation = _of_layernorm(x, dy * gain, middle, deviation, eps)
+    return _with(by_x, more), _sum(dy * (away * deviation), "m").named("by_gain"), _sum(dy, "m").named("by_bias")
+
+
+@program(x="m n", dy="m n", deviation="m")
+def rms_norm_by_gain(x: Value, dy: Value, deviation: Value) -> Value:
+    """Compute the gradient of an RMS norm's gain: a sum over rows, scheduled by `reductions.reduction`.
+
+    For rows that are too wide for `rms_norm_gradients`.
+    """
+    return _sum(dy * (x * deviation), "m").named("by_gain")
+
+
+@program(x="m n", dy="m n", middle="m", deviation="m")
+def layernorm_by_weights(x: Value, dy: Value, middle: Value, deviation: Value) -> tuple[Value, Value]:
+    """Compute the gradients of a layer norm's gain and bias: sums over rows, scheduled by `reductions.reduction`.
+
+    For rows that are too wide for `layernorm_gradients`.
+    """
+    return _sum(dy * ((x - middle) * deviation), "m").named("by_gain"), _sum(dy, "m").named("by_bias")
+
+
+def _with(gradient: Value, more: Value | None) -> Value:
+    return gradient if more is None else gradient + more
 
 
 def _of_rms_norm(x: Value, g: Value, deviation: Value | None, eps: float) -> tuple[Value, Value]:
@@ -193,14 +235,14 @@ def _of_rms_norm(x: Value, g: Value, deviation: Value | None, eps: float) -> tup
 
 def _of_layernorm(
     x: Value, g: Value, middle: Value | None, deviation: Value | None, eps: float
-) -> tuple[Value, Value, Value]:
-    """Return the gradient of a layer norm's input, where g is that of the normed x; x - mean; and the deviation."""
+) -> tuple[Value, Value, Value, Value]:
+    """Return the gradient of a layer norm's input, where g is that of the normed x; x - mean; mean; and deviation."""
     if middle is None or deviation is None:
         middle, variance = mean_and_variance(x, "n")
         deviation = rsqrt(variance + eps).named("deviation")
     g, away = g.named("g"), (x - middle).named("away")
     slope = (mean(g * away, "n") * deviation * deviation * -deviation).named("slope")
-    return g * deviation + (away * slope + (mean(g, "n") * -deviation).named("shift")), away, deviation
+    return g * deviation + (away * slope + (mean(g, "n") * -deviation).named("shift")), away, middle, deviation
 
 
 @program(x="m n", target="m")
@@ -286,7 +328,7 @@ def row(
         return _with_sums(spec, given, warps, blocks, rows, resident, stages, two_levels)
     column, single = given.column, given.tile(1)
     chain: ProgramChain
-    if given.lines and not warps and not blocks and given.nbytes <= MOST_OF_A_WARP:
+    if given.lines and not warps and not blocks and (given.nbytes <= MOST_OF_A_WARP or given.several):
         lanes = lanes_of(given)
         of_block = given.tile(rows or 4 * LANES // lanes)
         chain = spec.tile(**of_block).to(Block, resident=resident).tile(**single).to(_lanes(lanes))

@@ -20,6 +20,7 @@ from fireiron.front.program import program
 from fireiron.front.torch_arguments import along, check_floats, check_residual, normalised, place_of, rows_of, wide
 from fireiron.front.torch_ops import as_numpy, as_torch, routed
 from fireiron.front.torch_repeated import launched, repeats
+from fireiron.front.torch_rows import of_layer_norm
 from fireiron.jit.kernel import as_tuple
 from fireiron.language import reductions, subscripts
 from fireiron.language.functions import equal
@@ -330,13 +331,7 @@ def _keep_dropped(ctx: Any, inputs: Any, output: Any) -> None:
 
 def _dropped_gradient(ctx: Any, gradient: Any, by_sum: Any) -> Any:
     total, weight, mask = ctx.saved_tensors
-    flat, kind = (rows_of(total), rows_of(gradient)), wide(total.dtype)
-    by_x = torch.ops.fireiron.rows_backward("layernorm_backward", list(flat), weight, ctx.eps).reshape(total.shape)
-    by_x = by_x + by_sum
-    variance, mean = torch.var_mean(flat[0].to(kind), -1, correction=0, keepdim=True)
-    normed = (flat[0].to(kind) - mean) * torch.rsqrt(variance + ctx.eps)
-    g = flat[1].to(kind)
-    by_weights = ((g * normed).sum(0).to(weight.dtype), g.sum(0).to(weight.dtype))
+    by_x, *by_weights = of_layer_norm(total, gradient, weight, ctx.eps, ctx.needs_input_grad[2:4], by_sum)
     return by_x * mask / ctx.keep, by_x, *by_weights, None, None, None
 
 

@@ -36,19 +36,53 @@ def dispatched(*tensors: Any) -> bool:
     It must where torch traces the call, transforms it (`torch.func`), watches it (dispatch modes) or differentiates it,
     for subclasses of tensors, and on the CPU, where the call is simulated. It takes some 10 us of each call.
     """
+    return _watched(tensors) or _learns(tensors)
+
+
+def _watched(tensors: Sequence[Any]) -> bool:
     if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() or _levels._current_level >= 0:
         return True
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return True
-    learns = torch.is_grad_enabled()
-    return any(
-        x is not None and (type(x) not in _PLAIN or not x.is_cuda or (learns and x.requires_grad)) for x in tensors
-    )
+    return any(x is not None and (type(x) not in _PLAIN or not x.is_cuda) for x in tensors)
+
+
+def _learns(tensors: Sequence[Any]) -> bool:
+    return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
 
 
 def routed(name: str, run: Callable[..., Any], *tensors: Any) -> Callable[..., Any]:
-    """Return torch's operator of a name where the dispatcher must make a call of these tensors, else its function."""
-    return getattr(torch.ops.fireiron, name) if dispatched(*tensors) else run
+    """Return torch's operator of a name where the dispatcher must make a call of these tensors, else its function.
+
+    Of operators in `LEARNED`, a call that torch only differentiates is a plain function of autograd, which costs the
+    host less than an operator.
+    """
+    if _watched(tensors):
+        return getattr(torch.ops.fireiron, name)
+    return (LEARNED.get(name) or getattr(torch.ops.fireiron, name)) if _learns(tensors) else run
+
+
+LEARNED: dict[str, Callable[..., Any]] = {}
+
+
+def learned(name: str, run: Callable[..., Any], keep: Callable[..., None], gradient: Callable[..., Any]) -> None:
+    """Make the function of autograd of an operator whose gradient has no gradient.
+
+    Args:
+        name: the operator's name.
+        run: its function.
+        keep: saves what the gradient needs in a context, given the inputs and the output.
+        gradient: computes the gradients of the inputs, given the context and the output's gradients.
+    """
+
+    def forward(ctx: Any, *inputs: Any) -> Any:
+        output = run(*inputs)
+        keep(ctx, inputs, output)
+        return output
+
+    once = torch.autograd.function.once_differentiable(gradient)
+    made = type(name, (torch.autograd.Function,), {"forward": staticmethod(forward), "backward": staticmethod(once)})
+    LEARNED[name] = made.apply
 
 
 def gemm(

@@ -129,6 +129,8 @@ class _Call:
 def repeats(function: Callable[P, R]) -> Callable[P, R]:
     """Let an operator repeat its calls: calls with equal options, and tensors that lie as those of an earlier call.
 
+    A call inside a call that is recorded is a part of it.
+
     Args:
         function: the operator. It starts kernels by `launched`, computes nothing else on tensors, and reads no
             contents of tensors, unless it calls `unrepeatable`.
@@ -137,7 +139,7 @@ def repeats(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def repeated(*args: P.args, **options: P.kwargs) -> R:
-        if _is_compiling():
+        if _is_compiling() or getattr(_here, "record", None) is not None:
             return function(*args, **options)
         key: list[Any] = []
         tensors: list[Any] = []

@@ -29,7 +29,7 @@ from fireiron.front.torch_arguments import (
     wide,
     words_of,
 )
-from fireiron.front.torch_ops import as_numpy, as_torch, routed
+from fireiron.front.torch_ops import as_numpy, as_torch, learned, routed
 from fireiron.front.torch_repeated import launched, repeats
 from fireiron.jit.kernel import as_tuple
 from fireiron.language import reductions
@@ -70,7 +70,9 @@ def _of_table(width: int, kind: str, step: int, host: bool) -> Any:
 
 
 @functools.lru_cache(maxsize=512)
-def _kernel(name: str, shapes: tuple[tuple[int, str] | None, ...], eps: float | None, host: bool) -> Any:
+def _kernel(
+    name: str, shapes: tuple[tuple[int, str] | None, ...], eps: float | None, host: bool, statistics: int = 0
+) -> Any:
     """Make the kernel of a program for arrays of one width, of any number of rows.
 
     Args:
@@ -78,6 +80,7 @@ def _kernel(name: str, shapes: tuple[tuple[int, str] | None, ...], eps: float | 
         shapes: the width, then for each array its rank and element type, or None for an array that is left out.
         eps: the number that norms add to the variance.
         host: whether the kernel is simulated.
+        statistics: how many statistics of the rows are further results.
     """
     rows = _rows()
     width, *arrays = shapes
@@ -91,12 +94,33 @@ def _kernel(name: str, shapes: tuple[tuple[int, str] | None, ...], eps: float | 
         for i, one in enumerate(arrays)
     ]
     function: Any = log_softmax_backward if name == "log_softmax_backward" else getattr(rows, name)
-    given = {} if eps is None else {"eps": eps}
+    given: dict[str, Any] = {} if eps is None else {"eps": eps}
+    given |= {"statistics": True} if statistics else {}
     sums = {"layernorm_gradients": 2, "rms_norm_gradients": 1}.get(name, 0)
     kind = arrays[0][1] if arrays[0] is not None else "f32"
-    out = (kind, *("f64" if kind == "float64" else "f32",) * sums) if sums else None
+    more = sums or statistics
+    out = (kind, *("f64" if kind == "float64" else "f32",) * more) if more else None
     few = {"blocks": 2, "rows": 2} if host and sums else {}  # a simulation takes longer with more threads
     schedule = rows.row(function(*described, arch="sm_89" if host else None, out=out, **given), **few)
+    return HostKernel(schedule.lowered()) if host and without_gpu() else schedule.compile()
+
+
+@functools.lru_cache(maxsize=512)
+def _of_columns(name: str, shape: tuple[int, int], kinds: tuple[str, str], host: bool) -> Any:
+    """Make the kernel that sums the gradients of a norm's gain and bias over the rows of x and of a gradient.
+
+    Args:
+        name: the program's name in `fireiron.schedules.rows`.
+        shape: the number of rows, and their width.
+        kinds: element types of x and of the gradient.
+        host: whether the kernel is simulated.
+    """
+    number = "f64" if kinds[0] == "float64" else "f32"
+    arrays = [Matrix(*shape, kind, name=word) for kind, word in zip(kinds, ("x", "dy"), strict=True)]
+    words = ("deviation",) if name == "rms_norm_by_gain" else ("middle", "deviation")
+    described = [*arrays, *(Vector(shape[0], number, name=word) for word in words)]
+    spec = getattr(_rows(), name)(*described, arch="sm_89" if host else None, out=(number,) * len(words))
+    schedule = import_module(f"{PRESETS}.reductions").reduction(spec)
     return HostKernel(schedule.lowered()) if host and without_gpu() else schedule.compile()
 
 
@@ -108,12 +132,10 @@ def _run(name: str, arrays: Sequence[Any], eps: float | None = None) -> Any:
         made: Any = [torch.empty_like(first) for _ in range(2 if name.startswith("add_") else 1)]
         return tuple(made) if len(made) > 1 else made[0]
     flat = [None if x is None else _flat(x) for x in arrays]
-    kinds = tuple(None if x is None else (x.dim(), _name(x.dtype)) for x in flat)
+    kinds = tuple(map(_kind, flat))
     host = not first.is_cuda
     kernel = _kernel(name, ((width, ""), *kinds), eps, host)
-    given = [x for x in flat if x is not None]
-    made = as_tuple(kernel(*map(as_numpy, given)) if host else launched(kernel, *given))
-    shaped = [as_torch(x) if host else x for x in made]
+    shaped = _ran(kernel, [x for x in flat if x is not None], host)
     if len(shape) != 2:
         shaped = [x.reshape(shape) for x in shaped]
     return tuple(shaped) if len(shaped) > 1 else shaped[0]
@@ -122,6 +144,10 @@ def _run(name: str, arrays: Sequence[Any], eps: float | None = None) -> Any:
 def _flat(x: Any) -> Any:
     """View a tensor of two dims or more as rows, or copy it; a vector stays one."""
     return x.contiguous() if x.dim() < 2 else rows_of(x)
+
+
+def _kind(x: Any) -> tuple[int, str] | None:
+    return None if x is None else (x.dim(), _name(x.dtype))
 
 
 @functools.lru_cache
@@ -245,10 +271,11 @@ def _two_like(input: Any, *others: Any) -> Any:
     return _like(input), _like(input)
 
 
-def _rows_gradient(name: str, gradient: Any, x: Any, weight: Any = None, eps: float = -1.0) -> Any:
+def _rows_gradient(name: str, gradient: Any, x: Any, weight: Any = None, eps: float = -1.0, more: Any = None) -> Any:
     if eps >= 0 and weight is None:
         weight = x.new_ones(x.shape[-1:])
-    return torch.ops.fireiron.rows_backward(name, [x, gradient], weight, eps)
+    op = routed("rows_backward", _run_backward, x, gradient, weight, more)
+    return op(name, [x, gradient], weight, eps, more)
 
 
 def _keep_result(ctx: Any, inputs: Any, output: Any) -> None:
@@ -274,49 +301,47 @@ def _keep_sum(ctx: Any, inputs: Any, output: Any) -> None:
     ctx.eps = inputs[-1]
 
 
-def _of_weights(gradient: Any, x: Any, eps: float, norm: str) -> tuple[Any, Any]:
-    """Sum the gradients of gain and bias over all rows, by torch."""
-    rows = (0,) if x.dim() == 2 else tuple(range(x.dim() - 1))
-    kind = wide(x.dtype)
-    summed = gradient.to(kind)
-    arguments = (x, None, None, eps) if norm == "layer_norm" else (x, None, eps)
-    normal = getattr(torch.ops.fireiron, norm)(*arguments)
-    return (summed * normal.to(kind)).sum(rows), summed.sum(rows)
-
-
 def _layer_norm_gradient(ctx: Any, gradient: Any) -> Any:
     x, weight = ctx.saved_tensors
-    if all(ctx.needs_input_grad[1:3]) and x.shape[-1] <= WIDEST_WITH_SUMS:
-        made = torch.ops.fireiron.norm_gradients("layernorm_gradients", x, gradient, weight, ctx.eps)
-        return *made, None
-    by_x = _rows_gradient("layernorm_backward", gradient, x, weight, ctx.eps)
-    wanted = ctx.needs_input_grad[1:3]
-    by_weights: tuple[Any, ...] = _of_weights(gradient, x, ctx.eps, "layer_norm") if any(wanted) else (None, None)
-    return by_x, *(g if want else None for g, want in zip(by_weights, wanted, strict=True)), None
+    return *of_layer_norm(x, gradient, weight, ctx.eps, ctx.needs_input_grad[1:3]), None
 
 
 def _rms_norm_gradient(ctx: Any, gradient: Any) -> Any:
     x, weight = ctx.saved_tensors
-    if ctx.needs_input_grad[1] and x.shape[-1] <= WIDEST_WITH_SUMS:
-        made = torch.ops.fireiron.norm_gradients("rms_norm_gradients", x, gradient, weight, ctx.eps)
-        return *made, None
-    by_x = _rows_gradient("rms_norm_backward", gradient, x, weight, ctx.eps)
-    by_weight = _of_weights(gradient, x, ctx.eps, "rms_norm")[0] if ctx.needs_input_grad[1] else None
-    return by_x, by_weight, None
+    return *_of_rms_norm(x, gradient, weight, ctx.eps, ctx.needs_input_grad[1]), None
 
 
 def _add_layer_norm_gradient(ctx: Any, gradient: Any, by_sum: Any) -> Any:
     total, weight = ctx.saved_tensors
-    by_x = _rows_gradient("layernorm_backward", gradient, total, weight, ctx.eps) + by_sum
-    by_weight, by_bias = _of_weights(gradient, total, ctx.eps, "layer_norm")
-    return by_x, by_x, by_weight, by_bias, None
+    by_x, *by_weights = of_layer_norm(total, gradient, weight, ctx.eps, ctx.needs_input_grad[2:4], by_sum)
+    return by_x, by_x, *by_weights, None
 
 
 def _add_rms_norm_gradient(ctx: Any, gradient: Any, by_sum: Any) -> Any:
     total, weight = ctx.saved_tensors
-    by_x = _rows_gradient("rms_norm_backward", gradient, total, weight, ctx.eps) + by_sum
-    by_weight, _ = _of_weights(gradient, total, ctx.eps, "rms_norm")
+    by_x, by_weight = _of_rms_norm(total, gradient, weight, ctx.eps, ctx.needs_input_grad[2], by_sum)
     return by_x, by_x, by_weight, None
+
+
+def of_layer_norm(x: Any, gradient: Any, weight: Any, eps: float, wanted: Any, more: Any = None) -> Any:
+    """Compute the gradients of a layer norm's input, gain and bias, the last two where they are wanted.
+
+    Another gradient of the input, `more`, is added to the input's.
+    """
+    if not any(wanted):
+        return _rows_gradient("layernorm_backward", gradient, x, weight, eps, more), None, None
+    weight = x.new_ones(x.shape[-1:]) if weight is None else weight
+    op = routed("norm_gradients", _norm_gradients, x, gradient, weight, more)
+    by_x, *made = op("layernorm_gradients", x, gradient, weight, eps, more)
+    return by_x, *(g if want else None for g, want in zip(made, wanted, strict=True))
+
+
+def _of_rms_norm(x: Any, gradient: Any, weight: Any, eps: float, wanted: bool, more: Any = None) -> Any:
+    """Compute the gradients of an RMS norm's input and, where it is wanted, gain; `more` is added to the input's."""
+    if not wanted:
+        return _rows_gradient("rms_norm_backward", gradient, x, weight, eps, more), None
+    op = routed("norm_gradients", _norm_gradients, x, gradient, weight, more)
+    return tuple(op("rms_norm_gradients", x, gradient, weight, eps, more))
 
 
 def _embedding(input: Any, weight: Any) -> Any:
@@ -349,42 +374,72 @@ def _register(name: str, run: Any, arguments: str, fake: Any, keep: Any = None, 
     op.register_fake(fake)
     if gradient is not None:
         op.register_autograd(gradient, setup_context=keep)
+    if gradient not in (None, _embedding_gradient):  # that one has a gradient
+        learned(name, repeats(run), keep, gradient)
 
 
-def _norm_gradients(name: str, input: Any, gradient: Any, weight: Any, eps: float) -> Any:
-    """Compute the gradients of a norm's input, gain and, for a layer norm, bias by one kernel, with sums in f32."""
+def _norm_gradients(name: str, input: Any, gradient: Any, weight: Any, eps: float, more: Any = None) -> Any:
+    return list(_of_norm(name, input, gradient, weight, eps, more))
+
+
+@repeats
+def _of_norm(name: str, input: Any, gradient: Any, weight: Any, eps: float, more: Any) -> tuple[Any, ...]:
+    """Compute the gradients of a norm's input, gain and, for a layer norm, bias, with sums in f32.
+
+    One kernel does so. Of rows that are too wide, it computes the input's gradient and the rows' statistics, with which
+    a second one sums over rows.
+    """
     if input.numel() == 0:
-        return _with_sums(name, input, gradient, weight, eps)
-    width = input.shape[-1]
-    arrays = [rows_of(input), rows_of(gradient), weight.contiguous()]
-    kinds = tuple((x.dim(), str(x.dtype).removeprefix("torch.")) for x in arrays)
-    host = input.device.type != "cuda"
-    kernel = _kernel(name, ((width, ""), *kinds), eps, host)
-    made = [as_torch(x) if host else x for x in as_tuple(kernel(*(map(as_numpy, arrays) if host else arrays)))]
-    return [made[0].reshape(input.shape), *made[1:]]
+        return tuple(_with_sums(name, input, gradient, weight, eps, more))
+    width, host = input.shape[-1], input.device.type != "cuda"
+    statistics, sums = (2, "layernorm_by_weights") if name.startswith("layernorm") else (1, "rms_norm_by_gain")
+    given = [input, gradient, weight] + ([] if more is None else [*(None,) * statistics, more])
+    flat = [None if x is None else _flat(x) for x in given]
+    arrays, kinds = [x for x in flat if x is not None], tuple(map(_kind, flat))
+    wide_rows = width > WIDEST_WITH_SUMS
+    program = name.replace("_gradients", "_backward") if wide_rows else name
+    kernel = _kernel(program, ((width, ""), *kinds), eps, host, statistics if wide_rows else 0)
+    by_x, *others = _ran(kernel, arrays, host)
+    if wide_rows:
+        shape, types = tuple(arrays[0].shape), (_name(arrays[0].dtype), _name(arrays[1].dtype))
+        others = _ran(_of_columns(sums, shape, types, host), [*arrays[:2], *others], host)
+    return by_x.reshape(input.shape), *others
 
 
-def _with_sums(name: str, input: Any, gradient: Any, weight: Any, eps: float) -> Any:
+def _ran(kernel: Any, arrays: Sequence[Any], host: bool) -> Any:
+    """Run a kernel on tensors, and list its results."""
+    made = as_tuple(kernel(*map(as_numpy, arrays)) if host else launched(kernel, *arrays))
+    return [as_torch(x) for x in made] if host else made
+
+
+def _with_sums(name: str, input: Any, gradient: Any, weight: Any, eps: float, more: Any = None) -> Any:
     sums = 2 if name.startswith("layernorm") else 1
     return [_like(input), *(input.new_zeros(input.shape[-1:], dtype=wide(input.dtype)) for _ in range(sums))]
 
 
-def _run_backward(name: str, arrays: Sequence[Any], weight: Any, eps: float) -> Any:
+def _run_backward(name: str, arrays: Sequence[Any], weight: Any, eps: float, more: Any = None) -> Any:
+    return _backward(name, weight, eps, more, *arrays)
+
+
+@repeats
+def _backward(name: str, weight: Any, eps: float, more: Any, *arrays: Any) -> Any:
+    statistics = (None,) * (2 if name.startswith("layernorm") else 1)
     given = [*arrays] if name.endswith("softmax_backward") else [*arrays, weight]
+    given += [] if more is None else [*statistics, more]
     return _run(name, given, None if eps < 0 else eps)
 
 
-def _like_first(name: str, arrays: Sequence[Any], weight: Any, eps: float) -> Any:
+def _like_first(name: str, arrays: Sequence[Any], weight: Any, eps: float, more: Any = None) -> Any:
     return _like(arrays[0])
 
 
 WIDEST_WITH_SUMS = 8192  # columns of the widest row whose gradients and sums fit into a block's registers
-SUMS = "str name, Tensor input, Tensor gradient, Tensor weight, float eps"
+SUMS = "str name, Tensor input, Tensor gradient, Tensor weight, float eps, Tensor? more=None"
 NORM = "Tensor input, Tensor? weight, float eps"
 LAYER_NORM = "Tensor input, Tensor? weight, Tensor? bias, float eps"
 ADD_NORM = "Tensor input, Tensor residual, Tensor weight, float eps"
 ADD_LAYER_NORM = "Tensor input, Tensor residual, Tensor weight, Tensor bias, float eps"
-BACK = "str name, Tensor[] arrays, Tensor? weight, float eps"
+BACK = "str name, Tensor[] arrays, Tensor? weight, float eps, Tensor? more=None"
 
 _register("softmax", _softmax, "Tensor input", _like, _keep_result, _softmax_gradient)
 _register("log_softmax", _log_softmax, "Tensor input", _like, _keep_result, _log_softmax_gradient)

@@ -10,6 +10,7 @@ from fireiron.algebra.scalar import Arg, Constant, Scalar, Select, renumbered
 from fireiron.base.contract import asked, checks, shown
 from fireiron.base.errors import SpecError
 from fireiron.base.text import count
+from fireiron.language.keys import few, top_of_few
 from fireiron.language.levels import RF
 from fireiron.language.pointwise import (
     Operand,
@@ -239,7 +240,12 @@ def topk(value: Operand, over: Over, k: int, into: str = "k") -> tuple[Value, Va
         names = " and ".join(d.name for d in dims)
         raise SpecError("fold-over", f"topk finds indices along one dim, not {names}", fix="fold over one dim")
     size = 1 << (k - 1).bit_length()
-    found = fold(value, over, lambda dtype: top_of(dtype, dims[0], size), "top")
+    tree, (axis,) = value.tree, dims
+
+    def make(dtype: DType) -> Fold:
+        return top_of_few(tree, axis, size) if few(axis) else top_of(dtype, axis, size)
+
+    found = fold(value, over, make, "top")
     place = dim(into, k)
     return _along(found[:k], place), _along(found[size : size + k], place)
 

@@ -187,6 +187,21 @@ class Ranking:
 
 
 @attrs.frozen
+class Several:
+    """Say how a fold takes several points at once: it sorts them into a state, which `combine` adds to the fold's.
+
+    A point's scalars, which are not constants in `lift`, take the places of the state's scalars i, count + i, ...
+
+    Args:
+        count: the number of points.
+        stages: expressions of the points' scalars, applied in sequence; each stage gives all scalars.
+    """
+
+    count: int
+    stages: tuple[tuple[Scalar, ...], ...]
+
+
+@attrs.frozen
 class Fold:
     """Describe a fold as a monoid: the state of a few scalars, and the expressions that update it.
 
@@ -202,6 +217,7 @@ class Fold:
             this is cheaper than lift and combine; else empty.
         settle: expressions of the whole state that follow each combine, applied in sequence; each gives all scalars.
         ranking: the points that the fold may skip; None where the fold needs all points.
+        several: how it takes several points at once, where this is cheaper than one after another; else None.
     """
 
     name: str
@@ -213,6 +229,7 @@ class Fold:
     insert: tuple[Scalar, ...] = ()
     settle: tuple[tuple[Scalar, ...], ...] = ()
     ranking: Ranking | None = None
+    several: Several | None = None
 
     @property
     def plain(self) -> BinaryOp | None:
@@ -306,11 +323,11 @@ def top_of(dtype: DType, dim: Dim, k: int) -> Fold:
     theirs = [(Arg(2 * k + i, dtype), Arg(3 * k + i, i32)) for i in range(k)]
     # A bitonic merge: the larger of one's i-th and the other's i-th from the end are the k largest, falling, then
     # rising.
-    merged = [_larger(x, y) for x, y in zip(mine, reversed(theirs), strict=True)]
+    merged = [larger(x, y) for x, y in zip(mine, reversed(theirs), strict=True)]
     stages: list[tuple[Scalar, ...]] = []
     step = k // 2
     while step:
-        sorted_ = [_larger(mine[i & ~step], mine[i | step], smaller=bool(i & step)) for i in range(k)]
+        sorted_ = [larger(mine[i & ~step], mine[i | step], smaller=bool(i & step)) for i in range(k)]
         stages.append(tuple(x for x, _ in sorted_) + tuple(i for _, i in sorted_))
         step //= 2
     point: tuple[Scalar, Scalar] = Arg(2 * k, dtype), Coordinate(dim)
@@ -371,8 +388,8 @@ def _not(a: Scalar) -> Scalar:
     return Binary("eq", a, Constant(0, a.dtype))
 
 
-def _larger(x: tuple[Scalar, Scalar], y: tuple[Scalar, Scalar], smaller: bool = False) -> tuple[Scalar, Scalar]:
-    """Return one of two values with their indices: the one that ranks first, or the other one."""
+def larger(x: tuple[Scalar, Scalar], y: tuple[Scalar, Scalar], smaller: bool = False) -> tuple[Scalar, Scalar]:
+    """Return one of two values with their indices: the one that ranks first, or the other one (`smaller`)."""
     first, (one, other) = _before(y, x), (x, y) if smaller else (y, x)
     return Select(first, one[0], other[0]), Select(first, one[1], other[1])
 

@@ -132,6 +132,67 @@ def test_rows(name: str) -> None:
     agree(ours, wanted, drawn(3, 5, 40), *(drawn(40) for _ in range(weights)))
 
 
+@pytest.mark.parametrize("name", ["layer_norm", "rms_norm", "add_rms_norm", "add_layer_norm"])
+def test_gradients_of_wide_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One kernel gives the input's gradient and the rows' statistics, a second one sums over rows."""
+    from fireiron.front import torch_rows
+
+    monkeypatch.setattr(torch_rows, "WIDEST_WITH_SUMS", 8)
+    ours, wanted, weights = ROWS[name]
+    agree(ours, wanted, drawn(3, 5, 40), *(drawn(40) for _ in range(weights)))
+
+
+def test_gradients_of_a_part_of_the_weights() -> None:
+    x, w = drawn(3, 40), drawn(40)
+    agree(lambda x, w: ft.layer_norm(x, (40,), w), lambda x, w: F.layer_norm(x, (40,), w), x, w)
+    agree(lambda x, b: ft.layer_norm(x, (40,), None, b), lambda x, b: F.layer_norm(x, (40,), None, b), x, w)
+    agree(lambda x: ft.rms_norm(x, (40,), w), lambda x: F.rms_norm(x, (40,), w), x)
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax", "layer_norm", "rms_norm", "add_rms_norm", "add_layer_norm"])
+def test_functions_of_autograd_are_as_the_operators(name: str) -> None:
+    """On a GPU, calls that torch only differentiates take them; their gradients have none."""
+    from fireiron.front.torch_ops import LEARNED
+
+    rest = {"softmax": 0, "log_softmax": 0, "rms_norm": 1, "add_rms_norm": 2, "layer_norm": 2, "add_layer_norm": 3}[
+        name
+    ]
+    eps = () if "softmax" in name else (1e-5,)
+    x, *others = drawn(4, 40), *([drawn(4, 40)] if "add" in name else []), drawn(40), drawn(40)
+    found: list[Any] = []
+    for run in (LEARNED[name], getattr(torch.ops.fireiron, name)):
+        given = [t.clone().requires_grad_() for t in (x, *others[:rest])]
+        made = run(*given, *eps)
+        made = made if isinstance(made, tuple) else (made,)
+        found.append((*made, *torch.autograd.grad([y.sin() for y in made], given, [x for _ in made])))
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+    given = [t.clone().requires_grad_() for t in (x, *others[:rest])]
+    made = LEARNED[name](*given, *eps)
+    first = torch.autograd.grad((made[0] if isinstance(made, tuple) else made).sin().sum(), given[0], create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        first[0].sum().backward()
+
+
+@pytest.mark.parametrize("name", ["add_rms_norm", "add_layer_norm"])
+def test_gradients_of_norms_of_sums_are_one_kernel(name: str) -> None:
+    """The gradient that comes by the sum is added by the kernel that sums the gradients of gain and bias."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    ran: list[str] = []
+
+    class Seen(TorchDispatchMode):
+        def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            ran.append(str(op))
+            return op(*args, **(kwargs or {}))
+
+    x, y, ones = drawn(6, 40).requires_grad_(), drawn(6, 40), torch.ones(6, 40)
+    weights = [drawn(40).requires_grad_() for _ in range(1 if name == "add_rms_norm" else 2)]
+    made = getattr(ft, name)(x, y, (40,), *weights)
+    with Seen():
+        torch.autograd.grad(made, [x, *weights], (ones, ones))
+    assert [op for op in ran if "fireiron" in op or "add" in op or "sum" in op] == ["fireiron.norm_gradients.default"]
+
+
 def test_rows_of_several_dims_and_none() -> None:
     x, w, b = drawn(3, 4, 10), drawn(4, 10), drawn(4, 10)
     agree(lambda x, w, b: ft.layer_norm(x, (4, 10), w, b), lambda x, w, b: F.layer_norm(x, (4, 10), w, b), x, w, b)

@@ -73,4 +73,6 @@ MENDED: dict[str, str] = {
     ".unroll().done()": "role-warps",
     "program(x='m n')(lambda x: softmax(x, 'n'))(tensor(4, 64)).tile(m=1).to(Block).split(n=16).online().split(n=8)"
     ".tile(m=1).to(Thread).done()": "online-inside",
+    "matmul(16, 16, 8, groups=2).tile(4, 4, batch=1).tile(4, 4).to(Block).done(microkernel('for (int i = 0; i < M; ++i)"
+    " for (int j = 0; j < N; ++j) C[i * C_row + j * C_col] = 0;', numpy=lambda a, b, c: a @ b))": "group-tile",
 }

@@ -177,6 +177,48 @@ def test_attention_again_is_attention(heads, form, monkeypatch):
     assert not torch.equal(causal, o[:, :, :100])
 
 
+NORMS = {
+    "layer_norm": lambda f, x, y, w, b: f.layer_norm(x, x.shape[-1:], w, b),
+    "rms_norm": lambda f, x, y, w, b: f.rms_norm(x, x.shape[-1:], w, eps=1e-6),
+    "add_layer_norm": lambda f, x, y, w, b: f.add_layer_norm(x, y, x.shape[-1:], w, b),
+    "add_rms_norm": lambda f, x, y, w, b: f.add_rms_norm(x, y, x.shape[-1:], w, eps=1e-6),
+}
+
+
+class Exact:
+    """The norms of sums, by torch in f64."""
+
+    layer_norm, rms_norm = staticmethod(F.layer_norm), staticmethod(F.rms_norm)
+
+    @staticmethod
+    def add_layer_norm(x, y, shape, w, b):
+        return F.layer_norm(x + y, shape, w, b), x + y
+
+    @staticmethod
+    def add_rms_norm(x, y, shape, w, eps):
+        return F.rms_norm(x + y, shape, w, eps), x + y
+
+
+@pytest.mark.parametrize("name", NORMS)
+@pytest.mark.parametrize("shape", [(700, 96), (130, 4096), (96, 12288), (40, 16384), (33, 9001)])
+def test_gradients_of_norms(name, shape):
+    """Wide rows take a second kernel for gain and bias; with a sum, its other gradient is added. Calls are repeated."""
+    torch.manual_seed(1)
+    for _ in range(3):
+        x, y, *by = (torch.randn(shape, device="cuda").bfloat16() for _ in range(4))
+        w, b = (torch.randn(shape[-1], device="cuda").bfloat16() for _ in range(2))
+        found = []
+        for f, kind in ((ft, torch.bfloat16), (Exact, torch.float64)):
+            given = [t.to(kind).requires_grad_() for t in (x, y, w, b)]
+            made = NORMS[name](f, *given)
+            made = made if isinstance(made, tuple) else (made,)
+            used = [t for t, wanted in zip(given, (True, "add" in name, True, "layer" in name), strict=True) if wanted]
+            found.append(torch.autograd.grad(made, used, [g.to(kind) for g in by[: len(made)]]))
+        for got, want in zip(*found, strict=True):
+            assert got.dtype == torch.bfloat16
+            assert (got.double() - want).abs().max() <= 1.5e-2 * want.abs().max(), (got.double() - want).abs().max()
+
+
 def _last(x):
     return x.to(memory_format=torch.channels_last)
 

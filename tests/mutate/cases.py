@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
 import attrs
 import numpy as np
@@ -36,6 +37,7 @@ from fireiron import (
     symbol,
     tensor,
 )
+from fireiron.language import keys
 from fireiron.schedules import (
     ada,
     akg,
@@ -196,7 +198,8 @@ CASES: dict[str, Callable[[], Any]] = {
         blocks=3,
         stages=2,
     ),
-    "top": lambda: rows.row(rows.top(tensor(60, 100), k=2), warps=1),
+    "top": lambda: _with_lists(lambda: rows.row(rows.top(tensor(60, 100), k=2), warps=1)),
+    "top of few columns": lambda: rows.row(rows.top(tensor(100, 280, dtype="bf16"), k=4)),
     "sums of columns": lambda: reductions.reduction(_columns(215, 3, 40), ways=9),
     "attention, cores": lambda: attention.simt(_heads(70, 37, 8, 8, causal=True), rows=32, keys=4),
     "attention, mma": lambda: attention.mma(_heads(101, 203, 32, 32, causal=True), warps=2, keys=32),
@@ -250,6 +253,12 @@ def _fractions(array: Any) -> Any:
     return array * array.dtype.type(2.0**-4)
 
 
+def _with_lists(make: Callable[[], Any]) -> Any:
+    """Let warps have lists of few columns too, which are cheaper to break."""
+    with patch.object(keys, "FEW_POINTS", 0):
+        return make()
+
+
 def _lines(array: Any) -> Any:
     """Let lines have in turn two values, each once, each with the largest side by side, one above 0, and one NaN."""
     rng = np.random.default_rng(3)
@@ -267,7 +276,22 @@ def _lines(array: Any) -> Any:
     return np.select([kind == i for i in range(5)], [array > 0, each, beside, few, without]).astype(array.dtype)
 
 
+def _in_few_lanes(array: Any) -> Any:
+    """Let the largest values of a line be of one lane, of two, or of any, and rise along the line, more or less."""
+    rng = np.random.default_rng(4)
+    line, column = np.arange(len(array))[:, None], np.arange(array.shape[1])
+    lane = column // 8 % 32
+    other = (line % 32) ^ (1 << rng.integers(0, 5, line.shape))
+    large = [lane == line % 32, (lane == line % 32) | (lane == other), lane >= 0]
+    x = rng.integers(0, 60, array.shape) + 90 * np.choose(line % 3, large) + column * (line % 5) / 20
+    x = np.floor(np.where(line % 4, x, x / 60)).clip(max=250)  # in every fourth line nearly all are equal
+    x[-1], x[-2, ::7], x[-3], x[-4] = -np.inf, np.nan, 0, -np.arange(array.shape[1]) % 5
+    x[-3, ::2], x[-4, ::3] = -0.0, -np.nan
+    return x
+
+
 INPUTS: dict[str, dict[str, Any]] = {
+    "top of few columns": {"x": _in_few_lanes},
     "hopper groups": {"offsets": (65, 65, 150)},  # a row more than a tile, none, and the rest
     "top": {"x": _lines},
     "gather": {"ids": tuple(7 * i % 50 for i in range(37))},

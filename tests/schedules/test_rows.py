@@ -33,7 +33,7 @@ from fireiron.base.errors import SimulationError
 from fireiron.jit.interface import Interface
 from fireiron.kernel.ir.rewrite import rewrite
 from fireiron.kernel.ir.statements import CountIn
-from fireiron.schedules import pointwise, rows
+from fireiron.schedules import pointwise, reductions, rows
 from fireiron.schedules._rows import LANES, part_of, row_of
 from fireiron.simulate import simulate
 from fireiron.verify.comparison import compare
@@ -225,6 +225,50 @@ def test_gradients_by_the_statistics_of_the_forward_pass(name: str) -> None:
     centre = g.mean(1, keepdims=True) * (name == "layernorm")
     expected = (g - centre - normed * (g * normed).mean(1, keepdims=True)) * deviation[:, None]
     assert np.allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["layernorm", "rms_norm"])
+@pytest.mark.parametrize("suffix", ["backward", "gradients"])
+def test_a_gradient_by_another_way_is_added(name: str, suffix: str) -> None:
+    arrays = [Matrix(12, 200, name=word) for word in ("x", "dy", "more")]
+    program = getattr(rows, f"{name}_{suffix}")
+    schedules = [
+        rows.row(program(*arrays[:2], Vector(200, name="gain"), **named))
+        for named in (dict[str, Any](), {"more": arrays[2]})
+    ]
+    right(schedules[1])
+    drawn = np.random.default_rng(8).normal(size=(3, 12, 200)).astype(np.float32)
+    gain = drawn[0, 0] + 2
+    alone = schedules[0].simulate(drawn[0], drawn[1], gain).arrays
+    added = schedules[1].simulate(drawn[0], drawn[1], gain, drawn[2]).arrays
+    first, *others = sorted(word for word in alone if word.startswith("y"))
+    assert np.allclose(added[first], alone[first] + drawn[2], atol=1e-6)
+    assert all(np.allclose(added[word], alone[word], atol=1e-5) for word in others)
+
+
+@pytest.mark.parametrize("name", ["layernorm", "rms_norm"])
+def test_gradients_of_wide_rows_are_two_kernels(name: str) -> None:
+    """The second one sums over rows, by the first one's statistics."""
+    x, dy, gain = Matrix(20, 136), Matrix(20, 136, name="dy"), Vector(136, name="gain")
+    words = ("deviation",) if name == "rms_norm" else ("middle", "deviation")
+    first = rows.row(getattr(rows, f"{name}_backward")(x, dy, gain, statistics=True))
+    second = getattr(rows, "rms_norm_by_gain" if name == "rms_norm" else "layernorm_by_weights")
+    sums = reductions.reduction(second(x, dy, *(Vector(20, name=word) for word in words)))
+    right(first)
+    right(sums)
+    a, b, c = np.random.default_rng(9).normal(size=(3, 20, 136)).astype(np.float32)
+    whole = rows.row(getattr(rows, f"{name}_gradients")(x, dy, gain), blocks=2)
+    by_x, *by_weights = results(whole, a, b, c[0])
+    same, *statistics = results(first, a, b, c[0])
+    assert np.allclose(same, by_x, atol=1e-5)
+    for made, wanted in zip(results(sums, a, b, *statistics), by_weights, strict=True):
+        assert np.allclose(made, wanted, atol=1e-4)
+
+
+def results(schedule: Any, *arrays: Any) -> list[Any]:
+    """Simulate a schedule, and list its outputs."""
+    found = schedule.simulate(*arrays).arrays
+    return [found[t.name] for t in schedule.computed.outputs]
 
 
 def test_a_ring_of_rows_meets_once_for_each_fold() -> None:

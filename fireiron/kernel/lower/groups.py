@@ -13,6 +13,7 @@ import attrs
 from fireiron.algebra.expr import Expr, and_, as_expr, proves
 from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError
+from fireiron.base.link import Link
 from fireiron.kernel.ir.statements import FindGroup, Groups, View
 from fireiron.kernel.lower.context import Context, State, buffer_of
 from fireiron.kernel.lower.storage import tensor_window
@@ -45,6 +46,21 @@ class OpenGroups:
     def numbers(self, inside: dict[str, Expr]) -> dict[str, Expr]:
         """Complete the numbers of a tile in its group."""
         return {BATCH: self.groups.group, **inside}
+
+
+def refuse_unopened(state: State, context: Context, link: Link | None) -> None:
+    """Raise an error for a part of a grouped product whose group is not known yet.
+
+    Raises:
+        DecompositionError: `group-tile`.
+    """
+    if context.spec.ragged is not None and state.reach is None and state.residual.kind == "MatMul":
+        raise DecompositionError(
+            "group-tile",
+            f"the {context.spec.ragged} of {state.residual.short} depends on the group, and no tile above takes one",
+            fix="tile one group at a time first: tile(m, n, batch=1).to(Block)",
+            link=link,
+        )
 
 
 def open_groups(link: Tile, parts: dict[str, Cut], state: State, context: Context) -> OpenGroups | None:

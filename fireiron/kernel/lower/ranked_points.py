@@ -29,6 +29,7 @@ from fireiron.kernel.lower.folds.ranked import Ranked, ranked_list
 from fireiron.kernel.lower.folds.state import Open
 from fireiron.kernel.lower.pointwise import compute
 from fireiron.kernel.lower.registers import temporary
+from fireiron.kernel.lower.sorted_points import fold_several
 from fireiron.kernel.lower.step_points import (
     accumulate,
     at_place,
@@ -69,6 +70,12 @@ def fold_points(step: Step, opened: Open, state: State, context: Context) -> Bod
         or not _apart(opened, context)
     ):
         opened.beside = True
+        if opened.fold.several is not None and step.where is None and wide == [d.name for d in step.over]:
+            size = extents[wide[0]]
+            assert isinstance(size, int)
+            several = fold_several(step, opened, inside, context, wide[0], size)
+            if several is not None:
+                return several if owned is None else owned.around(several)
         main = guarded_once(each_point(step, inside, context, lambda at: accumulate(step, opened, at, context)))
         return main if owned is None else owned.around(main)
     if opened.ranked is None:

@@ -32,7 +32,7 @@ from fireiron.kernel.lower.context import Body, Context, State, descend, units_o
 from fireiron.kernel.lower.epilog import lower_epilog
 from fireiron.kernel.lower.folds.shared import staging
 from fireiron.kernel.lower.folds.workspace import workspace
-from fireiron.kernel.lower.groups import OpenGroups, open_groups, reached
+from fireiron.kernel.lower.groups import OpenGroups, open_groups, reached, refuse_unopened
 from fireiron.kernel.lower.layers import lower_each
 from fireiron.kernel.lower.leaf import lower_done
 from fireiron.kernel.lower.long_runs import in_long_runs
@@ -127,6 +127,7 @@ def lower_links(tree: Tree, state: State, context: Context) -> Body:
             case Done() if state.progress is not None:
                 return lower_steps(state.under("done", link.link), context, lower_links)
             case Done():
+                refuse_unopened(state, context, link.link)
                 return lower_done(link, state.under("done", link.link), context)
     except FireironError as error:
         raise error.located(link.link, state.path) from None
@@ -141,6 +142,8 @@ def _lower_tile(link: Tile, rest: Tree, state: State, context: Context) -> Body:
     parts = {dim: cut(sizes[dim], _known(extents[dim])) for dim in extents if dim in sizes}
     words = f"tile {'x'.join(str(size) for size in sizes.values())}" + (f" to {link.level}" if link.level else "")
     below = state.under(words, link.link)
+    if link.level is None or BATCH not in parts:
+        refuse_unopened(state, context, link.link)
     if link.level is None:
         body = _loop_tile(link, parts, order, rest, below, context)
         return _widened(link, body, state, context)

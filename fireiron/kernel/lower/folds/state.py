@@ -159,6 +159,12 @@ def with_point(fold: Fold, point: Scalar) -> list[Scalar]:
     return [substituted(tree, (*mine, *lifted)) for tree in fold.combine]
 
 
+def lifted(step: Step) -> tuple[Scalar, ...]:
+    """Return the state of one point, as expressions of the step's reads."""
+    assert step.fold is not None
+    return tuple(substituted(tree, (step.body,)) for tree in step.fold.lift)
+
+
 def condition_of(step: Step) -> Expr | None:
     """Return the condition on indices that a point is folded; None where it depends on values or always holds."""
     return ne(step.where.value, 0) if isinstance(step.where, Coordinate) else None

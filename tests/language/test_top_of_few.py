@@ -1,0 +1,133 @@
+"""The k largest of few columns: a lane sorts several columns at once, by keys that are integers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import fireiron as fi
+from fireiron import Matrix
+from fireiron.front import verbs
+from fireiron.jit.disassemble import disassemble
+from fireiron.language import keys
+from fireiron.schedules import rows
+
+KINDS: dict[str, Any] = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "i32": np.int32}
+
+
+@pytest.fixture(autouse=True)
+def _lowered_anew() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
+    """Keep no kernel that a test broke."""
+    verbs._lowered.cache_clear()  # pyright: ignore
+    yield
+    verbs._lowered.cache_clear()  # pyright: ignore
+
+
+def hard(m: int, n: int) -> Any:
+    """Lines with equal values, zeros of both signs, infinities, and NaN of both signs."""
+    x = np.random.default_rng(n).integers(-3, 4, (m, n)).astype(np.float32)
+    x[0] = np.where(np.arange(n) % 2, 0.0, -0.0)
+    x[1, ::3], x[2] = np.nan, -np.inf
+    x[2, n // 2], x[3, n - 1] = np.inf, -np.inf
+    x[4, ::4] = -np.array(np.nan, np.float32)
+    return x
+
+
+def wanted(x: Any, k: int) -> Any:
+    """Sort stably, NaN first."""
+    y = x.astype(np.float64)
+    return np.lexsort((-np.nan_to_num(y, nan=0.0), ~np.isnan(y)), axis=1)[:, :k]
+
+
+def found(x: Any, dtype: str, k: int) -> tuple[Any, Any]:
+    schedule = rows.row(rows.top(Matrix(*x.shape, dtype), k, out=(dtype, "i32")))
+    values, columns = np.zeros((len(x), k), KINDS[dtype]), np.zeros((len(x), k), np.int32)
+    schedule.simulate(x.astype(KINDS[dtype]), out=(values, columns))
+    return values, columns
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f16", "f32"])
+@pytest.mark.parametrize(("k", "width"), [(8, 160), (8, 90), (3, 61), (2, 8), (5, 712), (4, 1024)])
+def test_as_a_stable_sort_finds_them(k: int, width: int, dtype: str) -> None:
+    """Lanes that have as many columns as each other or fewer, whole groups of columns or a part of one."""
+    x = hard(6, width)
+    values, columns = found(x, dtype, k)
+    order = wanted(x, k)
+    np.testing.assert_array_equal(columns, order)
+    np.testing.assert_array_equal(values.astype(np.float32), np.take_along_axis(x, order, 1))
+
+
+def test_whole_numbers() -> None:
+    x = np.random.default_rng(0).integers(-(2**31), 2**31, (4, 40)).astype(np.int32)
+    x[0], x[1] = -(2**31), 2**31 - 1
+    program = fi.program(x="m n")(lambda x: fi.topk(x, "n", 4))
+    values, columns = np.zeros((4, 4), np.int32), np.zeros((4, 4), np.int32)
+    rows.row(program(Matrix(4, 40, "i32"), out=("i32", "i32"))).simulate(x, out=(values, columns))
+    order = np.argsort(-x.astype(np.int64), axis=1, kind="stable")[:, :4]
+    np.testing.assert_array_equal(columns, order)
+    np.testing.assert_array_equal(values, np.take_along_axis(x, order, 1))
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f32"])
+def test_with_fewer_columns_than_results(dtype: str) -> None:
+    values, columns = found(hard(5, 5), dtype, 8)
+    assert (values[:, 5:] == -np.inf).all()
+    assert (columns[:, 5:] == 2**31 - 1).all()
+    np.testing.assert_array_equal(columns[:, :5], wanted(hard(5, 5), 5))
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f16", "f32"])
+def test_values_that_are_computed(dtype: str) -> None:
+    """They are f32, whose keys have no room for the column."""
+    program = fi.program(x="m n")(lambda x: fi.topk(fi.softmax(x, "n"), "n", 2))
+    x = np.random.default_rng(1).standard_normal((8, 64)).astype(KINDS[dtype])
+    values, columns = np.zeros((8, 2), np.float32), np.zeros((8, 2), np.int32)
+    rows.row(program(Matrix(8, 64, dtype), out=("f32", "i32"))).simulate(x, out=(values, columns))
+    exact = np.exp(x.astype(np.float64))
+    exact /= exact.sum(1, keepdims=True)
+    np.testing.assert_array_equal(columns, wanted(x.astype(np.float32), 2))
+    np.testing.assert_allclose(values, np.take_along_axis(exact, columns.astype(np.int64), 1), rtol=1e-5)
+
+
+def test_what_a_point_costs() -> None:
+    """Inserted one by one, with comparisons of floats and indices, points took 290 instructions.
+
+    Two lanes have a row.
+    """
+    schedule = rows.row(rows.top(Matrix(40960, 160, "bf16"), 8, out=("bf16", "i32"), arch="sm_90a"))
+    assert "Lanes2" in str(schedule)
+    text = disassemble(schedule.compile("sm_90a").cubin)
+    assert len(re.findall(r"^\s*/\*[0-9a-f]+\*/ .*;", text, re.MULTILINE)) * 2 / 160 < 20
+
+
+@pytest.mark.parametrize(("dtype", "k"), [("bf16", 8), ("f32", 4)])
+def test_each_exchange_counts(dtype: str, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without any one exchange of the network, a result is wrong.
+
+    The largest values of a line are all of one lane, and rise from one group of its columns to the next, more or less.
+    """
+    vector, columns = {"bf16": 8, "f32": 4}[dtype], np.arange(640)
+    x = np.random.default_rng(2).integers(0, 100, (64, 640)).astype(np.float32)
+    x += np.where(
+        columns // vector % 32 == np.arange(64)[:, None] % 16, 100 + columns * np.arange(64)[:, None] / 512, 0
+    )
+    x = np.floor(x)
+    network, order = list(keys._network(k)), wanted(x, k)  # pyright: ignore[reportPrivateUsage]
+
+    def right() -> bool:
+        program = fi.program(x="m n")(lambda x: fi.topk(x, "n", k))  # traced anew
+        values, columns = np.zeros((64, k), np.float32), np.zeros((64, k), np.int32)
+        schedule = rows.row(program(Matrix(64, 640, dtype), out=("f32", "i32")))
+        schedule.simulate(x.astype(KINDS[dtype]), out=(values, columns))
+        return np.array_equal(columns, order)
+
+    assert right()
+    for stage, i in [(s, i) for s, pairs in enumerate(network) for i in range(len(pairs))][:: 1 if k == 4 else 4]:
+        fewer = [pairs[:i] + pairs[i + 1 :] if s == stage else pairs for s, pairs in enumerate(network)]
+        monkeypatch.setattr(keys, "_network", lambda _, fewer=fewer: fewer)
+        assert not right(), (stage, i)
