@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
+from typing import Any
 
 import attrs
 
-from fireiron import FireironError, ProgramChain, walks
+from fireiron import FireironError, ProgramChain, Tensor, walks
 from fireiron.schedules._pixels import tile_extent
 
 
@@ -126,3 +127,13 @@ def box_of_windows(spec: ProgramChain, fold: Fold, results: Mapping[str, int]) -
         return 0
     along = [(results.get(d, 1) - 1) * abs(walk.step) + abs(walk.reach) + 1 for d, walk in found.items()]
     return prod(along) * results.get(fold.column, 1)
+
+
+def is_dense(array: Tensor) -> bool:
+    """Say whether the elements of an array lie together in the order of its dims."""
+    step: Any = 1
+    for size, stride in zip(reversed(array.shape), reversed(array.strides), strict=True):
+        if size != 1 and stride != step:
+            return False
+        step = step * size
+    return True

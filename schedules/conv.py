@@ -57,6 +57,7 @@ from fireiron.schedules._window_folds import (
     block_channels,
     box_of_windows,
     fold_of,
+    is_dense,
     row_of_windows,
     run_of,
     spread,
@@ -301,7 +302,7 @@ def simt(spec: ProgramChain, pixels: int = 64, channels: int = 32, depth: int = 
 @space(pixels=(1, 2, 4, 7, 8), threads=(64, 128, 256), most_taps=(1, 9, 25), rows=(1, 2, 4, 7), channels=(2, 4, 8))
 def channelwise(
     spec: ProgramChain, pixels: int | None = None, threads: int = 128, most_taps: int | None = None,
-    rows: int | None = None, channels: int | None = None,
+    rows: int | None = None, channels: int | None = None, dependent: bool = False, shared: bool | None = None,
 ) -> Schedule:  # fmt: skip
     """Schedule a fold over windows that keeps the images' channels, as depthwise convolutions and pooling do.
 
@@ -325,6 +326,9 @@ def channelwise(
             registers do not hold the windows of several rows.
         channels: number of channels of a thread; for runs by default 16 bytes of them, at most 8, or 8 bytes for
             windows with strides above 1.
+        dependent: whether the kernel may begin before the launch before it in the stream has ended, as in `wgmma`.
+        shared: for strips, whether a block copies its filters to shared memory, from which threads read them. By
+            default where the taps of a filter do not lie together, so that threads would read them one by one.
 
     Raises:
         FireironError: `conv-program` for another program.
@@ -333,13 +337,15 @@ def channelwise(
     taps = prod(fold.sizes.get(d, 1) for d in fold.over)
     held = strips(spec, fold, threads, rows, pixels, channels) if taps <= (most_taps or taps) else []
     if held:
-        return by_strips(spec, fold, held[0], threads)
+        return by_strips(spec, fold, held[0], threads, dependent, shared)
     if fold.is_product and apart(spec, fold):
         pixels, channels = pixels or STEPPED, channels or max(1, STEPPED_NBYTES // fold.nbytes)
-    return by_runs_of_rows(spec, fold, pixels, threads, most_taps or 9, rows or 1, channels)
+    return by_runs_of_rows(spec, fold, pixels, threads, most_taps or 9, rows or 1, channels, dependent)
 
 
-def by_strips(spec: ProgramChain, fold: Fold, strip: Strip, threads: int) -> Schedule:
+def by_strips(
+    spec: ProgramChain, fold: Fold, strip: Strip, threads: int, dependent: bool = False, shared: bool | None = None
+) -> Schedule:
     """Schedule a fold whose threads hold the windows of a strip of results in registers.
 
     Args:
@@ -347,11 +353,20 @@ def by_strips(spec: ProgramChain, fold: Fold, strip: Strip, threads: int) -> Sch
         fold: its fold over windows.
         strip: the results of a thread.
         threads: most threads of a block.
+        dependent, shared: as in `channelwise`.
     """
     of_side = dict(zip(reversed(fold.sides), (strip.pixels, strip.rows), strict=False))
     thread = {"n": 1, **dict.fromkeys(fold.sides, 1), **of_side, fold.column: strip.channels}
-    chain = spec.tile(**block_of(spec, fold, thread, threads)).to(Block).epilog(memory=RF).tile(**thread).to(Thread)
-    for name in (*fold.beside, fold.images):
+    chain = spec.tile(**block_of(spec, fold, thread, threads)).to(Block)
+    chain = (chain.dependent() if dependent else chain).epilog(memory=RF)
+    held = {o.role: o.tensor for o in spec.residual.operands}
+    if shared is None:
+        shared = not all(is_dense(held[name]) for name in fold.beside)
+    for name in fold.beside if shared else ():
+        chain = chain.load(name, SH)
+    chain = chain.tile(**thread).to(Thread)
+    # Pixels arrive while a block copies its filters.
+    for name in (fold.images, *fold.beside) if shared else (*fold.beside, fold.images):
         chain = chain.load(name, RF, vector())
     for d in fold.over:
         chain = chain.split(None, **{d: 1}).unroll() if fold.sizes.get(d) != 1 else chain
@@ -359,14 +374,15 @@ def by_strips(spec: ProgramChain, fold: Fold, strip: Strip, threads: int) -> Sch
 
 
 def by_runs_of_rows(
-    spec: ProgramChain, fold: Fold, pixels: int | None, threads: int, most_taps: int, rows: int, channels: int | None
-) -> Schedule:
+    spec: ProgramChain, fold: Fold, pixels: int | None, threads: int, most_taps: int, rows: int, channels: int | None,
+    dependent: bool = False,
+) -> Schedule:  # fmt: skip
     """Schedule a fold whose threads read the windows of a run of pixels row by row, or all rows of few taps first.
 
     Args:
         spec: the program.
         fold: its fold over windows.
-        pixels, threads, most_taps, rows, channels: as in `channelwise`.
+        pixels, threads, most_taps, rows, channels, dependent: as in `channelwise`.
     """
     column, sides, sizes = fold.column, fold.sides, fold.sizes
     taps = [d for d in fold.over if sizes.get(d) != 1]
@@ -379,7 +395,8 @@ def by_runs_of_rows(
         thread[sides[-2]] = tile_extent(sizes.get(sides[-2]), rows)
         if box_of_windows(spec, fold, thread) * fold.nbytes > MOST_OF_WINDOWS * 4:
             thread[sides[-2]] = 1
-    chain = spec.tile(**block_of(spec, fold, thread, threads)).to(Block).epilog(memory=RF)
+    chain = spec.tile(**block_of(spec, fold, thread, threads)).to(Block)
+    chain = (chain.dependent() if dependent else chain).epilog(memory=RF)
     for name in fold.beside:
         chain = chain.load(name, SH)
     chain = chain.tile(**thread).to(Thread)

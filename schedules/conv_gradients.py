@@ -40,6 +40,7 @@ from fireiron import (
 from fireiron.schedules._pixels import box_of, by_lines, spread_lines, tile_extent, whole_boxes
 from fireiron.schedules._tensor_cores import by_fragments
 from fireiron.schedules._windows import Pads, Sizes, one, outputs, pair, places, whole
+from fireiron.schedules.depthwise_gradients import RESIDUES as DEPTHWISE_RESIDUES
 
 
 @program(y="n q k", x="n w c")
@@ -212,7 +213,7 @@ class Residue:
 
 def data_gradients(
     y: Tensor, f: Tensor, x: Tensor, stride: Sizes = 1, pad: Pads = 0, dilation: Sizes = 1, arch: str | None = None,
-    bias: Tensor | None = None, grouped: bool = False,
+    bias: Tensor | None = None, grouped: bool = False, depthwise: bool = False,
 ) -> tuple[Residue, ...]:  # fmt: skip
     """Divide the gradient of a convolution's images into programs of stride 1, one for each residue.
 
@@ -227,6 +228,7 @@ def data_gradients(
         arch: as a program takes it.
         bias: a description of the bias of a transposed convolution, which is added to each channel of x.
         grouped: whether arrays have a dim of groups: before the channels in y and x, and first in f and bias.
+        depthwise: whether each channel has one filter of its own, so that f is (K, taps..., 1).
 
     Raises:
         FireironError: `conv-sizes`.
@@ -261,7 +263,7 @@ def data_gradients(
         if all(side.count for side in sides):
             sizes, first, apart = zip(*((side.size, side.place, side.apart) for side in sides), strict=True)
             given = (y, _part(f, taps, ahead)) if bias is None else (y, _part(f, taps, ahead), bias)
-            known = GROUPED_RESIDUES if grouped else RESIDUES
+            known = DEPTHWISE_RESIDUES if depthwise else GROUPED_RESIDUES if grouped else RESIDUES
             spec = known[rank](*given, size=sizes, place=first, dilation=apart, out=_part(x, pixels), arch=arch)
         found.append(Residue(pixels, taps, spec))
     return tuple(found)

@@ -174,6 +174,10 @@ def presets_of_windows(windows: Ref, program: Program, arch: Arch) -> tuple[str,
     step = next(step for step in program.steps if step.fold is not None and windows in step.reads)
     folded, last = {d.name for d in step.over}, dims_of(windows, len(windows.index) - 1)
     if not last & folded and all(last <= {d.name for d in ref.dims} for ref in step.reads):
+        if "m" in folded and "n" not in {d.name for d in step.kept}:  # all images' boxes of pixels
+            return ("depthwise_gradients.filters",)
+        if {"n", "m", "v"} <= {d.name for d in step.dims}:  # the pixels between neighbouring windows
+            return ("depthwise_gradients.images",)
         return ("conv.channelwise", "conv.simt")  # pooling, and depthwise convolutions
     if not step.is_product:
         return ("conv.simt",)

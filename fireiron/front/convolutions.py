@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
+from math import prod
 from types import ModuleType
 from typing import Any, TypeAlias, cast
 
@@ -33,6 +34,7 @@ Windows: TypeAlias = tuple[tuple[int, ...], tuple[tuple[int, int], ...], tuple[i
 """Strides, padding before and behind, dilation, of each side."""
 MOST_KERNELS = 1024
 MOST_PACKED = 32  # channels that share a dim with columns
+MOST_TAPS = 100  # of a depthwise layer with gradients: a thread has a sum for each tap in registers
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh")
 
 
@@ -87,8 +89,13 @@ class Convolution:
 
     @property
     def has_gradients(self) -> bool:
-        """Say whether kernels of this package compute the gradients; torch computes the gradients of narrow groups."""
-        return self.groups == 1 or self.parted
+        """Say whether kernels of this package compute the gradients; torch computes those of other narrow groups."""
+        return self.groups == 1 or self.parted or (self.depthwise and prod(self.taps) <= MOST_TAPS)
+
+    @property
+    def depthwise(self) -> bool:
+        """Say whether each channel has one filter of its own."""
+        return 1 < self.groups == self.channels == self.filters
 
     @property
     def packed(self) -> bool:
@@ -201,7 +208,7 @@ def filter_gradient(what: Convolution, host: bool = False) -> Any:
     """Return the kernel of the gradient of a convolution's filters.
 
     Args:
-        what: the convolution, without groups or `parted`.
+        what: the convolution, of those that have gradients.
         host: whether arrays lie in host memory.
     """
     return kernel_of(filter_gradient_specified(what, arch_of(host)), host)
@@ -221,6 +228,9 @@ def filter_gradient_specified(what: Convolution, arch: str | None = None) -> Any
         program = programs("conv_packed_gradients").conv2d_packed_filter_gradient
         return program(y, x, what.taps, what.stride, what.pads, what.channels, arch=arch)
     x = what.described("x", what.images, *what.sides, *what.channel_parts())
+    if what.depthwise:
+        program = programs("depthwise_gradients").FILTER_GRADIENTS[what.rank]
+        return program(y, x, what.taps, what.stride, what.pads, what.dilation, arch=arch)
     known = programs("conv_gradients")
     program = (known.GROUPED_FILTER_GRADIENTS if what.parted else known.FILTER_GRADIENTS)[what.rank]
     return program(y, x, what.taps, what.stride, what.pads, what.dilation, arch=arch)

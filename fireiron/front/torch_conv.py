@@ -1,9 +1,9 @@
 """Convolutions as operators of torch, with gradients: torch.compile and torch.export trace them.
 
-The gradients of images and filters are programs of `schedules.conv_gradients`; torch computes those of groups that are
-too narrow for vectors, such as depthwise convolutions. A transposed convolution is a gradient of images; its own
-gradients are a convolution and a gradient of filters. Where a gradient needs the convolution before the epilog (any
-activation except relu, a trained scale), the kernel computes the convolution alone, and torch computes the epilog.
+The gradients of images and filters are programs of `schedules.conv_gradients` and `schedules.depthwise_gradients`;
+torch computes those of other groups that are too narrow for vectors. A transposed convolution is a gradient of images;
+its own gradients are a convolution and a gradient of filters. Where a gradient needs the convolution before the epilog
+(any activation except relu, a trained scale), the kernel computes the convolution alone, and torch computes the epilog.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Transposed convolutions of arrays, which are gradients of images: one program for each residue of the stride.
+"""Transposed convolutions of arrays, which are gradients of images: one program for each residue of the stride, or one.
 
 Pixels whose positions have one remainder by the stride are computed by one program, a convolution of stride 1. Arrays
 have torch's dims: images (N, K, sides...), filters (K, C / groups, taps...). Kernels read arrays with channels last, as
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 from importlib import import_module
+from math import prod
 from typing import Any
 
 from fireiron.algebra.dtypes import default_result
@@ -33,6 +34,7 @@ from fireiron.front.convolutions import (
 from fireiron.front.host import arch_of
 from fireiron.jit.arrays import describe, is_torch
 
+MOST_NEAR = 16  # pixels between two windows, of which a thread computes all
 MOST_BETWEEN = 64  # rows, columns and channels between two windows, which one product has as columns
 
 
@@ -56,9 +58,14 @@ def at_once(what: Convolution, bias: bool) -> bool:
     """Say whether one program computes all pixels of the images.
 
     One program suffices where strides divide the sides, few values lie between neighbouring windows, and there is no
-    bias.
+    bias; of depthwise convolutions, where filters are not dilated, and with stride 1 a residue is all pixels anyway.
     """
-    if bias or not what.has_packed_gradients or any(n % s for n, s in zip(what.sides, what.stride, strict=True)):
+    if bias or any(n % s for n, s in zip(what.sides, what.stride, strict=True)):
+        return False
+    if what.depthwise:
+        near, far = prod(what.stride), any(apart > 1 for apart in what.dilation)
+        return 1 < near <= MOST_NEAR and not far and what.rank < 3
+    if not what.has_packed_gradients:
         return False
     rows, columns = what.stride
     return rows * (1 << (max(8, columns * what.channels) - 1).bit_length()) <= MOST_BETWEEN
@@ -73,6 +80,9 @@ def all_images_of(what: Convolution, host: bool = False) -> Any:
 def all_specified(what: Convolution, arch: str | None = None) -> Any:
     """Return the program of all pixels of the images, for a convolution `at_once`."""
     y = what.described("y", what.images, *what.outer, what.filters)
+    if what.depthwise:
+        f = what.described("f", what.filters, *what.taps, 1)
+        return programs("depthwise_gradients").DATA_GRADIENTS[what.rank](y, f, what.stride, what.pads, arch=arch)
     f = what.described("f", what.filters, what.taps[0], what.taps[1] * what.channels)
     program = programs("conv_packed_gradients").conv2d_packed_data_gradient
     return program(y, f, what.stride, what.pads, what.channels, arch=arch)
@@ -92,13 +102,20 @@ def images_specified(what: Convolution, bias: str = "", arch: str | None = None)
     x = what.described("x", what.images, *what.sides, *channels, dtype=default_result(what.kind).name)
     beside = what.described("bias", *channels, dtype=bias) if bias else None
     return programs("conv_gradients").data_gradients(
-        y, f, x, what.stride, what.pads, what.dilation, arch, beside, what.groups > 1
+        y, f, x, what.stride, what.pads, what.dilation, arch, beside, _by_groups(what), what.depthwise
     )
+
+
+def _by_groups(what: Convolution) -> bool:
+    """Say whether arrays have a dim of groups; those of depthwise convolutions have one dim of channels."""
+    return what.groups > 1 and not what.depthwise
 
 
 def _shapes(what: Convolution) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """Return the shapes of a convolution's result and filters, and the extents of its channels, with groups first."""
     groups, part = what.groups, what.channels // what.groups
+    if what.depthwise:
+        return (what.images, *what.outer, groups), (groups, *what.taps, 1), (groups,)
     split = (groups, what.filters // groups) if groups > 1 else (what.filters,)
     channels = (groups, part) if groups > 1 else (part,)
     return (what.images, *what.outer, *split), (*split, *what.taps, part), channels
@@ -119,13 +136,14 @@ def run(
         start: as in `convolutions.run`.
     """
     if at_once(what, bias is not None):
-        start(all_images_of(what, host), y, f.reshape(*f.shape[:2], -1), out=between_windows(what, out))
+        f = f if what.depthwise else f.reshape(*f.shape[:2], -1)
+        start(all_images_of(what, host), y, f, out=between_windows(what, out))
         return
     images, filters, channels = _shapes(what)
     y, f, out = y.reshape(images), f.reshape(filters), out.reshape((what.images, *what.sides, *channels))
     bias = None if bias is None else bias.reshape(channels)
     given = () if bias is None else (bias,)
-    ahead = (slice(None),) * (1 + (what.groups > 1))
+    ahead = (slice(None),) * (1 + _by_groups(what))
     for part, kernel in images_of(what, kind, host):
         view = out[(slice(None), *part.pixels)]
         if kernel is None:  # no tap reaches these pixels
@@ -135,7 +153,13 @@ def run(
 
 
 def between_windows(what: Convolution, out: Any) -> Any:
-    """View images as the kernel of `all_images_of` writes them: with one dim for columns and channels of a window."""
+    """View images as the kernel of `all_images_of` writes them: by windows, and what lies between two windows.
+
+    Where the convolution is not depthwise, columns and channels between two windows are one dim.
+    """
+    if what.depthwise:
+        parts = (n for side, step in zip(what.sides, what.stride, strict=True) for n in (side // step, step))
+        return out.reshape(what.images, *parts, what.channels)
     (h, w), (rows, columns) = what.sides, what.stride
     return out.reshape(what.images, h // rows, rows, w // columns, columns * what.channels)
 

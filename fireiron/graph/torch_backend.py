@@ -31,6 +31,7 @@ from fireiron.graph.nodes import Graph
 from fireiron.graph.plan import Plan, plan, usual_target
 from fireiron.graph.sizes import NAMES, symbolic
 from fireiron.graph.torch_attention import keep_attention, simplify_positions
+from fireiron.graph.torch_depthwise import keep_depthwise
 from fireiron.graph.torch_nodes import Stays
 from fireiron.graph.torch_views import Seen
 
@@ -75,6 +76,8 @@ def backend(module: Any, inputs: Sequence[Any], *, options: Mapping[str, Any] | 
             link=here(),
         )
     keep_attention(module, torch.is_grad_enabled())
+    if torch.is_grad_enabled() and target(chosen.get("arch") or usual_target()).number >= 80:
+        keep_depthwise(module)
     from torch._decomp import core_aten_decompositions
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch.partitioners import min_cut_rematerialization_partition
@@ -216,7 +219,7 @@ class Compiled:
     def _imported(self, module: Any, inputs: Sequence[Any]) -> tuple[Graph, list[Any], list[int]]:
         fixed = [n for n, x in enumerate(inputs) if isinstance(x, torch.nn.Parameter)]
         # In training, sums over images follow a convolution, so that nothing would be fused into it; its gradients are
-        # torch's. Kernels for GPUs before sm_80 have not been timed against torch's.
+        # torch's, except for depthwise ones. Kernels for GPUs before sm_80 have not been timed against torch's.
         windows = self.training is None and target(self.options.get("arch") or usual_target()).number >= 80
         graph, places, together, _ = imported(
             module, fixed=fixed if self.options.get("freeze") else (), windows=windows

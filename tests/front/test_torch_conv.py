@@ -215,13 +215,61 @@ def test_images_that_lie_channels_last_are_not_copied() -> None:
     assert not [name for name in seen.names if "copy" in name or "clone" in name]
 
 
-@pytest.mark.parametrize(("channels", "by_torch"), [(16, False), (4, True)])
-def test_gradients_of_groups_are_kernels_where_channels_fill_vectors(channels: int, by_torch: bool) -> None:
-    x, w = drawn(1, channels, 5, 4), drawn(16, channels // 2, 3, 2)
-    for made in (conv2d(x, w, groups=2, padding=1), conv_transpose2d(drawn(1, 16, 3, 3), w, groups=2)):
+@pytest.mark.parametrize(
+    ("channels", "groups", "by_torch"), [(16, 2, False), (4, 2, True), (16, 16, False), (8, 8, True)]
+)
+def test_gradients_of_groups_are_kernels_where_channels_fill_vectors(
+    channels: int, groups: int, by_torch: bool
+) -> None:
+    """Those of depthwise layers are kernels too, if a channel has one filter."""
+    x, w = drawn(1, channels, 5, 4), drawn(16, channels // groups, 3, 2)
+    for made in (conv2d(x, w, groups=groups, padding=1), conv_transpose2d(drawn(1, 16, 3, 3), w, groups=groups)):
         with Seen() as seen:
             torch.autograd.grad(made.float().sum(), w)
         assert ("aten.convolution_backward.default" in seen.names) == by_torch
+
+
+DEPTHWISE: dict[str, tuple[Any, ...]] = {
+    "same": (conv2d, F.conv2d, (2, 16, 6, 7), (3, 3), {"padding": 1}),
+    "strided, at once": (conv2d, F.conv2d, (2, 12, 8, 10), (3, 3), {"padding": 1, "stride": 2}),
+    "strided, by residues": (conv2d, F.conv2d, (1, 12, 7, 9), (3, 2), {"padding": 1, "stride": (2, 3)}),
+    "dilated": (conv2d, F.conv2d, (1, 9, 8, 7), (3, 3), {"padding": (2, 1), "dilation": (2, 1)}),
+    "lines": (conv1d, F.conv1d, (2, 16, 17), (4,), {"stride": 2}),
+    "volumes": (conv3d, F.conv3d, (1, 8, 4, 5, 4), (3, 3, 3), {"padding": 1, "stride": 2}),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("case", DEPTHWISE)
+def test_gradients_of_depthwise_layers(case: str, dtype: str) -> None:
+    ours, torchs, images, taps, given = DEPTHWISE[case]
+    channels, last = images[1], dtype != "float32"
+    x, w = drawn(*images, dtype=dtype, last=last), drawn(channels, 1, *taps, dtype=dtype, last=last)
+    within = {"float16": 4e-3, "bfloat16": 2e-2, "float32": 1e-5}[dtype]
+    with Seen() as seen:
+        agree(
+            lambda x, w: ours(x, w, groups=channels, **given),
+            lambda x, w: torchs(x, w, groups=channels, **given),
+            x,
+            w,
+            within=within,
+        )
+    assert "fireiron.conv_filters_gradient.default" in seen.names
+
+
+def test_depthwise_transposed() -> None:
+    x, w, bias = drawn(1, 12, 4, 5), drawn(12, 1, 3, 3), drawn(12)
+    for given in ({"stride": 2, "padding": 1}, {"stride": 2, "padding": 1, "output_padding": 1}):
+        agree(
+            lambda x, w, given=given: conv_transpose2d(x, w, groups=12, **given),
+            lambda x, w, given=given: F.conv_transpose2d(x, w, groups=12, **given),
+            x,
+            w,
+        )
+    more = (2, 1, 1, 12)  # stride, padding, output padding, groups
+    agree(
+        lambda x, w, b: conv_transpose2d(x, w, b, *more), lambda x, w, b: F.conv_transpose2d(x, w, b, *more), x, w, bias
+    )
 
 
 def test_few_channels_and_their_gradients() -> None:

@@ -10,7 +10,7 @@ from verified import verified
 
 from fireiron import fuse, relu, tensor
 from fireiron.jit.driver import driver
-from fireiron.schedules import akg, conv, conv_gradients, conv_packed_gradients
+from fireiron.schedules import akg, conv, conv_gradients, conv_packed_gradients, depthwise_gradients
 
 
 def for_hopper(gpu: int) -> None:
@@ -42,6 +42,53 @@ def test_channelwise(gpu: int) -> None:
     for dtype in ("f16", "f32", "i8"):
         verified(conv.channelwise(conv.max_pool2d(tensor(3, 29, 30, 24, dtype=dtype), 3, 2, 1)))
     verified(conv.channelwise(conv.average_pool2d(tensor(2, 29, 30, 24, dtype="f16"), 7, 1, 3, count_pad=False)))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "sides", "taps", "stride", "pad", "dilation"),
+    [("f16", (28, 30), 3, 1, 1, 1), ("bf16", (28, 30), 3, 2, 1, 1), ("f16", (27, 30), 3, 2, 1, 1),
+     ("f32", (20, 21), 5, 3, 2, 2), ("f16", (14, 13), 5, 1, 2, 1)],
+)  # fmt: skip
+def test_gradients_of_depthwise(
+    gpu: int, dtype: str, sides: tuple[int, int], taps: int, stride: int, pad: int, dilation: int
+) -> None:
+    made = tuple((n + 2 * pad - (taps - 1) * dilation - 1) // stride + 1 for n in sides)
+    y, x = tensor(3, *made, 72, dtype=dtype, name="y"), tensor(3, *sides, 72, dtype=dtype)
+    f = tensor(72, taps, taps, 1, dtype=dtype, name="f")
+    for part in conv_gradients.data_gradients(y, f, x, stride, pad, dilation, depthwise=True):
+        assert part.spec is not None
+        verified(conv.channelwise(part.spec))
+    if stride > 1 and dilation == 1 and not any(n % stride for n in sides):
+        spec = depthwise_gradients.conv2d_data_gradient_depthwise(y, f, stride, pad)
+        for form in ({}, {"rows": 1, "pixels": 1}, {"rows": 4, "pixels": 1, "channels": 2}):
+            verified(depthwise_gradients.images(spec, **form))
+    gradient = depthwise_gradients.conv2d_filter_gradient_depthwise
+    for box in (None, (2, 4)):
+        spec = gradient(y, x, taps, stride, pad, dilation, box, out="f32")
+        verified(depthwise_gradients.filters(spec))
+        verified(depthwise_gradients.filters(spec, channels=2, lanes=4, threads=64, ways=5))
+        verified(depthwise_gradients.filters(spec, channels=1, lanes=32, threads=128, ways=3, shared=True))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("given", [{"padding": 1}, {"stride": 2, "padding": 1}, {"stride": (3, 1), "dilation": 2}])
+def test_torch_gradients_of_depthwise(gpu: int, given: dict[str, Any], dtype: str) -> None:
+    """Gradients of torch's tensors against torch's own in f64; the same bits in every run."""
+    torch: Any = pytest.importorskip("torch")
+    F, ours = torch.nn.functional, __import__("fireiron.torch").torch
+    torch.manual_seed(1)
+    x, w = torch.randn(4, 40, 30, 28), torch.randn(40, 1, 3, 3)
+    inputs = [t.to(getattr(torch, dtype)).cuda().to(memory_format=torch.channels_last) for t in (x, w)]
+    inputs, wide = ([t.to(kind).requires_grad_() for t in inputs] for kind in (inputs[0].dtype, torch.float64))
+    made, wanted = ours.conv2d(*inputs, groups=40, **given), F.conv2d(*wide, groups=40, **given)
+    weight = torch.randn_like(wanted).to(made.dtype)
+    found = torch.autograd.grad(made, inputs, weight, retain_graph=True)
+    again = torch.autograd.grad(made, inputs, weight)
+    within = {"float16": 2e-3, "bfloat16": 1e-2, "float32": 1e-5}[dtype]
+    expected = torch.autograd.grad(wanted, wide, weight.double())
+    for got, same, want in zip(found, again, expected, strict=True):
+        assert (got.double() - want).abs().max() <= within * want.abs().max()
+        assert torch.equal(got, same)
 
 
 def test_other_ranks(gpu: int) -> None:

@@ -225,6 +225,13 @@ def test_strips_of_results(case: str, size: tuple[int, int, int | None]) -> None
     right(conv.channelwise(STRIPS[case](), rows=rows, pixels=pixels, channels=channels))
 
 
+@pytest.mark.parametrize("case", ["ragged", "5 x 5", "lines", "odd channels"])
+def test_strips_of_filters_in_shared_memory(case: str) -> None:
+    made = conv.channelwise(STRIPS[case](), rows=2, pixels=2, shared=True)
+    assert "load f to SH" in str(made)
+    right(made)
+
+
 @pytest.mark.parametrize("stride", [1, 2])
 def test_rows_of_results_share_the_rows_that_they_read(stride: int) -> None:
     x, f = tensor(2, 9, 11, 24, dtype="f16"), tensor(24, 3, 3, 1, dtype="f16", name="f")
@@ -263,6 +270,14 @@ def test_strips_fit_the_sides() -> None:
         (7, 2, 4),
     ]
     assert strip(conv.channelwise(depthwise(1, 28, 64))) < (2, 3, 9)
+
+
+def test_of_strips_that_hold_as_much_the_one_with_fewer_rows_takes_fewer_registers() -> None:
+    chosen = conv.channelwise(depthwise(128, 20, 528, 5))
+    other = conv.channelwise(depthwise(128, 20, 528, 5), rows=4, pixels=2)
+    assert strip(chosen) == (2, 4, 4)
+    few, more = (made.compile("sm_90a").resources.registers for made in (chosen, other))
+    assert few < more  # with NVRTC 13.0 four blocks of 128 threads fit an SM, or three
 
 
 def test_a_missing_result_is_computed_like_the_others() -> None:

@@ -37,6 +37,7 @@ from fireiron.kernel.lower.step_points import (
     each_point,
     exists,
     folded_dims,
+    guarded_once,
     views_at,
 )
 from fireiron.kernel.lower.window import POINTS, cut
@@ -75,7 +76,7 @@ def fold_points(step: Step, opened: Open, state: State, context: Context) -> Bod
             several = fold_several(step, opened, inside, context, wide[0], size)
             if several is not None:
                 return several if owned is None else owned.around(several)
-        main = each_point(step, inside, context, lambda at: accumulate(step, opened, at, context))
+        main = guarded_once(each_point(step, inside, context, lambda at: accumulate(step, opened, at, context)))
         return main if owned is None else owned.around(main)
     if opened.ranked is None:
         opened.ranked = ranked_list(opened.fold, opened.link, context)

@@ -38,7 +38,7 @@ from fireiron.algebra.simplify import simplify
 from fireiron.base.errors import DecompositionError
 from fireiron.base.records import evolve
 from fireiron.kernel.analysis.ownership import RegisterLoop
-from fireiron.kernel.ir.statements import Compute, For, View
+from fireiron.kernel.ir.statements import Compute, For, If, View
 from fireiron.kernel.lower.context import Body, Context, State, descend, memory_view, register_view
 from fireiron.kernel.lower.folds.state import Open, condition_of, note_places, operands_of, together
 from fireiron.kernel.lower.lane_reads import alike, from_lane, moved_read
@@ -350,6 +350,27 @@ def accumulate(step: Step, opened: Open, state: State, context: Context) -> Body
         mask = present if mask is None else and_(mask, present)
         mask = None if proves(mask) else mask
     return (*before, *together(held, trees, views, mask, context, state.link))
+
+
+def guarded_once(body: Body) -> Body:
+    """Check a condition that is the same for all points of a thread once, around the loops over points.
+
+    Loops over several results and several points read elements several times; inside separate conditions each read
+    would be converted again.
+    """
+    loops: list[For] = []
+    inner = body
+    while len(inner) == 1 and isinstance(loop := inner[0], For) and loop.unroll:
+        loops.append(loop)
+        inner = loop.body
+    masks = {s.write if isinstance(s, Compute) else None for s in inner}
+    mask = masks.pop()
+    if len(loops) < 2 or masks or mask is None or not free(mask).isdisjoint(x.var for x in loops):
+        return body
+    out: Body = tuple(evolve(s, write=None) for s in inner if isinstance(s, Compute))
+    for loop in reversed(loops):
+        out = (evolve(loop, body=out),)
+    return (If(mask, out),)
 
 
 def _masked_dims(step: Step, state: State) -> frozenset[str] | None:
