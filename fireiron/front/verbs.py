@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fireiron.estimate.model import Estimate
     from fireiron.front.host import HostKernel
     from fireiron.front.simulation import Simulation
+    from fireiron.jit.compile import CompileOptions
     from fireiron.jit.export import Export
     from fireiron.jit.kernel import CompiledKernel
     from fireiron.jit.timing import Timing
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from fireiron.show.explain import Explanation
     from fireiron.show.studio import Studio
     from fireiron.simulate.watch import At
-
-# Errors of a kernel that would compute right, or would with other registers.
-POORLY_BUILT = ("compiler-crash", "spills", "stack", "wgmma-serialised", "wgmma-registers", "setmaxnreg-ignored")
 
 
 class Schedule(State):
@@ -202,13 +200,30 @@ class Schedule(State):
                 `spills`, `stack`, `wgmma-serialised`, `wgmma-registers`, `setmaxnreg-ignored`, at the link whose tile
                 takes the registers; `compiler-crash` of a schedule that `best` chose.
         """
-        from fireiron.estimate.findings import errors
-        from fireiron.jit.build import build
-        from fireiron.jit.compile import CompileOptions, compiler
+        from fireiron.front.fallback import POORLY_BUILT, keep_substitute
+        from fireiron.jit.compile import CompileOptions
 
         self._closed("compile")
         target = _target(self, arch, gpu=True)
         options = CompileOptions(lineinfo=lineinfo, debug=debug, max_registers=max_registers, allow_spills=allow_spills)
+        try:
+            return self._built(target, options, cache)
+        except CompileError as error:
+            if self._fallback is None or error.code not in POORLY_BUILT:
+                raise
+            found = self._fallback.compiled(self, error, target, lambda other: other._built(target, options, cache))
+            if found is None:
+                raise
+        other, kernel = found
+        if cache and options == CompileOptions():
+            mine, its = (digest(each.program, each.links, each.name) for each in (self, other))
+            keep_substitute(mine, target, its)
+        return kernel
+
+    def _built(self, target: Arch, options: CompileOptions, cache: bool) -> CompiledKernel:
+        """Compile this schedule and no other one; see `compile`."""
+        from fireiron.estimate.findings import errors
+        from fireiron.jit.build import build
 
         def lower() -> Kernel:
             kernel = self._kernel(target.name)
@@ -218,31 +233,21 @@ class Schedule(State):
                 raise finding.error()
             # The kept kernel may come from an equal schedule, written elsewhere: waits are to name this one's links.
             fresh = _lowered.__wrapped__
-            return fresh(self, target.number, self.name, _rows()) if debug else self.lowered(target.name)
+            return fresh(self, target.number, self.name, _rows()) if options.debug else self.lowered(target.name)
 
         def simulator(arrays: Mapping[str, Any], sizes: Mapping[str, int], numbers: Mapping[str, Any]) -> None:
             from fireiron.front.host import simulated
 
             simulated(self.lowered(target.name), arrays, sizes, numbers)
 
-        try:
-            return build(
-                digest(self.program, self.links, self.name),
-                lower,
-                target,
-                options,
-                simulator=simulator,
-                cache=cache,
-                chosen=self._fallback is not None,
-            )
-        except CompileError as error:
-            if self._fallback is None or error.code not in POORLY_BUILT:
-                raise
-            other = self._fallback(target.name, compiler())
-            if other is None:
-                raise
-        return other.compile(
-            arch, lineinfo=lineinfo, debug=debug, max_registers=max_registers, allow_spills=allow_spills, cache=cache
+        return build(
+            digest(self.program, self.links, self.name),
+            lower,
+            target,
+            options,
+            simulator=simulator,
+            cache=cache,
+            chosen=self._fallback is not None,
         )
 
     def export(self, folder: str, archs: Sequence[str] = ()) -> Export:

@@ -84,7 +84,7 @@ def test_choices_behind_one_that_the_compiler_does_not_build_are_kept_too() -> N
 
     text = best._asked(spec(), ARCH)  # pyright: ignore[reportPrivateUsage]
     first = best.choose(spec(), ARCH).point
-    passed.pass_over(text, first, compiler())
+    passed.pass_over(text, [first], compiler())
     best.forget()
     second = best.choose(spec(), ARCH).point
     assert second != first
@@ -101,7 +101,7 @@ def test_what_an_edited_library_chose_is_not_written(
 
     monkeypatch.setattr(module, "library_digest", lambda: "edited since")
     choices.keep_choice("a product", {"preset": "ampere.gemm"})
-    passed.pass_over("a product", "ampere.gemm(spec)", compiler())
+    passed.pass_over("a product", ["ampere.gemm(spec)"], compiler())
     suffix = {choices: choices.SUFFIX, passed: passed.SUFFIX}[module]
     assert not list(tmp_path.glob(f"*{suffix}"))
     assert len(list(tmp_path.glob(f"*{choices.SUFFIX}")) + list(tmp_path.glob(f"*{passed.SUFFIX}"))) == 1
