@@ -433,11 +433,10 @@ def takes(preset: Preset, spec: MatMulChain, arch: str) -> bool:
 @cache
 def presets() -> tuple[Preset, ...]:
     """List the presets that have a search space."""
-    from fireiron.front.cli.find import presets as targets
+    from fireiron.front.cli.find import searched
     from fireiron.tune.candidates import preset
-    from fireiron.tune.space import space_of
 
-    return tuple(preset(t.made, name=t.reference) for t in targets() if space_of(t.made) is not None)
+    return tuple(preset(function, name=name) for name, function in searched())
 
 
 def _named() -> Mapping[str, Preset]:

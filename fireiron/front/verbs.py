@@ -6,10 +6,14 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+import attrs
+
 from fireiron.base.errors import CallError, CompileError, Finding, FireironError, UsageError
 from fireiron.base.link import here
+from fireiron.base.records import evolve
 from fireiron.front.digest import digest
 from fireiron.front.state import State
+from fireiron.language.decompositions import Tile
 
 if TYPE_CHECKING:
     from fireiron.algebra.arch import Arch
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
     from fireiron.jit.kernel import CompiledKernel
     from fireiron.jit.timing import Timing
     from fireiron.kernel.ir.statements import Kernel
-    from fireiron.kernel.lower.kernel import Passed
+    from fireiron.kernel.lower.kernel import Assembled, Passed
     from fireiron.show.diff import Diff
     from fireiron.show.explain import Explanation
     from fireiron.show.studio import Studio
@@ -231,9 +235,12 @@ class Schedule(State):
                 self.check(target.name)  # refuses the chain of a Move inside another schedule
             for finding in () if kernel is None else errors(kernel, target):
                 raise finding.error()
-            # The kept kernel may come from an equal schedule, written elsewhere: waits are to name this one's links.
-            fresh = _lowered.__wrapped__
-            return fresh(self, target.number, self.name, _rows()) if options.debug else self.lowered(target.name)
+            if options.debug:
+                # The kept kernel may come from an equal schedule, written elsewhere: waits name this one's links.
+                from fireiron.kernel.lower.kernel import lower
+
+                return lower(self.program, self.links, self.name, target.number)
+            return self.lowered(target.name)
 
         def simulator(arrays: Mapping[str, Any], sizes: Mapping[str, int], numbers: Mapping[str, Any]) -> None:
             from fireiron.front.host import simulated
@@ -419,9 +426,22 @@ def _rows() -> Rows:
 @functools.lru_cache(maxsize=256)
 def _lowered(chain: Schedule, arch: int, name: str, table: Rows) -> Kernel:
     """Lower a chain once. Equal chains that different presets wrote have kernels of different names."""
-    from fireiron.kernel.lower.kernel import lower
+    from fireiron.kernel.lower.kernel import finish
 
-    return lower(chain.program, chain.links, name, arch)
+    tiles = ((place, link) for place, link in enumerate(chain.links) if isinstance(link, Tile) and link.level)
+    place, grid = next(tiles, (0, None))
+    if grid is None or not grid.dependent:
+        return finish(_assembled(chain, arch, name, table))
+    links = (*chain.links[:place], evolve(grid, dependent=False), *chain.links[place + 1 :])
+    return finish(_assembled(attrs.evolve(chain, links=links), arch, name, table), early=True)
+
+
+@functools.lru_cache(maxsize=64)
+def _assembled(chain: Schedule, arch: int, name: str, table: Rows) -> Assembled:
+    """Lower a chain up to the last passes, which alone tell whether the launch is dependent."""
+    from fireiron.kernel.lower.kernel import assemble
+
+    return assemble(chain.program, chain.links, name, arch)
 
 
 def _callable(chain: Schedule) -> CompiledKernel | HostKernel:

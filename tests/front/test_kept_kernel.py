@@ -118,3 +118,28 @@ def best_options() -> Any:
     from fireiron.jit.compile import CompileOptions
 
     return CompileOptions()
+
+
+def test_choices_that_are_kept_together_are_written_at_the_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    looks: list[None] = []
+    monkeypatch.setattr(choices, "library_digest", lambda: looks.append(None) or cache.first_digest())
+    with choices.kept_together():
+        choices.keep_choice("one", {"place": (1, 2)})
+        with choices.kept_together():
+            choices.keep_choice("other", {})
+            choices.keep_choice("third", {})
+        assert choices.kept_choice("one") == {"place": [1, 2]}  # as the file gives it
+        choices.drop_choice("third")
+        assert not list(tmp_path.rglob(f"*{choices.SUFFIX}"))
+    assert choices.kept_choice("one") == {"place": [1, 2]}
+    assert choices.kept_choice("other") == {}
+    assert choices.kept_choice("third") is None
+    assert len(looks) == 1
+
+
+def test_the_presets_to_search_are_those_of_all_that_have_a_space() -> None:
+    from fireiron.front.cli import find
+    from fireiron.tune.space import space_of
+
+    listed = [(target.reference, target.made) for target in find.presets() if space_of(target.made) is not None]
+    assert [(preset.name, preset.function) for preset in best.presets()] == listed
