@@ -83,7 +83,7 @@ class Node:
         """Return the record of the operation."""
         return operations()[self.op]
 
-    @property
+    @cached_property
     def kind(self) -> str:
         """Return the kind of the operation."""
         return operations()[self.op].kind
@@ -134,6 +134,11 @@ class Graph:
             for i in node.inputs:
                 found[i][number] = None
         return tuple(tuple(each) for each in found)
+
+    @cached_property
+    def returned(self) -> frozenset[int]:
+        """Return the set of outputs."""
+        return frozenset(self.outputs)
 
     @property
     def ops(self) -> int:
