@@ -228,7 +228,6 @@ class Builder:
     def __init__(self, shared: bool = False) -> None:
         self.nodes: list[Node] = []
         self.inputs: list[int] = []
-        self.truths: set[int] = set()  # nodes that stand for NumPy's bool while a function is traced; they have u8
         self._known: dict[Node, int] | None = {} if shared else None
 
     def input(
