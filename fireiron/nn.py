@@ -16,7 +16,8 @@ from fireiron.base.link import here
 from fireiron.front import convolutions, pooling
 from fireiron.front.convolutions import Padding, Sizes
 from fireiron.graph.operations import axes_of, operations
-from fireiron.graph.trace import Array, applied, kind_of, lifted
+from fireiron.graph.trace_array import Array
+from fireiron.graph.trace_types import applied, kind_of, lifted
 
 __all__ = [
     "attention", "avg_pool1d", "avg_pool2d", "avg_pool3d", "conv1d", "conv2d", "conv3d", "cross_entropy", "embedding",

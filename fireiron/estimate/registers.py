@@ -23,6 +23,13 @@ def registers_of(buffer: Buffer) -> int:
     return -(-size * buffer.slots * buffer.dtype.nbytes // REGISTER_NBYTES)
 
 
+def registers_lacking(kernel: Kernel, arch: Arch) -> int:
+    """Return the registers of all register tensors beyond those of a thread; negative where all tensors fit at once."""
+    held = sum(registers_of(buffer) for buffer in kernel.buffers if buffer.memory.registers)
+    most = max((role.registers for role in roles_of(kernel)), default=0)
+    return held - (most or register_cap(arch, kernel.threads, kernel.minimum_blocks))
+
+
 def least_registers(kernel: Kernel, sizes: Mapping[str, int] | None = None, role: Role | None = None) -> int:
     """Return the registers of a thread that hold tensors, at the place where the most are in use.
 

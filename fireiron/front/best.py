@@ -18,6 +18,7 @@ from fireiron.base.records import evolve
 from fireiron.front.best_program import best_program
 from fireiron.front.chain import FoldChain, MatMulChain, ProgramChain
 from fireiron.front.digest import digest
+from fireiron.front.fallback import Fallback
 from fireiron.front.model_choice import Question, by_architecture, first_choice
 from fireiron.front.state import kind_in
 from fireiron.front.verbs import Schedule
@@ -127,7 +128,7 @@ def choose(spec: MatMulChain, arch: str | None = None) -> Choice:
         found = _choices.get(key)
         if found is not None:
             return found
-        chosen = _with_fallback(_chosen(spec, arch), spec, arch)
+        chosen = _with_fallback(_chosen(_question(spec, arch)), spec, arch)
     except FireironError as error:
         raise error.located(here()) from None
     if len(_choices) >= MOST_CHOICES:
@@ -137,21 +138,28 @@ def choose(spec: MatMulChain, arch: str | None = None) -> Choice:
 
 
 def _with_fallback(choice: Choice, spec: MatMulChain, arch: str | None) -> Choice:
-    """Replace the chosen schedule by the next one where it spills, or crashes the installed compiler."""
+    """Add the next choices, which replace a schedule that spills or crashes the installed compiler."""
 
-    def next_one(target: str, compiler: Compiler) -> Any:
+    def choices(target: str) -> Iterator[Choice]:
         if target != target_of(spec, arch):
-            return None
+            return
+        asked, found = _question(spec, arch), choice
+        while True:
+            asked = evolve(asked, passed=asked.passed | {str(found.candidate)})
+            try:
+                found = _chosen(asked)
+            except CheckError:
+                return  # every candidate was tried
+            yield _with_fallback(found, spec, arch)
+
+    def refuse(target: str, poor: Sequence[Choice], compiler: Compiler) -> None:
         from fireiron.jit.passed import pass_over
 
-        pass_over(_asked(spec, target), str(choice.candidate), compiler)
-        _choices.pop(choice_key(spec, arch), None)
-        try:
-            return choose(spec, arch).schedule
-        except CheckError:
-            return None  # every candidate was tried
+        if target == target_of(spec, arch):
+            pass_over(_asked(spec, target), [str(each.candidate) for each in (choice, *poor)], compiler)
+            _choices.pop(choice_key(spec, arch), None)
 
-    return attrs.evolve(choice, schedule=attrs.evolve(choice.schedule, fallback=next_one))
+    return attrs.evolve(choice, schedule=attrs.evolve(choice.schedule, fallback=Fallback(choices, refuse)))
 
 
 def _asked(spec: MatMulChain, target: str) -> str:
@@ -268,8 +276,7 @@ def up_to_date() -> None:
         forget()
 
 
-def _chosen(spec: MatMulChain, arch: str | None) -> Choice:
-    asked = _question(spec, arch)
+def _chosen(asked: Question) -> Choice:
     kept = _facts(asked)
     for candidate, record, why in _recorded(asked, kept):
         found = asked.check(candidate)
@@ -426,11 +433,10 @@ def takes(preset: Preset, spec: MatMulChain, arch: str) -> bool:
 @cache
 def presets() -> tuple[Preset, ...]:
     """List the presets that have a search space."""
-    from fireiron.front.cli.find import presets as targets
+    from fireiron.front.cli.find import searched
     from fireiron.tune.candidates import preset
-    from fireiron.tune.space import space_of
 
-    return tuple(preset(t.made, name=t.reference) for t in targets() if space_of(t.made) is not None)
+    return tuple(preset(function, name=name) for name, function in searched())
 
 
 def _named() -> Mapping[str, Preset]:

@@ -26,7 +26,7 @@ from fireiron.language.tensor import Tensor
 if TYPE_CHECKING:
     from fireiron.check import limits
     from fireiron.check import links as rules
-    from fireiron.jit.compile import Compiler
+    from fireiron.front.fallback import Fallback
     from fireiron.language import residual as residuals
     from fireiron.language.residual import Operand, Residual
 else:
@@ -57,8 +57,8 @@ class State:
         origin: the residual spec before the first link.
         trail: the residual specs after each link.
         around: for a nested chain: the outer chain, and the part's name in errors ("" for the outer chain's last link).
-        fallback: for a schedule that `best` chose: a function that returns the next best schedule (or None), used where
-            this schedule spills or crashes the compiler. A chain to which a link is appended has no fallback.
+        fallback: for a schedule that `best` chose: the next best schedules, for where this one spills or crashes the
+            compiler. A chain to which a link is appended has none.
         letters: names of dims in the spec that remains, by the users' names, where these differ. Example: {"i": "M"} in
             the chain of a step.
     """
@@ -68,7 +68,7 @@ class State:
     _origin: Residual
     _trail: tuple[Residual, ...] = ()
     _around: tuple[State, str] | None = None
-    _fallback: Callable[[str, Compiler], Any] | None = None
+    _fallback: Fallback | None = None
     _letters: Mapping[str, str] = attrs.field(default=NO_LETTERS, alias="letters")
 
     def __init_subclass__(cls, **options: Any) -> None:

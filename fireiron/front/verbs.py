@@ -6,10 +6,14 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+import attrs
+
 from fireiron.base.errors import CallError, CompileError, Finding, FireironError, UsageError
 from fireiron.base.link import here
+from fireiron.base.records import evolve
 from fireiron.front.digest import digest
 from fireiron.front.state import State
+from fireiron.language.decompositions import Tile
 
 if TYPE_CHECKING:
     from fireiron.algebra.arch import Arch
@@ -18,18 +22,16 @@ if TYPE_CHECKING:
     from fireiron.estimate.model import Estimate
     from fireiron.front.host import HostKernel
     from fireiron.front.simulation import Simulation
+    from fireiron.jit.compile import CompileOptions
     from fireiron.jit.export import Export
     from fireiron.jit.kernel import CompiledKernel
     from fireiron.jit.timing import Timing
     from fireiron.kernel.ir.statements import Kernel
-    from fireiron.kernel.lower.kernel import Passed
+    from fireiron.kernel.lower.kernel import Assembled, Passed
     from fireiron.show.diff import Diff
     from fireiron.show.explain import Explanation
     from fireiron.show.studio import Studio
     from fireiron.simulate.watch import At
-
-# Errors of a kernel that would compute right, or would with other registers.
-POORLY_BUILT = ("compiler-crash", "spills", "stack", "wgmma-serialised", "wgmma-registers", "setmaxnreg-ignored")
 
 
 class Schedule(State):
@@ -202,13 +204,30 @@ class Schedule(State):
                 `spills`, `stack`, `wgmma-serialised`, `wgmma-registers`, `setmaxnreg-ignored`, at the link whose tile
                 takes the registers; `compiler-crash` of a schedule that `best` chose.
         """
-        from fireiron.estimate.findings import errors
-        from fireiron.jit.build import build
-        from fireiron.jit.compile import CompileOptions, compiler
+        from fireiron.front.fallback import POORLY_BUILT, keep_substitute
+        from fireiron.jit.compile import CompileOptions
 
         self._closed("compile")
         target = _target(self, arch, gpu=True)
         options = CompileOptions(lineinfo=lineinfo, debug=debug, max_registers=max_registers, allow_spills=allow_spills)
+        try:
+            return self._built(target, options, cache)
+        except CompileError as error:
+            if self._fallback is None or error.code not in POORLY_BUILT:
+                raise
+            found = self._fallback.compiled(self, error, target, lambda other: other._built(target, options, cache))
+            if found is None:
+                raise
+        other, kernel = found
+        if cache and options == CompileOptions():
+            mine, its = (digest(each.program, each.links, each.name) for each in (self, other))
+            keep_substitute(mine, target, its)
+        return kernel
+
+    def _built(self, target: Arch, options: CompileOptions, cache: bool) -> CompiledKernel:
+        """Compile this schedule and no other one; see `compile`."""
+        from fireiron.estimate.findings import errors
+        from fireiron.jit.build import build
 
         def lower() -> Kernel:
             kernel = self._kernel(target.name)
@@ -216,33 +235,26 @@ class Schedule(State):
                 self.check(target.name)  # refuses the chain of a Move inside another schedule
             for finding in () if kernel is None else errors(kernel, target):
                 raise finding.error()
-            # The kept kernel may come from an equal schedule, written elsewhere: waits are to name this one's links.
-            fresh = _lowered.__wrapped__
-            return fresh(self, target.number, self.name, _rows()) if debug else self.lowered(target.name)
+            if options.debug:
+                # The kept kernel may come from an equal schedule, written elsewhere: waits name this one's links.
+                from fireiron.kernel.lower.kernel import lower
+
+                return lower(self.program, self.links, self.name, target.number)
+            return self.lowered(target.name)
 
         def simulator(arrays: Mapping[str, Any], sizes: Mapping[str, int], numbers: Mapping[str, Any]) -> None:
             from fireiron.front.host import simulated
 
             simulated(self.lowered(target.name), arrays, sizes, numbers)
 
-        try:
-            return build(
-                digest(self.program, self.links, self.name),
-                lower,
-                target,
-                options,
-                simulator=simulator,
-                cache=cache,
-                chosen=self._fallback is not None,
-            )
-        except CompileError as error:
-            if self._fallback is None or error.code not in POORLY_BUILT:
-                raise
-            other = self._fallback(target.name, compiler())
-            if other is None:
-                raise
-        return other.compile(
-            arch, lineinfo=lineinfo, debug=debug, max_registers=max_registers, allow_spills=allow_spills, cache=cache
+        return build(
+            digest(self.program, self.links, self.name),
+            lower,
+            target,
+            options,
+            simulator=simulator,
+            cache=cache,
+            chosen=self._fallback is not None,
         )
 
     def export(self, folder: str, archs: Sequence[str] = ()) -> Export:
@@ -414,9 +426,22 @@ def _rows() -> Rows:
 @functools.lru_cache(maxsize=256)
 def _lowered(chain: Schedule, arch: int, name: str, table: Rows) -> Kernel:
     """Lower a chain once. Equal chains that different presets wrote have kernels of different names."""
-    from fireiron.kernel.lower.kernel import lower
+    from fireiron.kernel.lower.kernel import finish
 
-    return lower(chain.program, chain.links, name, arch)
+    tiles = ((place, link) for place, link in enumerate(chain.links) if isinstance(link, Tile) and link.level)
+    place, grid = next(tiles, (0, None))
+    if grid is None or not grid.dependent:
+        return finish(_assembled(chain, arch, name, table))
+    links = (*chain.links[:place], evolve(grid, dependent=False), *chain.links[place + 1 :])
+    return finish(_assembled(attrs.evolve(chain, links=links), arch, name, table), early=True)
+
+
+@functools.lru_cache(maxsize=64)
+def _assembled(chain: Schedule, arch: int, name: str, table: Rows) -> Assembled:
+    """Lower a chain up to the last passes, which alone tell whether the launch is dependent."""
+    from fireiron.kernel.lower.kernel import assemble
+
+    return assemble(chain.program, chain.links, name, arch)
 
 
 def _callable(chain: Schedule) -> CompiledKernel | HostKernel:

@@ -57,7 +57,7 @@ def form_of(graph: Graph, part: Part, views: Mapping[int, View], free: frozenset
         at = place(number)
         others = (graph.nodes[u] for u in graph.users[number] if u not in inside)
         seen = sorted((u.op, u.shape, repr(u.attributes) if u.kind == "view" else "") for u in others)
-        key.append((at, number in graph.outputs, tuple(seen)))
+        key.append((at, number in graph.returned, tuple(seen)))
     read, written = (tuple(place(i) for i in numbers) for numbers in (part.inputs, part.outputs))
     return Form((part.kind, part.why, read, written, *key), tuple(places))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from typing import Literal, TypeAlias
 
 import attrs
@@ -60,6 +60,7 @@ class Areas:
         self.of: dict[int, int] = {}
         self.members: dict[int, set[int]] = {}
         self.why: dict[int, list[str]] = {}
+        self.rows: dict[frozenset[int], bool] = {}  # by set of operations, whether one program of rows computes it
         for number, node in enumerate(graph.nodes):
             if node.kind not in ("source", "view") and number not in self.free:
                 self.of[number] = number
@@ -144,19 +145,19 @@ class Areas:
         mine = self.members[area]
         return tuple(n for n in sorted(mine) if self.live(n, mine))
 
-    def live(self, number: int, inside: Iterable[int]) -> bool:
+    def live(self, number: int, inside: Collection[int]) -> bool:
         """Say whether a node of a set must be stored.
 
         That is an output of the graph, and a node that is read outside the set, or through a view that moves axes.
         """
-        graph, mine = self.graph, set(inside)
-        if number in graph.outputs:
+        graph = self.graph
+        if number in graph.returned:
             return True
         for u in graph.users[number]:
             if graph.nodes[u].kind != "view":
-                if u not in mine:
+                if u not in inside:
                     return True
-            elif not transparent(graph, u) or self.live(u, mine):
+            elif not transparent(graph, u) or self.live(u, inside):
                 return True
         return False
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from fireiron.algebra.arch import arch as target
 from fireiron.base.errors import FireironError
 from fireiron.base.records import evolve
+from fireiron.front.fallback import relinked
 from fireiron.front.verbs import Schedule
 from fireiron.graph.kept_schedule import KeptSchedule
 from fireiron.graph.plan import Launch
@@ -42,7 +43,7 @@ def dependent(schedule: Schedule) -> Schedule:
     for place, link in enumerate(schedule.links):
         if isinstance(link, Tile) and link.level is not None:
             links = (*schedule.links[:place], evolve(link, dependent=True), *schedule.links[place + 1 :])
-            early = evolve(schedule, links=links)
+            early = relinked(schedule, links, dependent)
             try:
                 early.lowered()
             except FireironError:

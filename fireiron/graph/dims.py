@@ -188,7 +188,7 @@ def free_nodes(graph: Graph) -> frozenset[int]:
     for number in sorted(found, reverse=True):
         node = graph.nodes[number]
         readers = [graph.nodes[u] for u in graph.users[number] if u not in found]
-        needed = number in graph.outputs or any(r.kind not in ("pointwise", "fold") for r in readers)
+        needed = number in graph.returned or any(r.kind not in ("pointwise", "fold") for r in readers)
         if needed and node.op not in ("constant", "iota"):
             found.discard(number)
     return frozenset(found)

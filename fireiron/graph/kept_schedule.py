@@ -46,11 +46,15 @@ class KeptSchedule:
     def compile(self) -> CompiledKernel:
         """Load the kernel from the disk; where the disk has none, build the schedule, and compile it."""
         from fireiron.algebra.arch import arch
+        from fireiron.front.fallback import kept_substitute
         from fireiron.front.host import simulated
         from fireiron.jit.build import from_disk
 
         def simulator(arrays: Mapping[str, Any], sizes: Mapping[str, int], numbers: Mapping[str, Any]) -> None:
             simulated(self.schedule.lowered(self.arch), arrays, sizes, numbers)
 
-        found = from_disk(self.digest, arch(self.arch), simulator=simulator)
+        target = arch(self.arch)
+        found = from_disk(self.digest, target, simulator=simulator)
+        if found is None and (other := kept_substitute(self.digest, target)) is not None:
+            found = from_disk(other, target, simulator=simulator)
         return self.schedule.compile() if found is None else found

@@ -83,7 +83,7 @@ class Node:
         """Return the record of the operation."""
         return operations()[self.op]
 
-    @property
+    @cached_property
     def kind(self) -> str:
         """Return the kind of the operation."""
         return operations()[self.op].kind
@@ -134,6 +134,11 @@ class Graph:
             for i in node.inputs:
                 found[i][number] = None
         return tuple(tuple(each) for each in found)
+
+    @cached_property
+    def returned(self) -> frozenset[int]:
+        """Return the set of outputs."""
+        return frozenset(self.outputs)
 
     @property
     def ops(self) -> int:
@@ -223,7 +228,6 @@ class Builder:
     def __init__(self, shared: bool = False) -> None:
         self.nodes: list[Node] = []
         self.inputs: list[int] = []
-        self.truths: set[int] = set()  # nodes that stand for NumPy's bool while a function is traced; they have u8
         self._known: dict[Node, int] | None = {} if shared else None
 
     def input(

@@ -127,7 +127,7 @@ def _behind(graph: Graph, product: int) -> set[int]:
 def _bias(graph: Graph, product: int, settled: frozenset[int]) -> tuple[int, int] | None:
     """Return the sum of a product and a settled vector, and the vector, where only the sum reads the product."""
     users = graph.users[product]
-    if len(users) != 1 or product in graph.outputs:
+    if len(users) != 1 or product in graph.returned:
         return None
     node, width = graph.nodes[users[0]], graph.nodes[product].shape[-1]
     others = [i for i in node.inputs if i != product]

@@ -87,7 +87,7 @@ def casts_at_readers(areas: Areas, parts: list[Part]) -> tuple[Part, ...]:
     for place, part in enumerate(parts):
         for c in part.outputs:
             node, readers = graph.nodes[c], [r for r in range(len(parts)) if r != place and c in parts[r].inputs]
-            if node.op != "cast" or not _widens(graph, c) or c in graph.outputs or not readers:
+            if node.op != "cast" or not _widens(graph, c) or c in graph.returned or not readers:
                 continue
             (source,) = node.inputs
             if source not in sets[place] or graph.nodes[source].kind == "view":

@@ -28,7 +28,7 @@ from fireiron.graph.passes import Passed
 from fireiron.graph.product_parts import SUMS, operands_of
 from fireiron.graph.views import View, materialised, outputs_apart, views_of, with_matrices
 from fireiron.graph.words import names_of
-from fireiron.jit.choices import keep_choice, keep_choices, kept_choice
+from fireiron.jit.choices import keep_choice, keep_choices, kept_choice, kept_together
 from fireiron.kernel.ir.statements import Turn, walk
 
 if TYPE_CHECKING:
@@ -247,26 +247,8 @@ def plan(
     copied = with_matrices(made, {n: r for n, r in alone.items() if made.nodes[n].op == "matmul"}, views)
     if copied is not None:
         made, views, parts = _parted(copied)
-    launches: list[Launch] = []
-    settled, free, given = settled_nodes(made), free_nodes(made), _given(made)
-    known: dict[object, tuple[Form, list[Launch]]] = {}  # parts of equal layers are alike
-    new: list[tuple[KeptLaunches, list[Launch]]] = []
-    for part in parts:
-        if _once(made, part, settled, given):
-            launches.append(Launch(part, None, ONCE, once=True))
-            continue
-        form = form_of(made, part, views, free)
-        if form.key in known:
-            launches += moved(known[form.key][1], known[form.key][0], form)
-        else:
-            kept = kept_launches(form, made, part, views, target, samples, dependent)
-            found = None if kept is None else kept.read()
-            if found is None:
-                found = _launches(made, part, views, target, samples)
-                new += [] if kept is None else [(kept, found)]
-            known[form.key] = form, found
-            launches += found
-    keep_choices({kept.key: kept.facts(found) for kept, found in new})
+    with kept_together():
+        launches = _of_parts(made, parts, views, target, samples, dependent)
     if strict and (left := next((x for x in launches if x.kernel is None and not x.once), None)) is not None:
         names = names_of(made)
         raise UsageError(
@@ -281,6 +263,33 @@ def plan(
     memory = planned_memory(passed.given, made, launches, views)
     sizes = {} if samples is None else samples.named(samples.numbers)
     return Plan(passed, made, tuple(launches), views, memory, target, strict, samples, sizes)
+
+
+def _of_parts(
+    graph: Graph, parts: Sequence[Part], views: Mapping[int, View], arch: str, samples: Samples | None, early: bool
+) -> list[Launch]:
+    """Give the parts their launches: those of an equal part, those on disk, or new ones."""
+    launches: list[Launch] = []
+    settled, free, given = settled_nodes(graph), free_nodes(graph), _given(graph)
+    known: dict[object, tuple[Form, list[Launch]]] = {}  # parts of equal layers are alike
+    new: list[tuple[KeptLaunches, list[Launch]]] = []
+    for part in parts:
+        if _once(graph, part, settled, given):
+            launches.append(Launch(part, None, ONCE, once=True))
+            continue
+        form = form_of(graph, part, views, free)
+        if form.key in known:
+            launches += moved(known[form.key][1], known[form.key][0], form)
+        else:
+            kept = kept_launches(form, graph, part, views, arch, samples, early)
+            found = None if kept is None else kept.read()
+            if found is None:
+                found = _launches(graph, part, views, arch, samples)
+                new += [] if kept is None else [(kept, found)]
+            known[form.key] = form, found
+            launches += found
+    keep_choices({kept.key: kept.facts(found) for kept, found in new})
+    return launches
 
 
 def _parted(graph: Graph) -> tuple[Graph, dict[int, View], tuple[Part, ...]]:

@@ -249,7 +249,7 @@ def _stored(areas: Areas, inside: set[int]) -> int:
 
 def _always_stored(areas: Areas, number: int) -> bool:
     graph = areas.graph
-    return number in graph.outputs or any(
+    return number in graph.returned or any(
         _always_stored(areas, u) if graph.nodes[u].kind == "view" else graph.nodes[u].kind not in ("pointwise", "fold")
         for u in graph.users[number]
     )

@@ -63,7 +63,7 @@ def _again(graph: Graph, fold: int, settled: frozenset[int]) -> set[int]:
         n = left.pop()
         one = graph.nodes[n]
         plain = one.kind == "pointwise" and one.op != "copy" and not _slow(one.op) and n not in settled
-        if plain and one.shape == whole.shape and one.dtype.bits > 16 and n not in graph.outputs:
+        if plain and one.shape == whole.shape and one.dtype.bits > 16 and n not in graph.returned:
             cone.add(n)
             left += [i for i in one.inputs if i not in cone]
         elif one.op != "constant":

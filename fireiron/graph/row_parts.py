@@ -26,11 +26,11 @@ def rows(areas: Areas, only: Iterable[int] | None = None) -> None:
         areas: the unfinished partition.
         only: nodes that may be merged; all where None.
     """
-    allowed = sorted(areas.of if only is None else only)
+    allowed = set(areas.of if only is None else only)
     changed = True
     while changed:
         changed = False
-        for number in allowed:
+        for number in sorted(allowed):
             for p in dict.fromkeys(areas.producers(number, direct=True)):
                 one, other = areas.of[p], areas.of[number]
                 if one != other and p in allowed and _fits(areas, one, other):
@@ -75,7 +75,7 @@ def before_folds(areas: Areas, only: Iterable[int] | None = None) -> None:
         while left:
             for p in areas.producers(left.pop(), direct=True):
                 one, other, wide = areas.of[p], areas.of[number], graph.nodes[p].dtype.bits > 16
-                alone = p in allowed - set(graph.outputs) and areas.members[other].issuperset(areas.consumers(p))
+                alone = p in allowed and p not in graph.returned and areas.members[other].issuperset(areas.consumers(p))
                 if one != other and wide and alone and graph.nodes[p].kind == "pointwise" and _fits(areas, one, other):
                     areas.merge(one, other, f"{graph.nodes[p].op} at points that its reader has")
                     left.append(p)
@@ -190,20 +190,26 @@ def _beside(areas: Areas, one: int, other: int) -> bool:
 
 
 def _fits(areas: Areas, one: int, other: int) -> bool:
-    graph = areas.graph
     inside = areas.members[one] | areas.members[other]
+    if areas.kept(one) != areas.kept(other):
+        return False
+    key = frozenset(inside)
+    if key not in areas.rows:
+        areas.rows[key] = _are_rows(areas, inside)
+    return areas.rows[key] and not areas.makes_cycle(one, other)
+
+
+def _are_rows(areas: Areas, inside: set[int]) -> bool:
+    """Say whether one program of rows or points computes a set of operations."""
+    graph = areas.graph
     forms = {graph.nodes[n].kind for n in inside}
     if not forms <= {"pointwise", "fold"} and not forms <= {"pointwise", "gather", "copy"}:
-        return False
-    if areas.kept(one) != areas.kept(other):
         return False
     if len(inside) > MOST_OPS or any(
         i in inside for n in inside if graph.nodes[n].op == "gather" for i in ids_of(graph, n)
     ):
         return False
     if not computable(areas, inside) or areas.reads_itself(inside):
-        return False
-    if areas.makes_cycle(one, other):
         return False
     dims = dims_of(graph, areas.with_views(inside), areas.free)
     if dims is None:

@@ -85,7 +85,7 @@ def _matched(graph: Graph, number: int, rule: Rule) -> Match | None:
     right = term(rule.right)
     for match in _at(graph, number, term(rule.left), Match(rule, {}), root=True):
         new = right.op not in ("any", "value")
-        outside = any(len(graph.users[i]) > 1 or i in graph.outputs for i in match.inner)
+        outside = any(len(graph.users[i]) > 1 or i in graph.returned for i in match.inner)
         if new and outside:
             continue
         return match

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -78,11 +79,8 @@ def backend(module: Any, inputs: Sequence[Any], *, options: Mapping[str, Any] | 
     keep_attention(module, torch.is_grad_enabled())
     if torch.is_grad_enabled() and target(chosen.get("arch") or usual_target()).number >= 80:
         keep_depthwise(module)
-    from torch._decomp import core_aten_decompositions
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch.partitioners import min_cut_rematerialization_partition
-
-    table = {op: f for op, f in core_aten_decompositions().items() if not any(name in str(op) for name in WHOLE)}
 
     shared: dict[Any, Shared] = {}
     returned: list[int] = []  # how many results of the forward pass are not for the backward pass
@@ -107,10 +105,18 @@ def backend(module: Any, inputs: Sequence[Any], *, options: Mapping[str, Any] | 
         fw_compiler=_boxed(training),
         bw_compiler=_boxed(backward),
         inference_compiler=_boxed(inference),
-        decompositions=table,
+        decompositions=_decompositions(),
         partition_fn=parted,
     )
     return compiler(module, inputs)
+
+
+@cache
+def _decompositions() -> dict[Any, Any]:
+    """Return torch's functions that part its operators into others; listing them takes 0.1 s."""
+    from torch._decomp import core_aten_decompositions
+
+    return {op: f for op, f in core_aten_decompositions().items() if not any(name in str(op) for name in WHOLE)}
 
 
 def _boxed(compiler: Callable[..., Compiled]) -> Callable[..., Any]:

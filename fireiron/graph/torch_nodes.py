@@ -10,7 +10,7 @@ from typing import Any
 
 from fireiron.algebra.dtypes import DType
 from fireiron.base.errors import FireironError
-from fireiron.graph.trace import kind_of
+from fireiron.graph.trace_types import kind_of
 from fireiron.graph.views import View, dense, order_of
 
 torch: Any = import_module("torch")

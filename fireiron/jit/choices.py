@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextvars import ContextVar
 from typing import Any
 
 from fireiron.jit import folder
@@ -16,6 +17,23 @@ from fireiron.jit.cache import file_of, first_digest, library_digest
 SUFFIX = ".choice"
 MOST_NBYTES = 1 << 20
 
+_waiting: ContextVar[dict[str, Mapping[str, Any]] | None] = ContextVar("waiting", default=None)
+
+
+@contextlib.contextmanager
+def kept_together() -> Generator[None]:
+    """Write the choices that are kept in this context at its end: the library's files are then looked at once."""
+    if _waiting.get() is not None:
+        yield
+        return
+    found: dict[str, Mapping[str, Any]] = {}
+    token = _waiting.set(found)
+    try:
+        yield
+    finally:
+        _waiting.reset(token)
+        keep_choices(found)
+
 
 def kept_choice(problem: str) -> Mapping[str, Any] | None:
     """Return the kept choice for a problem, None where there is none.
@@ -23,6 +41,9 @@ def kept_choice(problem: str) -> Mapping[str, Any] | None:
     Args:
         problem: a text that says what is computed, and for which target.
     """
+    waiting = _waiting.get() or {}
+    if problem in waiting:
+        return json.loads(json.dumps(waiting[problem]))
     path = file_of(problem, SUFFIX)
     try:
         data = b"" if path is None else folder.read_file(path)
@@ -44,6 +65,9 @@ def keep_choice(problem: str, facts: Mapping[str, Any]) -> None:
 
 def keep_choices(found: Mapping[str, Mapping[str, Any]]) -> None:
     """Keep several choices, by the texts of their problems."""
+    if (waiting := _waiting.get()) is not None:
+        waiting.update(found)
+        return
     if not found or library_digest() != first_digest():
         return
     for problem, facts in found.items():
@@ -58,6 +82,7 @@ def keep_choices(found: Mapping[str, Mapping[str, Any]]) -> None:
 
 def drop_choice(problem: str) -> None:
     """Delete the kept choice for a problem."""
+    (_waiting.get() or {}).pop(problem, None)
     path = file_of(problem, SUFFIX)
     if path is not None:
         with contextlib.suppress(OSError):

@@ -7,6 +7,7 @@ the candidates are tried again.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 
 from fireiron.jit import folder
 from fireiron.jit.cache import file_of, first_digest, library_digest
@@ -32,9 +33,9 @@ def passed_over(problem: str) -> frozenset[str]:
     return found
 
 
-def pass_over(problem: str, candidate: str, compiler: Compiler) -> None:
-    """Record that a candidate spills, or crashes the compiler."""
-    found = passed_over(problem) | {candidate}
+def pass_over(problem: str, candidates: Iterable[str], compiler: Compiler) -> None:
+    """Record candidates that spill, or that crash the compiler."""
+    found = passed_over(problem).union(candidates)
     _hold(problem, found)
     path = file_of(problem, SUFFIX)
     if path is None or library_digest() != first_digest():

@@ -84,7 +84,7 @@ def test_choices_behind_one_that_the_compiler_does_not_build_are_kept_too() -> N
 
     text = best._asked(spec(), ARCH)  # pyright: ignore[reportPrivateUsage]
     first = best.choose(spec(), ARCH).point
-    passed.pass_over(text, first, compiler())
+    passed.pass_over(text, [first], compiler())
     best.forget()
     second = best.choose(spec(), ARCH).point
     assert second != first
@@ -101,7 +101,7 @@ def test_what_an_edited_library_chose_is_not_written(
 
     monkeypatch.setattr(module, "library_digest", lambda: "edited since")
     choices.keep_choice("a product", {"preset": "ampere.gemm"})
-    passed.pass_over("a product", "ampere.gemm(spec)", compiler())
+    passed.pass_over("a product", ["ampere.gemm(spec)"], compiler())
     suffix = {choices: choices.SUFFIX, passed: passed.SUFFIX}[module]
     assert not list(tmp_path.glob(f"*{suffix}"))
     assert len(list(tmp_path.glob(f"*{choices.SUFFIX}")) + list(tmp_path.glob(f"*{passed.SUFFIX}"))) == 1
@@ -118,3 +118,28 @@ def best_options() -> Any:
     from fireiron.jit.compile import CompileOptions
 
     return CompileOptions()
+
+
+def test_choices_that_are_kept_together_are_written_at_the_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    looks: list[None] = []
+    monkeypatch.setattr(choices, "library_digest", lambda: looks.append(None) or cache.first_digest())
+    with choices.kept_together():
+        choices.keep_choice("one", {"place": (1, 2)})
+        with choices.kept_together():
+            choices.keep_choice("other", {})
+            choices.keep_choice("third", {})
+        assert choices.kept_choice("one") == {"place": [1, 2]}  # as the file gives it
+        choices.drop_choice("third")
+        assert not list(tmp_path.rglob(f"*{choices.SUFFIX}"))
+    assert choices.kept_choice("one") == {"place": [1, 2]}
+    assert choices.kept_choice("other") == {}
+    assert choices.kept_choice("third") is None
+    assert len(looks) == 1
+
+
+def test_the_presets_to_search_are_those_of_all_that_have_a_space() -> None:
+    from fireiron.front.cli import find
+    from fireiron.tune.space import space_of
+
+    listed = [(target.reference, target.made) for target in find.presets() if space_of(target.made) is not None]
+    assert [(preset.name, preset.function) for preset in best.presets()] == listed

@@ -1,5 +1,7 @@
 """Parts that are alike are planned once, and what the model decided is kept on disk."""
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -9,6 +11,7 @@ import pytest
 
 from fireiron import nn, trace_graph
 from fireiron.graph import plan as planning
+from fireiron.graph import row_parts
 from fireiron.graph.alike import form_of
 from fireiron.graph.dims import free_nodes
 from fireiron.graph.nodes import Graph
@@ -17,14 +20,14 @@ from fireiron.graph.views import materialised, outputs_apart, views_of
 from tests.graph.test_plan import ARCH, close, half, kinds
 
 
-def layers(x: Any, w: Any, u: Any, v: Any, g: Any) -> Any:
-    for matrix in (w, u, v):
+def layers(x: Any, g: Any, *matrices: Any) -> Any:
+    for matrix in matrices:
         x = nn.layer_norm(nn.relu(x @ matrix.T), g)
     return x
 
 
-def network() -> Graph:
-    return trace_graph(layers, half(16, 64), *[half(64, 64)] * 3, half(64))
+def network(count: int = 3) -> Graph:
+    return trace_graph(layers, half(16, 64), half(64), *[half(64, 64)] * count)
 
 
 def test_equal_layers_are_lowered_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -45,6 +48,36 @@ def test_equal_layers_are_lowered_once(monkeypatch: pytest.MonkeyPatch, tmp_path
     calls.clear()
     assert kinds(graph.plan(ARCH)) == ["product rows"] * 3
     assert not calls  # the disk holds the launches
+
+
+@pytest.mark.parametrize("count", [3, 12])
+def test_further_layers_cost_nothing(count: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Each distinct part is lowered once, however many layers there are."""
+    monkeypatch.setenv("FIREIRON_CACHE_DIR", str(tmp_path))
+    calls: list[tuple[str, int]] = []
+    lowered = planning.lowered
+
+    def counted(graph: Graph, part: Any, *rest: Any) -> Any:
+        calls.append((part.kind, len(part.nodes)))
+        return lowered(graph, part, *rest)
+
+    monkeypatch.setattr(planning, "lowered", counted)
+    plan = network(count).plan(ARCH)
+    assert len(plan.kernels) == count
+    assert len(calls) == 6  # for the last layer and the others: one kernel, or a product and a norm
+
+
+def test_a_set_of_operations_is_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[frozenset[int]] = []
+    real = row_parts._are_rows
+
+    def counted(areas: Any, inside: set[int]) -> bool:
+        judged.append(frozenset(inside))
+        return real(areas, inside)
+
+    monkeypatch.setattr(row_parts, "_are_rows", counted)
+    partition(network(12).optimised())
+    assert len(judged) == len(set(judged)) > 12
 
 
 def test_a_kept_decision_says_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

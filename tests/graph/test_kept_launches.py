@@ -12,10 +12,12 @@ from fireiron import nn, trace_graph
 from fireiron.front import best
 from fireiron.graph import lower
 from fireiron.graph import plan as planning
+from fireiron.graph.dependent import dependent
 from fireiron.graph.kept_schedule import KeptSchedule
 from fireiron.graph.nodes import Graph
 from fireiron.graph.plan import Plan
 from fireiron.jit import cache
+from fireiron.kernel.lower import kernel
 from tests.graph.test_plan import close, half
 
 ARCH = "sm_80"
@@ -166,3 +168,23 @@ def test_the_digest_of_the_library_covers_the_presets() -> None:
     presets = [str(path) for path in (root / "schedules").glob("*.py")]
     assert presets
     assert listed.issuperset(presets)
+
+
+def test_a_dependent_launch_is_lowered_from_the_last_passes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    lowerings: list[str] = []
+    real = kernel.assemble
+
+    def counted(program: Any, links: Any, name: str, *rest: Any) -> Any:
+        lowerings.append(name)
+        return real(program, links, name, *rest)
+
+    monkeypatch.setattr(kernel, "assemble", counted)
+    made = network().plan("sm_90a")
+    before = len(lowerings)
+    for each in made.kernels:
+        early = dependent(each.schedule)
+        assert early.lowered().dependent
+        assert not each.schedule.lowered().dependent
+        fresh = kernel.lower(early.program, early.links, early.name, 90)
+        assert early.lowered() == fresh
+    assert len(lowerings) == before + len(made.kernels)  # the fresh ones

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from types import SimpleNamespace
 from typing import Any
 
 import attrs
@@ -12,6 +13,7 @@ import pytest
 from fireiron import matmul
 from fireiron.algebra.arch import arch
 from fireiron.base.errors import CompileError
+from fireiron.front.fallback import Fallback
 from fireiron.jit import apart
 from fireiron.jit.apart import compile_apart
 from fireiron.jit.compile import compile_source
@@ -69,6 +71,11 @@ def test_what_a_search_chose_is_compiled_apart_where_compilers_have_crashed(
 ) -> None:
     """Another schedule takes the place of one that ends the compiler."""
     other = simt.sgemm(matmul(128, 128, 64), m=64, n=64, warp=(32, 32), thread=(8, 4))
-    chosen = attrs.evolve(simt.sgemm(matmul(128, 128, 64)), fallback=lambda *_: other)
+
+    def refuse(*_: object) -> None:
+        """Record nothing."""
+
+    others = Fallback(lambda target: iter([SimpleNamespace(schedule=other)]), refuse)
+    chosen = attrs.evolve(simt.sgemm(matmul(128, 128, 64)), fallback=others)
     monkeypatch.setattr(apart, "compile_source", dies)
     assert (chosen.compile(target).source == other.cuda(target)) is crashes

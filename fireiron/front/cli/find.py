@@ -229,6 +229,15 @@ def presets() -> tuple[Target, ...]:
     return tuple(target for file in _files() for target in _presets_of(file))
 
 
+def searched() -> tuple[tuple[str, Callable[..., Any]], ...]:
+    """List the functions among the presets that declare a search space, by name; no docstrings are read."""
+    from fireiron.tune.space import space_of
+
+    modules = [(file, import_module(f"{PRESETS}.{file}")) for file in _files()]
+    found = ((f"{file}.{name}", f) for file, module in modules for name, f in _functions(module))
+    return tuple((name, f) for name, f in found if space_of(f) is not None and _is_preset(f))
+
+
 def _files() -> list[str]:
     """Name the public files of fireiron.schedules."""
     found = pkgutil.iter_modules(import_module(PRESETS).__path__)
@@ -239,7 +248,7 @@ def _files() -> list[str]:
 def _presets_of(file: str) -> tuple[Target, ...]:
     """List the presets of one file; reading their signatures and docstrings takes milliseconds."""
     module = import_module(f"{PRESETS}.{file}")
-    own = [(name, f) for name, f in _functions(module) if _schedules(f) or _has_a_spec(f)]
+    own = [(name, f) for name, f in _functions(module) if _is_preset(f)]
     return tuple(_target(f"{file}.{name}", function) for name, function in (*own, *_programs(module)))
 
 
@@ -250,6 +259,11 @@ def _functions(module: ModuleType) -> list[tuple[str, Callable[..., Any]]]:
         for name, value in vars(module).items()
         if inspect.isfunction(value) and value.__module__ == module.__name__ and not name.startswith("_")
     ]
+
+
+def _is_preset(function: Callable[..., Any]) -> bool:
+    """Say whether a function takes a spec that is no program, or none at all, and returns a schedule."""
+    return _schedules(function) or _has_a_spec(function)
 
 
 def _schedules(function: Callable[..., Any]) -> bool:

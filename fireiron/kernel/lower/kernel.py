@@ -113,6 +113,31 @@ class Passed:
     notes: tuple[str, ...] = ()
 
 
+@attrs.frozen(eq=False)
+class Assembled:
+    """Hold a lowered chain before the last passes.
+
+    Args:
+        name: name of the kernel's entry point.
+        spec: what the kernel computes.
+        context: the kernel's facts from lowering.
+        body: the statements.
+        parameters: the parameters, without tensor maps.
+        buffers: the tensors in shared memory and registers.
+        barriers: the mbarriers.
+        shared: bytes of shared memory of a block.
+    """
+
+    name: str
+    spec: Spec
+    context: Context
+    body: tuple[Statement, ...]
+    parameters: tuple[Parameter, ...]
+    buffers: tuple[Buffer, ...]
+    barriers: tuple[Barrier, ...]
+    shared: int
+
+
 def lower(
     program: Task,
     links: Sequence[Decomposition],
@@ -135,6 +160,22 @@ def lower(
 
     Raises:
         FireironError: located at the offending link.
+    """
+    return finish(assemble(program, links, name, arch, numbers, trust_no_sync, told), told=told)
+
+
+def assemble(
+    program: Task,
+    links: Sequence[Decomposition],
+    name: str,
+    arch: int = 90,
+    numbers: Sequence[Number] = (),
+    trust_no_sync: bool = False,
+    told: Callable[[Passed], None] | None = None,
+) -> Assembled:
+    """Lower a finished chain up to the pass from which on kernels with and without a dependent launch differ.
+
+    Args and errors: as `lower` has.
     """
     spec = program.spec
     context = Context(arch, spec)
@@ -179,32 +220,51 @@ def lower(
     names = [w.buffer.name for w in context.workspaces]
     body = passed("barriers", synchronise(body, context.storages, context.definitions, trust_no_sync, names))
     body = passed("proxies", order_products(body) if flying else body)
-    body = passed("dependence", dependent(body) if context.dependent else body)
+    return Assembled(name, spec, context, body, parameters, tuple(buffers.values()), barriers, shared)
+
+
+def finish(made: Assembled, early: bool | None = None, told: Callable[[Passed], None] | None = None) -> Kernel:
+    """Apply the last passes.
+
+    Args:
+        made: the lowered chain.
+        early: whether the launch is dependent; as the chain says where None.
+        told: a function that is called with a `Passed` after each pass.
+    """
+    context, body = made.context, made.body
+    early = context.dependent if early is None else early
+
+    def passed(name: str, after: tuple[Statement, ...], notes: Iterable[str] = ()) -> tuple[Statement, ...]:
+        if told is not None:
+            told(Passed(name, body, after, context, tuple(filter(None, notes))))
+        return after
+
+    body = passed("dependence", dependent(body) if early else body)
     body = passed("pairs", with_pairs(body, context.arch) if context.arch >= pairs.FIRST_ARCH else body)
     body = passed("two trips", without_two_trips(body) if context.arch >= FIRST_UNSTEADY else body)
     maps = {s.map.name: s.map for s in walk(body) if isinstance(s, Call) and s.map is not None}
     body = passed("tensor maps", fetch_maps(body, maps.values()))
-    tensors_first = sum(isinstance(p, Pointer) for p in parameters)
+    tensors_first = sum(isinstance(p, Pointer) for p in made.parameters)
     check_conversions(body, context.arch)
     kernel = Kernel(
-        name,
-        (*parameters[:tensors_first], *maps.values(), *parameters[tensors_first:]),
+        made.name,
+        (*made.parameters[:tensors_first], *maps.values(), *made.parameters[tensors_first:]),
         context.grid,
         (context.threads or 1) + context.loaders,
-        shared,
-        tuple(buffers.values()),
+        made.shared,
+        made.buffers,
         body,
         tuple(context.preconditions),
         # Roles redistribute the registers of the launch; ptxas knows their number only if blocks per SM are given.
         max(context.resident, 1 if any(context.registers) else 0),
         context.cluster,
         context.persistent,
-        barriers,
-        context.dependent,
+        made.barriers,
+        early,
         elements(context.storages.values(), context.threads or 1),
     )
-    if spec.inplace:
-        check_in_place(kernel, {name for _, name in spec.inplace})
+    if made.spec.inplace:
+        check_in_place(kernel, {name for _, name in made.spec.inplace})
     whole = in_bytes(kernel)
     packed = (
         b for b in (*kernel.buffers, *(p.buffer for p in kernel.parameters if isinstance(p, Pointer))) if b.dtype.packed
