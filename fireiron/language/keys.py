@@ -48,7 +48,13 @@ bits ^= (bits >> 31) & 0x7fffffff;
 return (bits & 0xffff0000) | (65535 - place);"""
 _KEY_OF_F16 = """\
 int bits;
+#if __CUDA_ARCH__ >= 800  // this conversion has the higher rate
 asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(x + 0.0f), "f"(0.0f));
+#else
+unsigned short half;
+asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(x + 0.0f));
+bits = half << 16;
+#endif
 bits ^= (bits >> 31) & 0x7fffffff;
 return (bits & 0xffff0000) | (65535 - place);"""
 _F32_OF_KEY = "return __int_as_float(key ^ ((key >> 31) & 0x7fffffff));"

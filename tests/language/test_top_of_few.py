@@ -94,6 +94,13 @@ def test_values_that_are_computed(dtype: str) -> None:
     np.testing.assert_allclose(values, np.take_along_axis(exact, columns.astype(np.int64), 1), rtol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_120"])
+def test_all_architectures_have_keys(arch: str, dtype: str) -> None:
+    schedule = rows.row(rows.top(Matrix(64, 160, dtype), 8, out=(dtype, "i32"), arch=arch))
+    assert not schedule.compile(arch).resources.spills
+
+
 def test_what_a_point_costs() -> None:
     """Inserted one by one, with comparisons of floats and indices, points took 290 instructions.
 
