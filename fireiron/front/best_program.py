@@ -136,7 +136,11 @@ def presets_for(program: Program) -> tuple[str, ...]:
         again |= any(ref.name in made for ref in step.reads) and any(d.name in folded for d in step.dims)
         if any(d.name in folded for d in step.over) or any(ref.name in made for ref in step.reads):
             made |= {out.name for out in step.outs}
-    return ("rows.row",) if folded & kept or again else ("reductions.reduction", "rows.row")
+    if folded & kept or again:
+        return ("rows.row",)
+    folds = [step.fold for step in program.steps if step.fold is not None]
+    ranks = any(fold.ranking is not None or fold.several is not None for fold in folds)
+    return ("rows.row", "reductions.reduction") if ranks else ("reductions.reduction", "rows.row")
 
 
 def _shares_keys(program: Program) -> tuple[str, ...]:

@@ -37,6 +37,7 @@ FEW_POINTS: Final = 1024  # of more points, a fold passes by most without a look
 HALF: Final = 1 << 16  # the lower half of a key has room for the indices of few points
 LEAST: Final = i32.limits[0]  # the key of a missing point
 LAST: Final = HALF - 1
+HIGHEST: Final = HALF // 2 - 1  # of a signed integer of 16 bits
 
 # A sum with 0 makes zeros equal, and all NaN the largest positive one: PTX ISA, floating point, canonical NaN.
 _KEY_OF_F32 = """\
@@ -68,13 +69,13 @@ return x;"""
 
 def _halves(x: Array, bits: Array, place: Array) -> Array:
     """Join the bits of 16-bit floats, as signed integers, with indices."""
-    ordered = np.where(np.isnan(x), 0x7FFF, bits ^ np.where(bits < 0, 0x7FFF, 0))
+    ordered = np.where(np.isnan(x), HIGHEST, bits ^ np.where(bits < 0, HIGHEST, 0))
     return (ordered * HALF + (LAST - np.asarray(place, np.int64))).astype(np.int32)
 
 
 def _bits(key: Array) -> Array:
     upper = np.asarray(key, np.int64) // HALF
-    return (upper ^ np.where(upper < 0, 0x7FFF, 0)) & 0xFFFF
+    return (upper ^ np.where(upper < 0, HIGHEST, 0)) & LAST
 
 
 def _key_of_bf16(x: Array, place: Array) -> Array:

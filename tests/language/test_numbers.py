@@ -12,6 +12,7 @@ NO_LIMITS = {
     ("language/atom.py", 128): "bytes of swizzled rows",
     ("language/atom.py", 64): "as above",
     ("language/atom.py", 32): "as above",
+    ("language/keys.py", 1024): "points of which a fold looks at each",
     ("language/levels.py", 128): "threads of a warpgroup: the programming model's",
     ("language/levels.py", 32): "lanes of a warp, as above",
     ("language/maps.py", 39): "the character '",

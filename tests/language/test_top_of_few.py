@@ -15,17 +15,22 @@ from fireiron import Matrix
 from fireiron.front import verbs
 from fireiron.jit.disassemble import disassemble
 from fireiron.language import keys
-from fireiron.schedules import rows
+from fireiron.schedules import reductions, rows
 
 KINDS: dict[str, Any] = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "i32": np.int32}
+
+
+def _forget() -> None:
+    verbs._lowered.cache_clear()  # pyright: ignore
+    verbs._assembled.cache_clear()  # pyright: ignore
 
 
 @pytest.fixture(autouse=True)
 def _lowered_anew() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
     """Keep no kernel that a test broke."""
-    verbs._lowered.cache_clear()  # pyright: ignore
+    _forget()
     yield
-    verbs._lowered.cache_clear()  # pyright: ignore
+    _forget()
 
 
 def hard(m: int, n: int) -> Any:
@@ -79,6 +84,21 @@ def test_with_fewer_columns_than_results(dtype: str) -> None:
     assert (values[:, 5:] == -np.inf).all()
     assert (columns[:, 5:] == 2**31 - 1).all()
     np.testing.assert_array_equal(columns[:, :5], wanted(hard(5, 5), 5))
+
+
+@pytest.mark.parametrize("width", [40, 2000])
+@pytest.mark.parametrize("k", [2, 3])
+def test_each_result_is_stored_by_one_thread(k: int, width: int) -> None:
+    """The threads that hold the values hold the indices too."""
+    x = np.nan_to_num(hard(6, width), nan=2.0)  # where lanes have states of many points, NaN come in any order
+    spec = fi.program(x="m n")(lambda x: fi.topk(x, "n", k))(Matrix(6, width), out=("f32", "i32"))
+    for schedule in (reductions.reduction(spec), fi.best(spec)):
+        values, columns = np.zeros((6, k), np.float32), np.zeros((6, k), np.int32)
+        schedule.simulate(x, out=(values, columns))
+        np.testing.assert_array_equal(columns, wanted(x, k))
+    assert fi.best(spec) == rows.row(spec)
+    turned = fi.program(x="m n")(lambda x: fi.topk(x, "m", k))(Matrix(width, 6), out=("f32", "i32"))
+    fi.best(turned)  # of columns, by another preset
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "f16", "f32"])

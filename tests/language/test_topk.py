@@ -23,11 +23,16 @@ from fireiron.schedules import rows
 from fireiron.simulate import votes
 
 
+def _forget() -> None:
+    verbs._lowered.cache_clear()  # pyright: ignore
+    verbs._assembled.cache_clear()  # pyright: ignore
+
+
 @pytest.fixture(autouse=True)
 def _lowered_anew() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
     """Keep no kernel that a test broke."""
     yield
-    verbs._lowered.cache_clear()  # pyright: ignore
+    _forget()
 
 
 def found(k: int, width: int, x: Any) -> tuple[Any, Any]:
@@ -184,7 +189,7 @@ def test_whole_numbers_are_ranked() -> None:
 
 def _wrong(k: int = 8, width: int = 4100, warps: int = 1, blocks: int = 1) -> bool:
     """Say whether any of the values of two random rows is wrong, in a kernel that is lowered anew."""
-    verbs._lowered.cache_clear()  # pyright: ignore
+    _forget()
     x = np.random.default_rng(4).standard_normal((2, width)).astype(np.float32)
     schedule = rows.row(rows.top(Matrix(2, width), k, out=("f32", "i32")), warps=warps, blocks=blocks)
     values, columns = np.zeros((2, k), np.float32), np.zeros((2, k), np.int32)
@@ -243,7 +248,7 @@ def _trips(x: Any) -> int:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(votes, "_counted", count)
-        verbs._lowered.cache_clear()  # pyright: ignore
+        _forget()
         schedule = rows.row(rows.top(Matrix(len(x), x.shape[1]), 8, out=("f32", "i32")), warps=1, blocks=1)
         schedule.simulate(x, out=(np.zeros((len(x), 8), np.float32), np.zeros((len(x), 8), np.int32)))
     return sum(counted)

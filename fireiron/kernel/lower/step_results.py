@@ -148,6 +148,21 @@ def permuted(window: Window, dims: Sequence[str]) -> Window:
     return evolve(window, axes=tuple(window.axes[i] for i in places), storage=storage)
 
 
+def _elsewhere(step: Step, lacking: list[str], state: State, context: Context) -> dict[str, Expr]:
+    """Find a thread's first points along dims that the owner of a step lacks, by a register tensor that has them.
+
+    Example: of two results of topk, the second one's owner is the first one, which has no folded dim.
+    """
+    assert state.progress is not None
+    wide = [d for d in state.progress.program.dims if d.name in lacking and state.residual.extents[d.name] != 1]
+    other = owner_of([*step.dims, *wide], state, required=False) if wide else None
+    mine = {a.dim for a in other.axes} if other is not None else set[str]()
+    if other is None or not {d.name for d in wide} <= mine:
+        return {}
+    inside = own_points(other, [a.dim for a in other.axes], state, context)
+    return {d.name: inside.first(d.name, POINTS) for d in wide}
+
+
 def stores_here(step: Step, out: Ref, places: Mapping[str, Expr], state: State, context: Context) -> Expr:
     """Return the condition that a thread stores a value which several hold: at the start of all dims it lacks."""
     missing = [d for d, _ in state.residual.sizes if d not in {x.name for x in out.dims}]
@@ -166,5 +181,6 @@ def stores_here(step: Step, out: Ref, places: Mapping[str, Expr], state: State, 
         mine = [a.dim for a in owner.axes]
         inside = own_points(owner, mine, state, context)
         firsts |= {dim: inside.first(dim, POINTS) for dim in mine}
+        firsts |= _elsewhere(step, [dim for dim in missing if dim not in mine], state, context)
     firsts |= places
     return and_(*(eq(firsts[dim], 0) for dim in missing))
