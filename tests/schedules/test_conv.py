@@ -296,7 +296,9 @@ def test_windows_that_registers_do_not_hold_are_read_row_by_row() -> None:
     assert strip(asked)[0] == 1
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_120"])
+@pytest.mark.parametrize(
+    "arch", [*(pytest.param(a, marks=pytest.mark.exhaustive) for a in ("sm_80", "sm_120")), "sm_90a"]
+)
 @pytest.mark.parametrize(
     ("size", "taps", "stride", "dtype"),
     [

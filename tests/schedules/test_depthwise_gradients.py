@@ -224,7 +224,9 @@ def test_boxes_that_registers_do_not_hold_are_scheduled_where_they_are_asked_for
     right(depthwise_gradients.filters(case.filters((2, 4))))
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_120"])
+@pytest.mark.parametrize(
+    "arch", [*(pytest.param(a, marks=pytest.mark.exhaustive) for a in ("sm_80", "sm_120")), "sm_90a"]
+)
 @pytest.mark.parametrize(
     ("side", "channels", "taps", "stride", "dtype"),
     [(56, 144, 3, 1, "f16"), (14, 384, 5, 1, "bf16"), (112, 32, 3, 2, "f16"), (28, 192, 5, 2, "f16"),

@@ -385,7 +385,9 @@ def test_rows_of_several_dims() -> None:
     right(rows.row(rows.softmax.on(x="b h n")(tensor(2, 3, 96, dtype="f16"))))
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_120"])
+@pytest.mark.parametrize(
+    "arch", [*(pytest.param(a, marks=pytest.mark.exhaustive) for a in ("sm_80", "sm_120")), "sm_90a"]
+)
 @pytest.mark.parametrize("width", [64, 1024, 16384, 65536])
 def test_no_spills(arch: str, width: int) -> None:
     for name in ("softmax", "layernorm", "add_rms_norm", "layernorm_backward", "cross_entropy_with_gradient"):
