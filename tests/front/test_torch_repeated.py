@@ -243,11 +243,26 @@ def test_calls_that_the_dispatcher_must_make() -> None:
     assert len(runs) == 6
 
 
-def test_an_operator_inside_another_is_part_of_no_other_record() -> None:
+def test_an_operator_inside_another_is_part_of_its_record() -> None:
     kernel = Kernel(lambda x: 2 * x)
     inner, runs = counted(lambda x: launched(kernel, x))
     outer, of_outer = counted(lambda x: launched(kernel, inner(x)))
     for _ in range(3):
         x = drawn()
         assert torch.equal(outer(x), 4 * x)
-    assert (len(runs), len(of_outer)) == (1, 3)
+    assert (len(runs), len(of_outer)) == (1, 1)
+
+
+def test_an_operator_inside_one_that_is_not_kept_is_kept() -> None:
+    kernel = Kernel(lambda x: 2 * x)
+    inner, runs = counted(lambda x: launched(kernel, x))
+
+    def unkept(x: Any) -> Any:
+        unrepeatable()
+        return launched(kernel, inner(x))
+
+    outer, of_outer = counted(unkept)
+    for n in range(4):
+        x = drawn()
+        assert torch.equal((outer if n % 2 else inner)(x), (4 if n % 2 else 2) * x)
+    assert (len(runs), len(of_outer)) == (2, 2)
