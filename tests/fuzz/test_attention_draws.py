@@ -10,7 +10,7 @@ import pytest
 from tests.fuzz import attention_draws
 from tests.fuzz.attention_draws import Draw, checked, drawn, judged
 
-DRAWS = 4
+DRAWS = 2
 
 
 def test_calls_of_a_fresh_seed() -> None:

@@ -10,7 +10,7 @@ import pytest
 import fireiron as fi
 from fireiron.schedules import ampere, hopper, simt
 
-SECONDS = 5.0
+SECONDS = 2.5
 
 
 @pytest.mark.parametrize("seed", [7, random.SystemRandom().randrange(2**32)], ids=["fixed", "fresh"])

@@ -14,7 +14,7 @@ from tests.fuzz.judge import judge
 from tests.fuzz.mended import MENDED
 from tests.fuzz.shrink import shrunk, snippet
 
-CHAINS = 200
+CHAINS = 120
 SECONDS = 60
 
 

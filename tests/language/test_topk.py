@@ -150,7 +150,7 @@ def _falling(m: int, n: int) -> Any:
 
 
 @pytest.mark.parametrize("values", [_rising, _falling, _not_numbers, _infinite, _zeros, _same])
-@pytest.mark.parametrize(("k", "width"), [(8, 260), (3, 1500), (8, 4100)])
+@pytest.mark.parametrize(("k", "width"), [(8, 260), (3, 1500), pytest.param(8, 4100, marks=pytest.mark.exhaustive)])
 def test_rows_that_are_hard_for_a_list(values: Any, k: int, width: int) -> None:
     """Every point enters the list, or none is above the bound, or no bound is a number."""
     x = values(2, width).astype(np.float32)

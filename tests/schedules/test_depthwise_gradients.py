@@ -181,7 +181,7 @@ FORMS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("box", [(1, 1), (2, 4), (4, 3)])
+@pytest.mark.parametrize("box", [pytest.param((1, 1), marks=pytest.mark.exhaustive), (2, 4), (4, 3)])
 @pytest.mark.parametrize("form", FORMS)
 def test_forms_of_sums(form: str, box: tuple[int, int]) -> None:
     case = Case(2, (9, 11), 20, (3, 3), ONE, SAME, ONE)
