@@ -161,10 +161,10 @@ def strips(
         box, held = windows.registers(strip)
         if box <= MOST_OF_WINDOWS and held <= MOST_HELD:
             found.append(strip)
+    if not found:
+        return []
     clocks = {strip: windows.clocks(strip, threads) for strip in found}
     found.sort(key=lambda strip: clocks[strip])
-    for first in found[:1]:
-        alike = [x for x in found if windows.registers(x) == windows.registers(first)]
-        near = [x for x in alike if clocks[x] <= NEAR * clocks[first]]
-        found.sort(key=lambda x: x != min(near, key=windows.converted))
-    return found
+    alike = (x for x in found if windows.registers(x) == windows.registers(found[0]))
+    first = min((x for x in alike if clocks[x] <= NEAR * clocks[found[0]]), key=windows.converted)
+    return [first, *(x for x in found if x != first)]

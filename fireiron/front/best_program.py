@@ -14,10 +14,11 @@ from fireiron.base.errors import CheckError, FireironError
 from fireiron.base.records import evolve
 from fireiron.front.program import ProgramChain
 from fireiron.front.verbs import target
+from fireiron.language.folds import Dim
 from fireiron.language.maps import is_plain
 from fireiron.language.programs import Products
 from fireiron.language.specs import task_of
-from fireiron.language.steps import Dim, Program, Ref, Step
+from fireiron.language.steps import Program, Ref, Step
 
 MOST_CHOICES = 1024
 FEW_FILTERS = 64

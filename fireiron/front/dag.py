@@ -29,9 +29,10 @@ from fireiron.front.chain import MatMulChain, ProductsChain
 from fireiron.front.products import products as several
 from fireiron.front.program import ProgramChain
 from fireiron.front.spec import MatMul
+from fireiron.language.folds import Dim
 from fireiron.language.ops import Known
 from fireiron.language.pointwise import Value, cast_to
-from fireiron.language.steps import Dim, Ref, Step, number_in
+from fireiron.language.steps import Ref, Step, number_in
 from fireiron.language.tensor import Tensor
 
 

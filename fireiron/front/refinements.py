@@ -304,7 +304,7 @@ class SplitRefinements(Schedule, Generic[S]):
             prefetch: number of a block's first chunks that the computing threads prefetch into the L2 cache on entry.
 
         Raises:
-            DecompositionError: `role-registers`, `role-prefetch`.
+            DecompositionError: `role-registers`, `role-prefetch`; `role-warps` where parts of warps would compute.
         """
         self._check(rules.specialised, self.residual, producers, registers, prefetch)
         return self._loops(specialised=Specialised(producers, registers, prefetch), link=here())

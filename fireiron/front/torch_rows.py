@@ -368,14 +368,25 @@ def _embedding_gradient(ctx: Any, gradient: Any) -> Any:
     return None, table.index_add(0, lines.reshape(-1).long(), gradient.reshape(-1, gradient.shape[-1]))
 
 
-def _register(name: str, run: Any, arguments: str, fake: Any, keep: Any = None, gradient: Any = None) -> None:
+def _register(
+    name: str, run: Any, arguments: str, fake: Any, keep: Any = None, gradient: Any = None, twice: bool = False
+) -> None:
+    """Make an operator of torch, and the function of autograd that takes its place where torch only differentiates.
+
+    Args:
+        name, run: the operator's name and function.
+        arguments: the arguments of its schema.
+        fake: describes its results.
+        keep, gradient: as in `learned`; None for an operator without a gradient.
+        twice: whether the gradient has a gradient too, which a function of autograd would not have.
+    """
     results = "(Tensor, Tensor)" if fake is _two_like else "Tensor[]" if fake is _with_sums else "Tensor"
     op = torch.library.custom_op(f"fireiron::{name}", run, mutates_args=(), schema=f"({arguments}) -> {results}")
     op.register_fake(fake)
     if gradient is not None:
         op.register_autograd(gradient, setup_context=keep)
-    if gradient not in (None, _embedding_gradient):  # that one has a gradient
-        learned(name, repeats(run), keep, gradient)
+        if not twice:
+            learned(name, repeats(run), keep, gradient)
 
 
 def _norm_gradients(name: str, input: Any, gradient: Any, weight: Any, eps: float, more: Any = None) -> Any:
@@ -447,6 +458,8 @@ _register("layer_norm", _layer_norm, LAYER_NORM, _like, _keep_norm, _layer_norm_
 _register("rms_norm", _rms_norm, NORM, _like, _keep_norm, _rms_norm_gradient)
 _register("add_layer_norm", _add_layer_norm, ADD_LAYER_NORM, _two_like, _keep_sum, _add_layer_norm_gradient)
 _register("add_rms_norm", _add_rms_norm, ADD_NORM, _two_like, _keep_sum, _add_rms_norm_gradient)
-_register("embedding", _embedding, "Tensor input, Tensor weight", _lines_of, _keep_lines, _embedding_gradient)
+_register(
+    "embedding", _embedding, "Tensor input, Tensor weight", _lines_of, _keep_lines, _embedding_gradient, twice=True
+)
 _register("norm_gradients", _norm_gradients, SUMS, _with_sums)
 _register("rows_backward", _run_backward, BACK, _like_first)

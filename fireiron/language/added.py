@@ -8,7 +8,8 @@ import attrs
 
 from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Parameter, Scalar, substituted
 from fireiron.base.errors import DecompositionError
-from fireiron.language.steps import Program, Step, add_of
+from fireiron.language.folds import add_of
+from fireiron.language.steps import Program, Step
 
 
 def parts_added(program: Program, dim: str) -> tuple[Program, frozenset[str]]:

@@ -16,13 +16,14 @@ from fireiron.algebra.expr import Index, Var, as_expr, as_int, ceil_div, simples
 from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Scalar, as_type, renumbered, substituted
 from fireiron.language.atom import summand
 from fireiron.language.decompositions import Decomposition, Done, Epilog, Load, Output, Prolog
+from fireiron.language.folds import Dim, Fold, add_of
 from fireiron.language.levels import RF
 from fireiron.language.ops import Rows, apart, scaled, stages
 from fireiron.language.pointwise import Value, accumulator
 from fireiron.language.programs import Layers, Products
 from fireiron.language.residual import after, named_reads, roles
 from fireiron.language.specs import Init, MatMul, Move, Pointwise, Spec, tensors_of
-from fireiron.language.steps import Dim, Fold, For, Program, Ragged, Ref, Step, add_of
+from fireiron.language.steps import For, Program, Ragged, Ref, Step
 from fireiron.language.tensor import Tensor
 from fireiron.language.value_steps import dims_of, exchanged, held, pointwise, repeated
 

@@ -11,8 +11,9 @@ from fireiron.algebra.dtypes import DType, u8
 from fireiron.algebra.expr import Var, simplest
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.scalar import Arg, Binary, Constant, Scalar
+from fireiron.language.folds import add_of, max_of, min_of
 from fireiron.language.levels import Level, Memory
-from fireiron.language.steps import Ref, Step, add_of, dense, max_of, min_of
+from fireiron.language.steps import Ref, Step, dense
 
 if TYPE_CHECKING:
     import numpy as np

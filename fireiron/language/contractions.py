@@ -21,10 +21,11 @@ from fireiron.algebra.expr import Index, Var, as_expr, free, simplest
 from fireiron.algebra.scalar import Arg, Binary, Scalar
 from fireiron.algebra.simplify import peeled
 from fireiron.base.errors import DecompositionError
+from fireiron.language.folds import Dim
 from fireiron.language.levels import RF, Level, Memory
 from fireiron.language.maps import moving
 from fireiron.language.residual import Operand, Residual
-from fireiron.language.steps import Dim, Ref, Step, dense, dims_in
+from fireiron.language.steps import Ref, Step, dense, dims_in
 from fireiron.language.tensor import Tensor
 
 Letter: TypeAlias = Literal["M", "N", "K"]

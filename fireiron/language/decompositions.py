@@ -18,9 +18,9 @@ from fireiron.algebra.swizzle import Swizzle
 from fireiron.base.contract import checked_fields
 from fireiron.base.link import Link
 from fireiron.language.atom import Atom
+from fireiron.language.folds import Fold
 from fireiron.language.levels import Level, Memory
 from fireiron.language.pointwise import Value
-from fireiron.language.steps import Fold
 from fireiron.language.tensor import ColMajor, Order, RowMajor, Tensor, TileOrder
 
 if TYPE_CHECKING:

@@ -14,15 +14,13 @@ from fireiron.algebra.expr import (
 from fireiron.base.contract import checks
 from fireiron.base.errors import SpecError
 from fireiron.base.text import count
+from fireiron.language.folds import add_of
 from fireiron.language.pointwise import (
     Operand,
     Value,
     cast_to,
     lifted,
     simplified,
-)
-from fireiron.language.steps import (
-    add_of,
 )
 from fireiron.language.trace import (
     Trace,

@@ -12,7 +12,8 @@ import attrs
 from fireiron.algebra.expr import Expr, Symbol, Var, as_expr, const, free, simplest, substitute
 from fireiron.algebra.scalar import placed
 from fireiron.base.errors import SpecError
-from fireiron.language.steps import Dim, Program, Ref, Step
+from fireiron.language.folds import Dim
+from fireiron.language.steps import Program, Ref, Step
 from fireiron.language.tensor import Tensor
 
 

@@ -28,7 +28,7 @@ from fireiron.algebra.scalar import (
     renumbered,
     substituted,
 )
-from fireiron.language.steps import Dim, Fold, Several, larger, top_of
+from fireiron.language.folds import Dim, Fold, Several, larger, top_of
 
 if TYPE_CHECKING:
     Array: TypeAlias = np.ndarray[Any, Any]

@@ -10,6 +10,7 @@ import attrs
 from fireiron.algebra.dtypes import DType
 from fireiron.base.contract import checked, checked_fields
 from fireiron.base.errors import SpecError
+from fireiron.language.folds import Fold, add_of, max_of
 from fireiron.language.pointwise import (
     Op,
     Value,
@@ -22,7 +23,6 @@ from fireiron.language.pointwise import (
     substituted,
 )
 from fireiron.language.specs import Coefficient, MatMul
-from fireiron.language.steps import Fold, add_of, max_of
 from fireiron.language.tensor import Tensor
 
 # A function from a Move to a finished Move; chains check what it gives.

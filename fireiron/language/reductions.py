@@ -10,6 +10,17 @@ from fireiron.algebra.scalar import Arg, Constant, Scalar, Select, renumbered
 from fireiron.base.contract import asked, checks, shown
 from fireiron.base.errors import SpecError
 from fireiron.base.text import count
+from fireiron.language.folds import (
+    Dim,
+    Fold,
+    add_of,
+    arg_of,
+    compensated_add_of,
+    max_of,
+    min_of,
+    mul_of,
+    top_of,
+)
 from fireiron.language.keys import few, top_of_few
 from fireiron.language.levels import RF
 from fireiron.language.pointwise import (
@@ -21,18 +32,7 @@ from fireiron.language.pointwise import (
 )
 from fireiron.language.pointwise import binary as apply
 from fireiron.language.pointwise import where as choose
-from fireiron.language.steps import (
-    Dim,
-    Fold,
-    Ref,
-    add_of,
-    arg_of,
-    compensated_add_of,
-    max_of,
-    min_of,
-    mul_of,
-    top_of,
-)
+from fireiron.language.steps import Ref
 from fireiron.language.subscripts import dim
 from fireiron.language.trace import dims_of_value, of_reads, refs_of, step_of
 

@@ -10,13 +10,13 @@ from fireiron.algebra.expr import Index, as_expr, as_int, simplest
 from fireiron.algebra.scalar import Constant
 from fireiron.base.contract import checks
 from fireiron.base.errors import SpecError
+from fireiron.language.folds import Dim
 from fireiron.language.pointwise import Operand, Value, lifted, unary
 from fireiron.language.pointwise import binary as apply
 from fireiron.language.pointwise import where as choose
 from fireiron.language.reductions import Over, condition_of, dims_over, fold_by
 from fireiron.language.reductions import max as largest_of
 from fireiron.language.reductions import sum as sum_of
-from fireiron.language.steps import Dim
 from fireiron.language.trace import refs_of, step_named
 
 SHORT = 16  # bits

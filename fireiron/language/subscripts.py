@@ -30,6 +30,7 @@ from fireiron.algebra.scalar import Arg, Binary, Cast, Coordinate, Scalar, place
 from fireiron.base.contract import checks, shown
 from fireiron.base.errors import SpecError
 from fireiron.base.text import count
+from fireiron.language.folds import Dim
 from fireiron.language.pointwise import (
     Value,
     check_whole,
@@ -37,10 +38,7 @@ from fireiron.language.pointwise import (
 )
 from fireiron.language.pointwise import where as choose
 from fireiron.language.reach import BEYOND
-from fireiron.language.steps import (
-    Dim,
-    Ref,
-)
+from fireiron.language.steps import Ref
 from fireiron.language.tensor import Tensor
 from fireiron.language.trace import active_trace, bare, declared, dims_of_value, known_dim
 

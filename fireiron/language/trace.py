@@ -26,6 +26,7 @@ from fireiron.algebra.simplify import peeled, simplify
 from fireiron.base.contract import checks
 from fireiron.base.errors import SpecError
 from fireiron.base.link import Link, here
+from fireiron.language.folds import Dim, Fold
 from fireiron.language.levels import RF
 from fireiron.language.pointwise import (
     Operand,
@@ -33,14 +34,7 @@ from fireiron.language.pointwise import (
     lifted,
     simplified,
 )
-from fireiron.language.steps import (
-    Dim,
-    Fold,
-    Ref,
-    Step,
-    dense,
-    dims_in,
-)
+from fireiron.language.steps import Ref, Step, dense, dims_in
 
 
 @attrs.define

@@ -32,13 +32,7 @@ from fireiron.language.pointwise import (
     cast_to,
     simplified,
 )
-from fireiron.language.steps import (
-    Program,
-    Ref,
-    Step,
-    check_program,
-    dense,
-)
+from fireiron.language.steps import Program, Ref, Step, check_program, dense
 from fireiron.language.tensor import Tensor
 from fireiron.language.trace import Trace, bare, declared, dims_of_value, of_reads, refs_of, tracing
 

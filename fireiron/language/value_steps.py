@@ -12,9 +12,10 @@ from types import MappingProxyType
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Expr, Index, Var, as_expr, as_int, const, simplest
 from fireiron.algebra.scalar import Arg, Scalar, parts, renumbered
+from fireiron.language.folds import Dim
 from fireiron.language.levels import RF
 from fireiron.language.pointwise import Value
-from fireiron.language.steps import Dim, Ref, Step, dense
+from fireiron.language.steps import Ref, Step, dense
 from fireiron.language.tensor import Tensor
 
 

@@ -20,7 +20,8 @@ from fireiron.algebra.scalar import (
     Select,
     Unary,
 )
-from fireiron.language.steps import Dim, Program, Ragged, Step
+from fireiron.language.folds import Dim
+from fireiron.language.steps import Program, Ragged, Step
 
 _SIGNS = {"add": ("+", 1), "sub": ("-", 1), "mul": ("*", 2), "div": ("/", 2), "lt": ("<", 0), "le": ("<=", 0),
           "eq": ("==", 0)}  # fmt: skip

@@ -16,8 +16,9 @@ import numpy as np
 from fireiron.algebra.expr import as_int
 from fireiron.algebra.scalar import Arg, Cast, Scalar
 from fireiron.jit.interface import Interface
+from fireiron.language.folds import Dim
 from fireiron.language.specs import MatMul
-from fireiron.language.steps import Dim, Ragged
+from fireiron.language.steps import Ragged
 from fireiron.language.tensor import Tensor
 from fireiron.tune.verify import exact_product
 from fireiron.verify.bounded import Array, Bounded

@@ -16,7 +16,8 @@ import numpy as np
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Var
 from fireiron.algebra.scalar import Arg, Binary, Constant, Scalar, Unary, parts
-from fireiron.language.steps import Dim, Program, Ref, Step
+from fireiron.language.folds import Dim
+from fireiron.language.steps import Program, Ref, Step
 from fireiron.verify.bounded import Array
 
 FAR = 2.0**14  # below a maximum, where the type has such numbers

@@ -31,9 +31,10 @@ from fireiron.algebra.scalar import (
     without_coordinates,
 )
 from fireiron.language import atom
+from fireiron.language.folds import COMPENSATED, Dim, Fold
 from fireiron.language.maps import is_plain
 from fireiron.language.online import EXPONENTIALS
-from fireiron.language.steps import COMPENSATED, Dim, Fold, For, Program, Ragged, Ref, Step, dims_in
+from fireiron.language.steps import For, Program, Ragged, Ref, Step, dims_in
 from fireiron.language.tensor import Tensor
 from fireiron.verify.bounded import Array, Bounded, broadcast, cast, evaluate, exact, more, smallest, unit
 from fireiron.verify.sums import Rounding, Summing, product, spread, wrapped

@@ -12,8 +12,9 @@ import fireiron as fi
 from fireiron import RF, Block, Matrix, Thread, Vector, Warp, symbol, vector
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.scalar import Arg, Binary, Constant, Scalar, Select
+from fireiron.language.folds import Fold
 from fireiron.language.reductions import fold
-from fireiron.language.steps import Fold, Program
+from fireiron.language.steps import Program
 from fireiron.verify.bounded import Bounded, exact
 from fireiron.verify.comparison import compare
 from fireiron.verify.reference import references

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import fireiron
@@ -175,6 +176,24 @@ def test_attention_again_is_attention(heads, form, monkeypatch):
     assert torch.equal(fireiron.attention(moved, k, v, **options), o)  # lines that start off 16 bytes are copied
     causal = fireiron.attention(q[:, :, :100], k[:, :, :100], v[:, :, :100], is_causal=True, **options)
     assert not torch.equal(causal, o[:, :, :100])
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+@pytest.mark.parametrize(
+    ("lines", "width", "k"), [(640, 160, 8), (37, 61, 3), (3000, 8, 2), (300, 712, 8), (200, 1024, 4)]
+)
+def test_top_of_few(dtype, lines, width, k):
+    """Of equal values, zeros of both signs, infinities and NaN of both signs, as a stable sort finds them."""
+    drawn = np.random.default_rng(2)
+    given = np.round(2 * drawn.standard_normal((lines, width))).astype(np.float32)
+    given[::5] = drawn.choice(np.float32([0.0, -0.0, -1.0]), given[::5].shape)
+    given[1::5] = drawn.choice(np.float32([np.nan, -np.nan, np.inf, -np.inf, 1.0]), given[1::5].shape)
+    x = torch.from_numpy(given).cuda().to(getattr(torch, dtype))
+    values, columns = ft.topk(x, k)
+    y = x.double().cpu().numpy()
+    wanted = np.lexsort((-np.where(np.isnan(y), 0.0, y), ~np.isnan(y)), axis=1)[:, :k]
+    assert np.array_equal(columns.cpu().numpy(), wanted)
+    assert np.array_equal(values.double().cpu().numpy(), np.take_along_axis(y, wanted, 1), equal_nan=True)
 
 
 NORMS = {

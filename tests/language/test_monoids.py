@@ -11,7 +11,7 @@ import pytest
 
 import fireiron as fi
 from fireiron import Matrix, symbol
-from fireiron.language.steps import Fold
+from fireiron.language.folds import Fold
 from fireiron.schedules import rows
 from fireiron.simulate.arithmetic import evaluate_scalar
 

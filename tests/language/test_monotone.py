@@ -12,8 +12,9 @@ import fireiron as fi
 from fireiron import RF, Block, Thread, program
 from fireiron.algebra.dtypes import f32
 from fireiron.algebra.scalar import Arg, Binary, Constant, Select
+from fireiron.language.folds import add_of, max_of
 from fireiron.language.monotone import factor_outside, is_scale
-from fireiron.language.steps import Step, add_of, max_of
+from fireiron.language.steps import Step
 
 
 @program(x="i j")

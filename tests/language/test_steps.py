@@ -9,8 +9,9 @@ from fireiron import FireironError, Matrix
 from fireiron.algebra.dtypes import f32, i32
 from fireiron.algebra.expr import Var, and_, lt
 from fireiron.algebra.scalar import Arg, Binary, Constant, Coordinate, Select
+from fireiron.language.folds import Fold, add_of, max_of, min_of, mul_of
 from fireiron.language.levels import GL, RF
-from fireiron.language.steps import Fold, Program, Ref, Step, add_of, check_program, dense, max_of, min_of, mul_of
+from fireiron.language.steps import Program, Ref, Step, check_program, dense
 from fireiron.language.tensor import Tensor
 
 M, N = Var("m", 4), Var("n", 8)

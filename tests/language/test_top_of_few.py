@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fireiron as fi
-from fireiron import Matrix
+from fireiron import RF, Block, Group, Matrix, Thread, Warp, vector
 from fireiron.front import verbs
 from fireiron.jit.disassemble import disassemble
 from fireiron.language import keys
@@ -99,6 +99,29 @@ def test_each_result_is_stored_by_one_thread(k: int, width: int) -> None:
     assert fi.best(spec) == rows.row(spec)
     turned = fi.program(x="m n")(lambda x: fi.topk(x, "m", k))(Matrix(width, 6), out=("f32", "i32"))
     fi.best(turned)  # of columns, by another preset
+
+
+@pytest.mark.parametrize("chain", [
+    lambda spec: spec.tile(m=2).to(Block).tile(m=1).to(Group(Thread, 16)).split(n=64),
+    lambda spec: spec.tile(m=1).to(Block).split(n=64).split("n", ways=2).parallel(Warp),
+])  # fmt: skip
+def test_columns_that_the_last_chunk_lacks(chain: Any) -> None:
+    """They are zeros in registers, above all values."""
+    x = -5 - np.random.default_rng(3).integers(0, 50, (6, 100)).astype(np.float32)
+    spec = fi.program(x="m n")(lambda x: fi.topk(x, "n", 4))(Matrix(6, 100), out=("f32", "i32"))
+    schedule = chain(spec).load("x", RF, vector(16)).epilog(memory=RF).done()
+    values, columns = np.zeros((6, 4), np.float32), np.zeros((6, 4), np.int32)
+    schedule.simulate(x, out=(values, columns))
+    np.testing.assert_array_equal(columns, wanted(x, 4))
+
+
+@pytest.mark.parametrize(("rows_", "width", "lanes"), [
+    (262144, 128, 2), (140535, 712, 8), (65536, 1024, 8), (4096, 256, 8), (512, 1000, 32), (500000, 8, 1)
+])  # fmt: skip
+def test_as_few_lanes_as_fill_the_sms(rows_: int, width: int, lanes: int) -> None:
+    spec = rows.top(Matrix(rows_, width, "bf16"), 2, out=("bf16", "i32"), arch="sm_90a")
+    level = {1: "to Thread", 32: "to Warp"}.get(lanes, f"to Lanes{lanes} ")
+    assert level in str(rows.row(spec))
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "f16", "f32"])

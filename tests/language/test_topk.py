@@ -18,7 +18,7 @@ from fireiron.algebra.scalar import Arg, substituted
 from fireiron.front import verbs
 from fireiron.kernel.lower import ranked_points
 from fireiron.kernel.lower.folds import ranked
-from fireiron.language import steps
+from fireiron.language import folds
 from fireiron.schedules import rows
 from fireiron.simulate import votes
 
@@ -226,13 +226,13 @@ def test_a_bound_that_is_too_high_is_seen(monkeypatch: pytest.MonkeyPatch, name:
 
 
 def test_a_comparison_in_the_wrong_direction_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    ranking = steps.Ranking
+    ranking = folds.Ranking
 
     def turned(count: int, before: Any) -> Any:
         points = (Arg(2, f32), Arg(3, i32), Arg(0, f32), Arg(1, i32))
         return ranking(count, substituted(before, points))
 
-    monkeypatch.setattr(steps, "Ranking", turned)
+    monkeypatch.setattr(folds, "Ranking", turned)
     assert _wrong()
 
 

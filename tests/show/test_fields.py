@@ -47,9 +47,9 @@ from fireiron.language.decompositions import (
     StreamK,
     Tile,
 )
+from fireiron.language.folds import max_of
 from fireiron.language.pointwise import Value, accumulator
 from fireiron.language.residual import after
-from fireiron.language.steps import max_of
 from fireiron.show.diff import diff
 from fireiron.show.tree import text
 

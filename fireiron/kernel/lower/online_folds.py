@@ -19,8 +19,9 @@ from fireiron.kernel.lower.registers import each_register
 from fireiron.kernel.lower.step_points import accumulate, assign, over_points, views_at
 from fireiron.kernel.lower.step_values import lower_value
 from fireiron.kernel.lower.window import Storage
+from fireiron.language.folds import identity_of
 from fireiron.language.monotone import factor_outside, read_factor_outside
-from fireiron.language.steps import Ref, Step, identity_of
+from fireiron.language.steps import Ref, Step
 
 
 def lower_lead(step: Step, opened: Open, state: State, context: Context, recur: Recur) -> tuple[Body, State]:

@@ -26,8 +26,9 @@ from fireiron.kernel.lower.registers import VECTOR_NBYTES, temporary
 from fireiron.kernel.lower.storage import fresh_window, register_storage, tensor_window
 from fireiron.kernel.lower.window import Axis, Storage, Window
 from fireiron.language.decompositions import Output
+from fireiron.language.folds import Dim
 from fireiron.language.levels import GL, RF, SH, Thread
-from fireiron.language.steps import Dim, Ref, Step
+from fireiron.language.steps import Ref, Step
 from fireiron.language.tensor import Tensor
 from fireiron.language.value_steps import dims_of, exchanged, held, step_of
 

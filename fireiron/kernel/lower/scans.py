@@ -37,8 +37,9 @@ from fireiron.kernel.lower.step_results import store_result
 from fireiron.kernel.lower.step_values import held_at
 from fireiron.kernel.lower.storage import register_storage
 from fireiron.kernel.lower.window import POINTS, Axis, Window
+from fireiron.language.folds import Fold, identity_of
 from fireiron.language.levels import RF, Thread
-from fireiron.language.steps import Fold, Step, identity_of
+from fireiron.language.steps import Step
 
 Values = Sequence[View]
 

@@ -19,7 +19,8 @@ from fireiron.kernel.lower.pointwise import compute
 from fireiron.kernel.lower.registers import temporary
 from fireiron.kernel.lower.step_points import at_place, exists, folded_dims, in_registers, views_at
 from fireiron.kernel.lower.window import cut
-from fireiron.language.steps import Step, identity_of
+from fireiron.language.folds import identity_of
+from fireiron.language.steps import Step
 
 
 def fold_several(step: Step, opened: Open, state: State, context: Context, dim: str, size: int) -> Body | None:

@@ -47,9 +47,10 @@ from fireiron.kernel.lower.own_points import Points, own_points
 from fireiron.kernel.lower.pointwise import compute
 from fireiron.kernel.lower.registers import temporary
 from fireiron.kernel.lower.window import POINTS, Axis, Window, cut
+from fireiron.language.folds import Dim
 from fireiron.language.levels import GL, Thread
 from fireiron.language.residual import named_reads, refs_by_role
-from fireiron.language.steps import Dim, Program, Step
+from fireiron.language.steps import Program, Step
 
 IDEMPOTENT = ("max", "min")  # folds that may count a point twice
 
@@ -234,8 +235,6 @@ def _beside(role: str, state: State, context: Context) -> View | None:
     if mapped.storage.memory.registers or not is_mapped(mapped):
         return None
     refs = refs_by_role(state.progress.program)
-    if role not in refs:  # a value of an earlier step
-        return None
     places, index = _coordinates(state), refs[role].index
     if any(_gathers(e) for e in index):  # the thread that holds it is known only at run time
         return None

@@ -26,10 +26,11 @@ from fireiron.kernel.lower.tree import tree
 from fireiron.kernel.lower.window import POINTS, Axis, Storage, Window
 from fireiron.language.contractions import Contraction, Side, contraction
 from fireiron.language.decompositions import Decomposition
+from fireiron.language.folds import Dim
 from fireiron.language.levels import RF
 from fireiron.language.maps import is_plain
 from fireiron.language.residual import named_reads
-from fireiron.language.steps import Dim, Ref, Step, dense
+from fireiron.language.steps import Ref, Step, dense
 
 
 @attrs.frozen

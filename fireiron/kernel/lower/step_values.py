@@ -17,9 +17,10 @@ from fireiron.kernel.lower.storage import register_storage
 from fireiron.kernel.lower.tree import tree
 from fireiron.kernel.lower.window import POINTS, Axis, Window
 from fireiron.language.decompositions import Load
+from fireiron.language.folds import Dim
 from fireiron.language.levels import RF, SH, Thread
 from fireiron.language.residual import Operand, Residual
-from fireiron.language.steps import Dim, Ref, Step
+from fireiron.language.steps import Ref, Step
 
 
 def lower_value(step: Step, state: State, context: Context, recur: Recur) -> tuple[Body, State]:

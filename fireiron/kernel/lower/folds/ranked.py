@@ -30,8 +30,8 @@ from fireiron.kernel.ir.statements import THREAD, Call, Compute, For, If, Leave,
 from fireiron.kernel.lower.context import Body, Context
 from fireiron.kernel.lower.pointwise import compute
 from fireiron.kernel.lower.registers import temporary
+from fireiron.language.folds import Fold, Ranking, identity_of
 from fireiron.language.levels import Warp
-from fireiron.language.steps import Fold, Ranking, identity_of
 
 LANES = Warp.size or 32
 LAST = i32.limits[1]  # the place of a missing point

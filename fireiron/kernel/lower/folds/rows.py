@@ -23,8 +23,8 @@ from fireiron.kernel.lower.registers import temporary
 from fireiron.kernel.lower.storage import tensor_window
 from fireiron.kernel.lower.window import Storage, Window
 from fireiron.language.decompositions import Output
+from fireiron.language.folds import Fold
 from fireiron.language.levels import SH, Block, Warpgroup
-from fireiron.language.steps import Fold
 from fireiron.language.tensor import Tensor
 
 SAID = {"add": "sum", "max": "maximum"}  # names of folds in titles

@@ -20,8 +20,8 @@ from fireiron.kernel.lower.registers import add, each_register, fill, loop, move
 from fireiron.kernel.lower.storage import fresh_window, register_storage
 from fireiron.kernel.lower.window import Partial, Storage, Window
 from fireiron.language.decompositions import InOrder, Reduction
+from fireiron.language.folds import identity_of
 from fireiron.language.levels import RF, SH, Block
-from fireiron.language.steps import identity_of
 
 MOST_AT_ONCE = 32  # most registers of a state for which a thread reads several warps' states at once
 SHARED_BY = 5  # fewest warps, and registers of a state, for which each warp folds a share of the registers

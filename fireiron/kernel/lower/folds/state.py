@@ -20,8 +20,9 @@ from fireiron.kernel.lower.registers import each_register, temporary
 from fireiron.kernel.lower.storage import register_storage
 from fireiron.kernel.lower.window import Axis, Storage, Window
 from fireiron.language.contractions import kept_in_order
+from fireiron.language.folds import Fold, add_of, identity_of
 from fireiron.language.levels import RF, Block
-from fireiron.language.steps import Fold, Step, add_of, identity_of
+from fireiron.language.steps import Step
 
 
 @attrs.define(eq=False)
