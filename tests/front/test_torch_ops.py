@@ -137,9 +137,12 @@ def test_gradients_of_wide_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> N
     """One kernel gives the input's gradient and the rows' statistics, a second one sums over rows."""
     from fireiron.front import torch_rows
 
+    made, of_columns = list[str](), torch_rows._of_columns  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(torch_rows, "WIDEST_WITH_SUMS", 8)
+    monkeypatch.setattr(torch_rows, "_of_columns", lambda *given: (made.append(given[0]), of_columns(*given))[1])
     ours, wanted, weights = ROWS[name]
     agree(ours, wanted, drawn(3, 5, 40), *(drawn(40) for _ in range(weights)))
+    assert made == ["layernorm_by_weights" if "layer" in name else "rms_norm_by_gain"]
 
 
 def test_gradients_of_a_part_of_the_weights() -> None:
