@@ -35,7 +35,7 @@ def factor_outside(step: Step) -> Step:
 
     Example:
         >>> from fireiron.algebra.dtypes import f32
-        >>> from fireiron.language.steps import max_of
+        >>> from fireiron.language.folds import max_of
         >>> scaled = Step("top", (), (), Binary("mul", Arg(0, f32), Constant(0.5, f32)), max_of(f32))
         >>> factor_outside(scaled).body == Arg(0, f32)
         True
