@@ -38,10 +38,16 @@ def swizzled(loaded: ProgramChain, columns: int, nbytes: int) -> ProgramChain:
     """Swizzle the tile that was loaded last by vectors of 16 bytes, or pad its lines where they are no power of two."""
     pieces = columns * nbytes // VECTOR_NBYTES
     vector_bits = (VECTOR_NBYTES // nbytes).bit_length() - 1
-    if pieces & (pieces - 1):  # lines that are no power of two
+    if line_nbytes(columns, nbytes) != columns * nbytes:
         return loaded.pad(VECTOR_NBYTES // nbytes)
     bits = pieces.bit_length() - 1
     return loaded.swizzle(Swizzle(min(3, bits), vector_bits, max(3, bits)))
+
+
+def line_nbytes(columns: int, nbytes: int) -> int:
+    """Return the bytes of a line of such a tile: lines that are no power of two are padded by a vector."""
+    pieces = columns * nbytes // VECTOR_NBYTES
+    return columns * nbytes + (VECTOR_NBYTES if pieces & (pieces - 1) else 0)
 
 
 def beside(spec: ProgramChain, most: int) -> int:

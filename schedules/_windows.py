@@ -61,12 +61,12 @@ def one(sizes: Sizes, axis: int, rank: int) -> int:
 
 
 def pair(sizes: Pads, axis: int, rank: int) -> tuple[int, int]:
-    """Return the padding before and behind one side."""
+    """Return the padding before and behind one side; a negative number behind leaves out the last pixels."""
     if not isinstance(sizes, int) and len(sizes) == rank and not isinstance(sizes[axis], int):
         before, behind = cast_type("tuple[int, int]", sizes[axis])
     else:
         before = behind = one(cast_type("Sizes", sizes), axis, rank)
-    whole("padding", min(before, behind), 0)
+    whole("padding", before, 0)
     return before, behind
 
 

@@ -1,16 +1,18 @@
 """Gradients of attention: of queries by a loop over keys, of keys and values by a loop over queries, or all at once.
 
-All three compute the weights again from the logarithms that attention stored (`lse=True`). In `of_queries` and
-`of_keys` blocks share no sums, so results are the same in every run; together they compute seven products. `of_all`
-computes five: each block adds its keys' part of the gradient of queries to memory, in the order of arrival, so that
+All compute the weights again from the logarithms that attention stored (`lse=True`). In `of_queries` and `of_keys`
+blocks share no sums, so results are the same in every run; together they compute seven products, or eight where heads
+are so wide that keys and values have kernels of their own (`of_keys_alone`, `of_values`). `of_all` computes five: each
+block adds its keys' part of the gradient of queries to memory, in the order of arrival, so that
 last bits may differ between runs. `delta` is the sum of result times gradient for each query, which the others read.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import gcd
+from typing import TypeVar
 
 from fireiron import (
     FR,
@@ -48,17 +50,21 @@ from fireiron.schedules._heads import (
     WIDE,
     array,
     heads,
+    line_nbytes,
     reads_both,
     tile_to_shared,
 )
 from fireiron.schedules._scores import Function, Scores, columns, draws, grouped
 
+T = TypeVar("T")
 LINE_NBYTES = 128  # bytes of a line of a swizzled buffer
 # What the command line takes by default: `of_all` replaces sums, and is scheduled by wgmma alone.
 EXTENTS = {"of_all": {"b": 1, "h": 1, "i": 128, "j": 128, "d": 64, "e": 64}}
 DTYPES = {"of_all": "f16"}
 OUTS = {"of_all": ("f16", "f16", inplace("sums"))}
 F32_NBYTES = 4
+SLOT_NBYTES = 1024  # most bytes of shared memory that numbers of a chunk's queries take
+MOST_SUMS = 176  # registers of a thread that sums of wgmma may take beside addresses and operands
 
 
 @program(o="b h i e", dy="b h i e")
@@ -133,16 +139,64 @@ def of_keys(
         FireironError: as attention does.
     """
     scores = Scores(scale, causal, mask, score, grouped(q), arrays, dropout)
-    rows = scores.rows
-    columns = f"{rows[:-1]}ji"
-    products = scores.products(q, k, turned=True)
-    weight = scores.counted(scores.weights(products, lse))
+    products, weight = _turned(scores, q, k, lse)
     weight, left = (weight, scores.dropped(weight, "p")) if dropout else (weight.named("p"),) * 2
-    by_weight = scores.dropped(einsum(f"bhje,{rows}e->{columns}", v, dy, name="dp"), "kept_dp")
-    by_product = (weight * (by_weight - delta) * scores.slopes(products)).named("ds")
-    keys = einsum(f"{columns},{rows}d->bhjd", by_product.cast(q.dtype), q, name="dk") * scores.factor
-    values = einsum(f"{columns},{rows}e->bhje", left.cast(dy.dtype), dy, name="dv")
-    return keys, values
+    by_keys = _by_keys(scores, products, weight, q, v, dy, delta)
+    return by_keys, _by_values(scores, left, dy)
+
+
+@program(q="b h i d", k="b h j d", v="b h j e", dy="b h i e", lse="b h i", delta="b h i")
+def of_keys_alone(
+    q: Value,
+    k: Value,
+    v: Value,
+    dy: Value,
+    lse: Value,
+    delta: Value,
+    scale: float | None = None,
+    causal: bool = False,
+    mask: Function | None = None,
+    score: Function | None = None,
+    dropout: float = 0.0,
+    **arrays: Value,
+) -> Value:
+    """Compute the gradient of attention's keys, for heads so wide that registers do not hold that of values too.
+
+    Args:
+        q, k, v, dy, lse, delta, scale, causal, mask, score, dropout, arrays: as `of_queries` takes them.
+
+    Raises:
+        FireironError: as attention does.
+    """
+    scores = Scores(scale, causal, mask, score, grouped(q), arrays, dropout)
+    products, weight = _turned(scores, q, k, lse)
+    return _by_keys(scores, products, weight, q, v, dy, delta)
+
+
+@program(q="b h i d", k="b h j d", dy="b h i e", lse="b h i")
+def of_values(
+    q: Value,
+    k: Value,
+    dy: Value,
+    lse: Value,
+    scale: float | None = None,
+    causal: bool = False,
+    mask: Function | None = None,
+    score: Function | None = None,
+    dropout: float = 0.0,
+    **arrays: Value,
+) -> Value:
+    """Compute the gradient of attention's values, beside `of_keys_alone`.
+
+    Args:
+        q, k, dy, lse, scale, causal, mask, score, dropout, arrays: as `of_queries` takes them.
+
+    Raises:
+        FireironError: as attention does.
+    """
+    scores = Scores(scale, causal, mask, score, grouped(q), arrays, dropout)
+    _, weight = _turned(scores, q, k, lse)
+    return _by_values(scores, scores.dropped(weight, "p") if dropout else weight.named("p"), dy)
 
 
 @program(q="b h i d", k="b h j d", v="b h j e", dy="b h i e", lse="b h i", delta="b h i", sums="b h i d")
@@ -234,7 +288,8 @@ def squares(spec: ProgramChain, rows: int | None = None, chunk: int = 32, piece:
     chain = _over_heads(chain, other).split(**{other: chunk})
     for name in moving:
         chain = chain.load(name, SH, vector()).pad(pad)
-    for name in ("ds",) if row == "i" else ("ds", "p"):
+    results = _of_program(spec, {"dq": "ds", "dk": "ds", "dv": "p"})
+    for name in sorted({*results.values()}):
         chain = chain.load(name, SH)
 
     def product(left: str, right: str, column: str, over: str) -> Callable[[StepChain], Schedule]:
@@ -244,13 +299,14 @@ def squares(spec: ProgramChain, rows: int | None = None, chunk: int = 32, piece:
 
         return made
 
-    first = {"s": product(held[0], moving[0], other, "d"), "dp": product(held[1], moving[1], other, "e")}
-    second = (
-        {"dq": product("ds", "k", "d", "j")}
-        if row == "i"
-        else {"dk": product("ds", "q", "d", "i"), "dv": product("p", "dy", "e", "i")}
-    )
-    return chain.each(**first, **second)
+    products = {
+        "s": product(held[0], moving[0], other, "d"),
+        "dp": product(held[-1], moving[1], other, "e"),
+        "dq": product("ds", "k", "d", "j"),
+        "dk": product("ds", "q", "d", "i"),
+        "dv": product("p", "dy", "e", "i"),
+    }
+    return chain.each(**_of_program(spec, products))
 
 
 @preset
@@ -264,17 +320,19 @@ def mma(
     Args:
         spec: `of_queries` or `of_keys` of four-dimensional arrays of 16-bit floats.
         warps: number of warps of a block; by default 8, or 4 where shared memory does not suffice.
-        chunk: number of keys or queries of a chunk; by default 64, or 32 where gradients of keys and values are wide.
+        chunk: number of keys or queries of a chunk; by default 64, or 32 or 16 where heads are wide.
         stages: number of chunks in shared memory.
         step: K of an instruction.
     """
     row, other, held, moving = _sides(spec)
     depth, width = columns(spec)
     nbytes = array(spec, "q").dtype.nbytes
-    chunk = chunk or (64 if depth + width <= 128 else 32)
-    ring = stages * chunk * (depth + width) * nbytes
-    warps = warps or (8 if ring + 8 * ROWS * (depth + width) * nbytes <= SHARED else 4)
     sizes = {"q": depth, "k": depth, "v": width, "dy": width}
+    lines = {name: line_nbytes(size, nbytes) for name, size in sizes.items()}
+    tile = ROWS * sum(lines[name] for name in held)  # bytes of a warp's part of what the block keeps
+    row_nbytes = stages * sum(lines[name] for name in moving)  # of a row of a chunk
+    chunk = chunk or (64 if depth + width <= 128 else 32 if 4 * tile + 32 * row_nbytes <= SHARED else 16)
+    warps = warps or (8 if 8 * tile + chunk * row_nbytes <= SHARED else 4)
     chain = spec.tile(**_whole(spec, row), **{row: warps * ROWS}).to(Block).epilog(memory=FR)
     for name in held:
         chain = tile_to_shared(chain, name, sizes[name], nbytes)
@@ -296,9 +354,14 @@ def mma(
 
         return made
 
-    first = {"s": scores("d", held[0], moving[0]), "dp": scores("e", held[1], moving[1])}
-    second = {"dq": sums("d", "k")} if row == "i" else {"dk": sums("d", "q"), "dv": sums("e", "dy")}
-    return chain.tile(**{row: ROWS}).to(Warp).each(**first, **second)
+    products = {
+        "s": scores("d", held[0], moving[0]),
+        "dp": scores("e", held[-1], moving[1]),
+        "dq": sums("d", "k"),
+        "dk": sums("d", "q"),
+        "dv": sums("e", "dy"),
+    }
+    return chain.tile(**{row: ROWS}).to(Warp).each(**_of_program(spec, products))
 
 
 @preset
@@ -330,11 +393,21 @@ def wgmma(
     many = many and not any(step.compares_elements for step in spec.computed.steps)  # bounds need registers
     groups = groups or (3 if many else 2)
     bulk_rows = _in_bulk(spec) if bulk_rows is None else bulk_rows
+    sizes = {"q": depth, "k": depth, "v": width, "dy": width}
+    free = HOPPER_SHARED - groups * GROUP_ROWS * sum(sizes[name] for name in held) * nbytes
+    by_bulk = _read(spec, "lse", "delta") if bulk_rows and row == "j" else ()
+
+    def taken(chunk: int) -> int:
+        """Return the bytes of shared memory of a chunk."""
+        return chunk * (depth + width) * nbytes + len(by_bulk) * SLOT_NBYTES
+
     if chunk is None:
         wide = depth + width > 2 * WIDE
         chunk = 32 if row == "j" and wide and draws(spec) else 48 if groups > 2 and wide and reads_both(spec) else 64
-    taken = groups * GROUP_ROWS * (depth + width) * nbytes
-    stages = stages or max(2, min(4, (HOPPER_SHARED - taken) // (chunk * (depth + width) * nbytes)))
+        if depth + width > 4 * WIDE:  # sums take most registers, and held tiles most of shared memory
+            fitting = (32,) if draws(spec) else (64, 32) if by_bulk else (64, 48, 32)
+            chunk = next((n for n in fitting if 2 * taken(n) <= free and _registers(spec, n) <= MOST_SUMS), 32)
+    stages = stages or max(2, min(4, free // taken(chunk)))
     # The tiles that masks leave most chunks come first: of causal ones the last queries' and the first keys'.
     rows = spec.residual.extents[row]
     assert rows is not None
@@ -349,7 +422,7 @@ def wgmma(
     chain = chain.specialize(registers=(24, 240) if groups <= 2 else (32, 160))
     for name in moving:
         chain = chain.load(name, SH, tma())
-    for name in ("lse", "delta") if bulk_rows and row == "j" else ():
+    for name in by_bulk:
         chain = chain.load(name, SH, tma())
 
     def scores(dim: str) -> Callable[[StepChain], Schedule]:
@@ -358,8 +431,8 @@ def wgmma(
     def sums(s: StepChain) -> Schedule:
         return s.split(**{other: ROWS}).unroll().done("wgmma")
 
-    second = {"dq": sums} if row == "i" else {"dk": sums, "dv": sums}
-    return chain.tile(**{row: GROUP_ROWS}).to(Warpgroup).each(s=scores("d"), dp=scores("e"), **second)
+    products = {"s": scores("d"), "dp": scores("e"), "dq": sums, "dk": sums, "dv": sums}
+    return chain.tile(**{row: GROUP_ROWS}).to(Warpgroup).each(**_of_program(spec, products))
 
 
 @preset
@@ -430,11 +503,49 @@ def at_once(
     return chain.each(s=of_keys("d"), dp=of_keys("e"), dk=of_keys("i"), dv=of_keys("i"), dq=of_queries)
 
 
-def _sides(spec: ProgramChain) -> tuple[str, str, tuple[str, str], tuple[str, str]]:
+def _turned(scores: Scores, q: Value, k: Value, lse: Value) -> tuple[Value, Value]:
+    """Compute products and weights with a row for each key."""
+    products = scores.products(q, k, turned=True)
+    return products, scores.counted(scores.weights(products, lse))
+
+
+def _by_keys(scores: Scores, products: Value, weight: Value, q: Value, v: Value, dy: Value, delta: Value) -> Value:
+    """Compute the gradient of keys from weights with a row for each key."""
+    columns = f"{scores.rows[:-1]}ji"
+    by_weight = scores.dropped(einsum(f"bhje,{scores.rows}e->{columns}", v, dy, name="dp"), "kept_dp")
+    by_product = (weight * (by_weight - delta) * scores.slopes(products)).named("ds")
+    return einsum(f"{columns},{scores.rows}d->bhjd", by_product.cast(q.dtype), q, name="dk") * scores.factor
+
+
+def _by_values(scores: Scores, weight: Value, dy: Value) -> Value:
+    """Compute the gradient of values from weights with a row for each key."""
+    return einsum(f"{scores.rows[:-1]}ji,{scores.rows}e->bhje", weight.cast(dy.dtype), dy, name="dv")
+
+
+def _sides(spec: ProgramChain) -> tuple[str, str, tuple[str, ...], tuple[str, str]]:
     """Return the dim of the results, the folded dim, and the names of the arrays along each of the two."""
     if any(step.name == "dq" for step in spec.computed.steps):
         return "i", "j", ("q", "dy"), ("k", "v")
-    return "j", "i", ("k", "v"), ("q", "dy")
+    return "j", "i", _read(spec, "k", "v"), ("q", "dy")
+
+
+def _read(spec: ProgramChain, *names: str) -> tuple[str, ...]:
+    """Return those of the named arrays that the program reads."""
+    inputs = {tensor.name for tensor in spec.computed.inputs}
+    return tuple(name for name in names if name in inputs)
+
+
+def _of_program(spec: ProgramChain, by_step: Mapping[str, T]) -> dict[str, T]:
+    """Return the entries whose names are those of the program's steps."""
+    steps = {step.name for step in spec.computed.steps}
+    return {name: of for name, of in by_step.items() if name in steps}
+
+
+def _registers(spec: ProgramChain, chunk: int) -> int:
+    """Count the registers of a thread for a warpgroup's sums: 128 threads have 64 rows."""
+    depth, width = columns(spec)
+    sizes = {"s": chunk, "dp": chunk, "dq": depth, "dk": depth, "dv": width}
+    return sum(_of_program(spec, sizes).values()) // 2
 
 
 def _slopes_vary(spec: ProgramChain) -> bool:

@@ -48,7 +48,14 @@ FEWER_KEYS = ({"keys": 80}, {"keys": 64}, {"keys": 48})
 FEWER_ROWS = ({"chunk": 48}, {"chunk": 32})
 WARP_PRODUCTS = 80  # the first architecture of `attention.mma`; those before it multiply by quad-pairs
 LONG = 1024  # fewest keys that blocks share for few queries
-Role: TypeAlias = Literal["forward", "of_queries", "of_keys", "of_array"]
+WIDEST = 128  # columns: registers do not hold gradients of wider keys and of wider values together
+Role: TypeAlias = Literal["forward", "of_queries", "of_keys", "of_keys_alone", "of_values", "of_array"]
+BY_KEYS: tuple[Role, ...] = ("of_keys", "of_keys_alone", "of_values")  # programs whose results have a row for each key
+# What programs read of q, k, v, dy, lse and delta, and what they compute of the gradients of q, k and v.
+GIVEN = ("q", "k", "v", "dy", "lse", "delta")
+ALL = tuple(range(len(GIVEN)))
+READS: dict[Role, tuple[int, ...]] = {"of_values": (0, 1, 3, 4)}
+RESULTS: dict[Role, tuple[int, ...]] = {"of_queries": (0,), "of_keys": (1, 2), "of_keys_alone": (1,), "of_values": (2,)}
 GROUPED = {"q": "b h g i d", "o": "b h g i e", "dy": "b h g i e", "lse": "b h g i", "delta": "b h g i"}
 
 
@@ -121,7 +128,7 @@ class Attention:
             role: what the program computes.
         """
         found = functions_of(self.functions)
-        mask = found.by_keys if role == "of_keys" and found.by_keys is not None else found.mask
+        mask = found.by_keys if role in BY_KEYS and found.by_keys is not None else found.mask
         given = {name: array for name, array in (self.arrays[n] for n in self.taken(role)) if name != PAGES}
         named = {name if name in OF_PROGRAMS else array_name(name): array for name, array in given.items()}
         arrays = {name: array.described(name) for name, array in named.items()}
@@ -131,7 +138,7 @@ class Attention:
     def taken(self, role: Role) -> tuple[int, ...]:
         """Return the positions of the arrays that a program takes; pages come first."""
         beside = OF_PROGRAMS if role == "forward" else (SEED,)
-        read = {*functions_of(self.functions).read(role != "of_keys"), *beside}
+        read = {*functions_of(self.functions).read(role not in BY_KEYS), *beside}
         found = (n for n, (name, _) in enumerate(self.arrays) if name in read)
         return tuple(sorted(found, key=lambda n: self.arrays[n][0] != PAGES))
 
@@ -227,25 +234,67 @@ def forward(what: Attention, y: Array, host: bool) -> Any:
     return _kernel(programs, spec, host, (*shared, *first, "wgmma", "mma", "simt"), few if host else {}, FEWER_KEYS)
 
 
+@attrs.frozen
+class Gradient:
+    """Hold a kernel of gradients.
+
+    Args:
+        role: what it computes.
+        kernel: the kernel.
+    """
+
+    role: Role
+    kernel: Any
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        """Return the positions of what the kernel reads among q, k, v, dy, lse and delta."""
+        return READS.get(self.role, ALL)
+
+    @property
+    def results(self) -> tuple[int, ...]:
+        """Return the positions of what the kernel computes among the gradients of q, k and v."""
+        return RESULTS[self.role]
+
+
 @lru_cache(MOST_KERNELS)
-def gradient(what: Attention, dy: Array, made: tuple[Array, ...], host: bool) -> Any:
-    """Return the kernel of the gradient of queries, or of those of keys and values.
+def gradients(what: Attention, dy: Array, made: tuple[Array, ...], host: bool) -> tuple[Gradient, ...]:
+    """Return the kernels of the gradients of queries, keys and values.
+
+    Gradients of keys and values are one kernel, or two where registers do not hold both.
 
     Args:
         what: the call of attention.
         dy: the gradient of the result.
-        made: descriptions of the gradients: one for queries, two for keys and values.
+        made: descriptions of the three gradients.
         host: whether arrays lie in host memory.
     """
+
+    def kernels(*roles: Role) -> tuple[Gradient, ...]:
+        return tuple(
+            Gradient(role, _gradient(what, dy, tuple(made[n] for n in RESULTS[role]), role, host)) for role in roles
+        )
+
+    alone: tuple[Role, ...] = ("of_keys_alone", "of_values")
+    of_queries = kernels("of_queries")
+    if min(what.q.shape[-1], what.v.shape[-1]) > WIDEST:
+        return of_queries + kernels(*alone)
+    try:
+        return of_queries + kernels("of_keys")
+    except CheckError:
+        return of_queries + kernels(*alone)
+
+
+def _gradient(what: Attention, dy: Array, made: tuple[Array, ...], role: Role, host: bool) -> Any:
     programs = _programs("attention_gradients")
-    program = programs.of_queries if len(made) == 1 else programs.of_keys
+    program = getattr(programs, role)
+    reads = [GIVEN[n] for n in READS.get(role, ALL)]
     if what.grouped:
-        program = program.on(**{name: dims for name, dims in GROUPED.items() if name != "o"})
-    rows = (tensor(*what.q.shape[:-1], dtype="f32", name=name) for name in ("lse", "delta"))
-    named = (("q", what.q), ("k", what.k), ("v", what.v), ("dy", dy))
-    given = (array.described(name) for name, array in named)
+        program = program.on(**{name: dims for name, dims in GROUPED.items() if name in reads})
+    arrays = {name: array.described(name) for name, array in zip(GIVEN, (what.q, what.k, what.v, dy), strict=False)}
+    arrays |= {name: tensor(*what.q.shape[:-1], dtype="f32", name=name) for name in GIVEN[4:]}
     out = tuple(x.described("y") for x in made)
-    spec = program(*given, *rows, **what.options(role_of(made)), out=single(out), arch=arch_of(host))
+    spec = program(*(arrays[n] for n in reads), **what.options(role), out=single(out), arch=arch_of(host))
     few = {name: {"rows": FEW_ROWS} for name in ("squares", "simt")} | {"mma": {"warps": 1, "chunk": FEW_ROWS}}
     return _kernel(programs, spec, host, ("wgmma", "mma", "squares", "simt"), few if host else {}, FEWER_ROWS)
 
@@ -281,11 +330,6 @@ def delta(o: Array, dy: Array, host: bool) -> Any:
         program = program.on(o=GROUPED["o"], dy=GROUPED["o"])
     spec = program(o.described("o"), dy.described("dy"), out="f32", arch=arch_of(host))
     return _kernel(_programs("rows"), spec, host, ("row",), {})
-
-
-def role_of(gradients: Sequence[Any]) -> Role:
-    """Name the program of gradients: a single gradient is that of queries, two are those of keys and values."""
-    return "of_queries" if len(gradients) == 1 else "of_keys"
 
 
 def places_of(functions: str, name: str) -> tuple[Place, ...] | None:

@@ -383,6 +383,18 @@ def shapes_of(name: str, rank: int, input: Any, weight: Any, filters: str) -> tu
     return shapes[0], shapes[1]
 
 
+def alone(name: str, input: Any, filters: Any = None) -> bool:
+    """Say whether images are one image without a dim of images, which torch's functions take too.
+
+    Args:
+        name: name of the called function, which says the number of sides.
+        input: images.
+        filters: filters, if the function has them.
+    """
+    rank, dims = int(name[-2]), [len(getattr(x, "shape", ())) for x in (input, filters)]
+    return dims[0] == rank + 1 and (filters is None or dims[1] == rank + 2)
+
+
 def _sides(rank: int, prefix: str = "") -> str:
     names = ("d", "h", "w")[-rank:]
     return ", ".join(f"{prefix}{name}" if prefix else name.upper() for name in names)
@@ -424,6 +436,10 @@ def _conv(
     name: str, input: Any, weight: Any, bias: Any, stride: Sizes, padding: Padding, dilation: Sizes, groups: int,
     scale: Any, residual: Any, activation: str | None, dtype: str | None,
 ) -> Any:  # fmt: skip
+    if alone(name, input, weight):
+        residual = None if residual is None else residual[None]
+        given = (bias, stride, padding, dilation, groups, scale, residual, activation, dtype)
+        return _conv(name, input[None], weight, *given)[0]
     if is_torch(input):
         from fireiron.front.torch_conv import conv as by_torch
 
@@ -497,12 +513,13 @@ def conv2d(
     torch.compile and torch.export trace, and that has gradients; arrays of NumPy are simulated where there is no GPU.
 
     Args:
-        input: images (N, C, H, W) of torch, CuPy or NumPy. Images with channels last in memory are not copied, and
-            their results have channels last too.
+        input: images (N, C, H, W), or one (C, H, W), of torch, CuPy or NumPy. Images with channels last in memory are
+            not copied, and their results have channels last too.
         weight: filters (K, C / groups, taps, taps).
         bias: added to each channel of the result.
         stride: pixels from one window to the next, one number or one for each side.
-        padding: zeros around: a number, one for each side, pairs (before, behind), "same" or "valid".
+        padding: zeros around: a number, one for each side, pairs (before, behind), "same" or "valid". A negative number
+            behind leaves out pixels.
         dilation: pixels from one tap of a filter to the next.
         groups: number of parts of the channels, each of which is convolved with its own filters.
         scale: a factor for each channel of the result, as in a batch norm.

@@ -16,6 +16,7 @@ from fireiron.base.link import here
 from fireiron.front.convolutions import (
     MOST_KERNELS,
     Sizes,
+    alone,
     copied,
     each_side,
     kernel_of,
@@ -144,6 +145,8 @@ def _pooled(
     ceil_mode: bool = False, count_pad: bool = True,
 ) -> Any:  # fmt: skip
     given = (kernel_size, stride, padding, dilation, ceil_mode)
+    if alone(name, input):
+        return _pooled(name, input[None], *given, count_pad)[0]
     if is_torch(input):
         from fireiron.front.torch_pooling import pool as by_torch
 
@@ -177,8 +180,8 @@ def max_pool2d(
     own kernels); arrays of NumPy are simulated where there is no GPU.
 
     Args:
-        input: images (N, C, H, W) of torch, CuPy or NumPy. Images with channels last in memory are not copied, and
-            their results have channels last too.
+        input: images (N, C, H, W), or one (C, H, W), of torch, CuPy or NumPy. Images with channels last in memory are
+            not copied, and their results have channels last too.
         kernel_size: rows and columns of a window, one number or one for each side.
         stride: pixels from one window to the next; None for windows side by side.
         padding: pixels around the images, which are ignored; at most half a window.

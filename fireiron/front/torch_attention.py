@@ -360,10 +360,10 @@ def _run_backward(
         gains -= _parted(by_sums, heads)
     sums = _parted(lse, heads).contiguous()
     given = q, k, v, dy, sums, gains
-    for out in ((_parted(results[0], heads),), tuple(results[1:3])):
-        kernel = programs.gradient(what, _facts(dy), tuple(map(_facts, out)), host)
-        taken = (beside[n] for n in what.taken(programs.role_of(out)))
-        called(kernel, host, *given, *taken, out=out)
+    made = (_parted(results[0], heads), *results[1:3])
+    for each in programs.gradients(what, _facts(dy), tuple(map(_facts, made)), host):
+        taken = (beside[n] for n in what.taken(each.role))
+        called(each.kernel, host, *(given[n] for n in each.reads), *taken, out=tuple(made[n] for n in each.results))
     read = tuple(beside[n] for n in what.taken("of_array"))
     for name, result in zip(_names(learns), results[3:], strict=True):
         if name == SINKS:

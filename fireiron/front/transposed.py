@@ -22,6 +22,7 @@ from fireiron.front.convolutions import (
     Convolution,
     Sizes,
     Windows,
+    alone,
     called,
     copied,
     each_side,
@@ -194,11 +195,11 @@ def described(
         )
     steps, apart = each_side("stride", stride, rank), each_side("dilation", dilation, rank)
     pads, more = each_side("padding", padding, rank), each_side("output_padding", output_padding, rank)
-    if any(extra >= step for extra, step in zip(more, steps, strict=True)):
+    if any(extra >= max(step, d) for extra, step, d in zip(more, steps, apart, strict=True)):
         raise CallError(
             "conv-sizes",
-            f"output_padding={output_padding!r} with a stride of {steps}",
-            fix="give less than the stride: a larger result has further windows",
+            f"output_padding={output_padding!r} with a stride of {steps} and a dilation of {apart}",
+            fix="give less than the stride or the dilation",
         )
     given = zip(images[2:], filters[2:], steps, pads, apart, more, strict=True)
     sides = tuple((n - 1) * step - 2 * pad + d * (t - 1) + extra + 1 for n, t, step, pad, d, extra in given)
@@ -208,7 +209,9 @@ def described(
             f"padding={padding!r} leaves {'x'.join(map(str, sides))} pixels",
             fix="pad less: padding is cut off from the result",
         )
-    return sides, (steps, tuple((n, n) for n in pads), apart)
+    # Where more pixels are added than lie between two windows, the convolution of the result leaves the last ones out.
+    behind = (pad - extra // step * step for pad, extra, step in zip(pads, more, steps, strict=True))
+    return sides, (steps, tuple(zip(pads, behind, strict=True)), apart)
 
 
 def _transposed(
@@ -216,6 +219,8 @@ def _transposed(
     dilation: Sizes, dtype: str | None,
 ) -> Any:  # fmt: skip
     given = (stride, padding, output_padding, groups, dilation)
+    if alone(name, input, weight):
+        return _transposed(name, input[None], weight, bias, *given, dtype)[0]
     if is_torch(input):
         from fireiron.front.torch_conv import conv_transpose as by_torch
 
@@ -262,12 +267,13 @@ def conv_transpose2d(
     NumPy are simulated where there is no GPU. One kernel for each residue of the stride avoids products with zeros.
 
     Args:
-        input: images (N, K, H, W) of torch, CuPy or NumPy. Images with channels last in memory are not copied.
+        input: images (N, K, H, W), or one (K, H, W), of torch, CuPy or NumPy. Images with channels last in memory are
+            not copied.
         weight: filters (K, C / groups, taps, taps).
         bias: added to each of the C channels of the result, in the same kernels.
         stride: pixels of the result from one window to the next, one number or one for each side.
         padding: pixels that are cut off around the result.
-        output_padding: pixels that are added behind the last row and column, fewer than the stride.
+        output_padding: pixels that are added behind the last row and column, fewer than the stride or the dilation.
         groups: number of parts of the channels, each with filters of its own.
         dilation: pixels of the result from one tap of a filter to the next.
         dtype: "tf32" multiplies f32 arrays as tf32.

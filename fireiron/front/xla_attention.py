@@ -97,10 +97,10 @@ def backward(inputs: Sequence[Array], outputs: Sequence[Array], told: Mapping[st
     heads = k.shape[1]
     q, dy, sums, gains, by_q = (_parted(x, heads) for x in (q, dy, sums, gains, outputs[0]))
     what = _described(q, k, v, beside, _told(told))
-    for made in ((by_q,), tuple(outputs[1:])):
-        kernel = programs.gradient(what, facts_of(dy), tuple(map(facts_of, made)), stream is None)
-        taken = (beside[n] for n in what.taken(programs.role_of(made)))
-        _called(kernel, (q, k, v, dy, sums, gains, *taken), made, stream)
+    given, made = (q, k, v, dy, sums, gains), (by_q, *outputs[1:])
+    for each in programs.gradients(what, facts_of(dy), tuple(map(facts_of, made)), stream is None):
+        taken = (beside[n] for n in what.taken(each.role))
+        _called(each.kernel, (*(given[n] for n in each.reads), *taken), tuple(made[n] for n in each.results), stream)
 
 
 def of_array(inputs: Sequence[Array], outputs: Sequence[Array], told: Mapping[str, str], stream: int | None) -> None:

@@ -304,7 +304,8 @@ def ways(q: Any, k: Any, mask: bool, usable: Callable[[str], bool]) -> tuple[Way
     """List the kinds of kernels for the gradient of attention that take these tensors, the fastest first.
 
     On an H200 cuDNN's kernels are the fastest: those of `schedules.attention_gradients` take 1.2 to 1.3 times as long.
-    Torch's other fused kernels take masks and f32, which this package's gradient does not.
+    Those of heads of more than 128 columns are not timed, and come behind flash attention. Torch's other fused kernels
+    take masks and f32, which this package's gradient does not.
 
     Args:
         q, k: tensors of four dims.
@@ -315,10 +316,12 @@ def ways(q: Any, k: Any, mask: bool, usable: Callable[[str], bool]) -> tuple[Way
     if not q.is_cuda or q.dtype == torch.float64:
         return (_by_products,)
     alone, short = q.shape[1] == k.shape[1], q.dtype in (torch.float16, torch.bfloat16)
+    wide = q.shape[-1] > WIDEST
     asked = (
-        (_by_cudnn, alone and short and q.shape[-1] <= WIDEST, "cudnn"),
-        (_of_package, short and not mask, ""),
+        (_by_cudnn, alone and short and not wide, "cudnn"),
+        (_of_package, short and not mask and not wide, ""),
         (_by_flash, alone and short and not mask, "flash"),
+        (_of_package, short and not mask and wide, ""),
         (_by_efficient, alone, "efficient"),
         (_by_products, True, ""),
     )

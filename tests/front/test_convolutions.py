@@ -82,8 +82,22 @@ def test_what_follows_and_unequal_padding() -> None:
     np.testing.assert_array_equal(made, np.maximum(wanted, 0))
 
 
+def test_one_image_without_a_dim_of_images() -> None:
+    """As torch's functions take it."""
+    x, f, residual = whole(8, 5, 6), whole(16, 8, 3, 3), whole(16, 5, 6)
+    made = conv2d(x, f, padding=1, residual=residual, activation="relu")
+    np.testing.assert_array_equal(made, np.maximum(summed(x[None], f, 1, 1)[0] + residual, 0))
+
+
+def test_negative_padding_behind_leaves_pixels_out() -> None:
+    for channels in (8, 3):
+        x, f = whole(1, channels, 9, 7), whole(16, channels, 3, 3)
+        made = conv2d(x, f, padding=((1, -2), (0, -1)), stride=(2, 1))
+        np.testing.assert_array_equal(made, conv2d(x[:, :, :-2, :-1], f, padding=((1, 0), (0, 0)), stride=(2, 1)))
+
+
 REFUSED: dict[str, tuple[Any, str, str]] = {
-    "rank": (lambda x, f: conv2d(x[0], f), "wrong-shape", "conv2d takes images of 4 dims and filters of 4, not"),
+    "rank": (lambda x, f: conv2d(x[0, 0], f), "wrong-shape", "conv2d takes images of 4 dims and filters of 4, not"),
     "stride": (lambda x, f: conv2d(x, f, stride=0), "conv-sizes", "stride=0 for 2 sides"),
     "sides": (lambda x, f: conv2d(x, f, dilation=(1, 1, 1)), "conv-sizes", "dilation=(1, 1, 1) for 2 sides"),
     "pairs": (lambda x, f: conv2d(x, f, padding=((1, 1),)), "conv-sizes", "padding=((1, 1),) for 2 sides"),
@@ -92,6 +106,7 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
         "conv-sizes",
         'padding="same" with a stride of (2, 2)',
     ),
+    "negative": (lambda x, f: conv2d(x, f, padding=((-1, 0), (0, 0))), "conv-sizes", "a padding of -1"),
     "word": (lambda x, f: conv2d(x, f, padding="full"), "conv-sizes", "no padding is called 'full'"),
     "window": (lambda x, f: conv2d(x[:, :, :2], f), "conv-window", "windows of 3 along r are larger than h: 2"),
     "channels": (

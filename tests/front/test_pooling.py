@@ -93,6 +93,8 @@ def scattered(y: Any, f: Any, bias: Any, stride: int, pad: int, more: int, dilat
         ((4, 5), (3, 2), 1, 0, 0, 2),
         ((3, 4), (2, 3), 4, 0, 2, 1),
         ((2, 3, 2), (2, 2, 3), 2, 1, 0, 1),
+        ((4, 3), (3, 2), 1, 1, 2, 3),
+        ((5,), (3,), 2, 0, 4, 5),
     ],
 )
 def test_transposed(sides: Any, taps: Any, stride: int, pad: int, more: int, dilation: int) -> None:
@@ -102,6 +104,17 @@ def test_transposed(sides: Any, taps: Any, stride: int, pad: int, more: int, dil
     np.testing.assert_array_equal(made, scattered(y, f, bias, stride, pad, more, dilation))
     last = np.ascontiguousarray(np.moveaxis(y, 1, -1))
     assert not by(np.moveaxis(last, -1, 1), f).flags.c_contiguous
+
+
+def test_one_image_without_a_dim_of_images() -> None:
+    """As torch's functions take it."""
+    x, f, line = whole(8, 5, 6), whole(8, 16, 3, 3), whole(8, 7)
+    for made, wanted in (
+        (fi.max_pool2d(x, 2, padding=1), fi.max_pool2d(x[None], 2, padding=1)),
+        (fi.avg_pool1d(line, 3), fi.avg_pool1d(line[None], 3)),
+        (fi.conv_transpose2d(x, f, whole(16), stride=2), fi.conv_transpose2d(x[None], f, whole(16), stride=2)),
+    ):
+        np.testing.assert_array_equal(made, wanted[0])
 
 
 @pytest.mark.parametrize(("groups", "dtype"), [(4, "f4"), (2, "f2"), (16, "f4")])
@@ -129,7 +142,7 @@ REFUSED: dict[str, tuple[Callable[[Any, Any], Any], str, str]] = {
     "more": (
         lambda x, f: fi.conv_transpose2d(x, f, stride=2, output_padding=2),
         "conv-sizes",
-        "output_padding=2 with a stride of (2, 2)",
+        "output_padding=2 with a stride of (2, 2) and a dilation of (1, 1)",
     ),
     "cut off": (lambda x, f: fi.conv_transpose2d(x, f, padding=4), "conv-window", "padding=4 leaves -1x-1 pixels"),
     "negative": (lambda x, f: fi.conv_transpose2d(x, f, padding=-1), "conv-sizes", "padding=-1 for 2 sides"),

@@ -105,6 +105,7 @@ TRANSPOSED: dict[str, dict[str, Any]] = {
     "strided": {"stride": 2, "padding": 1, "output_padding": 1},
     "dilated": {"stride": (3, 2), "dilation": (1, 2), "padding": (0, 1)},
     "pixels that no tap reaches": {"stride": 4, "output_padding": 3},
+    "pixels beyond a window": {"stride": 2, "output_padding": 4, "dilation": 5},
 }
 
 
@@ -126,6 +127,17 @@ def test_transposed_of_lines_and_volumes() -> None:
     agree(lambda *t: conv_transpose1d(*t, stride=2), lambda *t: F.conv_transpose1d(*t, stride=2), x, w, within=1e-5)
     x, w = drawn(1, 16, 2, 2, 3, dtype="bfloat16"), drawn(16, 8, 2, 1, 2, dtype="bfloat16")
     agree(conv_transpose3d, F.conv_transpose3d, x, w, within=2e-2)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_one_image_without_a_dim_of_images(compiled: bool) -> None:
+    def calls(ops: Any) -> Any:
+        def call(x: Any, w: Any, f: Any) -> Any:
+            return ops.max_pool2d(ops.conv_transpose2d(ops.conv2d(x, w, padding=1), f, stride=2), 2)
+
+        return torch.compile(call, fullgraph=True, backend="aot_eager") if compiled else call
+
+    agree(calls(fireiron.torch), calls(F), drawn(8, 5, 6), drawn(16, 8, 3, 3), drawn(16, 8, 2, 2))
 
 
 class Decoder(torch.nn.Module):

@@ -57,7 +57,15 @@ def wanted(given: dict[str, Any], seen: Any, slopes: float = 0.0, kept: Any = 1.
     return {n: x if n in ("dk", "dv") else x.reshape(*lead, *x.shape[3:]) for n, x in made.items()}
 
 
-def check(preset: str, sizes: Any, group: int, dtype: str, seen: Any, slopes: float = 0.0, **options: Any) -> None:
+TOGETHER = ((gradients.of_keys, ("dk", "dv")),)
+ALONE = ((gradients.of_keys_alone, ("dk",)), (gradients.of_values, ("dv",)))
+READS = (0, 1, 3, 4)  # of q, k, v, dy, lse and delta, what the gradient of values reads
+
+
+def check(
+    preset: str, sizes: Any, group: int, dtype: str, seen: Any, slopes: float = 0.0, keys: Any = TOGETHER,
+    **options: Any,
+) -> None:  # fmt: skip
     plan = {"simt": {"rows": 32}, "squares": {"rows": 32}, "mma": {"warps": 2}, "wgmma": {"groups": 1}}[preset]
     given = arrays(sizes, group, dtype)
     part = options.get("dropout", 0.0)
@@ -80,9 +88,13 @@ def check(preset: str, sizes: Any, group: int, dtype: str, seen: Any, slopes: fl
     np.testing.assert_allclose(o, want["o"], rtol=within, atol=within)
     np.testing.assert_allclose(lse, want["lse"], rtol=within, atol=within)
     sums = [want["lse"].astype(np.float32), want["delta"].astype(np.float32)]
-    for function, names in ((gradients.of_queries, ("dq",)), (gradients.of_keys, ("dk", "dv"))):
-        spec = function.on(**on)(q, k, v, dy, *rows, **options)
-        made = getattr(gradients, preset)(spec, **plan, chunk=32).simulate(*given.values(), *sums, *drawn)
+    known = q, k, v, dy, *rows
+    for function, names in ((gradients.of_queries, ("dq",)), *keys):
+        reads = READS if function == gradients.of_values else range(6)
+        dims = {n: on[n] for n in on if not (function == gradients.of_values and n == "delta")}
+        spec = function.on(**dims)(*(known[n] for n in reads), **options)
+        numbers = [*given.values(), *sums]
+        made = getattr(gradients, preset)(spec, **plan, chunk=32).simulate(*(numbers[n] for n in reads), *drawn)
         for name, array in zip(names, made.arrays.values(), strict=False):
             np.testing.assert_allclose(array, want[name], rtol=within, atol=within)
 
@@ -273,16 +285,53 @@ def test_compile_without_spills(depth: int, function: str, arch: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("preset", "dtype", "code"),
-    [("wgmma", "bf16", "shared-memory"), ("mma", "bf16", "registers"), ("squares", "f32", "registers")],
+    ("preset", "sizes", "group", "dtype"),
+    [
+        ("mma", (40, 70, 32, 48), 3, "float16"),
+        ("mma", (20, 30, 256, 192), 1, "float16"),
+        ("wgmma", (40, 70, 256, 256), 1, "float16"),
+        ("wgmma", (100, 70, 192, 64), 1, "float16"),
+        ("squares", (36, 13, 16, 8), 1, "float32"),
+        ("simt", (9, 12, 8, 8), 2, "float32"),
+    ],
 )
-def test_gradients_of_keys_of_256_columns_are_refused(preset: str, dtype: str, code: str) -> None:
-    """Registers do not hold the gradients of such keys and values, nor shared memory the tiles of a warpgroup."""
+def test_gradients_of_keys_and_of_values_apart(
+    preset: str, sizes: tuple[int, int, int, int], group: int, dtype: str
+) -> None:
+    i, j = places(*sizes[:2])
+    check(
+        preset, sizes, group, dtype, (j <= i) & (i - j < 30) | (j < 3), 0.25, ALONE, dropout=0.25,
+        mask=lambda i, j: (j <= i) & (i - j < 30) | (j < 3), score=lambda s, i, j: s - 0.25 * (i - j),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("depth", "width"), [(256, 256), (192, 192), (192, 128)])
+@pytest.mark.parametrize(
+    ("preset", "dtype", "arch"), [("wgmma", "bf16", "sm_90a"), ("mma", "f16", "sm_89"), ("squares", "f32", "sm_80")]
+)
+def test_wide_heads_compile_without_spills(preset: str, dtype: str, arch: str, depth: int, width: int) -> None:
+    """Registers hold gradients of keys or of values of 256 columns; of 192 and 128, both on Hopper."""
+    q, k = (fi.tensor(1, 2, 4096, depth, dtype=dtype) for _ in range(2))
+    v, dy = (fi.tensor(1, 2, 4096, width, dtype=dtype) for _ in range(2))
+    known = q, k, v, dy, *(fi.tensor(1, 2, 4096, dtype="f32") for _ in range(2))
+    functions = [gradients.of_queries, gradients.of_keys_alone, gradients.of_values]
+    functions += [gradients.of_keys] if depth + width <= 320 and preset == "wgmma" else []
+    for function in functions:
+        reads = READS if function == gradients.of_values else range(6)
+        spec = function(*(known[n] for n in reads), causal=True)
+        made = getattr(gradients, preset)(spec).compile(arch)
+        assert made.resources.spills == 0
+        assert not made.resources.warnings
+
+
+@pytest.mark.parametrize(("preset", "dtype"), [("wgmma", "bf16"), ("mma", "bf16"), ("squares", "f32")])
+def test_gradients_of_keys_and_values_of_256_columns_are_refused_together(preset: str, dtype: str) -> None:
+    """Registers do not hold both."""
     four = [fi.tensor(1, 2, n, 256, dtype=dtype) for n in (200, 333, 333, 200)]
     rows = [fi.tensor(1, 2, 200, dtype="f32") for _ in range(2)]
     with pytest.raises(fi.FireironError) as caught:
         getattr(gradients, preset)(gradients.of_keys(*four, *rows)).compile("sm_90a")
-    assert caught.value.code == code
+    assert caught.value.code == "registers"
 
 
 def test_wgmma_stores_logarithms_beside_bulk_copies() -> None:
