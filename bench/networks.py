@@ -255,9 +255,11 @@ def timed(
     launches = {"fireiron": ours} | {peer: launch(models[peer]) for peer in ("eager", "sdpa") if peer in peers}
     for peer, options in (("compile", {}), ("max-autotune", {"mode": "max-autotune"})):
         if peer in peers:
-            launches[peer] = launch(torch.compile(network(name, "sdpa", layers, length).to(device, kind), **options))
+            models[peer] = network(name, "sdpa", layers, length).to(device, kind)
+            launches[peer] = launch(torch.compile(models[peer], **options))
     for peer, call in list(launches.items())[1:]:
         call()
+        models[peer].zero_grad(set_to_none=True)  # as ahead of ours: the gradients of a step count
         peaks_of(call, peer, peaks, device)
         if graphs and (replayed := _captured(call, peer, line)):
             launches[f"{peer} captured"] = replayed
