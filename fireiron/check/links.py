@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from fireiron.algebra.arch import BUDGET_STEP, LEAST_BUDGET, MOST_BUDGET
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.layout import Layout
-from fireiron.algebra.layout_compose import is_injective
-from fireiron.base.errors import DecompositionError
+from fireiron.algebra.layout_compose import complement, is_injective
+from fireiron.base.errors import DecompositionError, LayoutError
 from fireiron.base.text import by
 from fireiron.language.decompositions import (
     Chunks,
@@ -46,6 +46,8 @@ def tile_sizes(residual: Residual, sizes: tuple[tuple[str, Extent], ...] | Wides
         extent = extents[dim]
         if isinstance(size, Chunks):
             _chunks(size, dim, extent)
+        elif isinstance(size, Layout):
+            _positions(size, dim, extent)
         elif size < 1:
             raise DecompositionError(
                 "tile-extent",
@@ -71,6 +73,24 @@ def _chunks(size: Chunks, dim: str, extent: object) -> None:
             f"{size.chunk} elements every {size.stride} along {dim} do not cover its {extent} elements "
             "without gaps or overlap",
             fix="the stride must be a multiple of the chunk, and divide the extent",
+        )
+
+
+def _positions(size: Layout, dim: str, extent: object) -> None:
+    if not isinstance(extent, int):
+        raise DecompositionError(
+            "tile-gaps", f"a tile of positions along {dim} needs a known extent", fix="tile to Block first"
+        )
+    why = ""
+    try:
+        covered = size.size * complement(size, extent).size == extent
+    except LayoutError as error:
+        covered, why = False, f": {error.message}"
+    if not covered:
+        raise DecompositionError(
+            "tile-gaps",
+            f"tiles of {size} do not cover the {extent} elements along {dim} without gaps or overlap{why}",
+            fix="strides must be multiples of what lies below them: Layout((4, 2), (1, 16)) of 32 elements",
         )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast, overlo
 
 import attrs
 
+from fireiron.algebra.layout import Layout
 from fireiron.base.later import Later
 from fireiron.base.link import here
 from fireiron.front.refinements import LoadRefinements, SplitRefinements, TileRefinements
@@ -70,12 +71,13 @@ class Chain(Schedule, Generic[S]):
         self._only(link)
         return _function(self._kind.own.get(link, "links"), link)
 
-    def tile(self, *sizes: int | Strided, batch: int | None = None, **named: int) -> Tiled[S]:
+    def tile(self, *sizes: int | Strided | Layout, batch: int | None = None, **named: int | Layout) -> Tiled[S]:
         """Cut the results, and with them the operands, into tiles; dims that a step folds stay whole.
 
         Args:
-            sizes: rows and columns of a tile, or one `Strided((chunk, stride), (chunk, stride))`. For layers rows only:
-                all columns stay together. Programs take `named` instead.
+            sizes: rows and columns of a tile, or one `Strided((chunk, stride), (chunk, stride))`. A `Layout` instead of
+                a number lists the positions of the rows or columns of the first tile: `Layout((4, 2), (1, 16))` are 0
+                to 3 and 16 to 19. For layers rows only: all columns stay together. Programs take `named` instead.
             batch: number of matrices in a tile, for a batch; 1 for groups.
             named: extents by dim instead: `tile(m=128, n=64)`; the other dims stay whole.
 
@@ -88,7 +90,9 @@ class Chain(Schedule, Generic[S]):
         """
         return self._as(Tiled, self._tile_link(sizes, batch, named))
 
-    def _tile_link(self, sizes: tuple[int | Strided, ...], batch: int | None, named: dict[str, int]) -> Tile:
+    def _tile_link(
+        self, sizes: tuple[int | Strided | Layout, ...], batch: int | None, named: Mapping[str, int | Layout]
+    ) -> Tile:
         given = named if batch is None else {**named, "batch": batch}
         made = self._own("tile")(self, *sizes, **given)
         self._check(rules.tile_sizes, self.residual, made)
@@ -215,8 +219,8 @@ class FoldChain(Chain[S]):
     @overload
     def tile(self: ProgramChain, **named: int) -> TiledProgram: ...
     @overload
-    def tile(self, *sizes: int | Strided, batch: int | None = None, **named: int) -> TiledFold[S]: ...
-    def tile(self, *sizes: Any, batch: int | None = None, **named: int) -> Any:
+    def tile(self, *sizes: int | Strided | Layout, batch: int | None = None, **named: int | Layout) -> TiledFold[S]: ...
+    def tile(self, *sizes: Any, batch: int | None = None, **named: int | Layout) -> Any:
         """Cut the results into tiles, as `Chain.tile` does."""
         cls = TiledProgram if self._kind.spec is Program else TiledFold
         return self._as(cls, self._tile_link(sizes, batch, named))

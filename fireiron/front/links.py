@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from fireiron.algebra.dtypes import dtype as find_dtype
+from fireiron.algebra.layout import Layout
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import here
 from fireiron.check import links as rules
@@ -26,7 +27,7 @@ Sizes = tuple[tuple[str, Extent], ...]
 
 
 @link_of
-def tile(chain: State, *sizes: int | Strided, batch: int | None = None, **named: int) -> Sizes:
+def tile(chain: State, *sizes: int | Strided | Layout, batch: int | None = None, **named: int | Layout) -> Sizes:
     """Return the extents of a tile, given by rows and columns or by names of dims.
 
     Raises:
@@ -55,13 +56,13 @@ def tile(chain: State, *sizes: int | Strided, batch: int | None = None, **named:
     return (*leading, *(dims.items() if dims else _rows_and_columns(chain, sizes)))
 
 
-def _rows_and_columns(chain: State, sizes: tuple[int | Strided, ...]) -> Sizes:
+def _rows_and_columns(chain: State, sizes: tuple[int | Strided | Layout, ...]) -> Sizes:
     dims = ["M", "N"] if chain.residual.kind == "MatMul" else list(chain.residual.extents)[-2:]
     rows, columns = dims[0], dims[-1]
     match sizes:
         case (Strided(first, second),):
             return ((rows, Chunks(*first)), (columns, Chunks(*second)))
-        case (int(m), int(n)):
+        case (int() | Layout() as m, int() | Layout() as n):
             return ((rows, m), (columns, n))
         case _:
             raise chain._wrong(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fireiron.language.decompositions import Chunks, Decomposition, Epilog, Split, StreamK, Tile, Widest
+from fireiron.algebra.layout import Layout
+from fireiron.language.decompositions import Chunks, Decomposition, Epilog, Extent, Split, StreamK, Tile, Widest
 from fireiron.language.levels import Block
 from fireiron.language.programs import Layers, Products
 from fireiron.language.specs import Init, MatMul, Move, Pointwise, Task
@@ -55,4 +56,8 @@ def kernel_name(program: Task, links: Sequence[Decomposition]) -> str:
 def _sizes(tile: Tile) -> str:
     if isinstance(tile.sizes, Widest):
         return ""
-    return "x".join(str(n.chunk if isinstance(n, Chunks) else n) for dim, n in tile.sizes if dim != "batch")
+    return "x".join(str(_count(n)) for dim, n in tile.sizes if dim != "batch")
+
+
+def _count(size: Extent) -> object:
+    return size.chunk if isinstance(size, Chunks) else size.size if isinstance(size, Layout) else size

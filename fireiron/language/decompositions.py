@@ -93,7 +93,7 @@ class Drawn:
         return "draws"
 
 
-Extent: TypeAlias = int | Chunks
+Extent: TypeAlias = int | Chunks | Layout
 
 
 @attrs.frozen
@@ -102,6 +102,7 @@ class Tile:
 
     Args:
         sizes: extent of a tile in each named dimension, or for Moves a vector width. Example: (("M", 128), ("N", 128)).
+            A layout is the positions of the tile's elements: (("M", Layout((2, 2), (1, 4))), ("N", 8)).
         level: the level whose units take one tile each; None for a loop over the tiles.
         units: the most units that take part; None for no limit.
         unrolled: whether loops are unrolled.

@@ -9,6 +9,7 @@ import attrs
 
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Expr, Index, Var, as_expr, free, simplest
+from fireiron.algebra.layout import Layout
 from fireiron.base.records import evolve
 from fireiron.language.decompositions import (
     Chunks,
@@ -347,6 +348,8 @@ def extent_in(size: Extent, extent: Index | None) -> Index | None:
     """Return how many elements of a dimension a tile has: its extent, or the total of its chunks at a stride."""
     if isinstance(size, Chunks):
         return None if not isinstance(extent, int) else size.chunk * -(-extent // size.stride)
+    if isinstance(size, Layout):
+        return size.size
     return size
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from fireiron.algebra.expr import Index, as_expr, as_int
+from fireiron.algebra.layout import Layout
 from fireiron.base.text import count
 from fireiron.kernel.ir.statements import For, Kernel, LoopKind
 from fireiron.language.decompositions import (
@@ -236,7 +237,7 @@ def _partial(step: Step, dim: str) -> str:
     """Write a note for a cut whose last tile is partial."""
     old, new = step.before.extents[dim], step.after.extents[dim]
     match step.link:
-        case Tile(sizes=tuple(sizes)) if isinstance(dict(sizes)[dim], Chunks):
+        case Tile(sizes=tuple(sizes)) if isinstance(dict(sizes)[dim], Chunks | Layout):
             return ""
         case _:
             whole = not isinstance(old, int) or not isinstance(new, int) or old % new == 0

@@ -112,9 +112,10 @@ def tiles(size: Extent | Index, extent: Index | None) -> Index:
         return 1
     if isinstance(size, Chunks):
         return size.stride // size.chunk
-    if isinstance(extent, int) and isinstance(size, int):
-        return -(-extent // size)
-    return simplest(ceil_div(extent, size))
+    count = size.size if isinstance(size, Layout) else size
+    if isinstance(extent, int) and isinstance(count, int):
+        return -(-extent // count)
+    return simplest(ceil_div(extent, count))
 
 
 def steps(schedule: Scheduled) -> tuple[Step, ...]:

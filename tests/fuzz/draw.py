@@ -56,7 +56,11 @@ class Drawer(OfSteps):
             chain += [f".tile({wm}, {wn})", self.to("Warp"), *self.ordered()]
             m, n = wm, wn
         i, j = thread
-        if self.chance(0.25):
+        if self.chance(0.15):
+            a, s, t = self.one((1, 2)), self.one((2, 4, 8)), self.one((1, 4, 16))
+            rows = f"Layout(({a}, {max(1, i // a)}), ({t if self.chance(0.2) else 1}, {s}))"
+            chain.append(f".tile({rows}, {self.one((str(j), f'Layout({j}, {self.one((1, 2, 4))})'))})")
+        elif self.chance(0.25):
             a, b = self.one((1, 2, i)), self.one((1, 2, j))
             chain.append(f".tile(Strided(({a}, {max(a, a * m // i)}), ({b}, {max(b, b * n // j)})))")
         else:

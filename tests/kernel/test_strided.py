@@ -17,6 +17,7 @@ from fireiron import (
     Block,
     ColMajor,
     FireironError,
+    Layout,
     Matrix,
     Strided,
     Thread,
@@ -28,6 +29,7 @@ from fireiron import (
     relu,
     row_sum,
     scale,
+    symbol,
     vector,
 )
 
@@ -99,6 +101,58 @@ LOADS: dict[str, Finish] = {
         staged(matmul(64, 64, 32, "f16").tile(64, 64).to(Block).epilog(memory=FR))
     ),
 }  # fmt: skip
+
+
+def threads(rows: Any, columns: Any, warp: Any = None) -> Any:
+    chain: Any = matmul(64, 64, 32).tile(32, 32).to(Block).epilog(memory=RF).split(8).load(A, SH).load(B, SH)
+    chain = chain if warp is None else chain.tile(*warp).to(Warp)
+    return registers(chain.tile(rows, columns).to(Thread))
+
+
+POSITIONS: dict[str, Finish] = {
+    "two runs": lambda: threads(Layout((2, 2), (1, 16)), Layout((2, 2), (1, 8))),
+    "three strides": lambda: threads(Layout((2, 2, 2), (1, 4, 16)), 4),
+    "nested": lambda: threads(Layout(((2, 2), 2), ((1, 4), 16)), 4),
+    "another order": lambda: threads(Layout((2, 2), (16, 1)), Layout((2, 2), (8, 1))),
+    "a tile of a tile": lambda: threads(Layout(2, 2), Layout(2, 4), (Layout((4, 4), (1, 8)), Layout((2, 4), (1, 4)))),
+    "blocks, by names": lambda: registers(
+        matmul(64, 64, 32).tile(m=Layout((16, 2), (1, 32)), n=32).to(Block).epilog(memory=RF).split(8)
+        .load(A, SH).load(B, SH).tile(4, 4).to(Thread)
+    ),
+    "tensor cores": lambda: by_ldmatrix(
+        tn(64, 64, 32).tile(64, 64).to(Block).epilog(memory=FR).split(32).load(A, SH).load(B, SH)
+        .tile(Layout((16, 2), (1, 32)), Layout((8, 2, 2), (1, 16, 32))).to(Warp).split(16).unroll()
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", POSITIONS)
+def test_a_tile_of_positions(name: str) -> None:
+    """Graphene's tile sizes: a layout for each dimension."""
+    right(POSITIONS[name]())
+
+
+@pytest.mark.parametrize(
+    ("positions", "why"),
+    [
+        (Layout((2, 2), (1, 3)), "stride 3 is no multiple of the 2 offsets below it"),
+        (Layout((2, 2), (1, 1)), "two of its coordinates share an offset"),
+        (Layout(2, 0), "two of its coordinates share an offset"),
+        (Layout((2, 2), (1, 12)), "do not cover the 32 elements along M"),
+        (Layout(64, 1), "do not cover the 32 elements along M"),
+    ],
+    ids=str,
+)
+def test_tiles_of_positions_that_do_not_cover_the_rows_are_refused(positions: Layout, why: str) -> None:
+    with pytest.raises(FireironError) as caught:
+        threads(positions, 4)
+    assert caught.value.code == "tile-gaps"
+    assert why in caught.value.message
+
+
+def test_positions_of_unknown_rows_are_refused() -> None:
+    with pytest.raises(FireironError, match="tile-gaps"):
+        matmul(symbol("M"), 64, 32).tile(Layout(2, 4), 64)
 
 
 @pytest.mark.parametrize("name", LOADS)

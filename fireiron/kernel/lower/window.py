@@ -261,6 +261,9 @@ def cut(size: Extent, extent: Index) -> Cut:
     """
     if isinstance(size, Chunks):
         return _cut_chunks(size, extent)
+    if isinstance(size, Layout):
+        outer = complement(size, extent)
+        return Cut(size, outer, outer.size, size.size, ragged=False)
     trips = ceil_div(extent, size) if isinstance(extent, Expr) else -(-extent // size)
     ragged = not (isinstance(extent, int) and extent % size == 0) and not (
         isinstance(extent, Expr) and extent.divisor % size == 0
