@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from math import ceil, gcd, log2, prod
 
 import attrs
 
-from fireiron import DType, FireironError, ProgramChain
+from fireiron import DType, FireironError, ProgramChain, Tensor
 
 LANES = 32
 VECTOR_NBYTES = 16
@@ -87,6 +88,8 @@ class Row:
         count: number of rows, 0 if unknown.
         ranked: whether a fold ranks columns (top-k), and keeps few of them.
         several: number of columns that a fold takes at once (top-k of few columns), 0 for one after another.
+        apart: inputs that are not read in vectors, where others are: their columns lie apart, or rows between vectors.
+        across: where the columns of all inputs lie apart, the dim of `lines` along which they lie together; else "".
     """
 
     column: str
@@ -108,6 +111,8 @@ class Row:
     count: int = 0
     ranked: bool = False
     several: int = 0
+    apart: tuple[str, ...] = ()
+    across: str = ""
 
     def vector(self, role: str) -> int:
         """Return the bytes of a lane's vector of an array."""
@@ -206,8 +211,9 @@ def row_of(spec: ProgramChain) -> Row:
     summed = tuple(x for x in lines if x in folded)
     loaded = (*inputs.values(), *vectors.values()) if summed else inputs.values()  # beside sums, registers hold all
     lane = gcd(width, 8 * VECTOR_NBYTES // max(o.dtype.bits for o in loaded))
+    lane, apart, across = _lying({role: (o.tensor, o.dims) for role, o in inputs.items()}, column, lines, lane)
     registers, live = (deep * n for n in _registers(spec, column, sizes, of_vectors, 4 // lane))
-    copied = arch >= 80 and all(aligned)
+    copied = arch >= 80 and all(aligned) and not apart
     states, running = _states(spec), any(step.running for step in spec.computed.steps)
     dtypes = {role: o.dtype for role, o in (*inputs.items(), *vectors.items())}
     arrays, taken = (sizes, of_vectors, dtypes), (registers, live, states)
@@ -217,8 +223,38 @@ def row_of(spec: ProgramChain) -> Row:
     ranked, at_once = any(f.ranking for f in folds), [f.several.count for f in folds if f.several is not None]
     several = max(at_once, default=0)
     return Row(
-        column, lines, known, summed, width, deep, lane, *arrays, *taken, arch, copied, running, count, ranked, several
+        column, lines, known, summed, width, deep, lane, *arrays, *taken, arch, copied, running, count, ranked, several,
+        apart, across,
     )  # fmt: skip
+
+
+def _lying(
+    inputs: Mapping[str, tuple[Tensor, tuple[str, ...]]], column: str, lines: Sequence[str], lane: int
+) -> tuple[int, tuple[str, ...], str]:
+    """Find inputs that are not read in vectors of columns: their columns lie apart, or rows start between vectors.
+
+    Args:
+        inputs: by role, the arrays that have rows, and their dims.
+        column, lines: as in `Row`.
+        lane: most columns of a vector.
+
+    Returns:
+        The columns of a vector, the roles of such inputs, and "". Where columns of all inputs lie apart there are no
+        roles, but the dim of `lines` along which elements lie together.
+    """
+    steps = {role: dict(zip(dims, t.strides, strict=True)) for role, (t, dims) in inputs.items()}
+    alone = {role for role, (t, dims) in inputs.items() if t.shape[dims.index(column)] == 1}
+    whole = {role: step for role, step in steps.items() if step[column] == 1 or role in alone}
+    if not whole:
+        return lane, (), next((line for step in steps.values() for line in lines if step.get(line) == 1), "")
+
+    def in_vectors(role: str) -> bool:
+        others = [s for dim, s in whole[role].items() if dim != column]
+        return all((s if isinstance(s, int) else s.divisor) % lane == 0 for s in others)
+
+    while not any(map(in_vectors, whole)):
+        lane //= 2
+    return lane, tuple(role for role in inputs if role not in whole or not in_vectors(role)), ""
 
 
 def lacking(spec: ProgramChain, stored: bool = False) -> str:

@@ -27,6 +27,7 @@ from fireiron import (
     preset,
     vector,
 )
+from fireiron.schedules._dealt import dealt_alike
 from fireiron.schedules._rows import LANES, VECTOR_NBYTES, power
 
 WARPS = 8  # warps of a block
@@ -99,7 +100,7 @@ def pointwise(spec: ProgramChain, vectors: int = 0) -> Schedule:
     for tensor, _ in across:
         chain = chain.load(tensor.name, SH, vector()).swizzle(_swizzle(tensor.dtype.nbytes, side))
     chain = chain.tile(**of_warp).to(Warp if lanes == LANES else Group(Thread, lanes))
-    for tensor in full:
+    for tensor in dealt_alike(chain, full, dims) or full[:1]:
         chain = chain.load(tensor.name, RF, vector(tensor.dtype.nbytes_of(lane)))
     return chain.epilog(memory=RF).done()
 

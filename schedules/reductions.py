@@ -24,6 +24,7 @@ from fireiron import (
     vector,
 )
 from fireiron.schedules import rows
+from fireiron.schedules._dealt import dealt_alike
 from fireiron.schedules._rows import LANES, MOST_OF_A_WARP, VECTOR_NBYTES, lacking, power
 
 BLOCKS = 264  # number of blocks that fill an H200: 2 on each SM
@@ -121,9 +122,9 @@ def _by_threads(spec: ProgramChain, extents: dict[str, int], order: list[str], f
 
 def _loaded(chain: ProgramChain, spec: ProgramChain, order: list[str], extents: dict[str, int], lane: int) -> Schedule:
     """Load the inputs that have all dims, in vectors, and close the chain."""
-    for tensor, dims in _read(spec):
-        if set(dims) == set(order) | {d for d in dims if extents[d] == 1}:
-            chain = chain.load(tensor.name, RF, vector(tensor.dtype.nbytes_of(lane)))
+    whole = [t for t, dims in _read(spec) if set(dims) == set(order) | {d for d in dims if extents[d] == 1}]
+    for tensor in dealt_alike(chain, whole, order):
+        chain = chain.load(tensor.name, RF, vector(tensor.dtype.nbytes_of(lane)))
     return chain.epilog(memory=RF).done()
 
 

@@ -3,11 +3,12 @@
 The width of a row decides which threads compute it: some lanes of a warp, a warp, the warps of a block, or a cluster.
 Blocks that compute one row at a time are persistent: they load the next rows to shared memory while they fold a row,
 and keep arrays that all rows read (gain, bias) there. Wider rows are read in chunks, once for each fold that needs an
-earlier one.
+earlier one. Where neighbouring rows lie side by side, as channels of pixels do, a thread has a row, or a part of it.
 """
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Any
 
 from fireiron import (
@@ -23,6 +24,7 @@ from fireiron import (
     Value,
     Warp,
     by_cluster,
+    conform,
     cp_async,
     dropout,
     equal,
@@ -65,9 +67,14 @@ from fireiron.schedules._rows import (
     lanes_of,
     once,
     part_of,
+    power,
     ranked,
     row_of,
 )
+
+COLUMNS = 32  # of a row that a thread has, where neighbouring rows lie side by side
+MOST_WAYS = 16  # warps that share such rows
+MOST_ACROSS = 2048  # columns of such rows, where they are too few to keep the GPU busy
 
 
 @program(x="m n")
@@ -324,6 +331,8 @@ def row(
             registers.
     """
     given = row_of(spec)
+    if given.across and given.deep == 1 and not (given.summed or given.ranked or given.running or given.several):
+        return _across(spec, given)
     if given.summed:
         return _with_sums(spec, given, warps, blocks, rows, resident, stages, two_levels)
     column, single = given.column, given.tile(1)
@@ -359,8 +368,42 @@ def row(
             chain = chain.load(name, SH, cp_async())
         if part.inner:
             chain = _in_chunks(chain, column, part.inner, kept=persistent)
-    for name in given.inputs:  # a lane has the same columns of all of them
-        chain = chain.load(name, RF, vector(given.vector(name)))
+    return _to_registers(chain, given).epilog(memory=RF).done()
+
+
+def _to_registers(chain: ProgramChain, given: Row) -> ProgramChain:
+    """Load the inputs, of which a lane has the same columns: vectors, and where columns lie apart single elements."""
+    for name in given.inputs:
+        if name not in given.apart:
+            chain = chain.load(name, RF, vector(given.vector(name)))
+    for name in given.apart:
+        chain = chain.load(name, RF, conform())
+    return chain
+
+
+def _across(spec: ProgramChain, given: Row) -> Schedule:
+    """Give each thread a row, or each of several warps a part of it, where neighbouring rows lie side by side.
+
+    Lanes read elements that lie together, of one column and 32 rows.
+
+    Raises:
+        FireironError: `row-columns` for few rows of many columns, which leave most of a GPU idle.
+    """
+    if given.count and given.count < SMS * LANES and given.width > MOST_ACROSS:
+        raise FireironError(
+            "row-columns",
+            f"columns of {spec.computed.name} lie apart, and few blocks share {given.count} rows of {given.width}",
+            fix="compute the folds by kernels of their own: reductions.reduction",
+        )
+    ways = power(ceil(given.width / COLUMNS), MOST_WAYS)
+    chain: ProgramChain = spec.tile(**given.tile(1) | {given.across: LANES}).to(Block)
+    if ways > 1:
+        chain = chain.split(given.column, ways=ways).parallel(Warp)
+    chain = chain.tile(**given.tile(1)).to(Thread)
+    if given.width > 2 * COLUMNS * ways:
+        chain = _in_chunks(chain, given.column, COLUMNS, kept=False)
+    for name in given.inputs:
+        chain = chain.load(name, RF)
     return chain.epilog(memory=RF).done()
 
 
@@ -425,6 +468,12 @@ def _with_sums(
             + ("rows have more dims" if len(given.lines) > 1 else many),
             fix="compute the sums by a kernel of their own: reductions.reduction",
         )
+    if given.across:
+        raise FireironError(
+            "row-columns",
+            f"rows.row keeps {spec.computed.name}'s sums over {line} beside a row, and columns lie apart",
+            fix="compute the sums by a kernel of their own: reductions.reduction",
+        )
     units, together, unit = found.units, LANES // found.lanes, given.lane * found.lanes
     ways = blocks or (found.blocks * SMS if lines is None else min(found.blocks * SMS, -(-lines // found.rows)))
     chain: ProgramChain = spec.tile(**{column: given.width}).to(Block, resident=resident)
@@ -441,16 +490,16 @@ def _with_sums(
         chain = chain.load(name, RF, vector(given.vector(name)))
     some: dict[str, Any] = {line: together}
     chain = chain.split(**some)
-    stages = stages or stages_of(given, found, len(added))
+    stages = stages or (1 if given.apart else stages_of(given, found, len(added)))
     if stages > 1:
         chain = chain.pipeline(stages)
         for name in (*given.inputs, *_of_lines(spec, line)):
             chain = chain.load(name, SH, cp_async())
     if together > 1:
         chain = chain.split(line, ways=together).parallel(_lanes(found.lanes))
-    for name in (*(vectors if together > 1 else ()), *given.inputs):
+    for name in vectors if together > 1 else ():
         chain = chain.load(name, RF, vector(given.vector(name)))
-    return chain.epilog(memory=RF).done()
+    return _to_registers(chain, given).epilog(memory=RF).done()
 
 
 def _of_lines(spec: ProgramChain, line: str) -> list[str]:

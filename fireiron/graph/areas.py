@@ -51,10 +51,12 @@ class Areas:
 
     Args:
         graph: the graph.
+        several: whether rows that are written again may be folded over several dims.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, several: bool = True) -> None:
         self.graph = graph
+        self.several = several
         self.free = free_nodes(graph)
         self.settled = settled_nodes(graph)
         self.of: dict[int, int] = {}

@@ -27,6 +27,7 @@ from fireiron.graph.torch_nodes import (
     name_of,
     order_in_memory,
     strides_with_gaps,
+    takes_as_traced,
     torch_kind,
 )
 from fireiron.graph.torch_operators import KNOWN, OF_ANY_TYPE, VIEWS, WRAPPING
@@ -205,6 +206,7 @@ class Importer:
         """Keep a call of torch's operator as a node."""
         target, tensors = node.target, [n for n in node.all_input_nodes if is_tensor(n)]
         types = [n.meta["val"].dtype for n in tensors]
+        dense = tuple(takes_as_traced(target) and n.meta["val"].is_contiguous() for n in tensors)
         others = {n: self.env[n] for n in node.all_input_nodes if not is_tensor(n)}
         if any(isinstance(self.env[n], tuple) for n in tensors):
             raise Stays(f"{name} of a list")
@@ -212,6 +214,7 @@ class Importer:
         def run(*given: Any) -> Any:
             known = any(isinstance(x, np.ndarray) for x in given)  # a call that depends on no input of the graph
             given = tuple(map(torch.as_tensor, given)) if known else given
+            given = tuple(x.contiguous() if whole else x for x, whole in zip(given, dense, strict=True))
             seen = {
                 n: x.to(kind) if x.dtype != kind else x for n, x, kind in zip(tensors, given, types, strict=True)
             } | others

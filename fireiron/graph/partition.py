@@ -28,6 +28,7 @@ from fireiron.graph.row_parts import (
     before_folds,
     computable,
     folds_of_one_array,
+    over_several,
     rows,
     side_by_side,
     sums_beside_rows,
@@ -150,12 +151,13 @@ def apart(graph: Graph, part: Part) -> tuple[Part, ...]:
     """Divide a part that has no kernel, at the operation that is the most likely cause.
 
     The new parts are products or convolutions with epilogs; products and folds of their rows; folds of rows and sums
-    over rows; products and pointwise parts; concatenations and the operations around them; or single operations.
+    over rows; folds over several dims and points; products and pointwise parts; concatenations and the operations
+    around them; or single operations.
     """
     inside = {n for n in part.nodes if graph.nodes[n].kind != "view"}
     if len(inside) < 2:
         return (part,)
-    areas = Areas(graph)
+    areas = Areas(graph, several=False)
     products = sorted(n for n in inside if graph.nodes[n].op in SUMS)
     before = sorted(operands_of(graph, products[0], inside)) if products else []
     if part.kind == "product rows":
@@ -169,7 +171,7 @@ def apart(graph: Graph, part: Part) -> tuple[Part, ...]:
         others = sorted(inside - set(products))
         for number in others[:-1]:
             areas.merge(number, others[-1], f"{graph.nodes[number].op} behind a product that takes no epilog")
-    elif part.kind == "rows" and not products and sums_of_rows(graph, inside):
+    elif part.kind == "rows" and not products and (sums_of_rows(graph, inside) or over_several(graph, inside)):
         before_folds(areas, inside)
         rows(areas, inside)
         folds_of_one_array(areas, inside)

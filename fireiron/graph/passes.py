@@ -16,6 +16,7 @@ from fireiron.graph.pack import pack
 from fireiron.graph.recompute import recompute
 from fireiron.graph.rules import RULES, Rule
 from fireiron.graph.simplify import simplify
+from fireiron.graph.slices import raise_slices
 
 MOST_ROUNDS = 16
 KINDS = ("rounding", "range")
@@ -97,7 +98,7 @@ def run(graph: Graph, switched: Mapping[str, bool]) -> Passed:
             graph = note("pack products", graph, pack(graph))
             if graph == before:
                 break
-    graph = note("move views and casts", graph, share(raise_reshapes(graph)))
+    graph = note("move views and casts", graph, share(raise_slices(raise_reshapes(graph))))
     if (made := recompute(graph)) != graph:
         graph = note("recompute for folds", graph, made)
     return Passed(given, graph, tuple(done.values()))

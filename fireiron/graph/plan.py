@@ -26,6 +26,7 @@ from fireiron.graph.pack import settled_nodes
 from fireiron.graph.partition import apart, partition
 from fireiron.graph.passes import Passed
 from fireiron.graph.product_parts import SUMS, operands_of
+from fireiron.graph.row_parts import over_several
 from fireiron.graph.views import View, materialised, outputs_apart, views_of, with_matrices
 from fireiron.graph.words import names_of
 from fireiron.jit.choices import keep_choice, keep_choices, kept_choice, kept_together
@@ -345,7 +346,7 @@ def _launches(
     """Give a part its kernel; if no kernel computes the whole part, its operations get separate kernels."""
     why = STRICT
     if part.kind != "foreign":
-        problem = _problem(graph, part, views, arch) if _doubtful(graph, part) else ""
+        problem = _problem(graph, part, views, arch) if _doubtful(graph, part, views) else ""
         problem = f"{problem} {samples}" if problem and samples is not None else problem
         kept = kept_choice(problem) if problem else None
         try:
@@ -401,11 +402,21 @@ def _modelled(schedule: Schedule) -> float | None:
         return None
 
 
-def _doubtful(graph: Graph, part: Part) -> bool:
-    """Say whether the model must decide between one kernel and several: for merged products, prologs and functions."""
+def _doubtful(graph: Graph, part: Part, views: Mapping[int, View]) -> bool:
+    """Say whether the model must decide between one kernel and several.
+
+    It decides for merged products, prologs and functions, and for rows over several dims whose last lies apart.
+    """
+    if part.kind == "rows" and over_several(graph, part.nodes):
+        return any(_lies_apart(views[i]) for i in (*part.inputs, *part.outputs))
     first = next((n for n in part.nodes if graph.nodes[n].kind != "view"), -1)
     prolog = part.kind == "product" and graph.nodes[first].op != "matmul"
     return part.kind in ("products", "product rows") or prolog or _in_epilog(graph, part) > LAUNCH_US
+
+
+def _lies_apart(view: View) -> bool:
+    """Say whether neighbours along the last dim do not follow each other in memory."""
+    return bool(view.shape) and view.shape[-1] > 1 and view.strides[-1] > 1
 
 
 def _problem(graph: Graph, part: Part, views: Mapping[int, View], arch: str) -> str:

@@ -86,6 +86,13 @@ def sums_of_rows(graph: Graph, nodes: Iterable[int]) -> bool:
     return {over_rows(graph, n) for n in nodes if graph.nodes[n].kind == "fold"} == {False, True}
 
 
+def over_several(graph: Graph, nodes: Iterable[int]) -> bool:
+    """Say whether some fold of nodes is over several dims."""
+    folds = (graph.nodes[n] for n in nodes if graph.nodes[n].kind == "fold")
+    shapes = ((graph.nodes[fold.inputs[0]].shape, tuple(map(int, fold["axes"]))) for fold in folds)
+    return any(len([axis for axis in axes if shape[axis] > 1]) > 1 for shape, axes in shapes)
+
+
 def over_rows(graph: Graph, fold: int) -> bool:
     """Say whether a fold's dims are all outside the last one."""
     last = len(graph.nodes[graph.nodes[fold].inputs[0]].shape) - 1
@@ -257,7 +264,9 @@ def one_row(
     lines = [k - folded for k in kept]
     again = any(folded <= k for k in kept)
     whole = all(not k & folded or folded <= k for k in kept)
-    # Columns are the last dim of each array that has them, so that rows are contiguous.
-    last = all(names[n][-1] in folded for n in outputs if folded <= {d for d in names[n] if d})
+    # Columns are the last dims of each array that has them, in one order, so that rows are contiguous.
+    spoken = [[d for d in names[n] if d is not None] for n in outputs]
+    columns = {tuple(dims[-len(folded) :]) for dims in spoken if folded <= set(dims)}
+    last = len(columns) == 1 and all(set(found) == folded for found in columns)
     same = all(line == lines[0] for line in lines)
-    return whole and same and (last if again else True) and (len(folded) == 1 or not again)
+    return whole and same and (not again or (last and (areas.several or len(folded) == 1)))

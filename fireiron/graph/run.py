@@ -166,7 +166,7 @@ class NumPy:
 
     def words(self, line: Any) -> Any:
         """View a line of numbers of 64 bits as twice as many words of 32 bits, the low word of each number first."""
-        return line.view(np.int32)
+        return line.reshape(-1).view(np.int32)
 
     def constant(self, array: Any, like: Any) -> Any:
         """Copy a NumPy array to the device of `like`."""

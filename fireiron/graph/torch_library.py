@@ -132,7 +132,7 @@ class Torch:
 
     def words(self, line: Any) -> Any:
         """View a line of numbers of 64 bits as twice as many words of 32 bits, the low word of each number first."""
-        return line.view(torch.int32)
+        return line.reshape(-1).view(torch.int32)
 
     def converted(self, array: Any, dtype: DType) -> Any:
         """Convert to another element type; return the tensor itself if it has this type."""

@@ -50,6 +50,12 @@ def is_pure(target: Any) -> bool:
     return schema is not None and not schema.is_mutable and torch.Tag.nondeterministic_seeded not in target.tags
 
 
+def takes_as_traced(target: Any) -> bool:
+    """Say whether an operator may need tensors that lie as traced: a user's operator, or torch's group norm."""
+    space = getattr(target, "namespace", "aten")
+    return space not in ("aten", "prims", "fireiron") or "native_group_norm" in str(target)
+
+
 def order_in_memory(tensor: Any) -> tuple[int, ...] | None:
     """Return the axes of a tensor in the order of its memory; None for the shape's order and for tensors with gaps."""
     shape, strides = tuple(tensor.shape), tuple(tensor.stride())

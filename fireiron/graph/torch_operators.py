@@ -322,6 +322,23 @@ def _padded(i: Importer, node: Any, x: int, pad: Sequence[int], value: float = 0
     return x
 
 
+@_known("slice_scatter")
+def _slice_scatter(
+    i: Importer, node: Any, x: int, part: int, dim: int = 0, start: int | None = None, end: int | None = None,
+    step: int = 1,
+) -> int:  # fmt: skip
+    """Replace lines that follow each other, as the gradient of a slice does with zeros: a concatenation."""
+    shape = i.ops.shape(x)
+    axis = dim % len(shape)
+    first, last, apart = slice(start, end, step).indices(shape[axis])
+    if apart != 1:
+        raise Stays("lines that do not follow each other")
+    parts = [_cut(i, x, axis, 0, first)] if first else []
+    parts += [part] if last > first else []
+    parts += [_cut(i, x, axis, max(first, last), shape[axis])] if max(first, last) < shape[axis] else []
+    return parts[0] if len(parts) == 1 else i.ops.concatenate(*parts, axis=axis)
+
+
 @_known("cat")
 def _cat(i: Importer, node: Any, arrays: tuple[int, ...], dim: int = 0) -> int:
     # torch accepts an empty 1-D array beside arrays of any rank.
@@ -411,6 +428,24 @@ def _layer_norm(i: Importer, node: Any, x: int, shape: Sequence[int], gain: Any,
     y = y if gain is None else o.mul(y, gain)
     y = y if bias is None else o.add(y, bias)
     return o.like(y, o.dtype(x)), mean, deviation
+
+
+@_known("native_group_norm")
+def _group_norm(
+    i: Importer, node: Any, x: int, gain: Any, bias: Any, images: int, channels: int, pixels: int, groups: int,
+    eps: float,
+) -> Any:  # fmt: skip
+    o, (n, c, *sides) = i.ops, i.ops.shape(x)
+    part, place = c // groups, math.prod(sides)
+    parted, axes, number = o.wide(o.reshape(x, shape=(n, groups, part, place))), (2, 3), part * place
+    mean = o.mul(o.sum(parted, axes=axes, keepdims=True), 1.0 / number)
+    away = o.sub(parted, mean)
+    deviation = o.rsqrt(o.add(o.mul(o.sum(o.mul(away, away), axes=axes, keepdims=True), 1.0 / number), float(eps)))
+    y, lead = o.mul(away, deviation), (groups, part, 1)
+    y = y if gain is None else o.mul(y, o.reshape(gain, shape=lead))
+    y = y if bias is None else o.add(y, o.reshape(bias, shape=lead))
+    y = o.like(o.reshape(y, shape=(n, c, *sides)), o.dtype(x))
+    return y, *(o.reshape(each, shape=(n, groups)) for each in (mean, deviation))
 
 
 @_known("_native_batch_norm_legit_no_training")

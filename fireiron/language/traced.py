@@ -211,6 +211,8 @@ def _finished(
         shape = tuple(simplest(cast(Expr, d.extent)) for d in dims)
         made = ref.made if ref is not None else None
         title = made.name if made is not None and made.fold is None else wanted
+        while any(title == t.name for t in outputs):
+            title = _next(title)
         target = _laid_out(title, shape, kind, as_given)
         outputs.append(target)
         out = Ref(target.name, target.shape, target.dtype, target.strides, GL, tuple(dims))

@@ -51,6 +51,29 @@ class Block(torch.nn.Module):
         return self.last(self.down(torch.nn.functional.gelu(self.up(y))) + y)
 
 
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("shape", [(2, 320, 64, 64), (4, 64, 33, 17)])
+def test_group_norm_and_its_gradients(gpu: int, shape: tuple[int, ...], last: bool) -> None:
+    import fireiron.torch
+
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    given = [torch.randn(n, device="cuda", dtype=torch.bfloat16) for n in (shape, shape[1], shape[1])]
+    given[0] = given[0].to(memory_format=torch.channels_last) if last else given[0]
+    given = [x.requires_grad_() for x in given]
+    ahead = torch.randn(shape, device="cuda", dtype=torch.bfloat16)
+    function = lambda x, g, b: torch.nn.functional.silu(torch.nn.functional.group_norm(x, 32, g, b))  # noqa: E731
+    wide = [x.detach().double().requires_grad_() for x in given]
+    exact = torch.autograd.grad(function(*wide), wide, ahead.double())
+    eager = torch.autograd.grad(function(*given), given, ahead)
+    compiled = torch.compile(function, backend=fireiron.torch.backend)
+    for _ in range(3):
+        made = torch.autograd.grad(compiled(*given), given, ahead)
+        for one, other, right in zip(made, eager, exact, strict=True):
+            usual = (other.double() - right).abs().max()
+            assert (one.double() - right).abs().max() <= 2 * usual + 2**-9 * right.abs().max()
+
+
 @pytest.mark.parametrize("capture", [False, True])
 def test_the_backend_of_torch_compile(gpu: int, capture: bool) -> None:
     import fireiron.torch

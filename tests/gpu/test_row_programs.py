@@ -48,6 +48,17 @@ def test_gradients_and_losses(gpu: int, width: int) -> None:
     verified(rows.row(rows.quantised_rms_norm(x, gain, out=("i8", "f32"))))
 
 
+@pytest.mark.parametrize(("places", "width"), [(3136, 96), (130, 24), (196, 768), (200, 2000)])
+@pytest.mark.parametrize("apart", ["all", "some"])
+def test_columns_may_lie_apart(gpu: int, apart: str, places: int, width: int) -> None:
+    """As channels of pixels do: of all inputs, or of one."""
+    lying = (width * places, 1, places)
+    x = tensor(3, places, width, dtype="bf16", strides=lying)
+    y = tensor(3, places, width, dtype="bf16", strides=lying if apart == "all" else (width * places, width, 1))
+    gain, bias = Vector(width, "bf16", name="gain"), Vector(width, "bf16", name="bias")
+    verified(rows.row(rows.add_layernorm.on(x="a p n", residual="a p n")(x, y, gain, bias, out=(x, y))))
+
+
 def test_groups_of_channels(gpu: int) -> None:
     gain, bias = (tensor(32, 16, dtype="bf16", name=name) for name in ("gain", "bias"))
     verified(rows.row(rows.group_norm(tensor(8, 32, 16, 1024, dtype="bf16"), gain, bias)))

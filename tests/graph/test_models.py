@@ -54,6 +54,10 @@ MODELS: dict[str, tuple[str, str, dict[str, Any], tuple[str, ...], int]] = {
     "deberta": ("DebertaV2Model", "DebertaV2Config", SMALL, IDS, 0),
     "electra": ("ElectraModel", "ElectraConfig", {**SMALL, "embedding_size": 32}, IDS, 1),
     "vit": ("ViTModel", "ViTConfig", {**IMAGE, "num_attention_heads": 4}, ("pixel_values",), 0),
+    "mobilebert": (
+        "MobileBertModel", "MobileBertConfig",
+        {**SMALL, "embedding_size": 32, "intra_bottleneck_size": 32, "true_hidden_size": 32}, IDS, 0,
+    ),
     "whisper": ("WhisperModel", "WhisperConfig", WHISPER, ("input_features", "decoder_input_ids"), 1),
 }  # fmt: skip
 

@@ -79,15 +79,18 @@ def test_other_folds_read_what_is_stored(function: Any, dtype: str) -> None:
     assert recompute(graph) == graph
 
 
-def test_folds_that_depend_on_each_other_stay_apart() -> None:
+@pytest.mark.parametrize(("rows", "apart"), [(ROWS, False), (2100, True)])
+def test_long_columns_whose_folds_depend_on_each_other_stay_apart(rows: int, apart: bool) -> None:
+    """A thread has a short column; many blocks share the long ones of few columns."""
+
     def twice(x: Any) -> Any:
         wide = x.astype("float32")
-        return (wide - wide.sum(0)).sum(0)
+        return (wide - wide.mean(0)).max(0)
 
-    made = plan(trace_graph(twice, GIVEN[0]))
-    assert len(made.kernels) > 1
-    x = arrays()[0]
-    assert np.abs(made(x) - (x.astype("f8") - x.astype("f8").sum(0)).sum(0)).max() < 1e-2
+    made = plan(trace_graph(twice, tensor(rows, COLUMNS, dtype="f16")))
+    assert (len(made.kernels) > 1) == apart
+    x = np.random.default_rng(2).normal(size=(rows, COLUMNS)).astype(np.float16)
+    assert np.abs(made(x) - (x.astype("f8") - x.astype("f8").mean(0)).max(0)).max() < 1e-2
 
 
 def test_at_most_four_folds_share_a_kernel() -> None:

@@ -19,6 +19,7 @@ if importlib.util.find_spec("torch") is None:
 import torch
 
 import fireiron.torch
+from fireiron.graph.torch_backend import plans
 
 F: Any = torch.nn.functional
 INT8, INT32, UINT8 = torch.int8, torch.int32, torch.uint8
@@ -51,6 +52,87 @@ NUMBERS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("name", NUMBERS)
 def test_folds_of_a_number(name: str) -> None:
     same(NUMBERS[name], drawn())
+
+
+def test_a_number_of_64_bits_without_dims_is_read_in_place() -> None:
+    same(lambda x, n: x * n.int() + 1, drawn(3, 4), torch.tensor(7))
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize(("shape", "groups"), [((2, 32, 6, 5), 8), ((2, 12, 7), 12), ((1, 6, 2, 3, 4), 2), ((3, 8), 2)])
+def test_group_norm_is_not_left_to_torch(shape: tuple[int, ...], groups: int, last: bool) -> None:
+    """One kernel, also with SiLU behind it, unless the channels lie together."""
+    x, gain, bias = drawn(*shape), drawn(shape[1]), drawn(shape[1] + 100)[: shape[1]]
+    x = x.movedim(1, -1).contiguous().movedim(-1, 1) if last else x
+    before = len(plans())
+    same(lambda *given: F.silu(F.group_norm(given[0], groups, *given[1:])), x, gain, bias)
+    (made,) = plans()[before:]
+    assert not made.foreign
+    assert len(made.kernels) == 1 or (last and len(shape) > 2)
+    same(lambda x: F.group_norm(x, groups, None, bias, eps=0.1), x)
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_gradients_of_group_norm(last: bool) -> None:
+    x, gain, bias = drawn(2, 16, 5, 6), drawn(16), drawn(17)[:16]
+    x = x.to(memory_format=torch.channels_last) if last else x
+    given = [y.requires_grad_() for y in (x, gain, bias)]
+    ahead = drawn(2, 16, 5, 6)
+    torch._dynamo.reset()
+    function = lambda x, gain, bias: F.silu(F.group_norm(x, 4, gain, bias))  # noqa: E731
+    compiled = torch.compile(function, backend=fireiron.torch.backend)
+    ours, wanted = (torch.autograd.grad(f(*given), given, ahead) for f in (compiled, function))
+    assert all(torch.allclose(one, other, atol=1e-4) for one, other in zip(ours, wanted, strict=True))
+
+
+PIECES: dict[str, Callable[[Any, Any], Any]] = {
+    "of zeros": lambda x, y: torch.slice_scatter(torch.zeros_like(x), y[:, :3], 1, 2, 5) + x,
+    "at the end": lambda x, y: torch.slice_scatter(x * 2, y[:, :3], 1, -3),
+    "rows": lambda x, y: torch.slice_scatter(x, y[:2], 0, 0, 2) * 2,
+    "all": lambda x, y: torch.slice_scatter(x, y, 1) * 2,
+    "beyond the end": lambda x, y: torch.slice_scatter(x, y[:, :2], 1, 6, 100) * 2,
+}
+
+
+@pytest.mark.parametrize("name", PIECES)
+def test_lines_that_are_replaced(name: str) -> None:
+    before = len(plans())
+    same(PIECES[name], drawn(4, 8), drawn(4, 9)[:, :8])
+    assert not plans()[before].foreign
+
+
+def test_gradients_of_rotary_embedding_are_kernels() -> None:
+    """Gradients of slices are lines between zeros, computed with what adds them up."""
+
+    def turned(x: Any, cos: Any, sin: Any) -> Any:
+        one, other = x[..., :8], x[..., 8:]
+        return x * cos + torch.cat([-other, one], -1) * sin
+
+    x, cos, sin = drawn(2, 3, 6, 16).requires_grad_(), drawn(6, 16), drawn(6, 17)[:, :16]
+    torch._dynamo.reset()
+    before = len(plans())
+    compiled = torch.compile(turned, backend=fireiron.torch.backend)
+    ours, wanted = (torch.autograd.grad(f(x, cos, sin), x, drawn(2, 3, 6, 16))[0] for f in (compiled, turned))
+    assert torch.allclose(ours, wanted, atol=1e-5)
+    assert [(len(plan.kernels), len(plan.foreign)) for plan in plans()[before:]] == [(1, 0), (1, 0)]
+
+
+@torch.library.custom_op("tests::dense_sum", mutates_args=())
+def dense_sum(x: torch.Tensor) -> torch.Tensor:
+    """Add up lines, as a kernel that reads memory in order does."""
+    assert x.is_contiguous()
+    return x.sum(-1)
+
+
+@dense_sum.register_fake
+def _dense_sum(x: torch.Tensor) -> torch.Tensor:
+    return x.new_empty(x.shape[:-1])
+
+
+def test_operators_of_users_get_tensors_that_lie_as_traced() -> None:
+    """The kernel of the convolution stores channels last."""
+    with torch.no_grad():
+        same(lambda x, f: dense_sum(F.relu(F.conv2d(x, f))), drawn(2, 8, 6, 6), drawn(16, 8, 3, 3))
 
 
 REPEATED: dict[str, Callable[[Any], Any]] = {

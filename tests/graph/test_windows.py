@@ -182,7 +182,7 @@ CASES: dict[str, tuple[Callable[..., Any], list[Shape], int]] = {
     ),
     "gates of channels": (
         lambda x, f, g: nn.conv2d((y := nn.relu(nn.conv2d(x, f))) * nn.sigmoid(y.mean((2, 3), keepdims=True)), g),
-        [(2, 16, 6, 6), (16, 16, 1, 1), (16, 16, 1, 1)], 6,
+        [(2, 16, 6, 6), (16, 16, 1, 1), (16, 16, 1, 1)], 5,
     ),
 }  # fmt: skip
 

@@ -391,3 +391,22 @@ def test_no_input_has_all_dims(dtype: str, sizes: tuple[int, int]) -> None:
     m, n = sizes
     outer = program(x="m", y="n")(lambda x, y: fi.relu(x) + y * 2)
     right(pointwise.pointwise(outer(Vector(m, dtype, name="x"), Vector(n, dtype, name="y"))))
+
+
+@pytest.mark.parametrize("sizes", [(2, 2, 16, 16), (4, 3, 5, 24), (2, 12, 7, 64)])
+def test_inputs_with_other_orders_of_dims(sizes: tuple[int, ...]) -> None:
+    """Such as heads before places, and places before heads: lanes have the same points of both."""
+    a, b, c, n = sizes
+
+    @program(x="a b c n", y="a c b n", z="b a c n")
+    def product(x: fi.Value, y: fi.Value, z: fi.Value) -> fi.Value:
+        return x * y + z
+
+    given = tensor(a, b, c, n, dtype="f16"), tensor(a, c, b, n, dtype="f16"), tensor(b, a, c, n, dtype="f16")
+    right(pointwise.pointwise(product(*given, out="f16")))
+
+    @program(x="a b c n", y="a c b n", z="b a c n")
+    def total(x: fi.Value, y: fi.Value, z: fi.Value) -> fi.Value:
+        return fi.sum(x * y + z, "a b c")
+
+    right(reductions.reduction(total(*given)))

@@ -687,3 +687,55 @@ def test_rows_of_a_block_share_barriers(plan: dict[str, Any], barriers: int) -> 
     schedule = rows.row(made("layernorm", 2048, "f32", 8, "sm_90a"), rows=3, **plan)
     assert schedule.cuda("sm_90a").count("__syncthreads()") == barriers
     right(schedule)
+
+
+def lying(order: str, sizes: dict[str, int]) -> tuple[int, ...]:
+    """Return strides of dims a, p and n, whose order in memory is given, the contiguous one last."""
+    found, step = dict[str, int](), 1
+    for dim in reversed(order):
+        found[dim], step = step, step * sizes[dim]
+    return tuple(found[dim] for dim in "apn")
+
+
+def normed(places: int, width: int, orders: tuple[str, str, str], pad: int = 0) -> Any:
+    """Describe the layer norm of a sum of arrays in some orders, whose rows may be `pad` elements apart."""
+    sizes = {"a": 2, "p": places, "n": width + pad}
+    x, y, out = (tensor(2, places, width, dtype="f16", strides=lying(order, sizes)) for order in orders)
+    gains = [Vector(width, "f16", name=name) for name in ("gain", "bias")]
+    return rows.add_layernorm.on(x="a p n", residual="a p n")(x, y, *gains, out=(out, out))
+
+
+@pytest.mark.parametrize("out", ["apn", "anp"])
+@pytest.mark.parametrize(("x", "y"), [("anp", "anp"), ("apn", "anp"), ("anp", "apn"), ("anp", "npa")])
+@pytest.mark.parametrize(("places", "width"), [(49, 200), (130, 24), (5, 1600)])
+def test_columns_may_lie_apart(places: int, width: int, x: str, y: str, out: str) -> None:
+    """Of all inputs, as channels of pixels do, or of some."""
+    spec = normed(places, width, (x, y, out))
+    right(rows.row(spec))
+    assert bool(row_of(spec).across) == ("apn" not in (x, y))
+    assert row_of(spec).apart == {("apn", "anp"): ("residual",), ("anp", "apn"): ("x",)}.get((x, y), ())
+
+
+@pytest.mark.parametrize("pad", [1, 4])
+def test_rows_may_start_between_vectors(pad: int) -> None:
+    right(rows.row(normed(3, 64, ("apn", "apn", "apn"), pad)))
+
+
+def test_few_rows_of_many_columns_that_lie_apart_are_refused() -> None:
+    with pytest.raises(FireironError) as caught:
+        rows.row(normed(32, 2056, ("anp", "anp", "anp")))
+    assert caught.value.code == "row-columns"
+    assert "lie apart" in caught.value.message
+
+
+def test_sums_beside_rows_whose_columns_lie_apart_are_refused() -> None:
+    x, dy = (tensor(64, 48, dtype="f16", strides=(1, 64)) for _ in range(2))
+    with pytest.raises(FireironError) as caught:
+        rows.row(rows.layernorm_gradients(x, dy, Vector(48, "f16", name="gain")))
+    assert caught.value.code == "row-columns"
+
+
+@pytest.mark.parametrize("width", [96, 768])
+def test_such_rows_spill_no_registers(width: int) -> None:
+    for orders in (("anp", "anp", "anp"), ("apn", "anp", "apn")):
+        assert rows.row(normed(3136, width, orders)).compile("sm_90a").resources.spills == 0
