@@ -366,17 +366,16 @@ class PartProgram:
             raise Misfit("parts of one element")
         if self.samples is not None and not all(isinstance(n, int) for n in map(self.samples.expression, node.shape)):
             raise Misfit("parts along a dim, where another one is a symbol")
-        at, start, made = subscripts.dim(along, node.shape[axis]), 0, None
+        at, start, made = subscripts.dim(along, node.shape[axis]), 0, inputs[0]
         for i, value, place in zip(node.inputs, inputs, places, strict=True):
-            if not isinstance(value, Value):
-                raise Misfit("a part that is a number")
-            names = [d.name for d in trace.dims_of_value(value)]
-            if place[axis] not in names:
-                raise Misfit("a part that does not depend on its axis")
-            moved = value[tuple(at - start if name == place[axis] else slice(None) for name in names)]
-            made = moved if made is None else where(at < start, made, moved)
+            names = [d.name for d in trace.dims_of_value(value)] if isinstance(value, Value) else []
+            moved = value  # a part that repeats along the axis, or has one element there
+            if isinstance(value, Value) and place[axis] in names:
+                moved = value[tuple(at - start if name == place[axis] else slice(None) for name in names)]
+            made = where(at < start, made, moved) if start else moved
             start += self.graph.nodes[i].shape[axis]
-        assert made is not None
+        if not isinstance(made, Value):
+            raise Misfit("parts that are numbers")
         return made
 
     def _einsum(

@@ -327,15 +327,27 @@ def _slice_scatter(
     i: Importer, node: Any, x: int, part: int, dim: int = 0, start: int | None = None, end: int | None = None,
     step: int = 1,
 ) -> int:  # fmt: skip
-    """Replace lines that follow each other, as the gradient of a slice does with zeros: a concatenation."""
+    """Replace lines that follow each other, or every n-th line, as the gradient of a slice does: a concatenation."""
     shape = i.ops.shape(x)
     axis = dim % len(shape)
     first, last, apart = slice(start, end, step).indices(shape[axis])
-    if apart != 1:
-        raise Stays("lines that do not follow each other")
+    if apart != 1:  # each n lines have one that is replaced, at the same place
+        if shape[axis] % apart or len(range(first, last, apart)) != shape[axis] // apart:
+            raise Stays("some of the lines that lie apart")
+        ahead, behind = shape[:axis], shape[axis + 1 :]
+        x = i.ops.reshape(x, shape=(*ahead, shape[axis] // apart, apart, *behind))
+        part = i.ops.reshape(part, shape=(*ahead, shape[axis] // apart, 1, *behind))
+        made = _replaced(i, x, part, axis + 1, first, first + 1)
+        return i.ops.reshape(made, shape=shape)
+    return _replaced(i, x, part, axis, first, last)
+
+
+def _replaced(i: Importer, x: int, part: int, axis: int, first: int, last: int) -> int:
+    """Replace the lines from the first to before the last along an axis."""
+    size = i.ops.shape(x)[axis]
     parts = [_cut(i, x, axis, 0, first)] if first else []
     parts += [part] if last > first else []
-    parts += [_cut(i, x, axis, max(first, last), shape[axis])] if max(first, last) < shape[axis] else []
+    parts += [_cut(i, x, axis, max(first, last), size)] if max(first, last) < size else []
     return parts[0] if len(parts) == 1 else i.ops.concatenate(*parts, axis=axis)
 
 
@@ -369,6 +381,19 @@ def _axes(i: Importer, x: int, axes: Any) -> tuple[int, ...]:
 
 for _name, _op in (("sum", "sum"), ("mean", "mean"), ("amax", "max"), ("amin", "min")):
     KNOWN[_name] = _fold(_op)
+
+
+@_known("linalg_vector_norm")
+def _vector_norm(
+    i: Importer, node: Any, x: int, ord: float = 2, axes: Any = None, keepdim: bool = False, **_: Any
+) -> int:
+    """Compute the norms of order 1, 2 and infinity."""
+    o, wide, over = i.ops, i.ops.wide(x), {"axes": _axes(i, x, axes), "keepdims": keepdim}
+    if ord == 2:
+        return o.sqrt(o.sum(o.mul(wide, wide), **over))
+    if ord not in (1, math.inf):
+        raise Stays(f"norms of order {ord}")
+    return (o.sum if ord == 1 else o.max)(o.abs(wide), **over)
 
 
 @_known("var")

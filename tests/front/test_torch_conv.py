@@ -295,7 +295,7 @@ def test_empty_batches() -> None:
 
 def test_misuse() -> None:
     for call in (
-        lambda: conv2d(drawn(8, 5, 5), drawn(8, 8, 3, 3)),
+        lambda: conv2d(drawn(5, 5), drawn(8, 8, 3, 3)),
         lambda: conv2d(drawn(1, 8, 5, 5), drawn(8, 8, 3, 3), stride=0),
         lambda: conv2d(drawn(1, 8, 5, 5), drawn(8, 8, 3, 3), activation="softmax"),
     ):

@@ -85,11 +85,37 @@ def test_gradients_of_group_norm(last: bool) -> None:
     assert all(torch.allclose(one, other, atol=1e-4) for one, other in zip(ours, wanted, strict=True))
 
 
+@pytest.mark.parametrize("order", [1, 2, float("inf")])
+def test_norms_of_vectors(order: float) -> None:
+    before = len(plans())
+    same(lambda x: x / torch.linalg.vector_norm(x, order, (0, 2), keepdim=True), drawn(3, 4, 5))
+    same(lambda x: torch.linalg.vector_norm(x, order) * 2, drawn(3, 4))
+    assert not any(plan.foreign for plan in plans()[before:])
+
+
+PARTS: dict[str, Callable[[Any], Any]] = {
+    "pairs": lambda x: torch.stack([-x[..., 1::2], x[..., ::2]], -1).flatten(-2) * 2 + x,
+    "one element": lambda x: torch.cat([x[..., :1] * 2, x[..., 1:] * 3], -1) + 1,
+    "a repeated element": lambda x: torch.cat([x * 2, x[:, :1].expand(4, 3)], -1) + 1,
+    "numbers": lambda x: torch.cat([torch.zeros(4, 3), x * 2, torch.ones(4, 1)], -1) * 2,
+    "repeated lines": lambda x: torch.cat([x[:1] * 2, x[1:2].expand(3, 8)], 0) * 2,
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_parts_that_are_the_same_along_their_axis(name: str) -> None:
+    before = len(plans())
+    same(PARTS[name], drawn(4, 8))
+    assert [(len(plan.kernels), len(plan.foreign)) for plan in plans()[before:]] == [(1, 0)]
+
+
 PIECES: dict[str, Callable[[Any, Any], Any]] = {
     "of zeros": lambda x, y: torch.slice_scatter(torch.zeros_like(x), y[:, :3], 1, 2, 5) + x,
     "at the end": lambda x, y: torch.slice_scatter(x * 2, y[:, :3], 1, -3),
     "rows": lambda x, y: torch.slice_scatter(x, y[:2], 0, 0, 2) * 2,
     "all": lambda x, y: torch.slice_scatter(x, y, 1) * 2,
+    "every third": lambda x, y: torch.slice_scatter(torch.zeros(4, 9), y[:, :3], 1, 1, None, 3) * 2 + y[:, :1],
+    "every other row": lambda x, y: torch.slice_scatter(x, y[:2], 0, 1, 4, 2) * 2,
     "beyond the end": lambda x, y: torch.slice_scatter(x, y[:, :2], 1, 6, 100) * 2,
 }
 
