@@ -10,18 +10,18 @@ from fireiron.schedules.conv import conv2d
 
 
 def wrong() -> Any:
-    return conv2d(tensor(1, 8, 8, 8), tensor(8, 3, 3, 8, name="f"), pad=((0, -1), (0, 0)))
+    return conv2d(tensor(1, 8, 8, 8), tensor(8, 3, 3, 8, name="f"), pad=((-1, 0), (0, 0)))
 
 
 def test_conv_padding(refused: Callable[..., Any]) -> None:
     refused(
         wrong,
         "conv-sizes",
-        'conv2d(tensor(1, 8, 8, 8), tensor(8, 3, 3, 8, name="f"), pad=((0, -1), (0, 0)))',
+        'conv2d(tensor(1, 8, 8, 8), tensor(8, 3, 3, 8, name="f"), pad=((-1, 0), (0, 0)))',
         """\
 FireironError[conv-sizes]: a padding of -1
   --> test_conv_padding.py:13:12
-13 |     return conv2d(tensor(1, 8, 8, 8), tensor(8, 3, 3, 8, name="f"), pad=((0, -1), (0, 0)))
+13 |     return conv2d(tensor(1, 8, 8, 8), tensor(8, 3, 3, 8, name="f"), pad=((-1, 0), (0, 0)))
    |            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 fix: give 0 or more""",
     )

@@ -483,7 +483,10 @@ BULK: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize(
     ("case", "form"),
     [
-        *((case, "two groups") for case in CASES),
+        *(
+            pytest.param(case, "two groups", marks=pytest.mark.exhaustive) if n % 2 else (case, "two groups")
+            for n, case in enumerate(CASES)
+        ),
         *(("ragged, bias, relu", form) for form in BULK if form != "two groups"),
         ("volumes", "pairs of blocks"),
     ],
