@@ -205,8 +205,11 @@ def test_attention_on_a_gpu_lends_memory_and_takes_the_stream(monkeypatch: pytes
         assert asked[-1] is False  # arrays are not in host memory
         return kernel
 
+    def gradients(*asked: Any) -> Any:
+        return tuple(attention_module.Gradient(role, give(*asked)) for role in ("of_queries", "of_keys"))
+
     monkeypatch.setattr(attention_module, "forward", give)
-    monkeypatch.setattr(attention_module, "gradient", give)
+    monkeypatch.setattr(attention_module, "gradients", gradients)
     q, k, v, rows = heads(1, 4, 6, 8), heads(1, 2, 8, 8), heads(1, 2, 8, 4), heads(1, 4, 6)
     slope, made = heads(2), heads(1, 4, 6, 4)
     text = text_of_scores(None, lambda s, h, slope: s - slope[h], (("slope", 1, "f32"),))

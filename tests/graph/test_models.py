@@ -62,6 +62,37 @@ MODELS: dict[str, tuple[str, str, dict[str, Any], tuple[str, ...], int]] = {
 }  # fmt: skip
 
 
+# By name: the class, the configuration, the input, and the most launches of the plans of a training step, and of these
+# by torch.
+STAGES = {"hidden_sizes": [16, 32], "depths": [1, 1]}
+TRAINED: dict[str, tuple[str, str, dict[str, Any], str, int, int]] = {
+    "gemma3": ("Gemma3ForCausalLM", "Gemma3TextConfig", {**GROUPS, "head_dim": 16, "sliding_window": 8}, *IDS, 140, 18),
+    "gpt-j": (
+        "GPTJForCausalLM", "GPTJConfig",
+        {"n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 101, "rotary_dim": 8, "n_positions": 64}, *IDS, 82, 12,
+    ),
+    "phi3": ("Phi3ForCausalLM", "Phi3Config", {**GROUPS, "pad_token_id": 0}, *IDS, 98, 16),
+    "siglip": (
+        "SiglipVisionModel", "SiglipVisionConfig", {**IMAGE, "num_attention_heads": 4}, "pixel_values", 125, 17,
+    ),
+    "vit": ("ViTModel", "ViTConfig", {**IMAGE, "num_attention_heads": 4}, "pixel_values", 80, 17),
+    "convnext": ("ConvNextModel", "ConvNextConfig", {**STAGES, "num_stages": 2}, "pixel_values", 60, 20),
+    "swin": (
+        "SwinModel", "SwinConfig",
+        {"image_size": 32, "patch_size": 2, "embed_dim": 16, "depths": [1, 1], "num_heads": [2, 4], "window_size": 4},
+        "pixel_values", 150, 24,
+    ),
+    "segformer": (
+        "SegformerModel", "SegformerConfig",
+        {
+            **STAGES, "num_encoder_blocks": 2, "num_attention_heads": [1, 2], "sr_ratios": [2, 1],
+            "patch_sizes": [7, 3], "strides": [4, 2], "mlp_ratios": [2, 2],
+        }, "pixel_values", 110, 34,
+    ),
+    "bert": ("BertModel", "BertConfig", SMALL, *IDS, 70, 12),
+}  # fmt: skip
+
+
 def drawn(name: str) -> Any:
     """Draw an input of a model."""
     if name == "pixel_values":
@@ -102,3 +133,32 @@ def test_a_model_is_as_exact_as_torch(name: str) -> None:
     error, usual = (float((x.float() - wanted).abs().max() / largest) for x in (made, eager))
     assert error <= max(3 * usual, 4e-3), f"{error:.1e}, torch's own {usual:.1e}"
     assert max(len(plan.foreign) for plan in plans()[before:]) <= left
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_gradients_of_a_model_are_as_exact_as_torch(name: str) -> None:
+    kind, config, sizes, given, launches, left = TRAINED[name]
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    model = getattr(transformers, kind)(getattr(transformers, config)(**sizes)).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += torch.randn_like(parameter) * 0.05
+        model.half().float()
+    x = drawn(given)
+    short = x.half() if x.is_floating_point() else x
+
+    def gradients(call: Any, x: Any) -> Any:
+        model.zero_grad(set_to_none=True)
+        (result(call, {given: x}).float().square().mean() * 16).backward()
+        found = (torch.zeros_like(p) if p.grad is None else p.grad for p in model.parameters())
+        return torch.cat([grad.float().flatten() for grad in found])
+
+    wanted = gradients(model, short.float() if x.is_floating_point() else x)
+    eager = gradients(model.half(), short)
+    before = len(plans())
+    made = gradients(torch.compile(model, backend="fireiron", options={"arch": "sm_90a"}), short)
+    error, usual = (float((x - wanted).abs().max() / wanted.abs().max()) for x in (made, eager))
+    assert error <= max(3 * usual, 4e-3), f"{error:.1e}, torch's own {usual:.1e}"
+    assert sum(len(plan.launches) for plan in plans()[before:]) <= launches
+    assert sum(len(plan.foreign) for plan in plans()[before:]) <= left
