@@ -66,30 +66,30 @@ MODELS: dict[str, tuple[str, str, dict[str, Any], tuple[str, ...], int]] = {
 # by torch.
 STAGES = {"hidden_sizes": [16, 32], "depths": [1, 1]}
 TRAINED: dict[str, tuple[str, str, dict[str, Any], str, int, int]] = {
-    "gemma3": ("Gemma3ForCausalLM", "Gemma3TextConfig", {**GROUPS, "head_dim": 16, "sliding_window": 8}, *IDS, 140, 18),
+    "gemma3": ("Gemma3ForCausalLM", "Gemma3TextConfig", {**GROUPS, "head_dim": 16, "sliding_window": 8}, *IDS, 110, 15),
     "gpt-j": (
         "GPTJForCausalLM", "GPTJConfig",
-        {"n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 101, "rotary_dim": 8, "n_positions": 64}, *IDS, 82, 12,
+        {"n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 101, "rotary_dim": 8, "n_positions": 64}, *IDS, 74, 10,
     ),
-    "phi3": ("Phi3ForCausalLM", "Phi3Config", {**GROUPS, "pad_token_id": 0}, *IDS, 98, 16),
+    "phi3": ("Phi3ForCausalLM", "Phi3Config", {**GROUPS, "pad_token_id": 0}, *IDS, 89, 13),
     "siglip": (
-        "SiglipVisionModel", "SiglipVisionConfig", {**IMAGE, "num_attention_heads": 4}, "pixel_values", 125, 17,
+        "SiglipVisionModel", "SiglipVisionConfig", {**IMAGE, "num_attention_heads": 4}, "pixel_values", 113, 14,
     ),
-    "vit": ("ViTModel", "ViTConfig", {**IMAGE, "num_attention_heads": 4}, "pixel_values", 80, 17),
-    "convnext": ("ConvNextModel", "ConvNextConfig", {**STAGES, "num_stages": 2}, "pixel_values", 60, 20),
+    "vit": ("ViTModel", "ViTConfig", {**IMAGE, "num_attention_heads": 4}, "pixel_values", 67, 11),
+    "convnext": ("ConvNextModel", "ConvNextConfig", {**STAGES, "num_stages": 2}, "pixel_values", 55, 17),
     "swin": (
         "SwinModel", "SwinConfig",
         {"image_size": 32, "patch_size": 2, "embed_dim": 16, "depths": [1, 1], "num_heads": [2, 4], "window_size": 4},
-        "pixel_values", 150, 24,
+        "pixel_values", 134, 12,
     ),
     "segformer": (
         "SegformerModel", "SegformerConfig",
         {
             **STAGES, "num_encoder_blocks": 2, "num_attention_heads": [1, 2], "sr_ratios": [2, 1],
             "patch_sizes": [7, 3], "strides": [4, 2], "mlp_ratios": [2, 2],
-        }, "pixel_values", 110, 34,
+        }, "pixel_values", 99, 31,
     ),
-    "bert": ("BertModel", "BertConfig", SMALL, *IDS, 70, 12),
+    "bert": ("BertModel", "BertConfig", SMALL, *IDS, 67, 11),
 }  # fmt: skip
 
 
