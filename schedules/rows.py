@@ -314,7 +314,7 @@ def row(
 
     Args:
         spec: a program that folds its columns.
-        warps: number of warps of a block that has a row; 0 to choose by the row's width.
+        warps: number of warps of a block that has a row, or 32 rows whose columns lie apart; 0 to choose by the width.
         blocks: number of blocks of the cluster that has a row; 0 to choose by the width. For a program that folds rows,
             number of blocks that share the rows; 0 for as many as run at once.
         rows: number of rows of a block. If warps have rows of their own, 0 stands for the rows of four warps. If warps
@@ -331,8 +331,9 @@ def row(
             registers.
     """
     given = row_of(spec)
-    if given.across and given.deep == 1 and not (given.summed or given.ranked or given.running or given.several):
-        return _across(spec, given)
+    plain = not (given.summed or given.ranked or given.running or given.several) and given.deep == 1
+    if given.across and plain and not (blocks or rows or resident or stages or at_once or two_levels or persistent):
+        return _across(spec, given, warps)
     if given.summed:
         return _with_sums(spec, given, warps, blocks, rows, resident, stages, two_levels)
     column, single = given.column, given.tile(1)
@@ -381,10 +382,15 @@ def _to_registers(chain: ProgramChain, given: Row) -> ProgramChain:
     return chain
 
 
-def _across(spec: ProgramChain, given: Row) -> Schedule:
+def _across(spec: ProgramChain, given: Row, warps: int) -> Schedule:
     """Give each thread a row, or each of several warps a part of it, where neighbouring rows lie side by side.
 
     Lanes read elements that lie together, of one column and 32 rows.
+
+    Args:
+        spec: the program.
+        given: facts of its rows.
+        warps: number of warps that share rows; 0 to choose by the width.
 
     Raises:
         FireironError: `row-columns` for few rows of many columns, which leave most of a GPU idle.
@@ -395,7 +401,7 @@ def _across(spec: ProgramChain, given: Row) -> Schedule:
             f"columns of {spec.computed.name} lie apart, and few blocks share {given.count} rows of {given.width}",
             fix="compute the folds by kernels of their own: reductions.reduction",
         )
-    ways = power(ceil(given.width / COLUMNS), MOST_WAYS)
+    ways = warps or power(ceil(given.width / COLUMNS), MOST_WAYS)
     chain: ProgramChain = spec.tile(**given.tile(1) | {given.across: LANES}).to(Block)
     if ways > 1:
         chain = chain.split(given.column, ways=ways).parallel(Warp)

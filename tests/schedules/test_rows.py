@@ -721,6 +721,12 @@ def test_rows_may_start_between_vectors(pad: int) -> None:
     right(rows.row(normed(3, 64, ("apn", "apn", "apn"), pad)))
 
 
+def test_warps_share_rows_whose_columns_lie_apart() -> None:
+    schedule = rows.row(normed(40, 90, ("anp", "anp", "anp")), warps=2)
+    right(schedule)
+    assert ".split n 2 ways to Warp" in plan(schedule)
+
+
 def test_few_rows_of_many_columns_that_lie_apart_are_refused() -> None:
     with pytest.raises(FireironError) as caught:
         rows.row(normed(32, 2056, ("anp", "anp", "anp")))
