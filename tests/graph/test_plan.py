@@ -556,7 +556,9 @@ def test_a_kernel_does_not_read_its_own_result_transposed() -> None:
         close(graph.plan(ARCH), graph, 1e-5)
 
 
-def test_kernels_are_compiled_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_are_compiled_side_by_side(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("FIREIRON_CACHE_DIR", str(tmp_path))  # a plan from disk has no schedules to compile
+
     def layers(x: Any, w: Any, u: Any, v: Any) -> Any:
         return nn.softmax(nn.relu(x @ w) @ u) @ v
 
