@@ -5,7 +5,9 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from fireiron import FireironError, Matrix
+from fireiron import FireironError, Matrix, Value, exp, tensor
+from fireiron import program as traced
+from fireiron import sum as summed
 from fireiron.algebra.dtypes import f32, i32
 from fireiron.algebra.expr import Var, and_, lt
 from fireiron.algebra.scalar import Arg, Binary, Constant, Coordinate, Select
@@ -13,6 +15,7 @@ from fireiron.language.folds import Fold, add_of, max_of, min_of, mul_of
 from fireiron.language.levels import GL, RF
 from fireiron.language.steps import Program, Ref, Step, check_program, dense
 from fireiron.language.tensor import Tensor
+from fireiron.language.trace import step_named
 
 M, N = Var("m", 4), Var("n", 8)
 X = Matrix(4, 8, "f32", name="x")
@@ -91,3 +94,15 @@ def test_comparisons_of_indices_are_counted() -> None:
     alike = Binary("eq", Arg(0, f32), Arg(0, f32))
     counts = {None: 0, Coordinate(lt(M, N)): 1, near: 2, alike: 0, Select(near, alike, Constant(0, i32)): 2}
     assert [attrs.evolve(FOLD, where=where).comparisons for where in counts] == [*counts.values()]
+
+
+def test_two_results_of_one_operation_have_different_names() -> None:
+    """Results are called like the steps that the language names itself."""
+
+    @traced(x="m n", y="m n")
+    def both(x: Value, y: Value) -> tuple[Value, ...]:
+        one, other = (step_named(exp(summed(z, "n")), "power") for z in (x, y))
+        return x * one + y * other, one, other
+
+    computed = both(tensor(8, 64), tensor(8, 64)).computed
+    assert [out.name for out in computed.outputs] == ["y0", "power", "power2"]
