@@ -3,8 +3,8 @@
 All compute the weights again from the logarithms that attention stored (`lse=True`). In `of_queries` and `of_keys`
 blocks share no sums, so results are the same in every run; together they compute seven products, or eight where heads
 are so wide that keys and values have kernels of their own (`of_keys_alone`, `of_values`). `of_all` computes five: each
-block adds its keys' part of the gradient of queries to memory, in the order of arrival, so that
-last bits may differ between runs. `delta` is the sum of result times gradient for each query, which the others read.
+block adds its keys' part of the gradient of queries to memory, in the order of arrival, so that last bits may differ
+between runs. `delta` is the sum of result times gradient for each query, which the others read.
 """
 
 from __future__ import annotations
@@ -228,8 +228,7 @@ def of_all(
     scores = Scores(scale, causal, mask, score, grouped(q), arrays, dropout)
     rows = scores.rows
     columns = f"{rows[:-1]}ji"
-    products = scores.products(q, k, turned=True)
-    weight = scores.counted(scores.weights(products, lse))
+    products, weight = _turned(scores, q, k, lse)
     left = scores.dropped(weight, "kept_p").cast(dy.dtype)
     weight = left if not dropout else weight.cast(dy.dtype)  # half the registers
     weight = weight.named("p")
