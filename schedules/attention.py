@@ -213,14 +213,15 @@ def _attended(scores: Scores, q: Value, k: Value, v: Value, lse: bool) -> Value 
 
 @preset
 def simt(spec: ProgramChain, rows: int = 64, keys: int = 8) -> Schedule:
-    """Schedule attention on CUDA cores, for all architectures: each thread computes a query.
+    """Schedule attention on CUDA cores, for all architectures: each thread computes up to 128 columns of a query.
 
     Args:
         spec: `attention` of four-dimensional arrays.
         rows: number of queries of a block.
         keys: number of keys in shared memory at a time.
     """
-    chain = spec.tile(**heads(spec), i=rows).to(Block).epilog(memory=FR).split(j=_in_a_page(spec, keys)).online()
+    chain = spec.tile(**heads(spec), i=rows, **_parts(columns(spec)[1], WIDEST)).to(Block).epilog(memory=FR)
+    chain = chain.split(j=_in_a_page(spec, keys)).online()
     chain = chain.load("k", SH, vector())
     chain = chain.load("v", SH, vector()) if array(spec, "v", "k").name == "v" else chain
     return chain.tile(i=1).to(Thread).done()

@@ -266,22 +266,27 @@ def simt(spec: ProgramChain, rows: int = 64, chunk: int = 8) -> Schedule:
 
 
 @preset
-def squares(spec: ProgramChain, rows: int | None = None, chunk: int = 32, piece: int = 4) -> Schedule:
+def squares(
+    spec: ProgramChain, rows: int | None = None, chunk: int | None = None, piece: int | None = None
+) -> Schedule:
     """Schedule a gradient of f32 attention on CUDA cores, for all architectures: a thread has squares of products.
 
     Weights and their gradients go through shared memory to the threads of the other products.
 
     Args:
         spec: `of_queries` or `of_keys` of four-dimensional arrays of f32.
-        rows: number of queries or keys of a block; by default 64, or 32 for wide heads.
-        chunk: number of keys or queries in shared memory at a time.
-        piece: rows and columns of a thread's square.
+        rows: number of queries or keys of a block; by default 64, or 32 or 16 for wide heads.
+        chunk: number of keys or queries in shared memory at a time; by default 32, or 16 where it does not suffice.
+        piece: rows and columns of a thread's square; by default 4, or 2 where more threads must hold the sums.
     """
     row, other, held, moving = _sides(spec)
     depth, width = columns(spec)
-    rows = rows or (64 if depth + width <= 2 * WIDE else 32)
+    rows = rows or (64 if depth + width <= 2 * WIDE else 32 if depth + width <= 4 * WIDE else 16)
+    piece = piece or (4 if depth + width <= 4 * WIDE else 2)
+    pad = VECTOR_NBYTES // F32_NBYTES  # rows that threads read together lie in other banks
+    taken = (depth + width + 2 * pad) * F32_NBYTES
+    chunk = chunk or (32 if (rows + 32) * taken + 2 * rows * 32 * F32_NBYTES <= SHARED else 16)
     chain: ProgramChain = spec.tile(**_whole(spec, row), **{row: rows}).to(Block).epilog(memory=RF)
-    pad = VECTOR_NBYTES // array(spec, "q").dtype.nbytes  # rows that threads read together lie in other banks
     for name in held:
         chain = chain.load(name, SH, vector()).pad(pad)
     chain = _over_heads(chain, other).split(**{other: chunk})

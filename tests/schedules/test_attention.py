@@ -308,8 +308,9 @@ def test_compile_without_spills(arch: str) -> None:
     assert kernel.resources.spills == 0
 
 
-def test_simt_compiles_without_spills() -> None:
-    assert schedules.simt(heads(512, 512, 64, 64)).compile("sm_70").resources.spills == 0
+@pytest.mark.parametrize(("columns", "dtype", "arch"), [(64, "f16", "sm_70"), (160, "f32", "sm_90a")])
+def test_simt_compiles_without_spills(columns: int, dtype: str, arch: str) -> None:
+    assert schedules.simt(heads(512, 512, columns, columns, dtype)).compile(arch).resources.spills == 0
 
 
 def test_kernel(golden: Callable[[str, str], None]) -> None:
