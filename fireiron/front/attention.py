@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
 from math import prod
+from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 import attrs
@@ -43,9 +44,10 @@ from fireiron.language.tensor import Tensor, tensor
 MOST_KERNELS = 1024
 LINE_NBYTES = 16  # vectors and tensor maps start at multiples of this number of bytes
 FEW_ROWS = 32  # most rows of a simulated block
-NO_REGISTERS = ("registers", "spills", "stack")  # errors of schedules whose tensors exceed registers
-FEWER_KEYS = ({"keys": 80}, {"keys": 64}, {"keys": 48})
-FEWER_ROWS = ({"chunk": 48}, {"chunk": 32})
+NO_ROOM = ("registers", "spills", "stack", "shared-memory")  # errors of schedules whose tensors a block does not hold
+FEWER_KEYS = {"wgmma": ({"keys": 80}, {"keys": 64}, {"keys": 48})}
+# Of mma: ptxas has registers for one of these where it has none for the other, in either order.
+OTHER_ROWS = {"wgmma": ({"chunk": 48}, {"chunk": 32}), "mma": ({"chunk": 32}, {"chunk": 16, "warps": 8})}
 WARP_PRODUCTS = 80  # the first architecture of `attention.mma`; those before it multiply by quad-pairs
 LONG = 1024  # fewest keys that blocks share for few queries
 WIDEST = 128  # columns: registers do not hold gradients of wider keys and of wider values together
@@ -296,7 +298,7 @@ def _gradient(what: Attention, dy: Array, made: tuple[Array, ...], role: Role, h
     out = tuple(x.described("y") for x in made)
     spec = program(*(arrays[n] for n in reads), **what.options(role), out=single(out), arch=arch_of(host))
     few = {name: {"rows": FEW_ROWS} for name in ("squares", "simt")} | {"mma": {"warps": 1, "chunk": FEW_ROWS}}
-    return _kernel(programs, spec, host, ("wgmma", "mma", "squares", "simt"), few if host else {}, FEWER_ROWS)
+    return _kernel(programs, spec, host, ("wgmma", "mma", "squares", "simt"), few if host else {}, OTHER_ROWS)
 
 
 @lru_cache(MOST_KERNELS)
@@ -381,7 +383,7 @@ def _kernel(
     host: bool,
     names: Sequence[str],
     plans: Mapping[str, Mapping[str, int]],
-    smaller: Sequence[Mapping[str, int]] = (),
+    others: Mapping[str, Sequence[Mapping[str, int]]] = MappingProxyType({}),
 ) -> Any:
     """Return the kernel of the first preset that takes a program.
 
@@ -391,14 +393,14 @@ def _kernel(
         host: whether arrays lie in host memory.
         names: names of the presets.
         plans: keywords of presets, where they differ from the default ones.
-        smaller: keywords with which `wgmma` is tried too, where its registers do not suffice.
+        others: keywords with which presets are tried too, where registers or shared memory do not suffice.
 
     Raises:
         CheckError: `nothing-legal`.
     """
     refused: list[str] = []
     for name in names:
-        for plan in (plans.get(name, {}), *(smaller if name == "wgmma" else ())):
+        for plan in (plans.get(name, {}), *others.get(name, ())):
             try:
                 schedule = getattr(presets, name)(spec, **plan)
                 if host and without_gpu():
@@ -406,7 +408,7 @@ def _kernel(
                 return schedule.compile()
             except FireironError as error:
                 refused.append(f"{name}: {error.message}")
-                if error.code not in NO_REGISTERS:
+                if error.code not in NO_ROOM:
                     break
     said = "; ".join(refused)
     raise CheckError("nothing-legal", f"no preset takes {spec.computed.name}: {said}", fix="write a schedule for it")

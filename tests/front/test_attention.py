@@ -124,25 +124,40 @@ def test_functions_are_traced_once_while_they_stay_the_same(monkeypatch: pytest.
     assert text_of(**given) == first.replace("4", "5")
 
 
-def test_fewer_keys_where_registers_run_out() -> None:
-    """Another preset is tried only where no number of keys suffices."""
+@pytest.mark.parametrize("code", ["registers", "spills", "shared-memory"])
+def test_other_plans_where_registers_or_memory_run_out(code: str) -> None:
+    """Another preset is tried only where no plan suffices, or a plan is refused for another reason."""
     tried: list[tuple[str, dict[str, int]]] = []
 
     class Presets:
         @staticmethod
         def wgmma(spec: Any, **plan: int) -> Any:
             tried.append(("wgmma", plan))
-            raise CheckError("registers" if plan.get("keys", 96) > 64 else "atom-arch", "no")
+            raise CheckError(code if plan.get("chunk", 64) > 48 else "atom-arch", "no")
 
         @staticmethod
         def mma(spec: Any, **plan: int) -> Any:
             tried.append(("mma", plan))
-            raise CheckError("atom-arch", "no")
+            raise CheckError(code, "no")
 
     spec = fireiron.program(x="n")(lambda x: x)(fireiron.tensor(4))
     with pytest.raises(CheckError, match="nothing-legal"):
-        front._kernel(Presets, spec, True, ("wgmma", "mma"), {"mma": {"warps": 1}}, front.FEWER_KEYS)  # pyright: ignore[reportPrivateUsage]
-    assert tried == [("wgmma", {}), ("wgmma", {"keys": 80}), ("wgmma", {"keys": 64}), ("mma", {"warps": 1})]
+        front._kernel(Presets, spec, True, ("wgmma", "mma"), {"mma": {"warps": 1}}, front.OTHER_ROWS)  # pyright: ignore[reportPrivateUsage]
+    of_mma = [("mma", {"warps": 1}), *(("mma", plan) for plan in front.OTHER_ROWS["mma"])]
+    assert tried == [("wgmma", {}), ("wgmma", {"chunk": 48}), *of_mma]
+
+
+@pytest.mark.parametrize("columns", [(176, 256), (208, 240), (240, 256)])
+def test_gradients_of_wide_heads_off_whole_swizzled_lines(columns: tuple[int, int]) -> None:
+    """Tensor cores compute them, with one number of rows at a time or another."""
+    depth, width = columns
+
+    def array(n: int, size: int) -> front.Array:
+        return front.Array((1, 2, n, size), (2 * n * size, n * size, size, 1), "bf16")
+
+    q, k, v, dy = array(300, depth), array(333, depth), array(333, width), array(300, width)
+    made = front.gradients(front.Attention(q, k, v, "", (), 0.1, True), dy, (q, k, v), False)
+    assert all("mma" in each.kernel.source for each in made)
 
 
 HIDDEN: dict[str, dict[str, Any]] = {
