@@ -261,7 +261,7 @@ def mma(
         chain = tile_to_shared(chain, "v", width, nbytes)
 
     def scores(s: StepChain) -> Schedule:
-        s = s.split(d=step).unroll().load("q", FR, ldmatrix()).load("k", FR, ldmatrix())
+        s = s.split(d=gcd(step, depth)).unroll().load("q", FR, ldmatrix()).load("k", FR, ldmatrix())
         return s.tile(i=ROWS, j=8).unroll().done()
 
     def values(o: StepChain) -> Schedule:
@@ -493,7 +493,7 @@ def decode(
         chain = tile_to_shared(chain, "v", keys if array(spec, "v", "k").strides[-2] == 1 else width, nbytes)
 
     def scores(s: StepChain) -> Schedule:
-        s = s.split(d=step).unroll().load("q", FR, ldmatrix()).load("k", FR, ldmatrix())
+        s = s.split(d=gcd(step, depth)).unroll().load("q", FR, ldmatrix()).load("k", FR, ldmatrix())
         return s.tile(ROWS, 8).unroll().done()
 
     def values(o: StepChain) -> Schedule:

@@ -72,14 +72,18 @@ def conform(nbytes: int | None = None) -> Strategy:
 def ldmatrix() -> Strategy:
     """Load fragments from shared memory by ldmatrix, which distributes elements among the lanes of a warp.
 
-    A warp loads 16 rows of 32 bytes along K at once, or fewer where the operand is smaller.
+    A warp loads 16 rows of 32 bytes along K at once, or fewer where the operand is smaller; and 8 along N where N is 8
+    more than a multiple of 16, since a bound must not cut rows that run along N.
     """
 
     def strategy(move: MoveChain) -> Schedule:
         require_move("ldmatrix()", move)
         kind = move.residual.operands[0].dtype
-        most = [(kind.count_in(32) if dim == "K" else 16, size) for dim, size in move.residual.sizes[-2:]]
-        sizes = [min(n, size) if isinstance(size, int) else n for n, size in most]
+        most = [(kind.count_in(32) if dim == "K" else 16, dim, size) for dim, size in move.residual.sizes[-2:]]
+        sizes = [
+            n if not isinstance(size, int) else 8 if dim == "N" and size % 16 == 8 else min(n, size)
+            for n, dim, size in most
+        ]
         return move.tile(*sizes).unroll().done("ldmatrix")
 
     return strategy

@@ -136,6 +136,7 @@ def places(queries: int, keys: int) -> tuple[Any, Any]:
         ("wgmma", (100, 70, 64, 64), 1, "float16"),
         ("squares", (36, 13, 16, 8), 1, "float32"),
         ("squares", (9, 34, 8, 16), 2, "float32"),
+        ("mma", (20, 30, 40, 24), 1, "float16"),  # columns are 8 more than a multiple of 16
         ("simt", (9, 12, 8, 8), 1, "float16"),
     ],
 )
