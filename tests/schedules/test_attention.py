@@ -43,6 +43,7 @@ def right(schedule: Any) -> None:
         ((90, 37, 32, 64), "f16", True),  # the first queries see no key
         ((17, 70, 128, 128), "f16", False),
         ((20, 40, 96, 32), "f16", False),
+        ((20, 50, 24, 72), "f16", True),  # columns are 8 more than a multiple of 16
     ],
 )
 def test_mma(sizes: tuple[int, int, int, int], dtype: str, causal: bool) -> None:
