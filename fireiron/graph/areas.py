@@ -57,6 +57,7 @@ class Areas:
     def __init__(self, graph: Graph, several: bool = True) -> None:
         self.graph = graph
         self.several = several
+        self.alike = False  # whether folds of different arrays may be one program
         self.free = free_nodes(graph)
         self.settled = settled_nodes(graph)
         self.of: dict[int, int] = {}

@@ -80,7 +80,9 @@ def pairs(graph: Graph, number: int, right: int | None = None) -> Iterable[tuple
             yield from (((i, a), (number, out - len(shape) + a)) for a in range(len(shape)))
 
 
-def dims_of(graph: Graph, members: Iterable[int], free: frozenset[int], twice: bool = False) -> Dims | None:
+def dims_of(
+    graph: Graph, members: Iterable[int], free: frozenset[int], twice: bool = False, alike: bool = False
+) -> Dims | None:
     """Name the dims of nodes that one program computes; None where two axes of a node would become one dim.
 
     Nodes of `free` are left out.
@@ -91,6 +93,7 @@ def dims_of(graph: Graph, members: Iterable[int], free: frozenset[int], twice: b
         free: the nodes that are computed again wherever they are read.
         twice: whether an array may be read at two places: by a product as its right operand, and by others. Its axes
             then have the dims of the others. Attention whose values are its queries reads such an array.
+        alike: whether folds of different arrays of one shape, whose results have the same dims, fold the same dims.
     """
     inside = list(members)
     parent: dict[Axis, Axis] = {}
@@ -120,6 +123,15 @@ def dims_of(graph: Graph, members: Iterable[int], free: frozenset[int], twice: b
         if graph.nodes[one].shape == graph.nodes[other].shape:
             for a in range(len(graph.nodes[one].shape)):
                 parent[find((one, a))] = find((other, a))
+    by_lines: dict[tuple[object, ...], Axis] = {}
+    for number in inside if alike else ():
+        if graph.nodes[number].kind != "fold":
+            continue
+        (source,), axes = graph.nodes[number].inputs, tuple[int, ...](graph.nodes[number]["axes"])
+        shape = graph.nodes[source].shape
+        lines = tuple(find((source, a)) for a in range(len(shape)) if a not in axes and shape[a] > 1)
+        for a in axes:
+            parent[find((source, a))] = find(by_lines.setdefault((lines, shape, axes, a), (source, a)))
     called: dict[Axis, str] = {}
     found: dict[int, tuple[str | None, ...]] = {}
     extents: dict[str, int] = {}

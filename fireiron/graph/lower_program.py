@@ -50,7 +50,8 @@ class PartProgram:
     def __init__(self, graph: Graph, part: Part, views: Mapping[int, View], samples: Samples | None) -> None:
         self.samples = samples
         self.free = free_nodes(graph)
-        found = dims_of(graph, part.nodes, self.free, twice=part.kind == "attention")
+        lines = part.kind in ("rows", "reduction")
+        found = dims_of(graph, part.nodes, self.free, twice=part.kind == "attention", alike=lines)
         if found is None:
             raise Misfit("two axes of one array are one dim")
         self.graph, self.part, self.views = graph, part, views

@@ -5,6 +5,7 @@ Views that remain are read by strides: the split into heads, transposes of weigh
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from fireiron.graph.nodes import Builder, Graph, Node, rewritten
@@ -153,6 +154,54 @@ def raise_reshapes(graph: Graph) -> Graph:
         cone = wanted.get(number)
         new[number] = b.copy(node, inputs) if cone is None else raised(node.inputs[0], node.shape, cone)
     return b.graph(graph.name, [new[i] for i in graph.outputs])
+
+
+def raise_views(graph: Graph) -> Graph:
+    """View narrow floats before they are converted to wider ones, where pointwise operations and folds read the view.
+
+    The readers then convert, and the wider floats are not stored for them. This must run last, as `raise_reshapes`.
+
+    Example:
+        >>> import numpy as np
+        >>> from fireiron import tensor
+        >>> from fireiron.graph.trace import trace_graph
+        >>> def scaled(x, y):
+        ...     return y * np.exp(x).astype("f32").reshape(y.shape)
+        >>> print(raise_views(trace_graph(scaled, tensor(4, 8, dtype="f16"), (2, 16))))
+        scaled(x[4, 8].f16, y[2, 16].f32)
+          %1 = exp(x)                      [4, 8].f16
+          %2 = reshape(%1, shape=(2, 16))  [2, 16].f16
+          %3 = cast(%2, dtype=f32)         [2, 16].f32
+          %4 = y * %3                      [2, 16].f32
+          return %4
+    """
+    b, new = Builder(), dict[int, int]()
+    for number, node in enumerate(graph.nodes):
+        inputs = tuple(new[i] for i in node.inputs)
+        source = b.nodes[inputs[0]] if node.kind == "view" else node
+        if node.kind == "view" and widens(b.nodes, inputs[0]) and _for_points(graph, number):
+            view = b.add(node.op, source.inputs[0], **dict(node.attributes))
+            new[number] = b.add("cast", view, dtype=source.dtype)
+        else:
+            new[number] = b.copy(node, inputs)
+    return b.graph(graph.name, [new[i] for i in graph.outputs])
+
+
+def widens(nodes: Sequence[Node], number: int) -> bool:
+    """Say whether a node converts floats to wider ones."""
+    node = nodes[number]
+    if node.op != "cast":
+        return False
+    before = nodes[node.inputs[0]].dtype
+    return before.kind == node.dtype.kind == "float" and before.bits < node.dtype.bits
+
+
+def _for_points(graph: Graph, number: int) -> bool:
+    """Say whether only pointwise operations and folds read a node, directly or through views."""
+    if number in graph.returned:
+        return False
+    kinds = ((u, graph.nodes[u].kind) for u in graph.users[number])
+    return all(_for_points(graph, u) if kind == "view" else kind in ("pointwise", "fold") for u, kind in kinds)
 
 
 def _readers(graph: Graph, number: int) -> set[str]:

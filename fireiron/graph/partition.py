@@ -14,6 +14,7 @@ import attrs
 from fireiron.graph.areas import Areas, Part, PartKind
 from fireiron.graph.attention_parts import attention
 from fireiron.graph.dims import dims_of
+from fireiron.graph.motion import widens
 from fireiron.graph.nodes import Graph
 from fireiron.graph.product_parts import (
     SUMS,
@@ -27,6 +28,7 @@ from fireiron.graph.product_parts import (
 from fireiron.graph.row_parts import (
     before_folds,
     computable,
+    folds_alike,
     folds_of_one_array,
     over_several,
     rows,
@@ -63,6 +65,7 @@ def partition(graph: Graph) -> tuple[Part, ...]:
     prologs(areas)
     side_by_side(areas)
     folds_of_one_array(areas)
+    folds_alike(areas)
     return ordered(areas)
 
 
@@ -88,30 +91,27 @@ def casts_at_readers(areas: Areas, parts: list[Part]) -> tuple[Part, ...]:
     for place, part in enumerate(parts):
         for c in part.outputs:
             node, readers = graph.nodes[c], [r for r in range(len(parts)) if r != place and c in parts[r].inputs]
-            if node.op != "cast" or not _widens(graph, c) or c in graph.returned or not readers:
+            if not widens(graph.nodes, c) or c in graph.returned or not readers:
                 continue
             (source,) = node.inputs
-            if source not in sets[place] or graph.nodes[source].kind == "view":
+            here = base_of(graph, source) in sets[place]
+            if here and graph.nodes[source].kind == "view":
                 continue
             if any(graph.nodes[u].kind not in ("pointwise", "fold") for u in graph.users[c]):
                 continue
-            outputs[place] = {*outputs[place], source} - {c}
+            outputs[place] = {*outputs[place], *([source] if here else [])} - {c}
             if not any(c in graph.nodes[n].inputs for n in sets[place]):
                 sets[place].discard(c)
             for r in readers:
                 sets[r].add(c)
     made: list[Part] = []
     for part, inside, given in zip(parts, sets, outputs, strict=True):
+        if part.outputs and not given:  # its readers convert for themselves
+            continue
         nodes = tuple(sorted(inside))
         read = dict.fromkeys(i for n in nodes for i in graph.nodes[n].inputs if i not in inside and i not in areas.free)
         made.append(attrs.evolve(part, nodes=nodes, inputs=tuple(read), outputs=tuple(sorted(given))))
     return tuple(made)
-
-
-def _widens(graph: Graph, number: int) -> bool:
-    node = graph.nodes[number]
-    before = graph.nodes[node.inputs[0]].dtype
-    return before.kind == node.dtype.kind == "float" and before.bits < node.dtype.bits
 
 
 def part_of(areas: Areas, area: int) -> Part:
@@ -138,7 +138,7 @@ def kind_of(areas: Areas, inside: set[int]) -> PartKind:
         areas, inside
     ):
         return "foreign"
-    dims = dims_of(areas.graph, areas.with_views(inside), areas.free)
+    dims = dims_of(areas.graph, areas.with_views(inside), areas.free, alike=True)
     if dims is None:
         return "foreign"
     if not dims.folded:

@@ -10,7 +10,7 @@ from fireiron.base.errors import UsageError
 from fireiron.graph.common import share
 from fireiron.graph.constants import fold_constants
 from fireiron.graph.expand import expand
-from fireiron.graph.motion import move, raise_reshapes
+from fireiron.graph.motion import move, raise_reshapes, raise_views
 from fireiron.graph.nodes import Graph
 from fireiron.graph.pack import pack
 from fireiron.graph.recompute import recompute
@@ -98,7 +98,7 @@ def run(graph: Graph, switched: Mapping[str, bool]) -> Passed:
             graph = note("pack products", graph, pack(graph))
             if graph == before:
                 break
-    graph = note("move views and casts", graph, share(raise_slices(raise_reshapes(graph))))
+    graph = note("move views and casts", graph, share(raise_slices(raise_views(raise_reshapes(graph)))))
     if (made := recompute(graph)) != graph:
         graph = note("recompute for folds", graph, made)
     return Passed(given, graph, tuple(done.values()))

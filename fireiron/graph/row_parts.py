@@ -99,6 +99,18 @@ def over_rows(graph: Graph, fold: int) -> bool:
     return bool(graph.nodes[fold]["axes"]) and last not in graph.nodes[fold]["axes"]
 
 
+def folds_alike(areas: Areas) -> None:
+    """Merge folds of different arrays of one shape where one reads what the other gives.
+
+    Such are the sums over a group's channels in the gradient of group norm. Behind the other rules, since a fold of a
+    product belongs to the product.
+    """
+    areas.alike = True
+    areas.rows.clear()
+    folding = {a for a, mine in areas.members.items() if any(areas.graph.nodes[n].kind == "fold" for n in mine)}
+    rows(areas, [n for a in sorted(folding) for n in areas.members[a]])
+
+
 def folds_of_one_array(areas: Areas, only: Iterable[int] | None = None) -> None:
     """Merge folds over the rows of one array, or of what is computed from it, so that one kernel reads the array.
 
@@ -218,7 +230,7 @@ def _are_rows(areas: Areas, inside: set[int]) -> bool:
         return False
     if not computable(areas, inside) or areas.reads_itself(inside):
         return False
-    dims = dims_of(graph, areas.with_views(inside), areas.free)
+    dims = dims_of(graph, areas.with_views(inside), areas.free, alike=areas.alike)
     if dims is None:
         return False
     outputs = [n for n in inside if areas.live(n, inside)]

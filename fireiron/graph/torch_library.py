@@ -94,6 +94,10 @@ class Torch:
         """Convert a tensor to the form that kernels take."""
         return as_numpy(array) if self.on_host else array
 
+    def form(self, array: Any) -> object:
+        """Return shape, strides and type of a tensor."""
+        return array.shape, array.stride(), array.dtype
+
     def empty(self, nbytes: int, like: Any) -> Any:
         """Allocate a block of bytes."""
         device = None if like is None else like.device

@@ -22,7 +22,16 @@ def heads(queries: int, keys: int, depth: int, width: int, dtype: str, **options
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
 @pytest.mark.parametrize(
     ("queries", "keys", "depth", "width"),
-    [(512, 512, 64, 64), (512, 512, 128, 128), (77, 300, 128, 64), (300, 77, 96, 32), (1, 1000, 64, 64)],
+    [
+        (512, 512, 64, 64),
+        (512, 512, 128, 128),
+        (77, 300, 128, 64),
+        (300, 77, 96, 32),
+        (1, 1000, 64, 64),
+        (200, 300, 40, 40),
+        (300, 200, 72, 72),
+        (200, 300, 136, 120),
+    ],
 )
 def test_mma(gpu: int, queries: int, keys: int, depth: int, width: int, dtype: str, causal: bool) -> None:
     verified(attention.mma(heads(queries, keys, depth, width, dtype, causal=causal)))
@@ -107,7 +116,14 @@ def test_many_heads_of_tokens(gpu: int, dtype: str) -> None:
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
 @pytest.mark.parametrize(
     ("sharing", "queries", "keys", "depth", "width"),
-    [(4, 1, 5000, 128, 128), (1, 16, 3000, 64, 64), (8, 2, 4096, 128, 64), (5, 3, 77, 32, 32), (2, 1, 40000, 256, 256)],
+    [
+        (4, 1, 5000, 128, 128),
+        (1, 16, 3000, 64, 64),
+        (8, 2, 4096, 128, 64),
+        (5, 3, 77, 32, 32),
+        (2, 1, 40000, 256, 256),
+        (4, 2, 3000, 72, 40),
+    ],
 )
 def test_decode(gpu: int, sharing: int, queries: int, keys: int, depth: int, width: int, dtype: str) -> None:
     q = tensor(2, 3, sharing, queries, depth, dtype=dtype)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable
 from typing import Any
@@ -85,7 +84,7 @@ def test_the_host_spends_little_over_a_bare_launch(torch: Any, slowness: Callabl
     for call in calls.values():
         call()
     rounds = [{name: batch(call) for name, call in calls.items()} | {"slower": slowness(1.0)} for _ in range(40)]
-    found = {name: statistics.median(each[name] for each in rounds) for name in rounds[0]}
+    found = {name: min(each[name] for each in rounds) for name in rounds[0]}  # other processes only add
     print({name: round(value, 2) for name, value in found.items()})
     for name, limit in LIMITS_US.items():
         assert (found[name] - found["bare"]) / found["slower"] < limit

@@ -204,6 +204,46 @@ def test_short_floats_are_stored_and_converted_where_they_are_read() -> None:
     assert [graph.nodes[n].op for part in parts for n in part.nodes] == ["add", "cast", "sum", "cast", "sum"]
 
 
+def normed_groups(dy: Any, x: Any, gain: Any, mean: Any, scale: Any) -> tuple[Any, ...]:
+    """Compute the gradients of images and gain behind a norm of 3 groups of 4 channels, as torch takes them apart."""
+    wide, full = (dy * dy).astype("float32"), x.astype("float32")
+    mean, scale, gain = (each.astype("float32") for each in (mean, scale, gain))
+    first, second = (wide * full).sum((2, 3)), wide.sum((2, 3))
+    by_product = (first * gain.reshape(1, 12)).reshape(2, 3, 4).sum(2)
+    by_sum = (second * gain.reshape(1, 12)).reshape(2, 3, 4).sum(2)
+    slope = (by_sum * mean - by_product) * scale * scale * scale / 128
+    rest = -slope * mean - by_sum * scale / 128
+    share = (scale.reshape(2, 3, 1) * gain.reshape(1, 3, 4)).reshape(2, 3, 4, 1)
+    dx = share * wide.reshape(2, 3, 4, 32) + slope.reshape(2, 3, 1, 1) * full.reshape(2, 3, 4, 32)
+    by_gain = (first.reshape(2, 3, 4) - second.reshape(2, 3, 4) * mean.reshape(2, 3, 1)) * scale.reshape(2, 3, 1)
+    return (dx + rest.reshape(2, 3, 1, 1)).astype("float16"), by_gain.sum(0).astype("float16")
+
+
+def test_gradients_of_groups_store_short_floats_and_take_four_kernels() -> None:
+    """Views of converted arrays are converted by their readers, and sums over a group's channels share a kernel."""
+    images, groups = tensor(2, 12, 4, 8, dtype="f16"), tensor(2, 3, dtype="f16")
+    plan = trace_graph(normed_groups, images, images, tensor(12, dtype="f16"), groups, groups).plan()
+    assert [launch.part.kind for launch in plan.launches] == ["rows", "reduction", "pointwise", "reduction"]
+    large = [n for launch in plan.launches for n in launch.part.outputs if plan.graph.nodes[n].size == 768]
+    assert [plan.graph.nodes[n].dtype.name for n in large] == ["f16", "f16"]
+    draw = np.random.default_rng(0)
+    given = [draw.standard_normal(n.shape).astype("float16") for n in (plan.graph.nodes[i] for i in plan.graph.inputs)]
+    for found, right in zip(plan(*given), normed_groups(*given), strict=True):
+        assert np.abs(found.astype("float32") - right.astype("float32")).max() < 4e-3 * np.abs(right).max()
+
+
+def test_a_converted_input_is_no_kernel() -> None:
+    """Each of two kernels reads the short floats."""
+
+    def two(x: Any, w: Any) -> tuple[Any, ...]:
+        wide = w.astype("float32")
+        return x * wide, (x.reshape(4, 2, 16) + 1).sum(2) * wide.sum()
+
+    plan = trace_graph(two, (8, 16), tensor(16, dtype="f16")).plan()
+    assert all("cast" not in {plan.graph.nodes[n].op for n in x.part.outputs} for x in plan.launches), plan.explain()
+    assert len(plan.launches) == 3
+
+
 def test_rows_of_joined_heads_come_back_behind_the_product() -> None:
     def function(x: Any, w: Any, r: Any) -> Any:
         heads = np.exp(x).transpose(0, 2, 1, 3).reshape(16, 32)
