@@ -175,7 +175,8 @@ class Importer:
         kinds = {v.dtype for v in values if isinstance(v, torch.Tensor)}
         if name in WRAPPING and values[0].dtype in (torch.int8, torch.uint8):
             return False
-        if name in OF_ANY_TYPE or KNOWN[name] in VIEWS:
+        low_words = KNOWN[name] is KNOWN["_to_copy"] and values[0].dtype == torch.int32
+        if name in OF_ANY_TYPE or KNOWN[name] in VIEWS or low_words:
             kinds.discard(torch.int64)
         return not kinds & {torch.int64, torch.float64, torch.complex64, torch.int16}
 

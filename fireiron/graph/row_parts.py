@@ -94,9 +94,10 @@ def over_several(graph: Graph, nodes: Iterable[int]) -> bool:
 
 
 def over_rows(graph: Graph, fold: int) -> bool:
-    """Say whether a fold's dims are all outside the last one."""
-    last = len(graph.nodes[graph.nodes[fold].inputs[0]].shape) - 1
-    return bool(graph.nodes[fold]["axes"]) and last not in graph.nodes[fold]["axes"]
+    """Say whether a fold's dims are not the last ones: its rows do not follow each other, as those of batch norm."""
+    shape, axes = graph.nodes[graph.nodes[fold].inputs[0]].shape, graph.nodes[fold]["axes"]
+    folded = [a in axes for a, n in enumerate(shape) if n > 1]
+    return folded != sorted(folded)
 
 
 def folds_alike(areas: Areas) -> None:

@@ -113,7 +113,7 @@ def _at(graph: Graph, number: int, pattern: Term, so_far: Match, root: bool = Fa
         so_far = attrs.evolve(so_far, inner=(*so_far.inner, number))
     if pattern.op in FOLDS:
         joined = _axes(node, so_far)
-        if joined is None:
+        if joined is None or (so_far.axes is not None and _reads_folds(graph, number)):
             return
         so_far = attrs.evolve(so_far, axes=joined)
     orders = [node.inputs]
@@ -121,6 +121,30 @@ def _at(graph: Graph, number: int, pattern: Term, so_far: Match, root: bool = Fa
         orders.append(node.inputs[::-1])
     for inputs in orders:
         yield from _parts(graph, list(zip(inputs, pattern.parts, strict=True)), so_far)
+
+
+def _reads_folds(graph: Graph, fold: int) -> bool:
+    """Say whether a fold reads points that depend on folds of the same rows, which belong to one kernel with it.
+
+    Example:
+        >>> from fireiron import nn
+        >>> from fireiron.graph.trace import trace_graph
+        >>> for f in (lambda x: (x + 1).sum(1).sum(), lambda x: (nn.softmax(x) * x).sum(1).sum()):
+        ...     print(sum(node.kind == "fold" for node in trace_graph(f, (4, 8)).optimised().nodes))
+        1
+        4
+    """
+    left, seen = list(graph.nodes[fold].inputs), set[int]()
+    while left and len(seen) < MOST_ROUNDS:
+        n = left.pop()
+        if n in seen:
+            continue
+        seen.add(n)
+        node = graph.nodes[n]
+        if node.kind == "fold" and node["axes"] == graph.nodes[fold]["axes"]:
+            return True
+        left += node.inputs if node.kind in ("pointwise", "view") else ()
+    return False
 
 
 def _parts(graph: Graph, pairs: list[tuple[int, Term]], so_far: Match) -> Iterator[Match]:

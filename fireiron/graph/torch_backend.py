@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -32,6 +31,7 @@ from fireiron.graph.nodes import Graph
 from fireiron.graph.plan import Plan, plan, usual_target
 from fireiron.graph.sizes import NAMES, symbolic
 from fireiron.graph.torch_attention import keep_attention, simplify_positions
+from fireiron.graph.torch_decompositions import decompositions
 from fireiron.graph.torch_depthwise import keep_depthwise
 from fireiron.graph.torch_nodes import Stays
 from fireiron.graph.torch_views import Seen
@@ -47,7 +47,6 @@ OPTIONS = {
     "rounding": "whether simplifications may change roundings",
     "range": "whether simplifications may change what overflows or is NaN",
 }
-WHOLE = ("scaled_dot_product", "embedding_dense_backward")  # torch's operators that are not parted into others
 _plans: list[Plan] = []
 
 
@@ -105,18 +104,10 @@ def backend(module: Any, inputs: Sequence[Any], *, options: Mapping[str, Any] | 
         fw_compiler=_boxed(training),
         bw_compiler=_boxed(backward),
         inference_compiler=_boxed(inference),
-        decompositions=_decompositions(),
+        decompositions=decompositions(torch.is_grad_enabled()),
         partition_fn=parted,
     )
     return compiler(module, inputs)
-
-
-@cache
-def _decompositions() -> dict[Any, Any]:
-    """Return torch's functions that part its operators into others; listing them takes 0.1 s."""
-    from torch._decomp import core_aten_decompositions
-
-    return {op: f for op, f in core_aten_decompositions().items() if not any(name in str(op) for name in WHOLE)}
 
 
 def _boxed(compiler: Callable[..., Compiled]) -> Callable[..., Any]:

@@ -148,9 +148,12 @@ def _written(i: Importer, node: Any, over: int, x: int, *_: Any) -> int:
 
 
 def _check_narrowing(source: Any, target: Any) -> None:
-    """Leave integers to torch that are converted to a type which does not hold them, since torch's wrap."""
+    """Leave integers to torch that are converted to a type which does not hold them, since torch's wrap.
+
+    Numbers of 64 bits become numbers of 32 by their low words, as in torch.
+    """
     whole = not (source.is_floating_point or target.is_floating_point or torch.bool in (source, target))
-    if whole and not torch_kind(target).holds(torch_kind(source)):
+    if whole and (source, target) != (torch.int64, torch.int32) and not torch_kind(target).holds(torch_kind(source)):
         raise Stays("integers that wrap")
 
 
