@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import attrs
 
-from fireiron.graph.areas import Areas, Part, PartKind
+from fireiron.graph.areas import MOST_OPS, Areas, Part, PartKind
 from fireiron.graph.attention_parts import attention
 from fireiron.graph.dims import dims_of
 from fireiron.graph.motion import widens
@@ -30,6 +30,7 @@ from fireiron.graph.row_parts import (
     computable,
     folds_alike,
     folds_of_one_array,
+    one_row,
     over_several,
     rows,
     side_by_side,
@@ -37,6 +38,8 @@ from fireiron.graph.row_parts import (
     sums_of_rows,
 )
 from fireiron.graph.views import base_of
+
+MOST_AGAIN = 32  # operations that a reader computes again for one value
 
 
 def partition(graph: Graph) -> tuple[Part, ...]:
@@ -80,38 +83,93 @@ def ordered(areas: Areas) -> tuple[Part, ...]:
         left.remove(area)
         done.add(area)
         made.append(part_of(areas, area))
-    return casts_at_readers(areas, made)
+    return again_at_readers(areas, made)
 
 
-def casts_at_readers(areas: Areas, parts: list[Part]) -> tuple[Part, ...]:
-    """Move conversions to wider floats into the parts that read them, so that the narrower floats are stored."""
-    graph = areas.graph
+def again_at_readers(areas: Areas, parts: list[Part]) -> tuple[Part, ...]:
+    """Compute wide floats again in the parts that read them, where this saves memory traffic.
+
+    The narrower floats from which they are computed are then stored, or read, instead: for a conversion its source.
+    """
+    graph, nodes = areas.graph, areas.graph.nodes
     sets = [set(part.nodes) for part in parts]
     outputs = [set(part.outputs) for part in parts]
     for place, part in enumerate(parts):
-        for c in part.outputs:
-            node, readers = graph.nodes[c], [r for r in range(len(parts)) if r != place and c in parts[r].inputs]
-            if not widens(graph.nodes, c) or c in graph.returned or not readers:
+        for c in sorted(part.outputs, reverse=True):
+            readers = [r for r in range(len(parts)) if r != place and _reads_of(areas, sets[r], c)]
+            if c in graph.returned or nodes[c].dtype.bits <= 16:
                 continue
-            (source,) = node.inputs
-            here = base_of(graph, source) in sets[place]
-            if here and graph.nodes[source].kind == "view":
+            if any(nodes[u].kind not in ("pointwise", "fold") for u in graph.users[c]):
                 continue
-            if any(graph.nodes[u].kind not in ("pointwise", "fold") for u in graph.users[c]):
+            if not readers:  # all have computed it for another value
+                outputs[place].discard(c)
+                sets[place] = _needed(graph, sets[place], outputs[place])
                 continue
-            outputs[place] = {*outputs[place], *([source] if here else [])} - {c}
-            if not any(c in graph.nodes[n].inputs for n in sets[place]):
-                sets[place].discard(c)
+            cone = {c} if widens(nodes, c) else _cone(areas, c)
+            leaves = {i for n in cone for i in nodes[n].inputs if i not in cone and i not in areas.free}
+            mine = {i for i in leaves if base_of(graph, i) in sets[place]}
+            if not cone or any(nodes[i].kind == "view" for i in mine):
+                continue
+            fresh = mine - outputs[place]
+            saved = (1 + len(readers)) * nodes[c].nbytes - sum(nodes[i].nbytes for i in fresh)
+            saved -= sum(nodes[i].nbytes for r in readers for i in leaves - _inputs(areas, sets[r]))
+            if saved <= 0 or not (len(cone) == 1 or all(_takes(areas, parts[r], sets[r] | cone) for r in readers)):
+                continue
+            outputs[place] = {*outputs[place], *mine} - {c}
+            sets[place] = _needed(graph, sets[place], outputs[place])
             for r in readers:
-                sets[r].add(c)
+                sets[r] |= cone
     made: list[Part] = []
     for part, inside, given in zip(parts, sets, outputs, strict=True):
-        if part.outputs and not given:  # its readers convert for themselves
+        if part.outputs and not given:  # its readers compute all of it
             continue
-        nodes = tuple(sorted(inside))
-        read = dict.fromkeys(i for n in nodes for i in graph.nodes[n].inputs if i not in inside and i not in areas.free)
-        made.append(attrs.evolve(part, nodes=nodes, inputs=tuple(read), outputs=tuple(sorted(given))))
+        read = dict.fromkeys(
+            i for n in sorted(inside) for i in nodes[n].inputs if i not in inside and i not in areas.free
+        )
+        made.append(attrs.evolve(part, nodes=tuple(sorted(inside)), inputs=tuple(read), outputs=tuple(sorted(given))))
     return tuple(made)
+
+
+def _inputs(areas: Areas, inside: set[int]) -> set[int]:
+    return {i for n in inside for i in areas.graph.nodes[n].inputs if i not in inside and i not in areas.free}
+
+
+def _reads_of(areas: Areas, inside: set[int], number: int) -> bool:
+    return number not in inside and any(u in inside for u in areas.graph.users[number])
+
+
+def _cone(areas: Areas, number: int) -> set[int]:
+    """Find the pointwise operations on wide floats that give a value, without those at other points; empty if many."""
+    graph, found, left = areas.graph, set[int](), [number]
+    while left:
+        n = left.pop()
+        node = graph.nodes[n]
+        wide = node.kind == "pointwise" and node.op != "copy" and node.dtype.bits > 16
+        if n in areas.of and wide and node.shape == graph.nodes[number].shape and n not in found:
+            found.add(n)
+            left += node.inputs
+    return found if len(found) <= MOST_AGAIN else set()
+
+
+def _takes(areas: Areas, part: Part, inside: set[int]) -> bool:
+    """Say whether a part of rows or points is still one program with further operations."""
+    if part.kind not in ("pointwise", "rows", "reduction") or len(inside) > MOST_OPS:
+        return False
+    if not computable(areas, inside) or areas.reads_itself(inside):
+        return False
+    dims = dims_of(areas.graph, areas.with_views(inside), areas.free, alike=True)
+    return dims is not None and one_row(areas, inside, dims.names, set(dims.folded), list(part.outputs))
+
+
+def _needed(graph: Graph, inside: set[int], outputs: set[int]) -> set[int]:
+    """Return the nodes of a set that its outputs are computed from."""
+    found, left = set[int](), list(outputs)
+    while left:
+        n = left.pop()
+        if n in inside and n not in found:
+            found.add(n)
+            left += graph.nodes[n].inputs
+    return found
 
 
 def part_of(areas: Areas, area: int) -> Part:

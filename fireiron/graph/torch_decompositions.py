@@ -29,12 +29,11 @@ def decompositions(train: bool) -> Mapping[Any, Any]:
         train: whether the graph has a backward pass, which then computes again what is cheap, as the exponentials of a
             softmax.
     """
-    from torch._decomp import core_aten_decompositions, get_decompositions
-
+    listed: Any = import_module("torch._decomp")
     aten = torch.ops.aten
-    usual = dict(core_aten_decompositions())
+    usual = dict(listed.core_aten_decompositions())
     if train:
-        usual |= get_decompositions([aten._log_softmax])
+        usual |= listed.get_decompositions([aten._log_softmax])
     for name in ("nll_loss", "nll_loss2d"):
         forward, backward = getattr(aten, f"{name}_forward").default, getattr(aten, f"{name}_backward").default
         usual[forward], usual[backward] = _forward(usual[forward]), _backward(usual[backward])

@@ -154,14 +154,14 @@ def test_other_forms_and_alignments_take_the_first_way(monkeypatch: pytest.Monke
 
 
 def test_small_results_share_a_block_and_large_ones_are_released(monkeypatch: pytest.MonkeyPatch) -> None:
-    def steps(x: Any) -> Any:
-        large = x / np.sqrt((x * x).mean(1, keepdims=True))
-        other = large / (1 + large.sum(0))
-        return other - other.max(1, keepdims=True) * other.sum(0)
+    def steps(x: Any, w: Any) -> Any:
+        large = x @ w
+        other = (large / (1 + large.sum(0))) @ w
+        return other @ w - other.sum(0)
 
-    graph = trace_graph(steps, (512, 64))
+    graph = trace_graph(steps, (512, 64), (64, 64))
     run = Runs(monkeypatch, graph)
-    assert len(run.plan.kernels) > 2
+    assert len(run.plan.kernels) > 3
     wanted = run(drawn(graph), spend=True)
     run.blocks.clear()
     np.testing.assert_array_equal(run(drawn(graph), spend=True), wanted)
