@@ -81,6 +81,10 @@ def _times(value: float, x: Scalar) -> Scalar:
     return Binary("mul", _number(value, x), x)
 
 
+def _plus(value: float, x: Scalar) -> Scalar:
+    return Binary("add", _number(value, x), x)
+
+
 def _over(value: float, x: Scalar) -> Scalar:
     return Binary("div", _number(value, x), x)
 
@@ -172,6 +176,8 @@ FUNCTIONS: dict[str, Function] = {
             flushes=True, ones=(0.0,), vanishes=True, slots=4,
         ),
         Function("log2", "log2", _lazily("log2"), lambda x: _over(1 / math.log(2), x), start=0.0, slots=30),
+        Function("log1p", "log1p", _lazily("log1p"), lambda x: _over(1.0, _plus(1.0, x)), start=-1.0, slots=31),
+        Function("expm1", "expm1", _lazily("expm1"), lambda x: Unary("exp", x), slots=24),
         Function("floor", "floor", _lazily("floor"), lambda x: _number(0.0, x), exact=True),
         Function("ceil", "ceil", _lazily("ceil"), lambda x: _number(0.0, x), exact=True),
         # Of a condition: the condition itself, which what it is combined with implies anyway.

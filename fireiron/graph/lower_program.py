@@ -34,7 +34,7 @@ _FOLDS: Mapping[str, Callable[..., Value]] = {
     "min": reductions.min,
     "prod": reductions.prod,
 }
-COSTLY = frozenset({"exp", "exp2", "log", "log2", "sqrt", "rsqrt", "tanh", "erf", "div", "pow"})
+COSTLY = frozenset({"exp", "exp2", "expm1", "log", "log1p", "log2", "sqrt", "rsqrt", "tanh", "erf", "div", "pow"})
 # Each element of a concatenation compares its place with those of the parts. On an H200 a GELU behind 2, 3 and 4 parts
 # took 0.47 to 0.87 of the time of two launches, behind 6 parts 0.98 to 1.3, behind 8 up to 1.5.
 MOST_PARTS = 4

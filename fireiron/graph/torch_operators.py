@@ -86,7 +86,7 @@ def _turned(op: str) -> Known:
     return call
 
 
-for _name in ("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "tanh", "erf", "floor", "ceil"):
+for _name in ("exp", "exp2", "expm1", "log", "log2", "log1p", "sqrt", "rsqrt", "tanh", "erf", "floor", "ceil"):
     KNOWN[_name] = _unary(_name)
 
 

@@ -32,6 +32,7 @@ else:  # functions make arrays, and arrays call functions
 
 _UNARY = {
     "negative": "neg", "absolute": "abs", "exp": "exp", "exp2": "exp2", "log": "log", "log2": "log2",
+    "expm1": "expm1", "log1p": "log1p",
     "floor": "floor", "ceil": "ceil", "sqrt": "sqrt", "tanh": "tanh",
 }  # fmt: skip
 _BINARY = {

@@ -84,6 +84,16 @@ def log2(x: Operand) -> Value:
     return unary("log2", x)
 
 
+def log1p(x: Operand) -> Value:
+    """Take the natural logarithm of 1 + x, exact near 0 too."""
+    return unary("log1p", x)
+
+
+def expm1(x: Operand) -> Value:
+    """Take exp(x) - 1, exact near 0 too."""
+    return unary("expm1", x)
+
+
 def floor(x: Operand) -> Value:
     """Take the largest whole number that is not above x."""
     return unary("floor", x)

@@ -83,6 +83,8 @@ def _values() -> dict[str, Make]:
         "log",
         "sqrt",
         "rsqrt",
+        "expm1",
+        "log1p",
         "tanh",
         "erf",
         "normcdf",

@@ -43,6 +43,8 @@ EXACT = {
     "normcdf": lambda x: math.erfc(-x / math.sqrt(2)) / 2,
     "exp2": lambda x: 2.0**x,
     "log2": math.log2,
+    "log1p": math.log1p,
+    "expm1": math.expm1,
     "floor": math.floor,
     "ceil": math.ceil,
     "implied": lambda x: x,
