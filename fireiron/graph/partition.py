@@ -113,10 +113,15 @@ def again_at_readers(areas: Areas, parts: list[Part]) -> tuple[Part, ...]:
             fresh = mine - outputs[place]
             saved = (1 + len(readers)) * nodes[c].nbytes - sum(nodes[i].nbytes for i in fresh)
             saved -= sum(nodes[i].nbytes for r in readers for i in leaves - _inputs(areas, sets[r]))
-            if saved <= 0 or not (len(cone) == 1 or all(_takes(areas, parts[r], sets[r] | cone) for r in readers)):
+            given = {*outputs[place], *mine} - {c}
+            left = _needed(graph, sets[place], given)
+            alone = widens(nodes, c) or (
+                all(_takes(areas, parts[r], sets[r] | cone, outputs[r]) for r in readers)
+                and (not left or _takes(areas, part, left, given))
+            )
+            if saved <= 0 or not alone:
                 continue
-            outputs[place] = {*outputs[place], *mine} - {c}
-            sets[place] = _needed(graph, sets[place], outputs[place])
+            outputs[place], sets[place] = given, left
             for r in readers:
                 sets[r] |= cone
     made: list[Part] = []
@@ -151,14 +156,14 @@ def _cone(areas: Areas, number: int) -> set[int]:
     return found if len(found) <= MOST_AGAIN else set()
 
 
-def _takes(areas: Areas, part: Part, inside: set[int]) -> bool:
-    """Say whether a part of rows or points is still one program with further operations."""
+def _takes(areas: Areas, part: Part, inside: set[int], outputs: set[int]) -> bool:
+    """Say whether a part of rows or points is still one program with these operations and outputs."""
     if part.kind not in ("pointwise", "rows", "reduction") or len(inside) > MOST_OPS:
         return False
     if not computable(areas, inside) or areas.reads_itself(inside):
         return False
     dims = dims_of(areas.graph, areas.with_views(inside), areas.free, alike=True)
-    return dims is not None and one_row(areas, inside, dims.names, set(dims.folded), list(part.outputs))
+    return dims is not None and one_row(areas, inside, dims.names, set(dims.folded), sorted(outputs))
 
 
 def _needed(graph: Graph, inside: set[int], outputs: set[int]) -> set[int]:

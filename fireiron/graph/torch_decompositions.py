@@ -34,6 +34,10 @@ def decompositions(train: bool) -> Mapping[Any, Any]:
     usual = dict(listed.core_aten_decompositions())
     if train:
         usual |= listed.get_decompositions([aten._log_softmax])
+        norm = aten._native_batch_norm_legit_functional.default
+        usual[norm] = _batch_norm(listed.decomposition_table[norm])
+        alone = aten._native_batch_norm_legit.no_stats
+        usual[alone] = _without_averages(usual[norm], listed.decomposition_table[alone])
     for name in ("nll_loss", "nll_loss2d"):
         forward, backward = getattr(aten, f"{name}_forward").default, getattr(aten, f"{name}_backward").default
         usual[forward], usual[backward] = _forward(usual[forward]), _backward(usual[backward])
@@ -86,3 +90,51 @@ def _backward(usual: Any) -> Any:
         return torch.where(chosen & counts.unsqueeze(dim), each, 0.0)
 
     return slope
+
+
+def _batch_norm(usual: Any) -> Any:
+    """Take the statistics of a batch by one pass over it, as sums of what differs from one point of each channel."""
+
+    def norm(
+        input: Any,
+        weight: Any,
+        bias: Any,
+        running_mean: Any,
+        running_var: Any,
+        training: bool,
+        momentum: float,
+        eps: float,
+    ) -> Any:
+        if not training or input.dim() < 2 or input.numel() == 0 or input.dtype == torch.float64:
+            return usual(input, weight, bias, running_mean, running_var, training, momentum, eps)
+        axes = [a for a in range(input.dim()) if a != 1]
+        count = input.numel() // input.shape[1]
+        point = input
+        for a in axes:
+            point = point.narrow(a, input.shape[a] // 2 if a else 0, 1)
+        wide, point = input.to(torch.float32), point.to(torch.float32)
+        moved = wide - point
+        first = moved.sum(axes, keepdim=True) / count
+        variance = ((moved * moved).sum(axes, keepdim=True) / count - first * first).clamp_min(0.0)
+        mean, scale = first + point, torch.rsqrt(variance + eps)
+        shape = [-1 if a == 1 else 1 for a in range(input.dim())]
+        made = (wide - mean) * scale
+        made = made if weight is None else made * weight.to(torch.float32).reshape(shape)
+        made = made if bias is None else made + bias.to(torch.float32).reshape(shape)
+        flat, spread = mean.reshape(-1), variance.reshape(-1) * (count / max(count - 1, 1))
+        kept = [
+            None if old is None else (momentum * new + (1 - momentum) * old.to(torch.float32)).to(old.dtype)
+            for old, new in ((running_mean, flat), (running_var, spread))
+        ]
+        return made.to(input.dtype), flat, scale.reshape(-1), *kept
+
+    return norm
+
+
+def _without_averages(norm: Any, usual: Any) -> Any:
+    def alone(input: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float) -> Any:
+        if not training:
+            return usual(input, weight, bias, training, momentum, eps)
+        return norm(input, weight, bias, None, None, training, momentum, eps)[:3]
+
+    return alone

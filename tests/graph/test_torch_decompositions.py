@@ -86,3 +86,48 @@ def test_a_bfloat16_loss() -> None:
     torch.manual_seed(0)
     scores, target = torch.randn(24, 40).bfloat16(), torch.randint(0, 40, (24,))
     compared(lambda x, y: F.cross_entropy(x, y), scores, target, within=2.0**-6)
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize(("norm", "shape"), [
+    (torch.nn.BatchNorm1d, (24, 16)), (torch.nn.BatchNorm1d, (4, 16, 9)), (torch.nn.BatchNorm2d, (4, 16, 6, 8)),
+    (torch.nn.BatchNorm3d, (2, 8, 2, 3, 4)),
+])  # fmt: skip
+def test_a_batch_norm_reads_a_batch_twice(norm: Any, shape: tuple[int, ...], last: bool) -> None:
+    """Once for its statistics, and once for the result, with the operations behind it."""
+    if last and len(shape) != 4:
+        pytest.skip("two dims lie apart")
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    x = 0.1 * torch.randn(shape) + 30 + torch.arange(shape[1]).reshape(-1, *[1] * (len(shape) - 2))
+    x = x.to(memory_format=torch.channels_last) if last else x
+    slope, found = torch.randn(shape), []
+    count = len(torch_backend.plans())
+    for fast in (False, True):
+        torch.manual_seed(1)
+        module = norm(shape[1])
+        torch.nn.init.normal_(module.weight)
+        torch.nn.init.normal_(module.bias)
+        call = torch.compile(module, backend=torch_backend.backend, options={"arch": "sm_90a"}) if fast else module
+        given = x.clone().requires_grad_()
+        made = torch.relu(call(given)) if not fast else call(given).relu()
+        made.backward(slope)
+        found.append((made, given.grad, module.weight.grad, module.bias.grad, module.running_mean, module.running_var))
+    for got, want in zip(*reversed(found), strict=True):
+        torch.testing.assert_close(got, want, atol=3e-4, rtol=3e-4)
+    forward, backward = torch_backend.plans()[count:]
+    assert [launch.part.kind for launch in forward.launches if launch.kernel is not None] == ["reduction", "pointwise"]
+    assert len(backward.kernels) == 2
+
+
+def test_an_instance_norm() -> None:
+    torch.manual_seed(0)
+    x, w, b = torch.randn(3, 8, 5, 6), torch.randn(8), torch.randn(8)
+    compared(lambda x, w, b: F.instance_norm(x, weight=w, bias=b).square().sum(), x, w, b, within=1e-4)
+
+
+def test_a_batch_norm_that_does_not_train() -> None:
+    torch.manual_seed(0)
+    module = torch.nn.BatchNorm2d(8).eval()
+    module.running_mean.normal_()
+    compared(lambda x: module(x).square().sum(), torch.randn(3, 8, 5, 6), within=1e-4)
