@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Literal, TypeAlias
 
 import attrs
@@ -10,6 +10,7 @@ import attrs
 from fireiron.graph.dims import free_nodes, transparent
 from fireiron.graph.nodes import Graph
 from fireiron.graph.pack import settled_nodes
+from fireiron.graph.views import View
 
 PartKind: TypeAlias = Literal[
     "attention",
@@ -52,11 +53,14 @@ class Areas:
     Args:
         graph: the graph.
         several: whether rows that are written again may be folded over several dims.
+        views: where elements lie. Given, rows are only those whose elements lie together, and what depends on no fold
+            is in no kernel with folds.
     """
 
-    def __init__(self, graph: Graph, several: bool = True) -> None:
+    def __init__(self, graph: Graph, several: bool = True, views: Mapping[int, View] | None = None) -> None:
         self.graph = graph
         self.several = several
+        self.views = views or {}
         self.alike = False  # whether folds of different arrays may be one program
         self.free = free_nodes(graph)
         self.settled = settled_nodes(graph)

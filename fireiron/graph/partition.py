@@ -9,6 +9,8 @@ Source: the partition of MindSpore's graph-kernel fusion for GPUs; the rules abo
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
 import attrs
 
 from fireiron.graph.areas import MOST_OPS, Areas, Part, PartKind
@@ -31,13 +33,11 @@ from fireiron.graph.row_parts import (
     folds_alike,
     folds_of_one_array,
     one_row,
-    over_several,
     rows,
     side_by_side,
     sums_beside_rows,
-    sums_of_rows,
 )
-from fireiron.graph.views import base_of
+from fireiron.graph.views import View, base_of
 
 MOST_AGAIN = 32  # operations that a reader computes again for one value
 
@@ -86,10 +86,15 @@ def ordered(areas: Areas) -> tuple[Part, ...]:
     return again_at_readers(areas, made)
 
 
-def again_at_readers(areas: Areas, parts: list[Part]) -> tuple[Part, ...]:
+def again_at_readers(areas: Areas, parts: list[Part], kept: Collection[int] = ()) -> tuple[Part, ...]:
     """Compute wide floats again in the parts that read them, where this saves memory traffic.
 
     The narrower floats from which they are computed are then stored, or read, instead: for a conversion its source.
+
+    Args:
+        areas: the partition.
+        parts: its parts, in order.
+        kept: results that are stored whoever reads them.
     """
     graph, nodes = areas.graph, areas.graph.nodes
     sets = [set(part.nodes) for part in parts]
@@ -97,7 +102,7 @@ def again_at_readers(areas: Areas, parts: list[Part]) -> tuple[Part, ...]:
     for place, part in enumerate(parts):
         for c in sorted(part.outputs, reverse=True):
             readers = [r for r in range(len(parts)) if r != place and _reads_of(areas, sets[r], c)]
-            if c in graph.returned or nodes[c].dtype.bits <= 16:
+            if c in graph.returned or c in kept or nodes[c].dtype.bits <= 16:
                 continue
             if any(nodes[u].kind not in ("pointwise", "fold") for u in graph.users[c]):
                 continue
@@ -210,12 +215,17 @@ def kind_of(areas: Areas, inside: set[int]) -> PartKind:
     return "rows" if kept & set(dims.folded) else "reduction"
 
 
-def apart(graph: Graph, part: Part) -> tuple[Part, ...]:
+def apart(graph: Graph, part: Part, views: Mapping[int, View]) -> tuple[Part, ...]:
     """Divide a part that has no kernel, at the operation that is the most likely cause.
 
     The new parts are products or convolutions with epilogs; products and folds of their rows; folds of rows and sums
-    over rows; folds over several dims and points; products and pointwise parts; concatenations and the operations
-    around them; or single operations.
+    over rows; folds and points by how their elements lie; products and pointwise parts; concatenations and the
+    operations around them; or single operations.
+
+    Args:
+        graph: the graph of the part.
+        part: the part.
+        views: where elements lie.
     """
     inside = {n for n in part.nodes if graph.nodes[n].kind != "view"}
     if len(inside) < 2:
@@ -234,10 +244,12 @@ def apart(graph: Graph, part: Part) -> tuple[Part, ...]:
         others = sorted(inside - set(products))
         for number in others[:-1]:
             areas.merge(number, others[-1], f"{graph.nodes[number].op} behind a product that takes no epilog")
-    elif part.kind == "rows" and not products and (sums_of_rows(graph, inside) or over_several(graph, inside)):
-        before_folds(areas, inside)
-        rows(areas, inside)
-        folds_of_one_array(areas, inside)
+    elif part.kind in ("rows", "reduction"):
+        strictly = Areas(graph, several=False, views=views)
+        before_folds(strictly, inside)
+        rows(strictly, inside)
+        folds_of_one_array(strictly, inside)
+        areas = strictly if len({strictly.of[n] for n in inside}) > 1 else areas
     elif any(graph.nodes[n].kind == "copy" for n in inside):  # concatenations, and the operations around them
         rows(areas, {n for n in inside if graph.nodes[n].kind != "copy"})
     mine = sorted({areas.of[n] for n in inside}, key=lambda a: min(areas.members[a]))
@@ -249,10 +261,11 @@ def apart(graph: Graph, part: Part) -> tuple[Part, ...]:
         mine.remove(area)
         done.add(area)
         made.append(part_of(areas, area))
-    return _giving(graph, made, part)
+    given = _giving(graph, made, part)
+    return again_at_readers(areas, given, part.outputs) if areas.views else tuple(given)
 
 
-def _giving(graph: Graph, made: list[Part], whole: Part) -> tuple[Part, ...]:
+def _giving(graph: Graph, made: list[Part], whole: Part) -> list[Part]:
     """Give the parts of a divided part their outputs: those of the whole, and results that they read of each other.
 
     Readers may use another node than the graph says: the narrower float, which they convert themselves.
@@ -263,4 +276,4 @@ def _giving(graph: Graph, made: list[Part], whole: Part) -> tuple[Part, ...]:
         others = set(whole.outputs).union(*(each for other, each in enumerate(read) if other != place))
         outputs = tuple(n for n in part.nodes if n in others)
         found += [attrs.evolve(part, outputs=outputs)] if outputs else []
-    return tuple(found)
+    return found

@@ -363,7 +363,7 @@ def _launches(
             why = str(error)
         except FireironError as error:
             why = error.message
-    smaller = apart(graph, part)
+    smaller = apart(graph, part, views)
     if len(smaller) > 1:
         found = [launch for one in smaller for launch in _launches(graph, one, views, arch, samples)]
         return [attrs.evolve(x, why=x.why or f"not one kernel: {why}") for x in found]
@@ -429,7 +429,7 @@ def _divided(
     graph: Graph, part: Part, views: Mapping[int, View], arch: str, samples: Samples | None = None
 ) -> list[Launch]:
     """Divide a part, and give the smaller parts their kernels."""
-    return [launch for one in apart(graph, part) for launch in _launches(graph, one, views, arch, samples)]
+    return [launch for one in apart(graph, part, views) for launch in _launches(graph, one, views, arch, samples)]
 
 
 def _faster(whole: Launch, parted: list[Launch]) -> list[Launch]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import prod
 
 from fireiron.algebra.dtypes import i32
@@ -10,6 +10,7 @@ from fireiron.graph.areas import MOST_OPS, Areas
 from fireiron.graph.dims import dims_of, folded_by
 from fireiron.graph.nodes import Graph
 from fireiron.graph.operations import Shape
+from fireiron.graph.views import View
 
 MOST_OUTPUTS = 8
 MOST_TOGETHER = 16  # outputs of pointwise operations that share a launch alone
@@ -93,10 +94,18 @@ def over_several(graph: Graph, nodes: Iterable[int]) -> bool:
     return any(len([axis for axis in axes if shape[axis] > 1]) > 1 for shape, axes in shapes)
 
 
-def over_rows(graph: Graph, fold: int) -> bool:
-    """Say whether a fold's dims are not the last ones: its rows do not follow each other, as those of batch norm."""
-    shape, axes = graph.nodes[graph.nodes[fold].inputs[0]].shape, graph.nodes[fold]["axes"]
-    folded = [a in axes for a, n in enumerate(shape) if n > 1]
+def over_rows(graph: Graph, fold: int, views: Mapping[int, View] | None = None) -> bool:
+    """Say whether a fold's dims are not the last ones: its rows do not follow each other, as those of batch norm.
+
+    Args:
+        graph: the graph of the fold.
+        fold: number of the fold.
+        views: where elements lie; the last dims are those of the smallest strides then.
+    """
+    (operand,), axes = graph.nodes[fold].inputs, graph.nodes[fold]["axes"]
+    shape, strides = graph.nodes[operand].shape, views[operand].strides if views else ()
+    inner = sorted((a for a, n in enumerate(shape) if n > 1), key=lambda a: -strides[a] if strides else a)
+    folded = [a in axes for a in inner]
     return folded != sorted(folded)
 
 
@@ -127,7 +136,7 @@ def folds_of_one_array(areas: Areas, only: Iterable[int] | None = None) -> None:
         numbers = [n for n in areas.members[area] if graph.nodes[n].kind == "fold" and n in allowed]
         folds = [graph.nodes[n] for n in numbers]
         sources = {(graph.nodes[f.inputs[0]].shape, tuple(f["axes"])) for f in folds}
-        if len(sources) != 1 or not all(over_rows(graph, n) for n in numbers):
+        if len(sources) != 1 or not all(over_rows(graph, n, areas.views) for n in numbers):
             continue
         ((shape, axes),) = sources
         for other in found.setdefault((shape, axes), []):
@@ -274,12 +283,34 @@ def one_row(
         return False
     if not folded:  # one space of points
         return all(k == kept[0] for k in kept)
+    if areas.views and not all(_depends(areas.graph, n, set(folds)) for n in outputs):
+        return False
     lines = [k - folded for k in kept]
     again = any(folded <= k for k in kept)
     whole = all(not k & folded or folded <= k for k in kept)
     # Columns are the last dims of each array that has them, in one order, so that rows are contiguous.
-    spoken = [[d for d in names[n] if d is not None] for n in outputs]
+    spoken = [_by_strides(areas, n, names[n]) for n in outputs]
     columns = {tuple(dims[-len(folded) :]) for dims in spoken if folded <= set(dims)}
     last = len(columns) == 1 and all(set(found) == folded for found in columns)
     same = all(line == lines[0] for line in lines)
     return whole and same and (not again or (last and (areas.several or len(folded) == 1)))
+
+
+def _by_strides(areas: Areas, number: int, names: tuple[str | None, ...]) -> list[str]:
+    """List the dims of a node's axes, those of the largest strides first where these are known."""
+    strides = areas.views[number].strides if areas.views else ()
+    axes = sorted(range(len(names)), key=lambda a: -strides[a] if strides else a)
+    return [name for a in axes if (name := names[a]) is not None]
+
+
+def _depends(graph: Graph, number: int, folds: set[int]) -> bool:
+    """Say whether a node is computed from some of the folds."""
+    left, seen, first = [number], set[int](), min(folds)
+    while left:
+        n = left.pop()
+        if n in folds:
+            return True
+        if n >= first and n not in seen:
+            seen.add(n)
+            left += graph.nodes[n].inputs
+    return False

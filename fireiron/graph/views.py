@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from math import prod
 
@@ -167,7 +168,7 @@ def orders_of(graph: Graph) -> dict[int, Order]:
             last = len(node.shape) - 1  # the axis whose elements are best written side by side
             orders = [*(tuple(graph.nodes[u]["axes"]) for u, _ in reads), tuple(range(len(node.shape)))]
             found[number] = min(orders, key=lambda o: (_lost(graph, node.shape, o, reads), o[-1] != last))
-    return found | {number: channels_last(len(graph.nodes[number].shape)) for number in _images(graph)}
+    return found | _images(graph)
 
 
 def channels_last(rank: int) -> Order:
@@ -180,21 +181,51 @@ def channels_last(rank: int) -> Order:
     return (0, *range(2, rank), 1)
 
 
-def _images(graph: Graph) -> set[int]:
-    """Find the results whose channels lie last in memory.
+def _images(graph: Graph) -> dict[int, Order]:
+    """Find the results whose channels lie last in memory, and the order of their axes.
 
-    These are the results of convolutions and pooling, what is computed of them, and what is computed for them.
+    These are the results of convolutions and pooling, what is computed of them and of a caller's or a library's images
+    whose channels lie last, also in another shape, and what is computed for convolutions and pooling.
     """
-    found = set[int]()
+    found: dict[int, Order] = {}
+    lies: dict[int, View | None] = {}
+    computed: set[int] = set()  # for convolutions and pooling or of them, whose kernels store channels last
     read = {i for node in graph.nodes if node.kind == "windows" for i in node.inputs}
     for number, node in enumerate(graph.nodes):
-        if node.kind not in ("windows", "pointwise", "copy") or len(node.shape) < 3:
+        given, last = dict(node.attributes), channels_last(len(node.shape))
+        order: Order | None = None
+        if node.kind == "view":
+            base = lies[node.inputs[0]]
+            lies[number] = None if base is None else _viewed(base, node.op, node.shape, given)
             continue
-        # A copy has the order that its reader needs.
-        followed = node.op != "copy" and not found.isdisjoint(_alike(graph, number))
-        if node.kind == "windows" or number in read or followed:
-            found.add(number)
+        if node.kind in ("source", "foreign"):
+            order = last if len(node.shape) > 2 and given.get("order") == last else None
+        elif node.kind == "windows" or (number in read and node.kind in ("pointwise", "copy") and len(node.shape) > 2):
+            order = last
+            computed.add(number)
+        elif node.kind == "pointwise" and node.op != "copy" and len(node.shape) > 2:  # a copy has its reader's order
+            sources = [i for i in _alike(graph, number) if base_of(graph, i) in found]
+            ours = not computed.isdisjoint(map(partial(base_of, graph), sources))
+            orders = filter(None, (_dense_order(lies[i]) for i in sources))
+            order = next((o for o in orders if ours or _shown(graph, number, o)), None)
+            computed |= {number} if ours else set()
+        found |= {} if order is None else {number: order}
+        lies[number] = View(number, 0, node.shape, given.get("strides") or dense(node.shape, order))
     return found
+
+
+def _dense_order(view: View | None) -> Order | None:
+    """Return the order of an array's axes in memory if it lies densely in another order than its shape's."""
+    order = None if view is None else order_of(view)
+    return order if view is not None and order is not None and _lies(view, order) else None
+
+
+def _shown(graph: Graph, number: int, order: Order) -> bool:
+    """Say whether strides express what readers see of a result, if its axes have an order in memory."""
+    shape = graph.nodes[number].shape
+    view = View(number, 0, shape, dense(shape, order))
+    views = (graph.nodes[u] for u in graph.users[number] if graph.nodes[u].kind == "view")
+    return all(_viewed(view, v.op, v.shape, dict(v.attributes)) is not None for v in views)
 
 
 def _alike(graph: Graph, number: int) -> list[int]:
@@ -213,7 +244,9 @@ def _as_given(graph: Graph, views: Mapping[int, View | None]) -> set[int]:
         view = views[number]
         if node.kind not in ("windows", "pointwise", "copy"):
             outer = graph.nodes[base_of(graph, number)].kind in ("source", "foreign")
-            if outer and view is not None and len(node.shape) > 2:
+            if base_of(graph, number) in found:
+                found.add(number)
+            elif outer and view is not None and len(node.shape) > 2:
                 found |= {number} if _lies(view, channels_last(len(node.shape))) and not _lies(view) else set()
         elif not found.isdisjoint(_alike(graph, number)):
             found.add(number)
@@ -362,7 +395,7 @@ def outputs_apart(graph: Graph, together: Sequence[int] = ()) -> Graph:
     for i, group in zip(graph.outputs, groups, strict=True):
         base = base_of(graph, i)
         view = views[i]
-        turned = base in images - given and (view is None or not _lies(view))
+        turned = base in images and base not in given and (view is None or not _lies(view))
         apart = turned or graph.nodes[base].kind == "source" or bases.setdefault(base, group) != group
         made.append(b.add("copy", new[i]) if apart else new[i])
     return b.graph(graph.name, made)

@@ -313,7 +313,7 @@ def test_an_epilog_computes_what_it_reads_of_other_arrays() -> None:
     (part,) = partition(graph)
     assert part.kind == "product"
     assert [graph.nodes[i].name for i in part.inputs] == ["x", "w", "y"]
-    product, pointwise = apart(graph, part)  # where functions take long, they follow the product
+    product, pointwise = apart(graph, part, {})  # where functions take long, they follow the product
     assert (product.kind, pointwise.kind) == ("product", "pointwise")
     made = graph.plan("sm_90a")
     rng = np.random.default_rng(0)
