@@ -308,13 +308,15 @@ def _registers(
     conditions = sums + (4 if any(step.where is not None for step in steps) else 0)
     # The compiler computes all exponentials of a fold before it adds them up.
     waiting = 4 * any(step.functions for step in steps if step.over)
-    folding = of_inputs + max(kept, waiting + (widened if again or _states(spec) > OTHERS else 0))
+    read = {ref.name for step in steps if step.over for ref in step.reads}
+    beside = sum(max(least, nbytes) for role, nbytes in vectors.items() if role in read)  # that folds read
+    folding = of_inputs + beside + max(kept, waiting + (widened if again or _states(spec) > OTHERS else 0))
     behind = kept + (of_inputs if again else 0)
     most = max(folding, behind + of_vectors + stored)
     if any(step.running for step in steps):  # every column has a sum of its own
         most = max(most, of_inputs + kept + stored)
     live = max(of_inputs, kept + (max(of_inputs, widened) if again else 0))
-    live += 4 * max(0, len(between) - 1)  # folds of several of them read further ones
+    live += beside + 4 * max(0, len(between) - 1)  # folds of several of them read further ones
     live += least if least == 4 else 0  # of elements that are loaded alone, the guards are held too
     most += GUARD_NBYTES if least == 4 else 0
     return tuple((nbytes + conditions) / 4 for nbytes in (most, live))

@@ -61,6 +61,7 @@ class Areas:
         self.graph = graph
         self.several = several
         self.views = views or {}
+        self.lies: Mapping[int, View] = {}  # where elements lie, which decides what is merged
         self.alike = False  # whether folds of different arrays may be one program
         self.free = free_nodes(graph)
         self.settled = settled_nodes(graph)

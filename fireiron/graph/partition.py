@@ -15,6 +15,7 @@ import attrs
 
 from fireiron.graph.areas import MOST_OPS, Areas, Part, PartKind
 from fireiron.graph.attention_parts import attention
+from fireiron.graph.crossed import following
 from fireiron.graph.dims import dims_of
 from fireiron.graph.motion import widens
 from fireiron.graph.nodes import Graph
@@ -42,8 +43,12 @@ from fireiron.graph.views import View, base_of
 MOST_AGAIN = 32  # operations that a reader computes again for one value
 
 
-def partition(graph: Graph) -> tuple[Part, ...]:
+def partition(graph: Graph, views: Mapping[int, View] | None = None) -> tuple[Part, ...]:
     """Divide a graph into parts, each for one kernel, in an order in which a part comes after its inputs.
+
+    Args:
+        graph: the graph.
+        views: where elements lie; None where the order of axes in memory does not count.
 
     Example:
         >>> import numpy as np
@@ -57,6 +62,7 @@ def partition(graph: Graph) -> tuple[Part, ...]:
         rows 6
     """
     areas = Areas(graph)
+    areas.lies = following(graph, views or {}, areas.free)
     attention(areas)
     epilogs(areas)
     joined_products(areas)

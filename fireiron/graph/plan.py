@@ -16,6 +16,7 @@ from fireiron.base.text import count
 from fireiron.front.verbs import Schedule
 from fireiron.graph.alike import Form, form_of, moved
 from fireiron.graph.areas import Part
+from fireiron.graph.crossed import in_one_order
 from fireiron.graph.dims import free_nodes
 from fireiron.graph.kept_launches import KeptLaunches, kept_launches
 from fireiron.graph.lower import lowered
@@ -248,6 +249,9 @@ def plan(
     copied = with_matrices(made, {n: r for n, r in alone.items() if made.nodes[n].op == "matmul"}, views)
     if copied is not None:
         made, views, parts = _parted(copied)
+    straight = in_one_order(made, parts, views, free_nodes(made))
+    if straight is not None:
+        made, views, parts = _parted(straight)
     with kept_together():
         launches = _of_parts(made, parts, views, target, samples, dependent)
     if strict and (left := next((x for x in launches if x.kernel is None and not x.once), None)) is not None:
@@ -296,7 +300,8 @@ def _of_parts(
 def _parted(graph: Graph) -> tuple[Graph, dict[int, View], tuple[Part, ...]]:
     """Return a graph with copies for views that strides cannot express, where its elements lie, and its parts."""
     made, orders = materialised(graph)
-    return made, {i: view for i, view in views_of(made, orders).items() if view is not None}, partition(made)
+    views = {i: view for i, view in views_of(made, orders).items() if view is not None}
+    return made, views, partition(made, views)
 
 
 def planned_memory(given: Graph, graph: Graph, launches: Sequence[Launch], views: Mapping[int, View]) -> Memory:

@@ -7,6 +7,7 @@ from math import prod
 
 from fireiron.algebra.dtypes import i32
 from fireiron.graph.areas import MOST_OPS, Areas
+from fireiron.graph.crossed import crossed
 from fireiron.graph.dims import dims_of, folded_by
 from fireiron.graph.nodes import Graph
 from fireiron.graph.operations import Shape
@@ -225,13 +226,24 @@ def _fits(areas: Areas, one: int, other: int) -> bool:
     key = frozenset(inside)
     if key not in areas.rows:
         areas.rows[key] = _are_rows(areas, inside)
-    return areas.rows[key] and not areas.makes_cycle(one, other)
+    return areas.rows[key] and not _crosses(areas, one, other) and not areas.makes_cycle(one, other)
+
+
+def _crosses(areas: Areas, one: int, other: int) -> bool:
+    """Say whether two areas together read large arrays that are contiguous along different dims, and neither alone."""
+    if not areas.lies:
+        return False
+    several = (areas.members[one] | areas.members[other], areas.members[one], areas.members[other])
+    both, *each = (crossed(areas.graph, areas.with_views(x), areas.lies, areas.free) for x in several)
+    return both and not any(each)
 
 
 def _are_rows(areas: Areas, inside: set[int]) -> bool:
     """Say whether one program of rows or points computes a set of operations."""
     graph = areas.graph
     forms = {graph.nodes[n].kind for n in inside}
+    if "fold" in forms and any(graph.nodes[n].op == "copy" for n in inside):
+        return False  # what folds read in an order of its own
     if not forms <= {"pointwise", "fold"} and not forms <= {"pointwise", "gather", "copy"}:
         return False
     if len(inside) > MOST_OPS or any(
