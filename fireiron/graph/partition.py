@@ -251,7 +251,7 @@ def apart(graph: Graph, part: Part, views: Mapping[int, View]) -> tuple[Part, ..
         for number in others[:-1]:
             areas.merge(number, others[-1], f"{graph.nodes[number].op} behind a product that takes no epilog")
     elif part.kind in ("rows", "reduction"):
-        strictly = Areas(graph, several=False, views=views)
+        strictly = Areas(graph, several=False, views=following(graph, views, areas.free))
         before_folds(strictly, inside)
         rows(strictly, inside)
         folds_of_one_array(strictly, inside)

@@ -12,6 +12,7 @@ from fireiron.graph.constants import fold_constants
 from fireiron.graph.expand import expand
 from fireiron.graph.motion import move, raise_reshapes, raise_views
 from fireiron.graph.nodes import Graph
+from fireiron.graph.one_hot import one_hots
 from fireiron.graph.pack import pack
 from fireiron.graph.recompute import recompute
 from fireiron.graph.rules import RULES, Rule
@@ -93,6 +94,7 @@ def run(graph: Graph, switched: Mapping[str, bool]) -> Passed:
         graph = note("fold constants", graph, fold_constants(graph))
         made, applied = simplify(graph, rules)
         graph = note("simplify", graph, made, tuple(applied))
+        graph = note("sums of one place", graph, one_hots(graph))
         graph = note("share", graph, share(graph))
         if graph == before:  # packing products needs the simplified operations after them
             graph = note("pack products", graph, pack(graph))

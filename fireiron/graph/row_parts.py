@@ -297,6 +297,8 @@ def one_row(
         return all(k == kept[0] for k in kept)
     if areas.views and not all(_depends(areas.graph, n, set(folds)) for n in outputs):
         return False
+    if areas.views and any(_waits(areas, n, set(folds)) for n in folds):
+        return False
     lines = [k - folded for k in kept]
     again = any(folded <= k for k in kept)
     whole = all(not k & folded or folded <= k for k in kept)
@@ -313,6 +315,14 @@ def _by_strides(areas: Areas, number: int, names: tuple[str | None, ...]) -> lis
     strides = areas.views[number].strides if areas.views else ()
     axes = sorted(range(len(names)), key=lambda a: -strides[a] if strides else a)
     return [name for a in axes if (name := names[a]) is not None]
+
+
+def _waits(areas: Areas, fold: int, folds: set[int]) -> bool:
+    """Say whether a fold of elements that lie apart reads what depends on another fold: it reads them once more."""
+    operands = areas.graph.nodes[fold].inputs
+    others = folds - {fold}
+    apart = bool(others) and over_rows(areas.graph, fold, areas.views)
+    return apart and any(_depends(areas.graph, i, others) for i in operands)
 
 
 def _depends(graph: Graph, number: int, folds: set[int]) -> bool:
