@@ -9,7 +9,7 @@ Sizes are numbers: a function called with other shapes has another graph.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -45,10 +45,15 @@ class Importer:
         module: the traced graph; `meta["val"]` of a node describes its result.
         fixed: positions of inputs that seldom change, such as weights.
         windows: whether kernels of this package compute convolutions and pooling of 16-bit floats.
+        examples: arguments of a call, which may lie otherwise than traced, as results of our forward pass do; empty
+            where none are known.
     """
 
-    def __init__(self, module: Any, fixed: Collection[int] = (), windows: bool = False) -> None:
+    def __init__(
+        self, module: Any, fixed: Collection[int] = (), windows: bool = False, examples: Sequence[Any] = ()
+    ) -> None:
         self.module = module
+        self.examples = examples
         self.fixed = fixed
         self.windows = windows
         self.given = 0
@@ -97,8 +102,10 @@ class Importer:
         self.given += 1
         if not isinstance(value, torch.Tensor):
             return value
-        kind, order = torch_kind(value.dtype), order_in_memory(value)
-        strides = strides_with_gaps(value) if order is None and not value.is_contiguous() else None
+        lies = self.examples[place] if place < len(self.examples) else value
+        lies = lies if isinstance(lies, torch.Tensor) and lies.shape == value.shape else value
+        kind, order = torch_kind(value.dtype), order_in_memory(lies)
+        strides = strides_with_gaps(lies) if order is None and not lies.is_contiguous() else None
         return self.builder.input(node.name, tuple(value.shape), kind, place in self.fixed, order, strides)
 
     def _known_tensor(self, node: Any) -> int:
@@ -262,7 +269,7 @@ class Importer:
 
 
 def imported(
-    module: Any, name: str = "graph", fixed: Collection[int] = (), windows: bool = False
+    module: Any, name: str = "graph", fixed: Collection[int] = (), windows: bool = False, examples: Sequence[Any] = ()
 ) -> tuple[Graph, list[Any], list[int], Mapping[str, int]]:
     """Import what torch traced.
 
@@ -271,6 +278,7 @@ def imported(
         name: name of the graph.
         fixed: positions of inputs that seldom change, such as weights.
         windows: whether kernels of this package compute convolutions and pooling of 16-bit floats.
+        examples: as `Importer` takes them.
 
     Returns:
         Four values: the graph; for each result its position among the outputs, or its value; for each output a number,
@@ -279,6 +287,6 @@ def imported(
     Raises:
         Stays: where the graph has an operation without a node.
     """
-    importer = Importer(module, fixed, windows)
+    importer = Importer(module, fixed, windows, examples)
     graph, places, together = importer.graph(name)
     return graph, places, together, importer.left

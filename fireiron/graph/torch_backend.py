@@ -219,7 +219,7 @@ class Compiled:
         # torch's, except for depthwise ones. Kernels for GPUs before sm_80 have not been timed against torch's.
         windows = self.training is None and target(self.options.get("arch") or usual_target()).number >= 80
         graph, places, together, _ = imported(
-            module, fixed=fixed if self.options.get("freeze") else (), windows=windows
+            module, fixed=fixed if self.options.get("freeze") else (), windows=windows, examples=inputs
         )
         return graph, places, together
 
