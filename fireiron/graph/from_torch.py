@@ -32,6 +32,7 @@ from fireiron.graph.torch_nodes import (
 )
 from fireiron.graph.torch_operators import KNOWN, OF_ANY_TYPE, VIEWS, WRAPPING
 from fireiron.graph.torch_views import base_of, input_of, seen_by
+from fireiron.graph.views import channels_last
 
 torch: Any = import_module("torch")
 
@@ -102,8 +103,10 @@ class Importer:
         self.given += 1
         if not isinstance(value, torch.Tensor):
             return value
+        # Images that our forward pass gave may have channels last where torch's are traced without.
         lies = self.examples[place] if place < len(self.examples) else value
-        lies = lies if isinstance(lies, torch.Tensor) and lies.shape == value.shape else value
+        same = isinstance(lies, torch.Tensor) and lies.shape == value.shape
+        lies = lies if same and order_in_memory(lies) == channels_last(value.dim()) else value
         kind, order = torch_kind(value.dtype), order_in_memory(lies)
         strides = strides_with_gaps(lies) if order is None and not lies.is_contiguous() else None
         return self.builder.input(node.name, tuple(value.shape), kind, place in self.fixed, order, strides)
