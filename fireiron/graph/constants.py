@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from fireiron.algebra.dtypes import i32
 from fireiron.graph.evaluate import value_of
 from fireiron.graph.nodes import Builder, Data, Graph, Node, rewritten
 from fireiron.graph.operations import i64
@@ -34,8 +33,6 @@ def fold_constants(graph: Graph) -> Graph:
 
     def change(b: Builder, node: Node, inputs: tuple[int, ...]) -> int | None:
         given = [b.nodes[i] for i in inputs]
-        if node.op == "array" and _counts(node):
-            return b.add("iota", shape=node.shape, axis=0)
         if node.op == "matmul" and any(_repeated(b, g) and g.nbytes <= MOST_BYTES for g in given):
             return b.add("matmul", *(_spread(b, i) for i in inputs))
         if node.kind == "fold" and node.dtype != i64:
@@ -53,14 +50,6 @@ def fold_constants(graph: Graph) -> Graph:
         return b.constant(value.item(), node.dtype) if scalar else b.array(Data.of(value, node.dtype))
 
     return rewritten(graph, change)
-
-
-def _counts(node: Node) -> bool:
-    """Say whether a line has the numbers 0, 1, 2, ... as i32, which kernels compute without reading memory."""
-    if node.dtype != i32 or len(node.shape) != 1 or node.size < 2:
-        return False
-    line: Any = node["data"].array
-    return bool((line[1:] - line[:-1] == 1).all()) and line[0] == 0
 
 
 def _folded(b: Builder, node: Node, source: int) -> int | None:

@@ -45,12 +45,17 @@ def orders_read(
 def following(graph: Graph, views: Mapping[int, View], free: frozenset[int]) -> dict[int, View]:
     """Return where elements would lie if what is computed point by point had its operands' order, as in torch.
 
-    An operand that each reader computes for itself does not count.
+    An operand that each reader computes for itself does not count, nor one that repeats along an axis.
     """
     found: dict[int, View] = {}
+
+    def lies(i: int) -> bool:
+        view = found.get(i)
+        return i not in free and view is not None and all(view.strides[a] for a, n in enumerate(view.shape) if n > 1)
+
     for number, view in views.items():
         node = graph.nodes[number]
-        same = (i for i in node.inputs if graph.nodes[i].shape == node.shape and i not in free)
+        same = (i for i in node.inputs if graph.nodes[i].shape == node.shape and lies(i))
         first = next(same, None) if node.kind == "pointwise" and node.op != "copy" else None
         found[number] = view if first is None else found.get(first, view)
     return found

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from fireiron.algebra.dtypes import i32
 from fireiron.graph.composites import Ops
 from fireiron.graph.nodes import Builder, Graph, Node, rewritten
+
+MOST_STEPS = 32  # operations between a line of numbers and the arrays that it meets
 
 
 def one_hots(graph: Graph) -> Graph:
@@ -20,7 +25,63 @@ def one_hots(graph: Graph) -> Graph:
         >>> print(one_hots(trace_graph(slope, (8,), tensor(8, dtype="i32")).optimised()).nodes[-1].op)
         select
     """
-    return rewritten(graph, _changed)
+    return rewritten(_with_coordinates(graph), _changed)
+
+
+def _with_coordinates(graph: Graph) -> Graph:
+    """Replace lines of numbers 0, 1, 2, ... by coordinates, which kernels compute without reading memory.
+
+    A kernel has the coordinates of its arrays' points. So a line stays where what is computed of it meets no array that
+    has its axis.
+    """
+    lines = {
+        n
+        for n, node in enumerate(graph.nodes)
+        if node.op == "array" and _axis_of(node) is not None and _meets(graph, n)
+    }
+    if not lines:
+        return graph
+    b, new = Builder(), list[int]()
+    for number, node in enumerate(graph.nodes):
+        coordinate = number in lines
+        new.append(
+            b.add("iota", shape=node.shape, axis=_axis_of(node))
+            if coordinate
+            else b.copy(node, tuple(new[i] for i in node.inputs))
+        )
+    return b.graph(graph.name, [new[i] for i in graph.outputs])
+
+
+def _axis_of(node: Node) -> int | None:
+    """Return the only axis of numbers 0, 1, 2, ... along it, computed or stored; None for other nodes."""
+    long = [a for a, n in enumerate(node.shape) if n > 1]
+    if node.dtype != i32 or len(long) != 1:
+        return None
+    if node.op == "iota":
+        return long[0] if node["axis"] == long[0] else None
+    if node.op != "array":
+        return None
+    line: Any = node["data"].array.reshape(-1)
+    return long[0] if line[0] == 0 and (line[1:] - line[:-1] == 1).all() else None
+
+
+def _meets(graph: Graph, line: int) -> bool:
+    """Say whether all that is computed of a line is combined with values of its shape that are read or computed."""
+    left, seen = [line], {line}
+    while left:
+        n = left.pop()
+        if n in graph.returned:
+            return False
+        for u in graph.users[n]:
+            node = graph.nodes[u]
+            if node.kind not in ("pointwise", "view") or len(seen) > MOST_STEPS:
+                return False
+            others = (graph.nodes[i] for i in node.inputs if i not in seen)
+            kinds = ("constant", "array", "iota", "broadcast")
+            met = node.kind == "pointwise" and any(x.shape == node.shape and x.op not in kinds for x in others)
+            left += [] if met or u in seen else [u]
+            seen.add(u)
+    return True
 
 
 def _changed(b: Builder, node: Node, inputs: tuple[int, ...]) -> int | None:
@@ -42,10 +103,13 @@ def _changed(b: Builder, node: Node, inputs: tuple[int, ...]) -> int | None:
         return None
     o = Ops(b)
     kind, extent = b.nodes[place].dtype, chosen.shape[axis]
-    inside = o.mul(o.le(b.constant(0, kind), place), o.lt(place, b.constant(extent, kind)))
-    for other in factors:
-        inside = inside if other == places[0] else o.mul(inside, other)
-    made = o.select(inside, value, b.constant(0, chosen.dtype))
+    inside = [i for i in factors if i != places[0]]
+    known = _axis_of(b.nodes[place])
+    if known is None or b.nodes[place].shape[known] > extent:
+        inside += [o.le(b.constant(0, kind), place), o.lt(place, b.constant(extent, kind))]
+    made = value
+    for each in inside:
+        made = o.select(each, made, b.constant(0, chosen.dtype))
     whole = tuple(1 if a == axis else n for a, n in enumerate(chosen.shape))
     made = made if o.shape(made) == whole else o.broadcast(made, shape=whole)
     return made if node.shape == whole else o.reshape(made, shape=node.shape)
@@ -69,11 +133,9 @@ def _counts(b: Builder, number: int, axis: int, rank: int) -> bool:
     """Say whether a value is the coordinate along an axis."""
     node = b.nodes[number]
     if node.op == "reshape":
-        (inner,) = (b.nodes[i] for i in node.inputs)
-        line = inner.op == "iota" and len(inner.shape) == 1
-        place = axis - rank + len(node.shape)
-        return line and place >= 0 and node.shape[place] == inner.shape[0]
-    return node.op == "iota" and node["axis"] == axis - rank + len(node.shape)
+        (inner,), long = node.inputs, [a for a, n in enumerate(node.shape) if n > 1]
+        return _axis_of(b.nodes[inner]) is not None and long == [axis - rank + len(node.shape)]
+    return _axis_of(node) == axis - rank + len(node.shape)
 
 
 def _is_zero(b: Builder, number: int) -> bool:

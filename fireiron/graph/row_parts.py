@@ -295,7 +295,8 @@ def one_row(
         return False
     if not folded:  # one space of points
         return all(k == kept[0] for k in kept)
-    if areas.views and not all(_depends(areas.graph, n, set(folds)) for n in outputs):
+    alone = [n for n, mine in zip(outputs, kept, strict=True) if not mine & folded]
+    if areas.views and not all(_depends(areas.graph, n, set(folds)) for n in alone):
         return False
     if areas.views and any(_waits(areas, n, set(folds)) for n in folds):
         return False
