@@ -105,7 +105,7 @@ class Importer:
             return value
         # Images that our forward pass gave may have channels last where torch's are traced without.
         lies = self.examples[place] if place < len(self.examples) else value
-        same = isinstance(lies, torch.Tensor) and lies.shape == value.shape
+        same = isinstance(lies, torch.Tensor) and lies.shape == value.shape and value.dim() > 3
         lies = lies if same and order_in_memory(lies) == channels_last(value.dim()) else value
         kind, order = torch_kind(value.dtype), order_in_memory(lies)
         strides = strides_with_gaps(lies) if order is None and not lies.is_contiguous() else None

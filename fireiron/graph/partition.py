@@ -34,9 +34,12 @@ from fireiron.graph.row_parts import (
     folds_alike,
     folds_of_one_array,
     one_row,
+    over_rows,
+    over_several,
     rows,
     side_by_side,
     sums_beside_rows,
+    sums_of_rows,
 )
 from fireiron.graph.views import View, base_of
 
@@ -251,7 +254,11 @@ def apart(graph: Graph, part: Part, views: Mapping[int, View]) -> tuple[Part, ..
         for number in others[:-1]:
             areas.merge(number, others[-1], f"{graph.nodes[number].op} behind a product that takes no epilog")
     elif part.kind in ("rows", "reduction"):
-        strictly = Areas(graph, several=False, views=following(graph, views, areas.free))
+        # Sums over all rows leave rows as they are, however these lie: of rows over one dim, kernels take all orders.
+        lines = [n for n in inside if graph.nodes[n].kind == "fold" and not over_rows(graph, n)]
+        beside = sums_of_rows(graph, inside) and not over_several(graph, lines)
+        lie = None if beside else following(graph, views, areas.free)
+        strictly = Areas(graph, several=False, views=lie)
         before_folds(strictly, inside)
         rows(strictly, inside)
         folds_of_one_array(strictly, inside)

@@ -199,7 +199,7 @@ def _images(graph: Graph) -> dict[int, Order]:
             lies[number] = None if base is None else _viewed(base, node.op, node.shape, given)
             continue
         if node.kind in ("source", "foreign"):
-            order = last if len(node.shape) > 2 and given.get("order") == last else None
+            order = last if len(node.shape) > 3 and given.get("order") == last else None  # torch's format has a name
         elif node.kind == "windows" or (number in read and node.kind in ("pointwise", "copy") and len(node.shape) > 2):
             order = last
             computed.add(number)

@@ -80,14 +80,14 @@ TRAINED: dict[str, tuple[str, str, dict[str, Any], str, int, int]] = {
     "swin": (
         "SwinModel", "SwinConfig",
         {"image_size": 32, "patch_size": 2, "embed_dim": 16, "depths": [1, 1], "num_heads": [2, 4], "window_size": 4},
-        "pixel_values", 134, 12,
+        "pixel_values", 139, 12,
     ),
     "segformer": (
         "SegformerModel", "SegformerConfig",
         {
             **STAGES, "num_encoder_blocks": 2, "num_attention_heads": [1, 2], "sr_ratios": [2, 1],
             "patch_sizes": [7, 3], "strides": [4, 2], "mlp_ratios": [2, 2],
-        }, "pixel_values", 99, 31,
+        }, "pixel_values", 103, 31,
     ),
     "bert": ("BertModel", "BertConfig", SMALL, *IDS, 67, 11),
 }  # fmt: skip
