@@ -53,15 +53,18 @@ class Areas:
     Args:
         graph: the graph.
         several: whether rows that are written again may be folded over several dims.
-        views: where elements lie. Given, rows are only those whose elements lie together, and what depends on no fold
-            is in no kernel with folds.
+        lies: where elements lie, so that arrays of different orders are not merged; empty where that does not count.
+        strict: whether rows are only those whose elements lie together, and a result without columns that depends on no
+            fold is in no kernel with folds.
     """
 
-    def __init__(self, graph: Graph, several: bool = True, views: Mapping[int, View] | None = None) -> None:
+    def __init__(
+        self, graph: Graph, several: bool = True, lies: Mapping[int, View] | None = None, strict: bool = False
+    ) -> None:
         self.graph = graph
         self.several = several
-        self.views = views or {}
-        self.lies: Mapping[int, View] = {}  # where elements lie, which decides what is merged
+        self.lies = lies or {}
+        self.strict = strict
         self.alike = False  # whether folds of different arrays may be one program
         self.free = free_nodes(graph)
         self.settled = settled_nodes(graph)

@@ -7,45 +7,58 @@ gets a copy in the order of the others.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from fireiron.graph.areas import Part
 from fireiron.graph.dims import dims_of
 from fireiron.graph.nodes import Builder, Graph
 from fireiron.graph.views import Order, View
 
+Dims: TypeAlias = tuple[str, ...]
 LEAST_NBYTES = 1 << 16  # of an array whose order counts
 
 
 def orders_read(
     graph: Graph, inside: Collection[int], views: Mapping[int, View], free: frozenset[int]
-) -> dict[int, tuple[str, ...]]:
+) -> dict[int, Dims]:
     """List the large arrays with all dims that nodes read, each with its dims from the largest stride to the smallest.
 
     Args:
         graph: the graph.
         inside: the nodes, with the views between them.
-        views: where elements lie.
+        views: where elements lie; nodes without a view do not count.
         free: the nodes that are computed again wherever they are read.
     """
     dims = dims_of(graph, inside, free, alike=True)
     if dims is None:
         return {}
     every = {name for number in inside for name in dims.names.get(number, ()) if name is not None}
-    found: dict[int, tuple[str, ...]] = {}
+    found: dict[int, Dims] = {}
     for i in dict.fromkeys(i for n in inside for i in graph.nodes[n].inputs if i not in inside and i not in free):
         names = dims.names.get(i, ())
-        if {name for name in names if name is not None} != every or graph.nodes[i].nbytes < LEAST_NBYTES:
+        large = i in views and graph.nodes[i].nbytes >= LEAST_NBYTES
+        if not large or {name for name in names if name is not None} != every:
             continue
-        axes = sorted((a for a, name in enumerate(names) if name is not None), key=lambda a: -views[i].strides[a])
-        found[i] = tuple(str(names[a]) for a in axes)
+        found[i] = by_strides(names, views[i].strides)
     return found
+
+
+def by_strides(names: Sequence[str | None], strides: Sequence[int]) -> Dims:
+    """List the dims of an array's axes, those of the largest strides first; in the axes' order without strides.
+
+    Example:
+        >>> by_strides(("b", None, "c", "s"), (96, 0, 1, 8)), by_strides(("b", None, "c"), ())
+        (('b', 's', 'c'), ('b', 'c'))
+    """
+    axes = sorted(range(len(names)), key=lambda a: -strides[a] if strides else a)
+    return tuple(name for a in axes if (name := names[a]) is not None)
 
 
 def following(graph: Graph, views: Mapping[int, View], free: frozenset[int]) -> dict[int, View]:
     """Return where elements would lie if what is computed point by point had its operands' order, as in torch.
 
-    An operand that each reader computes for itself does not count, nor one that repeats along an axis.
+    An operand that each reader computes for itself does not count, nor one that repeats along an axis. Left out is what
+    has no other operand of its shape, such as a condition that compares rows with columns: it may lie in any order.
     """
     found: dict[int, View] = {}
 
@@ -56,8 +69,9 @@ def following(graph: Graph, views: Mapping[int, View], free: frozenset[int]) -> 
     for number, view in views.items():
         node = graph.nodes[number]
         same = (i for i in node.inputs if graph.nodes[i].shape == node.shape and lies(i))
-        first = next(same, None) if node.kind == "pointwise" and node.op != "copy" else None
-        found[number] = view if first is None else found.get(first, view)
+        follows = node.kind == "pointwise" and node.op != "copy"
+        lying = found.get(next(same, -1)) if follows else view
+        found |= {} if lying is None else {number: lying}
     return found
 
 
@@ -80,13 +94,11 @@ def in_one_order(graph: Graph, parts: Sequence[Part], views: Mapping[int, View],
             continue
         dims = dims_of(graph, part.nodes, free, alike=True)
         assert dims is not None
-        nbytes: dict[tuple[str, ...], int] = {}
+        nbytes: dict[Dims, int] = {}
         for i, order in read.items():
             nbytes[order] = nbytes.get(order, 0) + graph.nodes[i].nbytes
         for i in part.outputs:
-            names = dims.names.get(i, ())
-            axes = sorted(range(len(names)), key=lambda a, i=i: -views[i].strides[a])
-            order = tuple(name for a in axes if (name := names[a]) is not None)
+            order = by_strides(dims.names.get(i, ()), views[i].strides)
             if order in nbytes:
                 nbytes[order] += sum(nbytes.values())
         best = max(nbytes, key=lambda order: nbytes[order])

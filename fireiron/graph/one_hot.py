@@ -31,8 +31,8 @@ def one_hots(graph: Graph) -> Graph:
 def _with_coordinates(graph: Graph) -> Graph:
     """Replace lines of numbers 0, 1, 2, ... by coordinates, which kernels compute without reading memory.
 
-    A kernel has the coordinates of its arrays' points. So a line stays where what is computed of it meets no array that
-    has its axis.
+    A kernel knows the coordinates of points of its arrays. So a line stays an array where what is computed of it is
+    folded or returned before it is combined with an array that has the line's axis.
     """
     lines = {
         n

@@ -13,10 +13,11 @@ from collections.abc import Collection, Mapping
 
 import attrs
 
+from fireiron.algebra.unary import FUNCTIONS
 from fireiron.graph.areas import MOST_OPS, Areas, Part, PartKind
 from fireiron.graph.attention_parts import attention
 from fireiron.graph.crossed import following
-from fireiron.graph.dims import dims_of
+from fireiron.graph.dims import dims_of, free_nodes
 from fireiron.graph.motion import widens
 from fireiron.graph.nodes import Graph
 from fireiron.graph.product_parts import (
@@ -28,6 +29,7 @@ from fireiron.graph.product_parts import (
     prologs,
     rows_of_products,
 )
+from fireiron.graph.recompute import MOST_AGAIN
 from fireiron.graph.row_parts import (
     before_folds,
     computable,
@@ -42,8 +44,6 @@ from fireiron.graph.row_parts import (
     sums_of_rows,
 )
 from fireiron.graph.views import View, base_of
-
-MOST_AGAIN = 32  # operations that a reader computes again for one value
 
 
 def partition(graph: Graph, views: Mapping[int, View] | None = None) -> tuple[Part, ...]:
@@ -64,8 +64,7 @@ def partition(graph: Graph, views: Mapping[int, View] | None = None) -> tuple[Pa
         product 3
         rows 6
     """
-    areas = Areas(graph)
-    areas.lies = following(graph, views or {}, areas.free)
+    areas = Areas(graph, lies=following(graph, views or {}, free_nodes(graph)))
     attention(areas)
     epilogs(areas)
     joined_products(areas)
@@ -98,7 +97,9 @@ def ordered(areas: Areas) -> tuple[Part, ...]:
 def again_at_readers(areas: Areas, parts: list[Part], kept: Collection[int] = ()) -> tuple[Part, ...]:
     """Compute wide floats again in the parts that read them, where this saves memory traffic.
 
-    The narrower floats from which they are computed are then stored, or read, instead: for a conversion its source.
+    The pass `recompute` does so ahead of the partition, for folds that can share a kernel only then.
+    The narrower floats from which they are computed are then stored, or read, instead: for a conversion its source. So
+    are values of any type that one operation computes of rows and columns, such as masks.
 
     Args:
         areas: the partition.
@@ -111,7 +112,7 @@ def again_at_readers(areas: Areas, parts: list[Part], kept: Collection[int] = ()
     for place, part in enumerate(parts):
         for c in sorted(part.outputs, reverse=True):
             readers = [r for r in range(len(parts)) if r != place and _reads_of(areas, sets[r], c)]
-            if c in graph.returned or c in kept or nodes[c].dtype.bits <= 16:
+            if c in graph.returned or c in kept or (nodes[c].dtype.bits <= 16 and not _spread(areas, c)):
                 continue
             if any(nodes[u].kind not in ("pointwise", "fold") for u in graph.users[c]):
                 continue
@@ -119,7 +120,7 @@ def again_at_readers(areas: Areas, parts: list[Part], kept: Collection[int] = ()
                 outputs[place].discard(c)
                 sets[place] = _needed(graph, sets[place], outputs[place])
                 continue
-            cone = {c} if widens(nodes, c) else _cone(areas, c)
+            cone = {c} if widens(nodes, c) or _spread(areas, c) else _cone(areas, c)
             leaves = {i for n in cone for i in nodes[n].inputs if i not in cone and i not in areas.free}
             mine = {i for i in leaves if base_of(graph, i) in sets[place]}
             if not cone or any(nodes[i].kind == "view" for i in mine):
@@ -147,6 +148,13 @@ def again_at_readers(areas: Areas, parts: list[Part], kept: Collection[int] = ()
         )
         made.append(attrs.evolve(part, nodes=tuple(sorted(inside)), inputs=tuple(read), outputs=tuple(sorted(given))))
     return tuple(made)
+
+
+def _spread(areas: Areas, number: int) -> bool:
+    """Say whether one operation gives a value of arrays that have fewer elements, such as rows and columns."""
+    node, nodes = areas.graph.nodes[number], areas.graph.nodes
+    points = node.kind == "pointwise" and node.op not in ("copy", *FUNCTIONS)
+    return points and all(i in areas.free or nodes[base_of(areas.graph, i)].size < node.size for i in node.inputs)
 
 
 def _inputs(areas: Areas, inside: set[int]) -> set[int]:
@@ -257,12 +265,12 @@ def apart(graph: Graph, part: Part, views: Mapping[int, View]) -> tuple[Part, ..
         # Sums over all rows leave rows as they are, however these lie: of rows over one dim, kernels take all orders.
         lines = [n for n in inside if graph.nodes[n].kind == "fold" and not over_rows(graph, n)]
         beside = sums_of_rows(graph, inside) and not over_several(graph, lines)
-        lie = None if beside else following(graph, views, areas.free)
-        strictly = Areas(graph, several=False, views=lie)
-        before_folds(strictly, inside)
-        rows(strictly, inside)
-        folds_of_one_array(strictly, inside)
-        areas = strictly if len({strictly.of[n] for n in inside}) > 1 else areas
+        lies = None if beside else following(graph, views, areas.free)
+        found = Areas(graph, several=False, lies=lies, strict=not beside)
+        before_folds(found, inside)
+        rows(found, inside)
+        folds_of_one_array(found, inside)
+        areas = found if len({found.of[n] for n in inside}) > 1 else areas
     elif any(graph.nodes[n].kind == "copy" for n in inside):  # concatenations, and the operations around them
         rows(areas, {n for n in inside if graph.nodes[n].kind != "copy"})
     mine = sorted({areas.of[n] for n in inside}, key=lambda a: min(areas.members[a]))
@@ -275,7 +283,7 @@ def apart(graph: Graph, part: Part, views: Mapping[int, View]) -> tuple[Part, ..
         done.add(area)
         made.append(part_of(areas, area))
     given = _giving(graph, made, part)
-    return again_at_readers(areas, given, part.outputs) if areas.views else tuple(given)
+    return again_at_readers(areas, given, part.outputs) if areas.strict else tuple(given)
 
 
 def _giving(graph: Graph, made: list[Part], whole: Part) -> list[Part]:

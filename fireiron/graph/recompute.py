@@ -12,7 +12,7 @@ from fireiron.graph.nodes import Builder, Graph
 from fireiron.graph.pack import settled_nodes
 from fireiron.graph.row_parts import over_rows
 
-MOST_AGAIN = 32  # operations that are computed again for one fold
+MOST_AGAIN = 32  # operations that are computed again for one value
 
 
 def recompute(graph: Graph) -> Graph:

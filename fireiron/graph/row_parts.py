@@ -7,7 +7,7 @@ from math import prod
 
 from fireiron.algebra.dtypes import i32
 from fireiron.graph.areas import MOST_OPS, Areas
-from fireiron.graph.crossed import crossed
+from fireiron.graph.crossed import by_strides, crossed
 from fireiron.graph.dims import dims_of, folded_by
 from fireiron.graph.nodes import Graph
 from fireiron.graph.operations import Shape
@@ -104,7 +104,7 @@ def over_rows(graph: Graph, fold: int, views: Mapping[int, View] | None = None) 
         views: where elements lie; the last dims are those of the smallest strides then.
     """
     (operand,), axes = graph.nodes[fold].inputs, graph.nodes[fold]["axes"]
-    shape, strides = graph.nodes[operand].shape, views[operand].strides if views else ()
+    shape, strides = graph.nodes[operand].shape, views[operand].strides if views and operand in views else ()
     inner = sorted((a for a, n in enumerate(shape) if n > 1), key=lambda a: -strides[a] if strides else a)
     folded = [a in axes for a in inner]
     return folded != sorted(folded)
@@ -137,7 +137,7 @@ def folds_of_one_array(areas: Areas, only: Iterable[int] | None = None) -> None:
         numbers = [n for n in areas.members[area] if graph.nodes[n].kind == "fold" and n in allowed]
         folds = [graph.nodes[n] for n in numbers]
         sources = {(graph.nodes[f.inputs[0]].shape, tuple(f["axes"])) for f in folds}
-        if len(sources) != 1 or not all(over_rows(graph, n, areas.views) for n in numbers):
+        if len(sources) != 1 or not all(over_rows(graph, n, areas.lies if areas.strict else None) for n in numbers):
             continue
         ((shape, axes),) = sources
         for other in found.setdefault((shape, axes), []):
@@ -296,33 +296,27 @@ def one_row(
     if not folded:  # one space of points
         return all(k == kept[0] for k in kept)
     alone = [n for n, mine in zip(outputs, kept, strict=True) if not mine & folded]
-    if areas.views and not all(_depends(areas.graph, n, set(folds)) for n in alone):
+    if areas.strict and not all(_depends(areas.graph, n, set(folds)) for n in alone):
         return False
-    if areas.views and any(_waits(areas, n, set(folds)) for n in folds):
+    if areas.strict and any(_waits(areas, n, set(folds)) for n in folds):
         return False
     lines = [k - folded for k in kept]
     again = any(folded <= k for k in kept)
     whole = all(not k & folded or folded <= k for k in kept)
     # Columns are the last dims of each array that has them, in one order, so that rows are contiguous.
-    spoken = [_by_strides(areas, n, names[n]) for n in outputs]
+    known = areas.lies if areas.strict else {}
+    spoken = [by_strides(names[n], known[n].strides if n in known else ()) for n in outputs]
     columns = {tuple(dims[-len(folded) :]) for dims in spoken if folded <= set(dims)}
     last = len(columns) == 1 and all(set(found) == folded for found in columns)
     same = all(line == lines[0] for line in lines)
     return whole and same and (not again or (last and (areas.several or len(folded) == 1)))
 
 
-def _by_strides(areas: Areas, number: int, names: tuple[str | None, ...]) -> list[str]:
-    """List the dims of a node's axes, those of the largest strides first where these are known."""
-    strides = areas.views[number].strides if areas.views else ()
-    axes = sorted(range(len(names)), key=lambda a: -strides[a] if strides else a)
-    return [name for a in axes if (name := names[a]) is not None]
-
-
 def _waits(areas: Areas, fold: int, folds: set[int]) -> bool:
     """Say whether a fold of elements that lie apart reads what depends on another fold: it reads them once more."""
     operands = areas.graph.nodes[fold].inputs
     others = folds - {fold}
-    apart = bool(others) and over_rows(areas.graph, fold, areas.views)
+    apart = bool(others) and over_rows(areas.graph, fold, areas.lies)
     return apart and any(_depends(areas.graph, i, others) for i in operands)
 
 

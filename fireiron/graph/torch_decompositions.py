@@ -40,60 +40,65 @@ def decompositions(train: bool) -> Mapping[Any, Any]:
         usual[alone] = _without_averages(usual[norm], listed.decomposition_table[alone])
     for name in ("nll_loss", "nll_loss2d"):
         forward, backward = getattr(aten, f"{name}_forward").default, getattr(aten, f"{name}_backward").default
-        usual[forward], usual[backward] = _forward(usual[forward]), _backward(usual[backward])
+        usual[forward] = _without_weights(_loss, usual[forward], 0)
+        usual[backward] = _without_weights(_slope, usual[backward], 1)
     return {op: f for op, f in usual.items() if not any(name in str(op) for name in WHOLE)}
 
 
+def _dim(x: Any) -> int:
+    """Return the dim of the classes: of a single row the only one."""
+    return 1 if x.dim() > 1 else 0
+
+
 def _classes(x: Any, target: Any, ignored: int) -> tuple[Any, Any]:
-    """Return which points are those of a row's class, and which rows count; classes are along dim 1, or alone."""
-    dim = 1 if x.dim() > 1 else 0
+    """Return which points are those of a row's class, and which rows count."""
+    dim = _dim(x)
     rows = target.to(torch.int32)
     columns = torch.arange(x.shape[dim], dtype=torch.int32, device=x.device)
     columns = columns.reshape(-1, *[1] * (x.dim() - dim - 1))
     return columns == rows.unsqueeze(dim), rows != ignored
 
 
-def _forward(usual: Any) -> Any:
-    def loss(self: Any, target: Any, weight: Any, reduction: int, ignore_index: int) -> tuple[Any, Any]:
-        if weight is not None or not self.is_floating_point():
-            return usual(self, target, weight, reduction, ignore_index)
-        chosen, counts = _classes(self, target, ignore_index)
-        dim = 1 if self.dim() > 1 else 0
-        each = torch.where(counts, -torch.where(chosen, self, 0.0).sum(dim), 0.0)
-        if reduction not in (MEAN, SUM):
-            return each, self.new_zeros(())
-        total = counts.to(torch.float32).sum()
-        whole = each.sum(dtype=torch.float32)
-        whole = whole / total if reduction == MEAN else whole
-        return whole.to(self.dtype), total.to(self.dtype)
+def _without_weights(made: Any, usual: Any, scores: int) -> Any:
+    """Return `made` for calls without weights of classes, and `usual` for others.
 
-    return loss
+    Args:
+        made: takes the arguments of the operator.
+        usual: torch's function for the operator.
+        scores: position of the scores, behind which target and weights follow.
+    """
+
+    def call(*given: Any, **named: Any) -> Any:
+        plain = not named and given[scores + 2] is None and given[scores].is_floating_point()
+        return (made if plain else usual)(*given, **named)
+
+    return call
 
 
-def _backward(usual: Any) -> Any:
-    def slope(
-        grad_output: Any,
-        self: Any,
-        target: Any,
-        weight: Any,
-        reduction: int,
-        ignore_index: int,
-        total_weight: Any,
-    ) -> Any:
-        if weight is not None or not self.is_floating_point():
-            return usual(grad_output, self, target, weight, reduction, ignore_index, total_weight)
-        chosen, counts = _classes(self, target, ignore_index)
-        dim = 1 if self.dim() > 1 else 0
-        each = -(grad_output / total_weight if reduction == MEAN else grad_output)
-        if reduction not in (MEAN, SUM):
-            each = each.unsqueeze(dim)
-        return torch.where(chosen & counts.unsqueeze(dim), each, 0.0)
+def _loss(x: Any, target: Any, _: None, reduction: int, ignored: int) -> tuple[Any, Any]:
+    """Compute the loss, and how many rows count."""
+    chosen, counts = _classes(x, target, ignored)
+    each = torch.where(counts, -torch.where(chosen, x, 0.0).sum(_dim(x)), 0.0)
+    if reduction not in (MEAN, SUM):
+        return each, x.new_zeros(())
+    total, whole = counts.to(torch.float32).sum(), each.sum(dtype=torch.float32)
+    return (whole / total if reduction == MEAN else whole).to(x.dtype), total.to(x.dtype)
 
-    return slope
+
+def _slope(dy: Any, x: Any, target: Any, _: None, reduction: int, ignored: int, total: Any) -> Any:
+    """Compute the gradient of the scores: at each row's class that of the loss, negative, and zeros elsewhere."""
+    chosen, counts = _classes(x, target, ignored)
+    each = -(dy / total if reduction == MEAN else dy)
+    each = each if reduction in (MEAN, SUM) else each.unsqueeze(_dim(x))
+    return torch.where(chosen & counts.unsqueeze(_dim(x)), each, 0.0)
 
 
 def _batch_norm(usual: Any) -> Any:
-    """Take the statistics of a batch by one pass over it, as sums of what differs from one point of each channel."""
+    """Take the statistics of a batch by one pass over it: sums in f32 of differences from one point of each channel.
+
+    Sums of the values themselves would lose what is small beside the mean. If the point lies k standard deviations from
+    the mean, the variance is off by about k * k roundings.
+    """
 
     def norm(
         input: Any,
@@ -132,6 +137,8 @@ def _batch_norm(usual: Any) -> Any:
 
 
 def _without_averages(norm: Any, usual: Any) -> Any:
+    """Return the norm that keeps no running averages, as instance norm."""
+
     def alone(input: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float) -> Any:
         if not training:
             return usual(input, weight, bias, training, momentum, eps)
