@@ -22,6 +22,7 @@ from fireiron.graph.composites import Ops
 from fireiron.graph.nodes import BUNDLE, Builder, Data, Graph
 from fireiron.graph.torch_nodes import (
     Stays,
+    has_padded_lines,
     is_pure,
     is_tensor,
     name_of,
@@ -103,13 +104,15 @@ class Importer:
         self.given += 1
         if not isinstance(value, torch.Tensor):
             return value
-        # Images that our forward pass gave may have channels last where torch's are traced without.
+        # What our forward pass gave may lie otherwise than torch's: images with channels last, and padded lines.
         lies = self.examples[place] if place < len(self.examples) else value
-        same = isinstance(lies, torch.Tensor) and lies.shape == value.shape and value.dim() > 3
-        lies = lies if same and order_in_memory(lies) == channels_last(value.dim()) else value
+        same = isinstance(lies, torch.Tensor) and lies.shape == value.shape
+        turned = same and value.dim() > 3 and order_in_memory(lies) == channels_last(value.dim())
+        padded = same and has_padded_lines(lies) and not has_padded_lines(value)
+        lies = lies if turned or padded else value
         kind, order = torch_kind(value.dtype), order_in_memory(lies)
         strides = strides_with_gaps(lies) if order is None and not lies.is_contiguous() else None
-        return self.builder.input(node.name, tuple(value.shape), kind, place in self.fixed, order, strides)
+        return self.builder.input(node.name, tuple(value.shape), kind, place in self.fixed, order, strides, padded)
 
     def _known_tensor(self, node: Any) -> int:
         """Add a tensor that torch's graph holds as a constant."""

@@ -139,10 +139,12 @@ class PartProducts:
             strides = reshaped(view.shape, view.strides, self.result)
             if strides is None:
                 raise Misfit("the result does not lie as a matrix")
-            plain = dense(self.result)
-            if any(n != 1 and s != t for n, s, t in zip(self.result, strides, plain, strict=True)):
+            *lines, width = self.result
+            pitch = strides[-2] if lines and lines[-1] > 1 else width
+            rows = dense((*lines, max(pitch, width)))
+            if any(n != 1 and s != t for n, s, t in zip(self.result, strides, rows, strict=True)):
                 raise Misfit("the result does not lie in rows")
-            tensor, operand = described(view, f"out{place or ''}", kind, self.result, plain, self.samples)
+            tensor, operand = described(view, f"out{place or ''}", kind, self.result, rows, self.samples)
             outs.append(tensor)
             results.append(operand)
         return outs, results

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from itertools import pairwise
 from math import e as EULER
 from math import inf, log2, prod
@@ -10,17 +11,18 @@ from typing import TYPE_CHECKING, Literal, cast
 
 import attrs
 
-from fireiron.algebra.dtypes import i32
+from fireiron.algebra.dtypes import f32, i32
 from fireiron.front.best import best
 from fireiron.front.chain import FoldChain, ProgramChain
 from fireiron.graph.areas import Part
 from fireiron.graph.dims import Dims, dims_of, free_nodes
 from fireiron.graph.lowered import Lowered, Misfit, Operand, described, pointwise
 from fireiron.graph.nodes import Graph, Node
+from fireiron.graph.one_hot import chosen_of
 from fireiron.graph.operations import i64
-from fireiron.graph.views import View
+from fireiron.graph.views import VECTOR_NBYTES, View, owns_padding, room
 from fireiron.language import einsum, reductions, steps, subscripts, trace, traced
-from fireiron.language.pointwise import Value, unary, where
+from fireiron.language.pointwise import Value, cast_to, unary, where
 from fireiron.language.residual import start
 from fireiron.language.specs import task_of
 from fireiron.language.tensor import Tensor
@@ -85,6 +87,32 @@ class PartProgram:
             for outer, inner in reversed(list(pairwise(lines))):
                 if self._one_line(outer, inner):
                     self.merged[outer] = self.merged.get(inner, inner)
+        self.wide = {} if self.merged else self._widened()
+
+    def _widened(self) -> dict[str, int]:
+        """Choose wider extents for dims of odd extent whose lines are padded in all arrays: whole vectors are read.
+
+        Folds leave the padding out; what is written there has no reader.
+        """
+        graph, part, names = self.graph, self.part, self.dims.names
+        kinds = {graph.nodes[n].kind for n in part.nodes if graph.nodes[n].op != "copy"}
+        if part.kind not in ("rows", "reduction", "pointwise") or self.samples is not None:
+            return {}
+        found: dict[str, int] = {}
+        for dim, extent in self.dims.extents.items() if kinds <= {"pointwise", "fold", "view"} else ():
+            arrays = [i for i in (*part.inputs, *part.outputs) if dim in names.get(i, ())]
+            sizes = {i: graph.nodes[i].dtype.nbytes for i in arrays}
+            lane = VECTOR_NBYTES // min(sizes.values(), default=VECTOR_NBYTES)
+            wide = -(-extent // lane) * lane
+            rooms = (self._room(i, names[i].index(dim), VECTOR_NBYTES // sizes[i]) for i in arrays)
+            if wide > extent and arrays and min(rooms) >= wide:
+                found[dim] = wide
+        return found
+
+    def _room(self, number: int, axis: int, vector: int) -> int:
+        """Count the elements of a line's memory that kernels may read or, of a result, write."""
+        view = self.views[number]
+        return room(view, axis, vector) if owns_padding(self.graph, view) else 0
 
     def _attention(self) -> None:
         """Name dims and arrays as the presets of attention do."""
@@ -227,7 +255,9 @@ class PartProgram:
         return name
 
     def _extent(self, dim: str, extent: int) -> int:
-        """Return the extent of a dim, including dims that are merged into it."""
+        """Return the extent of a dim, including dims that are merged into it, and padding."""
+        if extent > 1 and dim in self.wide:
+            return self.wide[dim]
         return extent * prod(self.dims.extents[outer] for outer, to in self.merged.items() if to == dim)
 
     def _of_inputs(self, number: int, dims: tuple[str | None, ...]) -> list[tuple[str | None, ...]]:
@@ -323,6 +353,8 @@ class PartProgram:
             return self._line(node, places)
         if self.part.kind == "attention" and self._is_top(number):
             return self._top(number, dims)[2] * (1 / LOG2E)
+        if node.kind == "fold" and (chosen := self._at_place(node, places[0])) is not None:
+            return chosen
         inputs = [self._value(i, mine) for i, mine in zip(node.inputs, places, strict=True)]
         if node.kind == "view":
             return inputs[0]
@@ -335,12 +367,54 @@ class PartProgram:
             if not isinstance(value, Value):
                 raise Misfit("a fold of a number")
             over = [d for d in (places[0][a] for a in _axes(node)) if d is not None]
-            return _FOLDS[node.op](value, over) if over else value
+            return _FOLDS[node.op](value, over, self._of_points(over)) if over else value
         if self.part.kind == "attention" and node.op in ("exp", "exp2"):
             based = self._in_base_2(number, node, dims)
             if based is not None:
                 return based
         return pointwise(node.op, inputs, node)
+
+    def _at_place(self, node: Node, dims: tuple[str | None, ...]) -> Value | None:
+        """Read the one point of an array that a sum chooses; None for other folds.
+
+        Args:
+            node: a fold.
+            dims: the dims of its operand.
+        """
+        graph, found = self.graph, chosen_of(self.graph.nodes, node)
+        along = None if found is None else dims[found.axis]
+        if found is None or along is None:
+            return None
+        source = found.value
+        while graph.nodes[source].op == "cast":
+            (source,) = graph.nodes[source].inputs
+        if node.inputs[0] not in self.inside or source in self.inside or source in self.free:
+            return None
+
+        def lies(number: int) -> tuple[str | None, ...]:
+            shape = graph.nodes[number].shape
+            return tuple(None if n == 1 else d for n, d in zip(shape, dims[len(dims) - len(shape) :], strict=True))
+
+        def read(number: int) -> Value | float:
+            return self._value(number, lies(number))
+
+        known = self.inside | self.free
+        if any(n not in known and (n, lies(n)) not in self.labels for n in (found.place, source, *found.conditions)):
+            return None  # another kernel computes the value or its condition
+        at, array = read(found.place), read(source)
+        if not isinstance(at, Value) or not isinstance(array, Value):
+            return None
+        inside = [at >= 0, at < self.dims.extents[along], *map(read, found.conditions)]
+        names = (d.name for d in trace.dims_of_value(array))
+        # Without a value outside the array, places would have to lie inside.
+        point = subscripts.outside(array, 1.0)[tuple(at if name == along else slice(None) for name in names)]
+        wide = cast_to(point, node.dtype if node.dtype.bits > 16 else f32)
+        return reduce(lambda value, one: where(one, value, 0.0), inside, wide)
+
+    def _of_points(self, over: Sequence[str]) -> Value | None:
+        """Return the condition that leaves the padding of dims out of folds; None where there is none."""
+        inside = [subscripts.index(d) < self.dims.extents[d] for d in over if d in self.wide]
+        return reduce(lambda all_, one: all_ & one, inside) if inside else None
 
     def _line(self, node: Node, places: list[tuple[str | None, ...]]) -> Value:
         """Read the lines of a table that an array says; the table's first axis may be any of its array's dims."""

@@ -206,7 +206,7 @@ class Graph:
         from fireiron.graph.plan import plan
 
         try:
-            return plan(self, arch, strict, dependent, (), None, **rules)
+            return plan(self, arch, strict, dependent, (), None, (), **rules)
         except FireironError as error:
             raise error.located(here()) from None
 
@@ -232,7 +232,7 @@ class Builder:
 
     def input(
         self, name: str, shape: Shape, dtype: DType, fixed: bool = False, order: tuple[int, ...] | None = None,
-        strides: tuple[int, ...] | None = None,
+        strides: tuple[int, ...] | None = None, padded: bool = False,
     ) -> int:  # fmt: skip
         """Add an input.
 
@@ -244,10 +244,11 @@ class Builder:
                 change.
             order: its axes in the order of its memory, the contiguous axis last; None for the shape's order.
             strides: strides in elements, for an array with gaps, such as a slice; 0 for axes of extent 1.
+            padded: whether the gaps behind lines, the last one too, are memory that kernels may read.
         """
         attributes = (
             ("dtype", dtype), *((("fixed", True),) if fixed else ()), ("number", len(self.inputs)),
-            *(() if order is None else (("order", order),)), ("shape", shape),
+            *(() if order is None else (("order", order),)), *((("padded", True),) if padded else ()), ("shape", shape),
             *(() if strides is None else (("strides", strides),)),
         )  # fmt: skip
         self.inputs.append(self._push(Node("input", (), attributes, shape, dtype, name)))

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
+
+import attrs
 
 from fireiron.algebra.dtypes import i32
 from fireiron.graph.composites import Ops
@@ -14,7 +18,8 @@ MOST_STEPS = 32  # operations between a line of numbers and the arrays that it m
 def one_hots(graph: Graph) -> Graph:
     """Replace sums over an axis of a value at one place of it, and zeros elsewhere, by the value.
 
-    The place may lie outside the axis; the sum is 0 then.
+    The place may lie outside the axis; the sum is 0 then. If the value varies along the axis, only what it is computed
+    of is summed: a loss of classes sums scores, and subtracts the largest and the logarithm from the sum.
 
     Example:
         >>> import numpy as np
@@ -84,30 +89,70 @@ def _meets(graph: Graph, line: int) -> bool:
     return True
 
 
-def _changed(b: Builder, node: Node, inputs: tuple[int, ...]) -> int | None:
-    axes: tuple[int, ...] = tuple(node["axes"]) if node.op == "sum" else ()
+@attrs.frozen
+class Chosen:
+    """Hold the parts of a sum of a value at one place of an axis, and zeros elsewhere.
+
+    Args:
+        axis: the axis.
+        place: node of the place, which may lie outside the axis.
+        conditions: nodes of further conditions, which do not vary along the axis.
+        value: node of the value.
+    """
+
+    axis: int
+    place: int
+    conditions: tuple[int, ...]
+    value: int
+
+
+def chosen_of(nodes: Sequence[Node], fold: Node) -> Chosen | None:
+    """Return the parts of a sum over an axis of a value at one place of it; None for other operations.
+
+    Args:
+        nodes: the nodes that the operation may read.
+        fold: the operation.
+    """
+    axes: tuple[int, ...] = tuple(fold["axes"]) if fold.op == "sum" else ()
     if len(axes) != 1:
         return None
-    (axis,), chosen = axes, b.nodes[inputs[0]]
-    if chosen.op != "select" or chosen.dtype.kind != "float" or not _is_zero(b, chosen.inputs[2]):
+    (axis,), chosen = axes, nodes[fold.inputs[0]]
+    if chosen.op != "select" or chosen.dtype.kind != "float" or not _is_zero(nodes, chosen.inputs[2]):
         return None
     rank = len(chosen.shape)
     condition, value, _ = chosen.inputs
-    factors = _factors(b, condition)
-    places = [i for i in factors if not _is_even(b, i, axis, rank)]
-    if not _is_even(b, value, axis, rank) or len(places) != 1 or b.nodes[places[0]].op != "eq":
+    factors = _factors(nodes, condition)
+    places = [i for i in factors if not _is_even(nodes, i, axis, rank)]
+    if len(places) != 1 or nodes[places[0]].op != "eq":
         return None
-    sides = b.nodes[places[0]].inputs
-    place = next((other for one, other in (sides, sides[::-1]) if _counts(b, one, axis, rank)), None)
-    if place is None or not _is_even(b, place, axis, rank) or b.nodes[place].dtype.kind != "int":
+    sides = nodes[places[0]].inputs
+    place = next((other for one, other in (sides, sides[::-1]) if _counts(nodes, one, axis, rank)), None)
+    if place is None or not _is_even(nodes, place, axis, rank) or nodes[place].dtype.kind != "int":
+        return None
+    return Chosen(axis, place, tuple(i for i in factors if i != places[0]), value)
+
+
+def _changed(b: Builder, node: Node, inputs: tuple[int, ...]) -> int | None:
+    found = chosen_of(b.nodes, attrs.evolve(node, inputs=inputs)) if node.op == "sum" else None
+    if found is None:
+        return None
+    chosen, axis, place = b.nodes[inputs[0]], found.axis, found.place
+    condition, value, zero = chosen.inputs
+    steps, source = _steps(b.nodes, value, axis, len(chosen.shape))
+    if source is not None and not steps:
         return None
     o = Ops(b)
     kind, extent = b.nodes[place].dtype, chosen.shape[axis]
-    inside = [i for i in factors if i != places[0]]
+    inside = list(found.conditions)
     known = _axis_of(b.nodes[place])
     if known is None or b.nodes[place].shape[known] > extent:
         inside += [o.le(b.constant(0, kind), place), o.lt(place, b.constant(extent, kind))]
     made = value
+    if source is not None:  # the sum is of what varies, and the steps behind it are computed once a row
+        made = o.sum(o.select(condition, source, zero), axes=(axis,), keepdims=True)
+        for before, step in pairwise((source, *reversed(steps))):
+            old = b.nodes[step]
+            made = b.add(old.op, *(made if i == before else i for i in old.inputs), **dict(old.attributes))
     for each in inside:
         made = o.select(each, made, b.constant(0, chosen.dtype))
     whole = tuple(1 if a == axis else n for a, n in enumerate(chosen.shape))
@@ -115,29 +160,49 @@ def _changed(b: Builder, node: Node, inputs: tuple[int, ...]) -> int | None:
     return made if node.shape == whole else o.reshape(made, shape=node.shape)
 
 
-def _factors(b: Builder, number: int) -> list[int]:
+def _steps(nodes: Sequence[Node], value: int, axis: int, rank: int) -> tuple[list[int], int | None]:
+    """Find the operations on one value that varies along an axis and others that do not, the last one first.
+
+    Returns:
+        The operations, all of one type, and the value; None for the value if the result does not vary.
+    """
+    steps = list[int]()
+    while not _is_even(nodes, value, axis, rank):
+        node = nodes[value]
+        varying = {i for i in node.inputs if not _is_even(nodes, i, axis, rank)}
+        whole = node.kind == "pointwise" and node.op != "copy" and len(varying) == 1
+        if not whole or any(nodes[i].dtype != node.dtype for i in varying):
+            return steps, value
+        steps.append(value)
+        (value,) = varying
+    return steps, None
+
+
+def _factors(nodes: Sequence[Node], number: int) -> list[int]:
     """List the conditions that all hold where a condition does."""
-    node = b.nodes[number]
+    node = nodes[number]
     both = node.op == "mul" and node.dtype.name == "u8"
-    return [x for i in node.inputs for x in _factors(b, i)] if both else [number]
+    return [x for i in node.inputs for x in _factors(nodes, i)] if both else [number]
 
 
-def _is_even(b: Builder, number: int, axis: int, rank: int) -> bool:
+def _is_even(nodes: Sequence[Node], number: int, axis: int, rank: int) -> bool:
     """Say whether a value is the same along an axis of a shape that it broadcasts to."""
-    shape = b.nodes[number].shape
+    shape = nodes[number].shape
     place = axis - rank + len(shape)
     return place < 0 or shape[place] == 1
 
 
-def _counts(b: Builder, number: int, axis: int, rank: int) -> bool:
+def _counts(nodes: Sequence[Node], number: int, axis: int, rank: int) -> bool:
     """Say whether a value is the coordinate along an axis."""
-    node = b.nodes[number]
+    node = nodes[number]
     if node.op == "reshape":
         (inner,), long = node.inputs, [a for a, n in enumerate(node.shape) if n > 1]
-        return _axis_of(b.nodes[inner]) is not None and long == [axis - rank + len(node.shape)]
+        return _axis_of(nodes[inner]) is not None and long == [axis - rank + len(node.shape)]
     return _axis_of(node) == axis - rank + len(node.shape)
 
 
-def _is_zero(b: Builder, number: int) -> bool:
-    node = b.nodes[number]
-    return (node.op == "constant" and node["value"] == 0) or (node.op == "broadcast" and _is_zero(b, node.inputs[0]))
+def _is_zero(nodes: Sequence[Node], number: int) -> bool:
+    node = nodes[number]
+    if node.op == "broadcast":
+        return _is_zero(nodes, node.inputs[0])
+    return node.op == "constant" and node["value"] == 0

@@ -28,7 +28,7 @@ from fireiron.graph.partition import apart, partition
 from fireiron.graph.passes import Passed
 from fireiron.graph.product_parts import SUMS, operands_of
 from fireiron.graph.row_parts import over_several
-from fireiron.graph.views import View, materialised, outputs_apart, views_of, with_matrices
+from fireiron.graph.views import View, held, materialised, outputs_apart, padded_lines, views_of, with_matrices
 from fireiron.graph.words import names_of
 from fireiron.jit.choices import keep_choice, keep_choices, kept_choice, kept_together
 from fireiron.kernel.ir.statements import Turn, walk
@@ -225,7 +225,7 @@ class Plan:
 
 def plan(
     graph: Graph, arch: str | None = None, strict: bool = False, dependent: bool = False,
-    together: Sequence[int] = (), samples: Samples | None = None, **rules: bool,
+    together: Sequence[int] = (), samples: Samples | None = None, gaps: Sequence[int] = (), **rules: bool,
 ) -> Plan:  # fmt: skip
     """Make the plan of a graph: passes, partition, a schedule for each part, memory.
 
@@ -236,7 +236,9 @@ def plan(
         dependent: whether a kernel begins while the kernel before it ends, from sm_90 on.
         together: a number for each output; outputs with equal numbers may share memory. Empty if no outputs share
             memory.
-        samples: the numbers in the graph that become symbols in kernels; see `fireiron.graph.sizes`.
+        samples: the numbers in the graph that become symbols in kernels; see `fireiron.graph.sizes`. Lines of results
+            are not padded then.
+        gaps: positions of the outputs whose lines may be padded too.
         rules: kinds of simplification that are off by default, see `Graph.passes`.
 
     Raises:
@@ -244,14 +246,15 @@ def plan(
     """
     target = arch or usual_target()
     passed = graph.passes(**rules)
-    made, views, parts = _parted(outputs_apart(passed.graph, together))
+    may = None if samples is not None else gaps
+    made, views, parts = _parted(outputs_apart(passed.graph, together), may)
     alone = {n: part.outputs for part in parts if part.kind in ("product", "products") for n in part.nodes}
     copied = with_matrices(made, {n: r for n, r in alone.items() if made.nodes[n].op == "matmul"}, views)
     if copied is not None:
-        made, views, parts = _parted(copied)
+        made, views, parts = _parted(copied, may)
     straight = in_one_order(made, parts, views, free_nodes(made))
     if straight is not None:
-        made, views, parts = _parted(straight)
+        made, views, parts = _parted(straight, may)
     with kept_together():
         launches = _of_parts(made, parts, views, target, samples, dependent)
     if strict and (left := next((x for x in launches if x.kernel is None and not x.once), None)) is not None:
@@ -297,10 +300,17 @@ def _of_parts(
     return launches
 
 
-def _parted(graph: Graph) -> tuple[Graph, dict[int, View], tuple[Part, ...]]:
-    """Return a graph with copies for views that strides cannot express, where its elements lie, and its parts."""
+def _parted(graph: Graph, gaps: Sequence[int] | None) -> tuple[Graph, dict[int, View], tuple[Part, ...]]:
+    """Return a graph with copies for views that strides cannot express, where its elements lie, and its parts.
+
+    Args:
+        graph: the graph.
+        gaps: positions of the outputs that may have gaps; None if no result may.
+    """
     made, orders = materialised(graph)
-    views = {i: view for i, view in views_of(made, orders).items() if view is not None}
+    dense = {i for place, i in enumerate(made.outputs) if place not in (gaps or ())}
+    padded = {} if gaps is None else padded_lines(made, orders, dense)
+    views = {i: view for i, view in views_of(made, orders, padded).items() if view is not None}
     return made, views, partition(made, views)
 
 
@@ -479,7 +489,7 @@ def _spent(graph: Graph, launches: Sequence[Launch], views: Mapping[int, View]) 
     for number in first:  # the call of a library makes all its results at once
         bundle = next((i for i in nodes[number].inputs if BUNDLE in dict(nodes[i].attributes)), number)
         first[number] = min(first[number], first.get(bundle, first[number]))
-    return [Interval(nodes[i].nbytes, at, last.get(i, len(launches))) for i, at in first.items()]
+    return [Interval(_nbytes(graph, views, i), at, last.get(i, len(launches))) for i, at in first.items()]
 
 
 def _memory(graph: Graph, launches: Sequence[Launch], views: Mapping[int, View]) -> Memory:
@@ -492,8 +502,13 @@ def _memory(graph: Graph, launches: Sequence[Launch], views: Mapping[int, View])
             last[views[i].node] = place
         if launch.kernel is not None:
             first |= {i: place for i in launch.part.outputs}
-    alive = {i: Interval(graph.nodes[i].nbytes, at, last.get(i, at)) for i, at in first.items() if i not in owned}
+    alive = {i: Interval(_nbytes(graph, views, i), at, last.get(i, at)) for i, at in first.items() if i not in owned}
     return plan_memory(alive)
+
+
+def _nbytes(graph: Graph, views: Mapping[int, View], number: int) -> int:
+    """Return the bytes of a result's memory."""
+    return graph.nodes[number].dtype.nbytes_of(held(views[number]))
 
 
 def _one_by_one(graph: Graph) -> list[Interval]:

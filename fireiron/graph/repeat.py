@@ -95,7 +95,8 @@ class Repeat:
                 masks[node] = max(masks.get(node, 0), each.plan.align_mask)
         given = [masks.get(one.node, 0) for one in runner.inputs]
         offsets = _small(runner, by_library, launches) if spend else dict(plan.memory.offsets)
-        nbytes = max((at + nodes[i].nbytes for i, at in offsets.items()), default=0) if spend else plan.memory.nbytes
+        ends = (at + nodes[i].dtype.nbytes_of(runner.sizes[i]) for i, at in offsets.items())
+        nbytes = max(ends, default=0) if spend else plan.memory.nbytes
         held = {*plan.graph.inputs, *touched, *(i for _, launch in launches for i in launch.part.outputs)}
         steps = tuple(
             Step(
@@ -154,7 +155,7 @@ class Repeat:
         for i, offset in self.offsets.items():
             at[i] = start + offset
         for i in self.typed:
-            lines[i] = library.typed(block, self.offsets[i], plan.graph.nodes[i])
+            lines[i] = library.typed(block, self.offsets[i], runner.sizes[i], plan.graph.nodes[i].dtype)
         for step in self.steps:
             for i, size, dtype in step.fresh:
                 made = lines[i] = library.elements(size, dtype, like)
@@ -182,7 +183,7 @@ def _small(runner: Runner, by_library: set[int], launches: Sequence[tuple[int, L
     outputs = {plan.views[i].node for i in plan.graph.outputs}
     for place, launch in launches:
         for i in launch.part.outputs if place not in by_library else ():
-            nbytes = plan.graph.nodes[i].nbytes
+            nbytes = plan.graph.nodes[i].dtype.nbytes_of(runner.sizes[i])
             if i not in outputs and nbytes <= MOST_SMALL and end + nbytes <= BLOCK_NBYTES:
                 found[i] = end
                 end += -(-nbytes // ALIGNMENT) * ALIGNMENT

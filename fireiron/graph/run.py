@@ -25,7 +25,7 @@ from fireiron.graph.lowered import Operand
 from fireiron.graph.nodes import BUNDLE, Node
 from fireiron.graph.plan import BEFORE, Launch, Plan, last_reads
 from fireiron.graph.repeat import LIKE, Repeat
-from fireiron.graph.views import Order, View, order_of
+from fireiron.graph.views import Order, View, held, order_of
 from fireiron.jit.bind import told
 from fireiron.jit.launch import LaunchPlan
 from fireiron.simulate import cost
@@ -64,7 +64,7 @@ class Library(Protocol):
         """Allocate a block of bytes."""
         ...
 
-    def typed(self, block: Any, offset: int, node: Node) -> Any:
+    def typed(self, block: Any, offset: int, size: int, dtype: DType) -> Any:
         """View some bytes of a block as a line (a one-dimensional array) of elements."""
         ...
 
@@ -88,8 +88,14 @@ class Library(Protocol):
         """View a dense array, with its axes in some order in memory, as a line; copy an array with gaps."""
         ...
 
-    def spread(self, array: Any, strides: Sequence[int]) -> Any:
-        """View an array of these strides as a line, first element to last; copy an array of other strides."""
+    def spread(self, array: Any, strides: Sequence[int], padded: bool) -> Any:
+        """View an array of these strides as a line, first element to last; copy an array of other strides.
+
+        Args:
+            array: the array.
+            strides: strides in elements.
+            padded: whether the line has the padding of the last element's line too.
+        """
         ...
 
     def converted(self, array: Any, dtype: Any) -> Any:
@@ -136,9 +142,9 @@ class NumPy:
         """Allocate a block of bytes."""
         return self.module.zeros(max(1, nbytes), np.uint8)
 
-    def typed(self, block: Any, offset: int, node: Node) -> Any:
+    def typed(self, block: Any, offset: int, size: int, dtype: DType) -> Any:
         """View some bytes of a block as a line (a one-dimensional array) of elements."""
-        return block[offset : offset + node.nbytes].view(node.dtype.numpy)
+        return block[offset : offset + dtype.nbytes_of(size)].view(dtype.numpy)
 
     def elements(self, size: int, dtype: DType, like: Any) -> Any:
         """Allocate a line of elements."""
@@ -161,10 +167,11 @@ class NumPy:
         """View a dense array, with its axes in some order in memory, as a line; copy an array with gaps."""
         return self.module.ascontiguousarray(array if order is None else array.transpose(order)).reshape(-1)
 
-    def spread(self, array: Any, strides: Sequence[int]) -> Any:
+    def spread(self, array: Any, strides: Sequence[int], padded: bool) -> Any:
         """Copy an array to a line where it has these strides."""
-        line = self.module.zeros(span(array.shape, strides), array.dtype)
-        self.strided(line, View(0, 0, array.shape, tuple(strides)))[...] = array
+        view = View(0, 0, array.shape, tuple(strides))
+        line = self.module.zeros(held(view) if padded else span(array.shape, strides), array.dtype)
+        self.strided(line, view)[...] = array
         return line
 
     def converted(self, array: Any, dtype: Any) -> Any:
@@ -242,23 +249,27 @@ class Given:
         dtype: the element type.
         strides: strides in elements, for an array with gaps; None for other arrays.
         order: order of the axes in memory; None for the shape's order.
+        padded: whether kernels read the gaps behind lines.
     """
 
     node: int
     dtype: DType
     strides: tuple[int, ...] | None
     order: Order | None
+    padded: bool
 
     @classmethod
     def of(cls, number: int, node: Node) -> Given:
         """Describe an input node."""
         found = dict(node.attributes)
-        return cls(number, node.dtype, found.get("strides"), found.get("order"))
+        return cls(number, node.dtype, found.get("strides"), found.get("order"), "padded" in found)
 
     def line(self, array: Any, library: Library) -> Any:
         """View an array as a line, by the order of its axes or by its strides."""
         array = library.converted(array, self.dtype)
-        return library.line(array, self.order) if self.strides is None else library.spread(array, self.strides)
+        if self.strides is None:
+            return library.line(array, self.order)
+        return library.spread(array, self.strides, self.padded)
 
 
 class Runner:
@@ -276,7 +287,7 @@ class Runner:
         self.said: dict[int, dict[str, int]] = {}  # by launch, the sizes that no array's shape says
         self.quick: dict[tuple[int, int], Quick] = {}
         self.repeats: dict[tuple[int, bool], Repeat | None] = {}  # by device, and by whether arrays are spent
-        self.sizes = {i: plan.graph.nodes[i].size for launch in plan.launches for i in launch.part.outputs}
+        self.sizes = {i: held(plan.views[i]) for launch in plan.launches for i in launch.part.outputs}
         self.failed: set[int] = set()
         self.compiled: dict[Schedule | KeptSchedule, Any] = {}
         self.ahead = False  # whether all kernels have been compiled
@@ -322,7 +333,7 @@ class Runner:
         else:
             block = library.empty(plan.memory.nbytes, like)
             for number, offset in plan.memory.offsets.items():
-                lines[number] = library.typed(block, offset, graph.nodes[number])
+                lines[number] = library.typed(block, offset, self.sizes[number], graph.nodes[number].dtype)
         for place, launch in enumerate(plan.launches):
             if launch.once:
                 continue
@@ -457,7 +468,11 @@ class Runner:
                 lines[number] = made
                 continue
             if number not in lines:  # it keeps the memory that the library gave it
-                lines[number] = library.line(library.converted(made, node.dtype), order_of(plan.views[number]))
+                view, made = plan.views[number], library.converted(made, node.dtype)
+                dense = held(view) == node.size
+                lines[number] = (
+                    library.line(made, order_of(view)) if dense else library.spread(made, view.strides, True)
+                )
             else:
                 library.strided(lines[number], plan.views[number])[...] = made
 

@@ -138,6 +138,11 @@ class Training:
     shared: dict[Any, Shared]
     returned: Sequence[int] | None = None
 
+    @property
+    def first(self) -> int | None:
+        """Return the number of results that the caller gets; None for all, of a backward pass."""
+        return None if self.returned is None else self.returned[0]
+
     def captured(self, made: Plan, places: Sequence[Any], device: Any) -> CapturedPass:
         """Capture the launches of a pass.
 
@@ -152,7 +157,7 @@ class Training:
         if self.returned is None:
             return CapturedPass(made, self.shared[device], None)
         results = [p[0] if isinstance(p, tuple) else None for p in places]
-        first = self.returned[0]
+        first = self.first
         saved = {n for n in results[first:] if n is not None and n not in results[:first]}
         return CapturedPass(made, self.shared[device], saved)
 
@@ -209,9 +214,16 @@ class Compiled:
             warnings.warn(f"fireiron leaves a graph to torch: {error}", stacklevel=2)
             return self._by_torch
         strict, early, switched = self._asked
-        made = plan(graph, self.options.get("arch"), strict, early, together, None, **switched)
+        gaps = self._only_saved(places)
+        made = plan(graph, self.options.get("arch"), strict, early, together, None, gaps, **switched)
         _plans.append(made)
         return self._call(made, places, inputs)
+
+    def _only_saved(self, places: Sequence[Any]) -> list[int]:
+        """List the positions of the plan's results that only a backward pass reads."""
+        first = len(places) if self.training is None else self.training.first
+        given, saved = ([p[0] for p in some if isinstance(p, tuple)] for some in (places[:first], places[first:]))
+        return [place for place in dict.fromkeys(saved) if place not in given]
 
     def _imported(self, module: Any, inputs: Sequence[Any]) -> tuple[Graph, list[Any], list[int]]:
         fixed = [n for n, x in enumerate(inputs) if isinstance(x, torch.nn.Parameter)]
@@ -302,7 +314,12 @@ class Compiled:
         return None if any(isinstance(p, Seen) and p.sized for p in places) else (made, places)
 
     def _by_torch(self, inputs: list[Any]) -> Any:
-        return self.module(*inputs)
+        # What our forward pass gave may have padded lines; operators of torch may need tensors that lie as traced.
+        given = [
+            x.contiguous() if isinstance(x, torch.Tensor) and said.is_contiguous() else x
+            for x, said in zip(inputs, self.said, strict=True)
+        ]
+        return self.module(*given)
 
     def _with_numbers(self, inputs: Sequence[Any]) -> Any:
         """Return a graph that was traced with symbolic shapes, with the shapes of its nodes for these inputs."""

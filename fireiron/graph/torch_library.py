@@ -13,7 +13,7 @@ from fireiron.algebra.dtypes import DType
 from fireiron.front.torch_ops import as_numpy, as_torch, torch_function
 from fireiron.graph.nodes import BUNDLE, Node
 from fireiron.graph.run import span
-from fireiron.graph.views import Order, View
+from fireiron.graph.views import Order, View, held
 from fireiron.graph.windows import Pads, counted
 from fireiron.jit.streams import torch_current_stream
 
@@ -103,9 +103,9 @@ class Torch:
         device = None if like is None else like.device
         return torch.empty(max(1, nbytes), dtype=torch.uint8, device=device)
 
-    def typed(self, block: Any, offset: int, node: Node) -> Any:
+    def typed(self, block: Any, offset: int, size: int, dtype: DType) -> Any:
         """View some bytes of a block as a line (a one-dimensional tensor) of elements."""
-        return block[offset : offset + node.nbytes].view(torch_type(node.dtype))
+        return block[offset : offset + dtype.nbytes_of(size)].view(torch_type(dtype))
 
     def address(self, line: Any) -> int:
         """Return the address of a line's first element."""
@@ -126,13 +126,23 @@ class Torch:
             return found  # views by strides take it as it is
         return (found if order is None else found.permute(order)).contiguous().view(-1)
 
-    def spread(self, array: Any, strides: Sequence[int]) -> Any:
-        """View a tensor of these strides as a line, first element to last; copy a tensor of other strides."""
+    def spread(self, array: Any, strides: Sequence[int], padded: bool) -> Any:
+        """View a tensor of these strides as a line, first element to last; copy a tensor of other strides.
+
+        Args:
+            array: the tensor.
+            strides: strides in elements.
+            padded: whether the line has the padding of the last element's line too.
+        """
         found, shape = array.detach(), tuple(array.shape)
+        size = held(View(0, 0, shape, tuple(strides))) if padded else span(shape, strides)
         there = all(n == 1 or s == t for n, s, t in zip(shape, found.stride(), strides, strict=True))
-        if not there or found.data_ptr() % ALIGNMENT:
-            found = torch.empty_strided(shape, strides, dtype=found.dtype, device=found.device).copy_(found)
-        return found.as_strided((span(shape, strides),), (1,))
+        whole = (found.storage_offset() + size) * found.element_size() <= found.untyped_storage().nbytes()
+        if not there or not whole or found.data_ptr() % ALIGNMENT:
+            line = torch.empty(size, dtype=found.dtype, device=found.device)
+            torch.as_strided(line, shape, strides).copy_(found)
+            return line
+        return found.as_strided((size,), (1,))
 
     def words(self, line: Any) -> Any:
         """View a line of numbers of 64 bits as twice as many words of 32 bits, the low word of each number first."""

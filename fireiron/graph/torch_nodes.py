@@ -11,7 +11,7 @@ from typing import Any
 from fireiron.algebra.dtypes import DType
 from fireiron.base.errors import FireironError
 from fireiron.graph.trace_types import kind_of
-from fireiron.graph.views import View, dense, order_of
+from fireiron.graph.views import VECTOR_NBYTES, View, dense, order_of
 
 torch: Any = import_module("torch")
 
@@ -64,6 +64,16 @@ def order_in_memory(tensor: Any) -> tuple[int, ...] | None:
         return None
     plain = dense(shape, order)
     return order if all(n == 1 or s == t for n, s, t in zip(shape, strides, plain, strict=True)) else None
+
+
+def has_padded_lines(tensor: Any) -> bool:
+    """Say whether a tensor lies as our results with padded lines do."""
+    shape, strides = tuple(tensor.shape), tuple(tensor.stride())
+    if len(shape) < 2 or strides[-1] != 1 or strides[-2] <= shape[-1]:
+        return False
+    rows = dense((*shape[:-1], strides[-2]))
+    whole = strides[-2] * tensor.element_size() % VECTOR_NBYTES == 0
+    return whole and all(n == 1 or s == t for n, s, t in zip(shape, strides, rows, strict=True))
 
 
 def strides_with_gaps(tensor: Any) -> tuple[int, ...] | None:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from functools import partial
 from itertools import pairwise
 from math import prod
 
 import attrs
 
-from fireiron.graph.nodes import Builder, Graph
+from fireiron.graph.nodes import Builder, Graph, Node
 from fireiron.graph.operations import Shape
 
 Order = tuple[int, ...]
+VECTOR_NBYTES = 16
+WHOLE_LINE = 128  # bytes, to which lines are padded where that is less than MOST_PADDING of a line
+MOST_PADDING = 1 / 8
+LEAST_LINE = 256  # bytes of lines that are padded
+LEAST_PADDED = 1 << 16  # bytes of results whose lines are padded
+TAKE_GAPS = frozenset({"product", "pointwise", "fold"})  # kinds of operations that read padded lines
 
 
 @attrs.frozen
@@ -112,22 +118,109 @@ def matrix_strides(view: View, shape: Shape) -> tuple[int, ...] | None:
     return tuple(found)
 
 
-def views_of(graph: Graph, orders: Mapping[int, Order]) -> dict[int, View | None]:
+def views_of(
+    graph: Graph, orders: Mapping[int, Order], padded: Mapping[int, tuple[int, ...]] | None = None
+) -> dict[int, View | None]:
     """Return, for each node, where its elements lie; None for views that strides cannot express.
 
     Args:
         graph: the graph.
         orders: the order of axes in memory, for nodes where it is not the shape's order.
+        padded: strides of results whose lines are padded.
     """
+    known = padded or {}
     found: dict[int, View | None] = {}
     for number, node in enumerate(graph.nodes):
         if node.kind != "view":
-            apart = dict(node.attributes).get("strides") if node.op == "input" else None
+            apart = dict(node.attributes).get("strides") if node.op == "input" else known.get(number)
             found[number] = View(number, 0, node.shape, apart or dense(node.shape, orders.get(number)))
             continue
         base = found[node.inputs[0]]
         found[number] = None if base is None else _viewed(base, node.op, node.shape, dict(node.attributes))
     return found
+
+
+def padded_lines(graph: Graph, orders: Mapping[int, Order], kept: Set[int]) -> dict[int, tuple[int, ...]]:
+    """Choose strides for results of odd widths that products read or write, so that lines start at whole vectors.
+
+    Lines are padded to 128 bytes, where bulk copies and tensor cores are fastest, or to 16 if that is much for a line.
+    What readers see of a result must have strides, and readers must be kernels.
+
+    Args:
+        graph: the graph.
+        orders: the order of axes in memory, for nodes where it is not the shape's order.
+        kept: results that are not padded.
+
+    Example:
+        >>> import numpy as np
+        >>> from fireiron.graph.trace import trace_graph
+        >>> graph = trace_graph(lambda x, y, z: np.tanh(x @ y) @ z, (512, 64), (64, 999), (999, 64))
+        >>> padded_lines(graph, {}, set(graph.outputs))
+        {3: (1024, 1), 4: (1024, 1)}
+    """
+    found: dict[int, tuple[int, ...]] = {}
+    for number, node in enumerate(graph.nodes):
+        readers, views, left = list[Node](), list[int](), [number]
+        while left:
+            users = [(u, graph.nodes[u]) for u in graph.users[left.pop()]]
+            readers += [node for _, node in users if node.kind != "view"]
+            views += [u for u, node in users if node.kind == "view"]
+            left += [u for u, node in users if node.kind == "view"]
+        order = orders.get(number, tuple(range(len(node.shape))))
+        strides = _padded(node, order)
+        if strides is None or not kept.isdisjoint((number, *views)):
+            continue
+        if not any(x.op == "matmul" for x in (node, *readers)) or {x.kind for x in readers} - TAKE_GAPS:
+            continue
+        lies: dict[int, View | None] = {number: View(number, 0, node.shape, strides)}
+        for u in views:
+            viewed, base = graph.nodes[u], lies[graph.nodes[u].inputs[0]]
+            lies[u] = None if base is None else _viewed(base, viewed.op, viewed.shape, dict(viewed.attributes))
+        found |= {number: strides} if all(lies.values()) else {}
+    return found
+
+
+def _padded(node: Node, order: Order) -> tuple[int, ...] | None:
+    """Return the strides of a result whose lines are padded; None for results whose lines need none, and small ones."""
+    width, nbytes = (node.shape[order[-1]] if order else 1), node.dtype.nbytes
+    line = width * nbytes
+    if node.kind not in ("product", "pointwise") or node.op == "copy" or line == node.nbytes:
+        return None
+    if line % VECTOR_NBYTES == 0 or line < LEAST_LINE or node.nbytes < LEAST_PADDED:
+        return None
+    unit = next(n for n in (WHOLE_LINE, VECTOR_NBYTES) if -line % n <= line * MOST_PADDING or n == VECTOR_NBYTES)
+    pitch = -(-line // unit) * unit // nbytes
+    wide = dense(tuple(pitch if a == order[-1] else n for a, n in enumerate(node.shape)), order)
+    return tuple(wide)
+
+
+def held(view: View) -> int:
+    """Count the elements of the memory of an array with these strides, with the padding of its last line.
+
+    Example:
+        >>> held(View(0, 0, (4, 7), (8, 1))), held(View(0, 0, (), ()))
+        (32, 1)
+    """
+    return 0 if 0 in view.shape else max([1, *(n * s for n, s in zip(view.shape, view.strides, strict=True))])
+
+
+def owns_padding(graph: Graph, view: View) -> bool:
+    """Say whether kernels may read what lies behind the lines of an array: not of inputs that do not say so."""
+    owner = graph.nodes[view.node]
+    return owner.op != "input" or "padded" in dict(owner.attributes)
+
+
+def room(view: View, axis: int, vector: int) -> int:
+    """Count the elements of a line's memory, with its padding; 0 where lines do not start at vectors of `vector`.
+
+    Example:
+        >>> room(View(0, 0, (4, 7), (8, 1)), 1, 8), room(View(0, 8, (4, 7), (24, 1)), 1, 8)
+        (8, 16)
+    """
+    others = [s for a, (n, s) in enumerate(zip(view.shape, view.strides, strict=True)) if a != axis and n > 1 and s]
+    whole = view.strides[axis] == 1 and all(s % vector == 0 for s in (*others, view.offset))
+    pitch = min(others, default=0) if whole else 0
+    return pitch - view.offset % pitch if pitch else 0
 
 
 def _viewed(base: View, op: str, shape: Shape, attributes: Mapping[str, tuple[int, ...]]) -> View | None:

@@ -42,6 +42,42 @@ def test_a_sum_over_one_place_is_no_fold(function: Callable[..., Any]) -> None:
     assert (found != 0).sum() == (4 if function is slope else 3)
 
 
+def losses(x: Any, place: Any) -> Any:
+    """Take the logarithm of a softmax at one column of each row, and a value of each row."""
+    here = np.arange(COLUMNS, dtype="i4") == place.reshape(-1, 1)
+    return np.where(here, nn.log_softmax(x.astype("float32")) * x[:, :1].astype("float32"), 0.0).sum(1)
+
+
+def test_what_rows_have_in_common_is_computed_behind_the_sum() -> None:
+    """The sum is then of an array, of which a kernel reads the one place; places outside the axis give 0."""
+    graph = trace_graph(losses, tensor(ROWS, COLUMNS, dtype="f16"), NUMBERS)
+    nodes = graph.optimised().nodes
+    (chosen,) = (nodes[n.inputs[0]] for n in nodes if n.op == "sum" and nodes[n.inputs[0]].op == "select")
+    assert nodes[nodes[chosen.inputs[1]].inputs[0]].op == "input"
+    plan = graph.plan("sm_89")
+    (kernel,) = plan.kernels
+    assert [step.name for step in kernel.schedule.program.spec.steps if step.over] == ["largest", "sum"]
+    x = np.random.default_rng(0).standard_normal((ROWS, COLUMNS)).astype("f2")
+    place = np.array([0, 31, 32, -1, 3, -100, 1 << 30, 7], "i4")
+    found = plan(x, place)
+    np.testing.assert_allclose(found, graph.evaluate(x.astype("f8"), place), rtol=2e-3, atol=2e-3)
+    assert ((found == 0) == [False, False, True, True, False, True, True, False]).all()
+
+
+def test_a_value_that_another_kernel_computes_is_summed() -> None:
+    """Its place is not known to the kernel of the sum, or its condition is not."""
+
+    def both(x: Any, y: Any, place: Any) -> tuple[Any, Any]:
+        chosen = np.where(np.arange(COLUMNS, dtype="i4") == place.reshape(-1, 1), x @ y, 0.0)
+        return chosen.sum(1), chosen
+
+    graph = trace_graph(both, (ROWS, 16), (16, COLUMNS), NUMBERS)
+    x, y = (np.random.default_rng(n).standard_normal(s).astype("f") for n, s in enumerate([(ROWS, 16), (16, COLUMNS)]))
+    place = np.arange(ROWS, dtype="i4") * 5
+    for found, right in zip(graph.plan("sm_89")(x, y, place), graph.evaluate(x, y, place), strict=True):
+        np.testing.assert_allclose(found, right, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("function", [
     lambda y, place: np.where(np.arange(COLUMNS, dtype="i4") == place.reshape(-1, 1), y, 0.0).sum(1),
     lambda y, place: np.where(np.arange(COLUMNS, dtype="i4") == place.reshape(-1, 1), y[:, :1], 1.0).sum(1),

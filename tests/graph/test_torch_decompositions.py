@@ -61,6 +61,33 @@ def test_scores_alone_are_stored() -> None:
     assert len(forward.kernels) == len(backward.kernels) == 3
 
 
+def test_scores_of_an_odd_number_of_classes_have_padded_lines() -> None:
+    """Scores that the caller gets lie as torch's; the backward pass reads those that it does not get as they lie."""
+    torch.manual_seed(0)
+    x, w, y = torch.randn(128, 16).half(), torch.randn(389, 16).half(), torch.randint(0, 389, (128,))
+
+    def head(x: Any, w: Any, y: Any) -> Any:
+        return F.cross_entropy((x @ w.T).float(), y)
+
+    forward, backward = compared(head, x, w, y, within=4e-3)
+    assert [v.strides for i in forward.graph.outputs if (v := forward.views[i]).shape == (128, 389)] == [(392, 1)]
+    given = [dict(backward.graph.nodes[i].attributes) for i in backward.graph.inputs]
+    assert [g["strides"] for g in given if g.get("padded")] == [(392, 1)]
+    stored = [backward.views[n].strides for x in backward.launches for n in x.part.outputs]
+    assert (392, 1) in stored  # the scores' gradients, which two products read
+
+    def both(x: Any, w: Any, y: Any) -> Any:
+        scores = x @ w.T
+        return torch.cat([F.cross_entropy(scores.float(), y)[None], scores.float().reshape(-1)])
+
+    torch._dynamo.reset()
+    fast = torch.compile(lambda *a: (x @ w.T, head(*a)), backend=torch_backend.backend, fullgraph=True)
+    scores, loss = fast(x.requires_grad_(), w, y)
+    assert scores.is_contiguous()
+    loss.backward()
+    compared(both, x.detach(), w, y, within=4e-3)
+
+
 @pytest.mark.parametrize(
     "options", [{"ignore_index": 3}, {"label_smoothing": 0.1}, {"weight": torch.linspace(0.1, 2, 40)}]
 )
