@@ -9,7 +9,7 @@ import attrs
 
 from fireiron.graph.areas import Part
 from fireiron.graph.nodes import Graph
-from fireiron.graph.views import View, owns_padding
+from fireiron.graph.views import View, has_padding
 
 if TYPE_CHECKING:
     from fireiron.graph.lowered import Operand
@@ -49,7 +49,7 @@ def form_of(graph: Graph, part: Part, views: Mapping[int, View], free: frozenset
         base = place(view.node) if view.node != number else -1
         places[number] = len(places)
         lies = base, view.offset, view.shape, view.strides
-        said = (node.op, node.attributes) if computed else ("given", owns_padding(graph, view))
+        said = (node.op, node.attributes) if computed else ("given", has_padding(graph, view))
         key.append((computed, said, read, node.shape, node.dtype, lies))
         return places[number]
 

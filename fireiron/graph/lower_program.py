@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, cast
 import attrs
 
 from fireiron.algebra.dtypes import f32, i32
+from fireiron.base.errors import FireironError
 from fireiron.front.best import best
 from fireiron.front.chain import FoldChain, ProgramChain
 from fireiron.graph.areas import Part
@@ -20,11 +21,12 @@ from fireiron.graph.lowered import Lowered, Misfit, Operand, described, pointwis
 from fireiron.graph.nodes import Graph, Node
 from fireiron.graph.one_hot import chosen_of
 from fireiron.graph.operations import i64
-from fireiron.graph.views import VECTOR_NBYTES, View, owns_padding, room
+from fireiron.graph.views import VECTOR_NBYTES, View, has_padding, room
 from fireiron.language import einsum, reductions, steps, subscripts, trace, traced
 from fireiron.language.pointwise import Value, cast_to, unary, where
 from fireiron.language.residual import start
 from fireiron.language.specs import task_of
+from fireiron.language.statistics import exponential_of_difference
 from fireiron.language.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -88,6 +90,7 @@ class PartProgram:
                 if self._one_line(outer, inner):
                     self.merged[outer] = self.merged.get(inner, inner)
         self.wide = {} if self.merged else self._widened()
+        self.chosen: set[int] | None = set()  # sums that read the one place which they choose; None if none may
 
     def _widened(self) -> dict[str, int]:
         """Choose wider extents for dims of odd extent whose lines are padded in all arrays: whole vectors are read.
@@ -112,7 +115,7 @@ class PartProgram:
     def _room(self, number: int, axis: int, vector: int) -> int:
         """Count the elements of a line's memory that kernels may read or, of a result, write."""
         view = self.views[number]
-        return room(view, axis, vector) if owns_padding(self.graph, view) else 0
+        return room(view, axis, vector) if has_padding(self.graph, view) else 0
 
     def _attention(self) -> None:
         """Name dims and arrays as the presets of attention do."""
@@ -168,6 +171,15 @@ class PartProgram:
         if all(n.op == "concatenate" for n in operations) and sum(n.nbytes for n in operations) > LARGE_NBYTES:
             raise Misfit("the library concatenates large arrays by vectors")
         self._collect()
+        try:
+            return self._scheduled(arch)
+        except FireironError:
+            if not self.chosen:
+                raise
+            self.chosen = None  # some presets take no program that reads an array at two places
+            return self._scheduled(arch)
+
+    def _scheduled(self, arch: str | None) -> Lowered:
         kinds = tuple(self.graph.nodes[n].dtype for n in self.part.outputs)
         program = self._traced(kinds)
         # The dims of a result come in the order of what it reads; its array has the same axes at its own strides.
@@ -353,8 +365,11 @@ class PartProgram:
             return self._line(node, places)
         if self.part.kind == "attention" and self._is_top(number):
             return self._top(number, dims)[2] * (1 / LOG2E)
-        if node.kind == "fold" and (chosen := self._at_place(node, places[0])) is not None:
-            return chosen
+        if node.kind == "fold" and self.chosen is not None:
+            point = self._at_place(node, places[0])
+            if point is not None:
+                self.chosen.add(number)
+                return point
         inputs = [self._value(i, mine) for i, mine in zip(node.inputs, places, strict=True)]
         if node.kind == "view":
             return inputs[0]
@@ -372,6 +387,11 @@ class PartProgram:
             based = self._in_base_2(number, node, dims)
             if based is not None:
                 return based
+        if node.op == "exp" and self._is_below_top(node.inputs[0]):
+            (away,), below = inputs, self.graph.nodes[node.inputs[0]]
+            whole = self._value(below.inputs[0], self._of_inputs(node.inputs[0], places[0])[0])
+            if isinstance(away, Value) and isinstance(whole, Value):
+                return exponential_of_difference(whole, away)
         return pointwise(node.op, inputs, node)
 
     def _at_place(self, node: Node, dims: tuple[str | None, ...]) -> Value | None:
@@ -520,6 +540,14 @@ class PartProgram:
             u for u in self.graph.users[number] if nodes[u].op == "sub" and nodes[u].inputs == (*node.inputs, number)
         ]
         return any(nodes[e].op == "exp" and e in self.inside for u in away for e in self.graph.users[u])
+
+    def _is_below_top(self, number: int) -> bool:
+        """Say whether a node is the difference of a value and the value's maximum along some dims."""
+        away, nodes = self.graph.nodes[number], self.graph.nodes
+        if away.op != "sub" or not self.inside.issuperset((number, away.inputs[1])):
+            return False
+        top = nodes[away.inputs[1]]
+        return top.op == "max" and top.inputs[0] == away.inputs[0]
 
     def _top(self, number: int, dims: tuple[str | None, ...]) -> tuple[Value | None, Value, Value]:
         """Return a maximum's condition (None for all points), its operand and its result, both times log2(e)."""

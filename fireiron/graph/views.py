@@ -204,10 +204,11 @@ def held(view: View) -> int:
     return 0 if 0 in view.shape else max([1, *(n * s for n, s in zip(view.shape, view.strides, strict=True))])
 
 
-def owns_padding(graph: Graph, view: View) -> bool:
-    """Say whether kernels may read what lies behind the lines of an array: not of inputs that do not say so."""
+def has_padding(graph: Graph, view: View) -> bool:
+    """Say whether lines of an array have gaps that kernels may read: those of inputs only if these say so."""
     owner = graph.nodes[view.node]
-    return owner.op != "input" or "padded" in dict(owner.attributes)
+    ours = owner.op != "input" or "padded" in dict(owner.attributes)
+    return ours and held(view) > prod(view.shape)
 
 
 def room(view: View, axis: int, vector: int) -> int:

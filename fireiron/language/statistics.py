@@ -145,7 +145,7 @@ def _joined_moments(n: Value, m: Value, s: Value, n2: Value, m2: Value, s2: Valu
     return total, m + away * part, s + s2 + away * away * (n * part)
 
 
-def _of_difference(value: Value, away: Value) -> Value:
+def exponential_of_difference(value: Value, away: Value) -> Value:
     """Compute exp(away) as exp2(away * log2(e)) where the values have 16 bits or fewer, else as exp(away).
 
     exp2 is one instruction. Rounding the product changes exp(-d) by up to d roundings of f32, relatively at most
@@ -162,7 +162,7 @@ def _of_difference(value: Value, away: Value) -> Value:
 
 def _exponential(value: Value, top: Value, where: Operand | None) -> Value:
     """Compute exp(x - max), 0 where a condition does not hold."""
-    part = _of_difference(value, value - top)
+    part = exponential_of_difference(value, value - top)
     return part if where is None else choose(condition_of(where), part, 0.0)
 
 

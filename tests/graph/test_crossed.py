@@ -76,6 +76,18 @@ def test_rows_and_columns_of_one_matrix_are_not_one_kernel() -> None:
     assert copies(plan) == 0
 
 
+def test_places_of_many_columns_are_chosen_by_a_fold() -> None:
+    """No preset reads an array both along its columns, which lie apart, and at one place of each."""
+    side = 4096
+
+    def losses(x: Any, place: Any) -> Any:
+        here = np.arange(side, dtype="i4") == place.reshape(-1, 1)
+        return np.where(here, nn.log_softmax(x.T.astype("float32")), 0.0).sum(1)
+
+    plan = trace_graph(losses, tensor(side, side, dtype="f16"), tensor(side, dtype="i32")).plan("sm_90a")
+    assert not plan.foreign, plan.explain()
+
+
 def images(function: Callable[..., int], *shapes: tuple[int, ...]) -> Graph:
     """Trace a function of images whose channels lie last, and of other arrays."""
     b = Builder()

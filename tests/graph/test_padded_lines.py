@@ -92,11 +92,12 @@ def test_heads_of_several_batches_are_padded() -> None:
 
 @pytest.mark.parametrize("function", [
     lambda x, y, z: (np.tanh(x @ y),),
-    lambda x, y, z: ((x @ y).reshape(-1)[None] * 2,),
+    lambda x, y, z: ((x @ y).reshape(ROWS * 27, 17).astype("float32").sum(1),),
+    lambda x, y, z: (np.concatenate([x @ y, x @ y], axis=1),),
     lambda x, y, z: (np.tanh(x @ y[:, :456]) @ z[:456],),
-    lambda x, y, z: (np.tanh(x @ y[:, :9]) @ z[:9],),
+    lambda x, y, z: (np.tanh(np.concatenate([z, z]) @ y[:, :65]) @ z[:65],),
     lambda x, y, z: (np.tanh(x[:8] @ y) @ z,),
-], ids=["an output", "read as one line", "whole vectors", "short lines", "few lines"])  # fmt: skip
+], ids=["an output", "lines that are divided", "copied", "whole vectors", "short lines", "few lines"])  # fmt: skip
 def test_what_is_not_padded(function: Callable[..., Any]) -> None:
     graph = trace_graph(function, LEFT, RIGHT, BACK)
     made = graph.plan("sm_89")

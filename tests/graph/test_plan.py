@@ -759,3 +759,12 @@ def test_an_input_with_gaps() -> None:
     assert plan.views[graph.inputs[0]].strides == (96, 1)
     array = np.arange(8 * 32, dtype="f").reshape(8, 32)
     np.testing.assert_array_equal(plan(array), array * 2)
+
+
+@pytest.mark.parametrize(("kind", "function"), [("f16", "exp2_approx"), ("f32", "expf")])
+def test_exponentials_of_short_floats_below_their_maximum_are_quick(kind: str, function: str) -> None:
+    """Rounding the product of the difference and log2(e) is less than a rounding of 16-bit values."""
+    graph = trace_graph(lambda x: nn.softmax(x.astype("float32")).sum(1), tensor(8, 64, dtype=kind))
+    (kernel,) = graph.plan("sm_89").kernels
+    text = kernel.schedule.cuda()
+    assert [name for name in ("exp2_approx", "expf") if f" {name}(" in text] == [function]
