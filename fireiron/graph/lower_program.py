@@ -18,6 +18,7 @@ from fireiron.front.chain import FoldChain, ProgramChain
 from fireiron.graph.areas import Part
 from fireiron.graph.dims import Dims, dims_of, free_nodes
 from fireiron.graph.lowered import Lowered, Misfit, Operand, described, pointwise
+from fireiron.graph.motion import widens
 from fireiron.graph.nodes import Graph, Node
 from fireiron.graph.one_hot import chosen_of
 from fireiron.graph.operations import i64
@@ -406,9 +407,9 @@ class PartProgram:
         if found is None or along is None:
             return None
         source = found.value
-        while graph.nodes[source].op == "cast":
+        while widens(graph.nodes, source):
             (source,) = graph.nodes[source].inputs
-        if node.inputs[0] not in self.inside or source in self.inside or source in self.free:
+        if found.select not in self.inside or source in self.inside or source in self.free:
             return None
 
         def lies(number: int) -> tuple[str | None, ...]:

@@ -10,6 +10,7 @@ import attrs
 
 from fireiron.algebra.dtypes import i32
 from fireiron.graph.composites import Ops
+from fireiron.graph.motion import widens
 from fireiron.graph.nodes import Builder, Graph, Node, rewritten
 
 MOST_STEPS = 32  # operations between a line of numbers and the arrays that it meets
@@ -98,12 +99,14 @@ class Chosen:
         place: node of the place, which may lie outside the axis.
         conditions: nodes of further conditions, which do not vary along the axis.
         value: node of the value.
+        select: node that selects the value or zeros. It may be converted to wider floats for the sum.
     """
 
     axis: int
     place: int
     conditions: tuple[int, ...]
     value: int
+    select: int
 
 
 def chosen_of(nodes: Sequence[Node], fold: Node) -> Chosen | None:
@@ -116,7 +119,10 @@ def chosen_of(nodes: Sequence[Node], fold: Node) -> Chosen | None:
     axes: tuple[int, ...] = tuple(fold["axes"]) if fold.op == "sum" else ()
     if len(axes) != 1:
         return None
-    (axis,), chosen = axes, nodes[fold.inputs[0]]
+    (axis,), (select,) = axes, fold.inputs
+    while widens(nodes, select):
+        (select,) = nodes[select].inputs
+    chosen = nodes[select]
     if chosen.op != "select" or chosen.dtype.kind != "float" or not _is_zero(nodes, chosen.inputs[2]):
         return None
     rank = len(chosen.shape)
@@ -129,15 +135,14 @@ def chosen_of(nodes: Sequence[Node], fold: Node) -> Chosen | None:
     place = next((other for one, other in (sides, sides[::-1]) if _counts(nodes, one, axis, rank)), None)
     if place is None or not _is_even(nodes, place, axis, rank) or nodes[place].dtype.kind != "int":
         return None
-    return Chosen(axis, place, tuple(i for i in factors if i != places[0]), value)
+    return Chosen(axis, place, tuple(i for i in factors if i != places[0]), value, select)
 
 
 def _changed(b: Builder, node: Node, inputs: tuple[int, ...]) -> int | None:
     found = chosen_of(b.nodes, attrs.evolve(node, inputs=inputs)) if node.op == "sum" else None
     if found is None:
         return None
-    chosen, axis, place = b.nodes[inputs[0]], found.axis, found.place
-    condition, value, zero = chosen.inputs
+    chosen, axis, place, value = b.nodes[inputs[0]], found.axis, found.place, found.value
     steps, source = _steps(b.nodes, value, axis, len(chosen.shape))
     if source is not None and not steps:
         return None
@@ -149,10 +154,12 @@ def _changed(b: Builder, node: Node, inputs: tuple[int, ...]) -> int | None:
         inside += [o.le(b.constant(0, kind), place), o.lt(place, b.constant(extent, kind))]
     made = value
     if source is not None:  # the sum is of what varies, and the steps behind it are computed once a row
+        condition, zero = b.nodes[found.select].inputs[0], b.constant(0, b.nodes[source].dtype)
         made = o.sum(o.select(condition, source, zero), axes=(axis,), keepdims=True)
         for before, step in pairwise((source, *reversed(steps))):
             old = b.nodes[step]
             made = b.add(old.op, *(made if i == before else i for i in old.inputs), **dict(old.attributes))
+    made = made if b.nodes[made].dtype == chosen.dtype else o.cast(made, dtype=chosen.dtype)
     for each in inside:
         made = o.select(each, made, b.constant(0, chosen.dtype))
     whole = tuple(1 if a == axis else n for a, n in enumerate(chosen.shape))
@@ -164,14 +171,16 @@ def _steps(nodes: Sequence[Node], value: int, axis: int, rank: int) -> tuple[lis
     """Find the operations on one value that varies along an axis and others that do not, the last one first.
 
     Returns:
-        The operations, all of one type, and the value; None for the value if the result does not vary.
+        The operations, and the value; None for the value if the result does not vary.
     """
     steps = list[int]()
     while not _is_even(nodes, value, axis, rank):
         node = nodes[value]
         varying = {i for i in node.inputs if not _is_even(nodes, i, axis, rank)}
         whole = node.kind == "pointwise" and node.op != "copy" and len(varying) == 1
-        if not whole or any(nodes[i].dtype != node.dtype for i in varying):
+        if not whole or any(nodes[i].dtype.kind != "float" for i in varying):
+            while steps and widens(nodes, steps[-1]):
+                value = steps.pop()
             return steps, value
         steps.append(value)
         (value,) = varying

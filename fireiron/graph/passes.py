@@ -13,6 +13,7 @@ from fireiron.graph.expand import expand
 from fireiron.graph.motion import move, raise_reshapes, raise_views
 from fireiron.graph.nodes import Graph
 from fireiron.graph.one_hot import one_hots
+from fireiron.graph.one_shape import in_one_shape
 from fireiron.graph.pack import pack
 from fireiron.graph.recompute import recompute
 from fireiron.graph.rules import RULES, Rule
@@ -101,6 +102,9 @@ def run(graph: Graph, switched: Mapping[str, bool]) -> Passed:
             if graph == before:
                 break
     graph = note("move views and casts", graph, share(raise_slices(raise_views(raise_reshapes(graph)))))
+    if (made := in_one_shape(graph)) != graph:
+        graph = note("rows in one shape", graph, share(made))
+        graph = note("sums of one place", graph, share(one_hots(graph)))
     if (made := recompute(graph)) != graph:
         graph = note("recompute for folds", graph, made)
     return Passed(given, graph, tuple(done.values()))

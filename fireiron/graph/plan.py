@@ -14,6 +14,7 @@ from fireiron.base.errors import FireironError, UsageError
 from fireiron.base.link import here
 from fireiron.base.text import count
 from fireiron.front.verbs import Schedule
+from fireiron.graph.aligned import aligned
 from fireiron.graph.alike import Form, form_of, moved
 from fireiron.graph.areas import Part
 from fireiron.graph.crossed import in_one_order
@@ -248,10 +249,12 @@ def plan(
     passed = graph.passes(**rules)
     may = None if samples is not None else gaps
     made, views, parts = _parted(outputs_apart(passed.graph, together), may)
-    alone = {n: part.outputs for part in parts if part.kind in ("product", "products") for n in part.nodes}
-    copied = with_matrices(made, {n: r for n, r in alone.items() if made.nodes[n].op == "matmul"}, views)
+    copied = with_matrices(made, _alone(made, parts), views)
     if copied is not None:
         made, views, parts = _parted(copied, may)
+    padded = aligned(made, _alone(made, parts), views) if may is not None else None
+    if padded is not None:
+        made, views, parts = _parted(padded, may)
     straight = in_one_order(made, parts, views, free_nodes(made))
     if straight is not None:
         made, views, parts = _parted(straight, may)
@@ -312,6 +315,12 @@ def _parted(graph: Graph, gaps: Sequence[int] | None) -> tuple[Graph, dict[int, 
     padded = {} if gaps is None else padded_lines(made, orders, dense)
     views = {i: view for i, view in views_of(made, orders, padded).items() if view is not None}
     return made, views, partition(made, views)
+
+
+def _alone(graph: Graph, parts: Sequence[Part]) -> dict[int, tuple[int, ...]]:
+    """Return the products that have kernels of their own, each with the results of its kernel."""
+    mine = (part for part in parts if part.kind in ("product", "products"))
+    return {n: part.outputs for part in mine for n in part.nodes if graph.nodes[n].op == "matmul"}
 
 
 def planned_memory(given: Graph, graph: Graph, launches: Sequence[Launch], views: Mapping[int, View]) -> Memory:

@@ -170,7 +170,8 @@ def padded_lines(graph: Graph, orders: Mapping[int, Order], kept: Set[int]) -> d
         strides = _padded(node, order)
         if strides is None or not kept.isdisjoint((number, *views)):
             continue
-        if not any(x.op == "matmul" for x in (node, *readers)) or {x.kind for x in readers} - TAKE_GAPS:
+        products = [x.op == "matmul" for x in (node, *readers)]
+        if not any(products) or {x.kind for x in readers} - TAKE_GAPS or (node.op == "copy" and not all(products[1:])):
             continue
         lies: dict[int, View | None] = {number: View(number, 0, node.shape, strides)}
         for u in views:
@@ -184,7 +185,7 @@ def _padded(node: Node, order: Order) -> tuple[int, ...] | None:
     """Return the strides of a result whose lines are padded; None for results whose lines need none, and small ones."""
     width, nbytes = (node.shape[order[-1]] if order else 1), node.dtype.nbytes
     line = width * nbytes
-    if node.kind not in ("product", "pointwise") or node.op == "copy" or line == node.nbytes:
+    if node.kind not in ("product", "pointwise") or line == node.nbytes:
         return None
     if line % VECTOR_NBYTES == 0 or line < LEAST_LINE or node.nbytes < LEAST_PADDED:
         return None

@@ -64,6 +64,23 @@ def test_what_rows_have_in_common_is_computed_behind_the_sum() -> None:
     assert ((found == 0) == [False, False, True, True, False, True, True, False]).all()
 
 
+def test_what_is_rounded_before_the_sum_is_rounded_behind_it() -> None:
+    """As torch's loss of 16-bit scores: their logarithms are 16-bit floats, which the sum reads as wider ones."""
+
+    def short(x: Any, place: Any) -> Any:
+        here = np.arange(COLUMNS, dtype="i4") == place.reshape(-1, 1)
+        logs = nn.log_softmax(x.astype("float32")).astype("float16")
+        return np.where(here, logs, np.float16(0)).astype("float32").sum(1)
+
+    graph = trace_graph(short, tensor(ROWS, COLUMNS, dtype="f16"), NUMBERS)
+    plan = graph.plan("sm_89")
+    assert len(plan.kernels) == 1
+    assert not {node.size for node in plan.graph.nodes if node.dtype.name == "f16" and node.op != "input"} - {ROWS}
+    x, place = np.random.default_rng(0).standard_normal((ROWS, COLUMNS)).astype("f2"), np.arange(ROWS, dtype="i4") * 5
+    found = plan(x, place)
+    np.testing.assert_allclose(found, graph.evaluate(x.astype("f8"), place), rtol=1e-3, atol=1e-3)
+
+
 def test_a_value_that_another_kernel_computes_is_summed() -> None:
     """Its place is not known to the kernel of the sum, or its condition is not."""
 

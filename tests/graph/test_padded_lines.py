@@ -148,3 +148,55 @@ def test_gaps_of_an_input_are_read_if_the_caller_says_so() -> None:
     for gaps in (True, False):
         graph = softmax_of(gaps)
         checked(graph, graph.plan("sm_89"))
+
+
+def projected(x: Any, y: Any, z: Any) -> Any:
+    """Multiply an array of odd width from both sides."""
+    return y @ x.T, x.T @ z
+
+
+SIZES = (4096, 1001), (512, 1001), (4096, 256)
+
+
+def test_products_read_a_copy_of_large_arrays_of_odd_widths() -> None:
+    """One copy serves both products, one of which reads it transposed."""
+    graph = trace_graph(projected, *(tensor(*s, dtype="f16") for s in SIZES))
+    made = graph.plan("sm_90a")
+    copied = [n for x in made.launches for n in x.part.nodes if made.graph.nodes[n].op == "copy"]
+    assert [made.views[n].strides for n in copied] == [(1024, 1), (1024, 1)]  # x and y
+    kernels = [x.kernel for x in made.launches if x.kernel is not None and x.part.kind == "product"]
+    assert all("wgmma" in kernel.schedule.cuda() for kernel in kernels)
+
+
+@pytest.mark.parametrize("sizes", [
+    ((4096, 1001), (96, 1001), (4096, 80)),
+    ((256, 1001), (512, 1001), (256, 512)),
+    ((4096, 1008), (512, 1008), (4096, 256)),
+], ids=["read seldom", "small", "whole vectors"])  # fmt: skip
+def test_products_read_other_arrays_as_they_are(sizes: tuple[tuple[int, int], ...]) -> None:
+    made = trace_graph(projected, *(tensor(*s, dtype="f16") for s in sizes)).plan("sm_90a")
+    assert not any(node.op == "copy" for node in made.graph.nodes)
+
+
+def test_copies_of_odd_widths_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fireiron.graph.aligned.LEAST_WORK", 0.0)
+    monkeypatch.setattr("fireiron.graph.aligned.LEAST_READS", 1)
+    graph = trace_graph(projected, *(tensor(*s, dtype="f16") for s in ((72, 459), (16, 459), (72, 24))))
+    made = graph.plan("sm_80")
+    assert sum(node.op == "copy" for node in made.graph.nodes) == 2
+    assert set(padded(made).values()) == {(512, 1)}
+    checked(graph, made)
+
+
+def test_symbols_have_no_padded_lines() -> None:
+    """The memory of their results depends on the sizes of a call."""
+    from fireiron.graph.sizes import symbolic
+
+    made = symbolic(
+        lambda n: trace_graph(lambda x, y, z: np.tanh(x @ y) @ z, tensor(n, 16, dtype="f16"), RIGHT, BACK),
+        (64,),
+        "sm_89",
+        ("m",),
+    )
+    assert made is not None
+    assert not padded(made)

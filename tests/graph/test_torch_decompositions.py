@@ -88,6 +88,23 @@ def test_scores_of_an_odd_number_of_classes_have_padded_lines() -> None:
     compared(both, x.detach(), w, y, within=4e-3)
 
 
+def test_a_masked_language_model_in_short_floats_has_few_kernels() -> None:
+    """Scores are returned beside the loss, and their gradients are summed for the bias."""
+    torch.manual_seed(0)
+    x, w, b = torch.randn(4, 32, 16).half(), torch.randn(389, 16).half(), torch.randn(389).half()
+    y = torch.randint(0, 389, (4, 32))
+    y[:, ::7] = -100
+
+    def loss(x: Any, w: Any, b: Any, y: Any) -> Any:
+        scores = F.linear(x, w, b)
+        return torch.stack([F.cross_entropy(scores.view(-1, 389), y.view(-1)), scores.square().mean()])
+
+    forward, backward = compared(loss, x, w, b, y, within=8e-3)
+    assert not forward.foreign
+    assert not backward.foreign
+    assert len(backward.kernels) <= 5, backward.explain()
+
+
 @pytest.mark.parametrize(
     "options", [{"ignore_index": 3}, {"label_smoothing": 0.1}, {"weight": torch.linspace(0.1, 2, 40)}]
 )
