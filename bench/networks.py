@@ -1,8 +1,9 @@
 """Time whole networks with random weights: plans of `torch.compile(backend=...)` against eager torch and its compiler.
 
 `python -m bench networks [--network bert-base ...] [--batch 32] [--length 384] [--train] [-o FILE.jsonl]`. Transformers
-come from the package of that name, other networks from `models.py`. Each result is first compared with eager f32; the
-error of eager torch in the same 16 bits sets the bound. With `--train` the gradients of all parameters are compared.
+come from the package of that name, other networks from `models.py`, blocks of networks from `blocks.py`. Each result is
+first compared with eager f32; the error of eager torch in the same 16 bits sets the bound. With `--train` the gradients
+of all parameters are compared.
 `--captured` also times each peer's launches captured in a CUDA graph, as ours are; of training, a whole step of each,
 and of ours. `--replaced` compiles nothing: ours is the eager network with this package's attention. A line has the peak
 of memory beside weights and inputs, of calls that no graph captured, whose private memory the allocator does not count;
@@ -43,6 +44,12 @@ MODELS = {
     "lstm": ("LSTM", "steps"),
     "dlrm": ("DLRM", "samples"),
 }
+# Blocks of blocks.py, which have their sizes, and transformers with their losses: of the next words, or of all words.
+BLOCKS = (
+    "unet", "unet-last", "convnext-last", "batch-norm", "batch-norm-last", "squeeze-last", "mixer", "t5", "contrastive",
+    "head-32000", "head-50257", "variational", "conformer",
+)  # fmt: skip
+LOSSES = {"gpt2-loss": ("gpt2", "GPT2LMHeadModel"), "bert-base-loss": ("bert-base", "BertForMaskedLM")}
 PEERS = ("eager", "sdpa", "compile", "max-autotune")
 
 
@@ -53,7 +60,7 @@ def run(words: Sequence[str], command: str = "") -> int:
         1 where a result of ours is wrong, else 0.
     """
     parser = argparse.ArgumentParser(prog="python -m bench networks", description="Time networks.")
-    parser.add_argument("--network", nargs="+", default=["bert-base"], choices=[*NETWORKS, *MODELS], help="(bert-base)")
+    parser.add_argument("--network", nargs="+", default=["bert-base"], choices=names(), help="(bert-base)")
     parser.add_argument("--batch", type=int, nargs="+", default=[32], help="(32)")
     parser.add_argument("--length", type=int, nargs="+", default=[384], help="tokens of a sequence (384)")
     parser.add_argument("--layers", type=int, default=0, help="number of layers instead of the network's own")
@@ -100,6 +107,11 @@ def _mean(ratios: Sequence[float]) -> float:
     return math.exp(sum(map(math.log, ratios)) / len(ratios))
 
 
+def names() -> list[str]:
+    """List the networks."""
+    return [*NETWORKS, *MODELS, *LOSSES, *BLOCKS]
+
+
 def network(name: str, attention: str, layers: int = 0, length: int = 0) -> Any:
     """Make a network of random weights, in f32 on torch's default device.
 
@@ -116,9 +128,13 @@ def network(name: str, attention: str, layers: int = 0, length: int = 0) -> Any:
 
         few = {"layers": layers} if layers and name in ("llama", "llama-decode", "vit-b16") else {}
         return getattr(models, MODELS[name][0])(**few).eval()
+    if name in BLOCKS:
+        from . import blocks
+
+        return blocks.BLOCKS[name]().train()
     import transformers
 
-    family, depth, width, heads, inner, vocabulary = NETWORKS[name]
+    family, depth, width, heads, inner, vocabulary = NETWORKS[LOSSES[name][0] if name in LOSSES else name]
     made: Any = getattr(transformers, f"{family}Config")
     depth, most = layers or depth, max(512, length)
     if family == "GPT2":
@@ -146,12 +162,25 @@ def network(name: str, attention: str, layers: int = 0, length: int = 0) -> Any:
         )  # fmt: skip
     config._attn_implementation = attention
     config.use_cache = False
+    if name in LOSSES:
+        return _with_loss(getattr(transformers, LOSSES[name][1])(config).eval())
     return getattr(transformers, f"{family}Model")(config).eval()
+
+
+def _with_loss(model: Any) -> Any:
+    """Let a language model compute the loss of the words that it is given."""
+    forward = model.forward
+    model.forward = lambda words: forward(input_ids=words, labels=words).loss
+    return model
 
 
 def given(name: str, batch: int, length: int) -> tuple[Any, ...]:
     """Draw a network's inputs on torch's default device, floats in f32: numbers of words for BERT, images for ViT."""
     torch = torch_module()
+    if name in BLOCKS:
+        from . import blocks
+
+        return blocks.numbers(name)
     kind = MODELS[name][1] if name in MODELS else "words"
     if kind == "images":
         return (torch.randn(batch, 3, 224, 224),)
@@ -196,6 +225,8 @@ def timed(
     line: dict[str, Any] = {
         "program": f"{name} {size} {dtype}{' training' if train else ''}{', attention' if replaced else ''}"
     }
+    if name in BLOCKS:
+        line["program"] = f"{name} {dtype}{' training' if train else ''}"
     line["layers"] = layers or (NETWORKS[name][1] if name in NETWORKS else 0)
     with torch.device(device):
         wide = given(name, batch, length)
@@ -224,7 +255,7 @@ def timed(
         return torch.cat([grad.float().flatten() for grad in grads])
 
     # Of a result the first lines are compared, of a step all gradients: those depend on the whole batch.
-    some = len(short[0]) if train else 2
+    some = len(short[0]) if train and short else 2
     exact = result(exact_model, [x[:some] for x in wide])
     theirs = float((result(models["eager"], [x[:some] for x in short]) - exact).abs().max())
     begin = time.perf_counter()

@@ -41,6 +41,9 @@ SHAPES = {
     "resnet-50": ((1, 0), (32, 0)),
     "lstm": ((32, 16),),
     "dlrm": ((2048, 0),),
+    "gpt2-loss": ((4, 1024),),
+    "bert-base-loss": ((32, 384),),
+    **dict.fromkeys(networks.BLOCKS, ((0, 0),)),  # whose sizes are in blocks.py
 }
 LIMIT_S, SECONDS = 240.0, 600.0
 SPARE = 2  # processes that may wait for their turn while every core has another one
@@ -69,7 +72,7 @@ class Work:
     def __str__(self) -> str:
         size = f"{self.batch}x{self.length}" if self.length else str(self.batch)
         few = f", {self.layers} layers" if self.layers else ""
-        return f"{self.network} {size}{' training' if self.train else ''}{few}"
+        return f"{self.network}{f' {size}' if self.batch else ''}{' training' if self.train else ''}{few}"
 
 
 Measure = Callable[[Work, str, tuple[str, ...], Callable[[], None]], dict[str, Any]]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bench.main import main
-from bench.networks import MODELS, NETWORKS, given, network, said, timed
+from bench.networks import BLOCKS, MODELS, NETWORKS, given, network, said, timed
 
 
 def test_it_says_that_nothing_is_timed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -123,3 +123,29 @@ def test_the_slowest_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.profiler, "profile", Profile)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     assert slowest(lambda: None, most=1, calls=2) == {"all kernels": 4.5, "gemm x1": 4.0}
+
+
+def test_blocks_are_steps_of_training_with_inputs_as_parameters() -> None:
+    torch = pytest.importorskip("torch")
+    from bench import blocks
+
+    assert tuple(blocks.BLOCKS) == BLOCKS
+    (word,) = blocks.numbers("head-32000")
+    assert word.shape == (4096,)
+    assert blocks.numbers("unet-last") == ()
+    small = (
+        (blocks.Step(blocks.Residual(32, 8), blocks.drawn(2, 32, 8, 8), blocks.drawn(2, 8), last=True), ()),
+        (blocks.Step(blocks.NeXt(8), blocks.drawn(2, 8, 8, 8)), ()),
+        (blocks.Step(blocks.Normed(8), blocks.drawn(2, 8, 8, 8)), ()),
+        (blocks.Step(blocks.Squeezed(8), blocks.drawn(2, 8, 8, 8)), ()),
+        (blocks.Step(blocks.Mixer(6, 8), blocks.drawn(2, 6, 8)), ()),
+        (blocks.Step(blocks.T5Layer(8, 2), blocks.drawn(2, 6, 8), blocks.drawn(1, 2, 6, 6)), ()),
+        (blocks.Step(blocks.Contrastive(), blocks.drawn(4, 8), blocks.drawn(4, 8)), ()),
+        (blocks.Step(blocks.Head(8, 13), blocks.drawn(4, 8)), (torch.tensor([1, 12, 0, 3]),)),
+        (blocks.Step(blocks.Variational(8, 6, 4), blocks.drawn(3, 8), blocks.drawn(3, 4)), ()),
+        (blocks.Step(blocks.Gated(8), blocks.drawn(2, 20, 8)), ()),
+    )
+    for step, numbers in small:
+        step(*numbers).square().mean().backward()
+        assert step.given[0].grad is not None
+    assert small[0][0].given[0].is_contiguous(memory_format=torch.channels_last)
