@@ -30,11 +30,13 @@ class Step(nn.Module):
         super().__init__()
         form = torch.channels_last if last else torch.contiguous_format
         self.block = block.to(memory_format=form)
-        self.given = nn.ParameterList(x.to(memory_format=form) if x.dim() == 4 else x for x in given)
+        self.names = [f"given{place}" for place in range(len(given))]
+        for name, x in zip(self.names, given, strict=True):
+            self.register_parameter(name, nn.Parameter(x.to(memory_format=form) if x.dim() == 4 else x))
 
     def forward(self, *numbers: Any) -> Any:
         """Compute the block."""
-        return self.block(*self.given, *numbers)
+        return self.block(*[getattr(self, name) for name in self.names], *numbers)
 
 
 class Residual(nn.Module):
