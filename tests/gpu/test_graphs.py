@@ -345,3 +345,41 @@ def test_gradients_of_attention(gpu: int, how: str, way: str, monkeypatch: Any) 
         assert float((got.float() - wanted).norm() / wanted.norm()) < 2e-3
     assert [x.part.kind for x in plans()[-2].launches] == ["attention"]
     assert not torch_attention._refused
+
+
+@pytest.mark.parametrize("returned", [False, True])
+@pytest.mark.parametrize(("rows", "width", "words"), [(512, 256, 1003), (1024, 512, 30522), (2048, 256, 50257)])
+def test_losses_of_an_odd_number_of_words(gpu: int, rows: int, width: int, words: int, returned: bool) -> None:
+    """Lines of scores are padded, unless the caller gets them; memory is not what it was before, and full of NaN."""
+    import fireiron.torch
+
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    functional = torch.nn.functional
+    kind = torch.bfloat16
+
+    def loss(x: Any, w: Any, word: Any) -> Any:
+        scores = x @ w.T
+        mean = functional.cross_entropy(scores.float(), word)
+        return (mean, scores) if returned else (mean,)
+
+    word = torch.randint(0, words, (rows,), device="cuda")
+    word[::7] = -100
+    given = torch.randn(rows, width, device="cuda").to(kind), torch.randn(words, width, device="cuda").to(kind)
+    exact = [x.double().requires_grad_() for x in given]
+    functional.cross_entropy(exact[0] @ exact[1].T, word).backward()
+    fast = torch.compile(loss, backend=fireiron.torch.backend, fullgraph=True)
+    made = [x.clone().requires_grad_() for x in given]
+    usual = [x.clone().requires_grad_() for x in given]
+    functional.cross_entropy((usual[0] @ usual[1].T).float(), word).backward()
+    for _ in range(4):  # launched, then captured
+        for x in made:
+            x.grad = None
+        spoilt = torch.full((rows, words + 64), torch.nan, device="cuda", dtype=kind)
+        del spoilt
+        first, *rest = fast(*made, word)
+        first.backward()
+        assert all(x.is_contiguous() for x in rest)
+        for x, y, z in zip(made, exact, usual, strict=True):
+            error, theirs = ((one.grad.double() - y.grad).norm() / y.grad.norm() for one in (x, z))
+            assert error <= 1.5 * theirs + 1e-3
