@@ -240,13 +240,14 @@ def _lying(
 
     Returns:
         The columns of a vector, the roles of such inputs, and "". Where columns of all inputs lie apart there are no
-        roles, but the dim of `lines` along which elements lie together.
+        roles, but the dim of `lines` along which elements lie together, if there is one.
     """
     steps = {role: dict(zip(dims, t.strides, strict=True)) for role, (t, dims) in inputs.items()}
     alone = {role for role, (t, dims) in inputs.items() if t.shape[dims.index(column)] == 1}
     whole = {role: step for role, step in steps.items() if step[column] == 1 or role in alone}
     if not whole:
-        return lane, (), next((line for step in steps.values() for line in lines if step.get(line) == 1), "")
+        across = next((line for step in steps.values() for line in lines if step.get(line) == 1), "")
+        return lane if across else 1, (), across  # with nothing side by side, lanes read single elements
 
     def in_vectors(role: str) -> bool:
         others = [s for dim, s in whole[role].items() if dim != column]

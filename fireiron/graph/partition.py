@@ -20,6 +20,7 @@ from fireiron.graph.crossed import following
 from fireiron.graph.dims import dims_of, free_nodes
 from fireiron.graph.motion import widens
 from fireiron.graph.nodes import Graph
+from fireiron.graph.operations import Shape
 from fireiron.graph.product_parts import (
     SUMS,
     epilogs,
@@ -236,8 +237,8 @@ def apart(graph: Graph, part: Part, views: Mapping[int, View]) -> tuple[Part, ..
     """Divide a part that has no kernel, at the operation that is the most likely cause.
 
     The new parts are products or convolutions with epilogs; products and folds of their rows; folds of rows and sums
-    over rows; folds and points by how their elements lie; products and pointwise parts; concatenations and the
-    operations around them; or single operations.
+    over rows; folds and points by how their elements lie; folds one by one; products and pointwise parts;
+    concatenations and the operations around them; or single operations.
 
     Args:
         graph: the graph of the part.
@@ -270,6 +271,8 @@ def apart(graph: Graph, part: Part, views: Mapping[int, View]) -> tuple[Part, ..
         before_folds(found, inside)
         rows(found, inside)
         folds_of_one_array(found, inside)
+        if len({found.of[n] for n in inside}) == 1 and (each := fold_by_fold(areas, part)):
+            return each
         areas = found if len({found.of[n] for n in inside}) > 1 else areas
     elif any(graph.nodes[n].kind == "copy" for n in inside):  # concatenations, and the operations around them
         rows(areas, {n for n in inside if graph.nodes[n].kind != "copy"})
@@ -284,6 +287,37 @@ def apart(graph: Graph, part: Part, views: Mapping[int, View]) -> tuple[Part, ..
         made.append(part_of(areas, area))
     given = _giving(graph, made, part)
     return again_at_readers(areas, given, part.outputs) if areas.strict else tuple(given)
+
+
+def fold_by_fold(areas: Areas, part: Part) -> tuple[Part, ...]:
+    """Divide rows into a part for each fold and for results of each shape, which compute again what they share.
+
+    Returns:
+        The parts; () where there would be one, or much would be computed again.
+    """
+    nodes, inside = areas.graph.nodes, set(part.nodes)
+    points: dict[Shape, list[int]] = {}
+    for n in part.outputs:
+        if nodes[n].kind != "fold":
+            points.setdefault(nodes[n].shape, []).append(n)
+    folds: list[list[int]] = [[n] for n in sorted(inside) if nodes[n].kind == "fold"]
+    made: list[Part] = []
+    for outputs in (*folds, *points.values()):
+        found, left = set[int](), list(outputs)
+        while left:
+            n = left.pop()
+            if n in inside and n not in found and (n in outputs or nodes[n].kind != "fold"):
+                found.add(n)
+                left += nodes[n].inputs
+        if len(found) > MOST_OPS:
+            return ()
+        read = dict.fromkeys(
+            i for n in sorted(found) for i in nodes[n].inputs if i not in found and i not in areas.free
+        )
+        kind: PartKind = "reduction" if outputs in folds else "pointwise"
+        why = (f"{nodes[n].op} again for each fold" for n in sorted(found) if nodes[n].kind == "pointwise")
+        made.append(Part(kind, tuple(sorted(found)), tuple(read), tuple(outputs), tuple(dict.fromkeys(why))))
+    return tuple(made) if len(made) > 1 else ()
 
 
 def _giving(graph: Graph, made: list[Part], whole: Part) -> list[Part]:

@@ -14,6 +14,8 @@ import pytest
 from fireiron import FireironError, nn, tensor, trace_graph
 from fireiron.base.errors import CompileError
 from fireiron.front.verbs import Schedule
+from fireiron.graph import plan as planning
+from fireiron.graph.lowered import Misfit
 from fireiron.graph.nodes import Graph
 from fireiron.graph.plan import Plan
 from fireiron.graph.run import Runner
@@ -768,3 +770,28 @@ def test_exponentials_of_short_floats_below_their_maximum_are_quick(kind: str, f
     (kernel,) = graph.plan("sm_89").kernels
     text = kernel.schedule.cuda()
     assert [name for name in ("exp2_approx", "expf") if f" {name}(" in text] == [function]
+
+
+def test_rows_without_a_kernel_are_divided_by_folds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each fold computes its points again, so that no wide floats are stored, as operations one by one would do."""
+    lowered = planning.lowered
+
+    def of_one_fold(graph: Graph, part: Any, *rest: Any) -> Any:
+        if sum(graph.nodes[n].kind == "fold" for n in part.nodes) > 1:
+            raise Misfit("the test takes no kernel of several folds")
+        return lowered(graph, part, *rest)
+
+    monkeypatch.setattr(planning, "lowered", of_one_fold)
+    monkeypatch.setattr(planning, "kept_launches", lambda *_: None)
+
+    def normed(x: Any, gain: Any) -> tuple[Any, Any]:
+        wide = x.astype("float32")
+        return nn.layer_norm(wide, gain).astype("float16"), wide.max(1)
+
+    graph = trace_graph(normed, tensor(16, 64, dtype="f16"), (64,))
+    plan = graph.plan("sm_89")
+    assert [x.part.kind for x in plan.launches] == ["reduction", "reduction", "reduction", "pointwise"], plan.explain()
+    assert "again for each fold" in plan.explain()
+    x, gain = np.random.default_rng(0).standard_normal((16, 64)).astype("f2"), np.linspace(1, 2, 64).astype("f")
+    for found, right in zip(plan(x, gain), graph.evaluate(x.astype("f8"), gain), strict=True):
+        np.testing.assert_allclose(found, right, rtol=4e-3, atol=4e-3)

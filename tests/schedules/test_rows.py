@@ -721,6 +721,15 @@ def test_rows_may_start_between_vectors(pad: int) -> None:
     right(rows.row(normed(3, 64, ("apn", "apn", "apn"), pad)))
 
 
+@pytest.mark.parametrize("width", [40, 1000])
+def test_nothing_may_lie_side_by_side(width: int) -> None:
+    """Of a slice with steps, such as every second score, lanes read single elements."""
+    x = tensor(5, width, dtype="f16", strides=(2 * width, 2))
+    spec = rows.softmax(x)
+    assert (row_of(spec).lane, row_of(spec).across, row_of(spec).apart) == (1, "", ())
+    right(rows.row(spec))
+
+
 def test_warps_share_rows_whose_columns_lie_apart() -> None:
     schedule = rows.row(normed(40, 90, ("anp", "anp", "anp")), warps=2)
     right(schedule)
