@@ -428,7 +428,10 @@ class PartProgram:
         inside = [at >= 0, at < self.dims.extents[along], *map(read, found.conditions)]
         names = (d.name for d in trace.dims_of_value(array))
         # Without a value outside the array, places would have to lie inside.
-        point = subscripts.outside(array, 1.0)[tuple(at if name == along else slice(None) for name in names)]
+        try:
+            point = subscripts.outside(array, 1.0)[tuple(at if name == along else slice(None) for name in names)]
+        except FireironError:  # the kernel computes the place, and arrays alone are indices
+            return None
         wide = cast_to(point, node.dtype if node.dtype.bits > 16 else f32)
         return reduce(lambda value, one: where(one, value, 0.0), inside, wide)
 

@@ -97,17 +97,24 @@ def test_a_value_that_another_kernel_computes_is_summed() -> None:
 
 @pytest.mark.parametrize("function", [
     lambda y, place: np.where(np.arange(COLUMNS, dtype="i4") == place.reshape(-1, 1), y, 0.0).sum(1),
+    lambda y, place: np.where(np.arange(COLUMNS, dtype="i4") == place.reshape(-1, 1) * 2 + 1, y, 0.0).sum(1),
+    lambda y, place: np.where(np.arange(COLUMNS, dtype="i4") == np.minimum(place, 9).reshape(-1, 1), y, 0.0).sum(1),
     lambda y, place: np.where(np.arange(COLUMNS, dtype="i4") == place.reshape(-1, 1), y[:, :1], 1.0).sum(1),
     lambda y, place: np.where(np.arange(COLUMNS, dtype="i4") <= place.reshape(-1, 1), y[:, :1], 0.0).sum(1),
     lambda y, place: np.where(np.arange(1, COLUMNS + 1, dtype="i4") == place.reshape(-1, 1), y[:, :1], 0.0).sum(1),
     lambda y, place: np.where(np.arange(COLUMNS, dtype="i4") == place.reshape(-1, 1), y[:, :1], 0.0).max(1),
-], ids=["a value of each place", "ones elsewhere", "several places", "other numbers", "another fold"])  # fmt: skip
+], ids=[
+    "a value of each place", "a place by steps", "a computed place", "ones elsewhere", "several places",
+    "other numbers", "another fold",
+])  # fmt: skip
 def test_other_folds_stay(function: Callable[..., Any]) -> None:
     """Kernels read the place that a sum chooses, inside the axis or not."""
     assert {"sum", "max"} & set(ops(function, (ROWS, COLUMNS), NUMBERS))
     x = np.random.default_rng(0).standard_normal((ROWS, COLUMNS)).astype("f")
     place = np.array([0, 31, 32, -1, 3, -100, 1 << 30, 7], "i4")
-    found = trace_graph(function, (ROWS, COLUMNS), NUMBERS).plan("sm_89")(x, place)
+    plan = trace_graph(function, (ROWS, COLUMNS), NUMBERS).plan("sm_89")
+    assert len(plan.kernels) == 1
+    found = plan(x, place)
     np.testing.assert_allclose(found, function(x, place), rtol=1e-5)
 
 
