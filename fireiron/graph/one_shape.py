@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod
 
 from fireiron.graph.motion import kept_axes
@@ -13,7 +14,7 @@ def in_one_shape(graph: Graph) -> Graph:
     """Where rows are folded, then reshaped for other operations, reshape what the folds read instead.
 
     A loss of classes then reads rows once: the scores of all tokens are one list of rows, as their classes are. This
-    must run behind `move`, which would undo it.
+    must run behind `move`, which would undo it. `raise_reshapes` does the same before points that read inputs alone.
 
     Example:
         >>> import numpy as np
@@ -28,23 +29,26 @@ def in_one_shape(graph: Graph) -> Graph:
           %4 = %3 * y                             [32, 16].f32
           return %4
     """
-    while (number := next((n for n in range(len(graph.nodes)) if _folds_before(graph, n)), None)) is not None:
-        graph = _raised(graph, number, _cone(graph, number))
+    while (found := next(_folded(graph), None)) is not None:
+        graph = _raised(graph, *found)
     return graph
 
 
-def _folds_before(graph: Graph, number: int) -> bool:
-    """Say whether a node is a reshape of folded rows that other operations on points read."""
-    read = any(graph.nodes[u].kind in ("pointwise", "fold") for u in graph.users[number])
-    cone = _cone(graph, number) if read and graph.nodes[number].op == "reshape" else set[int]()
-    return any(graph.nodes[n].kind == "fold" for n in cone)
+def _folded(graph: Graph) -> Iterator[tuple[int, set[int]]]:
+    """Visit the reshapes of folded rows that folds and points read, each with the operations before it (`_cone`)."""
+    for number, node in enumerate(graph.nodes):
+        if node.op == "reshape" and any(graph.nodes[u].kind in ("pointwise", "fold") for u in graph.users[number]):
+            cone = _cone(graph, number)
+            if any(graph.nodes[n].kind == "fold" for n in cone):
+                yield number, cone
 
 
 def _cone(graph: Graph, reshape: int) -> set[int]:
     """Find the operations on rows from which a reshape's input is computed; empty if rows do not have one shape.
 
-    Left out are those of which products and callers read more than one value a row: they would be reshaped back. If
-    other folds or points do so, the set is empty, since their kernel would compute the operations too.
+    Operations are left out whose results are wider than one value a row and have other readers: products or the caller
+    would have to reshape them back. If such a reader is a fold or a point, the set is empty: its kernel can compute the
+    operations in the old shape.
     """
     (first,) = graph.nodes[reshape].inputs
     whole, after = graph.nodes[first].shape, graph.nodes[reshape].shape
@@ -92,6 +96,7 @@ def _before(graph: Graph, first: int, lead: int, shared: set[int]) -> set[int]:
 
 
 def _raised(graph: Graph, reshape: int, cone: set[int]) -> Graph:
+    """Compute operations in the shape behind a reshape, of reshaped inputs; other readers see the old shape."""
     (first,) = graph.nodes[reshape].inputs
     whole, after = graph.nodes[first].shape, graph.nodes[reshape].shape
     tail = kept_axes(whole, after)

@@ -170,8 +170,7 @@ def padded_lines(graph: Graph, orders: Mapping[int, Order], kept: Set[int]) -> d
         strides = _padded(node, order)
         if strides is None or not kept.isdisjoint((number, *views)):
             continue
-        products = [x.op == "matmul" for x in (node, *readers)]
-        if not any(products) or {x.kind for x in readers} - TAKE_GAPS or (node.op == "copy" and not all(products[1:])):
+        if not any(x.op == "matmul" for x in (node, *readers)) or {x.kind for x in readers} - TAKE_GAPS:
             continue
         lies: dict[int, View | None] = {number: View(number, 0, node.shape, strides)}
         for u in views:

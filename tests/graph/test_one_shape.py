@@ -45,15 +45,29 @@ def test_a_loss_of_tokens_in_batches_is_one_kernel(function: Callable[..., Any])
 @pytest.mark.parametrize("function", [
     lambda x, y: (np.exp(x)).reshape(32, 64) * y,
     lambda x, y: (x - x.max((1, 2), keepdims=True)).reshape(32, 64) * y,
-    lambda x, y: (x - x.max(2, keepdims=True) + x[:1]).reshape(32, 64) * y,
+    lambda x, y: (x - x.max(2, keepdims=True) + x.max(0, keepdims=True)).reshape(32, 64) * y,
+    lambda x, y: (t := x.transpose(1, 0, 2), (t - t.max(2, keepdims=True)).reshape(32, 64) * y)[1],
     lambda x, y: (x - x.max(2, keepdims=True)).reshape(4, 8, 8, 8) * y.reshape(4, 8, 8, 8),
     lambda x, y: (x - x.max(2, keepdims=True)).reshape(32, 64) @ y.T,
     lambda x, y: ((z := x - x.max(2, keepdims=True)).reshape(32, 64) * y).reshape(4, 8, 64) + z,
 ], ids=[
-    "no fold", "folds several rows", "several rows in common", "columns divided", "a product", "read twice",
+    "no fold", "folds several rows", "several rows in common", "rows apart", "columns divided", "a product",
+    "read twice",
 ])  # fmt: skip
 def test_other_reshapes_stay(function: Callable[..., Any]) -> None:
     graph = trace_graph(function, (4, 8, 64), (32, 64))
     assert in_one_shape(graph) == graph
     x, y = (np.random.default_rng(n).standard_normal(s).astype("f") for n, s in enumerate([(4, 8, 64), (32, 64)]))
     np.testing.assert_allclose(graph.plan("sm_89")(x, y), graph.evaluate(x, y), rtol=1e-4, atol=1e-4)
+
+
+def test_axes_of_one_element_are_folded_as_before() -> None:
+    graph = trace_graph(
+        lambda x, y: (x - x.max((0, 2), keepdims=True) - x.max(2, keepdims=True)).reshape(8, 64) * y,
+        (1, 8, 64),
+        (8, 64),
+    )
+    made = in_one_shape(graph)
+    assert made != graph
+    x, y = (np.random.default_rng(n).standard_normal(s).astype("f") for n, s in enumerate([(1, 8, 64), (8, 64)]))
+    np.testing.assert_allclose(made.evaluate(x, y), graph.evaluate(x, y), rtol=1e-6)

@@ -45,13 +45,15 @@ def test_a_loss_of_classes(shape: tuple[int, ...], reduction: str) -> None:
         assert not any(plan.foreign for plan in plans), [plan.explain() for plan in plans]
 
 
+def head(x: Any, w: Any, y: Any) -> Any:
+    """Take the mean loss of scores, which are a product."""
+    return F.cross_entropy((x @ w.T).float(), y)
+
+
 def test_scores_alone_are_stored() -> None:
     """Forward gives two numbers of each row, with which the backward pass computes the rest of the scores again."""
     torch.manual_seed(0)
     x, w, y = torch.randn(32, 16).half(), torch.randn(64, 16).half(), torch.randint(0, 64, (32,))
-
-    def head(x: Any, w: Any, y: Any) -> Any:
-        return F.cross_entropy((x @ w.T).float(), y)
 
     forward, backward = compared(head, x, w, y, within=4e-3)
     for plan in (forward, backward):
@@ -65,9 +67,6 @@ def test_scores_of_an_odd_number_of_classes_have_padded_lines() -> None:
     """Scores that the caller gets lie as torch's; the backward pass reads those that it does not get as they lie."""
     torch.manual_seed(0)
     x, w, y = torch.randn(128, 16).half(), torch.randn(389, 16).half(), torch.randint(0, 389, (128,))
-
-    def head(x: Any, w: Any, y: Any) -> Any:
-        return F.cross_entropy((x @ w.T).float(), y)
 
     forward, backward = compared(head, x, w, y, within=4e-3)
     assert [v.strides for i in forward.graph.outputs if (v := forward.views[i]).shape == (128, 389)] == [(392, 1)]
@@ -103,6 +102,31 @@ def test_a_masked_language_model_in_short_floats_has_few_kernels() -> None:
     assert not forward.foreign
     assert not backward.foreign
     assert len(backward.kernels) <= 5, backward.explain()
+
+
+def test_torch_gets_dense_tensors_for_a_backward_pass_without_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kept scores have padded lines, where torch traced dense ones."""
+    imported, by_torch = torch_backend.Compiled._imported, torch_backend.Compiled._by_torch
+    seen: list[Any] = []
+
+    def forward_alone(self: Any, *given: Any) -> Any:
+        if self.training.returned is None:
+            raise torch_backend.Stays("the test takes no backward pass")
+        return imported(self, *given)
+
+    def noted(self: Any, inputs: list[Any]) -> Any:
+        module, self.module = self.module, lambda *given: (seen.extend(given), module(*given))[1]
+        return by_torch(self, inputs)
+
+    monkeypatch.setattr(torch_backend.Compiled, "_imported", forward_alone)
+    monkeypatch.setattr(torch_backend.Compiled, "_by_torch", noted)
+    torch.manual_seed(0)
+    x, w, y = torch.randn(128, 16).half(), torch.randn(389, 16).half(), torch.randint(0, 389, (128,))
+    with pytest.warns(UserWarning, match="leaves a graph to torch"):
+        (forward,) = compared(head, x, w, y, within=4e-3)
+    assert [v.strides for i in forward.graph.outputs if (v := forward.views[i]).shape == (128, 389)] == [(392, 1)]
+    assert (128, 389) in [tuple(x.shape) for x in seen]
+    assert all(x.is_contiguous() for x in seen)
 
 
 @pytest.mark.parametrize(
