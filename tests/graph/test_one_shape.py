@@ -50,9 +50,10 @@ def test_a_loss_of_tokens_in_batches_is_one_kernel(function: Callable[..., Any])
     lambda x, y: (x - x.max(2, keepdims=True)).reshape(4, 8, 8, 8) * y.reshape(4, 8, 8, 8),
     lambda x, y: (x - x.max(2, keepdims=True)).reshape(32, 64) @ y.T,
     lambda x, y: ((z := x - x.max(2, keepdims=True)).reshape(32, 64) * y).reshape(4, 8, 64) + z,
+    lambda x, y: ((z := np.exp(x)) - z.max(2, keepdims=True)).reshape(32, 64) * y + (z + 1).reshape(32, 64),
 ], ids=[
     "no fold", "folds several rows", "several rows in common", "rows apart", "columns divided", "a product",
-    "read twice",
+    "read twice", "read by other points",
 ])  # fmt: skip
 def test_other_reshapes_stay(function: Callable[..., Any]) -> None:
     graph = trace_graph(function, (4, 8, 64), (32, 64))
