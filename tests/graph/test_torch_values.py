@@ -235,3 +235,34 @@ def test_views_without_elements() -> None:
 def test_variances_of_few_elements_in_numpy() -> None:
     graph = trace_graph(lambda x: np.var(x, axis=0, ddof=1), (1, 8))
     assert np.isnan(graph.plan()(np.ones((1, 8), np.float32))).all()
+
+
+@pytest.mark.parametrize(("traced", "given", "said"), [
+    (torch.empty(2, 8, 3, 3), torch.empty(2, 8, 3, 3, memory_format=torch.channels_last), {"order": (0, 2, 3, 1)}),
+    (torch.empty(2, 8, 5), torch.empty(2, 5, 8).transpose(1, 2), {}),
+    (torch.empty(4, 7), torch.empty(32).as_strided((4, 7), (8, 1)), {"strides": (8, 1), "padded": True}),
+    (torch.empty(4, 7), torch.empty(40).as_strided((4, 7), (9, 1)), {}),
+    (torch.empty(4, 8)[:, :7], torch.empty(4, 8)[:, :7], {"strides": (8, 1)}),
+], ids=["images", "lines", "padded lines", "other gaps", "a slice of the caller"])  # fmt: skip
+def test_plans_read_what_a_forward_pass_kept_as_it_lies(traced: Any, given: Any, said: dict[str, Any]) -> None:
+    """Where it lies as results of plans may, though torch traced dense tensors; other tensors lie as traced."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    from fireiron.graph.from_torch import imported
+
+    module = make_fx(lambda x: (x * 2,), tracing_mode="fake")(traced)
+    graph, *_ = imported(module, examples=[given])
+    found = dict(graph.nodes[graph.inputs[0]].attributes)
+    assert {name: found[name] for name in ("order", "strides", "padded") if name in found} == said
+
+
+def test_padded_lines_have_the_memory_behind_the_last_one() -> None:
+    """A tensor whose memory ends with its last element is copied."""
+    from fireiron.graph.torch_library import Torch
+
+    whole = torch.arange(32.0)
+    for memory, copied in ((whole, False), (whole[:31].clone(), True)):
+        line = Torch(True).spread(memory.as_strided((4, 7), (8, 1)), (8, 1), True)
+        assert len(line) == 32
+        assert (line.data_ptr() != memory.data_ptr()) == copied
+        assert torch.equal(line.as_strided((4, 7), (8, 1)), whole.as_strided((4, 7), (8, 1)))

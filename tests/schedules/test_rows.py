@@ -721,6 +721,20 @@ def test_rows_may_start_between_vectors(pad: int) -> None:
     right(rows.row(normed(3, 64, ("apn", "apn", "apn"), pad)))
 
 
+def test_vectors_that_folds_read_take_registers() -> None:
+    """They are held beside the row; those that only results read are loaded behind the folds."""
+
+    @program(x="m n", seen="n")
+    def chosen(x: Value, seen: Value, first: bool) -> Value:
+        return fi.sum(fi.where(seen > 0, x, 0.0), "n") if first else softmax(x, "n") * seen
+
+    x, seen = Matrix(3, 4096), Vector(4096, "i32", name="seen")
+    folded, behind = (row_of(chosen(x, seen, first=first)) for first in (True, False))
+    alone = row_of(rows.softmax(x))
+    assert folded.live >= 2
+    assert behind.live == alone.live
+
+
 @pytest.mark.parametrize("width", [40, 1000])
 def test_nothing_may_lie_side_by_side(width: int) -> None:
     """Of a slice with steps, such as every second score, lanes read single elements."""
