@@ -168,12 +168,13 @@ def store(key: str, entry: Entry) -> None:
     if path is None:
         _remember(key, entry, "there is no home folder: set FIREIRON_CACHE_DIR")
         return
+    data = _encoded(key, entry)
     try:
-        folder.write_file(path, _encoded(key, entry))
+        folder.write_file(path, data)
     except OSError as error:
         _remember(key, entry, f"{path.parent} cannot be used: {error.strerror}")
         return
-    folder.tidy(path.parent, path)
+    folder.tidy(path.parent, path, len(data))
 
 
 def _remember(key: str, entry: Entry, why: str) -> None:

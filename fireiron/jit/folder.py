@@ -27,6 +27,8 @@ LIMIT_NBYTES = 1 << 30
 LEFT = 0.9  # of the limit, once entries were evicted
 LARGEST_NBYTES = 1 << 28  # of one file
 ABANDONED_S = 3600.0  # after which an unfinished file has no writer any more
+UNSEEN = 1 / 64  # of the limit: what a process may write before it looks at the folder again
+UNSEEN_S = 60.0  # after which it looks at the next write
 _SIZE = re.compile(r"(\d{1,15})\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 _SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
@@ -150,17 +152,23 @@ def _write(path: Path, data: bytes) -> None:
 
 @attrs.frozen
 class Kept:
-    """Hold a cache file's path, size, and times of use and of change."""
+    """Hold a cache file's place, size, and times of use and of change."""
 
-    path: Path
+    place: str  # making a path takes longer than reading a file's times
     nbytes: int
     used_ns: int
     changed_ns: int
 
     @property
+    def path(self) -> Path:
+        """Return the file's path."""
+        return Path(self.place)
+
+    @property
     def unfinished(self) -> bool:
         """Say whether the file is a temporary one: its writer has not finished, or was killed."""
-        return self.path.name.startswith(".") and self.path.suffix == ".tmp"
+        name = os.path.basename(self.place)
+        return name.startswith(".") and name.endswith(".tmp")
 
 
 def kept(folder: Path | None) -> Iterator[Kept]:
@@ -176,25 +184,55 @@ def kept(folder: Path | None) -> Iterator[Kept]:
                 with os.scandir(place) as found:
                     entries = list(found)
                 for entry in entries:
+                    if not entry.name.endswith((*SUFFIXES, ".tmp")):
+                        continue
                     with contextlib.suppress(OSError):
                         facts = entry.stat(follow_symlinks=False)
-                        one = Kept(Path(entry.path), facts.st_size, facts.st_atime_ns, facts.st_mtime_ns)
-                        wrote = one.path.suffix in SUFFIXES or one.unfinished
+                        one = Kept(entry.path, facts.st_size, facts.st_atime_ns, facts.st_mtime_ns)
+                        wrote = not entry.name.endswith(".tmp") or one.unfinished
                         if wrote and not stat.S_ISDIR(facts.st_mode):
                             yield one
 
 
-def tidy(folder: Path, newest: Path) -> int:
+@attrs.define
+class _Unseen:
+    """Hold what this process may still write into a folder before it looks at all of its files again."""
+
+    limit: int
+    looked_s: float
+    room: float  # bytes
+
+
+_unseen: dict[Path, _Unseen] = {}
+
+
+def tidy(folder: Path, newest: Path, nbytes: int) -> int:
     """Delete files of killed writers and, where the cache is too large, the files whose last use is longest ago.
+
+    A process looks at the folder's files at its first write, and again where the limit could be passed, after a 64th of
+    the limit, or after a minute: to look at thousands of files takes much longer than to write one.
 
     Args:
         folder: of the cache.
         newest: the file just written, which is not deleted.
+        nbytes: its size.
 
     Returns:
         Number of deleted files.
     """
-    count, total, most = 0, 0, limit()
+    most, now = limit(), time.monotonic()
+    unseen = _unseen.get(folder)
+    if unseen is not None and unseen.limit == most and now - unseen.looked_s < UNSEEN_S and nbytes <= unseen.room:
+        unseen.room -= nbytes
+        return 0
+    count, total = _tidied(folder, newest, most)
+    _unseen[folder] = _Unseen(most, now, min(UNSEEN * most, most - total))
+    return count
+
+
+def _tidied(folder: Path, newest: Path, most: int) -> tuple[int, int]:
+    """Return the number of deleted files, and how many bytes the others have."""
+    count, total = 0, 0
     files: list[Kept] = []
     for one in kept(folder):
         if one.unfinished:
@@ -204,14 +242,14 @@ def tidy(folder: Path, newest: Path) -> int:
             files.append(one)
             total += one.nbytes
     if total <= most:
-        return count
+        return count, total
     for one in sorted(files, key=lambda file: max(file.used_ns, file.changed_ns)):
         if total <= LEFT * most:
             break
         if one.path != newest and _gone(one.path):
             total -= one.nbytes
             count += 1
-    return count
+    return count, total
 
 
 def clear(folder: Path | None) -> int:

@@ -32,6 +32,7 @@ def entry() -> Entry:
 def forgotten() -> Any:
     cache._memory.clear()
     cache._told.clear()
+    folder._unseen.clear()
     yield
     cache._memory.clear()
     cache._told.clear()
@@ -84,16 +85,37 @@ def test_the_limit_is_read(text: str, nbytes: int, monkeypatch: Any) -> None:
     assert folder.limit() == nbytes
 
 
-def test_what_killed_writers_left_is_deleted(entry: Entry, cache_dir: Path) -> None:
+def test_what_killed_writers_left_is_deleted(entry: Entry, cache_dir: Path, monkeypatch: Any) -> None:
     store(KEY, entry)
     old, new = cache_dir / f".{KEY}.kernel.1.aa.tmp", cache_dir / f".{KEY}.kernel.2.bb.tmp"
     for path in (old, new):
         path.write_bytes(b"half")
     hours = time.time_ns() - 2 * 3600 * 10**9
     os.utime(old, ns=(hours, hours))
+    monkeypatch.setattr(folder, "UNSEEN_S", 0.0)
     store(key(1), entry)
     assert not old.exists()
     assert new.exists()  # its writer may be at it
+
+
+def test_the_folder_is_not_looked_at_for_every_file(entry: Entry, cache_dir: Path, monkeypatch: Any) -> None:
+    looked: list[Path | None] = []
+    listed = folder.kept
+
+    def kept(place: Path | None) -> Any:
+        looked.append(place)
+        return listed(place)
+
+    monkeypatch.setattr(folder, "kept", kept)
+    stored(entry, 5)
+    assert len(looked) == 1
+    monkeypatch.setenv("FIREIRON_CACHE_LIMIT", str((cache_dir / f"{key(0)}.kernel").stat().st_size * 64 * 2))
+    folder._unseen.clear()
+    stored(entry, 5)
+    assert len(looked) == 3  # each look leaves room for two
+    monkeypatch.setattr(folder, "UNSEEN_S", 0.0)
+    stored(entry, 5)
+    assert len(looked) == 8
 
 
 def mode(path: Path) -> int:
