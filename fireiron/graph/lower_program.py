@@ -22,7 +22,7 @@ from fireiron.graph.motion import widens
 from fireiron.graph.nodes import Graph, Node
 from fireiron.graph.one_hot import chosen_of
 from fireiron.graph.operations import i64
-from fireiron.graph.views import VECTOR_NBYTES, View, has_padding, room
+from fireiron.graph.views import VECTOR_NBYTES, View, has_padding, lies, room
 from fireiron.language import einsum, reductions, steps, subscripts, trace, traced
 from fireiron.language.pointwise import Value, cast_to, unary, where
 from fireiron.language.residual import start
@@ -166,10 +166,16 @@ class PartProgram:
                     return False
         return True
 
+    def _in_order(self) -> bool:
+        """Say whether all that the kernel reads and writes lies densely in the order of its axes."""
+        views = [self.views[n] for n in (*self.part.inputs, *self.part.outputs)]
+        return all(map(lies, views))
+
     def lowered(self, arch: str | None) -> Lowered:
         """Trace the program, and choose a schedule."""
         operations = [n for n in map(self.graph.nodes.__getitem__, self.part.nodes) if n.kind != "view"]
-        if all(n.op == "concatenate" for n in operations) and sum(n.nbytes for n in operations) > LARGE_NBYTES:
+        large = sum(n.nbytes for n in operations) > LARGE_NBYTES
+        if large and all(n.op == "concatenate" for n in operations) and self._in_order():
             raise Misfit("the library concatenates large arrays by vectors")
         self._collect()
         try:

@@ -112,6 +112,40 @@ def _joined(b: Builder, node: Node, source: int) -> int | None:
     return None
 
 
+def stack(graph: Graph) -> Graph:
+    """Concatenate along an axis of its own what is concatenated, then split into the parts, as `stack` does.
+
+    The axes that the split leaves can then be transposed as the concatenation is written.
+
+    Example:
+        >>> import numpy as np
+        >>> from fireiron.graph.trace import trace_graph
+        >>> def stacked(x, y):
+        ...     return np.concatenate([x, y], 0).reshape(2, 4, 8).transpose(1, 0, 2)
+        >>> print(stack(trace_graph(stacked, (4, 8), (4, 8))))
+        stacked(x[4, 8].f32, y[4, 8].f32)
+          %1 = reshape(x, shape=(1, 4, 8))       [1, 4, 8].f32
+          %2 = reshape(y, shape=(1, 4, 8))       [1, 4, 8].f32
+          %3 = concatenate(%1, %2, axis=0)       [2, 4, 8].f32
+          %4 = transpose(%3, axes=(1, 0, 2))     [4, 2, 8].f32
+          return %4
+    """
+    b, new = Builder(), dict[int, int]()
+    for number, node in enumerate(graph.nodes):
+        inputs = tuple(new[i] for i in node.inputs)
+        parts = graph.nodes[node.inputs[0]] if node.op == "reshape" else node
+        if parts.op == "concatenate" and node.op == "reshape" and graph.users[node.inputs[0]] == (number,):
+            axis = parts["axis"]
+            one = (*parts.shape[:axis], 1, parts.shape[axis] // len(parts.inputs), *parts.shape[axis + 1 :])
+            alike = {graph.nodes[i].shape for i in parts.inputs} == {one[:axis] + one[axis + 1 :]}
+            if alike and node.shape == (*one[:axis], len(parts.inputs), *one[axis + 1 :]):
+                each = [b.add("reshape", new[i], shape=one) for i in parts.inputs]
+                new[number] = b.add("concatenate", *each, axis=axis)
+                continue
+        new[number] = b.copy(node, inputs)
+    return b.graph(graph.name, [new[i] for i in graph.outputs])
+
+
 def raise_reshapes(graph: Graph) -> Graph:
     """Where a value computed from inputs alone is reshaped for a pointwise operation, reshape the inputs instead.
 

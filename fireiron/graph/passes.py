@@ -10,7 +10,7 @@ from fireiron.base.errors import UsageError
 from fireiron.graph.common import share
 from fireiron.graph.constants import fold_constants
 from fireiron.graph.expand import expand
-from fireiron.graph.motion import move, raise_reshapes, raise_views
+from fireiron.graph.motion import move, raise_reshapes, raise_views, stack
 from fireiron.graph.nodes import Graph
 from fireiron.graph.one_hot import one_hots
 from fireiron.graph.one_shape import in_one_shape
@@ -91,7 +91,7 @@ def run(graph: Graph, switched: Mapping[str, bool]) -> Passed:
     graph = note("expand composites", graph, expand(graph))
     for _ in range(MOST_ROUNDS):
         before = graph
-        graph = note("move views and casts", graph, move(graph))
+        graph = note("move views and casts", graph, move(stack(graph)))
         graph = note("fold constants", graph, fold_constants(graph))
         made, applied = simplify(graph, rules)
         graph = note("simplify", graph, made, tuple(applied))

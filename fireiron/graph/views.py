@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
 from itertools import pairwise
 from math import prod
@@ -254,7 +254,7 @@ def orders_of(graph: Graph) -> dict[int, Order]:
     for number, node in enumerate(graph.nodes):
         if "order" in dict(node.attributes):
             found[number] = tuple(node["order"])
-        if node.kind in ("view", "source", "foreign", "copy"):
+        if node.kind in ("view", "source", "foreign"):
             continue
         turned = [u for u in graph.users[number] if graph.nodes[u].op == "transpose"]
         reads = [(u, r) for u in turned for r in graph.users[u] if graph.nodes[r].op == "reshape"]
@@ -311,7 +311,7 @@ def _images(graph: Graph) -> dict[int, Order]:
 def _dense_order(view: View | None) -> Order | None:
     """Return the order of an array's axes in memory if it lies densely in another order than its shape's."""
     order = None if view is None else order_of(view)
-    return order if view is not None and order is not None and _lies(view, order) else None
+    return order if view is not None and order is not None and lies(view, order) else None
 
 
 def _shown(graph: Graph, number: int, order: Order) -> bool:
@@ -341,13 +341,13 @@ def _as_given(graph: Graph, views: Mapping[int, View | None]) -> set[int]:
             if base_of(graph, number) in found:
                 found.add(number)
             elif outer and view is not None and len(node.shape) > 2:
-                found |= {number} if _lies(view, channels_last(len(node.shape))) and not _lies(view) else set()
+                found |= {number} if lies(view, channels_last(len(node.shape))) and not lies(view) else set()
         elif not found.isdisjoint(_alike(graph, number)):
             found.add(number)
     return found
 
 
-def _lies(view: View, order: Order | None = None) -> bool:
+def lies(view: View, order: Order | None = None) -> bool:
     """Say whether elements lie densely, in an order of axes."""
     plain = dense(view.shape, order)
     return all(n == 1 or s == p for n, s, p in zip(view.shape, view.strides, plain, strict=True))
@@ -374,7 +374,7 @@ def lies_last(view: View, nbytes: int) -> bool:
         return False
     order = channels_last(len(view.shape))
     shape, strides = (tuple(each[a] for a in order) for each in (view.shape, view.strides))
-    if _lies(view, order):
+    if lies(view, order):
         return True
     lines = reshaped(shape[:-1], strides[:-1], (prod(shape[:-1]),))
     apart = lines is not None and lines[0] >= shape[-1] and lines[0] * nbytes % 16 == 0
@@ -409,25 +409,58 @@ def materialised(graph: Graph) -> tuple[Graph, dict[int, Order]]:
                 return graph, orders
             graph = _copied(graph, turned)
             continue
-        source = graph.nodes[lost].inputs[0]
-        b, new = Builder(), dict[int, int]()
-        for number, node in enumerate(graph.nodes):
-            inputs = tuple(new[i] for i in node.inputs)
-            if number == lost:
-                inputs = (b.add("copy", new[source]),)
-            new[number] = b.copy(node, inputs)
-        graph = b.graph(graph.name, [new[i] for i in graph.outputs])
+        graph = _with_copy(graph, views, lost)
+
+
+def _with_copy(graph: Graph, views: Mapping[int, View | None], lost: int) -> Graph:
+    """Insert a copy before a view that strides cannot express, for all such views that strides of the copy express.
+
+    Besides other views of what is copied, these are views of its transposes, as of a matrix that one product reads as
+    it is and another transposed.
+    """
+    nodes = graph.nodes
+    source = nodes[lost].inputs[0]
+    base, axes = _turned(graph, source)
+    copied = View(0, 0, nodes[source].shape, dense(nodes[source].shape))
+    turns: dict[int, Order] = {}  # by view, the order of the copy's axes that it shows
+    for number in (n for n, view in views.items() if view is None and nodes[n].op == nodes[lost].op):
+        other, order = _turned(graph, nodes[number].inputs[0])
+        if other == base:
+            turn = tuple(axes.index(a) for a in order)
+            there = _viewed(copied, "transpose", tuple(nodes[source].shape[a] for a in turn), {"axes": turn})
+            if there is not None and _viewed(there, nodes[number].op, nodes[number].shape, {}) is not None:
+                turns[number] = turn
+    b, new, copy = Builder(), dict[int, int](), -1
+    for number, node in enumerate(nodes):
+        inputs = tuple(new[i] for i in node.inputs)
+        if number in turns:
+            copy = b.add("copy", new[source]) if number == lost else copy
+            same = turns[number] == tuple(range(len(turns[number])))
+            inputs = (copy if same else b.add("transpose", copy, axes=turns[number]),)
+        new[number] = b.copy(node, inputs)
+    return b.graph(graph.name, [new[i] for i in graph.outputs])
+
+
+def _turned(graph: Graph, number: int) -> tuple[int, Order]:
+    """Return the node that a transpose shows and the order of its axes; for other nodes, the node itself."""
+    node = graph.nodes[number]
+    if node.op == "transpose":
+        return node.inputs[0], tuple(node["axes"])
+    return number, tuple(range(len(node.shape)))
 
 
 def with_matrices(graph: Graph, products: Mapping[int, Sequence[int]], views: Mapping[int, View]) -> Graph | None:
     """Insert copies where products do not read and write matrices, or batches of these; None where all do.
+
+    Products that read the same array, or transposes of it, share a copy that all of them can read, and use one that is
+    there for another reader.
 
     Args:
         graph: the graph.
         products: for each product that has a kernel of its own, the results of the kernel.
         views: where the elements of its nodes lie.
     """
-    read, turned = set[int](), set[int]()
+    read, turned = dict[int, Shape](), set[int]()
     for number, results in products.items():
         batch = batch_of(graph, number)
         for i in (*graph.nodes[number].inputs, *results):
@@ -436,16 +469,46 @@ def with_matrices(graph: Graph, products: Mapping[int, Sequence[int]], views: Ma
             if prod(wanted) != prod(shape):
                 continue
             if i not in results:
-                read |= {i} if matrix_strides(views[i], wanted) is None else set()
+                read |= {i: wanted} if matrix_strides(views[i], wanted) is None else {}
             elif reshaped(shape, views[i].strides, wanted) is None:  # it is written as its reader needs it
                 turned |= {u for u in graph.users[i] if graph.nodes[u].op == "transpose"}
     if not read and not turned:
         return None
-    b, new, copies = Builder(), dict[int, int](), dict[int, int]()
+    b, new, copies = Builder(), dict[int, int](), dict[int, list[tuple[Order, int]]]()
+
+    def shown(base: int, axes: Order, serves: Callable[[View], bool]) -> int | None:
+        """Return the transpose of a copy of `base` that has an order of axes; None where no copy serves."""
+        for order, made in copies.get(base, ()):
+            turn = tuple(order.index(a) for a in axes)
+            shape = b.nodes[made].shape
+            there = View(made, 0, tuple(shape[a] for a in turn), tuple(dense(shape)[a] for a in turn))
+            if serves(there):
+                return made if turn == tuple(range(len(turn))) else b.add("transpose", made, axes=turn)
+        return None
+
+    def copy_of(i: int) -> int:
+        base, axes = _turned(graph, i)
+        found = shown(base, axes, lambda there: matrix_strides(there, read[i]) is not None)
+        if found is None:
+            found = b.add("copy", new[i])
+            copies.setdefault(base, []).append((axes, found))
+        return found
+
+    def read_by_views(number: int) -> Callable[[View], bool]:
+        readers = [graph.nodes[u] for u in graph.users[number]]
+        return lambda there: all(
+            n.kind == "view" and _viewed(there, n.op, n.shape, dict(n.attributes)) is not None for n in readers
+        )
+
     for number, node in enumerate(graph.nodes):
-        if number in products:
-            copies |= {i: b.add("copy", new[i]) for i in read.intersection(node.inputs) - copies.keys()}
-        known = copies if number in products else {}
+        known = {i: copy_of(i) for i in node.inputs if i in read} if number in products else {}
+        if node.op == "copy":
+            base, axes = _turned(graph, node.inputs[0])
+            there = None if number in graph.returned else shown(base, axes, read_by_views(number))
+            new[number] = b.copy(node, (new[node.inputs[0]],)) if there is None else there
+            if there is None:
+                copies.setdefault(base, []).append((axes, new[number]))
+            continue
         made = b.copy(node, tuple(known.get(i, new[i]) for i in node.inputs))
         new[number] = b.add("copy", made) if number in turned else made
     return b.graph(graph.name, [new[i] for i in graph.outputs])
@@ -489,7 +552,7 @@ def outputs_apart(graph: Graph, together: Sequence[int] = ()) -> Graph:
     for i, group in zip(graph.outputs, groups, strict=True):
         base = base_of(graph, i)
         view = views[i]
-        turned = base in images and base not in given and (view is None or not _lies(view))
+        turned = base in images and base not in given and (view is None or not lies(view))
         apart = turned or graph.nodes[base].kind == "source" or bases.setdefault(base, group) != group
         made.append(b.add("copy", new[i]) if apart else new[i])
     return b.graph(graph.name, made)
