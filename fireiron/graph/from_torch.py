@@ -33,7 +33,6 @@ from fireiron.graph.torch_nodes import (
 )
 from fireiron.graph.torch_operators import KNOWN, OF_ANY_TYPE, VIEWS, WRAPPING
 from fireiron.graph.torch_views import base_of, input_of, seen_by
-from fireiron.graph.views import channels_last
 
 torch: Any = import_module("torch")
 
@@ -104,10 +103,10 @@ class Importer:
         self.given += 1
         if not isinstance(value, torch.Tensor):
             return value
-        # What our forward pass gave may lie otherwise than torch's: images with channels last, and padded lines.
+        # What our forward pass gave may lie otherwise than torch's: its axes in another order, and padded lines.
         lies = self.examples[place] if place < len(self.examples) else value
         same = isinstance(lies, torch.Tensor) and lies.shape == value.shape
-        turned = same and value.dim() > 3 and order_in_memory(lies) == channels_last(value.dim())
+        turned = same and (lies.is_contiguous() or order_in_memory(lies) is not None)
         padded = same and has_padded_lines(lies) and not has_padded_lines(value)
         lies = lies if turned or padded else value
         kind, order = torch_kind(value.dtype), order_in_memory(lies)

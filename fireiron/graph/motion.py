@@ -135,7 +135,7 @@ def stack(graph: Graph) -> Graph:
         inputs = tuple(new[i] for i in node.inputs)
         parts = graph.nodes[node.inputs[0]] if node.op == "reshape" else node
         if parts.op == "concatenate" and node.op == "reshape" and graph.users[node.inputs[0]] == (number,):
-            axis = parts["axis"]
+            axis: int = parts["axis"]
             one = (*parts.shape[:axis], 1, parts.shape[axis] // len(parts.inputs), *parts.shape[axis + 1 :])
             alike = {graph.nodes[i].shape for i in parts.inputs} == {one[:axis] + one[axis + 1 :]}
             if alike and node.shape == (*one[:axis], len(parts.inputs), *one[axis + 1 :]):

@@ -46,6 +46,17 @@ STRICT = "no kernel of fireiron computes it"
 # On an H200 gelu by erf (29 of them) behind 12288x3072x768 in f16 took 172 us, where the product alone took 78, half of
 # which ran under the epilog.
 EPILOG_US = 1.2e-7
+# What an epilog of wgmma adds to its products, in microseconds for each element, by 50 kernels of drawn sizes on an
+# H200 (bf16, 10 epilogs): for each array that it reads or result that it writes beside the first; for each array that
+# it reads where it writes several results; for each instruction beyond `SLOTS`. Pairs of products that one kernel
+# combines take PAIR_US more, by two kernels: 405 us for 4096x5632x2048 with three results, where the products alone
+# take 240, and 1476 us for 4096x14336x4096, where they take 1260.
+STREAM_US = 0.95e-6
+MIXED_US = 0.7e-6
+SLOT_US = 0.12e-6
+SLOTS = 22
+DIVISION_SLOTS = 8
+PAIR_US = 3.7e-6
 LAUNCH_US = 3.0  # least cost of a further launch: functions that take less stay in the epilog
 # A product with the norm of its rows in one kernel, by 38 shapes of 64 to 1024 columns on an H200: what the model says
 # beyond ROWS_US takes ROWS_OVER_MODEL times as long, by a third less or more. The two kernels take OVERLAP_US less than
@@ -370,7 +381,7 @@ def _launches(
     """Give a part its kernel; if no kernel computes the whole part, its operations get separate kernels."""
     why = STRICT
     if part.kind != "foreign":
-        problem = _problem(graph, part, views, arch) if _doubtful(graph, part, views) else ""
+        problem = _problem(graph, part, views, arch) if _doubtful(graph, part, views, arch) else ""
         problem = f"{problem} {samples}" if problem and samples is not None else problem
         kept = kept_choice(problem) if problem else None
         try:
@@ -378,10 +389,13 @@ def _launches(
                 return [attrs.evolve(x, why=str(kept["parted"])) for x in _divided(graph, part, views, arch, samples)]
             kernel = lowered(graph, part, views, arch, samples)
             made = Launch(part, kernel, exposed_us=_exposed(graph, part, kernel))
-            if not problem or kept is not None:
+            if not problem:
                 return [made]
-            found = _faster(made, _divided(graph, part, views, arch, samples))
-            keep_choice(problem, {"parted": "" if found == [made] else found[0].why})
+            if kept is not None:
+                return [attrs.evolve(made, exposed_us=float(kept["exposed"]))]
+            found = _faster(graph, made, _divided(graph, part, views, arch, samples), arch)
+            whole = found[0].part is part
+            keep_choice(problem, {"parted": "" if whole else found[0].why, "exposed": found[0].exposed_us})
             return found
         except Misfit as error:
             why = str(error)
@@ -398,11 +412,50 @@ def _in_epilog(graph: Graph, part: Part) -> float:
     """Return the time of functions (exp, erf, ...) in the epilog of a product or convolution, in microseconds."""
     if part.kind not in ("product", "products", "convolution"):
         return 0.0
-    products = [n for n in part.nodes if graph.nodes[n].op in SUMS]
-    ahead = operands_of(graph, products[0], set(part.nodes))
-    behind = [graph.nodes[n] for n in part.nodes if n not in ahead and graph.nodes[n].kind == "pointwise"]
+    behind = [graph.nodes[n] for n in _behind(graph, part)]
     known = [(node.size, FUNCTIONS[node.op].slots) for node in behind if node.op in FUNCTIONS]
     return sum(size * slots * EPILOG_US for size, slots in known if slots > 1)
+
+
+def _epilog_us(graph: Graph, part: Part, arch: str) -> float:
+    """Return the time that an epilog of wgmma adds to its products, in microseconds, by kernels that were timed."""
+    products = [n for n in part.nodes if graph.nodes[n].op == "matmul"]
+    if part.kind not in ("product", "products") or not arch.startswith("sm_90") or not products:
+        return 0.0
+    size = graph.nodes[products[0]].size
+    operands = {i for n in products for i in graph.nodes[n].inputs}
+    behind = [graph.nodes[n] for n in _behind(graph, part)]
+    if not any(node.op != "cast" for node in behind) or (len(products) > 1 and not _combines(graph, part)):
+        return 0.0
+    read = sum(graph.nodes[i].size == size and i not in operands for i in part.inputs)
+    more = len(part.outputs) - 1
+    slots = sum(_slots(node.op) for node in behind)
+    each = STREAM_US * (read + more) + MIXED_US * (read if more else 0) + SLOT_US * max(0, slots - SLOTS)
+    return size * (each + PAIR_US * (len(products) - 1))
+
+
+def _combines(graph: Graph, part: Part) -> bool:
+    """Say whether an operation of a part reads several of its products, directly or through others."""
+    read: dict[int, set[int]] = {}
+    for number in sorted(part.nodes):
+        node = graph.nodes[number]
+        mine = {number} if node.op == "matmul" else set[int]()
+        read[number] = mine.union(*(read.get(i, set[int]()) for i in node.inputs))
+    return any(len(products) > 1 for products in read.values())
+
+
+def _slots(op: str) -> int:
+    """Return the number of instructions of an operation on an element."""
+    if op in FUNCTIONS:
+        return FUNCTIONS[op].slots
+    return DIVISION_SLOTS if op == "div" else int(op != "cast")
+
+
+def _behind(graph: Graph, part: Part) -> list[int]:
+    """List the pointwise operations behind the products of a part."""
+    products = [n for n in part.nodes if graph.nodes[n].op in SUMS]
+    ahead = {n for product in products for n in operands_of(graph, product, set(part.nodes))}
+    return [n for n in part.nodes if n not in ahead and graph.nodes[n].kind == "pointwise"]
 
 
 def _exposed(graph: Graph, part: Part, kernel: Lowered) -> float:
@@ -426,16 +479,18 @@ def _modelled(schedule: Schedule) -> float | None:
         return None
 
 
-def _doubtful(graph: Graph, part: Part, views: Mapping[int, View]) -> bool:
+def _doubtful(graph: Graph, part: Part, views: Mapping[int, View], arch: str) -> bool:
     """Say whether the model must decide between one kernel and several.
 
-    It decides for merged products, prologs and functions, and for rows over several dims whose last lies apart.
+    It decides for merged products, prologs, functions and what else takes time in an epilog, and for rows over several
+    dims whose last lies apart.
     """
     if part.kind == "rows" and over_several(graph, part.nodes):
         return any(_lies_apart(views[i]) for i in (*part.inputs, *part.outputs))
     first = next((n for n in part.nodes if graph.nodes[n].kind != "view"), -1)
     prolog = part.kind == "product" and graph.nodes[first].op != "matmul"
-    return part.kind in ("products", "product rows") or prolog or _in_epilog(graph, part) > LAUNCH_US
+    slow = max(_in_epilog(graph, part), _epilog_us(graph, part, arch)) > LAUNCH_US
+    return part.kind in ("products", "product rows") or prolog or slow
 
 
 def _lies_apart(view: View) -> bool:
@@ -445,7 +500,7 @@ def _lies_apart(view: View) -> bool:
 
 def _problem(graph: Graph, part: Part, views: Mapping[int, View], arch: str) -> str:
     """Write a text that identifies the model's decision, which is kept on disk."""
-    measured = f"{EPILOG_US} {LAUNCH_US} {ROWS_US} {ROWS_OVER_MODEL} {OVERLAP_US}"
+    measured = f"{EPILOG_US} {LAUNCH_US} {ROWS_US} {ROWS_OVER_MODEL} {OVERLAP_US} {STREAM_US} {PAIR_US}"
     return f"{arch} {measured} {form_of(graph, part, views, free_nodes(graph)).key!r}"
 
 
@@ -456,13 +511,21 @@ def _divided(
     return [launch for one in apart(graph, part, views) for launch in _launches(graph, one, views, arch, samples)]
 
 
-def _faster(whole: Launch, parted: list[Launch]) -> list[Launch]:
+def _faster(graph: Graph, whole: Launch, parted: list[Launch], arch: str) -> list[Launch]:
     """Return one kernel or several, whichever the model finds faster."""
     times, mine = [launch.modelled_us for launch in parted], whole.modelled_us
     total = sum(t for t in times if t is not None)
     if mine is not None and whole.part.kind == "product rows":
         mine += (ROWS_OVER_MODEL - 1) * max(0.0, mine - ROWS_US)
         total -= OVERLAP_US
+    products = sum(graph.nodes[n].op == "matmul" for n in whole.part.nodes)
+    alone = [
+        x.modelled_us for x in parted if any(graph.nodes[n].op == "matmul" for n in x.part.nodes) and x.modelled_us
+    ]
+    if mine is not None and alone and (epilog := _epilog_us(graph, whole.part, arch)):
+        measured = max(mine, products * min(alone) + epilog)
+        whole = attrs.evolve(whole, exposed_us=whole.exposed_us + measured - mine)
+        mine = measured
     if mine is None or None in times or mine <= total:
         return [whole]
     said = f"one kernel would take {mine:.1f} us, these {total:.1f} us by the model"

@@ -423,5 +423,7 @@ def _symbolic(module: Any) -> bool:
 
 
 def _typed(x: Any, dtype: Any) -> Any:
-    """Convert a result to torch's type for it: a plan has bytes for booleans."""
-    return x if dtype is None or x.dtype == dtype else x.to(dtype)
+    """Convert a result to torch's type for it; a plan's bytes for booleans are 0 and 1, so they need no conversion."""
+    if dtype is None or x.dtype == dtype:
+        return x
+    return x.view(dtype) if (x.dtype, dtype) == (torch.uint8, torch.bool) else x.to(dtype)

@@ -239,11 +239,12 @@ def test_variances_of_few_elements_in_numpy() -> None:
 
 @pytest.mark.parametrize(("traced", "given", "said"), [
     (torch.empty(2, 8, 3, 3), torch.empty(2, 8, 3, 3, memory_format=torch.channels_last), {"order": (0, 2, 3, 1)}),
-    (torch.empty(2, 8, 5), torch.empty(2, 5, 8).transpose(1, 2), {}),
+    (torch.empty(2, 8, 5), torch.empty(2, 5, 8).transpose(1, 2), {"order": (0, 2, 1)}),
+    (torch.empty(2, 5, 8).transpose(1, 2), torch.empty(2, 8, 5), {}),
     (torch.empty(4, 7), torch.empty(32).as_strided((4, 7), (8, 1)), {"strides": (8, 1), "padded": True}),
     (torch.empty(4, 7), torch.empty(40).as_strided((4, 7), (9, 1)), {}),
     (torch.empty(4, 8)[:, :7], torch.empty(4, 8)[:, :7], {"strides": (8, 1)}),
-], ids=["images", "lines", "padded lines", "other gaps", "a slice of the caller"])  # fmt: skip
+], ids=["images", "lines", "dense lines", "padded lines", "other gaps", "a slice of the caller"])  # fmt: skip
 def test_plans_read_what_a_forward_pass_kept_as_it_lies(traced: Any, given: Any, said: dict[str, Any]) -> None:
     """Where it lies as results of plans may, though torch traced dense tensors; other tensors lie as traced."""
     from torch.fx.experimental.proxy_tensor import make_fx
