@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from fireiron.algebra.dtypes import f32
+from fireiron.algebra.dtypes import f32, i32
 from fireiron.base.errors import FireironError
 from fireiron.front.torch_ops import as_numpy
 from fireiron.graph.composites import Ops
@@ -31,7 +32,7 @@ from fireiron.graph.torch_nodes import (
     takes_as_traced,
     torch_kind,
 )
-from fireiron.graph.torch_operators import KNOWN, OF_ANY_TYPE, VIEWS, WRAPPING
+from fireiron.graph.torch_operators import KNOWN, MOST_NUMBER, OF_ANY_TYPE, OF_NUMBERS, VIEWS, WRAPPING
 from fireiron.graph.torch_views import base_of, input_of, seen_by
 
 torch: Any = import_module("torch")
@@ -63,6 +64,8 @@ class Importer:
         self.env: dict[Any, Any] = {}
         self.left: dict[str, int] = {}
         self.computed: dict[Any, Any] = {}
+        self.narrow: set[Any] = set()  # calls whose integers of 64 bits fit into 32, which kernels have
+        self.widened: dict[tuple[Any, Any], int] = {}
 
     def graph(self, name: str) -> tuple[Graph, list[Any], list[int]]:
         """Import the graph; return it with, for each result, its position among the outputs, or its value.
@@ -125,6 +128,7 @@ class Importer:
     def _array(self, tensor: Any) -> int:
         """Add the elements of a tensor, or one number where all elements are equal."""
         kind = torch_kind(tensor.dtype)
+        tensor = torch.zeros(tensor.shape, dtype=tensor.dtype) if tensor._is_zerotensor() else tensor  # has no memory
         array = as_numpy(tensor.to(torch.uint8) if tensor.dtype == torch.bool else tensor)
         first = array.reshape(-1)[:1]
         if array.size and array.tobytes() == first.tobytes() * array.size:
@@ -171,34 +175,73 @@ class Importer:
         if (found := self._of_numbers(node, value)) is not None:
             return found
         known = KNOWN.get(name)
+        if self._fits_in_words(node, name):
+            self.narrow.add(node)
         if known is not None and self._ours(node, name):
+            env = dict(self.env)
             try:
+                self.env |= self._converted(node, name, value)
                 made = known(
                     self, node, *map(self._value, node.args), **{k: self._value(v) for k, v in node.kwargs.items()}
                 )
-                return self._checked(made, value)
+                return self._checked(made, value, node in self.narrow)
             except (Stays, FireironError):
                 pass
+            finally:
+                self.env = env
+        self.narrow.discard(node)
         return self._foreign(node, name, value)
+
+    def _fits_in_words(self, node: Any, name: str) -> bool:
+        """Say whether a call's integers of 64 bits are known to fit into 32: counts of booleans, and small numbers."""
+        value = node.meta["val"]
+        if not isinstance(value, torch.Tensor) or value.dtype != torch.int64:
+            return False
+        source: Any = node.args[0] if node.args else None
+        if name == "sum":
+            of_booleans = source.meta["val"].dtype == torch.bool
+            return of_booleans and source.meta["val"].numel() <= MOST_NUMBER
+        if name == "where":
+            return all(isinstance(n, int) and abs(n) <= MOST_NUMBER for n in node.args[1:])
+        return KNOWN.get(name) in VIEWS and source in self.narrow
+
+    def _converted(self, node: Any, name: str, value: Any) -> dict[Any, int]:
+        """Let torch convert integers of 64 bits that arithmetic combines with floats; return the floats by argument."""
+        if name not in OF_NUMBERS or not value.dtype.is_floating_point:
+            return {}
+        found: dict[Any, int] = {}
+        for one in node.all_input_nodes:
+            given = one.meta.get("val")
+            if isinstance(given, torch.Tensor) and given.dtype == torch.int64 and one not in self.narrow:
+                key, kind = (one, value.dtype), value.dtype
+                if key not in self.widened:
+                    run = partial(_to, kind)
+                    self.widened[key] = self.by_torch("_to_copy", (self.env[one],), run, given.to(kind), pure=True)
+                found[one] = self.widened[key]
+        return found
 
     def _ours(self, node: Any, name: str) -> bool:
         """Say whether kernels support the types of a call's inputs and results."""
-        values = [n.meta.get("val") for n in (node, *node.all_input_nodes)]
+        wide = [n for n in (node, *node.all_input_nodes) if n not in self.narrow]
+        values = [n.meta.get("val") for n in wide]
         kinds = {v.dtype for v in values if isinstance(v, torch.Tensor)}
-        if name in WRAPPING and values[0].dtype in (torch.int8, torch.uint8):
+        made = getattr(node.meta["val"], "dtype", None)
+        if name in OF_NUMBERS and made is not None and made.is_floating_point:
+            kinds.discard(torch.int64)
+        if name in WRAPPING and made in (torch.int8, torch.uint8):
             return False
-        low_words = KNOWN[name] is KNOWN["_to_copy"] and values[0].dtype == torch.int32
+        low_words = KNOWN[name] is KNOWN["_to_copy"] and made == torch.int32
         if name in OF_ANY_TYPE or KNOWN[name] in VIEWS or low_words:
             kinds.discard(torch.int64)
         return not kinds & {torch.int64, torch.float64, torch.complex64, torch.int16}
 
-    def _checked(self, made: Any, value: Any) -> Any:
-        """Convert a result to torch's type for it; refuse a result of another shape."""
+    def _checked(self, made: Any, value: Any, narrow: bool = False) -> Any:
+        """Convert a result to torch's type for it, or to 32 bits if its integers fit; refuse one of another shape."""
         if isinstance(value, list | tuple):
             if not isinstance(made, tuple):
                 raise Stays("several results")
             return tuple(None if m is None else self._checked(m, v) for m, v in zip(made, value, strict=False))
-        shape, kind = tuple(value.shape), torch_kind(value.dtype)
+        shape, kind = tuple(value.shape), i32 if narrow else torch_kind(value.dtype)
         if self.ops.shape(made) != shape:
             raise Stays(f"shapes {self.ops.shape(made)} and {shape}")
         return self.ops.like(made, kind)
@@ -271,6 +314,10 @@ class Importer:
         """Add a number that is combined with an array; beside integers, a number with a fraction becomes f32."""
         kind = self.ops.dtype(like)
         return self.builder.constant(value, f32 if isinstance(value, float) and kind.kind == "int" else kind)
+
+
+def _to(kind: Any, x: Any) -> Any:
+    return x.to(kind)
 
 
 def imported(

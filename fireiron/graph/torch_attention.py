@@ -304,7 +304,7 @@ def ways(q: Any, k: Any, mask: bool, usable: Callable[[str], bool]) -> tuple[Way
     """List the kinds of kernels for the gradient of attention that take these tensors, the fastest first.
 
     On an H200 cuDNN's kernels are the fastest up to heads of 128 columns: those of `schedules.attention_gradients` take
-    1.2 to 1.3 times as long. Of 4x16x4096 with 192 columns ours take 0.84 of cuDNN's time (causal 0.90), with 256
+    1.2 to 1.3 times as long, also where heads of queries share keys. Of 4x16x4096 with 192 columns ours take 0.84 of cuDNN's time (causal 0.90), with 256
     columns 1.03 (1.07), and 0.59 to 0.67 of flash attention's. Torch's other fused kernels take masks and f32, which
     this package's gradient does not.
 
@@ -319,7 +319,7 @@ def ways(q: Any, k: Any, mask: bool, usable: Callable[[str], bool]) -> tuple[Way
     alone, short = q.shape[1] == k.shape[1], q.dtype in (torch.float16, torch.bfloat16)
     wide = q.shape[-1] > WIDEST
     asked = (
-        (_by_cudnn, alone and short and not wide, "cudnn"),
+        (_by_cudnn, short and not wide, "cudnn"),
         (_of_package, short and not mask, ""),
         (_by_flash, alone and short and not mask, "flash"),
         (_by_efficient, alone, "efficient"),
@@ -338,7 +338,7 @@ def _backward(
         mask = mask.to(q.dtype).expand(*q.shape[:-1], k.shape[-2])
 
     def usable(name: str) -> bool:
-        asked = torch.backends.cuda.SDPAParams(q, k, v, mask, 0.0, causal, False)
+        asked = torch.backends.cuda.SDPAParams(q, k, v, mask, 0.0, causal, q.shape[1] != k.shape[1])
         return getattr(torch.backends.cuda, f"can_use_{name}_attention")(asked, False)
 
     made: tuple[Any, ...] = ()

@@ -33,6 +33,7 @@ from fireiron.graph.sizes import NAMES, symbolic
 from fireiron.graph.torch_attention import keep_attention, simplify_positions
 from fireiron.graph.torch_decompositions import decompositions
 from fireiron.graph.torch_depthwise import keep_depthwise
+from fireiron.graph.torch_moves import repeat_pixels
 from fireiron.graph.torch_nodes import Stays
 from fireiron.graph.torch_views import Seen
 
@@ -76,6 +77,7 @@ def backend(module: Any, inputs: Sequence[Any], *, options: Mapping[str, Any] | 
             link=here(),
         )
     keep_attention(module, torch.is_grad_enabled())
+    repeat_pixels(module)
     if torch.is_grad_enabled() and target(chosen.get("arch") or usual_target()).number >= 80:
         keep_depthwise(module)
     from torch._dynamo.backends.common import aot_autograd

@@ -15,9 +15,13 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from fireiron.graph.torch_moves import moves
+
 torch: Any = import_module("torch")
 
 WHOLE = ("scaled_dot_product", "embedding_dense_backward")  # torch's operators that are not parted into others
+# Operators that torch keeps whole, though others of a graph compute them.
+SMALLER = ("elu", "leaky_relu", "hardtanh")
 MEAN, SUM = 1, 2  # torch's numbers of reductions; 0 for none
 
 
@@ -32,6 +36,8 @@ def decompositions(train: bool) -> Mapping[Any, Any]:
     listed: Any = import_module("torch._decomp")
     aten = torch.ops.aten
     usual = dict(listed.core_aten_decompositions())
+    usual |= listed.get_decompositions([getattr(aten, name).default for name in SMALLER])
+    usual |= moves(usual)
     if train:
         usual |= listed.get_decompositions([aten._log_softmax])
         norm = aten._native_batch_norm_legit_functional.default

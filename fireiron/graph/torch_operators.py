@@ -36,6 +36,8 @@ KNOWN: dict[str, Known] = {**WINDOWS}
 OF_ANY_TYPE = ("embedding", "embedding_dense_backward", "split", "split_with_sizes")  # and views, which compute nothing
 # Torch's bytes wrap in these, and kernels' saturate.
 WRAPPING = ("add", "sub", "rsub", "mul", "neg", "abs", "pow", "prims.fma", "sum")
+# Arithmetic whose results are floats where one operand has floats: torch converts integers to the floats' type first.
+OF_NUMBERS = ("add", "sub", "rsub", "mul", "div", "maximum", "minimum")
 MOST_ROWS = 8  # of a table whose gradient is summed by reading all lines for each row
 MOST_NUMBER = (1 << 31) - 1
 
@@ -192,12 +194,40 @@ def _and(i: Importer, node: Any, x: int, y: int) -> int:
     return i.ops.mul(x, y)
 
 
+@_known("isnan")
+def _is_nan(i: Importer, node: Any, x: int) -> int:
+    return i.ops.eq(i.ops.eq(x, x), 0.0)
+
+
+@_known("trunc")
+def _trunc(i: Importer, node: Any, x: int) -> int:
+    wide = _wide(i, x)
+    return i.ops.select(i.ops.lt(wide, 0.0), i.ops.ceil(wide), i.ops.floor(wide))
+
+
+@_known("logical_or", "bitwise_or")
+def _or(i: Importer, node: Any, x: int, y: int) -> int:
+    if any(n.meta["val"].dtype != torch.bool for n in node.all_input_nodes):
+        raise Stays("bits")
+    return i.ops.maximum(x, y)
+
+
+@_known("sign", "sgn")
+def _sign(i: Importer, node: Any, x: int) -> int:
+    zero = i.constant(0.0, x)
+    above, below = (i.ops.like(i.ops.lt(*pair), i.ops.dtype(x)) for pair in ((zero, x), (x, zero)))
+    return i.ops.sub(above, below)
+
+
 @_known("where")
 def _where(i: Importer, node: Any, condition: int, x: Any, y: Any) -> int:
     a, b = (v if is_tensor(n) else None for v, n in zip((x, y), node.args[1:], strict=True))
     like = a if a is not None else b
     if like is None:
-        raise Stays("numbers alone")
+        result = node.meta["val"]
+        kind = i32 if node in i.narrow else torch_kind(result.dtype)
+        one, other = (i.builder.constant(_filling(node, v), kind) for v in (x, y))
+        return i.ops.select(condition, i.ops.broadcast(one, shape=tuple(result.shape)), other)
     return i.ops.select(
         condition, x if a is not None else i.constant(x, like), y if b is not None else i.constant(y, like)
     )
@@ -214,10 +244,13 @@ def _clamp(i: Importer, node: Any, x: int, low: Any = None, high: Any = None, **
     if "clamp_max" in str(node.target):
         low, high = None, low
     low, high = named.get("min", low), named.get("max", high)
-    if any(is_tensor(a) for a in node.args[1:]):
-        raise Stays("bounds that are tensors")
-    x = x if low is None else i.ops.maximum(x, i.constant(low, x))
-    return x if high is None else i.ops.minimum(x, i.constant(high, x))
+    known = dict(zip(("min", "max"), node.args[1:], strict=False)) | dict(node.kwargs)
+    low, high = (
+        bound if bound is None or is_tensor(known.get(name)) else i.constant(bound, x)
+        for name, bound in (("min", low), ("max", high))
+    )
+    x = x if low is None else i.ops.maximum(x, low)
+    return x if high is None else i.ops.minimum(x, high)
 
 
 @_known("gelu")
@@ -311,10 +344,15 @@ def _split(i: Importer, node: Any, x: int, sizes: Any, dim: int = 0) -> tuple[in
 
 @_known("constant_pad_nd")
 def _padded(i: Importer, node: Any, x: int, pad: Sequence[int], value: float = 0.0) -> int:
-    """Concatenate an array with numbers; torch pads large arrays, and removes elements."""
+    """Concatenate an array with numbers; torch pads large arrays. Negative numbers of lines remove these."""
     o, result = i.ops, node.meta["val"]
-    if any(n < 0 for n in pad) or result.numel() * result.element_size() > LARGE_NBYTES:
+    if any(n > 0 for n in pad) and result.numel() * result.element_size() > LARGE_NBYTES:
         raise Stays("padding")
+    for place, counts in enumerate(zip(pad[::2], pad[1::2], strict=True)):
+        axis = len(o.shape(x)) - 1 - place
+        first, last = (max(0, -n) for n in counts)
+        x = _cut(i, x, axis, first, o.shape(x)[axis] - last)
+    pad = [max(0, n) for n in pad]
     for place, counts in enumerate(zip(pad[::2], pad[1::2], strict=True)):
         shape, axis = o.shape(x), len(o.shape(x)) - 1 - place
         number = i.builder.constant(_filling(node, value), o.dtype(x))
@@ -370,6 +408,8 @@ def _fold(op: str) -> Known:
         if dtype is not None and not dtype.is_floating_point and node.args[0].meta["val"].dtype.is_floating_point:
             raise Stays("elements that are converted first")
         wide = i.ops.wide(_wide(i, x) if dtype is not None or op == "mean" else x)
+        if op == "sum" and node in i.narrow:  # a count of booleans
+            wide = i.ops.cast(x, dtype=i32)
         return getattr(i.ops, op)(wide, axes=_axes(i, x, axes), keepdims=keepdim)
 
     return call

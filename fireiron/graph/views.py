@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
 from itertools import pairwise
 from math import prod
+from typing import Any
 
 import attrs
 
@@ -421,7 +422,11 @@ def _with_copy(graph: Graph, views: Mapping[int, View | None], lost: int) -> Gra
     nodes = graph.nodes
     source = nodes[lost].inputs[0]
     base, axes = _turned(graph, source)
-    copied = View(0, 0, nodes[source].shape, dense(nodes[source].shape))
+    shape, order = nodes[source].shape, _order_kept(views[source])
+    copied = View(0, 0, shape, dense(shape, order))
+    if order is not None and _viewed(copied, nodes[lost].op, nodes[lost].shape, {}) is None:
+        order, copied = None, View(0, 0, shape, dense(shape))
+    said: dict[str, Any] = {} if order is None else {"order": order}
     turns: dict[int, Order] = {}  # by view, the order of the copy's axes that it shows
     for number in (n for n, view in views.items() if view is None and nodes[n].op == nodes[lost].op):
         other, order = _turned(graph, nodes[number].inputs[0])
@@ -434,11 +439,23 @@ def _with_copy(graph: Graph, views: Mapping[int, View | None], lost: int) -> Gra
     for number, node in enumerate(nodes):
         inputs = tuple(new[i] for i in node.inputs)
         if number in turns:
-            copy = b.add("copy", new[source]) if number == lost else copy
+            copy = b.add("copy", new[source], **said) if number == lost else copy
             same = turns[number] == tuple(range(len(turns[number])))
             inputs = (copy if same else b.add("transpose", copy, axes=turns[number]),)
         new[number] = b.copy(node, inputs)
     return b.graph(graph.name, [new[i] for i in graph.outputs])
+
+
+def _order_kept(view: View | None) -> Order | None:
+    """Return the order of an array's axes in memory, where repeated axes follow those before them; None for its own."""
+    if view is None:
+        return None
+    steps, last = list[int](), 0
+    for step in view.strides:
+        last = step or last
+        steps.append(last)
+    order = tuple(sorted(range(len(steps)), key=lambda a: -steps[a]))
+    return None if order == tuple(range(len(order))) else order
 
 
 def _turned(graph: Graph, number: int) -> tuple[int, Order]:
@@ -481,7 +498,8 @@ def with_matrices(graph: Graph, products: Mapping[int, Sequence[int]], views: Ma
         for order, made in copies.get(base, ()):
             turn = tuple(order.index(a) for a in axes)
             shape = b.nodes[made].shape
-            there = View(made, 0, tuple(shape[a] for a in turn), tuple(dense(shape)[a] for a in turn))
+            strides = dense(shape, dict(b.nodes[made].attributes).get("order"))
+            there = View(made, 0, tuple(shape[a] for a in turn), tuple(strides[a] for a in turn))
             if serves(there):
                 return made if turn == tuple(range(len(turn))) else b.add("transpose", made, axes=turn)
         return None
@@ -553,6 +571,7 @@ def outputs_apart(graph: Graph, together: Sequence[int] = ()) -> Graph:
         base = base_of(graph, i)
         view = views[i]
         turned = base in images and base not in given and (view is None or not lies(view))
-        apart = turned or graph.nodes[base].kind == "source" or bases.setdefault(base, group) != group
+        own = view is not None and graph.nodes[base].kind == "source"
+        apart = turned or own or bases.setdefault(base, group) != group
         made.append(b.add("copy", new[i]) if apart else new[i])
     return b.graph(graph.name, made)

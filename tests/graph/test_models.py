@@ -76,7 +76,7 @@ TRAINED: dict[str, tuple[str, str, dict[str, Any], str, int, int]] = {
         "SiglipVisionModel", "SiglipVisionConfig", {**IMAGE, "num_attention_heads": 4}, "pixel_values", 113, 14,
     ),
     "vit": ("ViTModel", "ViTConfig", {**IMAGE, "num_attention_heads": 4}, "pixel_values", 67, 11),
-    "convnext": ("ConvNextModel", "ConvNextConfig", {**STAGES, "num_stages": 2}, "pixel_values", 55, 17),
+    "convnext": ("ConvNextModel", "ConvNextConfig", {**STAGES, "num_stages": 2}, "pixel_values", 57, 17),
     "swin": (
         "SwinModel", "SwinConfig",
         {"image_size": 32, "patch_size": 2, "embed_dim": 16, "depths": [1, 1], "num_heads": [2, 4], "window_size": 4},

@@ -188,10 +188,10 @@ def test_padding_by_nothing_is_no_operation() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pads", "value", "left"),
-    [((1, 2), 0.0, 0), ((0, 3, 2, 0), -1.5, 0), ((1, 0, 0, 0, 0, 2), float("-inf"), 0), ((-1, 2), 0.0, 1)],
+    ("pads", "value"),
+    [((1, 2), 0.0), ((0, 3, 2, 0), -1.5), ((1, 0, 0, 0, 0, 2), float("-inf")), ((-1, 2), 0.0)],
 )
-def test_padding_is_fused_with_its_neighbours(pads: tuple[int, ...], value: float, left: int) -> None:
+def test_padding_is_fused_with_its_neighbours(pads: tuple[int, ...], value: float) -> None:
     def padded(x: Any) -> Any:
         return functional.pad(x.tanh(), pads, value=value) * 2
 
@@ -200,8 +200,7 @@ def test_padding_is_fused_with_its_neighbours(pads: tuple[int, ...], value: floa
     torch._dynamo.reset()
     with torch.no_grad():
         torch.testing.assert_close(compiled(padded)(x), padded(x), rtol=1e-5, atol=1e-6)
-    assert forms().count("pointwise") == 1 + left
-    assert len(plans()[-1].foreign) == left
+    assert forms() == ["pointwise"]
 
 
 def test_a_perceptron() -> None:

@@ -1,0 +1,135 @@
+"""Torch's operators of points, and those that move and repeat elements, through `torch.compile`: values as torch's."""
+# pyright: reportMissingImports=false, reportUnknownLambdaType=false
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch")
+
+from fireiron.graph import torch_backend  # noqa: E402
+
+F = torch.nn.functional
+SPECIAL = (0.0, -0.0, 1.0, -1.0, 0.5, 2.5, -2.5, 6.0, 7.0, math.inf, -math.inf, math.nan)
+
+
+def compared(function: Callable[..., Any], *arrays: Any, within: float = 1e-5) -> tuple[Any, ...]:
+    """Hold a compiled function and its gradients against torch's, and return the plans."""
+    torch._dynamo.reset()
+    count = len(torch_backend.plans())
+    fast = torch.compile(function, backend=torch_backend.backend, fullgraph=True, options={"arch": "sm_90a"})
+    exact, made = ([x.clone().requires_grad_(x.is_floating_point()) for x in arrays] for _ in range(2))
+    want, found = function(*exact), fast(*made)
+    assert (found.dtype, found.shape) == (want.dtype, want.shape)
+    torch.testing.assert_close(found, want, atol=within, rtol=within, equal_nan=True)
+    slope = torch.linspace(0.5, 1.5, want.numel(), dtype=want.dtype).reshape(want.shape)
+    want.backward(slope)
+    found.backward(slope)
+    for one, other in zip(made, exact, strict=True):
+        if one.is_floating_point():
+            assert (one.grad is None) == (other.grad is None)
+            if other.grad is not None:
+                torch.testing.assert_close(one.grad, other.grad, atol=within, rtol=within, equal_nan=True)
+    return torch_backend.plans()[count:]
+
+
+POINTS: dict[str, Callable[..., Any]] = {
+    "elu": F.elu, "selu": F.selu, "leaky relu": lambda x: F.leaky_relu(x, 0.2), "relu6": F.relu6,
+    "hardtanh": lambda x: F.hardtanh(x, -0.5, 2.0), "softshrink": F.softshrink, "softsign": F.softsign,
+    "abs": torch.abs, "sign": lambda x: x * torch.sign(x), "trunc": lambda x: x * torch.trunc(x),
+    "nan to num": lambda x: torch.nan_to_num(x, 1.5), "either": lambda x: torch.where((x > 2) | (x < -1), x, 3 * x),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", POINTS)
+def test_functions_of_points(name: str) -> None:
+    torch.manual_seed(0)
+    odd = ("elu", "selu", "softsign", "trunc", "sign", "relu6", "hardtanh")  # torch's own functions differ at these
+    finite = SPECIAL[:-3] if name in odd else SPECIAL
+    x = torch.cat([torch.tensor(finite), 3 * torch.randn(64 - len(finite))]).reshape(4, 16)
+    plans = compared(POINTS[name], x)
+    assert not any(plan.foreign for plan in plans), [plan.explain() for plan in plans]
+
+
+def test_bounds_may_be_arrays() -> None:
+    torch.manual_seed(0)
+    x, low, high = torch.randn(4, 16), torch.randn(4, 16), torch.randn(16)
+    for function in (torch.clamp, lambda x, a, b: torch.clamp(x, min=a) + torch.clamp(x, max=b)):
+        assert not any(plan.foreign for plan in compared(function, x, low, high))
+    assert not any(plan.foreign for plan in compared(lambda x, y: F.cosine_similarity(x, y, -1), x, low))
+
+
+def test_the_gradient_of_a_maximum_is_divided_among_equals() -> None:
+    x = torch.tensor([[1.0, 3.0, 3.0, 2.0], [5.0, 5.0, 5.0, 5.0]])
+    assert not any(plan.foreign for plan in compared(lambda x: x.amax(-1), x))
+
+
+def test_integers_beside_floats() -> None:
+    """Torch converts integers of 64 bits; counts of booleans stay in kernels, and leave with torch's type."""
+    torch.manual_seed(0)
+    x, y = torch.randn(8, 16), torch.randint(-3, 4, (8, 16))
+    y[0, 0] = 2**40 + 1  # beyond what 32 bits hold
+    forward, _ = compared(lambda x, y: (x * y + y / x).sum(), x, y)
+    assert len(forward.foreign) == 1
+    forward, _ = compared(lambda x: (x * (x > 0)).sum() / (x > 0).sum(), x)
+    assert not forward.foreign
+    count = torch.compile(lambda x: (x > 0).sum(-1), backend=torch_backend.backend, options={"arch": "sm_90a"})(x)
+    assert count.dtype == torch.int64
+    assert torch.equal(count, (x > 0).sum(-1))
+
+
+def test_results_may_be_booleans() -> None:
+    torch.manual_seed(0)
+    x, y = torch.randn(8, 16), torch.randn(8, 16)
+    found = torch.compile(lambda x, y: (x > y, x * 2), backend=torch_backend.backend)(x, y)[0]
+    assert found.dtype == torch.bool
+    assert torch.equal(found, x > y)
+
+
+MOVES: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
+    "roll": (lambda x: torch.roll(x, 3, 1) * 2, (4, 16)),
+    "roll of two dims": (lambda x: torch.roll(x, (-1, 5), (0, 1)) * 2, (4, 16)),
+    "roll by whole turns": (lambda x: torch.roll(x, (4, 0), (0, 1)) * 2, (4, 16)),
+    "reflect a line": (lambda x: F.pad(x, (2, 1), mode="reflect") * 2, (2, 3, 9)),
+    "reflect": (lambda x: F.pad(x, (1, 1, 1, 1), mode="reflect") * 2, (2, 3, 6, 5)),
+    "reflect on one side": (lambda x: F.pad(x, (0, 3, 2, 0), mode="reflect") * 2, (2, 3, 6, 5)),
+    "replicate": (lambda x: F.pad(x, (1, 2, 3, 0), mode="replicate") * 2, (2, 3, 6, 5)),
+    "replicate one pixel": (lambda x: F.pad(x, (1, 2, 1, 1), mode="replicate") * 2, (2, 3, 6, 1)),
+    "nearest": (lambda x: F.interpolate(x, scale_factor=2.0) * 2, (2, 3, 4, 5)),
+    "nearest of sizes": (lambda x: F.interpolate(x, size=(8, 15), mode="nearest") * 2, (2, 3, 4, 5)),
+    "nearest of a line": (lambda x: F.interpolate(x, scale_factor=3) * 2, (2, 3, 5)),
+    "remove and add": (lambda x: F.pad(x, (-1, 2, 1, -2)) * 2, (2, 3, 6, 5)),
+}
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_elements_that_move(name: str) -> None:
+    torch.manual_seed(0)
+    function, shape = MOVES[name]
+    plans = compared(function, torch.randn(shape))
+    left = {str(dict(plan.graph.nodes[i].attributes).get("label", plan.graph.nodes[i].op))
+            for plan in plans for launch in plan.foreign for i in launch.part.nodes}  # fmt: skip
+    assert left <= {"concatenate"}  # of more parts than a kernel asks each element for
+
+
+def test_other_ways_to_scale_images_are_torchs() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(2, 3, 4, 6)
+    for how in (
+        {"scale_factor": 1.5},
+        {"scale_factor": 0.5},
+        {"scale_factor": 2.0, "mode": "bilinear"},
+        {"size": (7, 6)},
+    ):
+        compared(lambda x, how=how: F.interpolate(x, **how) * 2, x)
+
+
+def test_repeated_pixels_keep_the_order_of_channels() -> None:
+    x = torch.randn(2, 8, 4, 4).to(memory_format=torch.channels_last)
+    fast = torch.compile(lambda x: F.interpolate(x, scale_factor=2.0), backend=torch_backend.backend)
+    assert fast(x).is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(fast(x), F.interpolate(x, scale_factor=2.0))
