@@ -23,7 +23,7 @@ from fireiron.base.errors import FireironError
 torch: Any = import_module("torch")
 
 Way = Callable[..., "tuple[Any, Any, Any]"]
-_refused: set[Way] = set()  # those that failed once
+_refused: set[tuple[Way, bool]] = set()  # those that failed once, and whether heads shared keys
 _ATTENTION = (torch.nn.functional.scaled_dot_product_attention, torch._C._nn.scaled_dot_product_attention)
 _NAMES = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 WIDEST = 128  # most columns of a head for which cuDNN's gradient is the faster
@@ -303,10 +303,10 @@ def _by_products(
 def ways(q: Any, k: Any, mask: bool, usable: Callable[[str], bool]) -> tuple[Way, ...]:
     """List the kinds of kernels for the gradient of attention that take these tensors, the fastest first.
 
-    On an H200 cuDNN's kernels are the fastest up to heads of 128 columns: those of `schedules.attention_gradients` take
-    1.2 to 1.3 times as long, also where heads of queries share keys. Of 4x16x4096 with 192 columns ours take 0.84 of cuDNN's time (causal 0.90), with 256
-    columns 1.03 (1.07), and 0.59 to 0.67 of flash attention's. Torch's other fused kernels take masks and f32, which
-    this package's gradient does not.
+    On an H200 cuDNN's kernels are the fastest up to heads of 128 columns, also where heads of queries share keys: those
+    of `schedules.attention_gradients` take 1.2 to 1.3 times as long. Of 4x16x4096 with 192 columns ours take 0.84 of
+    cuDNN's time (causal 0.90), with 256 columns 1.03 (1.07), and 0.59 to 0.67 of flash attention's. Torch's other fused
+    kernels take masks and f32, which this package's gradient does not.
 
     Args:
         q, k: tensors of four dims.
@@ -342,7 +342,8 @@ def _backward(
         return getattr(torch.backends.cuda, f"can_use_{name}_attention")(asked, False)
 
     made: tuple[Any, ...] = ()
-    *several, last = (way for way in ways(q, k, mask is not None, usable) if way not in _refused)
+    shared = q.shape[1] != k.shape[1]
+    *several, last = (way for way in ways(q, k, mask is not None, usable) if (way, shared) not in _refused)
     for way in several:
         try:
             made = way(dy, q, k, v, o, sums, mask, causal, factor)
@@ -350,7 +351,7 @@ def _backward(
         except (RuntimeError, FireironError) as error:
             if isinstance(error, torch.OutOfMemoryError):
                 raise
-            _refused.add(way)
+            _refused.add((way, shared))
             said = str(error).partition("\n")[0]
             warnings.warn(f"the gradient of attention takes other kernels than {way.__name__}: {said}", stacklevel=2)
     made = made or last(dy, q, k, v, o, sums, mask, causal, factor)

@@ -173,7 +173,7 @@ def test_the_kernels_of_the_gradient() -> None:
     assert names(q, q, False, *every) == ["_by_cudnn", "_of_package", "_by_flash", "_by_efficient", "_by_products"]
     assert names(q, q, True, *every) == ["_by_cudnn", "_by_efficient", "_by_products"]
     assert names(q, q, True) == ["_by_products"]
-    assert names(q, tensors(2), False, *every) == ["_of_package", "_by_products"]
+    assert names(q, tensors(2), False, *every) == ["_by_cudnn", "_of_package", "_by_products"]
     assert names(tensors(dtype=torch.float32), tensors(), False, *every) == ["_by_efficient", "_by_products"]
     wide = ["_of_package", "_by_flash", "_by_efficient", "_by_products"]
     assert names(tensors(columns=256), tensors(), False, *every) == wide
