@@ -15,6 +15,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from fireiron.graph.torch_convolutions import of_training
 from fireiron.graph.torch_moves import moves
 
 torch: Any = import_module("torch")
@@ -39,6 +40,7 @@ def decompositions(train: bool) -> Mapping[Any, Any]:
     usual |= listed.get_decompositions([getattr(aten, name).default for name in SMALLER])
     usual |= moves(usual)
     if train:
+        usual |= of_training()
         usual |= listed.get_decompositions([aten._log_softmax])
         norm = aten._native_batch_norm_legit_functional.default
         usual[norm] = _batch_norm(listed.decomposition_table[norm])

@@ -282,6 +282,18 @@ def _expand(i: Importer, node: Any, x: int, *_: Any, **__: Any) -> int:
     return i.ops.broadcast(x, shape=tuple(node.meta["val"].shape))
 
 
+@_known("repeat")
+def _repeat(i: Importer, node: Any, x: int, times: Sequence[int]) -> int:
+    """Repeat an array along its last axes, as `numpy.tile` does."""
+    o, shape = i.ops, i.ops.shape(x)
+    shape = (*[1] * (len(times) - len(shape)), *shape)
+    if 0 in (*times, *shape):
+        raise Stays("nothing is left")
+    one = o.reshape(x, shape=tuple(n for size in shape for n in (1, size)))
+    wide = o.broadcast(one, shape=tuple(n for pair in zip(times, shape, strict=True) for n in pair))
+    return o.reshape(wide, shape=tuple(t * n for t, n in zip(times, shape, strict=True)))
+
+
 @_known("permute")
 def _permute(i: Importer, node: Any, x: int, axes: Sequence[int]) -> int:
     rank = len(i.ops.shape(x))

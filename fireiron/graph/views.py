@@ -17,7 +17,7 @@ Order = tuple[int, ...]
 VECTOR_NBYTES = 16
 WHOLE_LINE = 128  # bytes, to which lines are padded where that is less than MOST_PADDING of a line
 MOST_PADDING = 1 / 8
-LEAST_LINE = 256  # bytes of lines that are padded
+LEAST_LINE = 64  # bytes of lines that are padded; copies for products are always padded
 LEAST_PADDED = 1 << 16  # bytes of results whose lines are padded
 TAKE_GAPS = frozenset({"product", "pointwise", "fold"})  # kinds of operations that read padded lines
 
@@ -187,7 +187,7 @@ def _padded(node: Node, order: Order) -> tuple[int, ...] | None:
     line = width * nbytes
     if node.kind not in ("product", "pointwise") or line == node.nbytes:
         return None
-    if line % VECTOR_NBYTES == 0 or line < LEAST_LINE or node.nbytes < LEAST_PADDED:
+    if line % VECTOR_NBYTES == 0 or node.nbytes < LEAST_PADDED or (line < LEAST_LINE and node.op != "copy"):
         return None
     unit = next(n for n in (WHOLE_LINE, VECTOR_NBYTES) if -line % n <= line * MOST_PADDING or n == VECTOR_NBYTES)
     pitch = -(-line // unit) * unit // nbytes

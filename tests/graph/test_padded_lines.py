@@ -95,7 +95,7 @@ def test_heads_of_several_batches_are_padded() -> None:
     lambda x, y, z: ((x @ y).reshape(ROWS * 27, 17).astype("float32").sum(1),),
     lambda x, y, z: (np.concatenate([x @ y, x @ y], axis=1),),
     lambda x, y, z: (np.tanh(x @ y[:, :456]) @ z[:456],),
-    lambda x, y, z: (np.tanh(np.concatenate([z, z]) @ y[:, :65]) @ z[:65],),
+    lambda x, y, z: (np.tanh(np.concatenate([z, z]) @ y[:, :27]) @ z[:27],),
     lambda x, y, z: (np.tanh(x[:8] @ y) @ z,),
 ], ids=["an output", "lines that are divided", "copied", "whole vectors", "short lines", "few lines"])  # fmt: skip
 def test_what_is_not_padded(function: Callable[..., Any]) -> None:
@@ -176,6 +176,15 @@ def test_products_read_a_copy_of_large_arrays_of_odd_widths() -> None:
 def test_products_read_other_arrays_as_they_are(sizes: tuple[tuple[int, int], ...]) -> None:
     made = trace_graph(projected, *(tensor(*s, dtype="f16") for s in sizes)).plan("sm_90a")
     assert sizes[0] not in [node.shape for node in made.graph.nodes if node.op == "copy"]
+
+
+def test_sums_over_many_lines_read_a_copy_of_a_narrow_array() -> None:
+    """As the gradients of the weights of points with three coordinates."""
+    for width, copied in ((3, True), (8, False)):
+        graph = trace_graph(lambda y, x: y.T @ x, tensor(16384, 64, dtype="f16"), tensor(16384, width, dtype="f16"))
+        made = graph.plan("sm_90a")
+        assert (8, 1) in padded(made).values() if copied else not padded(made)
+        assert "wgmma" in made.kernels[-1].schedule.cuda()
 
 
 def test_copies_of_odd_widths_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
