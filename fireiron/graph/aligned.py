@@ -12,8 +12,8 @@ from fireiron.graph.views import VECTOR_NBYTES, View, base_of
 # of the 4096x50257 scores took 0.23 ms.
 LEAST_READS = 512  # columns or rows of the products that one element of the copy is multiplied with
 LEAST_WORK = 4e9  # operations of these products, below which a launch costs more
-# Sums over this many lines, as gradients of weights have, pay for a copy of a few megabytes: 64x3 over 65,536 lines took
-# 91 us, and 91x512 over 16,384 lines 33 us.
+# Sums over this many lines, as gradients of weights have, pay for a copy of a few megabytes: 64x3 over 65,536 lines
+# took 91 us, and 91x512 over 16,384 lines 33 us.
 DEEP = 8192
 DEEP_NBYTES = 1 << 23
 
