@@ -11,7 +11,7 @@ from fireiron.algebra.dtypes import f32
 from fireiron.front.verbs import Schedule
 from fireiron.graph.kept_schedule import KeptSchedule
 from fireiron.graph.nodes import Node
-from fireiron.graph.views import View
+from fireiron.graph.views import VECTOR_NBYTES, View
 from fireiron.language.levels import GL
 from fireiron.language.pointwise import Value, binary, cast_to, power, unary, where
 from fireiron.language.tensor import Tensor
@@ -81,9 +81,10 @@ def described(
     """
     turned = Tensor(name, tuple(shape), kind, tuple(strides), GL).storage
     found = attrs.evolve(view, shape=tuple(shape[t] for t in turned), strides=tuple(strides[t] for t in turned))
+    start = view.offset % (8 * VECTOR_NBYTES // kind.bits)
     if samples is not None:
         shape, strides = (tuple(map(samples.expression, each)) for each in (shape, strides))  # pyright: ignore
-    return Tensor(name, tuple(shape), kind, tuple(strides), GL), Operand(found, kind, name)
+    return Tensor(name, tuple(shape), kind, tuple(strides), GL, start=start), Operand(found, kind, name)
 
 
 def pointwise(op: str, inputs: Sequence[Value | float], node: Node) -> Value:

@@ -29,6 +29,7 @@ from fireiron.graph.partition import apart, partition
 from fireiron.graph.passes import Passed
 from fireiron.graph.product_parts import SUMS, operands_of
 from fireiron.graph.row_parts import over_several
+from fireiron.graph.starts import at_vectors
 from fireiron.graph.views import View, held, materialised, outputs_apart, padded_lines, views_of, with_matrices
 from fireiron.graph.words import names_of
 from fireiron.jit.choices import keep_choice, keep_choices, kept_choice, kept_together
@@ -269,6 +270,9 @@ def plan(
     straight = in_one_order(made, parts, views, free_nodes(made))
     if straight is not None:
         made, views, parts = _parted(straight, may)
+    whole = at_vectors(made, parts, views)
+    if whole is not None:
+        made, views, parts = _parted(whole, may)
     with kept_together():
         launches = _of_parts(made, parts, views, target, samples, dependent)
     if strict and (left := next((x for x in launches if x.kernel is None and not x.once), None)) is not None:

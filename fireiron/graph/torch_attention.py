@@ -271,6 +271,7 @@ def _by_efficient(
 ) -> tuple[Any, Any, Any]:
     seed = torch.zeros((), dtype=torch.int64, device=q.device)
     padded = torch.nn.functional.pad(sums, (0, -sums.shape[-1] % PAD), value=math.inf)
+    o = o.transpose(1, 2).contiguous().transpose(1, 2)  # the kernel takes heads of a row side by side
     made = torch.ops.aten._scaled_dot_product_efficient_attention_backward(
         dy, q, k, v, mask, o, padded, seed, seed, 0.0, [True, True, True, False], causal, scale=scale
     )

@@ -77,6 +77,8 @@ class Tensor:
         dtype: element type.
         memory: the memory that holds the tensor.
         strides: elements between neighbours along each dimension (0 for a broadcast dimension).
+        start: elements between the multiple of 16 bytes before the first element and this element, as in a slice;
+            0 for what starts at such a multiple.
     """
 
     name: str = attrs.field(validator=named("a tensor", empty=True))
@@ -84,6 +86,7 @@ class Tensor:
     dtype: DType
     strides: tuple[Index, ...]
     memory: Memory = GL
+    start: int = attrs.field(default=0, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         """Raise an error for extents below 1, negative strides, or numbers of extents and strides that differ."""
@@ -125,7 +128,7 @@ class Tensor:
         """
         line = self.shape[-2] if self.order is ColMajor else self.shape[-1]
         others = tuple(s for s in self.strides if s != 1)
-        return all(as_expr(x).divisor % elements == 0 for x in (line, *others))
+        return all(as_expr(x).divisor % elements == 0 for x in (line, *others, *self._starts))
 
     def starts_lines_at(self, nbytes: int) -> bool:
         """Say whether the starts of lines are multiples of `nbytes` bytes, whatever the lines' length.
@@ -138,7 +141,11 @@ class Tensor:
         """
         line = len(self.shape) - (2 if self.order is ColMajor else 1)
         steps = (as_expr(s).divisor for dim, s in enumerate(self.strides) if dim != line or s != 1)
-        return all(step * self.dtype.bits % (8 * nbytes) == 0 for step in steps)
+        return all(step * self.dtype.bits % (8 * nbytes) == 0 for step in (*steps, *self._starts))
+
+    @property
+    def _starts(self) -> tuple[int, ...]:
+        return (self.start,) if self.start else ()
 
     @property
     def transposed(self) -> Tensor:
