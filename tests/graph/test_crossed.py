@@ -142,3 +142,24 @@ def test_sums_whose_rows_wait_on_nothing_have_no_other_results() -> None:
     arrays = tensor(4, 16, 8, 8, dtype="f16"), tensor(4, 16, 8, 8, dtype="f16"), tensor(4, 16, 1, 1, dtype="f16")
     graph = trace_graph(gates, *arrays)
     computed(graph, graph.plan("sm_89", strict=True))
+
+
+def scaled(x: Any, y: Any) -> Any:
+    """Multiply by a matrix that repeats along the first axis."""
+    repeated = np.broadcast_to(y, x.shape)
+    return (repeated.astype("float32") * x.astype("float32")).sum(2)
+
+
+def test_what_repeats_along_a_dim_decides_no_order() -> None:
+    graph = trace_graph(scaled, tensor(4, 64, 512, dtype="f16"), tensor(64, 512, dtype="f16"))
+    plan = graph.plan("sm_89")
+    assert not copies(plan), plan.explain()
+    computed(graph, plan)
+
+
+def test_points_are_not_divided_along_a_dim_that_an_array_repeats_over() -> None:
+    """A number of each row lies along the rows, as if it were a transposed matrix."""
+    graph = trace_graph(lambda x, y: np.exp(np.broadcast_to(y[:, :, None], x.shape)) * x, (8, 64, 64), (8, 64))
+    (kernel,) = graph.plan("sm_89").kernels
+    assert "shared" not in kernel.schedule.cuda()
+    computed(graph, graph.plan("sm_89"))
