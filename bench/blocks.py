@@ -11,6 +11,19 @@ from typing import Any
 
 from .arrays import torch_module
 from .models import RMSNorm
+from .more_blocks import (
+    Decoder,
+    Distilled,
+    Experts,
+    Gates,
+    Linear,
+    Mirrored,
+    Modulated,
+    Points,
+    Shifted,
+    Vision,
+    Wider,
+)
 
 torch: Any = torch_module()
 nn: Any = torch.nn
@@ -215,6 +228,17 @@ BLOCKS: dict[str, Callable[[], Any]] = {
     "head-50257": lambda: Step(Head(768, 50257), drawn(4096, 768)),
     "variational": lambda: Step(Variational(784, 256, 64), drawn(4096, 784), drawn(4096, 64)),
     "conformer": lambda: Step(Gated(256), drawn(32, 500, 256)),
+    "llama-layer": lambda: Step(Decoder(2048, 32, 8, 5632), drawn(4, 1024, 2048), *drawn(2, 1024, 64).unbind(0)),
+    "vit-layer": lambda: Step(Vision(768, 12), drawn(64, 197, 768)),
+    "swin": lambda: Step(Shifted(192, 6, 7), drawn(32, 28, 28, 192)),
+    "dit": lambda: Step(Modulated(1152), drawn(32, 256, 1152), drawn(32, 1152)),
+    "experts": lambda: Step(Experts(512, 1024, 8), drawn(4096, 512)),
+    "points": lambda: Step(Points(256), drawn(32, 2048, 3)),
+    "linear-attention": lambda: Step(Linear(512, 8), drawn(8, 2048, 512)),
+    "wider": lambda: Step(Wider(64), drawn(16, 64, 32, 32)),
+    "mirrored": lambda: Step(Mirrored(64), drawn(16, 64, 64, 64)),
+    "distilled": lambda: Step(Distilled(1024, 10000), drawn(4096, 1024)),
+    "gates": lambda: Step(Gates(512), drawn(2048, 4, 512), drawn(2048, 512)),
 }
 
 

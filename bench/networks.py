@@ -47,7 +47,8 @@ MODELS = {
 # Blocks of blocks.py, which have their sizes, and transformers with their losses: of the next words, or of all words.
 BLOCKS = (
     "unet", "unet-last", "convnext-last", "batch-norm", "batch-norm-last", "squeeze-last", "mixer", "t5", "contrastive",
-    "head-32000", "head-50257", "variational", "conformer",
+    "head-32000", "head-50257", "variational", "conformer", "llama-layer", "vit-layer", "swin", "dit", "experts",
+    "points", "linear-attention", "wider", "mirrored", "distilled", "gates",
 )  # fmt: skip
 LOSSES = {"gpt2-loss": ("gpt2", "GPT2LMHeadModel"), "bert-base-loss": ("bert-base", "BertForMaskedLM")}
 PEERS = ("eager", "sdpa", "compile", "max-autotune")

@@ -112,7 +112,7 @@ class Ref(Tensor):
     @property
     def tensor(self) -> Tensor:
         """Return the tensor without the index."""
-        return Tensor(self.name, self.shape, self.dtype, self.strides, self.memory)
+        return Tensor(self.name, self.shape, self.dtype, self.strides, self.memory, start=self.start)
 
     @property
     def dims(self) -> tuple[Dim, ...]:

@@ -12,9 +12,17 @@ from fireiron import nn, tensor
 from fireiron.graph.trace import trace_graph
 from fireiron.jit.interface import Interface
 
+
+def shifted(x: Any) -> Any:
+    """Add columns that lie one and two places apart."""
+    one = np.concatenate([x[:, 2:3], x[:, 3:66]], axis=1)
+    return x[:, 1:65] + one + np.concatenate([x[:, 1:4], x[:, 5:66]], axis=1)
+
+
 CASES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], int]] = {
     "points": (lambda x: x[:, 1:63] * 2, ((64, 64),), 0),
     "points of the next line": (lambda x: x[1:, :] * 2, ((9, 36),), 0),
+    "points at shifted places": (shifted, ((64, 66),), 0),
     "a fold": (lambda x: x[:, :, 3:35].astype("float32").sum(2), ((8, 64, 64),), 1),
     "rows": (lambda x: nn.softmax(x[:, 1:33].astype("float32")).astype("float16"), ((64, 64),), 1),
     "a product": (lambda x, y: (x[:, 2:66] @ y).astype("float16"), ((64, 128), (64, 32)), 1),

@@ -32,6 +32,7 @@ class Buffer:
         guarded: whether mbarriers order all accesses of the buffer, so that passes insert no other barrier.
         follows: name of the register tensor from which this one is computed element by element; "" for none. A source
             element is not read after its result is written, so both may share a register.
+        start: elements between a multiple of 16 bytes and the first element, for a GL tensor that is a slice.
     """
 
     name: str
@@ -47,6 +48,8 @@ class Buffer:
     read: bool = True
     guarded: bool = False
     follows: str = ""
+    start: int = 0
+    start: int = 0
 
 
 @attrs.frozen

@@ -542,7 +542,7 @@ def buffer_of(storage: Storage) -> Buffer:
     """Make the `Buffer` of a storage; allocation sets the offset in shared memory later."""
     return Buffer(
         storage.name, storage.memory, storage.dtype, storage.size, storage.slots, storage.unit,
-        guarded=storage.guarded, follows=storage.follows,
+        guarded=storage.guarded, follows=storage.follows, start=storage.start,
     )  # fmt: skip
 
 

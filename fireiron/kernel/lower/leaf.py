@@ -307,7 +307,12 @@ def _check_alignment(window: Window, count: int) -> None:
     storage = window.storage
     if count == 1 or storage.memory.registers:
         return
-    for what, e in (("starts at", window.linear()), ("lies in slots at", window.base())):
+    places = (
+        ("starts at", window.linear()),
+        ("lies in slots at", window.base()),
+        ("lies behind", as_expr(storage.start)),
+    )
+    for what, e in places:
         if e.divisor % count:
             raise DecompositionError(
                 "vector-alignment",

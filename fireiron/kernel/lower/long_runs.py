@@ -43,7 +43,8 @@ def in_long_runs(body: Body, nbytes: int, state: State, context: Context) -> Bod
         count *= 2
     variables = [loop.var for loop, _ in inside]
     bases = [_base(e, variables) for view in call.views for e in (view.offset, view.slot)]
-    while count > held and any(e.divisor % count for e in bases):
+    starts = [view.buffer.start for view in call.views]
+    while count > held and (any(e.divisor % count for e in bases) or any(n % count for n in starts)):
         count //= 2
     conditions = [c for c in (call.read, call.write) if c is not None and not free(c).isdisjoint(variables)]
     if count <= held or (conditions and not all(map(_exists_as_a_whole, windows))):

@@ -462,6 +462,8 @@ def _widths(window: Window, nbytes: int) -> list[tuple[int, str, tuple[object, .
         limits.append((run, "lie together along {} of {}", (axis.dim, name)))
         limits.append((base, "the offset of {}'s tile is aligned to", (name,)))
         limits.append((slots, "the slots of {} are aligned to", (name,)))
+        if storage.start:
+            limits.append((_power(storage.start), "the start of {} is aligned to", (name,)))
         for stride in (*_other_steps(along, i), *computed):
             limits.append((_power(stride), "the other strides of {} are aligned to", (name,)))
         if storage.swizzle is not None:

@@ -251,6 +251,7 @@ def _width(ref: Ref, dim: Dim, count: int, first: Expr) -> int:
     width = 1
     while (
         count % (2 * width) == 0
+        and ref.start % (2 * width) == 0
         and 2 * width * ref.dtype.nbytes <= VECTOR_NBYTES
         and all(e.divisor % (2 * width) == 0 for e in (first, as_expr(ref.shape[place]), *others))
     ):

@@ -153,6 +153,11 @@ class Storage:
         coordinates = coordinates if self.reading is None else self.reading.at(coordinates)
         return address(coordinates, self.strides)
 
+    @property
+    def start(self) -> int:
+        """Return the elements between a multiple of 16 bytes and the first element; 0 where it starts there."""
+        return 0 if self.tensor is None else self.tensor.start
+
 
 @attrs.frozen
 class Bound:
