@@ -174,7 +174,8 @@ def _times(given: Mapping[str, Any]) -> tuple[int, ...] | None:
         wanted = [n * s for n, s in zip(sides, scales, strict=True)]
     if not all(isinstance(m, int | float) and m >= n and m % n == 0 for m, n in zip(wanted, sides, strict=True)):
         return None
-    return tuple(int(m // n) for m, n in zip(wanted, sides, strict=True))
+    times = tuple(int(m // n) for m, n in zip(wanted, sides, strict=True))
+    return times if any(n > 1 for n in times) else None  # a result has memory of its own
 
 
 def _repeated(x: Any, times: Sequence[int]) -> Any:

@@ -241,10 +241,10 @@ def _masked_fill(i: Importer, node: Any, x: int, mask: int, value: Any) -> int:
 
 @_known("clamp", "clamp_min", "clamp_max", "hardtanh")
 def _clamp(i: Importer, node: Any, x: int, low: Any = None, high: Any = None, **named: Any) -> int:
-    if "clamp_max" in str(node.target):
-        low, high = None, low
+    names = ("max",) if "clamp_max" in str(node.target) else ("min", "max")
+    low, high = (None, low) if len(names) == 1 else (low, high)
     low, high = named.get("min", low), named.get("max", high)
-    known = dict(zip(("min", "max"), node.args[1:], strict=False)) | dict(node.kwargs)
+    known = dict(zip(names, node.args[1:], strict=False)) | dict(node.kwargs)
     low, high = (
         bound if bound is None or is_tensor(known.get(name)) else i.constant(bound, x)
         for name, bound in (("min", low), ("max", high))

@@ -97,7 +97,11 @@ class Tensor:
                 fix=f"give 1 to {MOST_DIMS} extents, and a stride for each",
                 link=here(),
             )
-        for what, numbers, least, most in (("extent", self.shape, 1, MOST), ("stride", self.strides, 0, MOST_STRIDE)):
+        for what, numbers, least, most in (
+            ("extent", self.shape, 1, MOST),
+            ("stride", self.strides, 0, MOST_STRIDE),
+            ("start", (self.start,), 0, MOST),
+        ):
             wrong = [n for n in numbers if isinstance(n, int) and not least <= n <= most]
             if wrong:
                 raise SpecError(

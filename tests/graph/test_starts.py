@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 
 from fireiron import nn, tensor
+from fireiron.base.errors import SpecError
 from fireiron.graph.trace import trace_graph
 from fireiron.jit.interface import Interface
 
@@ -47,3 +49,9 @@ def test_no_vector_starts_between_vectors(name: str, arch: str) -> None:
         arrays = [draw.standard_normal(s).astype(np.float16) for s in shapes]
         found, wanted = made(*arrays), graph.evaluate(*(x.astype(np.float64) for x in arrays))
         np.testing.assert_allclose(found.astype(np.float64), wanted, atol=4e-3, rtol=4e-3)
+
+
+def test_a_start_before_the_memory_is_refused() -> None:
+    with pytest.raises(SpecError, match="x has the start -1") as caught:
+        attrs.evolve(tensor(8, 8, name="x"), start=-1)
+    assert caught.value.code == "bad-extent"

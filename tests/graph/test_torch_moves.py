@@ -55,10 +55,19 @@ def test_functions_of_points(name: str) -> None:
     assert not any(plan.foreign for plan in plans), [plan.explain() for plan in plans]
 
 
+def test_a_condition_may_choose_among_two_numbers() -> None:
+    forward, _ = compared(lambda x: x * torch.where(x > 1, 2.0, -0.5), torch.linspace(-2, 3, 64).reshape(4, 16))
+    assert not forward.foreign
+
+
 def test_bounds_may_be_arrays() -> None:
     torch.manual_seed(0)
     x, low, high = torch.randn(4, 16), torch.randn(4, 16), torch.randn(16)
-    for function in (torch.clamp, lambda x, a, b: torch.clamp(x, min=a) + torch.clamp(x, max=b)):
+    for function in (
+        torch.clamp,
+        lambda x, a, b: torch.clamp(x, min=a) + torch.clamp(x, max=b),
+        lambda x, a, b: torch.clamp_max(torch.clamp_min(x, a), b) + torch.clamp_max(x, 0.25),
+    ):
         assert not any(plan.foreign for plan in compared(function, x, low, high))
     assert not any(plan.foreign for plan in compared(lambda x, y: F.cosine_similarity(x, y, -1), x, low))
 
