@@ -527,7 +527,7 @@ def _faster(graph: Graph, whole: Launch, parted: list[Launch], arch: str) -> lis
         x.modelled_us for x in parted if any(graph.nodes[n].op == "matmul" for n in x.part.nodes) and x.modelled_us
     ]
     if mine is not None and alone and (epilog := _epilog_us(graph, whole.part, arch)):
-        measured = max(mine, products * min(alone) + epilog)
+        measured = max(mine, products * min(alone) - (products - 1) * LAUNCH_US + epilog)
         whole = attrs.evolve(whole, exposed_us=whole.exposed_us + measured - mine)
         mine = measured
     if mine is None or None in times or mine <= total:

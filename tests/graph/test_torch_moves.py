@@ -142,3 +142,20 @@ def test_repeated_pixels_keep_the_order_of_channels() -> None:
     fast = torch.compile(lambda x: F.interpolate(x, scale_factor=2.0), backend=torch_backend.backend)
     assert fast(x).is_contiguous(memory_format=torch.channels_last)
     assert torch.equal(fast(x), F.interpolate(x, scale_factor=2.0))
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_biases_of_convolutions_and_means_in_training(last: bool) -> None:
+    """Torch computes convolutions and their gradients; the bias, its gradient and the means join what stands around."""
+    torch.manual_seed(0)
+    form = torch.channels_last if last else torch.contiguous_format
+
+    def block(x: Any, w: Any, b: Any) -> Any:
+        return F.avg_pool2d(F.silu(F.conv2d(x, w, b, padding=1)), 2)
+
+    x, w = (torch.randn(s).to(memory_format=form) for s in ((2, 8, 6, 6), (16, 8, 3, 3)))
+    for plan in compared(block, x, w, torch.randn(16), within=1e-4):
+        left = {dict(plan.graph.nodes[i].attributes)["label"] for launch in plan.foreign for i in launch.part.nodes}
+        assert left <= {"convolution", "convolution_backward", "item"}
+    compared(lambda x: F.avg_pool2d(x, 3, 2, 1) * 2, x)  # windows that overlap are torch's
+    compared(lambda x: F.avg_pool2d(x, (3, 2)) * 2, x)
