@@ -65,19 +65,33 @@ def test_results_share_no_copy() -> None:
     computed(plan, HEADS)
 
 
-def stacked(q: Any, k: Any, v: Any) -> Any:
-    """Stack three arrays of heads, and put what belongs to a row side by side."""
+def windows(x: Any, w: Any, y: Any) -> Any:
+    """Divide images into windows, and multiply their pixels from both sides."""
+    parts = x.reshape(2, 2, 4, 2, 4, 16).transpose(0, 1, 3, 2, 4, 5)
+    return (parts @ w).astype("float16"), (parts.reshape(128, 16).T @ y).astype("float16")
+
+
+def test_a_copy_for_a_product_serves_a_view() -> None:
+    sizes = (2, 8, 8, 16), (16, 32), (128, 24)
+    plan = trace_graph(windows, *(tensor(*s, dtype="f16") for s in sizes)).plan("sm_80")
+    assert copies(plan) == 1, plan.explain()
+    computed(plan, *sizes)
+
+
+def stacked(q: Any, k: Any, v: Any, w: Any) -> Any:
+    """Stack three arrays of heads, put what belongs to a row side by side, and multiply the rows."""
     joined = np.concatenate([q, k, v], axis=0).reshape(3, *q.shape)
-    return (joined.transpose(1, 3, 0, 2, 4).reshape(48, -1) * 2,)
+    return ((joined.transpose(1, 3, 0, 2, 4).reshape(48, -1) @ w).astype("float16"),)
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 def test_stacked_parts_are_written_in_their_readers_order(arch: str) -> None:
-    plan = trace_graph(stacked, *[tensor(*HEADS, dtype="f16")] * 3).plan(arch)
+    sizes = HEADS, HEADS, HEADS, (192, 32)
+    plan = trace_graph(stacked, *(tensor(*s, dtype="f16") for s in sizes)).plan(arch)
     assert not copies(plan), plan.explain()
     assert not plan.foreign
     if arch == "sm_80":
-        computed(plan, *[HEADS] * 3)
+        computed(plan, *sizes)
 
 
 def gated(x: Any, a: Any, b: Any) -> Any:
