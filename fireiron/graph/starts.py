@@ -12,6 +12,8 @@ from fireiron.graph.views import VECTOR_NBYTES, View
 def between_vectors(view: View, nbytes: int) -> bool:
     """Say whether an array's lines would be read by vectors, but for its first element's place.
 
+    Where no elements lie side by side, no vectors are read.
+
     Example:
         >>> view = View(0, 3, (8, 32), (64, 1))
         >>> between_vectors(view, 2), between_vectors(view, 16)  # a slice x[:, 3:35] of rows of 64 elements
@@ -20,6 +22,8 @@ def between_vectors(view: View, nbytes: int) -> bool:
         False
     """
     lane = VECTOR_NBYTES // nbytes
+    if not any(n > 1 and s == 1 for n, s in zip(view.shape, view.strides, strict=True)):
+        return False
     steps = [s for n, s in zip(view.shape, view.strides, strict=True) if n > 1 and s > 1]
     while lane > 1 and any(s % lane for s in steps):
         lane //= 2

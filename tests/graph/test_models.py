@@ -75,8 +75,8 @@ TRAINED: dict[str, tuple[str, str, dict[str, Any], str, int, int]] = {
     "siglip": (
         "SiglipVisionModel", "SiglipVisionConfig", {**IMAGE, "num_attention_heads": 4}, "pixel_values", 113, 14,
     ),
-    "vit": ("ViTModel", "ViTConfig", {**IMAGE, "num_attention_heads": 4}, "pixel_values", 67, 11),
-    "convnext": ("ConvNextModel", "ConvNextConfig", {**STAGES, "num_stages": 2}, "pixel_values", 57, 17),
+    "vit": ("ViTModel", "ViTConfig", {**IMAGE, "num_attention_heads": 4}, "pixel_values", 68, 11),
+    "convnext": ("ConvNextModel", "ConvNextConfig", {**STAGES, "num_stages": 2}, "pixel_values", 63, 17),
     "swin": (
         "SwinModel", "SwinConfig",
         {"image_size": 32, "patch_size": 2, "embed_dim": 16, "depths": [1, 1], "num_heads": [2, 4], "window_size": 4},
@@ -87,7 +87,7 @@ TRAINED: dict[str, tuple[str, str, dict[str, Any], str, int, int]] = {
         {
             **STAGES, "num_encoder_blocks": 2, "num_attention_heads": [1, 2], "sr_ratios": [2, 1],
             "patch_sizes": [7, 3], "strides": [4, 2], "mlp_ratios": [2, 2],
-        }, "pixel_values", 103, 31,
+        }, "pixel_values", 111, 31,
     ),
     "bert": ("BertModel", "BertConfig", SMALL, *IDS, 67, 11),
 }  # fmt: skip

@@ -26,6 +26,11 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], int]] = 
     "points of the next line": (lambda x: x[1:, :] * 2, ((9, 36),), 0),
     "points at shifted places": (shifted, ((64, 66),), 0),
     "a fold": (lambda x: x[:, :, 3:35].astype("float32").sum(2), ((8, 64, 64),), 1),
+    "a fold beside a column": (
+        lambda x: (x.astype("float32") - x[:, 3:4].astype("float32")).sum(1),
+        ((64, 64),),
+        0,
+    ),
     "rows": (lambda x: nn.softmax(x[:, 1:33].astype("float32")).astype("float16"), ((64, 64),), 1),
     "a product": (lambda x, y: (x[:, 2:66] @ y).astype("float16"), ((64, 128), (64, 32)), 1),
     "a product of odd lines": (lambda x, y: (x[:, 1:34] @ y).astype("float16"), ((64, 67), (33, 32)), 0),
