@@ -239,9 +239,8 @@ def _dims(spec: ProgramChain) -> tuple[list[str], list[Tensor], list[tuple[Tenso
         return all(str(e) not in names or n == sizes[str(e)] for e, n in zip(refs[t.name].index, t.shape, strict=True))
 
     whole = [t for t in program.inputs if t.name in plain and {d.name for d in refs[t.name].dims} == every]
-    whole = [
-        t for t in whole if all(s != 0 or n == 1 for s, n in zip(t.strides, t.shape, strict=True))
-    ]  # else repeated
+    # An array that repeats along a dim has no element of its own for each point.
+    whole = [t for t in whole if all(s != 0 or n == 1 for s, n in zip(t.strides, t.shape, strict=True))]
     # Where single elements lie apart, or an array says which are read, threads read them one by one.
     whole = [t for t in whole if full_sized(t) and (t.strides[t.storage[-1]] == 1 or t.shape[t.storage[-1]] == 1)]
     whole = [t for t in whole if str(refs[t.name].index[t.storage[-1]]) in names]

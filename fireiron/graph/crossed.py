@@ -37,7 +37,7 @@ def orders_read(
     for i in dict.fromkeys(i for n in inside for i in graph.nodes[n].inputs if i not in inside and i not in free):
         names = dims.names.get(i, ())
         large = i in views and graph.nodes[i].nbytes >= LEAST_NBYTES
-        # Along a dim that it repeats over, an array does not lie.
+        # An array that repeats along a dim has no place for this dim in its order.
         if not large or {name for name, s in zip(names, views[i].strides, strict=False) if name and s} != every:
             continue
         found[i] = by_strides(names, views[i].strides)

@@ -65,7 +65,8 @@ class Importer:
         self.left: dict[str, int] = {}
         self.computed: dict[Any, Any] = {}
         self.narrow: set[Any] = set()  # calls whose integers of 64 bits fit into 32, which kernels have
-        self.widened: dict[tuple[Any, Any], int] = {}
+        self.widened: dict[tuple[Any, Any], int] = {}  # integers that torch converts, by node and type of floats
+        self.floats: dict[Any, int] = {}  # of these, the arguments of the call that is imported
 
     def graph(self, name: str) -> tuple[Graph, list[Any], list[int]]:
         """Import the graph; return it with, for each result, its position among the outputs, or its value.
@@ -158,7 +159,7 @@ class Importer:
     def _value(self, x: Any) -> Any:
         """Return the value of an argument: the number of a node, or a Python value."""
         if isinstance(x, torch.fx.Node):
-            return self.env[x]
+            return self.floats[x] if x in self.floats else self.env[x]
         if isinstance(x, list | tuple):
             return tuple(self._value(one) for one in x)
         return x
@@ -178,9 +179,8 @@ class Importer:
         if self._fits_in_words(node, name):
             self.narrow.add(node)
         if known is not None and self._ours(node, name):
-            env = dict(self.env)
+            self.floats = self._converted(node, name, value)
             try:
-                self.env |= self._converted(node, name, value)
                 made = known(
                     self, node, *map(self._value, node.args), **{k: self._value(v) for k, v in node.kwargs.items()}
                 )
@@ -188,7 +188,7 @@ class Importer:
             except (Stays, FireironError):
                 pass
             finally:
-                self.env = env
+                self.floats = {}
         self.narrow.discard(node)
         return self._foreign(node, name, value)
 

@@ -49,9 +49,9 @@ STRICT = "no kernel of fireiron computes it"
 EPILOG_US = 1.2e-7
 # What an epilog of wgmma adds to its products, in microseconds for each element, by 50 kernels of drawn sizes on an
 # H200 (bf16, 10 epilogs): for each array that it reads or result that it writes beside the first; for each array that
-# it reads where it writes several results; for each instruction beyond `SLOTS`. Pairs of products that one kernel
-# combines take PAIR_US more, by two kernels: 405 us for 4096x5632x2048 with three results, where the products alone
-# take 240, and 1476 us for 4096x14336x4096, where they take 1260.
+# it reads where it writes several results; for each instruction beyond `SLOTS`. For a further product in the kernel
+# PAIR_US is estimated from two kernels that were timed, less twice the time of one product: 424 us for 4096x5632x2048
+# with three results, and 1476 us for 4096x14336x4096 with one.
 STREAM_US = 0.95e-6
 MIXED_US = 0.7e-6
 SLOT_US = 0.12e-6

@@ -207,7 +207,7 @@ class Atom:
             o = self.operand(role)
             shape = tuple(1 if d.extent is None else simplest(d.extent) for d in dims)
             t = dense(role, shape, o.dtype or u8, o.memory)
-            return Ref(t.name, t.shape, t.dtype, t.strides, o.memory, dims, start=t.start)
+            return Ref(t.name, t.shape, t.dtype, t.strides, o.memory, dims)
 
         if self.kind == "MatMul":
             m, n, k = (Var(name, size) for name, size in zip("mnk", self.shape, strict=True))

@@ -109,6 +109,12 @@ class Ref(Tensor):
     made: Step | None = attrs.field(default=None, eq=id, repr=False)
     outside: float = attrs.field(default=0.0, eq=exactly)
 
+    @classmethod
+    def of(cls, tensor: Tensor, index: tuple[Expr, ...], made: Step | None = None, outside: float = 0.0) -> Ref:
+        """Name one element of a tensor, by its index."""
+        facts = tensor.name, tensor.shape, tensor.dtype, tensor.strides, tensor.memory
+        return cls(*facts, index, made, outside, start=tensor.start)
+
     @property
     def tensor(self) -> Tensor:
         """Return the tensor without the index."""

@@ -235,8 +235,7 @@ def step_of(
     shape = tuple(simplest(cast(Expr, d.extent)) for d in kept)
     names = [name] if len(dtypes) == 1 else [f"{name}{i}" for i in range(len(dtypes))]
     outs = tuple(
-        Ref(t.name, t.shape, t.dtype, t.strides, t.memory, tuple(kept), start=t.start)
-        for t in (dense(n, shape, dtype, RF) for n, dtype in zip(names, dtypes, strict=True))
+        Ref.of(t, tuple(kept)) for t in (dense(n, shape, dtype, RF) for n, dtype in zip(names, dtypes, strict=True))
     )
     step = Step(name, outs, tuple(reads), simplify(body), fold, tuple(over), where, running)
     return tuple(Value(Arg(1, out.dtype), (attrs.evolve(out, made=step),)) for out in outs)

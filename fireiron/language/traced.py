@@ -167,7 +167,7 @@ def _argument(name: str, tensor: Tensor, dims: Sequence[str], trace: Trace) -> V
 
 
 def _reading(tensor: Tensor, index: tuple[Expr, ...], made: Step | None = None) -> Value:
-    ref = Ref(tensor.name, tensor.shape, tensor.dtype, tensor.strides, tensor.memory, index, made, start=tensor.start)
+    ref = Ref.of(tensor, index, made)
     return Value(Arg(1, tensor.dtype), (ref,))
 
 
@@ -215,7 +215,7 @@ def _finished(
             title = _next(title)
         target = _laid_out(title, shape, kind, as_given)
         outputs.append(target)
-        out = Ref(target.name, target.shape, target.dtype, target.strides, GL, tuple(dims), start=target.start)
+        out = Ref.of(target, tuple(dims))
         if (
             made is not None
             and ref is not None
@@ -244,9 +244,7 @@ def _finished(
         for old in step.outs:
             if id(step) in renamed:
                 target = renamed[id(step)][1]
-                outs.append(
-                    Ref(target.name, target.shape, target.dtype, target.strides, GL, old.index, start=target.start)
-                )
+                outs.append(Ref.of(target, old.index))
                 continue
             label = old.name
             if old.memory != GL:

@@ -40,16 +40,7 @@ def repeated(tensor: Tensor, dims: Sequence[Dim], outside: float = 0.0) -> Ref:
         scale[0, n // 8]
     """
     index = tuple(_along(dim, size) for dim, size in zip(dims[-len(tensor.shape) :], tensor.shape, strict=True))
-    return Ref(
-        tensor.name,
-        tensor.shape,
-        tensor.dtype,
-        tensor.strides,
-        tensor.memory,
-        index,
-        outside=outside,
-        start=tensor.start,
-    )
+    return Ref.of(tensor, index, outside=outside)
 
 
 def held(name: str, dtype: DType, dims: Sequence[Dim]) -> Ref:

@@ -25,6 +25,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], int]] = 
     "points": (lambda x: x[:, 1:63] * 2, ((64, 64),), 0),
     "points of the next line": (lambda x: x[1:, :] * 2, ((9, 36),), 0),
     "points at shifted places": (shifted, ((64, 66),), 0),
+    "points of a line": (lambda x, y: y * x[1:65], ((66,), (4096, 64)), 0),
     "a fold": (lambda x: x[:, :, 3:35].astype("float32").sum(2), ((8, 64, 64),), 1),
     "a fold beside a column": (
         lambda x: (x.astype("float32") - x[:, 3:4].astype("float32")).sum(1),

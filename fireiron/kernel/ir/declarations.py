@@ -49,7 +49,6 @@ class Buffer:
     guarded: bool = False
     follows: str = ""
     start: int = 0
-    start: int = 0
 
 
 @attrs.frozen

@@ -78,7 +78,7 @@ def _kept(tree: Scalar, dtype: DType) -> Arg | Select | None:
 
 def _together(low: View, high: View) -> bool:
     """Say whether two elements are neighbours, and the first one has an even index."""
-    if low.layout.size != 1 or low.swizzle is not None or low.slot != high.slot or low.buffer.start % 2:
+    if low.layout.size != 1 or low.swizzle is not None or low.slot != high.slot:
         return False
     return low.offset.divisor % 2 == 0 and as_int(as_expr(simplest(high.offset - low.offset))) == 1
 

@@ -310,7 +310,7 @@ def _check_alignment(window: Window, count: int) -> None:
     places = (
         ("starts at", window.linear()),
         ("lies in slots at", window.base()),
-        ("lies behind", as_expr(storage.start)),
+        ("belongs to a tensor that starts at", as_expr(storage.start)),
     )
     for what, e in places:
         if e.divisor % count:
