@@ -66,7 +66,7 @@ def modelled(plan: Plan, product: Product, fit: ProductClocks = FIT) -> float:
     products = plan.m * max(plan.n / 32, (16 + plan.n / 4) / 16) * plan.panels
     missing = min(max(0.0, 128 * 256 / (plan.m * plan.n) - 1), fit.most_missing)
     products *= 1 + fit.small_tile * min(1, waves / fit.long_run) * missing**fit.smaller
-    products *= dict(fit.rows_cost).get(plan.m, 1.0)
+    products *= next((cost for m, cost in fit.rows_cost if m == plan.m), 1.0)
     alone = 1 if plan.pingpong else plan.consumers
     ways_in = arrivals(plan, product)
     if plan.promote:  # a unit adds its sums after its products, while the products of other units run
@@ -201,7 +201,7 @@ def _together(high: int, wide: int, rows: int, cols: int, cluster: int, ways: in
 
 @lru_cache(MOST_KEPT)
 def _least_together(high: int, wide: int, rows: int, cols: int, cluster: int, ways: int) -> float:
-    return min(_together(high, wide, rows, cols, cluster, ways, group) for group in GROUPS)
+    return min(_together(high, wide, rows, cols, cluster, ways, group) for group in _groups(high))
 
 
 @lru_cache(MOST_KEPT)
@@ -220,7 +220,14 @@ def group_of(tiles: tuple[int, int], sides: tuple[int, int], cluster: int, group
         near = _together(*tiles, *sides, cluster, 1, group)
         return near if grouped else near / 2 + _distinct(tiles, sides, group, at_once, MOST_WAVES * at_once)
 
-    return min(GROUPS, key=asked)
+    return min(_groups(tiles[0]), key=asked)
+
+
+@lru_cache(MOST_KEPT)
+def _groups(high: int) -> tuple[int, ...]:
+    """List the groups to choose from; the first that covers all rows of tiles stands for all such, of one order."""
+    whole = next((group for group in GROUPS if group >= high), 0)
+    return tuple(group for group in GROUPS if group < high or group == whole)
 
 
 def _distinct(tiles: tuple[int, int], sides: tuple[int, int], group: int, window: int, count: int) -> float:
@@ -238,18 +245,20 @@ def _spread(high: int, wide: int, group: int, window: int, count: int) -> tuple[
         window: number of consecutive tiles.
         count: number of tiles that run at once.
     """
-    count = min(count, high * wide)
+    count, band = min(count, high * wide), group * wide
     rows = cols = 0
     for first in range(0, count, window):
         last = min(count, first + window) - 1
-        (top, start), (bottom, end) = divmod(first, group * wide), divmod(last, group * wide)
+        top, bottom = first // band, last // band
+        start, end = first - top * band, last - bottom * band
         # Neighbours of one band are in as many rows as they are, and in columns side by side; bands share no row.
-        here = min(group, high - bottom * group)
+        here = high - bottom * group
+        here = group if group < here else here
         if top == bottom:
-            rows += min(here, end - start + 1)
+            rows += here if here <= end - start else end - start + 1
             cols += end // here - start // here + 1
             continue
-        left = group * wide - start  # of the first band, which has all its rows: bands follow it
+        left = band - start  # of the first band, which has all its rows: bands follow it
         rows += min(group, left) + (bottom - top - 1) * group + min(here, end + 1)
         apart = start // group - end // here - 1  # columns between those of the last band and those of the first
         cols += wide - (max(0, apart) if bottom - top == 1 else 0)

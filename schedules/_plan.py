@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 import attrs
@@ -307,9 +308,14 @@ def arrivals(plan: Plan, product: Product) -> tuple[Arrival, Arrival]:
     `bulk`: by bulk copies. `threads`: the loading threads transpose it. `registers`: by bulk copies, then as fragments
     in registers, with a prolog applied; for A only.
     """
-    scaled = plan.promote or product.scaled
+    return _arrivals(product, plan.swapped, plan.promote, plan.transposed == "registers")
+
+
+@lru_cache(64)
+def _arrivals(product: Product, swapped: bool, promote: bool, held_across: bool) -> tuple[Arrival, Arrival]:
+    scaled = promote or product.scaled
     prologs = [found and not scaled for found in product.prologs]
     sides = list(zip(prologs, product.across, strict=True))
-    (prolog, left), (_, right) = reversed(sides) if plan.swapped else sides
-    held = prolog or (left and plan.transposed == "registers" and product.nbytes == 4)
+    (prolog, left), (_, right) = reversed(sides) if swapped else sides
+    held = prolog or (left and held_across and product.nbytes == 4)
     return "registers" if held else "threads" if left else "bulk", "threads" if right else "bulk"

@@ -115,8 +115,16 @@ def _candidates(product: Product) -> Iterator[Plan]:
                     if panels > 1 and (m != ROWS or n > LIGHT or held or copying or promote):
                         continue
                     group, keep = _placed((m * cluster[0], n * cluster[1]), cluster[0] * cluster[1], swapped, product)
-                    plan = Plan(
-                        m, n, consumers, turns, swapped, cluster, panels, group=group, keep=keep, promote=promote
+                    plan = _changed(
+                        start,
+                        m=m,
+                        n=n,
+                        consumers=consumers,
+                        pingpong=turns,
+                        cluster=cluster,
+                        panels=panels,
+                        group=group,
+                        keep=keep,
                     )
                     yield from _copied(plan, product)
                     if along and plan.sums * 3 // 2 > room(plan, product):
@@ -162,7 +170,7 @@ def _placed(
     """
     high, wide = tiles = tiles_by(sides, swapped, product)
     group = group_of(tiles, sides, blocks, product.grouped)
-    if product.grouped or product.spec.batch is not None:
+    if product.grouped or product.batched:
         return group, ""
     left, right = (product.right, product.left) if swapped else (product.left, product.right)
     few = FEW if high * wide * blocks <= SMS else 2
@@ -174,8 +182,11 @@ def _placed(
 
 
 def _changed(plan: Plan, **changes: Any) -> Plan:
-    """Copy a plan with some fields changed: hundreds are copied, and `attrs.evolve` takes twice the time."""
-    return Plan(**{name: getattr(plan, name) for name in FIELDS} | changes)
+    """Copy a plan with some fields changed to values that fit: checks take ten times as long, for hundreds of plans."""
+    made = object.__new__(Plan)
+    for name in FIELDS:
+        object.__setattr__(made, name, changes[name] if name in changes else getattr(plan, name))
+    return made
 
 
 def _nbytes(tensor: Tensor) -> int:
@@ -202,20 +213,21 @@ def _shared_out(plan: Plan, product: Product) -> Iterator[Plan]:
     for ways in range(2, MOST_WAYS + 1):
         if tiles * ways <= SMS and chunks >= ways * LEAST_CHUNKS:
             yield _changed(plan, ways=ways)
-            if tiles * ways <= (PAIRED if ways == 2 else TOGETHER) and _meet_near(plan, ways, chunks, product):
-                yield _changed(plan, ways=ways, through="cluster")
+            near = _changed(plan, ways=ways, through="cluster")
+            if tiles * ways <= (PAIRED if ways == 2 else TOGETHER) and _meet_near(near, chunks, product):
+                yield near
 
 
 def _is_deep(chunks: int, product: Product) -> bool:
     """Say whether a product of known sizes has a small C and a long K, and no rows of C are folded."""
     sizes = product.extents
     small = all(isinstance(n := sizes[dim], int) and n in SIDES for dim in "MN") and isinstance(sizes["K"], int)
-    return small and chunks >= DEEP and product.spec.batch is None and not product.grouped and not product.beside[2]
+    return small and chunks >= DEEP and not product.batched and not product.grouped and not product.beside[2]
 
 
-def _meet_near(plan: Plan, ways: int, chunks: int, product: Product) -> bool:
-    """Say whether `ways` blocks can add their sums in a cluster: each has chunks of K, and shared memory has room."""
-    near = _changed(plan, ways=ways, through="cluster")
-    share = -(-chunks // ways)
-    fits = near.depth(product) >= 3
-    return ways <= MOST_NEAR and plan.cluster == (1, 1) and not product.grouped and share * (ways - 1) < chunks and fits
+def _meet_near(plan: Plan, chunks: int, product: Product) -> bool:
+    """Say whether the blocks can add their sums in a cluster: each has chunks of K, and shared memory has room."""
+    ways, share = plan.ways, -(-chunks // plan.ways)
+    if ways > MOST_NEAR or plan.cluster != (1, 1) or product.grouped or share * (ways - 1) >= chunks:
+        return False
+    return plan.depth(product) >= 3

@@ -58,6 +58,11 @@ class Product:
         return self.spec.matmul.groups is not None
 
     @cached_property
+    def batched(self) -> bool:
+        """Say whether there are many products, one for each index of a batch."""
+        return self.spec.batch is not None
+
+    @cached_property
     def by_vectors(self) -> bool:
         """Say whether threads store results by predicated vectors: lines, or a group's rows, have no tensor map."""
         saved = (op.tensor for op in self.spec.matmul.ops if isinstance(op, Save))

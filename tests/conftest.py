@@ -30,6 +30,32 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep, of the cases of a test marked `product`, a few that have every value of every parameter in every run.
+
+    The others are exhaustive.
+    """
+    products: dict[str, list[pytest.Function]] = {}
+    for item in items:
+        if isinstance(item, pytest.Function) and item.get_closest_marker("product"):
+            products.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for cases in products.values():
+        often = [case for case in cases if case.get_closest_marker("exhaustive") is None]
+        for case in set(often) - set(covering(often)):
+            case.add_marker(pytest.mark.exhaustive)
+
+
+def covering(cases: list[pytest.Function]) -> list[pytest.Function]:
+    """Choose cases, one after another that has the most values which no earlier one has, until all values occur."""
+    left = {case: {(name, id(value)) for name, value in case.callspec.params.items()} for case in cases}
+    kept: list[pytest.Function] = []
+    while left and (best := max(left, key=lambda case: len(left[case]))) and (new := left[best]):
+        kept.append(best)
+        left = {case: values - new for case, values in left.items() if case is not best}
+    return kept
+
+
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     """Compare a text with a file named below tests/golden; the name must stand in the test as a literal."""

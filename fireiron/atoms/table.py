@@ -182,6 +182,11 @@ def _rows(name: str) -> tuple[Atom, ...]:
     return every() if name.startswith(WGMMA) else (*TABLE, *hinted()) if name.startswith(FAMILY) else TABLE
 
 
+@lru_cache
+def _named(start: str) -> tuple[Atom, ...]:
+    return tuple(atom for atom in _rows(start) if atom.name.startswith(start))
+
+
 def chosen_from(chosen: Atom | str | None, shape: tuple[int, ...] = ()) -> tuple[Atom, ...]:
     """Return the rows to choose from: one atom, a family given by the start of its names, or the whole table.
 
@@ -206,7 +211,7 @@ def chosen_from(chosen: Atom | str | None, shape: tuple[int, ...] = ()) -> tuple
             f"{shown(chosen)} is no instruction",
             fix='give an atom, the start of names such as "mma.m16n8k16", or a microkernel',
         )
-    found = tuple(atom for atom in _rows(chosen) if atom.name.startswith(chosen))
+    found = _named(chosen)
     if not found:
         near = sorted({atom.name.split(".")[0] for atom in TABLE} | {WGMMA, SPLIT_FAMILY})
         hints = any(chosen.endswith(f".{policy}") for policy in POLICIES) and not chosen.startswith(FAMILY)

@@ -12,7 +12,7 @@ import attrs
 from fireiron.algebra.arch import FIRST_UNSTEADY, Arch
 from fireiron.base.errors import CompileError, Finding
 from fireiron.jit import folder
-from fireiron.jit.cache import Entry, cache_key, library_digest, load, store
+from fireiron.jit.cache import Entry, cache_key, is_edited, load, store
 from fireiron.jit.compile import Binary, CompileOptions, compile_source
 from fireiron.jit.diagnose import complaints, placed, raised
 from fireiron.jit.interface import Interface
@@ -93,7 +93,7 @@ def build(
             raise found[0].error(CompileError)
         entry = Entry(binary, Interface.of(kernel))
         # An edit to the library while it compiled would put an older library's kernel under the newer one's name.
-        if cache and cache_key(digest, arch.name, options, library_digest()) == key:
+        if cache and not is_edited():
             store(key, entry)
     findings = tuple(attrs.evolve(f, severity="warning") for f in found)
     return CompiledKernel(entry.binary, entry.interface, simulator=simulator, findings=findings)

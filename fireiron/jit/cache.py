@@ -26,7 +26,7 @@ from fireiron.base.version import VERSION
 from fireiron.jit import folder
 from fireiron.jit.compile import Binary, CompileOptions, Compiler
 from fireiron.jit.folder import cache_path
-from fireiron.jit.identity import content
+from fireiron.jit.identity import Stamp, content, stamp
 from fireiron.jit.interface import Interface
 from fireiron.jit.resources import Resources
 
@@ -34,11 +34,14 @@ MAGIC = b"FIREIRON KERNEL\n"
 FORMAT = 2
 SUFFIX = ".kernel"
 MOST_IN_MEMORY = 64  # kernels, where there is no folder
+BESIDE = ("__pycache__", "bench", "mistakes")  # folders of the library whose code makes no kernel
 
+PACKAGE = __name__.partition(".")[0]
 _IMPORTED_NS = time.time_ns()
 _PROCESS = secrets.token_hex(8)
 _memory: OrderedDict[str, Entry] = OrderedDict()
 _told: set[str] = set()
+_first: dict[str, Stamp] = {}  # of the source files, as `first_digest` saw them
 
 
 @attrs.frozen
@@ -60,7 +63,7 @@ def library_digest() -> str:
     imported the library, the running code may be older than the files: the digest is then different from that of every
     other process.
     """
-    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    root = _root()
     now = time.time_ns()
     facts: list[str] = [VERSION]
     stale = False
@@ -78,9 +81,33 @@ def first_digest() -> str:
     """Return the library's digest as this process first saw it; looking at all files again takes milliseconds.
 
     What a process reads from the cache is found by it: the process runs the code of these files, whatever an edit makes
-    of them later. What it writes is written only while `library_digest` is still the same.
+    of them later. What it writes is written only while `is_edited` is false.
     """
+    _first.update((path, stamp((path,))) for path, _ in _sources(_root()))
     return library_digest()
+
+
+def is_edited() -> bool:
+    """Say whether a file of code that this process has imported changed since it took `first_digest`.
+
+    What it computes may then be that of other code than the digest is of. Files that it did not import, hundreds of
+    them, are not looked at.
+    """
+    first, root = first_digest(), _root() + os.sep
+    for name, module in tuple(sys.modules.items()):
+        path = getattr(module, "__file__", None) if name.startswith(PACKAGE) else None
+        if not isinstance(path, str) or not path.startswith(root):
+            continue
+        if path not in _first:
+            if not set(BESIDE).isdisjoint(path[len(root) :].split(os.sep)):
+                continue
+            return library_digest() != first
+        try:
+            if stamp((path,)) != _first[path]:
+                return library_digest() != first
+        except OSError:
+            return True
+    return False
 
 
 def file_of(key: str, suffix: str) -> Path | None:
@@ -96,11 +123,15 @@ def file_of(key: str, suffix: str) -> Path | None:
     return place / f"{hashlib.sha256(f'{first_digest()} {key}'.encode()).hexdigest()[:32]}{suffix}"
 
 
+def _root() -> str:
+    return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
 def _sources(root: str) -> Iterator[tuple[str, os.stat_result]]:
     with os.scandir(root) as found:
         for entry in found:
             if entry.is_dir():  # in a checkout, the presets' folder is a link
-                if entry.name != "__pycache__":
+                if entry.name not in BESIDE:
                     yield from _sources(entry.path)
             elif entry.name.endswith(".py"):
                 yield entry.path, entry.stat()

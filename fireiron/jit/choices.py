@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from fireiron.jit import folder
-from fireiron.jit.cache import file_of, first_digest, library_digest
+from fireiron.jit.cache import file_of, is_edited
 
 SUFFIX = ".choice"
 MOST_NBYTES = 1 << 20
@@ -68,7 +68,7 @@ def keep_choices(found: Mapping[str, Mapping[str, Any]]) -> None:
     if (waiting := _waiting.get()) is not None:
         waiting.update(found)
         return
-    if not found or library_digest() != first_digest():
+    if not found or is_edited():
         return
     for problem, facts in found.items():
         path = file_of(problem, SUFFIX)

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable
 
 from fireiron.jit import folder
-from fireiron.jit.cache import file_of, first_digest, library_digest
+from fireiron.jit.cache import file_of, is_edited
 from fireiron.jit.compile import Compiler
 
 SUFFIX = ".passed"
@@ -38,7 +38,7 @@ def pass_over(problem: str, candidates: Iterable[str], compiler: Compiler) -> No
     found = passed_over(problem).union(candidates)
     _hold(problem, found)
     path = file_of(problem, SUFFIX)
-    if path is None or library_digest() != first_digest():
+    if path is None or is_edited():
         return
     facts = {
         "version": compiler.version,

@@ -11,6 +11,7 @@ pointwise operation are all a `Step`.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import attrs
@@ -120,7 +121,7 @@ class Ref(Tensor):
         """Return the tensor without the index."""
         return Tensor(self.name, self.shape, self.dtype, self.strides, self.memory, start=self.start)
 
-    @property
+    @cached_property
     def dims(self) -> tuple[Dim, ...]:
         """List the dims that the index reads, each once, in the order of the tensor's dimensions."""
         return tuple(dict.fromkeys(d for e in self.index for d in _dims_in(e)))
@@ -200,7 +201,7 @@ class Step:
     where: Scalar | None = None
     running: bool = False
 
-    @property
+    @cached_property
     def kept(self) -> tuple[Dim, ...]:
         """List the dims of the outputs."""
         return tuple(dict.fromkeys(d for out in self.outs for d in out.dims))
@@ -315,7 +316,7 @@ class Program(Stated):
         replaced = dict(self.inplace).get(tensor.name)
         return next((t for t in self.inputs if t.name == replaced), tensor)
 
-    @property
+    @cached_property
     def dims(self) -> tuple[Dim, ...]:
         """List the dims of all steps, in the order of their first use; dims that no step keeps come last."""
         order = dict.fromkeys(all_dims(self))

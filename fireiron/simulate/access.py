@@ -8,6 +8,7 @@ which the thread would access them one by one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from itertools import permutations
 from math import gcd
 from typing import Any, TypeAlias
@@ -18,7 +19,7 @@ import numpy as np
 from fireiron.algebra.layout import Layout
 from fireiron.kernel.analysis.traffic import Traffic, sectors, wavefronts
 from fireiron.simulate.memory import Storage
-from fireiron.simulate.order import MANY, Array
+from fireiron.simulate.order import MANY, Array, spread
 
 Env: TypeAlias = "dict[str, Any]"
 Value: TypeAlias = "Callable[[Env], Any]"
@@ -78,11 +79,26 @@ class Access:
 def steps_of(layout: Layout, env: Mapping[str, Any]) -> Array:
     """List the offsets of a view's elements from its first element."""
     if layout.is_static:
-        steps: Any = layout(np.arange(layout.size, dtype=np.int64))
-        return np.array(np.broadcast_to(steps, layout.size), np.int64)
+        return _static_steps(layout)
     from fireiron.algebra.expr import evaluate
 
     return np.array([evaluate(layout(i), env) for i in range(int(evaluate(layout.size, env)))], np.int64)
+
+
+@lru_cache(1 << 10)
+def _static_steps(layout: Layout) -> Array:
+    steps: Any = layout(np.arange(layout.size, dtype=np.int64))
+    found = np.array(spread(steps, layout.size), np.int64)
+    found.flags.writeable = False
+    return found
+
+
+@lru_cache(1 << 6)
+def _everyone(shape: tuple[int, int, int]) -> Array:
+    """Return, for the elements of a view, in flat order, the thread's number plus one."""
+    found = np.ascontiguousarray(np.broadcast_to(np.arange(1, shape[2] + 1, dtype=np.int32), shape)).reshape(-1)
+    found.flags.writeable = False
+    return found
 
 
 def build(
@@ -106,20 +122,19 @@ def build(
     Raises:
         Fault: `out-of-bounds`, `misaligned`.
     """
-    threads = lanes[1]
     if storage.kind == "RF":
         return _registers(storage, offset, steps, lanes, mask)
-    first = np.broadcast_to(np.asarray(offset, np.int64), lanes)
+    first = spread(np.asarray(offset, np.int64), lanes)
     if origin and storage.kind == "GL":
-        _inside(storage, first, steps, mask, [np.broadcast_to(np.asarray(o, np.int64), lanes) for o in origin])
+        _inside(storage, first, steps, mask, [spread(np.asarray(o, np.int64), lanes) for o in origin])
     _within(storage, first, steps, mask)
     traffic = _traffic(storage, first, steps, mask)
     index = first[:, None, :] + steps[None, :, None]
-    who = np.broadcast_to(np.arange(1, threads + 1, dtype=np.int32), index.shape)
+    who = _everyone(index.shape)
     if mask is None:
-        return Access(storage, None, index, index.reshape(-1), who.reshape(-1), traffic)
-    active = np.broadcast_to(mask[:, None, :], index.shape)
-    return Access(storage, None, np.where(active, index, 0), index[active], who[active], traffic)
+        return Access(storage, None, index, index.reshape(-1), who, traffic)
+    active = spread(mask[:, None, :], index.shape)
+    return Access(storage, None, np.where(active, index, 0), index[active], who[active.reshape(-1)], traffic)
 
 
 def build_partial(storage: Storage, offset: Any, steps: Array, lanes: tuple[int, int], there: Array) -> Access:
@@ -129,13 +144,13 @@ def build_partial(storage: Storage, offset: Any, steps: Array, lanes: tuple[int,
         Fault: `out-of-bounds`.
     """
     threads = lanes[1]
-    index = np.broadcast_to(np.asarray(offset, np.int64), lanes)[:, None, :] + steps[None, :, None]
+    index = spread(np.asarray(offset, np.int64), lanes)[:, None, :] + steps[None, :, None]
     bad = there & ((index < 0) | (index >= storage.size))
     if bad.any():
         at, element, thread = (int(x) for x in np.argwhere(bad)[0])
         text = f"element {int(index[at, element, thread])} of {storage.buffer.name}, which has {storage.size}"
         raise Fault("out-of-bounds", thread, text, "let the microkernel keep to M, N and K")
-    who = np.broadcast_to(np.arange(1, threads + 1, dtype=np.int32), index.shape)
+    who = spread(np.arange(1, threads + 1, dtype=np.int32), index.shape)
     if storage.kind == "RF":
         index = index * threads + np.arange(threads)
         return Access(storage, None, np.where(there, index, 0), index[there], who[:0, 0, 0], Traffic(), active=there)
@@ -149,16 +164,17 @@ def _registers(storage: Storage, offset: Any, steps: Array, lanes: tuple[int, in
     first = np.asarray(offset, np.int64)
     shared = first.ndim == 0 or first.shape[-1] == 1
     if shared and mask is None:
-        rows = np.broadcast_to(first.reshape(-1, 1) if first.ndim else first, (count, 1)) + steps
+        rows = (first.reshape(-1, 1) if first.ndim else first) + steps
+        rows = spread(rows, (count, len(steps)))
         if rows.size and (rows.min() < 0 or rows.max() >= storage.size):
-            _within(storage, np.broadcast_to(first, lanes), steps, None)
+            _within(storage, spread(first, lanes), steps, None)
         return Access(storage, rows, None, rows.reshape(-1), rows[:0].reshape(-1), Traffic())
-    first = np.broadcast_to(first, lanes)
+    first = spread(first, lanes)
     _within(storage, first, steps, mask)
     index = (first[:, None, :] + steps[None, :, None]) * threads + np.arange(threads)
     if mask is None:
         return Access(storage, None, index, index.reshape(-1), index[:0].reshape(-1), Traffic())
-    active = np.broadcast_to(mask[:, None, :], index.shape)
+    active = spread(mask[:, None, :], index.shape)
     return Access(storage, None, np.where(active, index, 0), index[active], index[:0].reshape(-1), Traffic())
 
 

@@ -13,7 +13,7 @@ from fireiron.kernel.ir.elements import PLACE, REGISTER, Elements
 from fireiron.kernel.ir.statements import THREAD, Buffer, Kernel
 from fireiron.language.levels import Block, Level
 from fireiron.simulate.memory import Storage
-from fireiron.simulate.order import Array
+from fireiron.simulate.order import Array, spread
 from fireiron.simulate.state import Member, Team
 from fireiron.simulate.units import unit_threads
 
@@ -145,7 +145,7 @@ def _shared(buffer: Buffer, found: Elements | None, storage: Storage, threads: i
     else:
         places = np.indices(shape).reshape(len(shape), -1)
         inner = np.asarray(evaluate(found.offset, {PLACE.format(i): at for i, at in enumerate(places)}))
-    index = starts.reshape(-1, 1) * each + np.broadcast_to(inner, (prod(shape),))
+    index = starts.reshape(-1, 1) * each + spread(inner, (prod(shape),))
     tracker = storage.tracker
     written = np.ones(index.shape, bool)
     if tracker is not None:
@@ -178,14 +178,12 @@ def _registers(buffer: Buffer, found: Elements | None, teams: list[Team]) -> Kep
     count = len(numbers)
     size = data.shape[0] // buffer.slots
     env: dict[str, Array] = {THREAD: np.arange(count)[:, None], REGISTER: np.arange(size)[None, :]}
-    there = np.broadcast_to(
-        np.asarray(evaluate(as_expr(1) if found.there is None else found.there, env)), (count, size)
-    )
+    there = spread(np.asarray(evaluate(as_expr(1) if found.there is None else found.there, env)), (count, size))
     unit = _unit_of(found.unit, count)
     units = int(unit.max()) + 1 if count else 1
     outer, extents = _outer(buffer, units, buffer.slots)
     shape = (units, buffer.slots, *found.shape)
-    places = [np.broadcast_to(np.asarray(evaluate(c, env)), (count, size)) for c in found.coordinates]
+    places = [spread(np.asarray(evaluate(c, env)), (count, size)) for c in found.coordinates]
     thread, register = np.nonzero(there)
     rows: list[Array] = []
     for slot in range(buffer.slots):

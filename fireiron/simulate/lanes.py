@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from fireiron.simulate.access import Env, Value
-from fireiron.simulate.order import Array
+from fireiron.simulate.order import Array, spread
 from fireiron.simulate.state import Place, Team
 
 
 def each(value: Value, env: Env, team: Team) -> Array:
     """Return a value for every lane (threads)."""
-    return np.broadcast_to(np.asarray(value(env), np.int64), (1, team.threads))[0]
+    return spread(np.asarray(value(env), np.int64), (1, team.threads))[0]
 
 
 def uniform(value: Value, env: Env, team: Team, lanes: Array, place: Place, what: str) -> int:
@@ -23,7 +23,7 @@ def uniform(value: Value, env: Env, team: Team, lanes: Array, place: Place, what
     found = np.asarray(value(env), np.int64)
     if found.ndim == 0:
         return int(found)
-    values = np.broadcast_to(found, (1, team.threads))[0][lanes]
+    values = spread(found, (1, team.threads))[0][lanes]
     if (values != values[0]).any():
         lane = int(lanes[np.argmax(values != values[0])])
         raise team.error(

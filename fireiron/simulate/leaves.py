@@ -15,7 +15,7 @@ from fireiron.simulate.access import MOST_NBYTES, Access, Env, Fault, build, bui
 from fireiron.simulate.before import refuse_early
 from fireiron.simulate.flights import Flight, Flights
 from fireiron.simulate.memory import Storage
-from fireiron.simulate.order import Array
+from fireiron.simulate.order import Array, spread
 from fireiron.simulate.state import ITERATIONS, WIDE, Look, Place, State, Team
 from fireiron.simulate.tracker import Race
 
@@ -51,7 +51,7 @@ class Operand:
         if self.extents is not None:
             rows = steps_of(self.view.layout[0], env).size
             element = np.arange(steps.size).reshape(1, -1, 1)
-            limits = [np.broadcast_to(np.asarray(e(env), np.int64), lanes)[:, None, :] for e in self.extents]
+            limits = [spread(np.asarray(e(env), np.int64), lanes)[:, None, :] for e in self.extents]
             there = (element % rows < limits[0]) & (element // rows < limits[1])
             whole = bool(there.all())
             there &= np.True_ if mask is None else mask[:, None, :]
@@ -296,7 +296,7 @@ class Leaf:
         if isinstance(mask, str):
             return SKIP
         if mask is not None:
-            mask = np.broadcast_to(mask, lanes)
+            mask = spread(mask, lanes)
         reading = both(mask, self.read(env) if self.read else None, lanes)
         reads: list[Access | None] = []
         zero: Array | None = None
@@ -451,7 +451,7 @@ def both(first: Any, second: Any, lanes: tuple[int, int]) -> Any:
     truth = np.asarray(second) != 0
     if truth.ndim == 0:
         return first if truth else SKIP
-    joined = np.broadcast_to(truth, lanes) if first is None else np.broadcast_to(first & truth, lanes)
+    joined = spread(truth, lanes) if first is None else spread(first & truth, lanes)
     if joined.all():
         return None
     return joined if joined.any() else SKIP
@@ -494,18 +494,18 @@ def _distinct(access: Access) -> bool:
 
 
 def _full(mask: Array | None, lanes: tuple[int, int]) -> Array:
-    return np.ones(lanes, bool) if mask is None else np.broadcast_to(mask, lanes)
+    return np.ones(lanes, bool) if mask is None else spread(mask, lanes)
 
 
 def active(values: Array, access: Access, mask: Array | None) -> Array:
     """Return the values of a view's active elements, in the order of `access.touched`."""
     assert access.index is not None
-    values = np.broadcast_to(values, access.index.shape)
+    values = spread(values, access.index.shape)
     if access.active is not None:
         return values[access.active]
     if mask is None:
         return values.reshape(-1)
-    return values[np.broadcast_to(mask[:, None, :], values.shape)]
+    return values[spread(mask[:, None, :], values.shape)]
 
 
 def compiled(expr: Expr | None, make: Callable[[Expr], Callable[[Env], Any]]) -> Callable[[Env], Any] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from math import prod
 from typing import Any, cast
 
@@ -19,7 +20,7 @@ from fireiron.language.levels import Level
 from fireiron.simulate.access import Env, Value
 from fireiron.simulate.arithmetic import Told, evaluate_scalar
 from fireiron.simulate.leaves import Leaf, Plan
-from fireiron.simulate.order import Array
+from fireiron.simulate.order import Array, spread
 from fireiron.simulate.state import ITERATIONS, Place, Team
 from fireiron.simulate.units import unit_threads
 
@@ -79,30 +80,31 @@ class MoveMeaning(Meaning):
             raise self.error("move-size", f"{here} elements move into {there}", "give both views the same extent")
 
 
+@lru_cache(1 << 10)
+def _exchange(atom: Atom) -> tuple[Array, Array, Array]:
+    """Return, for each register and thread, whose element arrives, and which; and the threads whose addresses count."""
+    src, dst = atom.operands
+    threads = int(src.layout[0].size)
+    # Of packed elements the view's steps are bytes: one element stands for those that share its byte.
+    pack = max(1, src.registers // atom.nbytes)
+    lanes = [int(src.layout[0](t)) for t in range(threads)]
+    rows = [int(dst.layout[0](t)) for t in range(threads)]
+    gives, takes = ([int(side.layout[1](i)) for i in range(side.registers)] for side in (src, dst))
+    found = {lane + step: (t, e) for t, lane in enumerate(lanes) for e, step in enumerate(gives)}
+    origin = [[found[row + step] for row in rows] for step in takes[::pack]]
+    thread, element = (np.array([[pair[i] for pair in row] for row in origin]) for i in (0, 1))
+    # Lanes whose addresses an instruction ignores are given those of others.
+    return thread, element // pack, np.array([row not in rows[:t] for t, row in enumerate(rows)])
+
+
 class CollectiveMeaning(MoveMeaning):
     """Move a tile by all threads of a unit: two layouts say which elements each thread addresses and receives."""
 
     def __init__(self, team: Team, place: Place, atom: Atom) -> None:
         super().__init__(team, place)
         self.atom = atom
-        src, dst = atom.operands
-        self.threads = int(src.layout[0].size)
-        # Of packed elements the view's steps are bytes: one element stands for those that share its byte.
-        pack = max(1, src.registers // atom.nbytes)
-        found = {
-            int(src.layout[0](t)) + int(src.layout[1](e)): (t, e)
-            for t in range(self.threads)
-            for e in range(src.registers)
-        }
-        origin = [
-            [found[int(dst.layout[0](t)) + int(dst.layout[1](r))] for t in range(self.threads)]
-            for r in range(0, dst.registers, pack)
-        ]
-        self.thread, element = (np.array([[pair[i] for pair in row] for row in origin]) for i in (0, 1))
-        self.element = element // pack
-        # Lanes whose addresses an instruction ignores are given those of others.
-        rows = [int(dst.layout[0](t)) for t in range(self.threads)]
-        self.speaks = np.array([row not in rows[:t] for t, row in enumerate(rows)])
+        self.threads = int(atom.operands[0].layout[0].size)
+        self.thread, self.element, self.speaks = _exchange(atom)
 
     def compute(self, plan: Plan, values: Values) -> tuple[Array, ...]:
         """Return the value that each thread receives."""
@@ -123,7 +125,7 @@ class CollectiveMeaning(MoveMeaning):
             return
         here: Array = np.zeros(access.index.shape, bool)
         here[:, :, plan.extra] = self.speaks
-        who = np.broadcast_to(np.arange(here.shape[2], dtype=access.who.dtype) + 1, here.shape)
+        who = spread(np.arange(here.shape[2], dtype=access.who.dtype) + 1, here.shape)
         plan.writes[0] = attrs.evolve(access, touched=access.index[here], who=who[here], granules=None, active=here)
 
 
@@ -166,7 +168,7 @@ class MatMulMeaning(Meaning):
             total = wide[-1] + (result - shaped[-1].reshape(result.shape))
         mask = None
         if self.alone and plan.mask is not None:
-            lanes = np.broadcast_to(plan.mask, (len(result) // plan.mask.shape[-1], plan.mask.shape[-1]))
+            lanes = spread(plan.mask, (len(result) // plan.mask.shape[-1], plan.mask.shape[-1]))
             mask = lanes.reshape(-1, *(1,) * (result.ndim - 1))
         self.team.machine.refuse_wrapped(self.place, total.reshape(result.shape), result, mask)
 
@@ -211,7 +213,7 @@ class ShuffleMeaning(Meaning):
         if index is None:
             assert access.rows is not None
             index = access.rows[:, :, None] * threads + np.arange(threads)
-        source = np.broadcast_to(plan.extra[:, None, :], index.shape)
+        source = spread(plan.extra[:, None, :], index.shape)
         index = np.take_along_axis(index, source, axis=2)
         missing = ~storage.initialised.reshape(-1)[index]
         if plan.mask is not None:
@@ -225,7 +227,7 @@ class ShuffleMeaning(Meaning):
         """Find the source threads, which must be lanes of the warp that take part."""
         threads = self.team.threads
         lanes = (int(env[ITERATIONS]), threads)
-        lane = np.broadcast_to(np.asarray(self.lane(env), np.int64), lanes)
+        lane = spread(np.asarray(self.lane(env), np.int64), lanes)
         thread = np.arange(threads)
         source = thread // WARP * WARP + lane
         active = np.ones(lanes, bool) if plan.mask is None else plan.mask
@@ -286,11 +288,11 @@ class ComputeMeaning(Meaning):
 
         def told(tree: Debug, value: Array, places: Sequence[Array]) -> None:
             shape = np.broadcast_shapes(value.shape, *(x.shape for x in places), (1, 1, threads))
-            shown = np.ones(shape, bool) if plan.mask is None else np.broadcast_to(plan.mask[:, None, :], shape)
-            at = [np.broadcast_to(x, shape) for x in places]
+            shown = np.ones(shape, bool) if plan.mask is None else spread(plan.mask[:, None, :], shape)
+            at = [spread(x, shape) for x in places]
             for place, wanted in zip(at, tree.only or (), strict=False):
                 shown = shown & (place == wanted)
-            values = np.broadcast_to(value, shape)
+            values = spread(value, shape)
             for where in np.argwhere(shown):
                 found, thread = tuple(where), team.first + int(where[-1])
                 text = debug_line(tree, team.member.block, thread, [int(x[found]) for x in at], values[found])
@@ -301,7 +303,7 @@ class ComputeMeaning(Meaning):
     def finish(self, plan: Plan, env: Env) -> None:
         """Evaluate the index expressions that the expression reads."""
         lanes = (int(env[ITERATIONS]), self.team.threads)
-        found = (np.broadcast_to(np.asarray(place(env), np.int64), lanes) for place in self.places)
+        found = (spread(np.asarray(place(env), np.int64), lanes) for place in self.places)
         plan.extra = [value[:, None, :].astype(np.int32) for value in found]
 
 
@@ -423,7 +425,7 @@ class MicroMeaning(Meaning):
         """
         lanes = self.team.threads
         whole = [_matrix(view.layout, env) for view in self.statement.views]
-        present = [tuple(np.broadcast_to(np.asarray(e(env)), (1, lanes))[0] for e in each) for each in self.extents]
+        present = [tuple(spread(np.asarray(e(env)), (1, lanes))[0] for e in each) for each in self.extents]
         if self.statement.level.size == 1:
             active = np.ones(self.team.threads, bool) if plan.mask is None else plan.mask[0]
             plan.extra = np.flatnonzero(active).tolist(), whole, present
@@ -443,11 +445,11 @@ class MicroMeaning(Meaning):
         plan.mask[0, leaders] = True
         for access in plan.writes:
             assert access.index is not None
-            active = np.broadcast_to(plan.mask[:, None, :], access.index.shape)
+            active = spread(plan.mask[:, None, :], access.index.shape)
             active = active if access.active is None else active & access.active
             access.active = active if access.active is not None else None
             access.touched = access.index[active]
-            access.who = np.broadcast_to(np.arange(1, self.team.threads + 1, dtype=np.int32), active.shape)[active]
+            access.who = spread(np.arange(1, self.team.threads + 1, dtype=np.int32), active.shape)[active]
 
 
 def converged(team: Team, place: Place, mask: Array | None, level: Level) -> Array:

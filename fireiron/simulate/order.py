@@ -30,6 +30,14 @@ MANY = -1
 AGENT = -2  # `who` of the first agent; the others count down from it
 
 
+def spread(value: Any, shape: tuple[int, ...]) -> Array:
+    """Broadcast an array to a shape: `np.broadcast_to` takes microseconds where nothing is to be done, or little."""
+    found = np.asarray(value)
+    if found.shape == shape:
+        return found
+    return np.broadcast_to(found, shape) if found.ndim else np.full(shape, found)
+
+
 class Order:
     """Keep the time, and the order of accesses of threads and agents in the running cluster.
 
@@ -183,4 +191,4 @@ class Order:
 
     def _column(self, other: Array) -> Array:
         place = np.where(other <= AGENT, self.threads + AGENT - other, other - 1)
-        return np.clip(place, 0, self.columns - 1)
+        return np.minimum(np.maximum(place, 0), self.columns - 1)  # `np.clip` takes three times as long

@@ -71,6 +71,7 @@ from fireiron.simulate.meaning import (
     ShuffleMeaning,
     matrix_extents,
 )
+from fireiron.simulate.order import spread
 from fireiron.simulate.ranges import GIVEN, kept, promised
 from fireiron.simulate.search import fetcher, finder
 from fireiron.simulate.sends import Sends
@@ -542,7 +543,7 @@ def _trips(extent: Any, team: Team, act: Act) -> int:
     if found.ndim == 0:
         return int(found)
     lanes = np.arange(team.threads) if act is None else np.flatnonzero(act[0])
-    trips = np.broadcast_to(found, (1, team.threads))[0][lanes]
+    trips = spread(found, (1, team.threads))[0][lanes]
     if (trips != trips[0]).any():
         lane = int(lanes[np.argmax(trips != trips[0])])
         raise SimulationError(

@@ -27,7 +27,7 @@ def kept(compiler: Compiler, var: Var, scope: Scope) -> Run:
     Raises:
         SimulationError: `variable-range`, when the check runs.
     """
-    if var.extent is None or any(True for _ in elements_of(var.extent)):  # a Fetch reads elements, by another name
+    if var.extent is None or elements_of(var.extent):  # a Fetch reads elements, by another name
         return _nothing
     name, low, team = var.name, var.lower, compiler.team
     constant, limit = as_int(var.extent), compiler.value(var.extent)

@@ -50,7 +50,7 @@ from fireiron.language.levels import Block, Cluster
 from fireiron.simulate.access import Env
 from fireiron.simulate.events import Event, Point, Touch, Trace
 from fireiron.simulate.machine import Event as Stop
-from fireiron.simulate.order import Array
+from fireiron.simulate.order import Array, spread
 from fireiron.simulate.program import Compiler
 from fireiron.simulate.run import prepare, run_cluster
 from fireiron.simulate.state import Machine, State, Team
@@ -370,10 +370,10 @@ class Tracing(Compiler):
             lanes = np.arange(team.threads) if act is None else np.flatnonzero(act[0])
             if not len(lanes):
                 return
-            at = np.broadcast_to(np.asarray(number(state.env)), (1, team.threads))[0][lanes]
+            at = spread(np.asarray(number(state.env)), (1, team.threads))[0][lanes]
             ranks = np.full(len(lanes), team.member.rank)
             if peer is not None:
-                ranks = np.broadcast_to(np.asarray(peer(state.env)), (1, team.threads))[0][lanes]
+                ranks = spread(np.asarray(peer(state.env)), (1, team.threads))[0][lanes]
             pairs = sorted(set(zip(ranks.tolist(), at.tolist(), strict=True)))
             self._tell(Event("arrive", name, points=self._phases(name, pairs)), scope, state)
 

@@ -11,7 +11,7 @@ from fireiron.base.errors import SimulationError
 from fireiron.kernel.ir.statements import Vote
 from fireiron.simulate.access import Value
 from fireiron.simulate.leaves import Operand, gather
-from fireiron.simulate.order import Array
+from fireiron.simulate.order import Array, spread
 from fireiron.simulate.state import State, Team
 from fireiron.simulate.steps import Act
 
@@ -38,12 +38,12 @@ def voting(statement: Vote, flag: Operand, present: Value, team: Team) -> Callab
     name, ways = statement.var.name, ways_of(statement)
 
     def vote(state: State, act: Act) -> None:
-        asked = np.broadcast_to(np.asarray(present(state.env)) != 0, (1, team.threads))[0]
-        here = np.ones(team.threads, bool) if act is None else np.broadcast_to(act, (1, team.threads))[0]
+        asked = spread(np.asarray(present(state.env)) != 0, (1, team.threads))[0]
+        here = np.ones(team.threads, bool) if act is None else spread(act, (1, team.threads))[0]
         found = np.ones(team.threads, np.int64)
         if (asked & here).any():
             access = flag.access(state.env, (1, team.threads), None)
-            held = np.broadcast_to(gather(access).reshape(1, -1), (1, team.threads))[0]
+            held = spread(gather(access).reshape(1, -1), (1, team.threads))[0]
             _refuse(statement, asked & here, here, _written(access.storage.initialised, team), team)
             flags = np.pad((held != 0) & here, (0, -team.threads % WARP)).reshape(-1, WARP)
             found = np.where(asked, np.repeat(_counted(statement, flags), WARP)[: team.threads], 1).astype(np.int64)

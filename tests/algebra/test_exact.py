@@ -33,6 +33,7 @@ def drawn(plan: Product, seed: int = 0):
     return a.astype(np.int64), b.astype(np.int64), f, g
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("k", DEPTHS)
 @pytest.mark.parametrize(("inside", "sums", "out"), TYPES)
 def test_every_type_holds_operands_and_partial_sums(inside: str, sums: str | float, out: str, k: int) -> None:

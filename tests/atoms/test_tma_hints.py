@@ -43,6 +43,7 @@ def test_rows_are_made_on_demand():
             assert find(f"{hint.name}.multicast") in hinted()
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("add", [False, True])
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("rank", RANKS)
@@ -57,6 +58,7 @@ def test_hints_of_every_rank_reach_the_ptx(rank, policy, add):
     assert re.search(store, ptx)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("add", [False, True])
 @pytest.mark.parametrize("policy", POLICIES)
 def test_hints_reach_the_machine_code(policy, add):

@@ -109,6 +109,7 @@ def test_errors_of_links_become_findings() -> None:
     assert (found.shared_nbytes, [b.name for b in found.buffers]) == (0, ["acc"])
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("preset", ["listing1", "listing4", "sgemm"])
 @pytest.mark.parametrize("dtype", ["f32", "f16", "i8"])
 def test_every_prefix_of_every_preset(preset: str, dtype: str) -> None:

@@ -168,6 +168,7 @@ HIDDEN: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("options", HIDDEN.values(), ids=HIDDEN)
 @pytest.mark.parametrize("arch", ["sm_70", "sm_80", "sm_90a"])
 def test_a_mask_that_is_known_to_hide_all_keys(
@@ -382,6 +383,7 @@ def test_calls_on_volta_take_quad_pairs(monkeypatch: pytest.MonkeyPatch, dtype: 
     assert named in kernel.source
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("arch", ["sm_70", "sm_80", "sm_90a"])
 @pytest.mark.parametrize("low", [-1e9, -1e30, -np.inf])
 def test_scores_far_below_zero_hide_keys(arch: str, low: float, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -431,6 +431,7 @@ def test_the_architecture_reaches_the_preset_too(call: Callable[..., tuple[int, 
     assert "--preset-arch" not in out
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90a", "sm_120"])
 @pytest.mark.parametrize("name", ["add_gemm_gemm", "swiglu", "lstm_pattern", "lstm_cell", "mlp", "mlp_block"])
 def test_the_architecture_reaches_presets_of_several_products(call: Any, name: str, arch: str) -> None:

@@ -58,6 +58,7 @@ def test_leading_dimensions() -> None:
 LEADING = [(2, 1), (1, 3), (3,), (1, 1), (1,), (2, 3)]
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("lead", LEADING, ids=str)
 @pytest.mark.parametrize("one", [True, False], ids=["one B", "many"])
 def test_operands_are_broadcast_over_leading_dimensions(lead: tuple[int, ...], one: bool) -> None:

@@ -99,7 +99,7 @@ def test_what_an_edited_library_chose_is_not_written(
 ) -> None:
     from fireiron.jit.compile import compiler
 
-    monkeypatch.setattr(module, "library_digest", lambda: "edited since")
+    monkeypatch.setattr(module, "is_edited", lambda: True)
     choices.keep_choice("a product", {"preset": "ampere.gemm"})
     passed.pass_over("a product", ["ampere.gemm(spec)"], compiler())
     suffix = {choices: choices.SUFFIX, passed: passed.SUFFIX}[module]
@@ -122,7 +122,7 @@ def best_options() -> Any:
 
 def test_choices_that_are_kept_together_are_written_at_the_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     looks: list[None] = []
-    monkeypatch.setattr(choices, "library_digest", lambda: looks.append(None) or cache.first_digest())
+    monkeypatch.setattr(choices, "is_edited", lambda: bool(looks.append(None)))
     with choices.kept_together():
         choices.keep_choice("one", {"place": (1, 2)})
         with choices.kept_together():

@@ -204,6 +204,7 @@ WAYS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("columns", [32, 100, 129])
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("program", [statistics, centred, width], ids=lambda p: p.name)

@@ -51,6 +51,7 @@ def test_a_result_between_two_parts_makes_no_cycle() -> None:
     assert areas.makes_cycle(exp, total)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("how", ["plain", "causal", "mask"])
 @pytest.mark.parametrize("arch", ["sm_89", "sm_90a"])
 def test_attention_has_the_logarithms_of_its_sums_as_a_second_result(how: str, arch: str) -> None:
@@ -92,6 +93,7 @@ ONE_ARRAY: dict[str, Any] = {
 }
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("function", ONE_ARRAY.values(), ids=ONE_ARRAY)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("lead", [(1, 2), (3,)], ids=["batch", "heads"])

@@ -477,6 +477,7 @@ NORMS: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("arch", [ARCH, "sm_80"])
 @pytest.mark.parametrize("name", NORMS)
 def test_a_product_and_the_folds_of_its_rows_are_one_kernel(name: str, arch: str) -> None:

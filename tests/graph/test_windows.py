@@ -187,6 +187,7 @@ CASES: dict[str, tuple[Callable[..., Any], list[Shape], int]] = {
 }  # fmt: skip
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize("name", CASES)
 def test_convolutions_with_what_follows(name: str, arch: str) -> None:

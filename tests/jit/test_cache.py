@@ -2,6 +2,7 @@ import os
 import subprocess
 import sys
 import time
+import types
 import warnings
 
 import attrs
@@ -82,6 +83,11 @@ def test_a_hit_is_quick_and_imports_no_cuda(entry, cache_dir):
 
 def test_the_library_digest_is_quick():
     assert min(_seconds(cache.library_digest) for _ in range(5)) < 30e-3  # hashing takes about 100 ms
+
+
+def test_looking_for_edits_is_quick():
+    cache.first_digest()
+    assert min(_seconds(cache.is_edited) for _ in range(5)) < 5e-3
 
 
 def _seconds(work):
@@ -271,8 +277,38 @@ def test_an_edited_library_has_another_digest(tmp_path, monkeypatch):
     assert cache.library_digest() != ours
 
 
+def test_an_edit_of_code_that_runs_is_seen(tmp_path, monkeypatch):
+    package = tmp_path / "fireiron"
+    for name in ("jit", "bench"):
+        (package / name).mkdir(parents=True)
+    used, unused, beside = package / "used.py", package / "unused.py", package / "bench" / "cases.py"
+    for file in (used, unused, beside, package / "jit" / "cache.py"):
+        file.write_text("x = 1")
+    monkeypatch.setattr(cache, "__file__", str(package / "jit" / "cache.py"))
+    monkeypatch.setattr(cache, "_first", {})
+    monkeypatch.setattr(cache, "_IMPORTED_NS", time.time_ns() + 10**9)
+    for name, file in (("fireiron.used", used), ("fireiron.bench.cases", beside)):
+        module = types.ModuleType(name)
+        module.__file__ = str(file)
+        monkeypatch.setitem(sys.modules, name, module)
+    cache.first_digest.cache_clear()
+    try:
+        assert not cache.is_edited()
+        unused.write_text("x = 2")
+        beside.write_text("x = 2")
+        assert not cache.is_edited()  # neither makes a kernel here
+        unused.write_text("x = 1")
+        os.utime(used, ns=(10**18, 10**18))
+        assert not cache.is_edited()  # written again, with the same text
+        used.write_text("x = 2")
+        assert cache.is_edited()
+        used.unlink()
+        assert cache.is_edited()
+    finally:
+        cache.first_digest.cache_clear()
+
+
 def test_an_edit_while_compiling_is_not_stored(lowered, monkeypatch):
-    keys = iter(["a" * 40, "b" * 40])
-    monkeypatch.setattr(jit_build, "cache_key", lambda *_: next(keys))
+    monkeypatch.setattr(jit_build, "is_edited", lambda: True)
     build("digest", lowered, arch(80))
     assert cache.usage() == (0, 0)

@@ -60,6 +60,7 @@ def test_init(right: Right, chains: Any) -> None:
     right(chains.plain(matmul(45, 37, 19, "i8"), init=4), lambda p, x: p + 4)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(
     ("dtype", "out"), [("f32", "f16"), ("f16", "f32"), ("f16", "f16"), ("bf16", "bf16"), ("i8", "i32")]
@@ -69,6 +70,7 @@ def test_output_conversion(right: Right, chains: Any, size: tuple[int, int, int]
         right(chains.plain(matmul(*size, dtype, out=out), store=store))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("reuse", [False, True])
 @pytest.mark.parametrize("panel", [None, (16, 32), (32, 16), (8, 8)])

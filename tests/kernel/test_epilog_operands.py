@@ -102,6 +102,7 @@ def test_a_batch_shares_a_matrix(right: Right, chains: Any) -> None:
     right(made, lambda p, x: p + x["shared"])
 
 
+@pytest.mark.product
 @pytest.mark.parametrize(
     ("plan", "shape"),
     [

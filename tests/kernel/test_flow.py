@@ -49,6 +49,7 @@ def chunks(steps: int, count: int, **more: Any) -> Any:
     return matmul(32, 32, 16 * steps * count, "f16", layout="TN", **more)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("slots", [2, 3])
 @pytest.mark.parametrize("steps", [1, 2, 4])
 @pytest.mark.parametrize(("copy", "stages"), [(cp_async, 2), (cp_async, 3), (cp_async, 4), (staged, 2), (staged, 3)])

@@ -62,6 +62,7 @@ def main_loop(kernel: Any) -> list[str]:
     return [x for i, x in enumerate(names) if i == 0 or names[i - 1] != x]
 
 
+@pytest.mark.product
 @pytest.mark.parametrize(("copy", "stages"), COPIES)
 @pytest.mark.parametrize("steps", [1, 2])
 @pytest.mark.parametrize(("ways", "level"), [(2, Warpgroup), (2, Group(Warp, 2)), (3, Warp)], ids=str)
@@ -133,6 +134,7 @@ def test_units_that_take_tiles_in_turn_keep_the_loop(right: Right) -> None:
     right(chain.load(A, FR, ldmatrix()).load(B, FR, ldmatrix()).tile(16, 8).unroll().done())
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("panel", [None, (32, 64), (16, 64), (16, 16)])
 @pytest.mark.parametrize("ways", [2, 4])
 def test_shares_of_the_sum_are_stored_by_panels(right: Right, ways: int, panel: Any) -> None:

@@ -71,6 +71,7 @@ def data(hurt: str = "normal") -> Any:
     return q, k, v
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("make", [heads, by_mma])
 @pytest.mark.parametrize("speculate", [False, True])
 @pytest.mark.parametrize("hurt", HURT)

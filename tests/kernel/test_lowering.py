@@ -39,6 +39,7 @@ def test_layouts_and_sizes(right: Right, layout: str, size: tuple[int, int, int]
     right(plain(matmul(*size, layout=layout)))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("layout", ["NN", "TT"])
 @pytest.mark.parametrize(
     ("dtype", "acc", "out"),
@@ -78,6 +79,7 @@ def test_dp4a(right: Right, dtype: str, layout: str, size: tuple[int, int, int])
     assert f"dp4a_{dtype}" in closed.cuda()
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("stages", [1, 2, 3, 4])
 @pytest.mark.parametrize("k", [1, 8, 19, 40])
 def test_pipelines(right: Right, stages: int, k: int) -> None:
@@ -86,6 +88,7 @@ def test_pipelines(right: Right, stages: int, k: int) -> None:
         right(inner(small(spec).pipeline(stages).load(A, SH, strategy).load(B, SH, strategy)))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("stages", [1, 2, 3, 4])
 @pytest.mark.parametrize("ahead", [1, 2, 3])
 def test_register_pipelines(right: Right, stages: int, ahead: int) -> None:

@@ -138,6 +138,7 @@ WAYS: dict[str, Callable[[Any], Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.product
 @pytest.mark.parametrize(("stride", "pad", "dilation"), [(2, 1, 1), (1, 2, 2), (3, 0, 1)])
 @pytest.mark.parametrize("way", WAYS)
 def test_convolution(way: str, stride: int, pad: int, dilation: int) -> None:

@@ -65,6 +65,7 @@ def data(hurt: str = "normal", keys: int = KEYS) -> Any:
     return q, k, v
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("how", ["grid", "warps", "cluster", "grid warps", "warps slack", "grid slack speculate"])
 @pytest.mark.parametrize("hurt", HURT)
 def test_data_built_to_hurt(hurt: str, how: str) -> None:

@@ -91,6 +91,7 @@ def test_blocks_share_k_below_a_loop_over_tiles(right: Any, loop: str, reduce: A
 SIZES = ((64, 32, 64), (33, 40, 50), (32, 32, 7), (5, 70, 131))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(
     ("ways", "level"), [(2, Warpgroup), (4, Warpgroup), (2, Warp), (3, Warp), (8, Warp), (2, Group(Warp, 2))], ids=str
@@ -101,6 +102,7 @@ def test_ways_inside_a_block(right: Any, ways: int, level: Any, size: Any) -> No
     assert schedule.lowered().threads == ways * level.size
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("reduce", [None, by_atomics()], ids=str)
 @pytest.mark.parametrize("ways", [2, 3, 5])
 @pytest.mark.parametrize("size", SIZES)

@@ -137,6 +137,7 @@ def test_a_write_in_flight_is_found() -> None:
 SHAPES = ((64, False, 384), (64, True, 4096), (128, True, 768), (128, False, 384), (256, False, 384))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize(
     ("depth", "causal", "length", "slack"),
     [(*shape, slack) for shape in SHAPES for slack in (0.0, 24.0) if shape[0] <= attention.WIDEST or not slack],
@@ -170,6 +171,7 @@ def test_weights_of_8_bits_write_no_register_that_products_still_read(causal: bo
     assert written_in_flight(sass) == []
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("depth", [64, 128])
 @pytest.mark.parametrize("function", ["of_queries", "of_keys"])
 def test_gradients_write_no_register_that_products_still_read(function: str, depth: int) -> None:

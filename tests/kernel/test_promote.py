@@ -77,6 +77,7 @@ def scaled(m: int, n: int, k: int, dtype: str, groups: int, columns: int) -> Any
     return spec.prolog(A, dequantise("f32", left)).prolog(B, dequantise("f32", right))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("dtype", ["e4m3", "e5m2", "i8"])
 @pytest.mark.parametrize("stages", [1, 3])
 def test_fragments(held: Any, dtype: str, stages: int) -> None:

@@ -63,6 +63,7 @@ def right(schedule: Any) -> None:
     assert verdict.passed, str(verdict)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("width", [48, 1000])
 @pytest.mark.parametrize("way", WAYS)
 def test_sums_of_all_values_so_far(way: str, width: int) -> None:

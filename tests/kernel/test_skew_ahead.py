@@ -96,6 +96,7 @@ def test_an_array_of_two_chunks_has_a_slot_more() -> None:
     assert sorted(cursors)[-2:] == ["q_last", "q_ring"]
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(("queries", "causal"), [(40, False), (64, False), (128, False), (200, True)])
 def test_results_are_right_whatever_the_number_of_trips(form: str, queries: int, causal: bool) -> None:

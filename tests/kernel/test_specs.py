@@ -137,6 +137,7 @@ UPDATE = microkernel(
 )
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
 @pytest.mark.parametrize("size", [(64, 64, 16), (45, 37, 19)])
 def test_microkernels(right: Right, size: Any, layout: str) -> None:

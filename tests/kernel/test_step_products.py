@@ -121,6 +121,7 @@ ROWS: dict[str, Callable[[Any], Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("width", [33, 200])
 @pytest.mark.parametrize("way", ROWS)
 def test_folds_of_rows_in_one_loop(way: str, width: int) -> None:

@@ -81,6 +81,7 @@ ROWS: dict[str, Callable[[Any], Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("width", [8, 33, 100, 512, 1000])
 @pytest.mark.parametrize("way", ROWS)
 def test_softmax(way: str, width: int) -> None:

@@ -36,6 +36,7 @@ Right = Callable[..., Any]
 SIZES = ((64, 64, 16), (45, 37, 19))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("layout", ["NN", "TT"])
 @pytest.mark.parametrize("order", [RowMajor, ColMajor])
@@ -115,6 +116,7 @@ def test_symbolic_batch(right: Right) -> None:
     right(schedule, n=3)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
 @pytest.mark.parametrize("f", [simt.listing1, simt.listing2, simt.listing4, simt.sgemm])
 def test_symbols(right: Right, f: Any, layout: str) -> None:

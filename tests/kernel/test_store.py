@@ -22,6 +22,7 @@ def small(spec: Any, store: Any = None, **more: Any) -> Any:
     return ampere.gemm(spec, m=64, n=64, warp=(32, 32), k=64 // spec.matmul.A.dtype.nbytes, store=store, **more)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("panel", PANELS)
 @pytest.mark.parametrize("shape", [(64, 64, 64), (70, 88, 96)])
 def test_panels(right, panel, shape):

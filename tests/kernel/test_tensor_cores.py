@@ -57,6 +57,7 @@ def gemm(spec, copy=cp_async, fragments=ldmatrix, stages=3, inner=1, orders=(Row
     )
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("stages", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("copy", [cp_async, staged])
 def test_pipelines(right, copy, stages):
@@ -118,6 +119,7 @@ def test_planted_mistakes_are_caught(edit, codes):
     assert caught.value.code in codes
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "i8", "u8", "f64"])
 def test_ampere_gemm(right, dtype, layout):

@@ -56,6 +56,7 @@ def found(x: Any, dtype: str, k: int) -> tuple[Any, Any]:
     return values, columns
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("dtype", ["bf16", "f16", "f32"])
 @pytest.mark.parametrize(("k", "width"), [(8, 160), (8, 90), (3, 61), (2, 8), (5, 712), (4, 1024)])
 def test_as_a_stable_sort_finds_them(k: int, width: int, dtype: str) -> None:
@@ -86,6 +87,7 @@ def test_with_fewer_columns_than_results(dtype: str) -> None:
     np.testing.assert_array_equal(columns[:, :5], wanted(hard(5, 5), 5))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("width", [40, 2000])
 @pytest.mark.parametrize("k", [2, 3])
 def test_each_result_is_stored_by_one_thread(k: int, width: int) -> None:
@@ -137,6 +139,7 @@ def test_values_that_are_computed(dtype: str) -> None:
     np.testing.assert_allclose(values, np.take_along_axis(exact, columns.astype(np.int64), 1), rtol=1e-5)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("dtype", ["f32", "f16"])
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_120"])
 def test_all_architectures_have_keys(arch: str, dtype: str) -> None:

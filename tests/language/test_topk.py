@@ -88,6 +88,7 @@ def _equal(m: int, n: int) -> Any:
     return np.random.default_rng(2).integers(-3, -1, (m, n))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("values", [_rising, _below_zero, _equal])
 @pytest.mark.parametrize(
     ("k", "width", "dtype", "plan"),
@@ -149,6 +150,7 @@ def _falling(m: int, n: int) -> Any:
     return -_rising(m, n)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("values", [_rising, _falling, _not_numbers, _infinite, _zeros, _same])
 @pytest.mark.parametrize(("k", "width"), [(8, 260), (3, 1500), pytest.param(8, 4100, marks=pytest.mark.exhaustive)])
 def test_rows_that_are_hard_for_a_list(values: Any, k: int, width: int) -> None:

@@ -110,6 +110,7 @@ def test_wgmma_of_any_length() -> None:
         schedules.wgmma(schedules.attention(*arrays, causal=causal)).cuda("sm_90a")
 
 
+@pytest.mark.product
 @pytest.mark.parametrize(
     ("depth", "length", "dtype", "causal"),
     [
@@ -358,6 +359,7 @@ def test_functions_of_arrays_leave_registers(reads: str) -> None:
     assert schedules.wgmma(spec).compile("sm_90a").resources.spills == 0
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("depth", [64, 128])
 @pytest.mark.parametrize("mask", ["", "window"])
 @pytest.mark.parametrize("score", ["soft-cap", "alibi"])

@@ -155,6 +155,7 @@ def test_what_goes_by_warps_on_hopper_is_noted() -> None:
     assert "values whose keys have stride 1" in note.fix
 
 
+@pytest.mark.product
 @pytest.mark.parametrize(("turned", "named"), [(True, "wgmma_m64"), (False, "mma_m16n8k32")])
 @pytest.mark.parametrize("heads", [(1, 4), (1, 2, 2)])
 def test_calls_take_wgmma_where_values_lie_as_it_takes_them(turned: bool, named: str, heads: tuple[int, ...]) -> None:

@@ -128,6 +128,7 @@ def places(queries: int, keys: int) -> tuple[Any, Any]:
     return np.arange(queries)[:, None], np.arange(keys)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize(
     ("preset", "sizes", "group", "dtype"),
     [
@@ -225,6 +226,7 @@ def test_all_gradients_at_once_of_functions_and_dropout() -> None:
     )  # fmt: skip
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("depth", [64, 128])
 @pytest.mark.parametrize("causal", [False, True])
 def test_all_gradients_at_once_compile_without_spills(depth: int, causal: bool) -> None:

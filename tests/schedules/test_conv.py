@@ -218,6 +218,7 @@ STRIPS: dict[str, Callable[[], Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("size", [(1, 1, None), (2, 4, 4), (4, 2, 2), (7, 1, 8), (4, 4, 4)])
 @pytest.mark.parametrize("case", STRIPS)
 def test_strips_of_results(case: str, size: tuple[int, int, int | None]) -> None:
@@ -296,6 +297,7 @@ def test_windows_that_registers_do_not_hold_are_read_row_by_row() -> None:
     assert strip(asked)[0] == 1
 
 
+@pytest.mark.product
 @pytest.mark.parametrize(
     "arch", [*(pytest.param(a, marks=pytest.mark.exhaustive) for a in ("sm_80", "sm_120")), "sm_90a"]
 )

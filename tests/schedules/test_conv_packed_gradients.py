@@ -47,6 +47,7 @@ CASES: dict[str, tuple[Any, ...]] = {
 }
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("halo", [True, False])
 def test_gradient_of_images(case: str, halo: bool) -> None:
@@ -54,6 +55,7 @@ def test_gradient_of_images(case: str, halo: bool) -> None:
     right(conv_packed_gradients.images_mma(images, rows=4, halo=halo))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("form", [{}, {"rows": 1, "filters": 16, "ways": 1}, {"rows": 4, "filters": 32, "ways": 2}])
 def test_gradient_of_filters(case: str, form: dict[str, int]) -> None:

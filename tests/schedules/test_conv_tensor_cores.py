@@ -111,6 +111,7 @@ BEFORE: dict[str, Callable[[], Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("case", BEFORE)
 @pytest.mark.parametrize("preset", [conv.mma, conv.wgmma])
 def test_what_is_computed_ahead_of_a_convolution(preset: Any, case: str) -> None:
@@ -235,6 +236,7 @@ def test_what_threads_copy_on_hopper(case: str) -> None:
     assert not schedule.compile("sm_90a").resources.spills
 
 
+@pytest.mark.product
 @pytest.mark.parametrize(("dtype", "out"), [("f16", None), ("i8", "i32"), ("tf32", None)])
 @pytest.mark.parametrize("preset", [conv.mma, conv.wgmma])
 def test_odd_channels(preset: Any, dtype: str, out: str | None) -> None:
@@ -480,6 +482,7 @@ BULK: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.product
 @pytest.mark.parametrize(
     ("case", "form"),
     [
@@ -496,6 +499,7 @@ def test_bulk_copies_and_wgmma(case: str, form: str) -> None:
     assert max(site.conflict_degree for site in report.sites) <= 1.0
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("runs", [False, True])
 @pytest.mark.parametrize("width", [72, 96, 160, 224])
 def test_tiles_may_have_other_numbers_of_filters_than_the_model_lists(width: int, runs: bool) -> None:
@@ -589,6 +593,7 @@ def convolved_back(y: Any, f: Any, size: tuple[int, ...], stride: int, pad: int,
     return wide[:, *(slice(pad, pad + side) for side in size)]
 
 
+@pytest.mark.product
 @pytest.mark.parametrize(
     ("preset", "size", "taps", "stride", "pad", "dilation"),
     [
@@ -644,6 +649,7 @@ def test_gradient_of_images_with_a_bias() -> None:
     np.testing.assert_array_equal(dx, convolved_back(y, f, (8, 10), 2, 1, 1) + bias)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize(("stride", "pad", "taps", "c", "ways"), [(1, 1, (2, 2), 40, 1), (2, (1, 0), (1, 2), 136, 3)])
 @pytest.mark.parametrize("preset", [conv_gradients.filters_mma, conv_gradients.filters_wgmma])
 def test_gradient_of_filters(preset: Any, stride: int, pad: Any, taps: Any, c: int, ways: int) -> None:

@@ -181,6 +181,7 @@ FORMS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("box", [pytest.param((1, 1), marks=pytest.mark.exhaustive), (2, 4), (4, 3)])
 @pytest.mark.parametrize("form", FORMS)
 def test_forms_of_sums(form: str, box: tuple[int, int]) -> None:
@@ -224,6 +225,7 @@ def test_boxes_that_registers_do_not_hold_are_scheduled_where_they_are_asked_for
     right(depthwise_gradients.filters(case.filters((2, 4))))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize(
     "arch", [*(pytest.param(a, marks=pytest.mark.exhaustive) for a in ("sm_80", "sm_120")), "sm_90a"]
 )

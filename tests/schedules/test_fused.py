@@ -50,6 +50,7 @@ def held(schedule: Any) -> None:
         assert result.passed, str(result)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("name", PRESETS)
 @pytest.mark.parametrize(
     ("arch", "dtype", "layout"), [("sm_80", "f16", "TN"), ("sm_75", "f16", "NN"), ("sm_90a", "f32", "NN")]
@@ -83,6 +84,7 @@ def clean(schedule: Any, arch: str) -> Any:
     return kernel
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("name", PRESETS)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 def test_presets_compile_without_spills(name: str, arch: str) -> None:
@@ -96,6 +98,7 @@ def test_weights_compile_without_spills(weights: str, arch: str) -> None:
     clean(fused.dequant_gemm(matmul(*SIZE, "f16", layout="TN"), arch, weights), arch)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("swapped", [False, True])
 @pytest.mark.parametrize("form", ["cooperative", "pingpong"])
 def test_outputs_beside_compile_without_spills(form: str, swapped: bool) -> None:
@@ -109,6 +112,7 @@ def test_outputs_beside_compile_without_spills(form: str, swapped: bool) -> None
         clean(getattr(hopper, form)(matmul(*SIZE, "f16").then(row_sum(sums), relu), plan), "sm_90a")
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
 @pytest.mark.parametrize("operand", ["A", "B"])
 def test_prologs_on_hopper(layout: str, operand: str) -> None:
@@ -147,6 +151,7 @@ def test_outputs_beside_on_hopper(form: str) -> None:
     held((hopper.pingpong if form == "pingpong" else hopper.cooperative)(spec, plan))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("n", [56, 72, 80, 168])
 @pytest.mark.parametrize("form", ["cooperative", "pingpong", "swapped"])
 def test_outputs_beside_in_tiles_of_any_width(form: str, n: int) -> None:
@@ -169,6 +174,7 @@ def test_rows_on_hopper(form: str) -> None:
     held(getattr(hopper, form)(spec, Plan(m=128 if form == "cooperative" else 64, n=64)))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
 @pytest.mark.parametrize("swapped", [False, True])
 def test_prologs_on_hopper_are_right(layout: str, swapped: bool) -> None:

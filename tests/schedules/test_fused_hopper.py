@@ -42,6 +42,7 @@ def test_sizes_that_do_not_divide(programs, preset):
     programs.simulated(preset(*SIZES[preset], path="hopper"))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("preset", [fused.add_gemm_gemm, fused.lstm_pattern], ids=lambda preset: preset.__name__)
 @pytest.mark.parametrize("depths", [(96, 40), (8, 200), (320, 320)])
 def test_depths_that_differ(programs, preset, depths):
@@ -93,6 +94,7 @@ SHARED_K = {
 }
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("program", SHARED_K)
 @pytest.mark.parametrize("through", ["cluster", "memory"])
 @pytest.mark.parametrize(("n", "ways"), [(32, 2), (24, 3), (64, 6)])

@@ -26,12 +26,14 @@ def named(preset):
     return preset.__name__
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("preset", [*PRODUCTS, *LAYERS], ids=named)
 @pytest.mark.parametrize("path", ["simt", "ampere"])
 def test_sizes_that_do_not_divide(programs, preset, path):
     programs.simulated(preset(*SMALL[preset], dtype="f32" if path == "simt" else "f16", path=path))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("preset", PRODUCTS, ids=named)
 @pytest.mark.parametrize(("path", "mma"), [("volta", "mma_m8n8k4"), ("turing", "mma_m16n8k8")])
 def test_products_on_the_first_tensor_cores(programs, preset, path, mma):
@@ -40,6 +42,7 @@ def test_products_on_the_first_tensor_cores(programs, preset, path, mma):
     programs.simulated(made)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
 @pytest.mark.parametrize("arch", ["sm_70", "sm_75"])
 def test_products_of_all_layouts_take_them(programs, layout, arch):
@@ -69,6 +72,7 @@ def test_they_take_f16_alone_and_layers_none_of_them():
     assert "simt" in fused.mlp(64, 32, 2, arch="sm_75").name
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("preset", [fused.add_gemm_gemm, fused.lstm_pattern], ids=named)
 @pytest.mark.parametrize("path", ["simt", "volta", "ampere"])
 def test_depths_that_differ(programs, preset, path):
@@ -114,6 +118,7 @@ def test_no_bank_conflicts(programs, preset):
     assert {site.conflict_degree for site in report.sites if site.conflict_degree} <= {1.0}
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("preset", [*PRODUCTS, *LAYERS], ids=named)
 @pytest.mark.parametrize(
     ("path", "arch"),
@@ -130,6 +135,7 @@ def test_compiles_without_spills(preset, path, arch):
     assert found.spill_stores == found.spill_loads == found.stack == 0
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("preset", PRODUCTS, ids=named)
 @pytest.mark.parametrize(("path", "arch"), [pytest.param("volta", "sm_70", marks=OLD), ("turing", "sm_75")])
 def test_products_compile_for_the_first_tensor_cores_without_spills(preset, path, arch):
@@ -137,6 +143,7 @@ def test_products_compile_for_the_first_tensor_cores_without_spills(preset, path
     assert found.spill_stores == found.spill_loads == found.stack == 0
 
 
+@pytest.mark.product
 @pytest.mark.parametrize(("width", "m"), [(128, 4096), (256, 65536), (256, 4096), (64, 65536)])
 def test_layers_compile_without_spills(width, m):
     for path, arch in (("ampere", "sm_80"), ("hopper", "sm_90a")):

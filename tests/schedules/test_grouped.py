@@ -74,6 +74,7 @@ def test_groups_on_cuda_cores(layout: str) -> None:
     grouped(simt.sgemm(matmul(310, 70, 40, groups=len(ENDS), layout=layout)), ENDS)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", ["f16", "tf32", "i8"])
 def test_groups_by_mma(layout: str, dtype: str) -> None:
@@ -81,6 +82,7 @@ def test_groups_by_mma(layout: str, dtype: str) -> None:
     grouped(ampere.gemm(matmul(310, 72, 96, dtype, groups=len(ENDS), layout=layout), **small), ENDS)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("preset", [volta.gemm, turing.gemm], ids=["volta", "turing"])
 def test_groups_by_older_instructions(preset: Callable[..., Any], layout: str) -> None:
@@ -206,6 +208,7 @@ SHARED_OUT = (
 STREAMS = (Plan(128, 64, stages=3, stream=True), Plan(64, 16, consumers=1, stages=3, swapped=True, stream=True))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("launched", [None, 4])
 @pytest.mark.parametrize("plan", SHARED_OUT, ids=str)
 def test_hopper_groups_share_out_k_too(plan: Plan, launched: int | None) -> None:
@@ -213,6 +216,7 @@ def test_hopper_groups_share_out_k_too(plan: Plan, launched: int | None) -> None
     grouped(hopper.gemm(spec, plan), (0, 0, 1, 130, 130, 200, 200), launched=launched)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("launched", [None, 4])
 @pytest.mark.parametrize("plan", SHARED_OUT + STREAMS, ids=str)
 def test_hopper_batches_share_out_k_too(plan: Plan, launched: int | None) -> None:
@@ -232,6 +236,7 @@ def test_hopper_plans_share_out_k_by_streams_of_batches_alone() -> None:
 
 
 # A batch differs from groups by how a tile's matrix is found, in every plan alike.
+@pytest.mark.product
 @pytest.mark.parametrize(
     ("plan", "kind"),
     [

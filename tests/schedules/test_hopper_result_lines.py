@@ -34,6 +34,7 @@ def verified(schedule: Any, **sizes: int) -> None:
     held(schedule, **sizes)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("cols", [75, 138])
 def test_every_plan_stores_such_lines(plan: str, cols: int) -> None:

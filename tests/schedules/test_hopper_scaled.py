@@ -56,6 +56,7 @@ PLANS = {
 }
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("out", ["bf16", "f32"])
 @pytest.mark.parametrize("plan", PLANS)
 def test_plans_compile_without_spills(plan: str, out: str) -> None:

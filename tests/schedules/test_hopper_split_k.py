@@ -76,6 +76,7 @@ def test_compiles_without_spills(size: tuple[int, int, int], plan: Plan) -> None
     assert not resources.warnings
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("dtype", ["f16", "i8"])
 @pytest.mark.parametrize("layout", ["TN", "NN", "NT", "TT"])
 def test_every_layout_compiles(dtype: str, layout: str) -> None:

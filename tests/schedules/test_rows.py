@@ -80,6 +80,7 @@ def right(schedule: Any) -> Any:
 NAMES = ("softmax", "log_softmax", "layernorm", "rms_norm", "add_rms_norm", "add_layernorm")
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("width", [8, 48, 100, 384, 1000, 1200, 4096])
 @pytest.mark.parametrize("name", NAMES)
 def test_right_at_every_width(name: str, width: int) -> None:
@@ -92,6 +93,7 @@ FURTHER = (
 )  # fmt: skip
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("width", [100, 1200])
 @pytest.mark.parametrize("name", FURTHER)
 def test_what_networks_put_around_rows(name: str, width: int) -> None:
@@ -185,6 +187,7 @@ def test_rows_beside_sums_have_as_many_lanes_as_they_fill(
     assert few.compile("sm_90a").findings == () == many.compile("sm_90a").findings
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("lines", [37, 320])
 @pytest.mark.parametrize("width", [8, 24, 56, 88, 152])
 def test_narrow_rows_beside_sums_share_a_warp(width: int, lines: int) -> None:
@@ -195,6 +198,7 @@ def test_narrow_rows_beside_sums_share_a_warp(width: int, lines: int) -> None:
         right(schedule)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("name", ["layernorm_gradients", "rms_norm_gradients"])
 @pytest.mark.parametrize("width", [200, 264, 1000])
 def test_widths_beside_sums_need_no_branches(name: str, width: int) -> None:
@@ -236,6 +240,7 @@ def test_rows_whose_gain_and_bias_do_not_both_fit_have_a_ring(width: int, warps:
     assert (part.stages, part.warps, part.vectors) == (2, warps, vectors)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("name", ["layernorm", "rms_norm"])
 @pytest.mark.parametrize("suffix", ["backward", "gradients"])
 def test_a_gradient_by_another_way_is_added(name: str, suffix: str) -> None:
@@ -385,6 +390,7 @@ def test_rows_of_several_dims() -> None:
     right(rows.row(rows.softmax.on(x="b h n")(tensor(2, 3, 96, dtype="f16"))))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize(
     "arch", [*(pytest.param(a, marks=pytest.mark.exhaustive) for a in ("sm_80", "sm_120")), "sm_90a"]
 )
@@ -484,6 +490,7 @@ def test_a_third_of_shared_memory_is_read_in_loops(name: str, width: int) -> Non
     assert plan(rows.row(made(name, width, lines=4096, arch="sm_90a"))).count("split n") > 1 + (width > 60000)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("name", ["layernorm", "add_layernorm", "layernorm_backward"])
 @pytest.mark.parametrize(("blocks", "stages"), [(16, 2), (8, 1)])
 def test_the_next_row_takes_the_place_of_one_in_registers(name: str, blocks: int, stages: int) -> None:
@@ -503,6 +510,7 @@ ONE_ROW: dict[str, Any] = {
 }
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("arch", ["sm_70", "sm_80", "sm_90a"])
 @pytest.mark.parametrize("name", ONE_ROW)
 @pytest.mark.parametrize("width", [1, 33, 500, 4096])
@@ -529,6 +537,7 @@ def test_arrays_beside_one_row_may_have_its_dim_or_others() -> None:
     assert rows.row(outer(tensor(100), tensor(7), arch="sm_90a")).simulate().comparison.passed
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
 @pytest.mark.parametrize("width", [64, 770, 2048])
 def test_gains_may_be_wider_than_the_rows_beside_their_sums(width: int, dtype: str) -> None:

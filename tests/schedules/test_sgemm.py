@@ -55,6 +55,7 @@ def test_one_chunk_takes_the_registers_that_it_needs() -> None:
     assert not one.compile("sm_90a", cache=False).resources.spills
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("layout", ["TN", "NT"])
 def test_loads_of_ragged_tiles_start_before_the_products_of_a_trip(layout: str, arch: str) -> None:

@@ -20,6 +20,7 @@ ARCHS = ("sm_75", "sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_90a", "sm_100
 SIZES = ((128, 128, 32), (100, 90, 33), (131, 129, 10), (1, 1, 1), (127, 3, 9))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", PRESETS)
 def test_right_in_every_layout(right: Right, name: str, layout: str) -> None:
@@ -33,6 +34,7 @@ OFTEN = [
 ]
 
 
+@pytest.mark.product
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [
@@ -54,6 +56,7 @@ def test_listing1_converts_from_and_to_every_type(out: str) -> None:
         assert (verdict.kind, verdict.compiled) == ("right", "yes"), f"{chain}: {verdict}"
 
 
+@pytest.mark.product
 @pytest.mark.parametrize(
     ("size", "stages", "ahead"),
     [
@@ -100,6 +103,7 @@ def compiled(schedule: Any, arch: str) -> None:
     assert 0 < resources.registers <= 255
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("name", PRESETS)
 def test_compiles_without_spills(name: str, arch: str) -> None:

@@ -14,6 +14,7 @@ Right = Callable[..., Any]
 SMALL: dict[str, Any] = {"m": 64, "n": 64, "warp": (32, 32), "stages": 3}
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
 @pytest.mark.parametrize(("ways", "split_k"), [(2, 1), (4, 1), (1, 3), (2, 2)])
 def test_ampere_in_every_layout(right: Right, layout: str, ways: int, split_k: int) -> None:
@@ -62,6 +63,7 @@ def test_swizzled_chunks_of_several_ways_meet_no_conflicts() -> None:
             assert all(r.degree == 1 for r in rows if r.memory == "SH")
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("layout", ["NN", "TN"])
 def test_compiles_without_spills(layout: str, arch: str) -> None:

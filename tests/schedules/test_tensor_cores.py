@@ -49,6 +49,7 @@ NEW = [
 ]
 
 
+@pytest.mark.product
 @pytest.mark.parametrize(("preset", "dtype", "layout"), NEW, ids=named)
 def test_gemm(right, preset, dtype, layout):
     right(preset.gemm(matmul(61, 45, 40, dtype, layout=layout), m=64, n=64, warp=(32, 32)))
@@ -73,6 +74,7 @@ def test_gemm_has_no_bank_conflicts(preset, dtype, layout):
 TUTORIAL = [(dtype, layout) for dtype in ("f16", "i8", "i4", "b1") for layout in layouts(dtype)]
 
 
+@pytest.mark.product
 @pytest.mark.parametrize(("dtype", "layout"), TUTORIAL)
 @pytest.mark.parametrize("preset", [ampere, turing], ids=named)
 def test_sizes_of_the_tutorial(preset, dtype, layout):

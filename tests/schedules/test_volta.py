@@ -37,6 +37,7 @@ def test_right_within_seconds(right: Right, name: str) -> None:
     assert time.process_time() - start < 3
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("acc", ["f32", "f16"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_gemm(right: Right, layout: str, acc: str) -> None:
@@ -50,6 +51,7 @@ def test_gemm_of_symbols_and_batches(right: Right) -> None:
     right(volta.small(matmul(64, 96, 40, "f16", layout="TN", batch=3)))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(("ways", "m", "warp"), [(2, 128, (64, 64)), (2, 64, (32, 32)), (4, 64, (64, 32))])
 def test_gemm_split_over_groups_of_warps(right: Right, layout: str, ways: int, m: int, warp: tuple[int, int]) -> None:
@@ -60,6 +62,7 @@ def test_gemm_split_over_groups_of_warps(right: Right, layout: str, ways: int, m
     assert {row.conflicts for row in operands} == {1.0}
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("macro", [16, 32])
 @pytest.mark.parametrize("acc", ["f32", "f16"])
 @pytest.mark.parametrize("out", ["f16", "f32"])
@@ -76,6 +79,7 @@ def test_stores_have_16_bytes_and_meet_no_bank_conflicts(right: Right, out: str,
     right(volta.gemm(crossed, 64, 64, 32, (32, 64), macro))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", ["f16", "i8", "u8"])
 def test_tvm(right: Right, dtype: str, layout: str) -> None:

@@ -219,6 +219,7 @@ def test_warps_meet_before_they_tell_what_they_read(name: str) -> None:
     assert broken(kernel, lambda s: isinstance(s, Sync) and "read its part" in s.reason) in ("race", "peer-exited")
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("barrier", ["summed", "taken"])
 @pytest.mark.parametrize("kind", [Await, Arrive])
 @pytest.mark.parametrize("made", KERNELS.values(), ids=KERNELS)

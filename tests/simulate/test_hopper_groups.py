@@ -46,6 +46,7 @@ def check(schedule: Any, **more: Any) -> Any:
     return report
 
 
+@pytest.mark.product
 @pytest.mark.parametrize(
     ("plan", "layout"),
     [*((plan, "TN") for plan in PLANS), *((x, y) for x in ("cooperative", "swapped") for y in ("NN", "NT", "TT"))],

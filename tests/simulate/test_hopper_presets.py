@@ -80,6 +80,7 @@ def rings(
     return chain.tile(64, 64).to(Warpgroup).split(16).unroll().done()
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(
     ("name", "sizes", "plan"),
@@ -94,6 +95,7 @@ def test_a_preset(name: str, sizes: tuple[int, int, int], plan: Plan, layout: st
     check(scheduled(name, sizes, plan, layout=layout))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize(("name", "plan"), [("cooperative", SMALL), ("pingpong", TURNS)], ids=str)
 @pytest.mark.parametrize(
     "kinds",
@@ -161,6 +163,7 @@ def test_work_for_one_cluster_or_for_two(name: str, plan: Plan) -> None:
             check(made, launched=clusters * cluster)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("order", [RowMajor, ColMajor, Grouped(2), Hilbert(2)], ids=str)
 @pytest.mark.parametrize("pingpong", [False, True])
 def test_orders_of_persistent_blocks(order: Any, pingpong: bool) -> None:
@@ -169,6 +172,7 @@ def test_orders_of_persistent_blocks(order: Any, pingpong: bool) -> None:
         assert check(made, launched=launched).blocks == launched
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("ring", [1, 2, 3])
 @pytest.mark.parametrize("width", [64, 16])
 @pytest.mark.parametrize("pingpong", [False, True])
@@ -176,6 +180,7 @@ def test_rings_of_staging_slots(ring: int, width: int, pingpong: bool) -> None:
     check(rings(ring=ring, width=width, pingpong=pingpong, inflight=ring % 2))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("stages", [2, 3, 4])
 @pytest.mark.parametrize("chunks", [1, 3, 5])
 @pytest.mark.parametrize("pingpong", [False, True])

@@ -74,6 +74,7 @@ def test_roles_add_atomically(launched: int | None) -> None:
     np.testing.assert_allclose(arrays["C"].astype("f8"), expected, rtol=2**-8, atol=1e-3)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("launched", [1, 2, 3, 5, 8, 15])
 @pytest.mark.parametrize("size", [(16, 192, 640), (40, 128, 320)], ids=str)
 def test_streams_of_any_number_of_units(size: tuple[int, int, int], launched: int) -> None:

@@ -128,6 +128,7 @@ MAKES: dict[str, Any] = {
 }
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("policy", ["simulated", "modelled"])
 @pytest.mark.parametrize("name", MAKES)
 def test_left_out_iterations_take_their_time(name: str, policy: Any) -> None:

@@ -200,6 +200,7 @@ BESIDE = {
 }
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("case", BESIDE)
 @pytest.mark.parametrize("first", [True, False])
 def test_all_that_is_computed_is_verified_exactly(simulated: dict[str, Any], case: str, first: bool) -> None:

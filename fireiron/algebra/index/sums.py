@@ -178,9 +178,13 @@ def _quotient_of(remainder: Mod) -> Expr:
 def _recombine(terms: tuple[Term, ...], constant: int) -> Expr:
     """Fold d * (e // d) + e % d to e, and three similar sums."""
     found = dict(terms)
+    coefficients = set(found.values())
     for monomial, coefficient in terms:
         if type(monomial) is Mod and type(monomial.denominator) is Const:
-            folded = _fold_remainder(found, monomial, coefficient, monomial.denominator.value)
+            size = monomial.denominator.value
+            if coefficient * size not in coefficients and -coefficient not in coefficients:
+                continue
+            folded = _fold_remainder(found, monomial, coefficient, size)
         elif type(monomial) is FloorDiv and type(monomial.denominator) is Const:
             folded = _fold_quotient(found, monomial, coefficient, monomial.denominator.value)
         else:
@@ -195,9 +199,6 @@ def _fold_remainder(
     found: dict[Expr, int], monomial: Mod, coefficient: int, size: int
 ) -> tuple[Expr, int, tuple[Expr, ...]] | None:
     whole = monomial.numerator
-    present = found.values()
-    if coefficient * size not in present and -coefficient not in present:
-        return None
     quotient = _quotient_of(monomial)
     if found.get(quotient) == coefficient * size:  # d * (e // d) + e % d -> e
         return whole, coefficient, (quotient, monomial)

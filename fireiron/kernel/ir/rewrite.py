@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import assert_never, cast
+from functools import cache
+from operator import attrgetter
+from typing import Any, assert_never, cast
 
 import attrs
 
@@ -48,6 +50,7 @@ from fireiron.language.atom import Atom
 from fireiron.language.levels import Level
 
 Body = tuple[Statement, ...]
+PLAIN = frozenset({str, int, bool, float, type(None)})  # types of what has no parts
 
 
 def rewrite(body: Body, f: Callable[[Statement], Statement | Body]) -> Body:
@@ -218,12 +221,28 @@ def masked(body: Body, present: Expr, able: Callable[[Call], bool]) -> Body | No
 
 def mentions(body: object, var: Var) -> bool:
     """Say whether statements, or parts of them, use a variable."""
-    match body:
-        case Expr():
-            return var in free(body)
-        case tuple():
-            return any(mentions(part, var) for part in cast("tuple[object, ...]", body))
-        case Atom() | Link() | Level():
-            return False
-        case _:
-            return attrs.has(type(body)) and any(mentions(getattr(body, f.name), var) for f in attrs.fields(type(body)))
+    pending = [body]
+    while pending:
+        part = pending.pop()
+        if type(part) in PLAIN:
+            continue
+        if isinstance(part, Expr):
+            if var in free(part):
+                return True
+        else:
+            pending += cast("tuple[object, ...]", part) if isinstance(part, tuple) else parts_of(part)
+    return False
+
+
+def parts_of(record: object) -> tuple[object, ...]:
+    """List the values of a record's fields; nothing of atoms, links and levels, which hold no variables."""
+    return _fields_of(type(record))(record)
+
+
+@cache
+def _fields_of(kind: type[Any]) -> Callable[[object], tuple[object, ...]]:
+    names = () if issubclass(kind, (Atom, Link, Level)) or not attrs.has(kind) else tuple(attrs.fields_dict(kind))
+    if not names:
+        return lambda _: ()
+    found = attrgetter(*names)
+    return found if len(names) > 1 else lambda record: (found(record),)

@@ -40,14 +40,16 @@ def own_units(link: Own, state: State, context: Context, storage: Storage) -> St
     starts: list[list[int]] = []
     extents: set[tuple[int, ...]] = set()
     for u in range(units.count):
-        mine = np.unique(keys[u * size : (u + 1) * size])
+        mine = keys[u * size : (u + 1) * size]
         mine = mine[mine < ABSENT]  # where tiles do not divide the extent, some registers hold no element
         if not len(mine):
             raise _irregular(link, storage, ownership.owner)
         digits = [mine // span ** (rank - 1 - d) % span for d in range(rank)]
         low = [int(d.min()) for d in digits]
         extent = tuple(int(d.max()) + 1 - x for d, x in zip(digits, low, strict=True))
-        if int(np.prod(extent)) != len(mine):
+        held = np.zeros(extent, dtype=np.bool_)
+        held[tuple(d - x for d, x in zip(digits, low, strict=True))] = True
+        if not held.all():
             raise _irregular(link, storage, ownership.owner)
         starts.append(low)
         extents.add(extent)

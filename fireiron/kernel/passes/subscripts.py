@@ -5,7 +5,7 @@ Each element is read once, before the outermost loop in which it stays the same.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import cast
 
 import attrs
@@ -13,7 +13,7 @@ import attrs
 from fireiron.algebra.expr import Element, Expr, Var, and_, as_expr, free, ge, lt, operands, substitute
 from fireiron.base.link import Link
 from fireiron.kernel.ir.names import Names
-from fireiron.kernel.ir.rewrite import replaced
+from fireiron.kernel.ir.rewrite import PLAIN, parts_of, replaced
 from fireiron.kernel.ir.statements import (
     CountIn,
     Draw,
@@ -31,8 +31,6 @@ from fireiron.kernel.ir.statements import (
 )
 from fireiron.kernel.lower.context import buffer_of
 from fireiron.kernel.lower.window import Storage
-from fireiron.language.atom import Atom
-from fireiron.language.levels import Level
 
 Body = tuple[Statement, ...]
 
@@ -45,7 +43,7 @@ def fetched(body: Body, arrays: Mapping[str, Storage], taken: Collection[str]) -
         arrays: the kernel's tensors in global memory, by name.
         taken: names of the kernel.
     """
-    if not any(True for _ in elements_of(body)):
+    if not elements_of(body):
         return body
     return _within(body, {}, arrays, Names(taken, body))
 
@@ -110,25 +108,23 @@ def _fetch(
     return Fetch(var, View(buffer_of(storage), storage.address(index), origin=index), present, link)
 
 
-def elements_of(part: object) -> Iterator[Element]:
-    """Visit the array elements that are indices in statements; an element in the index of another is visited first."""
-    match part:
-        case Element(index=index):
-            yield from elements_of(index)
-            yield part
-        case Expr():
-            for operand in operands(part):
-                yield from elements_of(operand)
-        case tuple():
-            for x in cast("tuple[object, ...]", part):
-                yield from elements_of(x)
-        case Atom() | Link() | Level():
-            return
-        case _ if attrs.has(type(part)):
-            for f in attrs.fields(type(part)):
-                yield from elements_of(getattr(part, f.name))
-        case _:
-            return
+def elements_of(part: object) -> list[Element]:
+    """List the array elements that are indices in statements; an element in the index of another comes before it."""
+    found: list[Element] = []
+    _list_elements(part, found)
+    return found
+
+
+def _list_elements(part: object, found: list[Element]) -> None:
+    if isinstance(part, Expr):
+        for operand in operands(part):
+            _list_elements(operand, found)
+        if isinstance(part, Element):
+            found.append(part)
+        return
+    for x in cast("tuple[object, ...]", part) if isinstance(part, tuple) else parts_of(part):
+        if type(x) not in PLAIN:
+            _list_elements(x, found)
 
 
 def _link(statement: Statement) -> Link | None:

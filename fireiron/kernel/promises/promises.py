@@ -198,8 +198,8 @@ def _inserted(one: Passed, kernel: Kernel) -> Iterator[str]:
 
 def _subscripts(one: Passed, kernel: Kernel) -> Iterator[str]:
     """Verify that no subscript is left, that each is read inside its array, and that accesses keep their places."""
-    if (left := next(elements_of(one.after), None)) is not None:
-        yield f"it leaves {left}, which no statement reads"
+    if left := elements_of(one.after):
+        yield f"it leaves {left[0]}, which no statement reads"
         return
     for env in _places(kernel):
         try:
