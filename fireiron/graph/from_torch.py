@@ -21,6 +21,7 @@ from fireiron.base.errors import FireironError
 from fireiron.front.torch_ops import as_numpy
 from fireiron.graph.composites import Ops
 from fireiron.graph.nodes import BUNDLE, Builder, Data, Graph
+from fireiron.graph.torch_lines import MOST_NUMBER
 from fireiron.graph.torch_nodes import (
     Stays,
     has_padded_lines,
@@ -32,7 +33,7 @@ from fireiron.graph.torch_nodes import (
     takes_as_traced,
     torch_kind,
 )
-from fireiron.graph.torch_operators import KNOWN, MOST_NUMBER, OF_ANY_TYPE, OF_NUMBERS, VIEWS, WRAPPING
+from fireiron.graph.torch_operators import KNOWN, OF_ANY_TYPE, OF_NUMBERS, VIEWS, WRAPPING
 from fireiron.graph.torch_views import base_of, input_of, seen_by
 
 torch: Any = import_module("torch")

@@ -11,12 +11,10 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from fireiron.algebra.dtypes import f32, i32
 from fireiron.graph.lower_program import LARGE_NBYTES
-from fireiron.graph.nodes import Data
 from fireiron.graph.operations import Shape
+from fireiron.graph.torch_lines import LINES
 from fireiron.graph.torch_nodes import (
     Stays,
     is_tensor,
@@ -32,14 +30,12 @@ if TYPE_CHECKING:
 torch: Any = import_module("torch")
 
 Known = Callable[..., Any]
-KNOWN: dict[str, Known] = {**WINDOWS}
-OF_ANY_TYPE = ("embedding", "embedding_dense_backward", "split", "split_with_sizes")  # and views, which compute nothing
+KNOWN: dict[str, Known] = {**WINDOWS, **LINES}
+OF_ANY_TYPE = (*LINES, "split", "split_with_sizes")  # and views, which compute nothing
 # Torch's bytes wrap in these, and kernels' saturate.
 WRAPPING = ("add", "sub", "rsub", "mul", "neg", "abs", "pow", "prims.fma", "sum")
 # Arithmetic whose results are floats where one operand has floats: torch converts integers to the floats' type first.
 OF_NUMBERS = ("add", "sub", "rsub", "mul", "div", "maximum", "minimum")
-MOST_ROWS = 8  # of a table whose gradient is summed by reading all lines for each row
-MOST_NUMBER = (1 << 31) - 1
 
 
 def _known(*names: str) -> Callable[[Known], Known]:
@@ -552,40 +548,6 @@ def _filled(i: Importer, node: Any, *given: Any, fill_value: Any = None, **_: An
         raise Stays("a number that is not known")
     made = i.builder.constant(_filling(node, number), torch_kind(value.dtype))
     return i.ops.broadcast(made, shape=tuple(value.shape)) if value.shape else made
-
-
-@_known("embedding")
-def _embedding(i: Importer, node: Any, table: int, ids: int, *_: Any, **__: Any) -> int:
-    return i.ops.gather(table, ids)
-
-
-@_known("embedding_dense_backward")
-def _embedding_gradient(
-    i: Importer, node: Any, gradient: int, ids: int, rows: int, padding: int, by_frequency: bool
-) -> int:
-    """Add up the lines of each row of a table.
-
-    For a few rows these are sums in f32 over the lines whose number is the row's, in the same order in each call. Torch
-    sorts the numbers, which takes longer for few rows; of 32 bits they take half the time of 64.
-    """
-    o = i.ops
-    count, width, kind = math.prod(o.shape(ids)), o.shape(gradient)[-1], o.dtype(gradient)
-    narrow = o.cast(ids, dtype=i32)
-    if by_frequency or rows > MOST_ROWS or not count or kind.kind != "float":
-        if rows > MOST_NUMBER:
-            raise Stays("numbers of 64 bits")
-
-        def run(*given: Any) -> Any:
-            return node.target(*given, rows, padding, by_frequency)
-
-        return i.by_torch("embedding_dense_backward", (gradient, narrow), run, node.meta["val"], pure=True)
-    every = i.builder.array(Data.of(np.arange(rows, dtype=np.int32), i32))
-    mine = o.eq(o.reshape(every, shape=(rows, 1, 1)), o.reshape(narrow, shape=(1, count, 1)))
-    picked = o.select(mine, o.reshape(gradient, shape=(1, count, width)), i.builder.constant(0.0, kind))
-    total = o.sum(o.wide(picked), axes=(1,), keepdims=False)
-    if padding >= 0:
-        total = o.select(o.eq(o.reshape(every, shape=(rows, 1)), float(padding)), i.builder.constant(0.0, f32), total)
-    return o.like(total, kind)
 
 
 @_known("fireiron.kept_attention")

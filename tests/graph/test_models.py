@@ -69,7 +69,7 @@ TRAINED: dict[str, tuple[str, str, dict[str, Any], str, int, int]] = {
     "gemma3": ("Gemma3ForCausalLM", "Gemma3TextConfig", {**GROUPS, "head_dim": 16, "sliding_window": 8}, *IDS, 110, 15),
     "gpt-j": (
         "GPTJForCausalLM", "GPTJConfig",
-        {"n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 101, "rotary_dim": 8, "n_positions": 64}, *IDS, 74, 10,
+        {"n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 101, "rotary_dim": 8, "n_positions": 64}, *IDS, 76, 10,
     ),
     "phi3": ("Phi3ForCausalLM", "Phi3Config", {**GROUPS, "pad_token_id": 0}, *IDS, 89, 13),
     "siglip": (
@@ -89,7 +89,7 @@ TRAINED: dict[str, tuple[str, str, dict[str, Any], str, int, int]] = {
             "patch_sizes": [7, 3], "strides": [4, 2], "mlp_ratios": [2, 2],
         }, "pixel_values", 111, 31,
     ),
-    "bert": ("BertModel", "BertConfig", SMALL, *IDS, 67, 11),
+    "bert": ("BertModel", "BertConfig", SMALL, *IDS, 69, 11),
 }  # fmt: skip
 
 

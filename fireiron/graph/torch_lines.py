@@ -1,0 +1,223 @@
+"""Torch's operators that read lines of an array by their numbers, and those that add up lines by their numbers."""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false
+# torch has no types that a strict checker knows.
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fireiron.algebra.dtypes import f32, i32
+from fireiron.graph.nodes import Data
+from fireiron.graph.torch_nodes import Stays, name_of
+
+if TYPE_CHECKING:
+    from fireiron.graph.from_torch import Importer
+
+torch: Any = import_module("torch")
+
+MOST_ROWS = 8  # of a table whose gradient is summed by reading all lines for each row
+MOST_NUMBER = (1 << 31) - 1
+# Elements of a table up to which zeros, additions in f32 and a conversion take less time than sorting the numbers of the
+# lines, which takes 70 us, and less than 32 MiB of memory.
+MOST_ADDED = 1 << 23
+MOST_PICKED = 8  # elements of a line
+
+
+def _embedding(i: Importer, node: Any, table: int, ids: int, *_: Any, **__: Any) -> int:
+    return i.ops.gather(table, ids)
+
+
+def _embedding_gradient(
+    i: Importer, node: Any, gradient: int, ids: int, rows: int, padding: int, by_frequency: bool
+) -> int:
+    """Add up the lines of each row of a table.
+
+    For a few rows these are sums in f32 over the lines whose number is the row's, in the same order in each call. Else
+    torch adds lines in any order, as its compiler does, or, where algorithms must be deterministic, sorts the numbers;
+    of 32 bits they take half the time of 64.
+    """
+    o = i.ops
+    count, width, kind = math.prod(o.shape(ids)), o.shape(gradient)[-1], o.dtype(gradient)
+    narrow = o.cast(ids, dtype=i32)
+    if rows > MOST_NUMBER:
+        raise Stays("numbers of 64 bits")
+    every = i.builder.array(Data.of(np.arange(rows, dtype=np.int32), i32)) if padding >= 0 or rows <= MOST_ROWS else -1
+    if by_frequency or not count or kind.kind != "float" or (rows > MOST_ROWS and not _adds(rows * width)):
+
+        def run(*given: Any) -> Any:
+            return node.target(*given, rows, padding, by_frequency)
+
+        return i.by_torch("embedding_dense_backward", (gradient, narrow), run, node.meta["val"], pure=True)
+    if rows > MOST_ROWS:
+        lines = o.reshape(o.wide(gradient), shape=(count, width))
+        total = _added(i, node, lines, o.reshape(narrow, shape=(count,)), 0)
+    else:
+        mine = o.eq(o.reshape(every, shape=(rows, 1, 1)), o.reshape(narrow, shape=(1, count, 1)))
+        picked = o.select(mine, o.reshape(gradient, shape=(1, count, width)), i.builder.constant(0.0, kind))
+        total = o.sum(o.wide(picked), axes=(1,), keepdims=False)
+    if padding >= 0:
+        total = o.select(o.eq(o.reshape(every, shape=(rows, 1)), float(padding)), i.builder.constant(0.0, f32), total)
+    return o.like(total, kind)
+
+
+def _adds(elements: int) -> bool:
+    """Say whether the lines of a table are added in any order."""
+    return elements <= MOST_ADDED and not torch.are_deterministic_algorithms_enabled()
+
+
+def _added(i: Importer, node: Any, lines: int, ids: int, axis: int) -> int:
+    """Add lines along an axis to zeros of the result's shape, each at its number."""
+    value = torch.empty_like(node.meta["val"], dtype=torch.float32, memory_format=torch.contiguous_format)
+    shape = tuple(value.shape)
+
+    def run(lines: Any, ids: Any) -> Any:
+        return torch.zeros(shape, dtype=lines.dtype, device=lines.device).index_add_(axis, ids, lines)
+
+    return i.by_torch("index_add", (lines, ids), run, value, pure=True)
+
+
+def _chosen(i: Importer, node: Any, indices: Sequence[int | None]) -> tuple[int, int, tuple[int, ...]]:
+    """Return the axis that is indexed by one array, the numbers of lines, none below 0, and the array's shape."""
+    o, (axis, *others) = i.ops, [k for k, ids in enumerate(indices) if ids is not None]
+    ids, given = indices[axis], node.args[1][axis].meta["val"]
+    if others or given.dtype not in (torch.int32, torch.int64) or ids is None:
+        raise Stays("several arrays of numbers, or a mask")
+    size = node.args[0].meta["val"].shape[axis]
+    if size > MOST_NUMBER:
+        raise Stays("numbers of 64 bits")
+    narrow, shape = o.cast(ids, dtype=i32), o.shape(ids)
+    from_behind = o.add(narrow, i.builder.constant(size, i32))
+    return axis, o.select(o.lt(narrow, i.builder.constant(0, i32)), from_behind, narrow), shape
+
+
+def _index(i: Importer, node: Any, x: int, indices: Sequence[int | None]) -> int:
+    """Read the lines of an array at the numbers in another."""
+    o = i.ops
+    if node.args[0].meta["val"].dtype == torch.int64 or not node.meta["val"].numel():
+        raise Stays("integers of 64 bits, or nothing")
+    axis, ids, shape = _chosen(i, node, indices)
+    rank, count = len(o.shape(x)), len(shape)
+    first = (axis, *(k for k in range(rank) if k != axis))
+    read = o.gather(o.transpose(x, axes=first) if axis else x, ids)
+    back = (*range(count, count + axis), *range(count), *range(count + axis, count + rank - 1))
+    return o.transpose(read, axes=back) if axis else read
+
+
+def _index_put(
+    i: Importer, node: Any, x: int, indices: Sequence[int | None], values: int, accumulate: bool = False
+) -> int:
+    """Add lines to an array at the numbers in another, as the gradient of reading them does."""
+    o, kind = i.ops, i.ops.dtype(x)
+    if not accumulate or kind.kind != "float" or torch.are_deterministic_algorithms_enabled():
+        raise Stays("lines that are replaced, or whose sums must be deterministic")
+    axis, ids, shape = _chosen(i, node, indices)
+    whole, count = o.shape(x), math.prod(shape)
+    lines = o.broadcast(values, shape=(*whole[:axis], *shape, *whole[axis + 1 :]))
+    lines = o.reshape(o.wide(lines), shape=(*whole[:axis], count, *whole[axis + 1 :]))
+    total = _added(i, node, lines, o.reshape(ids, shape=(count,)), axis)
+    return o.like(total if _is_zeros(node.args[0]) else o.add(o.wide(x), total), kind)
+
+
+def _picked(i: Importer, node: Any, x: int, dim: int, ids: int, **_: Any) -> int:
+    """Read a few elements of each line: sums of what is left where the other columns are 0, in the line's own kernel."""
+    o, kind = i.ops, i.ops.dtype(x)
+    axis, width = dim % max(1, len(o.shape(x))), o.shape(ids)[dim] if o.shape(ids) else 0
+    if i.builder.nodes[x].op in ("input", "foreign", "matmul") or not _by_columns(i, node, x, ids, axis):
+        raise Stays("elements of an array that no kernel around it makes")
+    zero, columns = i.builder.constant(0.0, kind), _columns(i, o.shape(x), axis)
+    parts = [
+        o.sum(o.wide(o.select(o.eq(columns, at), x, zero)), axes=(axis,), keepdims=True)
+        for at in (_column(i, ids, axis, k) for k in range(width))
+    ]
+    return o.like(parts[0] if width == 1 else o.concatenate(*parts, axis=axis), kind)
+
+
+def _scattered(
+    i: Importer, node: Any, x: int, dim: int, ids: int, given: Any, adds: bool = False, **named: Any
+) -> int:  # fmt: skip
+    """Replace a few elements of each line, or add to them: each element of the result asks whether it is one of them."""
+    o, kind = i.ops, i.ops.dtype(x)
+    shape, axis = o.shape(x), dim % max(1, len(o.shape(x)))
+    tensor = isinstance(node.args[3], torch.fx.Node)
+    if named or not _by_columns(i, node, x, ids, axis) or (tensor and o.shape(given) != o.shape(ids)):
+        raise Stays("many elements of a line")
+    columns, made = _columns(i, shape, axis), o.wide(x) if adds else x
+    for k in range(o.shape(ids)[axis]):
+        value = _cut(i, given, axis, k) if tensor else i.constant(given, x)
+        value = o.like(value, kind)
+        mine = o.eq(columns, _column(i, ids, axis, k))
+        if not adds:
+            made = o.select(mine, value, made)
+        elif k == 0 and _is_zeros(node.args[0]):
+            made = o.wide(o.select(mine, value, i.builder.constant(0.0, kind)))
+        else:
+            made = o.add(made, o.wide(o.select(mine, value, i.builder.constant(0.0, kind))))
+    return o.like(made, kind)
+
+
+def _scattered_sums(i: Importer, node: Any, x: int, dim: int, ids: int, given: int) -> int:
+    return _scattered(i, node, x, dim, ids, given, adds=True)
+
+
+def _by_columns(i: Importer, node: Any, x: int, ids: int, axis: int) -> bool:
+    """Say whether elements of a line are few, and the lines those of the numbers."""
+    shape, numbers = list(i.ops.shape(x)), list(i.ops.shape(ids))
+    if not shape or len(shape) != len(numbers) or i.ops.dtype(x).kind != "float":
+        return False
+    few = 0 < numbers[axis] <= MOST_PICKED and shape[axis] <= MOST_NUMBER
+    return few and shape[:axis] + shape[axis + 1 :] == numbers[:axis] + numbers[axis + 1 :]
+
+
+def _columns(i: Importer, shape: tuple[int, ...], axis: int) -> int:
+    every = i.builder.array(Data.of(np.arange(shape[axis], dtype=np.int32), i32))
+    return i.ops.reshape(every, shape=tuple(n if k == axis else 1 for k, n in enumerate(shape)))
+
+
+def _column(i: Importer, ids: int, axis: int, at: int) -> int:
+    return i.ops.cast(_cut(i, ids, axis, at), dtype=i32)
+
+
+def _cut(i: Importer, x: int, axis: int, at: int) -> int:
+    shape = i.ops.shape(x)
+    if shape[axis] == 1:
+        return x
+    starts = tuple(at if k == axis else 0 for k in range(len(shape)))
+    stops = tuple(at + 1 if k == axis else n for k, n in enumerate(shape))
+    return i.ops.slice(x, starts=starts, stops=stops, steps=(1,) * len(shape))
+
+
+def _flipped(i: Importer, node: Any, x: int, dims: Sequence[int]) -> int:
+    """Read lines in the opposite order."""
+    o, shape = i.ops, i.ops.shape(x)
+    axis = dims[0] % len(shape) if len(dims) == 1 else len(shape) - 1
+    if axis == len(shape) - 1 or o.dtype(x).kind != "float" or not math.prod(shape):
+        raise Stays("elements of a line, or several dims")
+    order = i.builder.array(Data.of(np.arange(shape[axis] - 1, -1, -1, dtype=np.int32), i32))
+    first = (axis, *(k for k in range(len(shape)) if k != axis))
+    read = o.gather(o.transpose(x, axes=first) if axis else x, order)
+    return o.transpose(read, axes=(*range(1, axis + 1), 0, *range(axis + 1, len(shape)))) if axis else read
+
+
+def _is_zeros(node: Any) -> bool:
+    """Say whether a node of torch's graph makes zeros."""
+    name = name_of(node)
+    fills = {"full": 1, "full_like": 1, "new_full": 2}
+    return name in ("zeros", "zeros_like", "new_zeros") or (name in fills and node.args[fills[name]] == 0)
+
+
+LINES: dict[str, Callable[..., Any]] = {
+    "embedding": _embedding,
+    "embedding_dense_backward": _embedding_gradient,
+    "index": _index,
+    "index_put": _index_put,
+    "gather": _picked,
+    "scatter": _scattered,
+    "scatter_add": _scattered_sums,
+    "flip": _flipped,
+}

@@ -1,0 +1,107 @@
+"""Lines that are read at numbers in an array, and added up there, against torch."""
+# pyright: reportMissingImports=false
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch")
+
+from torch_compared import compared  # noqa: E402
+
+
+def left(plans: Any) -> list[str]:
+    """Name the operators that torch runs."""
+    return [n["label"] for plan in plans for n in plan.graph.nodes if n.op == "foreign"]
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("shape", [(5,), (3, 2)])
+def test_lines_at_numbers_some_of_them_from_behind(axis: int, shape: tuple[int, ...]) -> None:
+    x = torch.randn(6, 8, 7)
+    ids = torch.randint(-x.shape[axis], x.shape[axis], shape)
+    before = (slice(None),) * axis
+    plans = compared(lambda x, ids: (x * 2)[(*before, ids)] + 1, x, ids)
+    assert left(plans) == ["index_add"]
+
+
+@pytest.mark.parametrize(("rows", "padding"), [(40, None), (40, 3), (6, None), (6, 3)])
+def test_gradients_of_tables(rows: int, padding: int | None) -> None:
+    ids = torch.randint(0, rows, (4, 30))
+    plans = compared(lambda t, ids: torch.nn.functional.embedding(ids, t, padding) * 3, torch.randn(rows, 16), ids)
+    assert left(plans) == ["index_add"] * (rows > 8)
+
+
+def test_numbers_are_sorted_where_sums_must_be_deterministic() -> None:
+    torch.use_deterministic_algorithms(True)
+    try:
+        plans = compared(
+            lambda t, ids: torch.nn.functional.embedding(ids, t), torch.randn(40, 16), torch.randint(0, 40, (30,))
+        )
+        assert left(plans) == ["embedding_dense_backward"]
+        plans = compared(lambda x, ids: x[:, ids] * 2, torch.randn(6, 40), torch.randint(0, 40, (30,)))
+        assert "index_add" not in left(plans)
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def test_numbers_are_sorted_for_large_tables() -> None:
+    """Zeros, and a conversion of the table, take longer and hold twice the memory."""
+    table, ids = torch.zeros(70_000, 128), torch.randint(0, 70_000, (8,))
+    plans = compared(lambda t, ids: torch.nn.functional.embedding(ids, t) * 2, table, ids)
+    assert left(plans) == ["embedding_dense_backward"]
+
+
+def test_lines_are_added_to_an_array() -> None:
+    def added(x: Any, ids: Any, lines: Any) -> Any:
+        return torch.index_put(x * 2, (ids,), lines, accumulate=True)
+
+    x, ids, lines = torch.randn(9, 5), torch.randint(-9, 9, (20,)), torch.randn(20, 5)
+    assert left(compared(added, x, ids, lines))[0] == "index_add"
+    assert left(compared(added, x, ids, torch.randn(5)))[0] == "index_add"  # one line for all numbers
+
+
+def test_masks_and_several_arrays_stay_with_torch() -> None:
+    x, ids = torch.randn(9, 5), torch.randint(0, 5, (4,))
+    assert "index" in left(compared(lambda x, ids: x[ids, ids] * 2, x, ids))
+
+
+@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_few_elements_of_each_line(axis: int, width: int) -> None:
+    """The numbers of a line differ, so that the gradient writes each element once or adds several, as they fall."""
+    x = torch.randn(6, 9)
+    ids = torch.randint(0, x.shape[axis], (6, width) if axis else (width, 9))
+    plans = compared(lambda x, ids: torch.log_softmax(x, axis).gather(axis, ids) * 2, x, ids)
+    assert not left(plans)
+
+
+def test_many_elements_of_a_line_stay_with_torch() -> None:
+    x, ids = torch.randn(6, 40), torch.randint(0, 40, (6, 20))
+    assert left(compared(lambda x, ids: (x * 2).gather(1, ids), x, ids)) == ["gather", "scatter_add"]
+    assert "gather" in left(compared(lambda x, ids: x.gather(1, ids) * 2, x, ids[:, :1]))  # no kernel makes x
+
+
+def test_elements_are_replaced() -> None:
+    def replaced(x: Any, ids: Any, values: Any) -> Any:
+        return (x * 2).scatter(1, ids, values) + torch.zeros_like(x).scatter(1, ids, 1.5)
+
+    x, ids = torch.randn(6, 9), torch.tensor([[0, 4], [3, 2], [8, 1], [5, 6], [2, 0], [7, 8]])
+    assert "scatter" not in left(compared(replaced, x, ids, torch.randn(6, 2)))
+
+
+def test_elements_are_added() -> None:
+    x, ids = torch.randn(6, 9), torch.randint(0, 9, (6, 2))
+    plans = compared(lambda x, ids, v: (x * 2).scatter_add(1, ids, v), x, ids, torch.randn(6, 2))
+    assert "scatter_add" not in left(plans)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -3])
+def test_lines_in_the_opposite_order(axis: int) -> None:
+    assert not left(compared(lambda x: x * 2 + x.flip(axis), torch.randn(4, 5, 6)))
+
+
+def test_lines_whose_elements_are_turned_stay_with_torch() -> None:
+    assert "flip" in left(compared(lambda x: x.flip(-1) * 2, torch.randn(4, 5)))
