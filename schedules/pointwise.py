@@ -100,7 +100,8 @@ def pointwise(spec: ProgramChain, vectors: int = 0) -> Schedule:
     for tensor, _ in across:
         chain = chain.load(tensor.name, SH, vector()).swizzle(_swizzle(tensor.dtype.nbytes, side))
     chain = chain.tile(**of_warp).to(Warp if lanes == LANES else Group(Thread, lanes))
-    for tensor in dealt_alike(chain, full, dims) or full[:1]:
+    parts = [t for t in _by_vectors(spec, inner, lane) if t not in full and len(t.shape) == len(dims)]
+    for tensor in dealt_alike(chain, [*full, *parts], dims) or full[:1]:
         chain = chain.load(tensor.name, RF, vector(tensor.dtype.nbytes_of(lane)))
     return chain.epilog(memory=RF).done()
 
@@ -135,7 +136,7 @@ def _gathered(spec: ProgramChain, across: list[tuple[Tensor, str]], block: dict[
 
 
 def _by_elements(spec: ProgramChain, extents: dict[str, int]) -> Schedule:
-    """Schedule a program without an input that has all dims: threads store vectors, and read each element apart.
+    """Schedule a program without an input that has all dims: threads store vectors, and read vectors where they can.
 
     Args:
         spec: the program.
@@ -153,7 +154,32 @@ def _by_elements(spec: ProgramChain, extents: dict[str, int]) -> Schedule:
         beside = min(left, power(ceil(extent / of_thread[dim]), left))
         of_block[dim], left = of_thread[dim] * beside, left // beside
     chain: ProgramChain = spec.tile(**{dim: of_block[dim] for dim in extents}).to(Block).epilog(memory=RF)
-    return chain.tile(**of_thread).to(Thread, WARPS * LANES // left).unroll().done()
+    chain = chain.tile(**of_thread).to(Thread, WARPS * LANES // left).unroll()
+    for tensor in _by_vectors(spec, inner, lane):
+        chain = chain.load(tensor.name, RF, vector(min(VECTOR_NBYTES, tensor.dtype.nbytes_of(lane))))
+    return chain.done()
+
+
+def _by_vectors(spec: ProgramChain, inner: str, lane: int) -> list[Tensor]:
+    """List the inputs that are read by vectors, each of which exists or not: parts of a concatenation, repeated lines.
+
+    Args:
+        spec: the program.
+        inner: the outputs' contiguous dim.
+        lane: elements of a vector.
+    """
+    found: list[Tensor] = []
+    for t in spec.computed.inputs if lane > 1 else ():
+        shifts = {ref.shifts for step in spec.computed.steps for ref in step.reads if ref.name == t.name}
+        places = shifts.pop() if len(shifts) == 1 else None
+        if places is None:
+            continue
+        last = t.storage[-1]
+        dim, shift = places[last]
+        whole = t.strides[last] == 1 and isinstance(t.shape[last], int) and t.shape[last] % lane == 0
+        if dim == inner and whole and shift % lane == 0 and t.aligned(lane):
+            found.append(t)
+    return found
 
 
 def _oblong(line: object, inner: object, side: int) -> tuple[int, int]:

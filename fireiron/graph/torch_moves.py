@@ -16,7 +16,8 @@ from typing import Any
 torch: Any = import_module("torch")
 
 MOST_LINES = 16  # that are mirrored along a dim: each is a part of a concatenation
-_INTERPOLATE = "input", "size", "scale_factor", "mode"
+_INTERPOLATE = "input", "size", "scale_factor", "mode", "align_corners"
+_LINEAR = "linear", "bilinear", "trilinear"
 
 
 def moves(usual: Mapping[Any, Any]) -> dict[Any, Any]:
@@ -26,7 +27,10 @@ def moves(usual: Mapping[Any, Any]) -> dict[Any, Any]:
         usual: torch's functions, for the calls that these do not take.
     """
     aten = torch.ops.aten
-    found: dict[Any, Any] = {aten.roll.default: _or_usual(_rolled, usual.get(aten.roll.default))}
+    found: dict[Any, Any] = {
+        aten.roll.default: _or_usual(_rolled, usual.get(aten.roll.default)),
+        aten.cumsum.default: _or_usual(_summed, usual.get(aten.cumsum.default)),
+    }
     for kind, line, slope in (("reflection", _mirrored, _of_mirrored), ("replication", _held, _of_held)):
         for dims in (1, 2, 3):
             forward = getattr(aten, f"{kind}_pad{dims}d").default
@@ -56,6 +60,13 @@ def _rolled(x: Any, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
         if first:
             x = torch.cat([x.narrow(dim, first, size - first), x.narrow(dim, 0, first)], dim)
     return x if any(s % x.shape[d] for s, d in zip(shifts, dims, strict=True)) else x.clone()
+
+
+def _summed(x: Any, dim: int, *, dtype: Any = None) -> Any:
+    """Sum up along the last dim of a copy: along other dims, torch adds line by line."""
+    if x.dim() < 2 or dim % x.dim() == x.dim() - 1 or not x.numel():
+        return NotImplemented
+    return x.movedim(dim, -1).contiguous().cumsum(-1, dtype=dtype).movedim(-1, dim)
 
 
 def _pairs(x: Any, padding: Sequence[int]) -> list[tuple[int, int, int]]:
@@ -137,9 +148,9 @@ def _of_held(dy: Any, dim: int, before: int, behind: int, size: int, wide: Any) 
 
 
 def repeat_pixels(module: Any) -> None:
-    """Replace interpolation by the nearest pixel, to whole multiples of an image's sides, by repeated axes.
+    """Replace interpolation, to whole multiples of an image's sides: by repeated axes, and weights along them.
 
-    Torch's function reads each pixel by indices, also in graphs, and its gradient adds to single pixels.
+    Torch's functions read each pixel by indices, also in graphs, and their gradients add to single pixels.
 
     Args:
         module: the graph that Dynamo traced.
@@ -148,19 +159,20 @@ def repeat_pixels(module: Any) -> None:
     for node in module.graph.nodes:
         if node.op == "call_function" and node.target is torch.nn.functional.interpolate:
             given: dict[str, Any] = dict(zip(_INTERPOLATE, node.args, strict=False)) | dict(node.kwargs)
-            times = _times(given)
-            if times is not None:
-                node.target, node.args, node.kwargs = _repeated, (given["input"], times), {}
+            times, mode = _times(given), given.get("mode", "nearest")
+            made = _repeated if mode in ("nearest", "nearest-exact") else _weighted if mode in _LINEAR else None
+            if times is not None and made is not None and not given.get("align_corners"):
+                node.target, node.args, node.kwargs = made, (given["input"], times), {}
                 changed = True
     if changed:
         module.recompile()
 
 
 def _times(given: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """Return how often each pixel is repeated along each side; None for other interpolations."""
+    """Return how many pixels are made of each along each side; None where these are no whole numbers."""
     source = given["input"]
     image = source.meta.get("example_value", source.meta.get("val")) if isinstance(source, torch.fx.Node) else None
-    if image is None or given.get("mode", "nearest") not in ("nearest", "nearest-exact"):
+    if image is None:
         return None
     sides, size, scale = tuple(image.shape[2:]), given.get("size"), given.get("scale_factor")
     if not all(isinstance(n, int) for n in sides) or given.get("antialias"):
@@ -178,9 +190,39 @@ def _times(given: Mapping[str, Any]) -> tuple[int, ...] | None:
     return times if any(n > 1 for n in times) else None  # a result has memory of its own
 
 
+def _channels_last(x: Any) -> bool:
+    return x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
+
+
+def _weighted(x: Any, times: Sequence[int]) -> Any:
+    """Interpolate linearly along one side after another, in f32 at least."""
+    kind, last = x.dtype, _channels_last(x)
+    x = x.movedim(1, -1) if last else x
+    x = x.to(torch.promote_types(kind, torch.float32))
+    for side, often in enumerate(times):
+        x = _between(x, side + (1 if last else 2), often) if often > 1 else x
+    x = x.to(kind)
+    return x.movedim(-1, 1) if last else x
+
+
+def _between(x: Any, dim: int, often: int) -> Any:
+    """Make several lines of each one and its neighbours; those at the ends are neighbours of themselves."""
+    size = x.shape[dim]
+    before = torch.cat([x.narrow(dim, 0, 1), x.narrow(dim, 0, size - 1)], dim)
+    behind = torch.cat([x.narrow(dim, 1, size - 1), x.narrow(dim, size - 1, 1)], dim)
+    places = [(n + 0.5) / often - 0.5 for n in range(often)]
+    weights = [[max(-p, 0.0) for p in places], [1 - abs(p) for p in places], [max(p, 0.0) for p in places]]
+    each = [
+        lines.unsqueeze(dim + 1)
+        * torch.tensor(found, dtype=x.dtype, device=x.device).reshape(often, *[1] * (x.dim() - dim - 1))
+        for lines, found in zip((before, x, behind), weights, strict=True)
+    ]
+    return (each[0] + each[1] + each[2]).flatten(dim, dim + 1)
+
+
 def _repeated(x: Any, times: Sequence[int]) -> Any:
     """Repeat each pixel along each side; images keep their order of axes in memory."""
-    last = x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
+    last = _channels_last(x)
     x = x.movedim(1, -1) if last else x
     first = 1 if last else 2
     split, wide, sides = list[int](), list[int](), list[int]()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 import attrs
 
 from fireiron.algebra.dtypes import DType
-from fireiron.algebra.expr import Compare, Element, Expr, Index, Logic, Var, as_expr, free, operands, simplest
+from fireiron.algebra.expr import Compare, Element, Expr, Index, Logic, Var, as_expr, free, operands, simplest, terms_of
 from fireiron.algebra.scalar import (
     Arg,
     Binary,
@@ -125,6 +125,21 @@ class Ref(Tensor):
     def dims(self) -> tuple[Dim, ...]:
         """List the dims that the index reads, each once, in the order of the tensor's dimensions."""
         return tuple(dict.fromkeys(d for e in self.index for d in _dims_in(e)))
+
+    @cached_property
+    def shifts(self) -> tuple[tuple[str, int], ...] | None:
+        """Return each index as a dim and a constant, whose sum it is: x[n, k - 8] has ("n", 0), ("k", -8).
+
+        None if an index is no such sum, or if two have the same dim.
+        """
+        found: list[tuple[str, int]] = []
+        for e in self.index:
+            terms, constant = terms_of(e)
+            dim = terms[0] if len(terms) == 1 else (None, 0)
+            if not isinstance(dim[0], Var) or dim[1] != 1:
+                return None
+            found.append((dim[0].name, constant))
+        return tuple(found) if len({dim for dim, _ in found}) == len(found) else None
 
     def __str__(self) -> str:
         from fireiron.algebra.index.python import to_python

@@ -263,7 +263,7 @@ def test_gradients_of_tables_of_few_rows_are_sums(rows: int, padding: int | None
             torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5, equal_nan=True)
         scale[1, 2, 5] = float("inf")  # reaches the rows that were read there, and no others
     nodes = [plan.graph.nodes[x.part.nodes[-1]] for plan in plans()[before:] for x in plan.foreign]
-    assert [n["label"] for n in nodes if n.op == "foreign"] == ["index_add"] * left
+    assert [n["label"] for n in nodes if n.op == "foreign"] == ["scatter_add"] * left
 
 
 def test_an_embedding_with_a_norm() -> None:
@@ -451,7 +451,7 @@ def test_a_training_step_holds_no_more_than_torch(monkeypatch: Any) -> None:
         # Heads in torch's order of axes are read in place: no part copies an array of the layer.
         assert not [x for x in plan.launches if all(plan.graph.nodes[n].op == "copy" for n in x.part.nodes)]
     nodes = [plan.graph.nodes[x.part.nodes[-1]] for plan in plans()[before:] for x in plan.foreign]
-    assert [n["label"] for n in nodes if n.op == "foreign"].count("index_add") == 1
+    assert [n["label"] for n in nodes if n.op == "foreign"].count("scatter_add") == 1
 
 
 class Joined(nn.Module):

@@ -93,6 +93,12 @@ MOVES: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
     "nearest": (lambda x: F.interpolate(x, scale_factor=2.0) * 2, (2, 3, 4, 5)),
     "nearest of sizes": (lambda x: F.interpolate(x, size=(8, 15), mode="nearest") * 2, (2, 3, 4, 5)),
     "nearest of a line": (lambda x: F.interpolate(x, scale_factor=3) * 2, (2, 3, 5)),
+    "linear": (lambda x: F.interpolate(x, scale_factor=4, mode="linear") * 2, (2, 3, 5)),
+    "bilinear": (lambda x: F.interpolate(x, scale_factor=2.0, mode="bilinear") * 2, (2, 3, 4, 5)),
+    "bilinear along one side": (lambda x: F.interpolate(x, size=(12, 5), mode="bilinear") * 2, (2, 3, 4, 5)),
+    "bilinear of one line": (lambda x: F.interpolate(x, scale_factor=2.0, mode="bilinear") * 2, (2, 3, 1, 5)),
+    "trilinear": (lambda x: F.interpolate(x, scale_factor=(2, 1, 3), mode="trilinear") * 2, (2, 3, 4, 3, 2)),
+    "sums along a dim": (lambda x: x.cumsum(0) * 2, (6, 5)),
     "remove and add": (lambda x: F.pad(x, (-1, 2, 1, -2)) * 2, (2, 3, 6, 5)),
 }
 
@@ -104,7 +110,7 @@ def test_elements_that_move(name: str) -> None:
     plans = compared(function, torch.randn(shape))
     left = {str(dict(plan.graph.nodes[i].attributes).get("label", plan.graph.nodes[i].op))
             for plan in plans for launch in plan.foreign for i in launch.part.nodes}  # fmt: skip
-    assert left <= {"concatenate"}  # of more parts than a kernel asks each element for
+    assert left <= {"concatenate", "cumsum"}  # of more parts than a kernel asks each element for
 
 
 def test_other_ways_to_scale_images_are_torchs() -> None:
@@ -113,17 +119,20 @@ def test_other_ways_to_scale_images_are_torchs() -> None:
     for how in (
         {"scale_factor": 1.5},
         {"scale_factor": 0.5},
-        {"scale_factor": 2.0, "mode": "bilinear"},
+        {"scale_factor": 1.5, "mode": "bilinear"},
+        {"scale_factor": 2.0, "mode": "bilinear", "align_corners": True},
+        {"scale_factor": 2.0, "mode": "bicubic"},
         {"size": (7, 6)},
     ):
         compared(lambda x, how=how: F.interpolate(x, **how) * 2, x)
 
 
-def test_repeated_pixels_keep_the_order_of_channels() -> None:
-    x = torch.randn(2, 8, 4, 4).to(memory_format=torch.channels_last)
-    fast = torch.compile(lambda x: F.interpolate(x, scale_factor=2.0), backend=torch_backend.backend)
+@pytest.mark.parametrize("mode", ["nearest", "bilinear"])
+def test_scaled_images_keep_the_order_of_channels(mode: str) -> None:
+    x = torch.randn(2, 8, 4, 4).to(memory_format=torch.channels_last).to(torch.bfloat16)
+    fast = torch.compile(lambda x: F.interpolate(x, scale_factor=2.0, mode=mode), backend=torch_backend.backend)
     assert fast(x).is_contiguous(memory_format=torch.channels_last)
-    assert torch.equal(fast(x), F.interpolate(x, scale_factor=2.0))
+    torch.testing.assert_close(fast(x), F.interpolate(x, scale_factor=2.0, mode=mode))
 
 
 @pytest.mark.parametrize("last", [False, True])
