@@ -10,6 +10,19 @@ from collections.abc import Callable
 from typing import Any
 
 from .arrays import torch_module
+from .line_blocks import (
+    Codes,
+    Edges,
+    Factors,
+    Joined,
+    Latent,
+    Mixed,
+    Neighbours,
+    Recommender,
+    Routed,
+    Segments,
+    Weighted,
+)
 from .models import RMSNorm
 from .more_blocks import (
     Decoder,
@@ -239,10 +252,32 @@ BLOCKS: dict[str, Callable[[], Any]] = {
     "mirrored": lambda: Step(Mirrored(64), drawn(16, 64, 64, 64)),
     "distilled": lambda: Step(Distilled(1024, 10000), drawn(4096, 1024)),
     "gates": lambda: Step(Gates(512), drawn(2048, 4, 512), drawn(2048, 512)),
+    "recommender": lambda: Step(Recommender(10000, 64, 26), drawn(8192, 13)),
+    "factors": lambda: Step(Factors(100000, 64)),
+    "codes": lambda: Step(Codes(256, 1024), drawn(32, 256, 256)),
+    "mixed": lambda: Step(Mixed(1024, 1000), drawn(8192, 1024)),
+    "joined-last": lambda: Step(Joined(64), drawn(16, 128, 32, 32), drawn(16, 64, 64, 64), last=True),
+    "segments-last": lambda: Step(Segments(256, 21), drawn(8, 256, 64, 64), last=True),
+    "routed": lambda: Step(Routed(512, 1024, 8), drawn(4096, 512)),
+    "neighbours": lambda: Step(Neighbours(256), drawn(20000, 256)),
+    "edges": lambda: Step(Edges(256, 8), drawn(20000, 256)),
+    "latent": lambda: Step(Latent(2048, 16), drawn(2, 2048, 2048), *drawn(2, 2048, 64).unbind(0)),
+    "weighted": lambda: Step(Weighted(768, 1000), drawn(8192, 768)),
+}
+# The integers of a block's call: the number that they are below, and their shape.
+NUMBERS: dict[str, tuple[tuple[int, tuple[int, ...]], ...]] = {
+    "head-32000": ((32000, (4096,)),),
+    "head-50257": ((50257, (4096,)),),
+    "recommender": ((10000, (8192, 26)), (2, (8192,))),
+    "factors": ((100000, (16384, 24)),),
+    "mixed": ((1000, (8192,)),),
+    "segments-last": ((21, (8, 256, 256)),),
+    "neighbours": ((20000, (200000,)), (20000, (200000,))),
+    "edges": ((20000, (200000,)), (20000, (200000,))),
+    "weighted": ((1000, (8192,)),),
 }
 
 
 def numbers(name: str) -> tuple[Any, ...]:
-    """Draw the integers of a block's call: the next words of a head's rows."""
-    head, _, words = name.partition("-")
-    return (torch.randint(int(words), (4096,)),) if head == "head" else ()
+    """Draw the integers of a block's call, such as the next words of a head's rows."""
+    return tuple(torch.randint(below, shape) for below, shape in NUMBERS.get(name, ()))

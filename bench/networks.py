@@ -49,6 +49,8 @@ BLOCKS = (
     "unet", "unet-last", "convnext-last", "batch-norm", "batch-norm-last", "squeeze-last", "mixer", "t5", "contrastive",
     "head-32000", "head-50257", "variational", "conformer", "llama-layer", "vit-layer", "swin", "dit", "experts",
     "points", "linear-attention", "wider", "mirrored", "distilled", "gates",
+    "recommender", "factors", "codes", "mixed", "joined-last", "segments-last", "routed", "neighbours", "edges",
+    "latent", "weighted",
 )  # fmt: skip
 LOSSES = {"gpt2-loss": ("gpt2", "GPT2LMHeadModel"), "bert-base-loss": ("bert-base", "BertForMaskedLM")}
 PEERS = ("eager", "sdpa", "compile", "max-autotune")

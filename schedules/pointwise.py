@@ -100,8 +100,15 @@ def pointwise(spec: ProgramChain, vectors: int = 0) -> Schedule:
     for tensor, _ in across:
         chain = chain.load(tensor.name, SH, vector()).swizzle(_swizzle(tensor.dtype.nbytes, side))
     chain = chain.tile(**of_warp).to(Warp if lanes == LANES else Group(Thread, lanes))
-    parts = [t for t in _by_vectors(spec, inner, lane) if t not in full and len(t.shape) == len(dims)]
-    for tensor in dealt_alike(chain, [*full, *parts], dims) or full[:1]:
+    tile = chain.residual.extents
+    wanted = [dim for dim in dims if tile[dim] != 1]
+    parts = [
+        tensor
+        for tensor, named in _by_vectors(spec, inner, lane)
+        if tensor not in full and [named[i] for i in tensor.storage if tile[named[i]] != 1] == wanted
+    ]
+    dealt = dealt_alike(chain, full, dims)
+    for tensor in [*dealt, *parts] if dealt else full[:1]:
         chain = chain.load(tensor.name, RF, vector(tensor.dtype.nbytes_of(lane)))
     return chain.epilog(memory=RF).done()
 
@@ -155,20 +162,20 @@ def _by_elements(spec: ProgramChain, extents: dict[str, int]) -> Schedule:
         of_block[dim], left = of_thread[dim] * beside, left // beside
     chain: ProgramChain = spec.tile(**{dim: of_block[dim] for dim in extents}).to(Block).epilog(memory=RF)
     chain = chain.tile(**of_thread).to(Thread, WARPS * LANES // left).unroll()
-    for tensor in _by_vectors(spec, inner, lane):
+    for tensor, _ in _by_vectors(spec, inner, lane):
         chain = chain.load(tensor.name, RF, vector(min(VECTOR_NBYTES, tensor.dtype.nbytes_of(lane))))
     return chain.done()
 
 
-def _by_vectors(spec: ProgramChain, inner: str, lane: int) -> list[Tensor]:
-    """List the inputs that are read by vectors, each of which exists or not: parts of a concatenation, repeated lines.
+def _by_vectors(spec: ProgramChain, inner: str, lane: int) -> list[tuple[Tensor, tuple[str, ...]]]:
+    """List the inputs of which a vector exists or not, as parts of a concatenation, and their dims in the program.
 
     Args:
         spec: the program.
         inner: the outputs' contiguous dim.
         lane: elements of a vector.
     """
-    found: list[Tensor] = []
+    found: list[tuple[Tensor, tuple[str, ...]]] = []
     for t in spec.computed.inputs if lane > 1 else ():
         shifts = {ref.shifts for step in spec.computed.steps for ref in step.reads if ref.name == t.name}
         places = shifts.pop() if len(shifts) == 1 else None
@@ -178,7 +185,7 @@ def _by_vectors(spec: ProgramChain, inner: str, lane: int) -> list[Tensor]:
         dim, shift = places[last]
         whole = t.strides[last] == 1 and isinstance(t.shape[last], int) and t.shape[last] % lane == 0
         if dim == inner and whole and shift % lane == 0 and t.aligned(lane):
-            found.append(t)
+            found.append((t, tuple(name for name, _ in places)))
     return found
 
 

@@ -369,6 +369,8 @@ def row(
             chain = chain.load(name, SH, cp_async())
         if part.inner:
             chain = _in_chunks(chain, column, part.inner, kept=persistent)
+    for name in _numbers(spec, given):
+        chain = chain.load(name, RF)
     return _to_registers(chain, given).epilog(memory=RF).done()
 
 
@@ -494,6 +496,8 @@ def _with_sums(
     vectors = given.vectors
     for name in vectors if together == 1 else ():
         chain = chain.load(name, RF, vector(given.vector(name)))
+    for name in _numbers(spec, given):
+        chain = chain.load(name, RF)
     some: dict[str, Any] = {line: together}
     chain = chain.split(**some)
     stages = stages or (1 if given.apart else stages_of(given, found, len(added)))
@@ -506,6 +510,12 @@ def _with_sums(
     for name in vectors if together > 1 else ():
         chain = chain.load(name, RF, vector(given.vector(name)))
     return _to_registers(chain, given).epilog(memory=RF).done()
+
+
+def _numbers(spec: ProgramChain, given: Row) -> list[str]:
+    """List the inputs beside the rows that are one number: without registers, it is read again behind each store."""
+    rows = {*given.inputs, *given.vectors}
+    return [t.name for t in spec.computed.inputs if t.name not in rows and all(n == 1 for n in t.shape)]
 
 
 def _of_lines(spec: ProgramChain, line: str) -> list[str]:

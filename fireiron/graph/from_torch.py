@@ -176,6 +176,8 @@ class Importer:
         name = name_of(node)
         if (found := self._of_numbers(node, value)) is not None:
             return found
+        if name in ("eq", "ne") and (same := self._same_words(node)) is not None:
+            return self._checked(same if name == "eq" else self.ops.eq(same, 0.0), value)
         known = KNOWN.get(name)
         if self._fits_in_words(node, name):
             self.narrow.add(node)
@@ -193,13 +195,47 @@ class Importer:
         self.narrow.discard(node)
         return self._foreign(node, name, value)
 
+    def _same_words(self, node: Any) -> int | None:
+        """Compare integers of 64 bits, such as classes, with known ones: both of their words must be equal.
+
+        Returns:
+            The comparison's node; None where both sides are unknown, or where there are no integers of 64 bits.
+        """
+        wide = [n for n in node.all_input_nodes if is_tensor(n) and n not in self.computed]
+        if len(wide) != 1 or wide[0] in self.narrow or wide[0].meta["val"].dtype != torch.int64:
+            return None
+        other = node.args[1] if node.args[0] is wide[0] else node.args[0]
+        known = self.computed[other] if other in self.computed else torch.tensor(other)
+        if known.is_floating_point() or known.dtype == torch.bool or not wide[0].meta["val"].numel():
+            return None
+        shape = tuple(wide[0].meta["val"].shape)
+        words = self.by_torch(
+            "words", (self.env[wide[0]],), _words, torch.empty(*shape, 2, dtype=torch.int32), pure=True
+        )
+        low, high = known.long() & 0xFFFFFFFF, known.long() >> 32
+        same: list[int] = []
+        for place, number in enumerate((torch.where(low > MOST_NUMBER, low - (1 << 32), low), high)):
+            starts, stops = (*[0] * len(shape), place), (*shape, place + 1)
+            word = self.ops.slice(words, starts=starts, stops=stops, steps=(1,) * len(stops))
+            same.append(self.ops.eq(self.ops.reshape(word, shape=shape), self._array(number.to(torch.int32))))
+        return self.ops.mul(*same)
+
     def _fits_in_words(self, node: Any, name: str) -> bool:
         """Say whether a call's integers of 64 bits are known to fit into 32: counts of booleans, and small numbers."""
         value = node.meta["val"]
         if not isinstance(value, torch.Tensor) or value.dtype != torch.int64:
             return False
         source: Any = node.args[0] if node.args else None
+        if KNOWN.get(name) is KNOWN["_to_copy"]:
+            return source in self.narrow or source.meta["val"].dtype in (
+                torch.bool,
+                torch.uint8,
+                torch.int8,
+                torch.int32,
+            )
         if name == "sum":
+            while KNOWN.get(name_of(source)) is KNOWN["_to_copy"]:
+                source = source.args[0]
             of_booleans = source.meta["val"].dtype == torch.bool
             return of_booleans and source.meta["val"].numel() <= MOST_NUMBER
         if name == "where":
@@ -319,6 +355,12 @@ class Importer:
 
 def _to(kind: Any, x: Any) -> Any:
     return x.to(kind)
+
+
+def _words(x: Any) -> Any:
+    """Return the words of integers of 64 bits, the low one first, without a copy where elements follow each other."""
+    flat = x.contiguous().as_strided((x.numel(),), (1,))  # of one element the strides may be any
+    return flat.view(torch.int32).reshape(*x.shape, 2)
 
 
 def imported(

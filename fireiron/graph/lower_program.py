@@ -362,7 +362,10 @@ class PartProgram:
             return node["value"]
         if node.op == "iota":
             dim = dims[int(node["axis"])]
-            return 0 if dim is None else subscripts.index(dim)
+            if dim is None:
+                return 0
+            extent = self.wide.get(dim, self.dims.extents.get(dim))  # masks have dims of attention's program
+            return subscripts.index(dim) if extent is None else subscripts.dim(dim, extent)
         if number not in self.inside and number not in self.free:
             name = self.labels[number, dims]
             value = self.arrays[name]

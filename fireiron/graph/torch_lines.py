@@ -100,11 +100,23 @@ def _chosen(i: Importer, node: Any, indices: Sequence[int | None]) -> tuple[int,
 
 def _index(i: Importer, node: Any, x: int, indices: Sequence[int | None]) -> int:
     """Read the lines of an array at the numbers in another."""
-    o = i.ops
     if node.args[0].meta["val"].dtype == torch.int64 or not node.meta["val"].numel():
         raise Stays("integers of 64 bits, or nothing")
-    axis, ids, shape = _chosen(i, node, indices)
-    rank, count = len(o.shape(x)), len(shape)
+    axis, ids, _ = _chosen(i, node, indices)
+    return _read(i, x, axis, ids)
+
+
+def _index_select(i: Importer, node: Any, x: int, dim: int, ids: int) -> int:
+    """Read lines at numbers none of which is below 0."""
+    shape = i.ops.shape(x)
+    if not shape or node.args[0].meta["val"].dtype == torch.int64 or not node.meta["val"].numel():
+        raise Stays("integers of 64 bits, a number, or nothing")
+    return _read(i, x, dim % len(shape), ids)
+
+
+def _read(i: Importer, x: int, axis: int, ids: int) -> int:
+    """Read the lines along an axis at the numbers in an array, whose axes take the place of this one."""
+    o, rank, count = i.ops, len(i.ops.shape(x)), len(i.ops.shape(ids))
     first = (axis, *(k for k in range(rank) if k != axis))
     read = o.gather(o.transpose(x, axes=first) if axis else x, ids)
     back = (*range(count, count + axis), *range(count), *range(count + axis, count + rank - 1))
@@ -197,13 +209,11 @@ def _cut(i: Importer, x: int, axis: int, at: int) -> int:
 def _flipped(i: Importer, node: Any, x: int, dims: Sequence[int]) -> int:
     """Read lines in the opposite order."""
     o, shape = i.ops, i.ops.shape(x)
-    axis = dims[0] % len(shape) if len(dims) == 1 else len(shape) - 1
+    axis = dims[0] % max(1, len(shape)) if len(dims) == 1 else len(shape) - 1
     if axis == len(shape) - 1 or o.dtype(x).kind != "float" or not math.prod(shape):
         raise Stays("elements of a line, or several dims")
     order = i.builder.array(Data.of(np.arange(shape[axis] - 1, -1, -1, dtype=np.int32), i32))
-    first = (axis, *(k for k in range(len(shape)) if k != axis))
-    read = o.gather(o.transpose(x, axes=first) if axis else x, order)
-    return o.transpose(read, axes=(*range(1, axis + 1), 0, *range(axis + 1, len(shape)))) if axis else read
+    return _read(i, x, axis, order)
 
 
 def _is_zeros(node: Any) -> bool:
@@ -216,6 +226,7 @@ LINES: dict[str, Callable[..., Any]] = {
     "embedding": _embedding,
     "embedding_dense_backward": _embedding_gradient,
     "index": _index,
+    "index_select": _index_select,
     "index_put": _index_put,
     "gather": _picked,
     "scatter": _scattered,

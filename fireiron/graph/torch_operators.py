@@ -259,7 +259,7 @@ def _copied(i: Importer, node: Any, x: int, *_: Any, **named: Any) -> int:
     value = node.meta["val"]
     if value.device != node.args[0].meta["val"].device:
         raise Stays("another device")
-    kind = torch_kind(value.dtype)
+    kind = i32 if node in i.narrow else torch_kind(value.dtype)
     _check_narrowing(node.args[0].meta["val"].dtype, value.dtype)
     if value.dtype == torch.bool and node.args[0].meta["val"].dtype != torch.bool:
         return i.ops.eq(i.ops.eq(x, 0.0), 0.0)

@@ -27,6 +27,22 @@ def test_lines_at_numbers_some_of_them_from_behind(axis: int, shape: tuple[int, 
     assert left(plans) == ["scatter_add"]
 
 
+def test_lines_of_a_graph_are_read_and_added() -> None:
+    """The gradient of sums over edges reads their lines."""
+
+    def layer(x: Any, first: Any, last: Any) -> Any:
+        return torch.zeros_like(x).index_add(0, last, (x * 2)[first])
+
+    plans = compared(layer, torch.randn(9, 8), torch.randint(0, 9, (30,)), torch.randint(0, 9, (30,)))
+    assert left(plans) == ["scatter_add", "scatter_add"]
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_lines_are_selected(axis: int) -> None:
+    x, ids = torch.randn(6, 8), torch.randint(0, 6, (5,))
+    assert left(compared(lambda x, ids: torch.index_select(x * 2, axis, ids) + 1, x, ids)) == ["scatter_add"]
+
+
 @pytest.mark.parametrize(("rows", "padding"), [(40, None), (40, 3), (6, None), (6, 3)])
 def test_gradients_of_tables(rows: int, padding: int | None) -> None:
     ids = torch.randint(0, rows, (4, 30))

@@ -135,6 +135,18 @@ def test_scaled_images_keep_the_order_of_channels(mode: str) -> None:
     torch.testing.assert_close(fast(x), F.interpolate(x, scale_factor=2.0, mode=mode))
 
 
+def test_joined_images_lie_as_their_parts_do() -> None:
+    """A convolution reads them; torch would copy them if their channels lay first."""
+    x, y, w = (
+        torch.randn(s).to(memory_format=torch.channels_last) for s in ((2, 8, 6, 6), (2, 4, 6, 6), (8, 12, 3, 3))
+    )
+    plan = compared(lambda x, y, w: F.conv2d(torch.cat((x * 2, y), 1), w), x, y, w, within=1e-4)[0]
+    (joined,) = (i for i, n in enumerate(plan.graph.nodes) if n.op == "concatenate")
+    view = plan.views[joined]
+    assert view is not None
+    assert view.strides == (432, 1, 72, 12)
+
+
 @pytest.mark.parametrize("last", [False, True])
 def test_biases_of_convolutions_and_means_in_training(last: bool) -> None:
     """Torch computes convolutions and their gradients; the bias, its gradient and the means join what stands around."""

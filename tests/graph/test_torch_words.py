@@ -1,0 +1,56 @@
+"""Integers of 64 bits in comparisons: both of their words count."""
+# pyright: reportMissingImports=false
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch")
+
+from torch_compared import compared  # noqa: E402
+
+F = torch.nn.functional
+
+
+def left(plans: Any) -> set[str]:
+    """Name what no kernel computes."""
+    nodes = [plan.graph.nodes[i] for plan in plans for launch in plan.foreign for i in launch.part.nodes]
+    return {str(dict(node.attributes).get("label", node.op)) for node in nodes}
+
+
+FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "classes": lambda x, y: (F.one_hot(y, 5).to(x.dtype) * x).sum(-1),
+    "classes of pixels": lambda x, y: F.one_hot(y.reshape(2, 3, 2), 5).permute(0, 3, 1, 2).to(x.dtype) * x.sum(),
+    "a number": lambda x, y: torch.where(y == 3, 1.0, x[:, 0]) * 2,
+    "another number": lambda x, y: torch.where(y != -100, x[:, 0], 0.0) * 2,
+    "numbers in a column": lambda x, y: (torch.arange(12)[:, None] == y).to(x.dtype) @ x,
+    "a number beyond 32 bits": lambda x, y: torch.where(y == (1 << 32) + 3, 1.0, x[:, 0]) * 2,
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_comparisons_with_known_numbers(name: str) -> None:
+    torch.manual_seed(0)
+    y = torch.randint(0, 5, (12,))
+    if not name.startswith("classes"):  # of which torch refuses such numbers
+        y[:4] = torch.tensor([3, (1 << 32) + 3, -100, -(1 << 32) + 3])
+    plans = compared(FUNCTIONS[name], torch.randn(12, 5), y)
+    assert left(plans) <= {"words"}
+
+
+def test_comparisons_of_unknown_numbers_stay_with_torch() -> None:
+    def equal(x: Any, y: Any, z: Any) -> Any:
+        return torch.where(y == z, x, 0.0) * 2
+
+    y = torch.tensor([1, (1 << 32) + 1, 5, 7])
+    compared(equal, torch.randn(4), y, torch.tensor([1, 1, 5, 8]))
+
+
+def test_counts_of_words_are_floats() -> None:
+    def counted(x: Any, y: Any) -> Any:
+        return x * (y == 2).long().sum().to(x.dtype) + (y == 1).long()
+
+    assert left(compared(counted, torch.randn(6), torch.arange(6))) == {"words"}
