@@ -38,6 +38,7 @@ from fireiron.graph.torch_views import base_of, input_of, seen_by
 
 torch: Any = import_module("torch")
 
+SMALL_INTEGERS = torch.bool, torch.uint8, torch.int8, torch.int32  # of at most 32 bits
 MOST_KNOWN = 1 << 20  # most bytes of a tensor that a graph holds
 
 
@@ -205,8 +206,11 @@ class Importer:
         if len(wide) != 1 or wide[0] in self.narrow or wide[0].meta["val"].dtype != torch.int64:
             return None
         other = node.args[1] if node.args[0] is wide[0] else node.args[0]
-        known = self.computed[other] if other in self.computed else torch.tensor(other)
-        if known.is_floating_point() or known.dtype == torch.bool or not wide[0].meta["val"].numel():
+        number = isinstance(other, int) and not isinstance(other, bool)
+        if not (number or other in self.computed) or not wide[0].meta["val"].numel():
+            return None
+        known = torch.tensor(other) if number else self.computed[other]
+        if known.is_floating_point() or known.dtype == torch.bool:
             return None
         shape = tuple(wide[0].meta["val"].shape)
         words = self.by_torch(
@@ -227,12 +231,7 @@ class Importer:
             return False
         source: Any = node.args[0] if node.args else None
         if KNOWN.get(name) is KNOWN["_to_copy"]:
-            return source in self.narrow or source.meta["val"].dtype in (
-                torch.bool,
-                torch.uint8,
-                torch.int8,
-                torch.int32,
-            )
+            return source in self.narrow or source.meta["val"].dtype in SMALL_INTEGERS
         if name == "sum":
             while KNOWN.get(name_of(source)) is KNOWN["_to_copy"]:
                 source = source.args[0]

@@ -298,9 +298,8 @@ def _images(graph: Graph) -> dict[int, Order]:
         elif node.kind == "windows" or (number in read and node.kind in ("pointwise", "copy") and len(node.shape) > 2):
             order = last
             computed.add(number)
-        elif (
-            node.kind in ("pointwise", "copy") and node.op != "copy" and len(node.shape) > 2
-        ):  # a copy has its reader's
+        elif node.kind in ("pointwise", "copy") and node.op != "copy" and len(node.shape) > 2:
+            # A copy has its reader's order.
             sources = [i for i in _alike(graph, number) if base_of(graph, i) in found]
             ours = not computed.isdisjoint(map(partial(base_of, graph), sources))
             orders = filter(None, (_dense_order(lies[i]) for i in sources))

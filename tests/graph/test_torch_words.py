@@ -54,3 +54,27 @@ def test_counts_of_words_are_floats() -> None:
         return x * (y == 2).long().sum().to(x.dtype) + (y == 1).long()
 
     assert left(compared(counted, torch.randn(6), torch.arange(6))) == {"words"}
+
+
+def test_comparisons_with_sizes_stay_with_torch() -> None:
+    def equal(x: Any, y: Any) -> Any:
+        return x * (y == x.shape[0])
+
+    torch._dynamo.reset()
+    fast = torch.compile(equal, backend="fireiron", dynamic=True, options={"arch": "sm_90a"})
+    y = torch.tensor([4, 6, 1])
+    for size in (4, 6):
+        x = torch.randn(size, 3)
+        torch.testing.assert_close(fast(x, y), equal(x, y), rtol=0, atol=0)
+
+
+def test_small_integers_become_those_of_64_bits() -> None:
+    def results(x: Any, y: Any, z: Any) -> tuple[Any, ...]:
+        return (y == 2).long(), z.long() * 1, z.long() + y, (x > 0).long().sum(), torch.where(y == 1, y, 0)
+
+    torch._dynamo.reset()
+    given = torch.randn(5), torch.arange(5), torch.arange(5, dtype=torch.int32) - 2
+    made = torch.compile(results, backend="fireiron", options={"arch": "sm_90a"})(*given)
+    for found, wanted in zip(made, results(*given), strict=True):
+        assert found.dtype == wanted.dtype
+        assert torch.equal(found, wanted)
