@@ -105,7 +105,9 @@ def pointwise(spec: ProgramChain, vectors: int = 0) -> Schedule:
     parts = [
         tensor
         for tensor, named in _by_vectors(spec, inner, lane)
-        if tensor not in full and [named[i] for i in tensor.storage if tile[named[i]] != 1] == wanted
+        if tensor not in full
+        and tensor.dtype.nbytes_of(lane) <= VECTOR_NBYTES
+        and [named[i] for i in tensor.storage if tile[named[i]] != 1] == wanted
     ]
     dealt = dealt_alike(chain, full, dims)
     for tensor in [*dealt, *parts] if dealt else full[:1]:
