@@ -21,7 +21,7 @@ from fireiron.base.errors import FireironError
 from fireiron.front.torch_ops import as_numpy
 from fireiron.graph.composites import Ops
 from fireiron.graph.nodes import BUNDLE, Builder, Data, Graph
-from fireiron.graph.torch_lines import MOST_NUMBER
+from fireiron.graph.torch_lines import MOST_NUMBER, cut
 from fireiron.graph.torch_nodes import (
     Stays,
     has_padded_lines,
@@ -219,8 +219,7 @@ class Importer:
         low, high = known.long() & 0xFFFFFFFF, known.long() >> 32
         same: list[int] = []
         for place, number in enumerate((torch.where(low > MOST_NUMBER, low - (1 << 32), low), high)):
-            starts, stops = (*[0] * len(shape), place), (*shape, place + 1)
-            word = self.ops.slice(words, starts=starts, stops=stops, steps=(1,) * len(stops))
+            word = cut(self, words, len(shape), place, place + 1)
             same.append(self.ops.eq(self.ops.reshape(word, shape=shape), self._array(number.to(torch.int32))))
         return self.ops.mul(*same)
 

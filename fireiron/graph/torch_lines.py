@@ -1,4 +1,4 @@
-"""Torch's operators that read lines of an array by their numbers, and those that add up lines by their numbers."""
+"""Torch's operators that read lines of an array, or elements of them, by their numbers, and those that add them up."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false
 # torch has no types that a strict checker knows.
@@ -29,6 +29,24 @@ MOST_ADDED = 1 << 23
 MOST_PICKED = 8  # elements of a line
 
 
+def cut(i: Importer, x: int, axis: int, start: int, stop: int, step: int = 1) -> int:
+    """Slice an array along one axis, as `x[start:stop:step]` does; all of it stays the array itself.
+
+    Raises:
+        Stays: where nothing is left.
+    """
+    shape = i.ops.shape(x)
+    axis %= len(shape)
+    bounds = slice(start, stop, step).indices(shape[axis])
+    if not len(range(*bounds)):
+        raise Stays("nothing is left")
+    at = [bounds if a == axis else (0, n, 1) for a, n in enumerate(shape)]
+    if all((a, b, c) == (0, n, 1) for (a, b, c), n in zip(at, shape, strict=True)):
+        return x
+    starts, stops, steps = zip(*at, strict=True)
+    return i.ops.slice(x, starts=starts, stops=stops, steps=steps)
+
+
 def _embedding(i: Importer, node: Any, table: int, ids: int, *_: Any, **__: Any) -> int:
     return i.ops.gather(table, ids)
 
@@ -47,7 +65,6 @@ def _embedding_gradient(
     narrow = o.cast(ids, dtype=i32)
     if rows > MOST_NUMBER:
         raise Stays("numbers of 64 bits")
-    every = i.builder.array(Data.of(np.arange(rows, dtype=np.int32), i32)) if padding >= 0 or rows <= MOST_ROWS else -1
     if by_frequency or not count or kind.kind != "float" or (rows > MOST_ROWS and not _adds(rows * width)):
 
         def run(*given: Any) -> Any:
@@ -58,11 +75,11 @@ def _embedding_gradient(
         lines = o.reshape(o.wide(gradient), shape=(count, width))
         total = _added(i, node, lines, o.reshape(narrow, shape=(count,)), 0)
     else:
-        mine = o.eq(o.reshape(every, shape=(rows, 1, 1)), o.reshape(narrow, shape=(1, count, 1)))
+        mine = o.eq(_columns(i, (rows, 1, 1), 0), o.reshape(narrow, shape=(1, count, 1)))
         picked = o.select(mine, o.reshape(gradient, shape=(1, count, width)), i.builder.constant(0.0, kind))
         total = o.sum(o.wide(picked), axes=(1,), keepdims=False)
     if padding >= 0:
-        total = o.select(o.eq(o.reshape(every, shape=(rows, 1)), float(padding)), i.builder.constant(0.0, f32), total)
+        total = o.select(o.eq(_columns(i, (rows, 1), 0), float(padding)), i.builder.constant(0.0, f32), total)
     return o.like(total, kind)
 
 
@@ -86,10 +103,10 @@ def _added(i: Importer, node: Any, lines: int, ids: int, axis: int) -> int:
 
 def _chosen(i: Importer, node: Any, indices: Sequence[int | None]) -> tuple[int, int, tuple[int, ...]]:
     """Return the axis that is indexed by one array, the numbers of lines, none below 0, and the array's shape."""
-    o, (axis, *others) = i.ops, [k for k, ids in enumerate(indices) if ids is not None]
-    ids, given = indices[axis], node.args[1][axis].meta["val"]
-    if others or given.dtype not in (torch.int32, torch.int64) or ids is None:
+    o, found = i.ops, [(k, ids) for k, ids in enumerate(indices) if ids is not None]
+    if len(found) != 1 or node.args[1][found[0][0]].meta["val"].dtype not in (torch.int32, torch.int64):
         raise Stays("several arrays of numbers, or a mask")
+    ((axis, ids),) = found
     size = node.args[0].meta["val"].shape[axis]
     if size > MOST_NUMBER:
         raise Stays("numbers of 64 bits")
@@ -142,7 +159,7 @@ def _picked(i: Importer, node: Any, x: int, dim: int, ids: int, **_: Any) -> int
     """Read a few elements of each line: sums over the line, in its own kernel, of which all other elements are 0."""
     o, kind = i.ops, i.ops.dtype(x)
     axis, width = dim % max(1, len(o.shape(x))), o.shape(ids)[dim] if o.shape(ids) else 0
-    if i.builder.nodes[x].op in ("input", "foreign", "matmul") or not _by_columns(i, node, x, ids, axis):
+    if _whole(i, x) or not _by_columns(i, x, ids, axis):
         raise Stays("elements of an array that no kernel around it makes")
     zero, columns = i.builder.constant(0.0, kind), _columns(i, o.shape(x), axis)
     parts = [
@@ -159,11 +176,11 @@ def _scattered(
     o, kind = i.ops, i.ops.dtype(x)
     shape, axis = o.shape(x), dim % max(1, len(o.shape(x)))
     tensor = isinstance(node.args[3], torch.fx.Node)
-    if named or not _by_columns(i, node, x, ids, axis) or (tensor and o.shape(given) != o.shape(ids)):
+    if named or not _by_columns(i, x, ids, axis) or (tensor and o.shape(given) != o.shape(ids)):
         raise Stays("many elements of a line")
     columns, made = _columns(i, shape, axis), o.wide(x) if adds else x
     for k in range(o.shape(ids)[axis]):
-        value = _cut(i, given, axis, k) if tensor else i.constant(given, x)
+        value = cut(i, given, axis, k, k + 1) if tensor else i.constant(given, x)
         value = o.like(value, kind)
         mine = o.eq(columns, _column(i, ids, axis, k))
         if not adds:
@@ -179,7 +196,15 @@ def _scattered_sums(i: Importer, node: Any, x: int, dim: int, ids: int, given: i
     return _scattered(i, node, x, dim, ids, given, adds=True)
 
 
-def _by_columns(i: Importer, node: Any, x: int, ids: int, axis: int) -> bool:
+def _whole(i: Importer, x: int) -> bool:
+    """Say whether an array is in memory anyway: what the caller, the library or a product gives, or a view of it."""
+    node = i.builder.nodes[x]
+    while node.kind == "view":
+        node = i.builder.nodes[node.inputs[0]]
+    return node.kind in ("source", "foreign", "product")
+
+
+def _by_columns(i: Importer, x: int, ids: int, axis: int) -> bool:
     """Say whether elements of a line are few, and the lines those of the numbers."""
     shape, numbers = list(i.ops.shape(x)), list(i.ops.shape(ids))
     if not shape or len(shape) != len(numbers) or i.ops.dtype(x).kind != "float":
@@ -189,21 +214,13 @@ def _by_columns(i: Importer, node: Any, x: int, ids: int, axis: int) -> bool:
 
 
 def _columns(i: Importer, shape: tuple[int, ...], axis: int) -> int:
+    """Add the numbers of an axis, beside which the other axes have one element."""
     every = i.builder.array(Data.of(np.arange(shape[axis], dtype=np.int32), i32))
     return i.ops.reshape(every, shape=tuple(n if k == axis else 1 for k, n in enumerate(shape)))
 
 
 def _column(i: Importer, ids: int, axis: int, at: int) -> int:
-    return i.ops.cast(_cut(i, ids, axis, at), dtype=i32)
-
-
-def _cut(i: Importer, x: int, axis: int, at: int) -> int:
-    shape = i.ops.shape(x)
-    if shape[axis] == 1:
-        return x
-    starts = tuple(at if k == axis else 0 for k in range(len(shape)))
-    stops = tuple(at + 1 if k == axis else n for k, n in enumerate(shape))
-    return i.ops.slice(x, starts=starts, stops=stops, steps=(1,) * len(shape))
+    return i.ops.cast(cut(i, ids, axis, at, at + 1), dtype=i32)
 
 
 def _flipped(i: Importer, node: Any, x: int, dims: Sequence[int]) -> int:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from fireiron.algebra.dtypes import f32, i32
 from fireiron.graph.lower_program import LARGE_NBYTES
 from fireiron.graph.operations import Shape
-from fireiron.graph.torch_lines import LINES
+from fireiron.graph.torch_lines import LINES, cut
 from fireiron.graph.torch_nodes import (
     Stays,
     is_tensor,
@@ -308,31 +308,18 @@ def _transpose(i: Importer, node: Any, x: int, one: int, other: int) -> int:
     return i.ops.transpose(x, axes=tuple(axes))
 
 
-def _cut(i: Importer, x: int, axis: int, start: int, stop: int, step: int = 1) -> int:
-    shape: Shape = i.ops.shape(x)
-    axis %= len(shape)
-    bounds = slice(start, stop, step).indices(shape[axis])
-    if not len(range(*bounds)):
-        raise Stays("nothing is left")
-    at = [bounds if a == axis else (0, n, 1) for a, n in enumerate(shape)]
-    if all((a, b, c) == (0, n, 1) for (a, b, c), n in zip(at, shape, strict=True)):
-        return x
-    starts, stops, steps = zip(*at, strict=True)
-    return i.ops.slice(x, starts=starts, stops=stops, steps=steps)
-
-
 @_known("slice")
 def _slice(
     i: Importer, node: Any, x: int, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> int:
-    return _cut(i, x, dim, start or 0, 1 << 62 if end is None else end, step)
+    return cut(i, x, dim, start or 0, 1 << 62 if end is None else end, step)
 
 
 @_known("select")
 def _select(i: Importer, node: Any, x: int, dim: int, index: int) -> int:
     size = i.ops.shape(x)[dim]
     at = index % size
-    return i.ops.reshape(_cut(i, x, dim, at, at + 1), shape=tuple(node.meta["val"].shape))
+    return i.ops.reshape(cut(i, x, dim, at, at + 1), shape=tuple(node.meta["val"].shape))
 
 
 VIEWS = (_reshape, _expand, _permute, _slice, _select, _t, _transpose)
@@ -345,7 +332,7 @@ def _split(i: Importer, node: Any, x: int, sizes: Any, dim: int = 0) -> tuple[in
     made: list[int] = []
     at = 0
     for size in parts:
-        made.append(_cut(i, x, dim, at, at + size))
+        made.append(cut(i, x, dim, at, at + size))
         at += size
     return tuple(made)
 
@@ -359,7 +346,7 @@ def _padded(i: Importer, node: Any, x: int, pad: Sequence[int], value: float = 0
     for place, counts in enumerate(zip(pad[::2], pad[1::2], strict=True)):
         axis = len(o.shape(x)) - 1 - place
         first, last = (max(0, -n) for n in counts)
-        x = _cut(i, x, axis, first, o.shape(x)[axis] - last)
+        x = cut(i, x, axis, first, o.shape(x)[axis] - last)
     pad = [max(0, n) for n in pad]
     for place, counts in enumerate(zip(pad[::2], pad[1::2], strict=True)):
         shape, axis = o.shape(x), len(o.shape(x)) - 1 - place
@@ -394,9 +381,9 @@ def _slice_scatter(
 def _replaced(i: Importer, x: int, part: int, axis: int, first: int, last: int) -> int:
     """Replace the lines from the first to before the last along an axis."""
     size = i.ops.shape(x)[axis]
-    parts = [_cut(i, x, axis, 0, first)] if first else []
+    parts = [cut(i, x, axis, 0, first)] if first else []
     parts += [part] if last > first else []
-    parts += [_cut(i, x, axis, max(first, last), size)] if max(first, last) < size else []
+    parts += [cut(i, x, axis, max(first, last), size)] if max(first, last) < size else []
     return parts[0] if len(parts) == 1 else i.ops.concatenate(*parts, axis=axis)
 
 

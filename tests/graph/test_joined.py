@@ -21,7 +21,7 @@ def text_of(graph: Any) -> str:
 
 @pytest.mark.parametrize(
     ("widths", "vectors"),
-    [((128, 64), 2), ((127, 65), 0), ((64, 64, 128), 3), ((128, 63, 65), 1)],
+    [((128, 64), 2), ((127, 65), 0), ((64, 64, 128), 3), ((128, 63, 65), 1), ((66, 128, 62), 0)],
 )
 @pytest.mark.parametrize("beside", [False, True])
 def test_parts_are_read_by_vectors(widths: tuple[int, ...], vectors: int, beside: bool) -> None:

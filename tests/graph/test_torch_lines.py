@@ -97,7 +97,13 @@ def test_a_few_elements_of_each_line(axis: int, width: int) -> None:
 def test_many_elements_of_a_line_stay_with_torch() -> None:
     x, ids = torch.randn(6, 40), torch.randint(0, 40, (6, 20))
     assert left(compared(lambda x, ids: (x * 2).gather(1, ids), x, ids)) == ["gather", "scatter_add"]
-    assert "gather" in left(compared(lambda x, ids: x.gather(1, ids) * 2, x, ids[:, :1]))  # no kernel makes x
+    # What is in memory anyway is not read whole.
+    for given in (
+        lambda x: x,
+        lambda x: x.reshape(3, 2, 40).reshape(6, 40),
+        lambda x: x @ x.t() @ x,
+    ):  # in memory anyway
+        assert "gather" in left(compared(lambda x, ids, g=given: g(x).gather(1, ids) * 2, x, ids[:, :1], within=1e-3))
 
 
 def test_elements_are_replaced() -> None:
