@@ -46,7 +46,7 @@ def pointwise(spec: ProgramChain, vectors: int = 0) -> Schedule:
 
     A warp takes vectors along the outputs' contiguous dim, and several neighbouring lines if this dim is short. If an
     array holds the indices of lines to read (a gather), each line of a warp goes to a group of lanes. Where no input
-    has all dims, as in concatenations, each thread reads the elements of its vectors one by one.
+    has all dims, as in concatenations, or each element has an index of its own, threads read elements one by one.
 
     Args:
         spec: a program.
@@ -57,7 +57,8 @@ def pointwise(spec: ProgramChain, vectors: int = 0) -> Schedule:
     """
     dims, full, across = _dims(spec)
     extents = {dim: spec.residual.extents[dim] for dim in dims}
-    if not full and not across:
+    each = dims[-1] in {d.name for d in spec.computed.gathered}  # elements of a line have numbers of their own
+    if each or (not full and not across):
         return _by_elements(spec, {dim: n if isinstance(n, int) else MANY for dim, n in extents.items()})
     nbytes = max(t.dtype.nbytes for t in (*full, *spec.computed.outputs))
     inner, lane = dims[-1], VECTOR_NBYTES // nbytes
@@ -280,7 +281,9 @@ def _dims(spec: ProgramChain) -> tuple[list[str], list[Tensor], list[tuple[Tenso
     whole = [t for t in whole if full_sized(t) and (t.strides[t.storage[-1]] == 1 or t.shape[t.storage[-1]] == 1)]
     whole = [t for t in whole if str(refs[t.name].index[t.storage[-1]]) in names]
     (first, *_) = program.outputs
-    dims = [str(refs[first.name].index[i]) for i in first.storage]
+    # Additions may go to any element: their points lie as those of an input do.
+    order = next((t for t in whole if refs[first.name].dims != refs[first.name].index), first)
+    dims = list(dict.fromkeys(d.name for i in order.storage for d in refs[order.name].dims_along(i)))
     lines = [(t, str(refs[t.name].index[t.storage[-1]])) for t in whole]
     full = [t for t, line in lines if line == dims[-1]]
     across = [(t, line) for t, line in lines if line != dims[-1]]

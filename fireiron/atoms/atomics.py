@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from fireiron.algebra.dtypes import DType, f32, f64, i32
+from fireiron.algebra.dtypes import DType, bf16, f16, f32, f64, i32
 from fireiron.algebra.layout import Layout
 from fireiron.language.atom import Atom, Operand
 from fireiron.language.levels import GL, RF, Thread
 
-_ADD_F32X4 = """\
-__device__ __forceinline__ void add_f32x4(float* dst, const float* src) {
-    asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};"
-        : : "l"(__cvta_generic_to_global(dst)), "f"(src[0]), "f"(src[1]), "f"(src[2]), "f"(src[3]) : "memory");
-}
-"""
+
+def _cuda(dtype: DType, count: int) -> str:
+    """Return CUDA of a function that adds neighbouring elements; a register has two of 16 bits, or one of 32."""
+    kind, each = str(dtype), 1 if dtype == f32 else min(2, count)
+    words = count // each
+    wide, sign = f".v{words}" if words > 1 else "", "f" if dtype == f32 else "r" if each == 2 else "h"
+    what = f"add{wide}.f32" if dtype == f32 else f"add.noftz{wide}.{kind}{'x2' if each == 2 else ''}"
+    word = {"f": "float", "r": "unsigned", "h": "unsigned short"}[sign]
+    places = ", ".join(f"%{i + 1}" for i in range(words))
+    given = ", ".join(f'"{sign}"(words[{i}])' for i in range(words))
+    return (
+        f"__device__ __forceinline__ void add_{kind}x{count}(void* dst, const void* src) {{\n"
+        f"    const {word}* words = static_cast<const {word}*>(src);\n"
+        f'    asm volatile("red.global.{what} [%0], {"{" + places + "}" if words > 1 else places};"\n'
+        f'        : : "l"(__cvta_generic_to_global(dst)), {given} : "memory");\n}}\n'
+    )
 
 
 def _row(name: str, dtype: DType, count: int, call: str, cuda: str = "", arch: int = 70) -> Atom:
@@ -35,9 +45,19 @@ def _row(name: str, dtype: DType, count: int, call: str, cuda: str = "", arch: i
     )
 
 
+def _vector(dtype: DType, count: int, arch: int) -> Atom:
+    call = f"add_{dtype}x{count}(&{{dst}}, &{{src}});"
+    name = f"red.add.{dtype}" if count == 1 else f"red.add.{dtype}x{count}"
+    return _row(name, dtype, count, call, _cuda(dtype, count), arch)
+
+
 ATOMICS: tuple[Atom, ...] = (
-    _row("red.add.f32x4", f32, 4, "add_f32x4(&{dst}, &{src});", _ADD_F32X4, arch=90),
+    _vector(f32, 4, 90),
+    _vector(f32, 2, 90),
     _row("red.add.f32", f32, 1, "atomicAdd(&{dst}, {src});"),
     _row("red.add.f64", f64, 1, "atomicAdd(&{dst}, {src});"),
     _row("red.add.i32", i32, 1, "atomicAdd(&{dst}, {src});"),
+    *(_vector(kind, count, 90) for kind in (f16, bf16) for count in (8, 4)),
+    *(_vector(f16, count, 70) for count in (2, 1)),
+    *(_vector(bf16, count, 90) for count in (2, 1)),
 )

@@ -39,6 +39,9 @@ from fireiron.base.errors import SpecError
 from fireiron.base.link import here
 from fireiron.language.tensor import Tensor
 
+if TYPE_CHECKING:
+    from fireiron.language.additions import At
+
 MOST_FACTORS = 16  # largest power that is computed by products
 
 
@@ -176,6 +179,13 @@ class Value:
                 link=here(),
             )
         return subscripted(self, subscripts)
+
+    @property
+    def at(self) -> At:
+        """Name elements to add to: `sums.at[ids, :].add(x)`, as `numpy.add.at(sums, ids, x)` does."""
+        from fireiron.language.additions import At
+
+        return At(self)
 
     def cast(self, dtype: object) -> Value:
         """Convert to another type, as `fireiron.cast` does."""

@@ -80,6 +80,7 @@ class Residual:
         weights: for layers, the weights of each layer.
         maps: index expressions of a program that are not a single dim, by the name of their box's dim. Example:
             (("p_r", 2 * p + r - 1),).
+        adds: whether a Move adds to the elements of its destination.
     """
 
     kind: Kind
@@ -91,6 +92,7 @@ class Residual:
     depths: tuple[Index, ...] = ()
     weights: tuple[Tensor, ...] = ()
     maps: tuple[tuple[str, Expr], ...] = ()
+    adds: bool = False
 
     @property
     def extents(self) -> dict[str, Index | None]:

@@ -126,6 +126,10 @@ class Ref(Tensor):
         """List the dims that the index reads, each once, in the order of the tensor's dimensions."""
         return tuple(dict.fromkeys(d for e in self.index for d in _dims_in(e)))
 
+    def dims_along(self, i: int) -> tuple[Dim, ...]:
+        """List the dims that the index of one of the tensor's dimensions reads."""
+        return tuple(_dims_in(self.index[i]))
+
     @cached_property
     def shifts(self) -> tuple[tuple[str, int], ...] | None:
         """Return each index as a dim and a constant, whose sum it is: x[n, k - 8] has ("n", 0), ("k", -8).
@@ -205,6 +209,8 @@ class Step:
             folded.
         running: whether the output keeps the one folded dim: at each point, the output is the fold of all points up to
             this point (a cumulative sum).
+        adds: name of the input that the output replaces, where the value is added to the input's element; "" for other
+            steps. Points may share elements: total[ids[e], n] += x[e, n].
     """
 
     name: str
@@ -215,6 +221,7 @@ class Step:
     over: tuple[Dim, ...] = ()
     where: Scalar | None = None
     running: bool = False
+    adds: str = ""
 
     @cached_property
     def kept(self) -> tuple[Dim, ...]:

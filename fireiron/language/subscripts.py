@@ -22,11 +22,12 @@ from fireiron.algebra.expr import (
     lt,
     operands,
     proves,
+    select,
     simplest,
     substitute,
     terms_of,
 )
-from fireiron.algebra.scalar import Arg, Binary, Cast, Coordinate, Scalar, placed
+from fireiron.algebra.scalar import Arg, Binary, Cast, Coordinate, Scalar, Select, placed
 from fireiron.base.contract import checks, shown
 from fireiron.base.errors import SpecError
 from fireiron.base.text import count
@@ -110,7 +111,8 @@ def subscripted(value: Value, subscripts: object) -> Value:
             number counts from the end if negative. An index is affine in dims, with `//` and `%` by numbers; elements
             outside the array read as 0, or as `outside` says. An integer array of the call is an index too (a gather);
             its elements must lie inside the dimension, which the simulator and debug builds check, unless `outside`
-            gives the array a number other than 0: they may then have any value.
+            gives the array a number other than 0: they may then have any value. Numbers that count from the end are
+            written `where(ids < 0, ids + n, ids)`, and may lie outside as well: 0 is read there.
 
     Raises:
         SpecError: `subscript-rank`, `affine-subscript`, `gather-step`, `outside-program`.
@@ -178,15 +180,20 @@ def _is_all(subscript: object) -> bool:
     return isinstance(subscript, slice) and subscript == slice(None)
 
 
-def _index_of(tree: Scalar, tensors: Sequence[Tensor]) -> Expr | None:
+def _index_of(tree: Scalar, tensors: Sequence[Tensor], anywhere: bool = False) -> Expr | None:
     """Convert a subscript of indices, numbers and elements of integer arrays to an index expression.
+
+    Args:
+        tree: the subscript.
+        tensors: what it reads, from `Arg(1)` on.
+        anywhere: whether elements of arrays may have any value, as those that a condition compares.
 
     Raises:
         SpecError: `gather-step` for integers that a step computes.
     """
     match tree:
         case Cast(x=x, dtype=dtype) if dtype.kind == "int" and x.dtype.kind == "int":
-            return _index_of(x, tensors)
+            return _index_of(x, tensors, anywhere)
         case Arg(index=number, dtype=dtype) if dtype.kind == "int" and not dtype.packed and number > 0:
             ref = tensors[number - 1]
             if not isinstance(ref, Ref):
@@ -198,12 +205,19 @@ def _index_of(tree: Scalar, tensors: Sequence[Tensor]) -> Expr | None:
                     fix="compute the indices in a separate kernel, and pass them as an array",
                 )
             active_trace().indices.add(ref.name)
-            return Element(ref.name, ref.index, ref.shape)
+            element = Element(ref.name, ref.index, ref.shape)
+            return _unbounded(element) if anywhere else element
         case Binary(op=op, x=x, y=y) if op in ("add", "sub", "mul"):
-            left, right = _index_of(x, tensors), _index_of(y, tensors)
+            left, right = _index_of(x, tensors, anywhere), _index_of(y, tensors, anywhere)
             if left is None or right is None:
                 return None
             return left + right if op == "add" else left - right if op == "sub" else left * right
+        case Select(condition=Binary(op="lt", x=x, y=y), x=one, y=other):
+            parts = [_index_of(part, tensors, anywhere=True) for part in (x, y, one, other)]
+            low, high, then, otherwise = parts
+            if low is None or high is None or then is None or otherwise is None:
+                return None
+            return select(lt(low, high), then, otherwise)
         case _:
             return integer(tree)
 

@@ -26,6 +26,7 @@ from fireiron.algebra.scalar import Arg
 from fireiron.base.contract import shown
 from fireiron.base.errors import SpecError
 from fireiron.base.text import count
+from fireiron.language.additions import check_additions
 from fireiron.language.levels import GL
 from fireiron.language.pointwise import (
     Value,
@@ -112,6 +113,7 @@ def traced(
             f"out= gives {count(len(kinds), 'type')} for {count(len(results), 'output')}",
             fix="give one type, or one for each output",
         )
+    kinds = tuple(_into(result) or kind for kind, result in zip(kinds, results, strict=True))
     replaced = tuple(kind.name if isinstance(kind, Inplace) else "" for kind in kinds)
     kinds = tuple(
         _replaced(kind.name, name, tensors, replaced) if isinstance(kind, Inplace) else kind for kind in kinds
@@ -126,6 +128,12 @@ def traced(
     )
     pairs = tuple((t.name, old) for t, old in zip(program.outputs, replaced, strict=True) if old)
     return attrs.evolve(program, inplace=pairs) if pairs else program
+
+
+def _into(result: object) -> Inplace | None:
+    """Return the input that a result replaces because its step adds to it; None for other results."""
+    ref = bare(result) if isinstance(result, Value) else None
+    return Inplace(ref.made.adds) if ref is not None and ref.made is not None and ref.made.adds else None
 
 
 def _replaced(wanted: str, name: str, tensors: Mapping[str, Tensor], all_wanted: tuple[str, ...]) -> Tensor:
@@ -257,6 +265,7 @@ def _finished(
         final[id(step)] = attrs.evolve(step, name=title, outs=tuple(outs), reads=reads)
     program = Program(name, inputs, tuple(final[id(s)] for s in order), tuple(outputs))
     check_program(program)
+    check_additions(program)
     return program
 
 

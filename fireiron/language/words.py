@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import assert_never
 
@@ -85,7 +86,7 @@ def step_in_words(step: Step) -> str:
     ragged = [d for d in step.kept if isinstance(d, Ragged) and d.of in groups]
     tail = "".join(f", {d} in {d.of} up to {d.ends.name}[{d.of}]" for d in ragged)
     if step.fold is None:
-        return f"{outs} = {body}{tail}"
+        return f"{outs} {'+=' if step.adds else '='} {body}{tail}"
     kept = "" if step.where is None else f" where {scalar_in_words(step.where, [str(r) for r in step.reads])}"
     running = "running " if step.running else ""
     return f"{outs} = {running}{step.fold.name} over {', '.join(d.name for d in step.over)}{kept} of {body}{tail}"
@@ -93,16 +94,16 @@ def step_in_words(step: Step) -> str:
 
 def steps_in_words(program: Program) -> tuple[str, ...]:
     """Print the steps of a program, a line each, results aligned; repeated steps stand indented below their loop."""
-    parted = {step.name: step_in_words(step).split(" = ", 1) for step in program.steps}
-    width = max((len(left) for left, _ in parted.values()), default=0)
+    parted = {step.name: re.split(r" (\+?=) ", step_in_words(step), maxsplit=1) for step in program.steps}
+    width = max((len(left) for left, _, _ in parted.values()), default=0)
     lines: list[str] = []
     for step in program.steps:
         loop = next((x for x in program.loops if step.name in x.steps), None)
         if loop is not None and step.name == loop.steps[0]:
             carried = ", ".join(f"{name} = {first} at first" for name, first in loop.carried)
             lines.append(f"for {loop.dim} of {loop.dim.extent}, {carried}:")
-        left, right = parted[step.name]
-        lines.append(f"{'  ' if loop else ''}{left:<{width}} = {right}")
+        left, sign, right = parted[step.name]
+        lines.append(f"{'  ' if loop else ''}{left:<{width}} {sign} {right}")
     return tuple(lines)
 
 

@@ -78,6 +78,8 @@ class Part:
 
 def parted_by(program: Program) -> tuple[Dim, ...]:
     """List the dims that may cut a program's outputs into parts."""
+    if any(step.adds for step in program.steps):
+        return ()
     folded = {d for step in program.steps for d in step.over}
     outputs = {t.name for t in program.outputs}
     refs = [out for step in program.steps for out in step.outs if out.name in outputs]
@@ -201,6 +203,10 @@ class _Evaluation:
         del self.ranges[loop.dim]
 
     def _keep(self, step: Step, values: Sequence[Bounded]) -> None:
+        if step.adds:
+            (value,), (out,) = values, step.outs
+            self.known[out.name] = self._added(step, out, value)
+            return
         for out, x in zip(step.outs, values, strict=True):
             at = tuple(None if not isinstance(e, Var) else slice(None) for e in out.index)
             self.known[out.name] = Bounded(x.value[at], x.error[at])
@@ -369,6 +375,27 @@ class _Evaluation:
         """Say whether the factors depend on different inputs, so that their numbers are independent."""
         left, right = ({x for ref in refs for x in self.origins.get(ref.name, {ref.name})} for refs in sides)
         return not left & right
+
+    def _added(self, step: Step, out: Ref, value: Bounded) -> Bounded:
+        """Add the values of all points to the elements of an array, in any order."""
+        before = self.known[step.adds]
+        total, error, size = before.value.copy(), before.error.copy(), before.size.copy()
+        places = np.broadcast_arrays(*(self._index(e, step.kept) for e in out.index), value.value)[:-1]
+        inside = np.ones(value.value.shape, bool)
+        for place, extent in zip(places, total.shape, strict=True):
+            inside &= (place >= 0) & (place < extent)
+        at = tuple(place[inside] for place in places)
+        counts = np.zeros(total.shape)
+        for sums, x in (
+            (total, value.value),
+            (error, value.error),
+            (size, value.size),
+            (counts, np.ones(inside.shape)),
+        ):
+            np.add.at(sums, at, x[inside])
+        if out.dtype.kind == "int":
+            return Bounded(wrapped(total, out.dtype), error)
+        return Bounded(total, more(error, _lost(counts, size, out.dtype, before, value)))
 
     def _spread(self, ref: Ref, dims: Sequence[Dim]) -> Bounded:
         """Arrange an array's axes in the order of dims, with extent 1 along dims that it lacks."""

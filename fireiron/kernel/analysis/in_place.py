@@ -105,7 +105,7 @@ def _only_added(kernel: Kernel, name: str) -> bool:
         for s in walk(kernel.body)
         if isinstance(s, Call | Compute | Micro) and any(v.buffer.name == name for v, _ in reads_and_writes(s))
     ]
-    return bool(found) and all(isinstance(s, Call) and s.atom.adding for s in found)
+    return bool(found) and all(isinstance(s, Call) and (s.atom.adding or s.atom.kind == "Add") for s in found)
 
 
 @attrs.define

@@ -356,7 +356,8 @@ def _copy(chosen: Atom | str | None, src: View, dst: View, count: int, state: St
             raise _no_atom(state, chosen, f"its {count} elements do not lie together in {view.buffer.name}")
     memories = tuple(RF if v.buffer.memory.registers else v.buffer.memory for v in (src, dst))
     dtypes = (src.buffer.dtype, dst.buffer.dtype)
-    asked = ("Move", (count,), dtypes, memories, Thread, context.arch)
+    kind = "Add" if state.residual.adds else "Move"
+    asked = (kind, (count,), dtypes, memories, Thread, context.arch)
     found = matching(*asked, table=None if chosen is None else chosen_from(chosen))
     if not found:
         raise _no_atom(state, chosen, "; ".join(map(str, nearest(*asked, table=chosen_from(chosen)))))

@@ -11,9 +11,11 @@ from fireiron.algebra.layout import Layout
 from fireiron.base.records import evolve
 from fireiron.kernel.ir.statements import If, Region
 from fireiron.kernel.lower.context import Body, Context, Recur, State
+from fireiron.kernel.lower.folds.atomics import added
 from fireiron.kernel.lower.folds.bulk import adding_store
 from fireiron.kernel.lower.folds.state import Open, Shared, finish
 from fireiron.kernel.lower.folds.threads import close, side_by_side
+from fireiron.kernel.lower.maps import by_points, is_mapped
 from fireiron.kernel.lower.own_points import own_points
 from fireiron.kernel.lower.step_points import owner_of
 from fireiron.kernel.lower.tree import tree
@@ -106,13 +108,16 @@ def store_result(
     move = move_of(state.residual, out.name, GL, window.storage.dtype)
     src, dst = move.operands
     dims = tuple(a.dim for a in window.axes)
-    target, sizes = permuted(target, dims), move.extents
+    target = by_points(target, state.windows[POINTS], dims) if is_mapped(target) else permuted(target, dims)
+    sizes = state.residual.extents
     move = evolve(
         move,
         sizes=tuple((dim, sizes[dim]) for dim in dims),
         operands=(evolve(src, memory=RF, dtype=window.storage.dtype, dims=dims), evolve(dst, dims=dims)),
+        adds=bool(step.adds),
     )
     links = (Own(Thread), Tile(Widest(), unrolled=True), Done(None)) if results is None else results.of(out.name)
+    links = added(step.adds, out.dtype, context, state.link) if step.adds else links
     condition = stores_here(step, out, places, state, context)
     adds = progress.adds
     if adds is not None and out.name in adds.outputs:

@@ -75,9 +75,12 @@ def register_storage(
 
 
 def order_of(window: Window) -> Order | None:
-    """Return which of a window's last two dimensions is contiguous in memory; None for registers and vectors."""
+    """Return which of a window's last two dimensions is contiguous in memory.
+
+    None for registers and vectors, and for elements that points read at computed places.
+    """
     storage = window.storage
-    if storage.memory.registers or len(window.axes) < 2:
+    if storage.memory.registers or storage.reading is not None or len(window.axes) < 2:
         return None
     strides = storage.strides
     rows, cols = (strides[-2].leaves[0][1], strides[-1].leaves[0][1]) if isinstance(strides, Layout) else strides[-2:]

@@ -1,10 +1,11 @@
-"""Folds over blocks of the grid by atomics: all blocks add their sums to one place, in the order of arrival."""
+"""Additions to memory by atomics: of the sums of all blocks to one place, and of values to elements with numbers."""
 
 from __future__ import annotations
 
+from fireiron.algebra.dtypes import DType
 from fireiron.algebra.expr import Expr, as_expr, as_int
 from fireiron.algebra.scalar import Arg, Binary, number
-from fireiron.atoms.table import matching
+from fireiron.atoms.table import every, matching
 from fireiron.base.errors import DecompositionError
 from fireiron.base.link import Link
 from fireiron.kernel.ir.statements import Call, Compute, View
@@ -13,7 +14,29 @@ from fireiron.kernel.lower.folds.state import Open
 from fireiron.kernel.lower.folds.workspace import Place
 from fireiron.kernel.lower.registers import loop, move, temporary, vector
 from fireiron.language.atom import Atom
+from fireiron.language.decompositions import Decomposition, Done, Own, Tile, Widest
 from fireiron.language.levels import GL, RF, Thread
+
+
+def added(name: str, dtype: DType, context: Context, link: Link | None) -> tuple[Decomposition, ...]:
+    """Return the links of a Move that adds each thread's values to elements of memory, by the widest instruction.
+
+    Raises:
+        DecompositionError: `added-type` where no instruction adds elements of this type.
+    """
+    width = 0
+    while matching("Add", (max(1, 2 * width),), (dtype, dtype), (RF, GL), Thread, context.arch):
+        width = max(1, 2 * width)
+    if not width:
+        adding = (atom for atom in every() if atom.kind == "Add" and not atom.missing_on(context.arch))
+        types = dict.fromkeys(str(atom.operands[1].dtype) for atom in adding)
+        raise DecompositionError(
+            "added-type",
+            f"no instruction of sm_{context.arch} adds {dtype} to memory atomically",
+            fix=f"let {name} be an array of one of {', '.join(types)}",
+            link=link,
+        )
+    return Own(Thread), Tile(Widest(width * dtype.nbytes), unrolled=True), Done(None)
 
 
 def adder(opened: Open, context: Context, link: Link | None) -> Atom:
@@ -36,16 +59,16 @@ def adder(opened: Open, context: Context, link: Link | None) -> Atom:
     )
 
 
-def added(place: Place, context: Context) -> Body:
+def handed_in(place: Place, context: Context) -> Body:
     """Add this block's state to the workspace."""
     (storage, *_), wide = place.opened.storages, place.width
     atom = adder(place.opened, context, place.opened.link)
 
-    def put(v: Expr) -> Body:
+    def one(v: Expr) -> Body:
         views = (vector(buffer_of(storage), v * wide, wide), vector(place.sums[0], place.at(place.way, v), wide))
         return (Call(atom, views, link=place.opened.link),)
 
-    return place.written(place.each_vector(context, put))
+    return place.written(place.each_vector(context, one))
 
 
 def took(place: Place, context: Context) -> Body:

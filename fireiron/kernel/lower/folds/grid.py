@@ -23,7 +23,7 @@ from fireiron.base.records import evolve
 from fireiron.kernel.analysis.ownership import RegisterLoop
 from fireiron.kernel.ir.statements import Buffer, If, Meet, Region, View
 from fireiron.kernel.lower.context import Body, Context, State, buffer_of, register_view
-from fireiron.kernel.lower.folds.atomics import added, adder, took
+from fireiron.kernel.lower.folds.atomics import adder, handed_in, took
 from fireiron.kernel.lower.folds.places import LANES, seated, tabulated
 from fireiron.kernel.lower.folds.shares import Share, divide
 from fireiron.kernel.lower.folds.state import Open, Shared, finish, joined, known, open_sum
@@ -280,7 +280,7 @@ def _width(opened: Open, atomic: bool, context: Context, link: Link | None) -> i
 def _carried(place: Place, parts: Parts | None, atomic: bool, state: State, context: Context) -> tuple[Body, Body]:
     """Return the statements that store a block's states, and those that combine the states of all blocks."""
     if atomic:
-        return added(place, context), took(place, context)
+        return handed_in(place, context), took(place, context)
     return left(place, context), collected(place, parts, state, context)
 
 
