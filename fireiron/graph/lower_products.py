@@ -195,4 +195,6 @@ def _epilog_shape(shape: tuple[int, ...], whole: tuple[int, ...], flat: tuple[in
         return (*flat[:-1], 1)
     if len(flat) == 3 and full[:-2] == whole[:-2]:
         return (flat[0], *full[-2:])
+    if len(flat) == 3 and all(n == 1 for n in full[:-2]):
+        return full[-2:]
     raise Misfit(f"an epilog reads {shape} over {whole}")
