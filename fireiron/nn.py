@@ -124,6 +124,27 @@ def embedding(ids: Any, table: Any) -> Any:
     return _apply("gather", table, ids)
 
 
+def segment_sum(lines: Any, ids: Any, size: int, axis: int = 0) -> Any:
+    """Add up lines by their numbers: row v of the result is the sum of the lines whose number is v.
+
+    Sums of floats are added in any order, so that their last bits may differ between runs.
+
+    Args:
+        lines: the lines along an axis, or along as many axes from this one on as `ids` has.
+        ids: the number of each line, 0 to size - 1.
+        size: number of rows of the result.
+        axis: the first axis of the lines.
+
+    Example:
+        >>> import numpy as np
+        >>> segment_sum(np.ones((3, 2), np.float32), np.array([1, 0, 1], np.int32), 2).tolist()
+        [[1.0, 1.0], [2.0, 2.0]]
+    """
+    lead, behind = (1,) * axis, (1,) * (len(lines.shape) - axis - len(ids.shape))
+    numbers = ids.reshape((*lead, *ids.shape, *behind))
+    return _over_windows("scatter_add", lines, numbers, axis=axis, count=len(ids.shape), size=size)
+
+
 def cross_entropy(x: Any, target: Any) -> Any:
     """Compute -log(softmax(x)[target]) of each row, where target is the index of a column."""
     return _apply("cross_entropy", x, target)

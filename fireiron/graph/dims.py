@@ -74,6 +74,15 @@ def pairs(graph: Graph, number: int, right: int | None = None) -> Iterable[tuple
         lead = len(graph.nodes[ids].shape)
         yield from (((ids, a), (number, a)) for a in range(lead))
         yield from (((table, a), (number, lead + a - 1)) for a in range(1, len(graph.nodes[table].shape)))
+    elif node.op == "take_along_axis":
+        table, ids = node.inputs
+        yield from (((ids, a), (number, a)) for a in range(out))
+        yield from (((table, a), (number, a)) for a in range(out) if a != node["axis"])
+    elif node.kind == "scatter":
+        (values, ids), axis = node.inputs, int(node["axis"])
+        more = len(graph.nodes[values].shape) - out
+        yield from (((ids, a), (values, a)) for a in range(out + more))
+        yield from (((values, a if a < axis else a + more), (number, a)) for a in range(out) if a != axis)
     else:
         for i in node.inputs:
             shape = graph.nodes[i].shape
@@ -178,6 +187,12 @@ def apart(graph: Graph, members: Iterable[int]) -> list[int]:
         mine = {number}.union(*(sets[i] for i in graph.nodes[number].inputs if i in sets))
         sets |= dict.fromkeys(mine, mine)
     return sorted({max(mine) for mine in sets.values()})
+
+
+def points_of(graph: Graph, number: int, names: Mapping[int, tuple[str | None, ...]]) -> tuple[str | None, ...]:
+    """Return the dims of the points at which a node is computed: lines that are added up have points of their own."""
+    node = graph.nodes[number]
+    return names.get(node.inputs[0], ()) if node.kind == "scatter" else names[number]
 
 
 def folded_by(graph: Graph, number: int, names: Mapping[int, tuple[str | None, ...]]) -> list[str]:

@@ -65,6 +65,7 @@ class PartProgram:
         self.tensors: dict[str, Tensor] = {}
         self.spoken: dict[str, str] = {}
         self.operands: dict[str, Operand] = {}
+        self.sums: dict[int, Operand] = {}  # by node, the arrays to which lines are added
         self.scalars: set[str] = set()
         self.known: dict[tuple[int, tuple[str | None, ...]], Value | float] = {}
         self.tops: dict[int, tuple[Value | None, Value, Value]] = {}  # see _top
@@ -191,7 +192,10 @@ class PartProgram:
         program = self._traced(kinds)
         # The dims of a result come in the order of what it reads; its array has the same axes at its own strides.
         orders = [next(o.dims for s in program.steps for o in s.outs if o.name == t.name) for t in program.outputs]
-        pairs = [self._output(n, t, o) for n, t, o in zip(self.part.outputs, program.outputs, orders, strict=True)]
+        pairs = [
+            (t, self.sums[n]) if n in self.sums else self._output(n, t, o)
+            for n, t, o in zip(self.part.outputs, program.outputs, orders, strict=True)
+        ]
         if any(given.strides != t.strides for (given, _), t in zip(pairs, program.outputs, strict=True)):
             program = self._traced(tuple(given for given, _ in pairs))
         chain: ProgramChain = FoldChain(task_of(program, arch), (), start(program))
@@ -241,6 +245,8 @@ class PartProgram:
         if number not in self.inside and number not in self.free:
             self._tensor(number, dims)
             return
+        if node.kind == "scatter":
+            self._sums(number)
         for i, mine in zip(node.inputs, self._of_inputs(number, dims), strict=True):
             self._reads(i, mine, seen)
 
@@ -272,6 +278,13 @@ class PartProgram:
         if not kept:
             self.scalars.add(name)
         return name
+
+    def _sums(self, number: int) -> None:
+        """Describe the array to whose lines a kernel adds others: zeros at first."""
+        if self.samples is not None:
+            raise Misfit("values that are added up, of sizes that are symbols")
+        name = self._tensor(number, self._dims(number))
+        self.sums[number] = attrs.evolve(self.operands.pop(name), cleared=True)
 
     def _extent(self, dim: str, extent: int) -> int:
         """Return the extent of a dim, including dims that are merged into it, and padding."""
@@ -308,6 +321,16 @@ class PartProgram:
         if node.op == "gather":
             ids = len(shapes[1])
             return [(self._dims(node.inputs[0])[0], *dims[ids:]), dims[:ids]]
+        if node.op == "take_along_axis":
+            axis, along = int(node["axis"]), self._dims(node.inputs[0])
+            read = [(*dims[:axis], along[axis], *dims[axis + 1 :]), dims]
+            return [
+                tuple(None if n == 1 else d for n, d in zip(shape, each, strict=True))
+                for shape, each in zip(shapes, read, strict=True)
+            ]
+        if node.kind == "scatter":
+            values = self._dims(node.inputs[0])
+            return [values, tuple(None if n == 1 else d for n, d in zip(shapes[1], values, strict=True))]
         if node.op == "concatenate":  # each part has a dim of its own along the axis, which is read at a shifted index
             axis = int(node["axis"])
             return [
@@ -326,6 +349,9 @@ class PartProgram:
         made: list[Value] = []
         for number in self.part.outputs:
             value = self._value(number, self._dims(number))
+            if number in self.sums and isinstance(value, Value):
+                made.append(value)
+                continue
             if not isinstance(value, Value):
                 raise Misfit("a result that is a number")
             if not {d for d in self._dims(number) if d is not None} <= {d.name for d in trace.dims_of_value(value)}:
@@ -371,7 +397,7 @@ class PartProgram:
             value = self.arrays[name]
             return value[0] if name in self.scalars else value
         places = self._of_inputs(number, dims)
-        if node.op == "gather":
+        if node.kind == "gather":
             return self._line(node, places)
         if self.part.kind == "attention" and self._is_top(number):
             return self._top(number, dims)[2] * (1 / LOG2E)
@@ -381,6 +407,8 @@ class PartProgram:
                 self.chosen.add(number)
                 return point
         inputs = [self._value(i, mine) for i, mine in zip(node.inputs, places, strict=True)]
+        if node.kind == "scatter":
+            return self._added(number, node, inputs)
         if node.kind == "view":
             return inputs[0]
         if node.op == "concatenate":
@@ -450,13 +478,22 @@ class PartProgram:
         return reduce(lambda all_, one: all_ & one, inside) if inside else None
 
     def _line(self, node: Node, places: list[tuple[str | None, ...]]) -> Value:
-        """Read the lines of a table that an array says; the table's first axis may be any of its array's dims."""
-        (table, ids), ((row, *_), _) = node.inputs, places
+        """Read the lines of a table that an array says; the axis of lines may be any of its array's dims."""
+        (table, ids), row = node.inputs, places[0][int(dict(node.attributes).get("axis", 0))]
         lines, chosen = self._value(table, places[0]), self._value(ids, places[1])
         if row is None or not isinstance(lines, Value):
             raise Misfit("a table of one line")
         names = [d.name for d in trace.dims_of_value(lines)]
         return lines[tuple(chosen if name == row else slice(None) for name in names)]
+
+    def _added(self, number: int, node: Node, inputs: list[Value | float]) -> Value:
+        """Add values to elements of an array, one of whose coordinates is a number in another array."""
+        (values, ids), total = inputs, self.arrays[self.sums[number].name]
+        row = self._dims(number)[int(node["axis"])]
+        if row is None or not isinstance(ids, Value):
+            raise Misfit("sums of one line")
+        names = [d.name for d in trace.dims_of_value(total)]
+        return total.at[tuple(ids if name == row else slice(None) for name in names)].add(values)
 
     def _joined(
         self,

@@ -32,12 +32,14 @@ class Operand:
         name: name of the parameter.
         words: whether the array has numbers of 64 bits, whose words of 32 bits the view counts; the kernel reads the
             low ones in place.
+        cleared: whether the array is filled with zeros before each launch, which adds to them.
     """
 
     view: View
     dtype: Any
     name: str
     words: bool = False
+    cleared: bool = False
 
 
 @attrs.frozen(eq=False)

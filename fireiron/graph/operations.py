@@ -24,7 +24,7 @@ from fireiron.base.errors import SpecError
 Shape: TypeAlias = tuple[int, ...]
 Attributes: TypeAlias = Mapping[str, Any]
 OpKind: TypeAlias = Literal[
-    "source", "pointwise", "view", "fold", "product", "windows", "gather", "copy", "composite", "foreign"
+    "source", "pointwise", "view", "fold", "product", "windows", "gather", "scatter", "copy", "composite", "foreign"
 ]
 
 i64 = DType("i64", 64, "int", "int64")  # no kernel has this type: operations on it are foreign
@@ -191,6 +191,39 @@ def _second(kinds: Sequence[DType], _: Attributes) -> DType:
     return promoted(kinds[1:])
 
 
+def _taken_along(shapes: Sequence[Shape], attributes: Attributes) -> Shape:
+    (table, ids), axis = shapes, int(attributes["axis"])
+    if len(ids) != len(table):
+        raise misfit(f"numbers of the shape {ids} for an array of {table}", "give as many axes as the array has")
+    return broadcast([(*table[:axis], 1, *table[axis + 1 :]), ids])
+
+
+def _take_along(table: Any, ids: Any, axis: int) -> Any:
+    """Read, at each place, the element whose coordinate along an axis is the number there."""
+    shape = _taken_along([table.shape, ids.shape], {"axis": axis})
+    table = numpy().broadcast_to(table, (*shape[:axis], table.shape[axis], *shape[axis + 1 :]))
+    return numpy().take_along_axis(table, numpy().broadcast_to(ids, shape).astype("int64"), axis)
+
+
+def _scattered(shapes: Sequence[Shape], attributes: Attributes) -> Shape:
+    """Replace as many axes as the attribute `count` says, from `axis` on, by one of `size` lines."""
+    (values, ids), axis = shapes, int(attributes["axis"])
+    if len(ids) != len(values) or broadcast([values, ids]) != values:
+        raise misfit(f"numbers of the shape {ids} for values of {values}", "give a number for each value, or 1 for all")
+    return *values[:axis], int(attributes["size"]), *values[axis + int(attributes["count"]) :]
+
+
+def _scatter_add(values: Any, ids: Any, axis: int, count: int, size: int) -> Any:
+    """Add each value to zeros at its place, where the number in `ids` takes the place of some of its coordinates."""
+    total = numpy().zeros(
+        _scattered([values.shape, ids.shape], {"axis": axis, "count": count, "size": size}), values.dtype
+    )
+    places = list(numpy().indices(values.shape, sparse=True))
+    places[axis : axis + count] = [numpy().broadcast_to(ids, values.shape).astype("int64")]
+    numpy().add.at(total, tuple(places), values)
+    return total
+
+
 def _first(kinds: Sequence[DType], _: Attributes) -> DType:
     return kinds[0]
 
@@ -280,6 +313,8 @@ def operations() -> Mapping[str, Operation]:
         Operation("matmul", "product", _multiplied, lambda a, b: a @ b, _product, 2, 2),
         *WINDOWS,
         Operation("gather", "gather", _gathered, lambda table, ids: table[ids.astype("int64")], _first, 2, 2),
+        Operation("take_along_axis", "gather", _taken_along, _take_along, _first, 2, 2),
+        Operation("scatter_add", "scatter", _scattered, _scatter_add, _first, 2, 2),
         Operation("concatenate", "copy", _joined, lambda *x, axis: numpy().concatenate(x, axis), None, 1, 64),
         Operation("foreign", "foreign", _given, lambda *x, call, **_: call(*x), _said, 0, 1024),
         *COMPOSITES,

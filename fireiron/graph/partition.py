@@ -220,9 +220,8 @@ def kind_of(areas: Areas, inside: set[int]) -> PartKind:
         return "product rows" if folds else "product"
     if products:
         return "attention" if folds else "products"
-    if any(nodes[n].kind not in ("pointwise", "fold", "gather", "copy") for n in inside) or not computable(
-        areas, inside
-    ):
+    known = ("pointwise", "fold", "gather", "scatter", "copy")
+    if any(nodes[n].kind not in known for n in inside) or not computable(areas, inside):
         return "foreign"
     dims = dims_of(areas.graph, areas.with_views(inside), areas.free, alike=True)
     if dims is None:

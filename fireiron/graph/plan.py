@@ -87,6 +87,12 @@ class Launch:
     exposed_us: float = 0.0
     once: bool = False
 
+    @property
+    def cleared(self) -> tuple[int, ...]:
+        """List the results that are filled with zeros first, since the kernel adds to them."""
+        outputs = () if self.kernel is None else self.kernel.outputs
+        return tuple(operand.view.node for operand in outputs if operand.cleared)
+
     @cached_property
     def modelled_us(self) -> float | None:
         """Return the modelled time of the kernel; None without a kernel, or where the model cannot estimate it."""

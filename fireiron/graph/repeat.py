@@ -33,12 +33,14 @@ class Step:
         quick: the checked launch; None where the library computes.
         fresh: results that get memory of their own: node, elements and type.
         dead: nodes whose last reader this launch is.
+        cleared: results that are filled with zeros first.
     """
 
     launch: Launch
     quick: Quick | None
     fresh: tuple[tuple[int, int, DType], ...]
     dead: tuple[int, ...]
+    cleared: tuple[int, ...]
 
 
 @attrs.frozen(eq=False)
@@ -89,6 +91,7 @@ class Repeat:
             part = plan.launches[place].part
             read = {i for n in part.nodes for i in nodes[n].inputs}
             touched |= {plan.views[i].node for i in (*part.inputs, *part.outputs, *read)}
+        touched |= {i for _, launch in launches for i in launch.cleared}
         masks = dict[int, int]()
         for each in filter(None, quick.values()):
             for node, _ in each.spots:
@@ -104,6 +107,7 @@ class Repeat:
                 quick[place],
                 () if launch.kernel is None else _fresh(runner, launch, offsets),
                 tuple(i for i in runner.dead.get(place, ()) if i in held),
+                launch.cleared,
             )
             for place, launch in launches
         )
@@ -164,6 +168,8 @@ class Repeat:
                 runner.compute(step.launch, lines, library)
                 at |= {i: address(lines[i]) for i in step.launch.part.outputs if not isinstance(lines[i], list)}
             else:
+                for i in step.cleared:
+                    library.clear(lines[i])
                 spots = step.quick.spots
                 found = [(at[i] if i in at else runner.place(i, at, lines, library)) + first for i, first in spots]
                 step.quick.plan.run(found, step.quick.numbers, stream)

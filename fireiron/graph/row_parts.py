@@ -8,10 +8,10 @@ from math import prod
 from fireiron.algebra.dtypes import i32
 from fireiron.graph.areas import MOST_OPS, Areas
 from fireiron.graph.crossed import by_strides, crossed
-from fireiron.graph.dims import dims_of, folded_by
+from fireiron.graph.dims import dims_of, folded_by, points_of
 from fireiron.graph.nodes import Graph
 from fireiron.graph.operations import Shape
-from fireiron.graph.views import View
+from fireiron.graph.views import View, base_of
 
 MOST_OUTPUTS = 8
 MOST_TOGETHER = 16  # outputs of pointwise operations that share a launch alone
@@ -244,12 +244,12 @@ def _are_rows(areas: Areas, inside: set[int]) -> bool:
     forms = {graph.nodes[n].kind for n in inside}
     if "fold" in forms and any(graph.nodes[n].op == "copy" for n in inside):
         return False  # what folds read in an order of its own
-    if not forms <= {"pointwise", "fold"} and not forms <= {"pointwise", "gather", "copy"}:
+    if not forms <= {"pointwise", "fold"} and not forms <= {"pointwise", "gather", "scatter", "copy"}:
         return False
-    if len(inside) > MOST_OPS or any(
-        i in inside for n in inside if graph.nodes[n].op == "gather" for i in ids_of(graph, n)
-    ):
+    if len(inside) > MOST_OPS or any(base_of(graph, i) in inside for n in inside for i in complete_before(graph, n)):
         return False
+    if any(graph.nodes[n].kind == "scatter" and not inside.isdisjoint(areas.consumers(n)) for n in inside):
+        return False  # sums are complete behind the kernel
     if not computable(areas, inside) or areas.reads_itself(inside):
         return False
     dims = dims_of(graph, areas.with_views(inside), areas.free, alike=areas.alike)
@@ -261,9 +261,23 @@ def _are_rows(areas: Areas, inside: set[int]) -> bool:
     return one_row(areas, inside, dims.names, set(dims.folded), outputs)
 
 
-def ids_of(graph: Graph, number: int) -> tuple[int, ...]:
-    """List a gather's inputs, the table and the row numbers, which its own part must not compute."""
-    return graph.nodes[number].inputs
+def complete_before(graph: Graph, number: int) -> tuple[int, ...]:
+    """List inputs that a node's own part must not compute: the table of a gather, and all numbers of lines.
+
+    Numbers that count from the end are computed where they are used, from those in the array.
+    """
+    node = graph.nodes[number]
+    if node.kind not in ("gather", "scatter"):
+        return ()
+    (table, ids), first = node.inputs, base_of(graph, node.inputs[1])
+    told = graph.nodes[first]
+    if told.op == "select" and graph.nodes[told.inputs[0]].op == "lt":
+        below, moved = (graph.nodes[i] for i in told.inputs[:2])
+        wraps = moved.op == "add" and below.inputs[0] == moved.inputs[0] == told.inputs[2]
+        ids = told.inputs[2] if wraps else ids
+        while wraps and graph.nodes[base_of(graph, ids)].op == "cast":
+            (ids,) = graph.nodes[base_of(graph, ids)].inputs
+    return (ids,) if node.kind == "scatter" else (table, ids)
 
 
 def computable(areas: Areas, inside: Iterable[int]) -> bool:
@@ -274,7 +288,8 @@ def computable(areas: Areas, inside: Iterable[int]) -> bool:
     nodes = areas.graph.nodes
     for n in inside:
         narrow = nodes[n].op == "cast" and nodes[n].dtype == i32
-        read = nodes[n].inputs[:1] if nodes[n].op == "gather" else () if narrow else nodes[n].inputs
+        numbered = nodes[n].kind in ("gather", "scatter")
+        read = nodes[n].inputs[:1] if numbered else () if narrow else nodes[n].inputs
         if any(nodes[i].dtype.name == "i64" for i in (n, *read)):
             return False
     return True
@@ -287,7 +302,7 @@ def one_row(
     folds = [n for n in inside if areas.graph.nodes[n].kind == "fold"]
     if any(set(folded_by(areas.graph, n, names)) != folded for n in folds):
         return False
-    kept = [{d for d in names[n] if d is not None} for n in outputs]
+    kept = [{d for d in points_of(areas.graph, n, names) if d is not None} for n in outputs]
     own = [{d for d in names[n] if d is not None} for n in folds]
     if any(k - folded != mine - folded for k in kept for mine in own):
         return False  # the fold would be computed again at each point along another dim

@@ -76,6 +76,10 @@ class Library(Protocol):
         """Return device and stream for launches by address; None where kernels only take arrays."""
         ...
 
+    def clear(self, line: Any) -> None:
+        """Fill a line with zeros."""
+        ...
+
     def address(self, line: Any) -> int:
         """Return the address of a line's first element."""
         ...
@@ -153,6 +157,10 @@ class NumPy:
     def queue(self, like: Any) -> tuple[int, int] | None:
         """Return None: kernels take arrays."""
         return None
+
+    def clear(self, line: Any) -> None:
+        """Fill a line with zeros."""
+        line[...] = 0
 
     def address(self, line: Any) -> int:
         """Return the address of a line's first element."""
@@ -415,6 +423,8 @@ class Runner:
             line = library.words(line) if operand.words else library.converted(line, operand.dtype)
             return library.strided(line, operand.view)
 
+        for i in launch.cleared:
+            library.clear(self._line(i, lines, library))
         try:
             if queue is not None and quick is not None:
                 addresses = [library.address(self._line(n, lines, library)) + first for n, first in quick.spots]

@@ -34,11 +34,30 @@ _OTHERS: Mapping[str, Callable[..., Any]] = {
     "max": lambda x, axes, keepdims: x.amax(axes, keepdim=keepdims),
     "min": lambda x, axes, keepdims: x.amin(axes, keepdim=keepdims),
     "gather": lambda table, ids: table[ids.long()],
+    "take_along_axis": lambda x, ids, axis: _take_along(x, ids, axis),
+    "scatter_add": lambda values, ids, **at: _scatter_add(values, ids, **at),
     "concatenate": lambda *x, axis: torch.cat(x, axis),
     "conv": lambda *x, **windows: _convolved(*x, **windows),
     "max_pool": lambda x, **windows: _largest(x, **windows),
     "avg_pool": lambda x, **windows: _mean(x, **windows),
 }
+
+
+def _take_along(x: Any, ids: Any, axis: int) -> Any:
+    """Read, at each place, the element whose coordinate along an axis is the number there."""
+    one = list(x.shape)
+    one[axis] = 1
+    shape = list(torch.broadcast_shapes(one, ids.shape))
+    along = [n if a != axis else x.shape[axis] for a, n in enumerate(shape)]
+    return x.expand(along).gather(axis, ids.long().expand(shape))
+
+
+def _scatter_add(values: Any, ids: Any, axis: int, count: int, size: int) -> Any:
+    """Add each value to zeros at its place, where the number in `ids` takes the place of some of its coordinates."""
+    lead, tail = values.shape[:axis], values.shape[axis + count :]
+    numbers = ids.long().expand(values.shape).reshape(*lead, -1, *tail)
+    total = torch.zeros((*lead, size, *tail), dtype=values.dtype, device=values.device)
+    return total.scatter_add_(axis, numbers, values.reshape(*lead, -1, *tail))
 
 
 def _around(x: Any, pads: Pads, value: float = 0.0) -> Any:
@@ -106,6 +125,10 @@ class Torch:
     def typed(self, block: Any, offset: int, size: int, dtype: DType) -> Any:
         """View some bytes of a block as a line (a one-dimensional tensor) of elements."""
         return block[offset : offset + dtype.nbytes_of(size)].view(torch_type(dtype))
+
+    def clear(self, line: Any) -> None:
+        """Fill a line with zeros."""
+        line.zero_()
 
     def address(self, line: Any) -> int:
         """Return the address of a line's first element."""

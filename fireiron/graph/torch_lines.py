@@ -72,8 +72,7 @@ def _embedding_gradient(
 
         return i.by_torch("embedding_dense_backward", (gradient, narrow), run, node.meta["val"], pure=True)
     if rows > MOST_ROWS:
-        lines = o.reshape(o.wide(gradient), shape=(count, width))
-        total = _added(i, node, lines, o.reshape(narrow, shape=(count,)), 0)
+        total = _added(i, gradient, ids, 0, rows)
     else:
         mine = o.eq(_columns(i, (rows, 1, 1), 0), o.reshape(narrow, shape=(1, count, 1)))
         picked = o.select(mine, o.reshape(gradient, shape=(1, count, width)), i.builder.constant(0.0, kind))
@@ -88,17 +87,11 @@ def _adds(elements: int) -> bool:
     return elements <= MOST_ADDED and not torch.are_deterministic_algorithms_enabled()
 
 
-def _added(i: Importer, node: Any, lines: int, ids: int, axis: int) -> int:
-    """Add lines along an axis to zeros of the result's shape, each at its number."""
-    value = torch.empty_like(node.meta["val"], dtype=torch.float32, memory_format=torch.contiguous_format)
-    shape = tuple(value.shape)
-
-    def run(lines: Any, ids: Any) -> Any:  # `index_add` takes twice the time of `scatter_add`
-        ids = ids if ids.is_cuda else ids.long()  # on the CPU, numbers have 64 bits
-        numbers = ids.reshape([-1 if k == axis else 1 for k in range(len(shape))]).expand(lines.shape)
-        return torch.zeros(shape, dtype=lines.dtype, device=lines.device).scatter_add_(axis, numbers, lines)
-
-    return i.by_torch("scatter_add", (lines, ids), run, value, pure=True)
+def _added(i: Importer, values: int, ids: int, axis: int, size: int) -> int:
+    """Add values in f32 to zeros: along as many axes as `ids` has, from an axis on, the number stands for the place."""
+    o, count = i.ops, len(i.ops.shape(ids))
+    shape = tuple(n if axis <= a < axis + count else 1 for a, n in enumerate(o.shape(values)))
+    return o.scatter_add(o.wide(values), o.reshape(ids, shape=shape), axis=axis, count=count, size=size)
 
 
 def _chosen(i: Importer, node: Any, indices: Sequence[int | None]) -> tuple[int, int, tuple[int, ...]]:
@@ -148,19 +141,25 @@ def _index_put(
     if not accumulate or kind.kind != "float" or torch.are_deterministic_algorithms_enabled():
         raise Stays("lines that are replaced, or whose sums must be deterministic")
     axis, ids, shape = _chosen(i, node, indices)
-    whole, count = o.shape(x), math.prod(shape)
+    whole = o.shape(x)
     lines = o.broadcast(values, shape=(*whole[:axis], *shape, *whole[axis + 1 :]))
-    lines = o.reshape(o.wide(lines), shape=(*whole[:axis], count, *whole[axis + 1 :]))
-    total = _added(i, node, lines, o.reshape(ids, shape=(count,)), axis)
+    total = _added(i, lines, ids, axis, whole[axis])
     return o.like(total if _is_zeros(node.args[0]) else o.add(o.wide(x), total), kind)
 
 
 def _picked(i: Importer, node: Any, x: int, dim: int, ids: int, **_: Any) -> int:
-    """Read a few elements of each line: sums over the line, in its own kernel, of which all other elements are 0."""
+    """Read an element at each number: from memory, or a few elements of each line in the kernel that computes it.
+
+    There they are sums over the line, of which all other elements are 0.
+    """
     o, kind = i.ops, i.ops.dtype(x)
     axis, width = dim % max(1, len(o.shape(x))), o.shape(ids)[dim] if o.shape(ids) else 0
+    if not o.shape(x) or node.args[0].meta["val"].dtype == torch.int64 or not math.prod(o.shape(ids)):
+        raise Stays("integers of 64 bits, a number, or nothing")
     if _whole(i, x) or not _by_columns(i, x, ids, axis):
-        raise Stays("elements of an array that no kernel around it makes")
+        for a, n in enumerate(o.shape(ids)):
+            x = cut(i, x, a, 0, n) if a != axis else x
+        return o.broadcast(o.take_along_axis(x, _without_repeats(i, ids), axis=axis), shape=o.shape(ids))
     zero, columns = i.builder.constant(0.0, kind), _columns(i, o.shape(x), axis)
     parts = [
         o.sum(o.wide(o.select(o.eq(columns, at), x, zero)), axes=(axis,), keepdims=True)
@@ -193,7 +192,27 @@ def _scattered(
 
 
 def _scattered_sums(i: Importer, node: Any, x: int, dim: int, ids: int, given: int) -> int:
-    return _scattered(i, node, x, dim, ids, given, adds=True)
+    """Add elements to those of an array at the numbers in another, which has one for each."""
+    o, kind = i.ops, i.ops.dtype(x)
+    axis, numbers = dim % max(1, len(o.shape(x))), o.shape(ids)
+    if _by_columns(i, x, ids, axis) and o.shape(given) == numbers:
+        return _scattered(i, node, x, dim, ids, given, adds=True)
+    fits = all(n == m for a, (n, m) in enumerate(zip(numbers, o.shape(x), strict=True)) if a != axis)
+    if not numbers or not fits or kind.kind != "float" or not _adds(math.prod(o.shape(x))) or not math.prod(numbers):
+        raise Stays("numbers that not all lines have, or sums that must be deterministic")
+    for a, n in enumerate(numbers):
+        given = cut(i, given, a, 0, n)
+    size = o.shape(x)[axis]
+    total = o.scatter_add(o.wide(given), _without_repeats(i, ids), axis=axis, count=1, size=size)
+    return o.like(total if _is_zeros(node.args[0]) else o.add(o.wide(x), total), kind)
+
+
+def _without_repeats(i: Importer, x: int) -> int:
+    """Return an array without its repeats: where it repeats along an axis, it has one element there."""
+    nodes = i.builder.nodes
+    while nodes[x].op == "broadcast" and len(nodes[nodes[x].inputs[0]].shape) == len(nodes[x].shape):
+        (x,) = nodes[x].inputs
+    return x
 
 
 def _whole(i: Importer, x: int) -> bool:

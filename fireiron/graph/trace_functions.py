@@ -153,6 +153,13 @@ def _take(x: Any, ids: Any, axis: int | None = None) -> Array:
     return foreign(x.builder, "take", np.take, (x, ids), {"axis": axis})
 
 
+def _take_along_axis(x: Any, ids: Any, axis: int) -> Array:
+    if not isinstance(x, Array) or not isinstance(ids, Array):
+        known = x if isinstance(x, Array) else ids
+        return foreign(known.builder, "take_along_axis", np.take_along_axis, (x, ids), {"axis": axis})
+    return applied(x.builder, "take_along_axis", x, ids, axis=place_of(x, axis))
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{op: _folding(op) for op in ("sum", "prod", "max", "min", "mean")},
     "amax": _folding("max"),
@@ -171,6 +178,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "squeeze": _squeeze,
     "split": _split,
     "take": _take,
+    "take_along_axis": _take_along_axis,
     "any": _any,
     "all": _all,
     "dot": _dot,

@@ -24,11 +24,12 @@ from fireiron.graph.trace_array import Array
 
 TRUTHS = ("bool", "bool_", "b1")
 # Operations whose results on integers are integers; NumPy computes the other functions of one array in floats.
+READING = ("gather", "take_along_axis")  # the second array has the numbers of what is read
 _WHOLE = {"neg", "abs", "floor", "ceil"}
 # Operations that give a condition for conditions.
 _TRUTHFUL = {
     "mul", "maximum", "minimum", "select", "reshape", "transpose", "broadcast", "slice", "max", "min", "gather",
-    "concatenate",
+    "take_along_axis", "concatenate",
 }  # fmt: skip
 
 
@@ -66,7 +67,7 @@ def applied(builder: Tracing, op: str, *inputs: Any, **attributes: Any) -> Array
         made = builder.add(op, *numbers, **attributes)
     except FireironError as error:
         raise error.located(here()) from None
-    chosen = numbers[1:] if op == "select" else numbers[:1] if op == "gather" else numbers
+    chosen = numbers[1:] if op == "select" else numbers[:1] if op in READING else numbers
     if op in COMPARISONS or (op in _TRUTHFUL and builder.truths.issuperset(chosen)):
         builder.truths.add(made)
     return Array(builder, made)
@@ -79,7 +80,7 @@ def _as_in_numpy(op: str, inputs: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]
         return op, inputs
     if op == "div" or (op in UNARY and op not in _WHOLE):
         return op, tuple(x.astype(np.float32) if isinstance(x, Array) else x for x in inputs)
-    if op == "gather" or (op not in BINARY and op not in COMPARISONS and op not in ("neg", "concatenate", "select")):
+    if op in READING or (op not in BINARY and op not in COMPARISONS and op not in ("neg", "concatenate", "select")):
         return op, inputs
     if op == "pow" and isinstance(inputs[1], int) and inputs[1] < 0:
         raise SpecError("graph-value", "integers to a negative power", fix="convert the array: x.astype(np.float32)")

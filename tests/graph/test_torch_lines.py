@@ -23,31 +23,31 @@ def test_lines_at_numbers_some_of_them_from_behind(axis: int, shape: tuple[int, 
     x = torch.randn(6, 8, 7)
     ids = torch.randint(-x.shape[axis], x.shape[axis], shape)
     before = (slice(None),) * axis
-    plans = compared(lambda x, ids: (x * 2)[(*before, ids)] + 1, x, ids)
-    assert left(plans) == ["scatter_add"]
+    assert not left(compared(lambda x, ids: (x * 2)[(*before, ids)] + 1, x, ids))
 
 
 def test_lines_of_a_graph_are_read_and_added() -> None:
     """The gradient of sums over edges reads their lines."""
 
     def layer(x: Any, first: Any, last: Any) -> Any:
-        return torch.zeros_like(x).index_add(0, last, (x * 2)[first])
+        return torch.zeros_like(x).index_add(0, last, x[first] * 2)
 
     plans = compared(layer, torch.randn(9, 8), torch.randint(0, 9, (30,)), torch.randint(0, 9, (30,)))
-    assert left(plans) == ["scatter_add", "scatter_add"]
+    assert not left(plans)
+    assert [len(plan.kernels) for plan in plans] == [1, 1]  # lines are read, scaled and added at once
 
 
 @pytest.mark.parametrize("axis", [0, 1])
 def test_lines_are_selected(axis: int) -> None:
     x, ids = torch.randn(6, 8), torch.randint(0, 6, (5,))
-    assert left(compared(lambda x, ids: torch.index_select(x * 2, axis, ids) + 1, x, ids)) == ["scatter_add"]
+    assert not left(compared(lambda x, ids: torch.index_select(x * 2, axis, ids) + 1, x, ids))
 
 
 @pytest.mark.parametrize(("rows", "padding"), [(40, None), (40, 3), (6, None), (6, 3)])
 def test_gradients_of_tables(rows: int, padding: int | None) -> None:
     ids = torch.randint(0, rows, (4, 30))
     plans = compared(lambda t, ids: torch.nn.functional.embedding(ids, t, padding) * 3, torch.randn(rows, 16), ids)
-    assert left(plans) == ["scatter_add"] * (rows > 8)
+    assert not left(plans)
 
 
 def test_numbers_are_sorted_where_sums_must_be_deterministic() -> None:
@@ -58,7 +58,7 @@ def test_numbers_are_sorted_where_sums_must_be_deterministic() -> None:
         )
         assert left(plans) == ["embedding_dense_backward"]
         plans = compared(lambda x, ids: x[:, ids] * 2, torch.randn(6, 40), torch.randint(0, 40, (30,)))
-        assert "scatter_add" not in left(plans)
+        assert "index_put" in left(plans)
     finally:
         torch.use_deterministic_algorithms(False)
 
@@ -75,8 +75,8 @@ def test_lines_are_added_to_an_array() -> None:
         return torch.index_put(x * 2, (ids,), lines, accumulate=True)
 
     x, ids, lines = torch.randn(9, 5), torch.randint(-9, 9, (20,)), torch.randn(20, 5)
-    assert left(compared(added, x, ids, lines))[0] == "scatter_add"
-    assert left(compared(added, x, ids, torch.randn(5)))[0] == "scatter_add"  # one line for all numbers
+    assert not left(compared(added, x, ids, lines))
+    assert not left(compared(added, x, ids, torch.randn(5)))  # one line for all numbers
 
 
 def test_masks_and_several_arrays_stay_with_torch() -> None:
@@ -94,16 +94,31 @@ def test_a_few_elements_of_each_line(axis: int, width: int) -> None:
     assert not left(plans)
 
 
-def test_many_elements_of_a_line_stay_with_torch() -> None:
-    x, ids = torch.randn(6, 40), torch.randint(0, 40, (6, 20))
-    assert left(compared(lambda x, ids: (x * 2).gather(1, ids), x, ids)) == ["gather", "scatter_add"]
-    # What is in memory anyway is not read whole.
-    for given in (
-        lambda x: x,
-        lambda x: x.reshape(3, 2, 40).reshape(6, 40),
-        lambda x: x @ x.t() @ x,
-    ):  # in memory anyway
-        assert "gather" in left(compared(lambda x, ids, g=given: g(x).gather(1, ids) * 2, x, ids[:, :1], within=1e-3))
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_many_elements_of_a_line(axis: int) -> None:
+    """They are read where the array lies, and their gradients are added there."""
+    x = torch.randn(6, 40, 3)
+    ids = torch.randint(0, 3, [5 if a == axis % 3 else n for a, n in enumerate(x.shape)])
+    assert not left(compared(lambda x, ids: (x * 2).gather(axis, ids) + 1, x, ids))
+    for given in (lambda x: x, lambda x: x.reshape(3, 2, 120).reshape(6, 40, 3), lambda x: x @ x.mT @ x):
+        assert not left(compared(lambda x, ids, g=given: g(x).gather(axis, ids) * 2, x, ids, within=1e-3))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_numbers_of_whole_lines(axis: int) -> None:
+    """One number for all elements of a line, as libraries of graphs repeat them."""
+
+    def layer(x: Any, ids: Any) -> Any:
+        numbers = ids.unsqueeze(1 - axis).expand_as(x)
+        return torch.zeros(7, 7).scatter_add(axis, numbers, x * 2) + (x + 1).gather(axis, numbers)
+
+    assert not left(compared(layer, torch.randn(7, 7), torch.randint(0, 7, (7,))))
+
+
+def test_elements_are_added_at_their_numbers() -> None:
+    """There may be fewer numbers than elements, the rest of which is not added."""
+    x, v, ids = torch.randn(6, 9, 4), torch.randn(7, 12, 4), torch.randint(0, 9, (6, 11, 4))
+    assert not left(compared(lambda x, ids, v: (x * 2).scatter_add(1, ids, v.detach()), x, ids, v))
 
 
 def test_elements_are_replaced() -> None:
