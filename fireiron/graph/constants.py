@@ -7,7 +7,7 @@ from typing import Any
 
 from fireiron.graph.evaluate import value_of
 from fireiron.graph.nodes import Builder, Data, Graph, Node, rewritten
-from fireiron.graph.operations import i64
+from fireiron.graph.operations import PLACES, i64
 
 MOST_BYTES = 1 << 20  # largest folded array: a larger one costs more to keep than to compute
 
@@ -72,6 +72,8 @@ def _fold_of_equals(node: Node, value: float, number: int) -> float | None:
     """Fold equal values; None where integers exceed the type of the result."""
     if node.op in ("max", "min"):
         return value
+    if node.op in PLACES:
+        return 0
     if node.dtype.kind == "float":
         import numpy as np
 

@@ -39,6 +39,7 @@ from fireiron.graph.torch_views import base_of, input_of, seen_by
 torch: Any = import_module("torch")
 
 SMALL_INTEGERS = torch.bool, torch.uint8, torch.int8, torch.int32  # of at most 32 bits
+INDICES = ("argmax", "argmin", "max", "min")  # operators that give indices of elements
 MOST_KNOWN = 1 << 20  # most bytes of a tensor that a graph holds
 
 
@@ -226,6 +227,8 @@ class Importer:
     def _fits_in_words(self, node: Any, name: str) -> bool:
         """Say whether a call's integers of 64 bits are known to fit into 32: counts of booleans, and small numbers."""
         value = node.meta["val"]
+        if name in INDICES and (name.startswith("arg") or not isinstance(value, torch.Tensor)):
+            return max((*node.args[0].meta["val"].shape, node.args[0].meta["val"].numel())) <= MOST_NUMBER
         if not isinstance(value, torch.Tensor) or value.dtype != torch.int64:
             return False
         source: Any = node.args[0] if node.args else None
@@ -275,7 +278,8 @@ class Importer:
         if isinstance(value, list | tuple):
             if not isinstance(made, tuple):
                 raise Stays("several results")
-            return tuple(None if m is None else self._checked(m, v) for m, v in zip(made, value, strict=False))
+            each = zip(made, value, strict=False)
+            return tuple(None if m is None else self._checked(m, v, narrow and v.dtype == torch.int64) for m, v in each)
         shape, kind = tuple(value.shape), i32 if narrow else torch_kind(value.dtype)
         if self.ops.shape(made) != shape:
             raise Stays(f"shapes {self.ops.shape(made)} and {shape}")
@@ -287,6 +291,8 @@ class Importer:
         if isinstance(made, tuple):
             if made[place] is None:
                 raise Stays("a result that is not computed")
+            if source in self.narrow and node.meta["val"].dtype == torch.int64:
+                self.narrow.add(node)
             return made[place]
         value = node.meta["val"]
         if not isinstance(value, torch.Tensor):

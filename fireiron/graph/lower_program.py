@@ -21,7 +21,7 @@ from fireiron.graph.lowered import Lowered, Misfit, Operand, described, pointwis
 from fireiron.graph.motion import widens
 from fireiron.graph.nodes import Graph, Node
 from fireiron.graph.one_hot import chosen_of
-from fireiron.graph.operations import i64
+from fireiron.graph.operations import PLACES, i64
 from fireiron.graph.views import VECTOR_NBYTES, View, has_padding, lies, room
 from fireiron.language import einsum, reductions, steps, subscripts, trace, traced
 from fireiron.language.pointwise import Value, cast_to, unary, where
@@ -39,6 +39,7 @@ _FOLDS: Mapping[str, Callable[..., Value]] = {
     "min": reductions.min,
     "prod": reductions.prod,
 }
+_PLACES: Mapping[str, Callable[..., Value]] = {"argmax": reductions.argmax, "argmin": reductions.argmin}
 COSTLY = frozenset({"exp", "exp2", "expm1", "log", "log1p", "log2", "sqrt", "rsqrt", "tanh", "erf", "div", "pow"})
 # Each element of a concatenation compares its place with those of the parts. On an H200 a GELU behind 2, 3 and 4 parts
 # took 0.47 to 0.87 of the time of two launches, behind 6 parts 0.98 to 1.3, behind 8 up to 1.5.
@@ -420,6 +421,10 @@ class PartProgram:
             if not isinstance(value, Value):
                 raise Misfit("a fold of a number")
             over = [d for d in (places[0][a] for a in _axes(node)) if d is not None]
+            if node.op in PLACES:
+                if len(over) != 1:
+                    raise Misfit("an index along an axis of one element")
+                return _PLACES[node.op](value, over[0], self._of_points(over))
             return _FOLDS[node.op](value, over, self._of_points(over)) if over else value
         if self.part.kind == "attention" and node.op in ("exp", "exp2"):
             based = self._in_base_2(number, node, dims)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from math import prod
 
 from fireiron.graph.nodes import Builder, Graph, Node, rewritten
-from fireiron.graph.operations import Shape
+from fireiron.graph.operations import PLACES, Shape
 
 
 def move(graph: Graph) -> Graph:
@@ -419,6 +419,8 @@ def _behind_fold(b: Builder, node: Node, inner: Node) -> int | None:
         return None
     if joined is not None:
         moved = tuple(x for a in axes for x in joined[a])
+        if node.op in PLACES and len(moved) > 1:  # an index counts along one axis
+            return None
     else:
         moved = tuple(a - rank + len(before) for a in axes)
     made = b.add(node.op, inner.inputs[0], axes=moved, keepdims=node["keepdims"])

@@ -271,6 +271,13 @@ def _fold(name: str) -> Callable[..., Any]:
     return lambda x, axes, keepdims: getattr(numpy(), name)(x, axis=tuple(axes), keepdims=keepdims)
 
 
+def _place(name: str) -> Callable[..., Any]:
+    def call(x: Any, axes: Sequence[int], keepdims: bool) -> Any:
+        return getattr(numpy(), name)(x, axis=int(axes[0]), keepdims=keepdims)
+
+    return call
+
+
 def _slice(x: Any, starts: Sequence[int], stops: Sequence[int], steps: Sequence[int]) -> Any:
     return x[tuple(slice(*each) for each in zip(starts, stops, steps, strict=True))]
 
@@ -284,6 +291,7 @@ BINARY = {
     "add": "add", "sub": "subtract", "mul": "multiply", "div": "divide", "maximum": "maximum", "minimum": "minimum",
     "pow": "power",
 }  # fmt: skip
+PLACES = ("argmax", "argmin")  # folds that give an index along one axis
 COMPARISONS = {"lt": "less", "le": "less_equal", "eq": "equal"}
 COMMUTATIVE = frozenset({"add", "mul", "maximum", "minimum", "eq"})
 
@@ -310,6 +318,7 @@ def operations() -> Mapping[str, Operation]:
         Operation("broadcast", "view", _expanded, lambda x, shape: numpy().broadcast_to(x, shape)),
         Operation("slice", "view", _sliced, _slice),
         *(Operation(name, "fold", _folded, _fold(name)) for name in ("sum", "max", "min", "prod")),
+        *(Operation(name, "fold", _folded, _place(name), _index) for name in PLACES),
         Operation("matmul", "product", _multiplied, lambda a, b: a @ b, _product, 2, 2),
         *WINDOWS,
         Operation("gather", "gather", _gathered, lambda table, ids: table[ids.astype("int64")], _first, 2, 2),

@@ -33,6 +33,8 @@ _OTHERS: Mapping[str, Callable[..., Any]] = {
     "sum": lambda x, axes, keepdims: x.sum(axes, keepdim=keepdims),
     "max": lambda x, axes, keepdims: x.amax(axes, keepdim=keepdims),
     "min": lambda x, axes, keepdims: x.amin(axes, keepdim=keepdims),
+    "argmax": lambda x, axes, keepdims: x.argmax(axes[0], keepdim=keepdims).int(),
+    "argmin": lambda x, axes, keepdims: x.argmin(axes[0], keepdim=keepdims).int(),
     "gather": lambda table, ids: table[ids.long()],
     "take_along_axis": lambda x, ids, axis: _take_along(x, ids, axis),
     "scatter_add": lambda values, ids, **at: _scatter_add(values, ids, **at),

@@ -421,6 +421,37 @@ for _name, _op in (("sum", "sum"), ("mean", "mean"), ("amax", "max"), ("amin", "
     KNOWN[_name] = _fold(_op)
 
 
+def _place(op: str) -> Known:
+    def call(i: Importer, node: Any, x: int, axis: int | None = None, keepdim: bool = False) -> int:
+        """Find the index of the largest or smallest element along an axis, or among all elements."""
+        o, x, shape = i.ops, i.ops.wide(x), i.ops.shape(x)
+        if axis is None:
+            x, axis, keepdim = o.reshape(x, shape=(math.prod(shape),)), 0, False
+        rank = max(1, len(i.ops.shape(x)))
+        if not shape or i.ops.shape(x)[axis] < 2 or not math.prod(shape):
+            raise Stays("one element")
+        return getattr(o, op)(x, axes=(axis % rank,), keepdims=keepdim)
+
+    return call
+
+
+def _with_place(op: str) -> Known:
+    def call(i: Importer, node: Any, x: int, axis: int | None = None, keepdim: bool = False) -> Any:
+        """Find the largest or smallest elements along an axis, with their indices."""
+        x = i.ops.wide(x)
+        if axis is None:
+            return getattr(i.ops, op)(x, axes=_axes(i, x, None), keepdims=False)
+        value = getattr(i.ops, op)(x, axes=_axes(i, x, axis), keepdims=keepdim)
+        return value, _place(f"arg{op}")(i, node, x, axis, keepdim)
+
+    return call
+
+
+for _name in ("max", "min"):
+    KNOWN[f"arg{_name}"] = _place(f"arg{_name}")
+    KNOWN[_name] = _with_place(_name)
+
+
 @_known("linalg_vector_norm")
 def _vector_norm(
     i: Importer, node: Any, x: int, ord: float = 2, axes: Any = None, keepdim: bool = False, **_: Any
