@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import attrs
 
 from fireiron.algebra.dtypes import f32
+from fireiron.algebra.scalar import number
 from fireiron.front.verbs import Schedule
 from fireiron.graph.kept_schedule import KeptSchedule
 from fireiron.graph.nodes import Node
@@ -92,7 +93,10 @@ def described(
 def pointwise(op: str, inputs: Sequence[Value | float], node: Node) -> Value:
     """Write a pointwise operation as an expression of programs."""
     if op == "select":
-        return where(inputs[0], *map(_computed, inputs[1:]))
+        first, other = map(_computed, inputs[1:])
+        if not isinstance(first, Value) and not isinstance(other, Value):  # two numbers, of the result's type
+            first = Value(number(first, node.dtype if node.dtype.kind == "int" else f32))
+        return where(inputs[0], first, other)
     if op == "copy":
         return cast(Value, inputs[0])
     if op == "cast":

@@ -123,8 +123,8 @@ def again_at_readers(areas: Areas, parts: list[Part], kept: Collection[int] = ()
                 continue
             cone = {c} if widens(nodes, c) or _spread(areas, c) else _cone(areas, c)
             leaves = {i for n in cone for i in nodes[n].inputs if i not in cone and i not in areas.free}
-            mine = {i for i in leaves if base_of(graph, i) in sets[place]}
-            if not cone or any(nodes[i].kind == "view" for i in mine):
+            mine = {base for i in leaves if (base := base_of(graph, i)) in sets[place]}
+            if not cone:
                 continue
             fresh = mine - outputs[place]
             saved = (1 + len(readers)) * nodes[c].nbytes - sum(nodes[i].nbytes for i in fresh)
@@ -285,7 +285,7 @@ def apart(graph: Graph, part: Part, views: Mapping[int, View]) -> tuple[Part, ..
         done.add(area)
         made.append(part_of(areas, area))
     given = _giving(graph, made, part)
-    return again_at_readers(areas, given, part.outputs) if areas.strict else tuple(given)
+    return again_at_readers(areas, given, part.outputs)
 
 
 def fold_by_fold(areas: Areas, part: Part) -> tuple[Part, ...]:

@@ -19,6 +19,7 @@ from fireiron.graph.recompute import recompute
 from fireiron.graph.rules import RULES, Rule
 from fireiron.graph.simplify import simplify
 from fireiron.graph.slices import raise_slices
+from fireiron.graph.turned import turn
 
 MOST_ROUNDS = 16
 KINDS = ("rounding", "range")
@@ -91,7 +92,7 @@ def run(graph: Graph, switched: Mapping[str, bool]) -> Passed:
     graph = note("expand composites", graph, expand(graph))
     for _ in range(MOST_ROUNDS):
         before = graph
-        graph = note("move views and casts", graph, move(stack(graph)))
+        graph = note("move views and casts", graph, turn(move(stack(graph))))
         graph = note("fold constants", graph, fold_constants(graph))
         made, applied = simplify(graph, rules)
         graph = note("simplify", graph, made, tuple(applied))

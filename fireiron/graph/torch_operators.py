@@ -195,6 +195,23 @@ def _is_nan(i: Importer, node: Any, x: int) -> int:
     return i.ops.eq(i.ops.eq(x, x), 0.0)
 
 
+@_known("isinf")
+def _is_infinite(i: Importer, node: Any, x: int) -> int:
+    _check_float(node)
+    return i.ops.eq(i.ops.abs(i.ops.wide(x)), math.inf)
+
+
+@_known("isfinite")
+def _is_finite(i: Importer, node: Any, x: int) -> int:
+    _check_float(node)
+    return i.ops.lt(i.ops.abs(i.ops.wide(x)), math.inf)
+
+
+def _check_float(node: Any) -> None:
+    if not node.args[0].meta["val"].dtype.is_floating_point:
+        raise Stays("integers are finite")
+
+
 @_known("trunc")
 def _trunc(i: Importer, node: Any, x: int) -> int:
     wide = _wide(i, x)
@@ -419,6 +436,20 @@ def _axes(i: Importer, x: int, axes: Any) -> tuple[int, ...]:
 
 for _name, _op in (("sum", "sum"), ("mean", "mean"), ("amax", "max"), ("amin", "min")):
     KNOWN[_name] = _fold(_op)
+
+
+def _of_truths(op: str) -> Known:
+    def call(i: Importer, node: Any, x: int, axes: Any = None, keepdim: bool = False) -> int:
+        """Say whether any element, or each, is other than zero."""
+        if not math.prod(i.ops.shape(x)):
+            raise Stays("no elements")
+        truths = x if node.args[0].meta["val"].dtype == torch.bool else i.ops.eq(i.ops.eq(x, 0.0), 0.0)
+        return getattr(i.ops, op)(truths, axes=_axes(i, x, axes), keepdims=keepdim)
+
+    return call
+
+
+KNOWN["any"], KNOWN["all"] = _of_truths("max"), _of_truths("min")
 
 
 def _place(op: str) -> Known:

@@ -39,7 +39,7 @@ MODELS: dict[str, tuple[str, str, dict[str, Any], tuple[str, ...], int]] = {
     "t5": (
         "T5Model", "T5Config",
         {"d_model": 64, "d_kv": 16, "d_ff": 96, "num_layers": 1, "num_heads": 4, "vocab_size": 101},
-        (*IDS, "decoder_input_ids"), 16,
+        (*IDS, "decoder_input_ids"), 0,
     ),
     "llama": ("LlamaForCausalLM", "LlamaConfig", GROUPS, IDS, 2),
     "llama with padding in front": ("LlamaForCausalLM", "LlamaConfig", GROUPS, (*IDS, "front"), 4),

@@ -245,8 +245,8 @@ class Tables(nn.Module):
         return (self.many(i) * self.few(j)).tanh()
 
 
-@pytest.mark.parametrize(("rows", "padding", "left"), [(5, None, 0), (5, 3, 0), (40, None, 1), (1 << 17, 3, 1)])
-def test_gradients_of_tables_of_few_rows_are_sums(rows: int, padding: int | None, left: int) -> None:
+@pytest.mark.parametrize(("rows", "padding"), [(5, None), (5, 3), (40, None), (1 << 17, 3)])
+def test_gradients_of_tables_are_sums(rows: int, padding: int | None) -> None:
     torch.manual_seed(0)
     model, before = Tables(rows, padding), len(plans())
     i, j = torch.randint(0, rows, (2, 9)), torch.randint(0, 3, (2, 9))
@@ -262,8 +262,7 @@ def test_gradients_of_tables_of_few_rows_are_sums(rows: int, padding: int | None
         for got, wanted in zip(gradients(fast, scale), gradients(model, scale), strict=True):
             torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5, equal_nan=True)
         scale[1, 2, 5] = float("inf")  # reaches the rows that were read there, and no others
-    nodes = [plan.graph.nodes[x.part.nodes[-1]] for plan in plans()[before:] for x in plan.foreign]
-    assert [n["label"] for n in nodes if n.op == "foreign"] == ["scatter_add"] * left
+    assert not [n["label"] for plan in plans()[before:] for n in plan.graph.nodes if n.op == "foreign"]
 
 
 def test_an_embedding_with_a_norm() -> None:
@@ -450,8 +449,8 @@ def test_a_training_step_holds_no_more_than_torch(monkeypatch: Any) -> None:
         assert plan.memory.spent <= held_by_torch(graph), plan.graph.name
         # Heads in torch's order of axes are read in place: no part copies an array of the layer.
         assert not [x for x in plan.launches if all(plan.graph.nodes[n].op == "copy" for n in x.part.nodes)]
-    nodes = [plan.graph.nodes[x.part.nodes[-1]] for plan in plans()[before:] for x in plan.foreign]
-    assert [n["label"] for n in nodes if n.op == "foreign"].count("scatter_add") == 1
+    labels = [n["label"] for plan in plans()[before:] for n in plan.graph.nodes if n.op == "foreign"]
+    assert not [label for label in labels if "scatter" in label or "embedding" in label]
 
 
 class Joined(nn.Module):

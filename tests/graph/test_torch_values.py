@@ -267,3 +267,25 @@ def test_padded_lines_have_the_memory_behind_the_last_one() -> None:
         assert len(line) == 32
         assert (line.data_ptr() != memory.data_ptr()) == copied
         assert torch.equal(line.as_strided((4, 7), (8, 1)), whole.as_strided((4, 7), (8, 1)))
+
+
+TRUTHS: dict[str, Callable[[Any], Any]] = {
+    "infinities": lambda x: x.isinf(),
+    "finite numbers": lambda x: x.isfinite(),
+    "any": lambda x: x.isinf().any(),
+    "any along a dim": lambda x: (x > 0).any(1),
+    "all along dims": lambda x: (x > -3).all(0, keepdim=True),
+    "any of integers": lambda x: x.nan_to_num(0).int().any(),
+    "two numbers": lambda x: torch.where(x.isinf().any(), 2.5, 1.0) * x,
+    "two numbers of points": lambda x: torch.where(x > 0, 2.5, 1.0),
+    "bounds of T5": lambda x: x.clamp(-torch.where(x.isinf().any(), 9.0, 6.0), torch.where(x.isinf().any(), 9.0, 6.0)),
+}
+
+
+@pytest.mark.parametrize("name", TRUTHS)
+def test_truths(name: str) -> None:
+    x = drawn(6, 50)
+    x[2, 3], x[4, 1], x[5, 2] = torch.inf, torch.nan, -torch.inf
+    before = len(plans())
+    same(TRUTHS[name], x)
+    assert not [node["label"] for plan in plans()[before:] for node in plan.graph.nodes if node.op == "foreign"]

@@ -1,0 +1,114 @@
+"""The pass that computes on a matrix instead of its transpose, where folds or transposes back stand at the ends.
+
+Losses that take classes along both dims of one matrix compute on it and on its transpose, and add both gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fireiron.graph.nodes import Builder, Graph, Node
+
+SWAPPED = (1, 0)
+MOST_STEPS = 8  # operations on rows and columns that are computed again in the other order
+
+
+def turn(graph: Graph) -> Graph:
+    """Move transposes of matrices behind pointwise operations to folds, or to transposes back, which both remove them.
+
+    Vectors that repeat along a dim repeat along the other one instead. What is computed of these alone, such as a
+    comparison of each column's number with the class of its row, is computed anew.
+
+    Example:
+        >>> import numpy as np
+        >>> from fireiron.graph.trace import trace_graph
+        >>> graph = trace_graph(lambda x: (x + np.exp(x.T - x.T.max(1, keepdims=True)).T), (4, 8), name="both")
+        >>> print(graph.optimised())
+        both(x[4, 8].f32)
+          %1 = max(x, axes=(0,), keepdims=True)  [1, 8].f32
+          %2 = x - %1                            [4, 8].f32
+          %3 = exp(%2)                           [4, 8].f32
+          %4 = %3 + x                            [4, 8].f32
+          return %4
+    """
+    known = set[int]()
+    for number in range(len(graph.nodes)):
+        if number not in known and _swaps(graph.nodes, number):
+            cone = _cone(graph, number)
+            known |= cone if _vanishes(graph, cone) else set()
+    return _rebuilt(graph, known) if known else graph
+
+
+def _swaps(nodes: Mapping[int, Node] | tuple[Node, ...] | list[Node], number: int) -> bool:
+    """Say whether a node is the transpose of a matrix."""
+    node = nodes[number]
+    return node.op == "transpose" and node["axes"] == SWAPPED and 1 not in node.shape
+
+
+def _cone(graph: Graph, first: int) -> set[int]:
+    """Find the transposes and pointwise operations behind a transpose whose matrices are all transposed."""
+    nodes, found = graph.nodes, {first}
+    shape = nodes[first].shape
+    for number in range(first + 1, len(nodes)):
+        node = nodes[number]
+        matrices = [i for i in node.inputs if nodes[i].shape == shape]
+        fits = node.kind == "pointwise" and node.op != "copy" and node.shape == shape
+        if not fits or found.isdisjoint(matrices):
+            continue
+        others = [i for i in matrices if i not in found]
+        if all(_swaps(nodes, i) or _of_vectors(graph, i) for i in others):
+            found |= {number, *(i for i in others if _swaps(nodes, i))}
+    return found
+
+
+def _of_vectors(graph: Graph, number: int, steps: int = MOST_STEPS) -> bool:
+    """Say whether a matrix is computed of rows, columns and numbers alone, in a few operations."""
+    node = graph.nodes[number]
+    if len(node.shape) < 2 or 1 in node.shape or node.op == "iota":
+        return True
+    points = node.kind == "pointwise" and node.op != "copy" and steps > 0
+    return points and all(_of_vectors(graph, i, steps - 1) for i in node.inputs)
+
+
+def _vanishes(graph: Graph, cone: set[int]) -> bool:
+    """Say whether all that reads a cone are folds, transposes back and products, and there are folds or transposes."""
+    nodes = graph.nodes
+    readers = {u for n in cone for u in graph.users[n]} - cone
+    ends = {u for u in readers if nodes[u].kind == "fold" or _swaps(nodes, u)}
+    alone = all(nodes[u].op == "matmul" for u in readers - ends)
+    return bool(ends) and alone and graph.returned.isdisjoint(cone)
+
+
+def _rebuilt(graph: Graph, cone: set[int]) -> Graph:
+    b, new, turned = Builder(), dict[int, int](), dict[int, int]()
+    nodes = graph.nodes
+
+    def there(number: int) -> int:
+        """Return the transpose of what a node is over the points of a matrix."""
+        node = nodes[number]
+        if number in turned or not node.shape or all(n == 1 for n in node.shape):
+            return turned.get(number, new.get(number, -1))
+        rows, columns = (1, *node.shape)[-2:]
+        if node.op == "iota":
+            axis = int(node["axis"]) + 2 - len(node.shape)
+            turned[number] = b.add("iota", shape=(columns, rows), axis=1 - axis)
+        elif 1 in (rows, columns):
+            turned[number] = b.add("reshape", new[number], shape=(columns, rows))
+        else:
+            turned[number] = b.add(node.op, *map(there, node.inputs), **dict(node.attributes))
+        return turned[number]
+
+    for number, node in enumerate(nodes):
+        if number in cone:
+            turned[number] = new[node.inputs[0]] if _swaps(nodes, number) else there(number)
+            if any(nodes[u].op == "matmul" for u in graph.users[number]):
+                new[number] = b.add("transpose", turned[number], axes=SWAPPED)
+        elif node.kind == "fold" and node.inputs[0] in cone:
+            axes = tuple(sorted(1 - int(a) for a in node["axes"]))
+            made = b.add(node.op, turned[node.inputs[0]], axes=axes, keepdims=node["keepdims"])
+            new[number] = made if b.nodes[made].shape == node.shape else b.add("reshape", made, shape=node.shape)
+        elif _swaps(nodes, number) and node.inputs[0] in cone:
+            new[number] = turned[node.inputs[0]]
+        else:
+            new[number] = b.copy(node, tuple(new[i] for i in node.inputs))
+    return b.graph(graph.name, [new[i] for i in graph.outputs])
