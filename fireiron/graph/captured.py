@@ -1,7 +1,7 @@
 """A plan whose launches are captured in a CUDA graph, so that a call is one launch.
 
 An input with the address that it had at the capture (a parameter) is read in place; others are copied to the address of
-the capture.
+the capture. Inputs of which the plan writes elements are never copied: another address is another capture.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # torch has no types that a strict checker knows.
@@ -32,6 +32,7 @@ class Captured:
         self.graph: Any = None
         self.inputs: list[Any] = []
         self.moving: set[int] = set()
+        self.written = plan.written
         self.outputs: tuple[Any, ...] = ()
         self.refused = False
 
@@ -46,7 +47,7 @@ class Captured:
             return self.plan(*arrays)
         moved = {n for n, (a, b) in enumerate(zip(pointers, self.pointers, strict=True)) if a != b} - self.moving
         if moved or self.graph is None:
-            self.moving |= moved
+            self.moving |= moved - self.written
             self.pointers = pointers
             try:
                 self._capture(arrays)

@@ -79,7 +79,7 @@ def pairs(graph: Graph, number: int, right: int | None = None) -> Iterable[tuple
         yield from (((ids, a), (number, a)) for a in range(out))
         yield from (((table, a), (number, a)) for a in range(out) if a != node["axis"])
     elif node.kind == "scatter":
-        (values, ids), axis = node.inputs, int(node["axis"])
+        (values, ids), axis = node.inputs[:2], int(node["axis"])
         more = len(graph.nodes[values].shape) - out
         yield from (((ids, a), (values, a)) for a in range(out + more))
         yield from (((values, a if a < axis else a + more), (number, a)) for a in range(out) if a != axis)

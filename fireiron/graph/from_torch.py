@@ -67,6 +67,7 @@ class Importer:
         self.env: dict[Any, Any] = {}
         self.left: dict[str, int] = {}
         self.computed: dict[Any, Any] = {}
+        self.in_place: set[Any] = set()  # calls whose result is an input of which lines are written
         self.narrow: set[Any] = set()  # calls whose integers of 64 bits fit into 32, which kernels have
         self.widened: dict[tuple[Any, Any], int] = {}  # integers that torch converts, by node and type of floats
         self.floats: dict[Any, int] = {}  # of these, the arguments of the call that is imported
@@ -91,8 +92,11 @@ class Importer:
         outputs: list[int] = []
         places: list[Any] = []
         together: list[Any] = []
-        own = [is_tensor(result) and input_of(result) is None for result in results]
+        own = [is_tensor(result) and result not in self.in_place and input_of(result) is None for result in results]
         for result, mine in zip(results, own, strict=True):
+            if result in self.in_place:
+                places.append(None)
+                continue
             value = self._value(result)
             if any(own) and is_tensor(result) and not mine:  # no kernel copies what the caller has
                 inputs = [n for n in self.module.graph.nodes if n.op == "placeholder"]

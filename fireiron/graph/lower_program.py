@@ -248,7 +248,7 @@ class PartProgram:
             return
         if node.kind == "scatter":
             self._sums(number)
-        for i, mine in zip(node.inputs, self._of_inputs(number, dims), strict=True):
+        for i, mine in zip(_read_by(node), self._of_inputs(number, dims), strict=True):
             self._reads(i, mine, seen)
 
     def _tensor(self, number: int, dims: tuple[str | None, ...]) -> str:
@@ -281,11 +281,11 @@ class PartProgram:
         return name
 
     def _sums(self, number: int) -> None:
-        """Describe the array to whose lines a kernel adds others: zeros at first."""
+        """Describe the array of which a kernel writes elements, or to which it adds: zeros at first."""
         if self.samples is not None:
             raise Misfit("values that are added up, of sizes that are symbols")
         name = self._tensor(number, self._dims(number))
-        self.sums[number] = attrs.evolve(self.operands.pop(name), cleared=True)
+        self.sums[number] = attrs.evolve(self.operands.pop(name), cleared=self.graph.nodes[number].op == "scatter_add")
 
     def _extent(self, dim: str, extent: int) -> int:
         """Return the extent of a dim, including dims that are merged into it, and padding."""
@@ -407,9 +407,9 @@ class PartProgram:
             if point is not None:
                 self.chosen.add(number)
                 return point
-        inputs = [self._value(i, mine) for i, mine in zip(node.inputs, places, strict=True)]
+        inputs = [self._value(i, mine) for i, mine in zip(_read_by(node), places, strict=True)]
         if node.kind == "scatter":
-            return self._added(number, node, inputs)
+            return self._written(number, node, inputs)
         if node.kind == "view":
             return inputs[0]
         if node.op == "concatenate":
@@ -491,14 +491,15 @@ class PartProgram:
         names = [d.name for d in trace.dims_of_value(lines)]
         return lines[tuple(chosen if name == row else slice(None) for name in names)]
 
-    def _added(self, number: int, node: Node, inputs: list[Value | float]) -> Value:
-        """Add values to elements of an array, one of whose coordinates is a number in another array."""
+    def _written(self, number: int, node: Node, inputs: list[Value | float]) -> Value:
+        """Write values to elements of an array, or add them, where one coordinate is a number in another array."""
         (values, ids), total = inputs, self.arrays[self.sums[number].name]
         row = self._dims(number)[int(node["axis"])]
         if row is None or not isinstance(ids, Value):
             raise Misfit("sums of one line")
         names = [d.name for d in trace.dims_of_value(total)]
-        return total.at[tuple(ids if name == row else slice(None) for name in names)].add(values)
+        elements = total.at[tuple(ids if name == row else slice(None) for name in names)]
+        return elements.add(values) if node.op == "scatter_add" else elements.set(values)
 
     def _joined(
         self,
@@ -654,6 +655,11 @@ class PartProgram:
             return where(seen, first, second)
         value = self._value(number, dims)
         return cast(Value, value * factor)
+
+
+def _read_by(node: Node) -> tuple[int, ...]:
+    """List what an operation reads: not the array of which it writes elements."""
+    return node.inputs[:2] if node.kind == "scatter" else node.inputs
 
 
 def _axes(node: Node) -> tuple[int, ...]:

@@ -218,10 +218,30 @@ def _scatter_add(values: Any, ids: Any, axis: int, count: int, size: int) -> Any
     total = numpy().zeros(
         _scattered([values.shape, ids.shape], {"axis": axis, "count": count, "size": size}), values.dtype
     )
+    numpy().add.at(total, _places(values, ids, axis, count), values)
+    return total
+
+
+def _places(values: Any, ids: Any, axis: int, count: int) -> tuple[Any, ...]:
     places = list(numpy().indices(values.shape, sparse=True))
     places[axis : axis + count] = [numpy().broadcast_to(ids, values.shape).astype("int64")]
-    numpy().add.at(total, tuple(places), values)
-    return total
+    return tuple(places)
+
+
+def _updated(shapes: Sequence[Shape], attributes: Attributes) -> Shape:
+    _scattered(shapes[:2], {**attributes, "size": shapes[2][int(attributes["axis"])]})
+    return shapes[2]
+
+
+def _update(values: Any, ids: Any, x: Any, axis: int, count: int) -> Any:
+    """Put each value in its place in an array, where the number in `ids` takes the place of some of its coordinates."""
+    made = x.copy()
+    made[_places(values, ids, axis, count)] = values
+    return made
+
+
+def _third(kinds: Sequence[DType], _: Attributes) -> DType:
+    return kinds[2]
 
 
 def _first(kinds: Sequence[DType], _: Attributes) -> DType:
@@ -324,6 +344,7 @@ def operations() -> Mapping[str, Operation]:
         Operation("gather", "gather", _gathered, lambda table, ids: table[ids.astype("int64")], _first, 2, 2),
         Operation("take_along_axis", "gather", _taken_along, _take_along, _first, 2, 2),
         Operation("scatter_add", "scatter", _scattered, _scatter_add, _first, 2, 2),
+        Operation("scatter", "scatter", _updated, _update, _third, 3, 3),
         Operation("concatenate", "copy", _joined, lambda *x, axis: numpy().concatenate(x, axis), None, 1, 64),
         Operation("foreign", "foreign", _given, lambda *x, call, **_: call(*x), _said, 0, 1024),
         *COMPOSITES,

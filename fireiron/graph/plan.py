@@ -87,6 +87,10 @@ class Launch:
     exposed_us: float = 0.0
     once: bool = False
 
+    def own(self, views: Mapping[int, View]) -> tuple[int, ...]:
+        """List the results with memory of their own: what is written in place lies in another array."""
+        return tuple(i for i in self.part.outputs if views[i].node == i)
+
     @property
     def cleared(self) -> tuple[int, ...]:
         """List the results that are filled with zeros first, since the kernel adds to them."""
@@ -194,6 +198,13 @@ class Plan:
         from fireiron.graph.run import Runner
 
         return Runner(self)
+
+    @cached_property
+    def written(self) -> frozenset[int]:
+        """List the positions of the inputs of which launches write elements, in place."""
+        nodes = self.graph.nodes
+        targets = {node.inputs[2] for node in nodes if node.op == "scatter"}
+        return frozenset(place for place, i in enumerate(self.graph.inputs) if i in targets)
 
     @property
     def kernels(self) -> tuple[Lowered, ...]:
@@ -567,7 +578,7 @@ def _spent(graph: Graph, launches: Sequence[Launch], views: Mapping[int, View]) 
     first = dict.fromkeys(graph.inputs, BEFORE)
     for place, launch in enumerate(launches):
         if not launch.once:
-            first |= {i: place for i in launch.part.outputs}
+            first |= {i: place for i in launch.own(views)}
     for number in first:  # the call of a library makes all its results at once
         bundle = next((i for i in nodes[number].inputs if BUNDLE in dict(nodes[i].attributes)), number)
         first[number] = min(first[number], first.get(bundle, first[number]))
@@ -583,7 +594,7 @@ def _memory(graph: Graph, launches: Sequence[Launch], views: Mapping[int, View])
         for i in launch.part.inputs:
             last[views[i].node] = place
         if launch.kernel is not None:
-            first |= {i: place for i in launch.part.outputs}
+            first |= {i: place for i in launch.own(views)}
     alive = {i: Interval(_nbytes(graph, views, i), at, last.get(i, at)) for i, at in first.items() if i not in owned}
     return plan_memory(alive)
 

@@ -166,7 +166,8 @@ class Repeat:
                 at[i] = address(made)
             if step.quick is None:
                 runner.compute(step.launch, lines, library)
-                at |= {i: address(lines[i]) for i in step.launch.part.outputs if not isinstance(lines[i], list)}
+                made = (i for i in step.launch.own(plan.views) if not isinstance(lines[i], list))
+                at |= {i: address(lines[i]) for i in made}
             else:
                 for i in step.cleared:
                     library.clear(lines[i])
@@ -180,7 +181,8 @@ class Repeat:
 
 def _fresh(runner: Runner, launch: Launch, offsets: Mapping[int, int]) -> tuple[tuple[int, int, DType], ...]:
     nodes = runner.plan.graph.nodes
-    return tuple((i, runner.sizes[i], nodes[i].dtype) for i in launch.part.outputs if i not in offsets)
+    own = launch.own(runner.plan.views)
+    return tuple((i, runner.sizes[i], nodes[i].dtype) for i in own if i not in offsets)
 
 
 def _small(runner: Runner, by_library: set[int], launches: Sequence[tuple[int, Launch]]) -> dict[int, int]:
@@ -188,7 +190,7 @@ def _small(runner: Runner, by_library: set[int], launches: Sequence[tuple[int, L
     plan, found, end = runner.plan, dict[int, int](), 0
     outputs = {plan.views[i].node for i in plan.graph.outputs}
     for place, launch in launches:
-        for i in launch.part.outputs if place not in by_library else ():
+        for i in launch.own(plan.views) if place not in by_library else ():
             nbytes = plan.graph.nodes[i].dtype.nbytes_of(runner.sizes[i])
             if i not in outputs and nbytes <= MOST_SMALL and end + nbytes <= BLOCK_NBYTES:
                 found[i] = end

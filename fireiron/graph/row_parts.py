@@ -262,14 +262,14 @@ def _are_rows(areas: Areas, inside: set[int]) -> bool:
 
 
 def complete_before(graph: Graph, number: int) -> tuple[int, ...]:
-    """List inputs that a node's own part must not compute: the table of a gather, and all numbers of lines.
+    """List inputs that a node's own part must not compute: tables, arrays in place, all numbers of lines.
 
     Numbers that count from the end are computed where they are used, from those in the array.
     """
     node = graph.nodes[number]
     if node.kind not in ("gather", "scatter"):
         return ()
-    (table, ids), first = node.inputs, base_of(graph, node.inputs[1])
+    ids, first = node.inputs[1], base_of(graph, node.inputs[1])
     told = graph.nodes[first]
     if told.op == "select" and graph.nodes[told.inputs[0]].op == "lt":
         below, moved = (graph.nodes[i] for i in told.inputs[:2])
@@ -277,7 +277,7 @@ def complete_before(graph: Graph, number: int) -> tuple[int, ...]:
         ids = told.inputs[2] if wraps else ids
         while wraps and graph.nodes[base_of(graph, ids)].op == "cast":
             (ids,) = graph.nodes[base_of(graph, ids)].inputs
-    return (ids,) if node.kind == "scatter" else (table, ids)
+    return (ids, *node.inputs[2:]) if node.kind == "scatter" else (node.inputs[0], ids)
 
 
 def computable(areas: Areas, inside: Iterable[int]) -> bool:

@@ -345,7 +345,7 @@ class Runner:
         for place, launch in enumerate(plan.launches):
             if launch.once:
                 continue
-            for i in launch.part.outputs if launch.kernel is not None else ():
+            for i in launch.own(plan.views) if launch.kernel is not None else ():
                 if i not in lines:
                     lines[i] = library.elements(self.sizes[i], graph.nodes[i].dtype, like)
             self._launch(place, launch, lines, library)
@@ -477,14 +477,16 @@ class Runner:
             if node.op == "foreign" and BUNDLE in dict(node.attributes):
                 lines[number] = made
                 continue
-            if number not in lines:  # it keeps the memory that the library gave it
+            if (
+                number not in lines and plan.views[number].node == number
+            ):  # it keeps the memory that the library gave it
                 view, made = plan.views[number], library.converted(made, node.dtype)
                 dense = held(view) == node.size
                 lines[number] = (
                     library.line(made, order_of(view)) if dense else library.spread(made, view.strides, True)
                 )
             else:
-                library.strided(lines[number], plan.views[number])[...] = made
+                library.strided(lines[plan.views[number].node], plan.views[number])[...] = made
 
     def _value(
         self, number: int, launch: Launch, values: dict[int, Any], lines: dict[int, Any], library: Library

@@ -35,6 +35,7 @@ from fireiron.graph.torch_decompositions import decompositions
 from fireiron.graph.torch_depthwise import keep_depthwise
 from fireiron.graph.torch_moves import repeat_pixels
 from fireiron.graph.torch_nodes import Stays
+from fireiron.graph.torch_updates import copied, results_for_inputs
 from fireiron.graph.torch_views import Seen
 
 torch: Any = import_module("torch")
@@ -108,6 +109,7 @@ def backend(module: Any, inputs: Sequence[Any], *, options: Mapping[str, Any] | 
         inference_compiler=_boxed(inference),
         decompositions=decompositions(torch.is_grad_enabled()),
         partition_fn=parted,
+        keep_inference_input_mutations=not torch.is_grad_enabled(),
     )
     return compiler(module, inputs)
 
@@ -178,6 +180,7 @@ class Compiled:
     def __init__(
         self, module: Any, options: Mapping[str, Any], capture: bool, training: Training | None = None
     ) -> None:
+        self.written = () if training is not None else results_for_inputs(module)
         self.module = module
         self.said = tuple(
             n.meta.get("val") for n in module.graph.nodes if n.op == "placeholder"
@@ -200,7 +203,13 @@ class Compiled:
         run = self.made.get(key)
         if run is None:
             run = self.made[key] = self._made(inputs)
-        return run(inputs)
+        if not self.written:
+            return run(inputs)
+        targets = [inputs[n] for n in self.written]
+        results = list(run(inputs))
+        first = len(results) - len(targets)
+        copied(targets, results[first:])
+        return results[:first]
 
     def _made(self, inputs: Sequence[Any]) -> Any:
         devices = {x.device for x in inputs if isinstance(x, torch.Tensor)}

@@ -38,6 +38,7 @@ _OTHERS: Mapping[str, Callable[..., Any]] = {
     "gather": lambda table, ids: table[ids.long()],
     "take_along_axis": lambda x, ids, axis: _take_along(x, ids, axis),
     "scatter_add": lambda values, ids, **at: _scatter_add(values, ids, **at),
+    "scatter": lambda values, ids, x, **at: _update(values, ids, x, **at),
     "concatenate": lambda *x, axis: torch.cat(x, axis),
     "conv": lambda *x, **windows: _convolved(*x, **windows),
     "max_pool": lambda x, **windows: _largest(x, **windows),
@@ -60,6 +61,13 @@ def _scatter_add(values: Any, ids: Any, axis: int, count: int, size: int) -> Any
     numbers = ids.long().expand(values.shape).reshape(*lead, -1, *tail)
     total = torch.zeros((*lead, size, *tail), dtype=values.dtype, device=values.device)
     return total.scatter_add_(axis, numbers, values.reshape(*lead, -1, *tail))
+
+
+def _update(values: Any, ids: Any, x: Any, axis: int, count: int) -> Any:
+    """Put each value in its place in an array, where the number in `ids` takes the place of some of its coordinates."""
+    lead, tail = values.shape[:axis], values.shape[axis + count :]
+    numbers = ids.long().expand(values.shape).reshape(*lead, -1, *tail)
+    return x.scatter(axis, numbers, values.to(x.dtype).reshape(*lead, -1, *tail))
 
 
 def _around(x: Any, pads: Pads, value: float = 0.0) -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 from fireiron.algebra.dtypes import f32, i32
 from fireiron.graph.nodes import Data
 from fireiron.graph.torch_nodes import Stays, name_of
+from fireiron.graph.torch_updates import IN_PLACE
 
 if TYPE_CHECKING:
     from fireiron.graph.from_torch import Importer
@@ -136,8 +137,10 @@ def _read(i: Importer, x: int, axis: int, ids: int) -> int:
 def _index_put(
     i: Importer, node: Any, x: int, indices: Sequence[int | None], values: int, accumulate: bool = False
 ) -> int:
-    """Add lines to an array at the numbers in another, as the gradient of reading them does."""
+    """Add lines to an array at the numbers in another, as the gradient of reading them does, or replace its lines."""
     o, kind = i.ops, i.ops.dtype(x)
+    if node.meta.get(IN_PLACE) and not accumulate:
+        return _replaced(i, node, x, indices, values)
     if not accumulate or kind.kind != "float" or torch.are_deterministic_algorithms_enabled():
         raise Stays("lines that are replaced, or whose sums must be deterministic")
     axis, ids, shape = _chosen(i, node, indices)
@@ -145,6 +148,20 @@ def _index_put(
     lines = o.broadcast(values, shape=(*whole[:axis], *shape, *whole[axis + 1 :]))
     total = _added(i, lines, ids, axis, whole[axis])
     return o.like(total if _is_zeros(node.args[0]) else o.add(o.wide(x), total), kind)
+
+
+def _replaced(i: Importer, node: Any, x: int, indices: Sequence[int | None], values: int) -> int:
+    """Write lines of an input in place."""
+    o = i.ops
+    axis, ids, shape = _chosen(i, node, indices)
+    if o.dtype(x) != o.dtype(values) or not math.prod(shape):
+        raise Stays("values of another type, or none")
+    whole, count = o.shape(x), len(shape)
+    lines = o.broadcast(values, shape=(*whole[:axis], *shape, *whole[axis + 1 :]))
+    numbers = o.reshape(ids, shape=(*[1] * axis, *shape, *[1] * (len(whole) - axis - 1)))
+    made = o.scatter(lines, numbers, x, axis=axis, count=count)
+    i.in_place.add(node)
+    return made
 
 
 def _picked(i: Importer, node: Any, x: int, dim: int, ids: int, **_: Any) -> int:

@@ -132,6 +132,9 @@ def views_of(
     known = padded or {}
     found: dict[int, View | None] = {}
     for number, node in enumerate(graph.nodes):
+        if node.op == "scatter":  # in place
+            found[number] = found[node.inputs[2]]
+            continue
         if node.kind != "view":
             apart = dict(node.attributes).get("strides") if node.op == "input" else known.get(number)
             found[number] = View(number, 0, node.shape, apart or dense(node.shape, orders.get(number)))

@@ -40,7 +40,7 @@ from fireiron.base.link import here
 from fireiron.language.tensor import Tensor
 
 if TYPE_CHECKING:
-    from fireiron.language.additions import At
+    from fireiron.language.elements import At
 
 MOST_FACTORS = 16  # largest power that is computed by products
 
@@ -183,7 +183,7 @@ class Value:
     @property
     def at(self) -> At:
         """Name elements to add to: `sums.at[ids, :].add(x)`, as `numpy.add.at(sums, ids, x)` does."""
-        from fireiron.language.additions import At
+        from fireiron.language.elements import At
 
         return At(self)
 

@@ -209,8 +209,9 @@ class Step:
             folded.
         running: whether the output keeps the one folded dim: at each point, the output is the fold of all points up to
             this point (a cumulative sum).
-        adds: name of the input that the output replaces, where the value is added to the input's element; "" for other
-            steps. Points may share elements: total[ids[e], n] += x[e, n].
+        into: name of the input that the output replaces, where the step writes elements that the output's index names;
+            "" for other steps. Example: made[ids[e], n] = x[e, n].
+        adds: whether the value is added to the input's element, which points may share: total[ids[e], n] += x[e, n].
     """
 
     name: str
@@ -221,7 +222,8 @@ class Step:
     over: tuple[Dim, ...] = ()
     where: Scalar | None = None
     running: bool = False
-    adds: str = ""
+    into: str = ""
+    adds: bool = False
 
     @cached_property
     def kept(self) -> tuple[Dim, ...]:

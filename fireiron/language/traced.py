@@ -26,7 +26,7 @@ from fireiron.algebra.scalar import Arg
 from fireiron.base.contract import shown
 from fireiron.base.errors import SpecError
 from fireiron.base.text import count
-from fireiron.language.additions import check_additions
+from fireiron.language.elements import check_elements
 from fireiron.language.levels import GL
 from fireiron.language.pointwise import (
     Value,
@@ -131,9 +131,9 @@ def traced(
 
 
 def _into(result: object) -> Inplace | None:
-    """Return the input that a result replaces because its step adds to it; None for other results."""
+    """Return the input that a result replaces because its step writes elements of it; None for other results."""
     ref = bare(result) if isinstance(result, Value) else None
-    return Inplace(ref.made.adds) if ref is not None and ref.made is not None and ref.made.adds else None
+    return Inplace(ref.made.into) if ref is not None and ref.made is not None and ref.made.into else None
 
 
 def _replaced(wanted: str, name: str, tensors: Mapping[str, Tensor], all_wanted: tuple[str, ...]) -> Tensor:
@@ -265,7 +265,7 @@ def _finished(
         final[id(step)] = attrs.evolve(step, name=title, outs=tuple(outs), reads=reads)
     program = Program(name, inputs, tuple(final[id(s)] for s in order), tuple(outputs))
     check_program(program)
-    check_additions(program)
+    check_elements(program)
     return program
 
 

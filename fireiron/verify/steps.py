@@ -78,7 +78,7 @@ class Part:
 
 def parted_by(program: Program) -> tuple[Dim, ...]:
     """List the dims that may cut a program's outputs into parts."""
-    if any(step.adds for step in program.steps):
+    if any(step.into for step in program.steps):
         return ()
     folded = {d for step in program.steps for d in step.over}
     outputs = {t.name for t in program.outputs}
@@ -203,9 +203,9 @@ class _Evaluation:
         del self.ranges[loop.dim]
 
     def _keep(self, step: Step, values: Sequence[Bounded]) -> None:
-        if step.adds:
+        if step.into:
             (value,), (out,) = values, step.outs
-            self.known[out.name] = self._added(step, out, value)
+            self.known[out.name] = self._written(step, out, value)
             return
         for out, x in zip(step.outs, values, strict=True):
             at = tuple(None if not isinstance(e, Var) else slice(None) for e in out.index)
@@ -376,15 +376,18 @@ class _Evaluation:
         left, right = ({x for ref in refs for x in self.origins.get(ref.name, {ref.name})} for refs in sides)
         return not left & right
 
-    def _added(self, step: Step, out: Ref, value: Bounded) -> Bounded:
-        """Add the values of all points to the elements of an array, in any order."""
-        before = self.known[step.adds]
+    def _written(self, step: Step, out: Ref, value: Bounded) -> Bounded:
+        """Write the values of all points to elements of an array, or add them there, in any order."""
+        before = self.known[step.into]
         total, error, size = before.value.copy(), before.error.copy(), before.size.copy()
         places = np.broadcast_arrays(*(self._index(e, step.kept) for e in out.index), value.value)[:-1]
         inside = np.ones(value.value.shape, bool)
         for place, extent in zip(places, total.shape, strict=True):
             inside &= (place >= 0) & (place < extent)
         at = tuple(place[inside] for place in places)
+        if not step.adds:
+            total[at], error[at] = value.value[inside], value.error[inside]
+            return Bounded(total, error)
         counts = np.zeros(total.shape)
         for sums, x in (
             (total, value.value),

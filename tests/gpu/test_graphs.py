@@ -383,3 +383,63 @@ def test_losses_of_an_odd_number_of_words(gpu: int, rows: int, width: int, words
         for x, y, z in zip(made, exact, usual, strict=True):
             error, theirs = ((one.grad.double() - y.grad).norm() / y.grad.norm() for one in (x, z))
             assert error <= 1.5 * theirs + 1e-3
+
+
+def test_a_cache_is_written_in_place(gpu: int) -> None:
+    """In captured launches, also with another cache, whose address is another capture."""
+    import fireiron.torch
+
+    def step(cache: Any, place: Any, lines: Any, q: Any) -> Any:
+        cache[:, :, place] = lines * 2
+        return torch.softmax(q @ cache.mT, -1) @ cache
+
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    fast = torch.compile(step, backend=fireiron.torch.backend)
+    q = torch.randn(2, 4, 1, 64, device="cuda").half()
+    with torch.no_grad():
+        for _ in range(2):
+            mine = torch.randn(2, 4, 128, 64, device="cuda").half()
+            theirs = mine.clone()
+            for place in range(6):
+                lines, at = torch.randn(2, 4, 1, 64, device="cuda").half(), torch.tensor([place], device="cuda")
+                found, want = fast(mine, at, lines, q), step(theirs, at, lines, q)
+                assert torch.equal(mine, theirs)
+                torch.testing.assert_close(found, want, atol=2e-2, rtol=2e-2)
+            del mine
+    (plan,) = fireiron.torch.plans()[-1:]
+    assert plan.written
+    assert not plan.foreign
+
+
+def test_training_steps_of_pixels_and_of_numbers(gpu: int) -> None:
+    """Convolutions of single pixels are products, and a table's gradient is added to zeros in each step."""
+    import fireiron.torch
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table, self.one, self.other = (
+                torch.nn.Embedding(100, 64), torch.nn.Conv2d(64, 128, 1), torch.nn.Conv2d(128, 64, 1, bias=False)
+            )  # fmt: skip
+
+        def forward(self, ids: Any) -> Any:
+            x = self.table(ids).permute(0, 3, 1, 2)
+            return self.other(torch.relu(self.one(x))).amax((2, 3)).sum()
+
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    model = Model().cuda().half()
+    fast = torch.compile(model, backend=fireiron.torch.backend)
+    for _ in range(4):
+        ids = torch.randint(0, 100, (8, 16, 16), device="cuda")
+        gradients: list[list[Any]] = []
+        for run in (fast, model):
+            model.zero_grad()
+            run(ids).backward()
+            gradients.append([p.grad.clone() for p in model.parameters()])
+        for mine, theirs in zip(*gradients, strict=True):
+            torch.testing.assert_close(mine, theirs, atol=2e-2 * float(theirs.abs().max()), rtol=2e-2)
+    plans = fireiron.torch.plans()[-2:]
+    left = [node["label"] for plan in plans for node in plan.graph.nodes if node.op == "foreign"]
+    assert not {"convolution", "convolution_backward", "embedding_dense_backward"} & set(left)

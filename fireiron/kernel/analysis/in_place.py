@@ -93,19 +93,22 @@ def check_in_place(kernel: Kernel, names: Collection[str]) -> None:
     size = kernel.cluster
     blocks = max(size, -(-grid // (ITEMS * size)) * size) if kernel.persistent else grid
     for block in sorted({0, min(1, blocks - 1), blocks // 2, blocks - 1}):
-        for name in (n for n in names if not _only_added(kernel, n)):
+        for name in (n for n in names if not _never_read(kernel, n)):
             env = {**sizes, BLOCKS: blocks, BLOCK: block, RANK: block % size}
             _Walk(kernel, name, env).run()
 
 
-def _only_added(kernel: Kernel, name: str) -> bool:
-    """Say whether only instructions that add access an array; their order does not matter."""
+def _never_read(kernel: Kernel, name: str) -> bool:
+    """Say whether a kernel writes an array, or adds to it, but reads none of it; the order does not matter then."""
     found = [
-        s
+        (s, way)
         for s in walk(kernel.body)
-        if isinstance(s, Call | Compute | Micro) and any(v.buffer.name == name for v, _ in reads_and_writes(s))
+        if isinstance(s, Call | Compute | Micro)
+        for view, way in reads_and_writes(s)
+        if view.buffer.name == name
     ]
-    return bool(found) and all(isinstance(s, Call) and (s.atom.adding or s.atom.kind == "Add") for s in found)
+    adding = (isinstance(s, Call) and (bool(s.atom.adding) or s.atom.kind == "Add") for s, _ in found)
+    return bool(found) and all(added or way == "write" for added, (_, way) in zip(adding, found, strict=True))
 
 
 @attrs.define

@@ -114,10 +114,10 @@ def store_result(
         move,
         sizes=tuple((dim, sizes[dim]) for dim in dims),
         operands=(evolve(src, memory=RF, dtype=window.storage.dtype, dims=dims), evolve(dst, dims=dims)),
-        adds=bool(step.adds),
+        adds=step.adds,
     )
     links = (Own(Thread), Tile(Widest(), unrolled=True), Done(None)) if results is None else results.of(out.name)
-    links = added(step.adds, out.dtype, context, state.link) if step.adds else links
+    links = added(step.into, out.dtype, context, state.link) if step.adds else links
     condition = stores_here(step, out, places, state, context)
     adds = progress.adds
     if adds is not None and out.name in adds.outputs:

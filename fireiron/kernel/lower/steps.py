@@ -316,7 +316,7 @@ def _lower_step(step: Step, state: State, context: Context, recur: Recur) -> tup
         return (Region(title_of(step), body, state.path, link),), state
     (out,) = step.outs
     outputs = {t.name for t in progress.program.outputs}
-    if state.level.name == Thread.name and out.name in outputs and progress.results is None and not step.adds:
+    if state.level.name == Thread.name and out.name in outputs and progress.results is None and not step.into:
         main = over_points(
             step, state, context, lambda at: assign(step, stored_name(out.name), at, context, masked=True)
         )

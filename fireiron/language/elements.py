@@ -1,7 +1,8 @@
-"""Additions to elements that indices name: `sums.at[ids, :].add(x)`, in any order, by all threads of a kernel.
+"""Elements that indices name are written, or added to: `sums.at[ids, :].add(x)`, `cache.at[places, :].set(x)`.
 
 The result replaces the array. Several points may add to one element, as many lines have one number; kernels add
-atomically, so that the last bits of sums of floats may differ between runs.
+atomically, in any order, so that the last bits of sums of floats may differ between runs. Elements that are set have
+one point each.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from fireiron.language.steps import Program, Ref, Step, dense
 from fireiron.language.subscripts import subscripted
 from fireiron.language.trace import bare, current, dims_of_value, of_reads, refs_of
 
-NAME = "total"  # the name of the step, and of its result
+ADDED, WRITTEN = "total", "made"  # the names of the steps, and of their results
 
 
 @attrs.frozen
@@ -64,7 +65,29 @@ class Elements:
             lines(ids[64].i32.GL, x[64, 32].f32.GL, sums[10, 32].f32.GL) over e 64, n 32, total in place of sums
               total[ids[e], n] += x[e, n]
         """
-        return _added(self, value)
+        return _written(self, value, ADDED)
+
+    def set(self, value: Operand) -> Value:
+        """Return the array with a value in place of the elements, each of which may have one point alone.
+
+        The result replaces the array: a call takes one array for both, as `out=`.
+
+        Args:
+            value: an expression of arrays; its dims are among those of the subscripts.
+
+        Raises:
+            SpecError: `added-dims`, `bad-operand`.
+
+        Example:
+            >>> from fireiron.language.tensor import Matrix, Vector
+            >>> from fireiron.language.traced import traced
+            >>> def kept(places, x, cache): return cache.at[places, :].set(x)
+            >>> arrays = {"places": Vector(4, "i32", name="places"), "x": Matrix(4, 32, name="x")}
+            >>> arrays["cache"] = Matrix(4096, 32, name="cache")
+            >>> print(traced(kept, {"places": "e", "x": "e n", "cache": "v n"}, arrays, {}, "kept").steps[0])
+            made[places[e], n] = x[e, n]
+        """
+        return _written(self, value, WRITTEN)
 
 
 @checks(locate=True)
@@ -82,11 +105,11 @@ def _elements(array: Value, subscripts: object) -> Ref:
 
 
 @checks(locate=True)
-def _added(elements: Elements, value: Operand) -> Value:
+def _written(elements: Elements, value: Operand, name: str) -> Value:
     before, place = bare(elements.array), elements.place
     assert before is not None
     value = lifted(value, elements.array)[0]
-    if place.dtype.kind == "int" and value.dtype.kind == "float":
+    if name == ADDED and place.dtype.kind == "int" and value.dtype.kind == "float":
         raise SpecError(
             "added-fraction",
             f"{place.name} holds {place.dtype}, and the value is {value.dtype}",
@@ -100,24 +123,25 @@ def _added(elements: Elements, value: Operand) -> Value:
             f"the value has the dim {more[0]}, which {place} lacks",
             fix=f'add its sum: sum(x, "{more[0]}"), or name the dim in the subscripts',
         )
-    out = Ref.of(dense(NAME, place.shape, place.dtype, RF), place.index)
-    step = Step(NAME, (out,), refs_of(value), simplify(of_reads(value.tree)), adds=before.name)
-    return Value(Arg(1, place.dtype), (attrs.evolve(before, name=NAME, memory=RF, made=step),))
+    out = Ref.of(dense(name, place.shape, place.dtype, RF), place.index)
+    body = simplify(of_reads(value.tree))
+    step = Step(name, (out,), refs_of(value), body, into=before.name, adds=name == ADDED)
+    return Value(Arg(1, place.dtype), (attrs.evolve(before, name=name, memory=RF, made=step),))
 
 
-def check_additions(program: Program) -> None:
-    """Raise an error where a step reads an array to which a step of the program adds.
+def check_elements(program: Program) -> None:
+    """Raise an error where a step reads an array whose elements a step of the program writes or adds to.
 
     Raises:
         SpecError: `added-read`.
     """
-    for step in (s for s in program.steps if s.adds):
-        names = {step.outs[0].name, step.adds}
+    for step in (s for s in program.steps if s.into):
+        names = {step.outs[0].name, step.into}
         reader = next((s for s in program.steps if any(ref.name in names for ref in s.reads)), None)
         if reader is not None:
+            what = f"to which step {step.name} adds" if step.adds else f"elements of which step {step.name} writes"
             raise SpecError(
                 "added-read",
-                f"step {reader.name} reads {step.outs[0].name}, to which step {step.name} adds: it is complete when "
-                "the kernel ends",
+                f"step {reader.name} reads {step.outs[0].name}, {what}: it is complete when the kernel ends",
                 fix="read it in a program of its own",
             )
