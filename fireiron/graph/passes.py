@@ -19,7 +19,7 @@ from fireiron.graph.recompute import recompute
 from fireiron.graph.rules import RULES, Rule
 from fireiron.graph.simplify import simplify
 from fireiron.graph.slices import raise_slices
-from fireiron.graph.turned import turn
+from fireiron.graph.turned import by_rows, turn
 
 MOST_ROUNDS = 16
 KINDS = ("rounding", "range")
@@ -102,6 +102,7 @@ def run(graph: Graph, switched: Mapping[str, bool]) -> Passed:
             graph = note("pack products", graph, pack(graph))
             if graph == before:
                 break
+    graph = note("move views and casts", graph, move(by_rows(graph)))
     graph = note("move views and casts", graph, share(raise_slices(raise_views(raise_reshapes(graph)))))
     if (made := in_one_shape(graph)) != graph:
         graph = note("rows in one shape", graph, share(made))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fireiron.graph.nodes import Builder, Graph, Node
+from fireiron.graph.views import read_by_columns, swapped
 
 SWAPPED = (1, 0)
 MOST_STEPS = 8  # operations on rows and columns that are computed again in the other order
@@ -37,6 +38,37 @@ def turn(graph: Graph) -> Graph:
             cone = _cone(graph, number)
             known |= cone if _vanishes(graph, cone) else set()
     return _rebuilt(graph, known) if known else graph
+
+
+def by_rows(graph: Graph) -> Graph:
+    """Compute the transpose of a product where all points that read the product read its columns side by side.
+
+    Example:
+        >>> import numpy as np
+        >>> from fireiron.graph.trace import trace_graph
+        >>> print(by_rows(trace_graph(lambda x, y, z: np.exp((x @ y).T) + z, (4, 8), (8, 6), (6, 4), name="columns")))
+        columns(x[4, 8].f32, y[8, 6].f32, z[6, 4].f32)
+          %1 = transpose(y, axes=(1, 0))   [6, 8].f32
+          %2 = transpose(x, axes=(1, 0))   [8, 4].f32
+          %3 = %1 @ %2                     [6, 4].f32
+          %4 = transpose(%3, axes=(1, 0))  [4, 6].f32
+          %5 = transpose(%4, axes=(1, 0))  [6, 4].f32
+          %6 = exp(%5)                     [6, 4].f32
+          %7 = %6 + z                      [6, 4].f32
+          return %7
+    """
+    places = {n for n, node in enumerate(graph.nodes) if node.op == "matmul" and read_by_columns(graph, n)}
+    if not places:
+        return graph
+    b, new = Builder(), dict[int, int]()
+    for number, node in enumerate(graph.nodes):
+        inputs = tuple(new[i] for i in node.inputs)
+        if number not in places:
+            new[number] = b.copy(node, inputs)
+            continue
+        right, left = (b.add("transpose", i, axes=swapped(len(b.nodes[i].shape))) for i in reversed(inputs))
+        new[number] = b.add("transpose", b.add("matmul", right, left), axes=swapped(len(node.shape)))
+    return b.graph(graph.name, [new[i] for i in graph.outputs])
 
 
 def _swaps(nodes: Mapping[int, Node] | tuple[Node, ...] | list[Node], number: int) -> bool:

@@ -269,6 +269,47 @@ def orders_of(graph: Graph) -> dict[int, Order]:
     return found | _images(graph)
 
 
+def swapped(rank: int) -> Order:
+    """Return the order of axes of matrices whose columns are contiguous."""
+    return (*range(rank - 2), rank - 1, rank - 2)
+
+
+def read_by_columns(graph: Graph, number: int) -> bool:
+    """Say whether all points that read a product are read side by side along its columns, as behind a transpose.
+
+    Products read matrices of either order.
+    """
+    shape = graph.nodes[number].shape
+    if 1 in shape[-2:] or number in graph.returned:
+        return False
+    views = {order: {number: View(number, 0, shape, dense(shape, order))} for order in (None, swapped(len(shape)))}
+    left, seen = [number], 0
+    while left:
+        i = left.pop()
+        for u in graph.users[i]:
+            node = graph.nodes[u]
+            if node.kind == "view":
+                for known in views.values():
+                    view = _viewed(known[i], node.op, node.shape, dict(node.attributes))
+                    if view is None or u in graph.returned:
+                        return False
+                    known[u] = view
+                left.append(u)
+            elif node.kind in ("pointwise", "fold") and node.op != "copy":
+                rows, columns = (_last_step(known[i]) for known in views.values())
+                if rows == 1 or columns != 1:
+                    return False
+                seen += 1
+            elif node.op != "matmul":
+                return False
+    return seen > 0
+
+
+def _last_step(view: View) -> int:
+    """Return the distance of neighbours along the last axis that has any."""
+    return next((s for s, n in zip(reversed(view.strides), reversed(view.shape), strict=True) if n > 1), 1)
+
+
 def channels_last(rank: int) -> Order:
     """Return the order of axes in memory of images (N, C, sides...), whose channels lie last.
 
