@@ -86,6 +86,7 @@ class Row:
         copied: whether arrays with rows, and arrays with one value per column, can be copied to shared memory while
             threads compute.
         count: number of rows, 0 if unknown.
+        counts: extents of `lines`, 0 if unknown.
         ranked: whether a fold ranks columns (top-k), and keeps few of them.
         several: number of columns that a fold takes at once (top-k of few columns), 0 for one after another.
         apart: inputs that are not read in vectors, where others are: their columns lie apart, or rows between vectors.
@@ -109,6 +110,7 @@ class Row:
     copied: bool
     running: bool = False
     count: int = 0
+    counts: tuple[int, ...] = ()
     ranked: bool = False
     several: int = 0
     apart: tuple[str, ...] = ()
@@ -119,8 +121,21 @@ class Row:
         return self.dtypes[role].nbytes_of(self.lane)
 
     def tile(self, rows: int) -> dict[str, int]:
-        """Return the extents of a tile of some rows; of the whole row where there is one."""
-        return {**dict.fromkeys(self.lines, 1), self.lines[-1]: rows} if self.lines else self.folded
+        """Return the extents of a tile of some rows; of the whole row where there is one.
+
+        Neighbouring rows are along the last dim. Where it has fewer of them, so are those of the dim before: at most an
+        eighth of the threads are idle.
+        """
+        if not self.lines:
+            return self.folded
+        made, left = dict[str, int](), rows
+        for line, extent in reversed(list(zip(self.lines, self.counts, strict=True))):
+            whole, first = 1 << max(0, extent - 1).bit_length(), line == self.lines[0]
+            short = 0 < extent < left and not first
+            fits = 8 * extent >= 7 * whole and left % whole == 0
+            made[line] = left if not short else whole if fits else gcd(extent, left)
+            left //= made[line]
+        return {line: made[line] for line in self.lines}
 
     def times(self, rows: int) -> Row:
         """Return the facts of several rows taken together as one."""
@@ -217,14 +232,14 @@ def row_of(spec: ProgramChain) -> Row:
     states, running = _states(spec), any(step.running for step in spec.computed.steps)
     dtypes = {role: o.dtype for role, o in (*inputs.items(), *vectors.items())}
     arrays, taken = (sizes, of_vectors, dtypes), (registers, live, states)
-    counts = [spec.residual.extents[line] for line in lines]
-    count = prod(n if isinstance(n, int) else 0 for n in counts)
+    counts = tuple(n if isinstance(n, int) else 0 for n in (spec.residual.extents[line] for line in lines))
+    count = prod(counts)
     folds = [step.fold for step in spec.computed.steps if step.fold is not None]
     ranked, at_once = any(f.ranking for f in folds), [f.several.count for f in folds if f.several is not None]
     several = max(at_once, default=0)
     return Row(
-        column, lines, known, summed, width, deep, lane, *arrays, *taken, arch, copied, running, count, ranked, several,
-        apart, across,
+        column, lines, known, summed, width, deep, lane, *arrays, *taken, arch, copied, running, count, counts, ranked,
+        several, apart, across,
     )  # fmt: skip
 
 

@@ -33,6 +33,7 @@ from fireiron.base.errors import SimulationError
 from fireiron.jit.interface import Interface
 from fireiron.kernel.ir.rewrite import rewrite
 from fireiron.kernel.ir.statements import CountIn
+from fireiron.language.decompositions import Tile, Widest
 from fireiron.schedules import pointwise, reductions, rows
 from fireiron.schedules._rows import LANES, part_of, row_of
 from fireiron.simulate import simulate
@@ -777,3 +778,24 @@ def test_sums_beside_rows_whose_columns_lie_apart_are_refused() -> None:
 def test_such_rows_spill_no_registers(width: int) -> None:
     for orders in (("anp", "anp", "anp"), ("apn", "anp", "apn")):
         assert rows.row(normed(3136, width, orders)).compile("sm_90a").resources.spills == 0
+
+
+@fi.program(a="b s h d", b="b s h d")
+def of_heads(a: Any, b: Any) -> Any:
+    return fi.sum(a * b, "d")
+
+
+@pytest.mark.parametrize(
+    ("heads", "tile"),
+    [(8, (1, 2, 8)), (12, (1, 4, 4)), (7, (1, 2, 8)), (16, (1, 1, 16)), (3, (1, 4, 4)), (1, (1, 16, 1))],
+)
+def test_a_block_has_rows_of_several_lines_where_the_last_dim_is_short(heads: int, tile: tuple[int, ...]) -> None:
+    given = [fi.tensor(2, 64, heads, 64, dtype="bf16", name=name) for name in "ab"]
+    schedule = rows.row(of_heads(*given))
+    first = schedule.links[0]
+    assert isinstance(first, Tile)
+    assert not isinstance(first.sizes, Widest)
+    assert tuple(size for _, size in first.sizes) == tile
+    found = schedule.simulate(blocks=[0])
+    assert found.comparison is not None
+    assert found.comparison.passed
