@@ -787,7 +787,7 @@ def of_heads(a: Any, b: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("heads", "tile"),
-    [(8, (1, 2, 8)), (12, (1, 4, 4)), (7, (1, 2, 8)), (16, (1, 1, 16)), (3, (1, 4, 4)), (1, (1, 16, 1))],
+    [(8, (1, 2, 8)), (12, (1, 4, 4)), (7, (1, 2, 8)), (16, (1, 1, 16)), (3, (1, 16, 1)), (1, (1, 16, 1))],
 )
 def test_a_block_has_rows_of_several_lines_where_the_last_dim_is_short(heads: int, tile: tuple[int, ...]) -> None:
     given = [fi.tensor(2, 64, heads, 64, dtype="bf16", name=name) for name in "ab"]
