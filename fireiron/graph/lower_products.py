@@ -7,6 +7,8 @@ from importlib import import_module
 from math import prod
 from typing import TYPE_CHECKING
 
+import attrs
+
 from fireiron.algebra.dtypes import default_accumulator
 from fireiron.front.best import best
 from fireiron.front.cli.find import PRESETS
@@ -55,6 +57,9 @@ class PartProducts:
         if (number, shape) in self.described:
             return self.described[number, shape]
         view = self.views[number]
+        if view.shape and prod(view.shape[:-2]) == 1 < prod(shape[:-2]) and view.shape[-2:] == shape[-2:]:
+            lead = shape[:-2]  # one matrix for a whole batch
+            view = attrs.evolve(view, shape=shape, strides=(*[0] * len(lead), *view.strides[-2:]))
         strides = matrix_strides(view, shape)
         if strides is None:
             raise Misfit(f"{name} does not lie as a matrix")

@@ -280,7 +280,8 @@ def read_by_columns(graph: Graph, number: int) -> bool:
     Products read matrices of either order.
     """
     shape = graph.nodes[number].shape
-    if 1 in shape[-2:] or number in graph.returned:
+    ranks = {len(graph.nodes[i].shape) for i in graph.nodes[number].inputs}
+    if 1 in shape[-2:] or number in graph.returned or len(ranks) > 1:  # one matrix for a batch of them
         return False
     views = {order: {number: View(number, 0, shape, dense(shape, order))} for order in (None, swapped(len(shape)))}
     left, seen = [number], 0

@@ -61,3 +61,20 @@ def test_slopes_of_classes_both_ways_are_computed_at_once() -> None:
         "sm_90a"
     )
     assert [launch.part.kind for launch in plan.launches] == ["pointwise"], plan.explain()
+
+
+@pytest.mark.parametrize("batched", ["both", "left", "right"])
+def test_products_that_are_read_by_columns_are_computed_transposed(batched: str) -> None:
+    """With one matrix for a batch they stay: it is the right one."""
+
+    def columns(x: Any, y: Any, z: Any) -> Any:
+        return np.exp((x @ y).transpose(0, 2, 1)) + z
+
+    shapes = [(3, 16, 24), (3, 24, 32), (3, 32, 16)]
+    shapes = [s[1:] if (batched, place) in (("left", 1), ("right", 0)) else s for place, s in enumerate(shapes)]
+    graph = trace_graph(columns, *(tensor(*s, dtype="f16") for s in shapes), name="columns")
+    (product,) = (node for node in graph.optimised().nodes if node.op == "matmul")
+    assert (product.shape == (3, 32, 16)) == (batched == "both")
+    rng = np.random.default_rng(0)
+    arrays = [(0.3 * rng.standard_normal(s)).astype(np.float16) for s in shapes]
+    np.testing.assert_allclose(graph.plan("sm_90a")(*arrays), graph.evaluate(*arrays), rtol=2e-2, atol=2e-2)
