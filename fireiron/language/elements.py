@@ -96,7 +96,7 @@ def _elements(array: Value, subscripts: object) -> Ref:
     if ref is None or ref.made is not None or current.get() is None:
         raise SpecError(
             "added-array",
-            "values are added to the elements of an array of the call, and this is an expression",
+            "elements of an array of the call are written or added to, and this is an expression",
             fix="make the array a parameter of the function: sums.at[ids, :].add(x)",
         )
     place = bare(subscripted(array, subscripts))

@@ -182,7 +182,7 @@ class Value:
 
     @property
     def at(self) -> At:
-        """Name elements to add to: `sums.at[ids, :].add(x)`, as `numpy.add.at(sums, ids, x)` does."""
+        """Name elements to add to, or to write: `sums.at[ids, :].add(x)`, `cache.at[places, :].set(x)`."""
         from fireiron.language.elements import At
 
         return At(self)

@@ -24,7 +24,7 @@ def test_added_array(refused: Callable[..., Any]) -> None:
         "added-array",
         "(sums * 2).at[ids, :]",
         """\
-SpecError[added-array]: values are added to the elements of an array of the call, and this is an expression
+SpecError[added-array]: elements of an array of the call are written or added to, and this is an expression
   --> test_added_array.py:14:12
 14 |     return (sums * 2).at[ids, :].add(x)
    |            ^^^^^^^^^^^^^^^^^^^^^

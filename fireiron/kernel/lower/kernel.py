@@ -362,6 +362,7 @@ def _parameters(
 ) -> tuple[Parameter, ...]:
     """List the kernel's parameters: tensors in the spec's order, then epilog operands, sizes, numbers, workspaces."""
     read, written, align, below = _accesses(body)
+    # Elements that no point names keep their values.
     read |= {step.into for step in spec.steps if step.into} if isinstance(spec, Program) else set()
     given = {t.name: t for t in spec.given}
     pointers: list[Pointer] = []
