@@ -31,6 +31,7 @@ TURNED: dict[str, tuple[Callable[..., Any], int]] = {
     "a place along a transpose": (lambda z, ids: nn.softmax(z.T).max(axis=0), 0),
     # These stay: a matrix that is not turned, a result, what a product reads of it is a view in any case.
     "another matrix": (lambda z, ids: np.exp(z.T) + z, 1),
+    "a fold and another matrix": (lambda z, ids: np.exp(z.T) + np.exp(z.T).sum(axis=1, keepdims=True) * z, 1),
     "a result": (lambda z, ids: np.exp(z.T), 1),
     "a product alone": (lambda z, ids: np.exp(z.T) @ z, 1),
     "a fold and a product": (lambda z, ids: np.exp(z.T) @ z + np.exp(z.T).sum(axis=1, keepdims=True), 1),

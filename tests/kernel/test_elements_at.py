@@ -1,4 +1,4 @@
-"""Additions to elements that indices name: instructions for each type and width, against the reference and NumPy."""
+"""Elements that indices name are written, or added to by instructions for each type and width."""
 
 from __future__ import annotations
 
@@ -50,15 +50,31 @@ def from_the_end(ids: Any, x: Any, sums: Any) -> Any:
     return sums.at[fi.where(ids < 0, ids + 37, ids), :].add(x)
 
 
+@fi.program(ids="b s", x="b", sums="v")
+def of_bags(ids: Any, x: Any, sums: Any) -> Any:
+    return sums.at[ids].add(x)
+
+
+@fi.program(places="e", x="e n", cache="v n")
+def kept(places: Any, x: Any, cache: Any) -> Any:
+    return cache.at[places, :].set(x * 2)
+
+
+@fi.program(places="s", x="b h s d", cache="b h t d")
+def of_words(places: Any, x: Any, cache: Any) -> Any:
+    return cache.at[:, :, places, :].set(x)
+
+
 def lines(kind: str, width: int, count: Any = 300, rows: Any = 37) -> Any:
     given = Matrix(count, width, "f32" if kind == "f64" else "i32" if kind == "i32" else "bf16")
     return of_lines(Vector(count, "i32", name="ids"), given, Matrix(rows, width, kind))
 
 
-def right(schedule: Any, arch: str = "sm_90a", **sizes: int) -> None:
+def right(schedule: Any, arch: str = "sm_90a", given: Any = None, **sizes: int) -> None:
     verdict = verify(
-        schedule, lambda data: schedule.simulate(*data.inputs, out=data.out, **data.numbers), sizes, arch=arch
-    )
+        schedule, lambda data: schedule.simulate(*data.inputs, out=data.out, **data.numbers), sizes, arch=arch,
+        given=given,
+    )  # fmt: skip
     assert verdict.passed, str(verdict)
 
 
@@ -100,6 +116,8 @@ def test_the_widest_instruction_adds(kind: str, width: int, arch: str, name: str
                    Vector(99, name="w"), Matrix(37, 64)),
         beside_a_result(Matrix(5, 20, "i32", name="ids"), tensor(5, 20, 48), Matrix(37, 48)),
         along_lines(Matrix(20, 50, "i32", name="ids"), Matrix(20, 50), Matrix(20, 9)),
+        along_lines(Matrix(200, 500, "i32", name="ids"), Matrix(200, 500), Matrix(200, 90)),
+        of_bags(Matrix(200, 24, "i32", name="ids"), Vector(200, name="x"), Vector(90, name="sums")),
     ],
     ids=lambda program: program.name,
 )  # fmt: skip
@@ -135,6 +153,7 @@ def test_numbers_from_the_end_and_far_outside() -> None:
     spec = from_the_end(Vector(8, "i32", name="ids"), Matrix(8, 64), Matrix(37, 64))
     pointwise.pointwise(spec).simulate(ids, x, out=sums)
     assert sums[:, 5].tolist() == [2, *[0] * 35, 2]
+    right(pointwise.pointwise(spec), given={"ids": ids})
 
 
 def test_it_is_printed_as_an_addition() -> None:
@@ -148,3 +167,32 @@ def test_numbers_outside_are_refused() -> None:
         schedule.simulate(np.array([3, 37, 0], np.int32), np.ones((3, 64), bf16.numpy), out=np.zeros((37, 64), "f4"))
     assert caught.value.code == "gather-range"
     assert schedule.compile("sm_90a", debug=True).resources.registers
+
+
+@pytest.mark.parametrize("kind", ["f32", "bf16", "u8"])
+def test_elements_are_written_and_others_stay(kind: str) -> None:
+    given = Vector(20, "i32", name="places"), Matrix(20, 64, kind), Matrix(37, 64, kind, name="cache")
+    right(
+        pointwise.pointwise(kept(*given)), given={"places": np.random.default_rng(0).permutation(37)[:20].astype("i4")}
+    )
+    cache = np.zeros((37, 64), given[2].dtype.numpy)
+    x = np.ones((20, 64), given[2].dtype.numpy)
+    pointwise.pointwise(kept(*given)).simulate(np.arange(20, dtype=np.int32), x, out=cache)
+    assert cache.astype(float).sum() == 2 * 20 * 64
+
+
+@pytest.mark.parametrize("words", [1, 7])
+def test_words_of_a_cache(words: int) -> None:
+    spec = of_words(
+        Vector(words, "i32", name="places"), tensor(2, 4, words, 64, dtype="f16"),
+        tensor(2, 4, 128, 64, dtype="f16", name="cache"),
+    )  # fmt: skip
+    right(pointwise.pointwise(spec), given={"places": np.array([127, 3, 9, 0, 44, 5, 6][:words], np.int32)})
+
+
+def test_two_points_of_one_element_are_a_race() -> None:
+    """The simulator finds what the hardware would leave to chance."""
+    schedule = pointwise.pointwise(kept(Vector(20, "i32", name="places"), Matrix(20, 64), Matrix(37, 64, name="cache")))
+    with pytest.raises(fi.FireironError) as caught:
+        schedule.simulate(np.full(20, 3, np.int32), np.ones((20, 64), np.float32), out=np.zeros((37, 64), np.float32))
+    assert caught.value.code == "race"
