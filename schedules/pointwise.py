@@ -156,11 +156,7 @@ def _by_elements(spec: ProgramChain, extents: dict[str, int]) -> Schedule:
     outputs = spec.computed.outputs
     lane = VECTOR_NBYTES // max(t.dtype.nbytes for t in outputs)
     points = prod(extents.values())
-
-    def fits(lane: int) -> bool:
-        return extents[inner] >= lane and all(t.aligned(lane) for t in outputs)
-
-    while lane > 1 and (not fits(lane) or points < BLOCKS * WARPS * LANES * lane):
+    while lane > 1 and (not all(t.aligned(lane) for t in outputs) or points < BLOCKS * WARPS * LANES * lane):
         lane //= 2
     of_thread = dict.fromkeys(extents, 1) | {inner: lane}
     of_block, left = dict[str, int](), WARPS * LANES

@@ -190,7 +190,7 @@ def apart(graph: Graph, members: Iterable[int]) -> list[int]:
 
 
 def points_of(graph: Graph, number: int, names: Mapping[int, tuple[str | None, ...]]) -> tuple[str | None, ...]:
-    """Return the dims of the points at which a node is computed: lines that are added up have points of their own."""
+    """Return the dims of the points at which a node is computed: values that are written to elements have their own."""
     node = graph.nodes[number]
     return names.get(node.inputs[0], ()) if node.kind == "scatter" else names[number]
 

@@ -66,7 +66,7 @@ class PartProgram:
         self.tensors: dict[str, Tensor] = {}
         self.spoken: dict[str, str] = {}
         self.operands: dict[str, Operand] = {}
-        self.sums: dict[int, Operand] = {}  # by node, the arrays to which lines are added
+        self.targets: dict[int, Operand] = {}  # by node, the arrays of which elements are written
         self.scalars: set[str] = set()
         self.known: dict[tuple[int, tuple[str | None, ...]], Value | float] = {}
         self.tops: dict[int, tuple[Value | None, Value, Value]] = {}  # see _top
@@ -194,7 +194,7 @@ class PartProgram:
         # The dims of a result come in the order of what it reads; its array has the same axes at its own strides.
         orders = [next(o.dims for s in program.steps for o in s.outs if o.name == t.name) for t in program.outputs]
         pairs = [
-            (t, self.sums[n]) if n in self.sums else self._output(n, t, o)
+            (t, self.targets[n]) if n in self.targets else self._output(n, t, o)
             for n, t, o in zip(self.part.outputs, program.outputs, orders, strict=True)
         ]
         if any(given.strides != t.strides for (given, _), t in zip(pairs, program.outputs, strict=True)):
@@ -247,7 +247,7 @@ class PartProgram:
             self._tensor(number, dims)
             return
         if node.kind == "scatter":
-            self._sums(number)
+            self._target(number)
         for i, mine in zip(_read_by(node), self._of_inputs(number, dims), strict=True):
             self._reads(i, mine, seen)
 
@@ -280,12 +280,12 @@ class PartProgram:
             self.scalars.add(name)
         return name
 
-    def _sums(self, number: int) -> None:
+    def _target(self, number: int) -> None:
         """Describe the array of which a kernel writes elements, or to which it adds: zeros at first."""
         if self.samples is not None:
-            raise Misfit("values that are added up, of sizes that are symbols")
-        name = self._tensor(number, self._dims(number))
-        self.sums[number] = attrs.evolve(self.operands.pop(name), cleared=self.graph.nodes[number].op == "scatter_add")
+            raise Misfit("elements at numbers are written, and sizes are symbols")
+        operand = self.operands.pop(self._tensor(number, self._dims(number)))
+        self.targets[number] = attrs.evolve(operand, cleared=self.graph.nodes[number].op == "scatter_add")
 
     def _extent(self, dim: str, extent: int) -> int:
         """Return the extent of a dim, including dims that are merged into it, and padding."""
@@ -350,7 +350,7 @@ class PartProgram:
         made: list[Value] = []
         for number in self.part.outputs:
             value = self._value(number, self._dims(number))
-            if number in self.sums and isinstance(value, Value):
+            if number in self.targets and isinstance(value, Value):
                 made.append(value)
                 continue
             if not isinstance(value, Value):
@@ -493,10 +493,10 @@ class PartProgram:
 
     def _written(self, number: int, node: Node, inputs: list[Value | float]) -> Value:
         """Write values to elements of an array, or add them, where one coordinate is a number in another array."""
-        (values, ids), total = inputs, self.arrays[self.sums[number].name]
+        (values, ids), total = inputs, self.arrays[self.targets[number].name]
         row = self._dims(number)[int(node["axis"])]
         if row is None or not isinstance(ids, Value):
-            raise Misfit("sums of one line")
+            raise Misfit("elements of an array of one line")
         names = [d.name for d in trace.dims_of_value(total)]
         elements = total.at[tuple(ids if name == row else slice(None) for name in names)]
         return elements.add(values) if node.op == "scatter_add" else elements.set(values)

@@ -166,8 +166,8 @@ class Repeat:
                 at[i] = address(made)
             if step.quick is None:
                 runner.compute(step.launch, lines, library)
-                made = (i for i in step.launch.own(plan.views) if not isinstance(lines[i], list))
-                at |= {i: address(lines[i]) for i in made}
+                single = (i for i in step.launch.own(plan.views) if not isinstance(lines[i], list))
+                at |= {i: address(lines[i]) for i in single}
             else:
                 for i in step.cleared:
                     library.clear(lines[i])

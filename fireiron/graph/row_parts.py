@@ -249,7 +249,7 @@ def _are_rows(areas: Areas, inside: set[int]) -> bool:
     if len(inside) > MOST_OPS or any(base_of(graph, i) in inside for n in inside for i in complete_before(graph, n)):
         return False
     if any(graph.nodes[n].kind == "scatter" and not inside.isdisjoint(areas.consumers(n)) for n in inside):
-        return False  # sums are complete behind the kernel
+        return False  # what is written is complete behind the kernel
     if not computable(areas, inside) or areas.reads_itself(inside):
         return False
     dims = dims_of(graph, areas.with_views(inside), areas.free, alike=areas.alike)

@@ -477,9 +477,8 @@ class Runner:
             if node.op == "foreign" and BUNDLE in dict(node.attributes):
                 lines[number] = made
                 continue
-            if (
-                number not in lines and plan.views[number].node == number
-            ):  # it keeps the memory that the library gave it
+            if number not in lines and plan.views[number].node == number:
+                # It keeps the memory that the library gave it.
                 view, made = plan.views[number], library.converted(made, node.dtype)
                 dense = held(view) == node.size
                 lines[number] = (

@@ -214,7 +214,8 @@ def _scattered_sums(i: Importer, node: Any, x: int, dim: int, ids: int, given: i
     axis, numbers = dim % max(1, len(o.shape(x))), o.shape(ids)
     if _by_columns(i, x, ids, axis) and o.shape(given) == numbers:
         return _scattered(i, node, x, dim, ids, given, adds=True)
-    fits = all(n == m for a, (n, m) in enumerate(zip(numbers, o.shape(x), strict=True)) if a != axis)
+    alike = len(numbers) == len(o.shape(x)) and numbers[:axis] == o.shape(x)[:axis]
+    fits = alike and numbers[axis + 1 :] == o.shape(x)[axis + 1 :]
     if not numbers or not fits or kind.kind != "float" or not _adds(math.prod(o.shape(x))) or not math.prod(numbers):
         raise Stays("numbers that not all lines have, or sums that must be deterministic")
     for a, n in enumerate(numbers):

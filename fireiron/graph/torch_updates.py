@@ -23,7 +23,7 @@ IN_PLACE = "fireiron_in_place"  # the mark of calls whose result may take the me
 def results_for_inputs(module: Any) -> tuple[int, ...]:
     """Make the values that a graph writes to its inputs further results, and mark those that may be written in place.
 
-    These are lines that replace others in an input of which nothing else is read before.
+    In place are lines that replace others in an input, if no other call reads the input: calls then read the new value.
 
     Args:
         module: torch's graph, which changes.

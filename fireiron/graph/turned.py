@@ -5,9 +5,7 @@ Losses that take classes along both dims of one matrix compute on it and on its 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from fireiron.graph.nodes import Builder, Graph, Node
+from fireiron.graph.nodes import Builder, Graph
 from fireiron.graph.views import read_by_columns, swapped
 
 SWAPPED = (1, 0)
@@ -34,7 +32,7 @@ def turn(graph: Graph) -> Graph:
     """
     known = set[int]()
     for number in range(len(graph.nodes)):
-        if number not in known and _swaps(graph.nodes, number):
+        if number not in known and _swaps(graph, number):
             cone = _cone(graph, number)
             known |= cone if _vanishes(graph, cone) else set()
     return _rebuilt(graph, known) if known else graph
@@ -71,9 +69,9 @@ def by_rows(graph: Graph) -> Graph:
     return b.graph(graph.name, [new[i] for i in graph.outputs])
 
 
-def _swaps(nodes: Mapping[int, Node] | tuple[Node, ...] | list[Node], number: int) -> bool:
+def _swaps(graph: Graph, number: int) -> bool:
     """Say whether a node is the transpose of a matrix."""
-    node = nodes[number]
+    node = graph.nodes[number]
     return node.op == "transpose" and node["axes"] == SWAPPED and 1 not in node.shape
 
 
@@ -88,8 +86,8 @@ def _cone(graph: Graph, first: int) -> set[int]:
         if not fits or found.isdisjoint(matrices):
             continue
         others = [i for i in matrices if i not in found]
-        if all(_swaps(nodes, i) or _of_vectors(graph, i) for i in others):
-            found |= {number, *(i for i in others if _swaps(nodes, i))}
+        if all(_swaps(graph, i) or _of_vectors(graph, i) for i in others):
+            found |= {number, *(i for i in others if _swaps(graph, i))}
     return found
 
 
@@ -106,7 +104,7 @@ def _vanishes(graph: Graph, cone: set[int]) -> bool:
     """Say whether all that reads a cone are folds, transposes back and products, and there are folds or transposes."""
     nodes = graph.nodes
     readers = {u for n in cone for u in graph.users[n]} - cone
-    ends = {u for u in readers if nodes[u].kind == "fold" or _swaps(nodes, u)}
+    ends = {u for u in readers if nodes[u].kind == "fold" or _swaps(graph, u)}
     alone = all(nodes[u].op == "matmul" for u in readers - ends)
     return bool(ends) and alone and graph.returned.isdisjoint(cone)
 
@@ -118,8 +116,10 @@ def _rebuilt(graph: Graph, cone: set[int]) -> Graph:
     def there(number: int) -> int:
         """Return the transpose of what a node is over the points of a matrix."""
         node = nodes[number]
-        if number in turned or not node.shape or all(n == 1 for n in node.shape):
-            return turned.get(number, new.get(number, -1))
+        if number in turned:
+            return turned[number]
+        if all(n == 1 for n in node.shape):
+            return new[number]
         rows, columns = (1, *node.shape)[-2:]
         if node.op == "iota":
             axis = int(node["axis"]) + 2 - len(node.shape)
@@ -132,14 +132,14 @@ def _rebuilt(graph: Graph, cone: set[int]) -> Graph:
 
     for number, node in enumerate(nodes):
         if number in cone:
-            turned[number] = new[node.inputs[0]] if _swaps(nodes, number) else there(number)
+            turned[number] = new[node.inputs[0]] if _swaps(graph, number) else there(number)
             if any(nodes[u].op == "matmul" for u in graph.users[number]):
                 new[number] = b.add("transpose", turned[number], axes=SWAPPED)
         elif node.kind == "fold" and node.inputs[0] in cone:
             axes = tuple(sorted(1 - int(a) for a in node["axes"]))
             made = b.add(node.op, turned[node.inputs[0]], axes=axes, keepdims=node["keepdims"])
             new[number] = made if b.nodes[made].shape == node.shape else b.add("reshape", made, shape=node.shape)
-        elif _swaps(nodes, number) and node.inputs[0] in cone:
+        elif _swaps(graph, number) and node.inputs[0] in cone:
             new[number] = turned[node.inputs[0]]
         else:
             new[number] = b.copy(node, tuple(new[i] for i in node.inputs))

@@ -132,7 +132,8 @@ def views_of(
     known = padded or {}
     found: dict[int, View | None] = {}
     for number, node in enumerate(graph.nodes):
-        if node.op == "scatter":  # in place
+        if node.op == "scatter":  # in place: in a copy, the caller would not see it
+            assert graph.nodes[node.inputs[2]].op == "input"
             found[number] = found[node.inputs[2]]
             continue
         if node.kind != "view":

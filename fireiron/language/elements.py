@@ -65,7 +65,7 @@ class Elements:
             lines(ids[64].i32.GL, x[64, 32].f32.GL, sums[10, 32].f32.GL) over e 64, n 32, total in place of sums
               total[ids[e], n] += x[e, n]
         """
-        return _written(self, value, ADDED)
+        return _written(self, value, adds=True)
 
     def set(self, value: Operand) -> Value:
         """Return the array with a value in place of the elements, each of which may have one point alone.
@@ -87,7 +87,7 @@ class Elements:
             >>> print(traced(kept, {"places": "e", "x": "e n", "cache": "v n"}, arrays, {}, "kept").steps[0])
             made[places[e], n] = x[e, n]
         """
-        return _written(self, value, WRITTEN)
+        return _written(self, value, adds=False)
 
 
 @checks(locate=True)
@@ -105,11 +105,11 @@ def _elements(array: Value, subscripts: object) -> Ref:
 
 
 @checks(locate=True)
-def _written(elements: Elements, value: Operand, name: str) -> Value:
+def _written(elements: Elements, value: Operand, adds: bool) -> Value:
     before, place = bare(elements.array), elements.place
     assert before is not None
     value = lifted(value, elements.array)[0]
-    if name == ADDED and place.dtype.kind == "int" and value.dtype.kind == "float":
+    if adds and place.dtype.kind == "int" and value.dtype.kind == "float":
         raise SpecError(
             "added-fraction",
             f"{place.name} holds {place.dtype}, and the value is {value.dtype}",
@@ -121,11 +121,12 @@ def _written(elements: Elements, value: Operand, name: str) -> Value:
         raise SpecError(
             "added-dims",
             f"the value has the dim {more[0]}, which {place} lacks",
-            fix=f'add its sum: sum(x, "{more[0]}"), or name the dim in the subscripts',
+            fix=f'give the sum over it: sum(x, "{more[0]}"), or name the dim in the subscripts',
         )
+    name = ADDED if adds else WRITTEN
     out = Ref.of(dense(name, place.shape, place.dtype, RF), place.index)
     body = simplify(of_reads(value.tree))
-    step = Step(name, (out,), refs_of(value), body, into=before.name, adds=name == ADDED)
+    step = Step(name, (out,), refs_of(value), body, into=before.name, adds=adds)
     return Value(Arg(1, place.dtype), (attrs.evolve(before, name=name, memory=RF, made=step),))
 
 

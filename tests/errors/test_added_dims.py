@@ -28,5 +28,5 @@ SpecError[added-dims]: the value has the dim n, which sums[ids[e], 0] lacks
   --> test_added_dims.py:14:28
 14 |     return sums.at[ids, 0].add(x)
    |                            ^^^^^^
-fix: add its sum: sum(x, "n"), or name the dim in the subscripts""",
+fix: give the sum over it: sum(x, "n"), or name the dim in the subscripts""",
     )

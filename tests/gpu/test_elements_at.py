@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from verified import verified
 
-import fireiron as fi
+sys.path.insert(0, str(Path(__file__).parents[1] / "kernel"))
+from element_programs import along_lines, of_lines, of_windows
+
 from fireiron import Matrix, Vector, nn, symbol, tensor, trace_graph
 from fireiron.schedules import pointwise
-
-
-@fi.program(ids="e", x="e n", sums="v n")
-def of_lines(ids: Any, x: Any, sums: Any) -> Any:
-    return sums.at[ids, :].add(x * 2)
-
-
-@fi.program(x="n p r", sums="n h")
-def of_windows(x: Any, sums: Any) -> Any:
-    return sums.at[:, 2 * fi.index("p") + fi.index("r")].add(x)
-
-
-@fi.program(ids="i j", x="i j", sums="i v")
-def along_lines(ids: Any, x: Any, sums: Any) -> Any:
-    return sums.at[:, ids].add(x)
 
 
 @pytest.mark.parametrize("width", [64, 60, 2, 33])

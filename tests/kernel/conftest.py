@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
 
 from fireiron import RF, SH, A, B, Block, Thread, Warp
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 
 @attrs.frozen

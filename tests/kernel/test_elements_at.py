@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from element_programs import along_lines, of_lines, of_windows
 
 import fireiron as fi
 from fireiron import RF, Block, Matrix, Thread, Vector, symbol, tensor
@@ -13,16 +14,6 @@ from fireiron.algebra.dtypes import bf16
 from fireiron.kernel.ir.statements import Call, walk
 from fireiron.schedules import pointwise
 from fireiron.verify.verification import verify
-
-
-@fi.program(ids="e", x="e n", sums="v n")
-def of_lines(ids: Any, x: Any, sums: Any) -> Any:
-    return sums.at[ids, :].add(x * 2)
-
-
-@fi.program(x="n p r", sums="n h")
-def of_windows(x: Any, sums: Any) -> Any:
-    return sums.at[:, 2 * fi.index("p") + fi.index("r")].add(x)
 
 
 @fi.program(ids="e", counts="v")
@@ -38,11 +29,6 @@ def over_edges(first: Any, last: Any, x: Any, w: Any, sums: Any) -> Any:
 @fi.program(ids="b s", x="b s n", sums="v n")
 def beside_a_result(ids: Any, x: Any, sums: Any) -> Any:
     return x * 3, sums.at[ids, :].add(x)
-
-
-@fi.program(ids="i j", x="i j", sums="i v")
-def along_lines(ids: Any, x: Any, sums: Any) -> Any:
-    return sums.at[:, ids].add(x)
 
 
 @fi.program(ids="e", x="e n", sums="v n")
