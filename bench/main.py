@@ -97,6 +97,10 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m bench") 
             from .fit import run as fit
 
             return fit(words[1:])
+        if words[:1] in (["tiles"], ["fit-tiles"]):
+            from . import tiles
+
+            return tiles.run(words[1:], command) if words[0] == "tiles" else tiles.run_fit(words[1:])
         if words[:1] == ["build"]:
             from .build import run as build
 

@@ -55,7 +55,7 @@ from fireiron.language.levels import (
 from fireiron.language.ops import Rows, Save, row_max, row_sum, save
 from fireiron.language.pointwise import Op, Value, parameter, where
 from fireiron.language.pointwise import cast_to as cast
-from fireiron.language.tensor import ColMajor, Grouped, Hilbert, Matrix, RowMajor, Tensor, Vector, tensor
+from fireiron.language.tensor import ColMajor, Grouped, Hilbert, Matrix, RowMajor, Serpentine, Tensor, Vector, tensor
 
 __version__ = _VERSION
 
@@ -188,6 +188,7 @@ __all__ = [
     "Rows",
     "Save",
     "Schedule",
+    "Serpentine",
     "StepChain",
     "Strategy",
     "Strided",

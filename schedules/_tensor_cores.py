@@ -33,6 +33,7 @@ from fireiron import (
     cp_async,
     ldmatrix,
     staged,
+    stream_k,
     through_shared,
 )
 
@@ -85,7 +86,7 @@ SCHEDULER = 2048  # bits of one operand that a tensor core multiplies in a clock
 
 def points_of(
     sizes: Callable[[MatMulChain], Sizes], asynchronous: bool = True
-) -> Callable[[MatMulChain, Mapping[str, Any]], Tiling]:
+) -> Callable[[MatMulChain, Mapping[str, Any]], Tiling | None]:
     """Return a function from a spec and keywords to a preset's tiles, for the quick model.
 
     Args:
@@ -101,7 +102,9 @@ def points_of(
         copied = asynchronous and whole and all(t.dtype == kind for t in stored)
         return sizes(spec).shared_by(ways), kind.bits, 0.0 if copied else kind.bits / 32 if whole else 1.0
 
-    def tiling(spec: MatMulChain, keywords: Mapping[str, Any]) -> Tiling:
+    def tiling(spec: MatMulChain, keywords: Mapping[str, Any]) -> Tiling | None:
+        if spec.left.dtype.bits == 64:  # `ampere.dgemm` is for these
+            return None
         ways = keywords.get("ways", 1)
         shared, bits, staged = usual(spec, ways)
         made = shared.given(**{name: keywords.get(name) for name in ("m", "n", "warp", "stages")})
@@ -132,6 +135,7 @@ def gemm(
     ways: int = 1,
     split_k: int = 1,
     family: str | None = None,
+    stream: int = 0,
 ) -> Schedule:
     """Schedule a product: tiles of a block in a pipeline, tiles of a warp, fragments, the atom.
 
@@ -146,6 +150,7 @@ def gemm(
         ways: number of groups of warps, each with its own chunk of K.
         split_k: number of blocks that share a tile of C, each with a part of K.
         family: start of the names of instructions to choose from; None for the first instruction that matches.
+        stream: number of blocks on each SM that take equal shares of the chunks of K of all tiles; 0 for whole tiles.
 
     Raises:
         FireironError: `packed-access` where elements that share a byte are not neighbours along K.
@@ -162,7 +167,8 @@ def gemm(
                 fix='use layout="TN", in words "row,col": K contiguous in both operands',
             )
     held = a.dtype.nbytes_of((m + n) * chunk) * sizes.stages
-    chain: MatMulChain = spec.tile(m, n, batch=spec.batch).to(Block).layout(Grouped(8))
+    chain: MatMulChain = spec.tile(m, n, batch=spec.batch).to(Block, resident=stream)
+    chain = chain.persistent(Grouped(8), share=stream_k()) if stream else chain.layout(Grouped(8))
     chain = chain.epilog(*ops, memory=FR, store=store or _lines(spec.matmul.C, m, n, held))
     if split_k > 1:
         chain = chain.split(ways=split_k, multiple_of=chunk).parallel(Block)

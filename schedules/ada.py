@@ -31,6 +31,7 @@ def gemm(
     ops: tuple[Op, ...] = (),
     ways: int = 1,
     split_k: int = 1,
+    stream: int = 0,
 ) -> Schedule:
     """Schedule a product for tensor cores as `ampere.gemm` does, of e4m3 and e5m2 too, in all layouts.
 
@@ -43,5 +44,7 @@ def gemm(
         ways: number of groups of warps that each compute another chunk of K at the same time: 1, 2, 4 or 8.
         split_k: number of blocks that share a tile of C, each with a part of K, for products with too few tiles to fill
             the GPU.
+        stream: number of blocks on each SM that take equal shares of the chunks of K of all tiles (stream-K), for
+            products whose tiles fill waves badly; 0 where blocks take whole tiles.
     """
-    return ampere.gemm(spec, m, n, k, warp, stages, store=store, ops=ops, ways=ways, split_k=split_k)
+    return ampere.gemm(spec, m, n, k, warp, stages, store=store, ops=ops, ways=ways, split_k=split_k, stream=stream)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import prod
 from typing import Any
 
 from fireiron import (
@@ -25,7 +24,7 @@ from fireiron.schedules import _tensor_cores, simt
 from fireiron.schedules._tensor_cores import Sizes, points_of
 
 DTYPE = "f16"  # default element type on the command line
-DTYPES = {"gemm_tf32x3": "f32", "sgemm": "f32"}  # default element types of presets that take others
+DTYPES = {"dgemm": "f64", "gemm_tf32x3": "f32", "sgemm": "f32"}  # default element types of presets that take others
 FEW_TILES = 132  # 32 tiles of 128x256 took 1.9 times as long as 64 of 128x128 on an H200, 512 of them 0.94 times
 CHUNK_NBYTES = 64  # bytes of a chunk along K, which four lanes copy by 16 bytes
 STEP_NBYTES = 32  # bytes along K of an ldmatrix, and of the widest mma
@@ -85,6 +84,7 @@ def gemm(
     ops: tuple[Op, ...] = (),
     ways: int = 1,
     split_k: int = 1,
+    stream: int = 0,
 ) -> Schedule:
     """Schedule a product for tensor cores: asynchronous copies, ldmatrix, mma.sync.
 
@@ -106,43 +106,66 @@ def gemm(
             chunks are loaded together, so fewer stages and smaller tiles are better.
         split_k: number of blocks that share a tile of C, each with a part of K, for products with too few tiles to fill
             the GPU.
+        stream: number of blocks on each SM that take equal shares of the chunks of K of all tiles (stream-K), for
+            products whose tiles fill waves badly; 0 where blocks take whole tiles.
     """
     usual = sizes(spec).shared_by(ways)
     chosen = usual.given(m=m, n=n, k=k, warp=warp, stages=stages, step=step, slots=slots, ring=ring)
     return _tensor_cores.gemm(
-        spec, chosen, (16, 8, chosen.step), True, fragments, store, ops=ops, ways=ways, split_k=split_k
+        spec, chosen, (16, 8, chosen.step), True, fragments, store, ops=ops, ways=ways, split_k=split_k, stream=stream
     )
 
 
 WHOLE = {"M": 128, "N": 128, "K": 16}  # tile and chunk of `simt.sgemm`; sizes that they divide need no guards
-MANY = 128 * 128 * 128  # elements of so many such tiles
+AT_ONCE = 2 * 132  # such tiles that an H200 computes at once
+FULL = 0.9  # share of a wave's places that have tiles
 REGISTERS = 128  # registers of a thread with 8x8 sums, if the compiler must leave room for other blocks
 
 
 def _sgemm_tiling(spec: MatMulChain, keywords: Mapping[str, Any]) -> Tiling | None:
     """Describe a point of `sgemm` to the quick model of tiles; None for types that tensor cores multiply.
 
-    The result is None also for large sizes that tiles divide, for which `simt.sgemm` is faster: its copies through
-    registers then have no guards, and the compiler places them between the products (at 2048 and 4096, 0.97 of torch's
-    speed on an H200; `sgemm` here 0.89 and 0.92).
+    The result is None also for sizes that tiles of `simt.sgemm` divide, where these fill their waves: its copies
+    through registers then have no guards, and the compiler places them between the products (at 2048 and 4096, 0.92 to
+    0.98 of torch's speed on an H200; `sgemm` here at most 0.95).
     """
-    sizes = [(size, WHOLE[dim]) for dim, size in spec.matmul.sizes if dim in WHOLE]
-    whole = all(isinstance(size, int) and size % span == 0 for size, span in sizes)
-    if spec.left.dtype.name not in ("f32", "i32") or (whole and prod(size for size, _ in sizes[:2]) >= MANY):
+    if spec.left.dtype.name not in ("f32", "i32") or _fill_waves(spec):
         return None
     known = {name: value for name, value in keywords.items() if value is not None}
     block, warp = (known.get("m", 128), known.get("n", 128)), known.get("warp", (64, 32))
+    split_k, stream = known.get("split_k", 1), known.get("stream", 0)
+    if split_k > 1 and stream:
+        return None
     return Tiling(
         block,
-        known.get("k", 8),
+        known.get("k", 16),
         warp,
         1,
         simt.SCHEDULER_LANES,
         known.get("stages", 4),
-        split_k=known.get("split_k", 1),
+        split_k=split_k,
         thread=_part_of(warp),
         resident=_resident(block, warp),
+        stream=stream,
+        pieces=_pieces(spec),
     )
+
+
+def _fill_waves(spec: MatMulChain) -> bool:
+    """Say whether tiles of `simt.sgemm` divide the sizes and fill the waves of an H200."""
+    extents = dict(spec.matmul.sizes)
+    if any(not isinstance(extents[dim], int) or extents[dim] % span for dim, span in WHOLE.items()):
+        return False
+    tiles = extents["M"] // WHOLE["M"] * (extents["N"] // WHOLE["N"])
+    return tiles >= FULL * AT_ONCE * -(-tiles // AT_ONCE)
+
+
+def _pieces(spec: MatMulChain) -> float:
+    """Count the copies for each 16 bytes that `sgemm` copies: one, or one for each element that is transposed."""
+    a, b = spec.matmul.A, spec.matmul.B
+    elements = 16 // a.dtype.nbytes
+    vectors = a.order is ColMajor and a.aligned(elements), b.order is RowMajor and b.aligned(elements)
+    return sum(1 if whole else elements for whole in vectors) / 2
 
 
 def _part_of(warp: tuple[int, int]) -> tuple[int, int]:
@@ -162,24 +185,24 @@ def _resident(block: tuple[int, int], warp: tuple[int, int]) -> int:
 @space(
     "sm_80",
     _sgemm_tiling,
-    1,  # in 66 timings on an H200, the first point lost 2 % to the best; the cost model's choice of four lost 10 %
+    1,
     m=(64, 128),
     n=(64, 128),
-    k=(8, 16),
-    warp=((32, 32), (32, 64), (64, 32)),  # 16x8 of a thread took 1.1 to 2 times as long
-    stages=(3, 4),
+    warp=((32, 32), (32, 64), (64, 32)),
     split_k=(1, 2, 3, 4, 6, 8),
+    stream=(0, 1, 2, 3, 4, 8),
 )
 def sgemm(
     spec: MatMulChain,
     m: int = 128,
     n: int = 128,
-    k: int = 8,
+    k: int = 16,
     warp: tuple[int, int] = (64, 32),
     stages: int = 4,
     pad: int = 4,
     group: int = 8,
     split_k: int = 1,
+    stream: int = 0,
     ops: tuple[Op, ...] = (),
 ) -> Schedule:
     """Schedule a product for CUDA cores as `simt.sgemm` does, by asynchronous copies, for elements of 4 bytes and more.
@@ -194,14 +217,80 @@ def sgemm(
         group: number of rows of tiles that blocks visit together, so that operands are found in the L2 cache.
         split_k: number of blocks that share a tile of C, each with a part of K, for products with too few tiles to fill
             the GPU.
+        stream: number of blocks on each SM that take equal shares of the chunks of K of all tiles (stream-K), for
+            products whose tiles fill waves badly; 0 where blocks take whole tiles.
         ops: pointwise functions of the accumulator, applied in order.
     """
     depth = dict(spec.matmul.sizes)["K"]
     single = isinstance(depth, int) and depth <= k * split_k  # all of whose loads move ahead of all products
     return simt.sgemm(
         spec, m, n, k, warp, _part_of(warp), stages, pad=pad, group=group, split_k=split_k, ops=ops,
-        copies=cp_async(), resident=0 if single else _resident((m, n), warp),
+        copies=cp_async(), resident=0 if single else _resident((m, n), warp), stream=stream,
     )  # fmt: skip
+
+
+def _dgemm_tiling(spec: MatMulChain, keywords: Mapping[str, Any]) -> Tiling | None:
+    """Describe a point of `dgemm` to the quick model of tiles; None for other types, or fewer than 4 warps."""
+    known = {name: value for name, value in keywords.items() if value is not None}
+    block, warp = (known.get("m", 64), known.get("n", 64)), known.get("warp", (32, 32))
+    split_k, stream, step = known.get("split_k", 1), known.get("stream", 0), known.get("step", 8)
+    warps = block[0] * block[1] // (warp[0] * warp[1])
+    if spec.left.dtype.name != "f64" or not 4 <= warps <= 8 or (split_k > 1 and stream):
+        return None
+    return Tiling(
+        block,
+        known.get("k", 16),
+        warp,
+        step,
+        _tensor_cores.SCHEDULER / 64,
+        known.get("stages", 4),
+        2,
+        split_k=split_k,
+        stream=stream,
+        pad=4,
+    )
+
+
+@preset
+@space(
+    "sm_80",
+    _dgemm_tiling,
+    1,
+    m=(32, 64, 128),
+    n=(32, 64, 128),
+    warp=((16, 16), (16, 32), (32, 16), (32, 32), (64, 32)),
+    step=(4, 8),
+    split_k=(1, 2, 4, 8),
+    stream=(0, 2, 3),
+)
+def dgemm(
+    spec: MatMulChain,
+    m: int = 64,
+    n: int = 64,
+    k: int = 16,
+    warp: tuple[int, int] = (32, 32),
+    stages: int = 4,
+    step: int = 8,
+    split_k: int = 1,
+    stream: int = 0,
+    store: Strategy | None = None,
+    ops: tuple[Op, ...] = (),
+) -> Schedule:
+    """Schedule a product of f64 for tensor cores, as `gemm` does, with tiles for few waves.
+
+    Args:
+        m, n, k: rows and columns of a block's tile, and chunk of K; powers of two.
+        warp: rows and columns of a warp's tile.
+        stages: ring slots of the shared buffers; stages - 1 chunks of K are in flight.
+        step: K of a fragment and of an mma: 4, 8 or 16, of which sm_80 makes several smaller ones.
+        split_k: number of blocks that share a tile of C, each with a part of K, for products with too few tiles to fill
+            the GPU.
+        stream: number of blocks on each SM that take equal shares of the chunks of K of all tiles (stream-K), for
+            products whose tiles fill waves badly; 0 where blocks take whole tiles.
+        store: strategy that stores the result; by default whole lines through shared memory.
+        ops: pointwise functions of the accumulator, applied in order.
+    """
+    return gemm(spec, m, n, k, warp, stages, step, store=store, ops=ops, split_k=split_k, stream=stream)
 
 
 @preset

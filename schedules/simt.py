@@ -24,6 +24,7 @@ from fireiron import (
     Op,
     RowMajor,
     Schedule,
+    Serpentine,
     Strategy,
     Strided,
     Thread,
@@ -33,6 +34,7 @@ from fireiron import (
     preset,
     space,
     staged,
+    stream_k,
 )
 
 # Floats that C does not have, by the names in the functions that convert them.
@@ -209,6 +211,7 @@ def sgemm(
     ops: tuple[Op, ...] = (),
     copies: Strategy | None = None,
     resident: int = 0,
+    stream: int = 0,
 ) -> Schedule:
     """Schedule a tuned product for CUDA cores.
 
@@ -228,12 +231,15 @@ def sgemm(
         ops: pointwise functions of the accumulator, applied in order (`add(bias)`, `relu`).
         copies: strategy that loads operands to shared memory; through registers where None.
         resident: number of blocks of an SM for which the compiler limits registers; 0 for no limit.
+        stream: number of blocks on each SM that take equal shares of the chunks of K of all tiles (stream-K), for
+            products whose tiles fill waves badly; 0 where blocks take whole tiles.
     """
     wide = spec.matmul.accumulator.nbytes == 8
     rows, cols = warp or ((64, 32) if wide else (64, 64))
     i, j = thread or ((8, 8) if wide else (16, 8))
     how = copies or staged()
-    chain: MatMulChain = spec.tile(m, n, batch=spec.batch).to(Block, resident=resident).layout(Grouped(group))
+    chain: MatMulChain = spec.tile(m, n, batch=spec.batch).to(Block, resident=stream or resident)
+    chain = chain.persistent(Grouped(group), share=stream_k()) if stream else chain.layout(Grouped(group))
     chain = chain.epilog(*ops, memory=RF, store=_elements)
     if split_k > 1:
         chain = chain.split(ways=split_k, multiple_of=ways * k).parallel(Block)
@@ -260,6 +266,7 @@ def sgemm(
         .load(A, RF)
         .load(B, RF)
         .tile(1, 1)
+        .layout(Serpentine())
         .unroll()
         .done()
     )

@@ -45,7 +45,7 @@ _SAID: Mapping[str, tuple[str, str]] = {
     "Level | Nested": ("a level", "Block, Warp, Thread or another of fireiron's levels, without quotes"),
     "Nested": ("a thread tensor", "threads(Warp), tiled and reshaped"),
     "Memory": ("a memory", "SH, FR or RF, without quotes"),
-    "TileOrder": ("an order", "RowMajor, ColMajor, Grouped(8), Hilbert() or a Layout"),
+    "TileOrder": ("an order", "RowMajor, ColMajor, Grouped(8), Hilbert(), Serpentine() or a Layout"),
     "Order": ("an order", "RowMajor or ColMajor, without quotes"),
     "Order | Layout": ("a storage", "RowMajor, ColMajor or a Layout, without quotes"),
     "Swizzle": ("a swizzle", "Swizzle(bits, base, shift), for example Swizzle(3, 3, 3)"),

@@ -1,7 +1,9 @@
 """A quick model of products: an estimate of the time from tile sizes only, before anything is lowered.
 
-It ranks thousands of candidates in milliseconds. The cost model of `estimate/model.py`, which needs a lowered kernel,
-is then computed only for the few best ones. The terms are the same: issue, shared memory, L2 cache, latency and DRAM.
+It ranks hundreds of candidates in milliseconds. A trip of the blocks of an SM takes as long as the slowest of these:
+the instructions of its schedulers, one block alone, the latency of loads, and what the L2 cache and shared memory move.
+Waves of blocks follow one another; with stream-K, all blocks take equal parts. The constants are fitted to timings on
+an H200: `python -m bench tiles` takes them (`bench/results/tiles`), `python -m bench fit-tiles` fits them.
 """
 
 from __future__ import annotations
@@ -21,6 +23,49 @@ WARP = 32
 REGISTER_NBYTES = 4
 VECTOR = 16  # bytes that a lane copies or loads at once
 REACH = 8  # rows of tiles that concurrent blocks cover
+ATOM = 16 * 8  # elements of C of an mma
+PARTIAL = 0.3  # the most of a partial wave that runs beside the full wave before it
+SLOWEST = 5.0  # exponent of the norm that finds the slowest of several resources, where they hinder one another
+
+
+@attrs.frozen
+class TileClocks:
+    """Hold what the quick model takes from timings, in clocks unless another unit is named.
+
+    Args:
+        multiply: a multiply-add of threads, in issue slots: operands in one bank of registers take two.
+        mma: an mma, as a part of the clocks that its multiply-adds take at the full rate.
+        issue: an mma of 16x8 elements, whatever its K, beside its multiply-adds.
+        slot: an instruction that copies or loads, in issue slots.
+        trip: a trip of the main loop, beside its instructions.
+        latency: from the start of a chunk's load to the first instruction that needs it, in latencies of the machine.
+        moved: the part of the L2 cache's rate at which blocks store results and partial sums.
+        tile: before a tile's first chunk and behind its last.
+        meeting: blocks that share K count in and wait for their sums.
+        share: a block of stream-K, beside its chunks: the division of the work, and its flags.
+        sum: a partial sum that another block has left.
+        visits: tiles that a block of stream-K begins or ends beside whole ones.
+        blend: the part of a partial wave that runs beside the full wave before it.
+        timings: what the constants are fitted to.
+    """
+
+    multiply: float = 1.29
+    mma: float = 0.86
+    issue: float = 0.67
+    slot: float = 2.25
+    trip: float = 31.0
+    latency: float = 2.17
+    moved: float = 0.42
+    tile: float = 890.0
+    meeting: float = 2160.0
+    share: float = 3070.0
+    sum: float = 850.0
+    visits: float = 2.0
+    blend: float = 0.68
+    timings: str = "682 timings of f32 and f64, 54 of f16"
+
+
+FIT = TileClocks()
 
 
 @attrs.frozen
@@ -42,6 +87,9 @@ class Tiling:
         thread: rows and columns of a thread's part of the warp's tile, where each thread loads its own operands; None
             for tensor cores, whose fragments lanes hold together.
         resident: number of blocks that an SM should hold at once, which limits registers; 0: no limit.
+        stream: number of blocks on each SM that take equal shares of the chunks of all tiles; 0: whole tiles.
+        pad: elements that are added to each line of a chunk in shared memory.
+        pieces: copies to shared memory for each 16 bytes of operands, on average.
     """
 
     block: tuple[int, int]
@@ -56,6 +104,9 @@ class Tiling:
     staged: float = 0.0
     thread: tuple[int, int] | None = None
     resident: int = 0
+    stream: int = 0
+    pad: int = 0
+    pieces: float = 1.0
 
     @property
     def threads(self) -> int:
@@ -64,7 +115,7 @@ class Tiling:
         return -(-m // rows) * -(-n // columns) * self.ways * WARP
 
 
-def quick_us(tiling: Tiling, matmul: MatMul, bits: int, arch: Arch) -> float:
+def quick_us(tiling: Tiling, matmul: MatMul, bits: int, arch: Arch, fit: TileClocks = FIT) -> float:
     """Estimate a product's time in microseconds; infinity where an SM cannot hold a block.
 
     Args:
@@ -72,6 +123,7 @@ def quick_us(tiling: Tiling, matmul: MatMul, bits: int, arch: Arch) -> float:
         matmul: the spec; a symbolic size counts as the size that plans are chosen for (`Expr.planned`).
         bits: bits of an element of the operands as they are multiplied.
         arch: the architecture.
+        fit: the model's constants.
     """
     sums, out = matmul.accumulator.bits, matmul.C.dtype.bits
     gpu, (m, n), (rows, columns), chunk = arch.gpu, tiling.block, tiling.warp, tiling.chunk
@@ -82,63 +134,81 @@ def quick_us(tiling: Tiling, matmul: MatMul, bits: int, arch: Arch) -> float:
     lanes = WARP * math.prod(tiling.thread) if tiling.thread else rows * columns
     turns = -(-rows * columns // lanes)
     held = WARP * sum(tiling.thread) if tiling.thread else rows + columns  # elements that lanes load for a step of K
-    fragments = tiling.slots * held * tiling.step * bits
-    registers = ADDRESSING + math.ceil((turns * lanes * sums + fragments) / (WARP * 8 * REGISTER_NBYTES))
-    registers += math.ceil((m + n) * chunk / tiling.threads * tiling.staged)
-    if tiling.resident:
-        registers = min(registers, register_cap(arch, tiling.threads, tiling.resident))
-    ring = tiling.stages * (m + n) * chunk * bits // 8
-    resident = occupancy(arch, tiling.threads, registers, ring).blocks
-    if not resident:
+    resident = _resident(tiling, turns * lanes * sums, tiling.slots * held * tiling.step * bits, bits, arch)
+    if not resident or resident < tiling.stream:
         return math.inf
     tiles = -(-sizes["M"] // m) * -(-sizes["N"] // n) * sizes.get("batch", 1)
-    depth = -(-sizes["K"] // tiling.split_k)
-    grid, trips = tiles * tiling.split_k, -(-depth // chunk)
-    each = -(-grid // gpu.sms)
-    resident = min(resident, each)
-    warps = tiling.threads // WARP
-    # For a warp's trip: multiply-adds; vectors that are copied in, and fragments that are loaded; shared memory moves a
-    # line per clock.
-    multiplied = turns * lanes * chunk / tiling.ways / tiling.rate
+    chunks, warps = -(-sizes["K"] // chunk), tiling.threads // WARP
     copied = (m + n) * chunk * bits / 8
-    loaded = warps / tiling.ways * (rows + columns) * chunk * bits / 8
+    # A warp's trip: multiply-adds, then vectors that are copied in, and fragments that are loaded.
+    multiplied = turns * lanes * chunk / tiling.ways / tiling.rate
+    if tiling.thread:
+        trip = multiplied * fit.multiply
+    else:
+        atoms = chunk // tiling.step / tiling.ways * rows * columns / ATOM
+        trip = multiplied * fit.mma + atoms * fit.issue
     loads = turns * held * chunk / tiling.ways * bits / 8 / (VECTOR * WARP)
-    slots = 2 * copied / VECTOR / WARP / warps + loads
-    shared = (copied + loaded) / LINE
-    stored = m * n * out / 8
-    store = 2 * stored / LINE + (tiling.ways - 1) * 2 * m * n * sums / 8 / LINE
-    meeting = tiling.split_k if tiling.split_k > 1 else 0  # partial sums that the last block of a tile adds up
-    sent = trips * copied + stored + (1 + meeting) * (m * n * sums / 8 if meeting else 0)
-    issue = trips * (multiplied + slots if tiling.thread else max(multiplied, slots)) + m * n / WARP / warps
-    rates = {"issue": issue / arch.partitions * warps, "shared": trips * shared + store}
-    rates["l2"] = sent / gpu.l2_nbytes_per_clock
-    slowest = max(rates.values())
+    trip += fit.slot * ((1 + tiling.pieces) * copied / VECTOR / WARP / warps + loads) + fit.trip
+    loaded = warps / tiling.ways * (rows + columns) * chunk * bits / 8
+    shared = (copied + loaded) / LINE  # a line per clock
+    stored, part = m * n * out / 8, m * n * sums / 8
+    moved = gpu.l2_nbytes_per_clock * fit.moved
+    # Elements that wait in registers for their store to shared memory are in flight for one trip.
+    ahead = max(1, min(tiling.stages - 1, 1) if tiling.staged else tiling.stages - 1)
+    alone = max(trip * -(-warps // arch.partitions), fit.latency * gpu.latency / ahead)
+    store = (tiling.ways - 1) * 2 * part / LINE
 
     def clocks(blocks: int) -> float:
-        """Return the clocks in which an SM finishes `blocks` blocks that it executes at once."""
-        return max(blocks * slowest, -(-blocks * warps // arch.partitions) * issue)
+        """Return the clocks of a trip of `blocks` blocks that an SM executes at once."""
+        issued = -(-blocks * warps // arch.partitions) * trip
+        terms = (issued, alone, blocks * copied / gpu.l2_nbytes_per_clock, blocks * shared)
+        return sum(x**SLOWEST for x in terms) ** (1 / SLOWEST)
 
-    # Elements that wait in registers for their store to shared memory are in flight for one trip.
-    ahead = min(tiling.stages - 1, 1) if tiling.staged else tiling.stages - 1
-    alone = clocks(1)
-    critical = alone + trips * (max(0.0, gpu.latency - ahead * alone / max(1, trips)) + gpu.round_clocks)
-    critical += gpu.latency + meeting * (gpu.latency + gpu.round_clocks)
-    at_once = resident * gpu.sms
-    waves, rest = divmod(grid, at_once)
-    summed = 2 * m * n * sums / 8 if meeting else 0.0
+    def ends(blocks: int) -> float:
+        """Return the clocks before the first chunk of these blocks' tiles, and behind the last."""
+        return fit.tile + blocks * (stored / moved + store)
 
-    def wave(blocks: int) -> float:
-        """Return the clocks of blocks that begin together: all wait for their first chunk, and all store at the end."""
-        ends = blocks * ((stored + summed) / gpu.l2_nbytes_per_clock + store)
-        return max(clocks(blocks) + gpu.latency + ends, critical)
+    if tiling.stream:
+        units = min(tiling.stream * gpu.sms, tiles * chunks)
+        blocks = -(-units // gpu.sms)
+        total = -(-tiles * chunks // units) * clocks(blocks) + (tiles / units + fit.visits) * ends(blocks)
+        total += fit.share + max(1.0, units / tiles) * (part / moved + fit.sum)
+        left = 2 * min(units, tiles) * part
+    else:
+        depth, grid = -(-chunks // tiling.split_k), tiles * tiling.split_k
+        several = tiling.split_k > 1
 
-    total = waves * wave(resident) + (wave(-(-rest // gpu.sms)) if rest else 0)
-    busy = each * slowest
-    terms = [each * x / gpu.clock_mhz for x in rates.values()]
-    left = 2 * meeting * tiles * m * n * sums / 8  # partial sums, written and read
-    terms.append(_dram(tiling, sizes, bits, out, min(at_once, grid), gpu.l2_nbytes, left) / gpu.dram_gbps * 1e-3)
-    terms.append(each * (trips / max(1, ahead) + meeting) * gpu.busy_latency / resident / gpu.clock_mhz)
-    return (total - busy) / gpu.clock_mhz + sum(x**OVERLAP for x in terms) ** (1 / OVERLAP)
+        def wave(blocks: int) -> float:
+            met = blocks * part / moved + fit.meeting if several else 0.0
+            return depth * clocks(blocks) + ends(blocks) + met
+
+        waves, rest = divmod(grid, resident * gpu.sms)
+        read = resident * part / moved if several else 0.0  # by the last blocks of the tiles of a full wave
+        total = full = waves * (wave(resident) + read)
+        if rest:
+            blocks = -(-rest // gpu.sms)
+            total += wave(blocks) - fit.blend * min(full, PARTIAL * depth * clocks(blocks))
+        total += tiling.split_k * part / moved if several else 0.0
+        left = 2 * grid * part if several else 0.0  # partial sums, written and read
+    at_once = min(resident * gpu.sms, tiles * tiling.split_k)
+    dram = _dram(tiling, sizes, bits, out, at_once, gpu.l2_nbytes, left) / gpu.dram_gbps * 1e-3
+    return gpu.launch_us + ((total / gpu.clock_mhz) ** OVERLAP + dram**OVERLAP) ** (1 / OVERLAP)
+
+
+def _resident(tiling: Tiling, sums: int, fragments: int, bits: int, arch: Arch) -> int:
+    """Return the number of blocks that an SM holds at once; of stream-K, at most as many as there are.
+
+    Args:
+        sums: bits of a warp's sums.
+        fragments: bits of a warp's fragments.
+    """
+    (m, n), chunk = tiling.block, tiling.chunk
+    registers = ADDRESSING + math.ceil((sums + fragments) / (WARP * 8 * REGISTER_NBYTES))
+    registers += math.ceil((m + n) * chunk / tiling.threads * tiling.staged)
+    if tiling.resident or tiling.stream:
+        registers = min(registers, register_cap(arch, tiling.threads, tiling.stream or tiling.resident))
+    ring = tiling.stages * (m + n) * (chunk + tiling.pad) * bits // 8
+    return occupancy(arch, tiling.threads, registers, ring).blocks
 
 
 def _dram(tiling: Tiling, sizes: dict[str, int], bits: int, out: int, wave: int, cache: int, left: float) -> float:

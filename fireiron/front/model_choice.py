@@ -79,6 +79,13 @@ class Question:
                 chosen.append(found)
         return tuple(chosen)
 
+    def suits(self, preset: Preset) -> bool:
+        """Say whether the preset is for the product: its function of tiles, if any, gives the default's."""
+        from fireiron.tune.space import space_of
+
+        declared = space_of(preset.function)
+        return declared is None or declared.tiling is None or declared.tiling(self.spec, {}) is not None
+
     def order(self, preset: Preset) -> tuple[Point, ...]:
         """Return the shortlist of a preset that only the quick model ranks, () for other presets."""
         return self.shortlist(preset) or () if judged(preset) == 1 else ()
@@ -119,9 +126,9 @@ def first_choice(asked: Question, group: Sequence[Preset], looks: int) -> tuple[
 
     There are three kinds of presets. A preset that ranks its points itself is represented by its first legal point. For
     a preset that gives the tiles of its points, the cost model judges the default and the few points that a quick model
-    finds fastest; a preset that is declared with the quick model's order is represented by the first of these, and is
-    left out if no point has tiles. For other presets the cost model starts at the best of their defaults, and changes
-    one keyword at a time.
+    finds fastest; a preset that is declared with the quick model's order is represented by the first of these. A preset
+    that gives no tiles for its default is left out for the product. For other presets the cost model starts at the
+    best of their defaults, and changes one keyword at a time.
 
     The search is limited by a number of candidates, not by time: the choice does not depend on how busy the machine is.
 
@@ -142,7 +149,9 @@ def first_choice(asked: Question, group: Sequence[Preset], looks: int) -> tuple[
     spaces = {
         preset: space
         for preset in group
-        if (space := asked.space(preset)) is not None and (orders[preset] or judged(preset) != 1)
+        if asked.suits(preset)
+        and (space := asked.space(preset)) is not None
+        and (orders[preset] or judged(preset) != 1)
     }
     settled = {preset for preset, space in spaces.items() if space.ranked}
 

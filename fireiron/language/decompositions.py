@@ -72,7 +72,8 @@ class StreamK:
     pass their sums through global memory. The order of additions is the same in every run.
 
     Args:
-        units: the most blocks (or clusters) that take part; None for as many as the machine has SMs.
+        units: the most blocks (or clusters) that take part; None for as many as the machine has SMs, times
+            the number of blocks that an SM should hold (`resident`).
     """
 
     units: int | None = None

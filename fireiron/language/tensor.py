@@ -59,7 +59,26 @@ class Hilbert:
         return f"Hilbert({self.side})"
 
 
-TileOrder: TypeAlias = Order | Grouped | Hilbert | Layout
+@attrs.frozen(field_transformer=checked_fields)
+class Serpentine:
+    """Number tiles along rows, every second row backwards, so that each tile shares a row or a column with the next.
+
+    Multiply-adds in this order have two operands in common with their neighbours: the register file is read less often,
+    and from different banks.
+
+    Args:
+        along: ColMajor numbers along columns, every second column backwards.
+
+    Source: CUTLASS visits the products of a warp in this order.
+    """
+
+    along: Order = RowMajor
+
+    def __str__(self) -> str:
+        return "Serpentine()" if self.along is RowMajor else "Serpentine(ColMajor)"
+
+
+TileOrder: TypeAlias = Order | Grouped | Hilbert | Serpentine | Layout
 
 
 MOST_DIMS = 6

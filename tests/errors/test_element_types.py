@@ -20,8 +20,8 @@ def test_element_types(refused: Callable[..., Any]) -> None:
         "done(family)",
         """\
 DecompositionError[no-atom]: no atom executes MatMul(16, 8, 8)(FR, FR, FR)(Warp): nearest: mma.m16n8k8.f32.f16 (it takes A in f16, not f32, it takes B in f16, not f32); mma.m16n8k8.f32.bf16 (it takes A in bf16, not f32, it takes B in bf16, not f32); mma.m16n8k8.f32.tf32 (it takes A in tf32, not f32, it takes B in tf32, not f32)
-   --> _tensor_cores.py:179:80
-179 |     return (chain if sizes.step == atom[2] else chain.split(atom[2]).unroll()).done(family)
+   --> _tensor_cores.py:185:80
+185 |     return (chain if sizes.step == atom[2] else chain.split(atom[2]).unroll()).done(family)
     |                                                                                ^^^^^^^^^^^^
 called from test_element_types.py:13:19
  13 |     return ampere.gemm(matmul(256, 256, 256))

@@ -1,11 +1,11 @@
-"""stream_k() where the first split has no loading role."""
+"""stream_k() where the first split gives its chunks to blocks already."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from fireiron import FR, SH, A, B, Block, RowMajor, Warpgroup, matmul, stream_k, tma
+from fireiron import FR, Block, RowMajor, matmul, stream_k
 
 
 def wrong() -> Any:
@@ -13,8 +13,8 @@ def wrong() -> Any:
         matmul(256, 256, 256, "bf16", layout="TN")
         .tile(128, 128).to(Block).persistent(RowMajor, share=stream_k())
         .epilog(memory=FR)
-        .split(64).load(A, SH, tma()).load(B, SH, tma())
-        .tile(64, 128).to(Warpgroup).split(16).unroll().done()
+        .split(ways=2, multiple_of=64).parallel(Block)
+        .split(64).done()
     )  # fmt: skip
 
 
@@ -24,12 +24,11 @@ def test_stream_split(refused: Callable[..., Any]) -> None:
         "stream-split",
         "persistent(RowMajor, share=stream_k())",
         """\
-DecompositionError[stream-split]: stream_k(132) shares out the chunks of a specialised split, and the first split has \
-no loads in warps of their own
+DecompositionError[stream-split]: stream_k(132) shares out the chunks of the first split, and the first split gives \
+chunks to Blocks already
   --> test_stream_split.py:14:35
 14 |         .tile(128, 128).to(Block).persistent(RowMajor, share=stream_k())
    |                                   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 at:  MatMul 256x256x256 @ Kernel
-fix: write split(k).pipeline(n).specialize() as the first split, and tile(...).to(Warpgroup) without staggered() \
-below it""",
+fix: write split(k) as the first split, without unroll() on it and staggered() below it""",
     )

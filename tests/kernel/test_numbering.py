@@ -10,14 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fireiron import Block, ColMajor, Grouped, Hilbert, RowMajor, matmul, symbol
+from fireiron import Block, ColMajor, Grouped, Hilbert, RowMajor, Serpentine, matmul, symbol
 from fireiron.algebra.expr import Expr, FloorDiv, Mod, Var, as_expr, as_int, evaluate
 from fireiron.algebra.index.nodes import operands
 from fireiron.kernel.lower.numbering import tile_numbers
 from fireiron.kernel.lower.window import cut
 from fireiron.language.tensor import TileOrder
 
-ORDERS = [RowMajor, ColMajor, Grouped(3), Grouped(8), Hilbert(2), Hilbert(4), Hilbert(8), Hilbert(16)]
+ORDERS = [
+    RowMajor, ColMajor, Grouped(3), Grouped(8), Hilbert(2), Hilbert(4), Hilbert(8), Hilbert(16), Serpentine(),
+    Serpentine(ColMajor),
+]  # fmt: skip
 
 
 def visited(order: TileOrder, *extents: int) -> Any:
@@ -45,6 +48,15 @@ def test_batches_come_one_by_one(order: TileOrder) -> None:
     assert len(np.unique(tiles, axis=0)) == 3 * 5 * 9
     assert (np.diff(tiles[:, 0]) >= 0).all()
     np.testing.assert_array_equal(tiles[:45, 1:], visited(order, 5, 9))
+
+
+@pytest.mark.parametrize("order", [Serpentine(), Serpentine(ColMajor)], ids=str)
+def test_each_tile_of_a_serpentine_shares_a_row_or_a_column_with_the_next(order: TileOrder) -> None:
+    for extents in ((5, 7), (3, 5, 9)):
+        steps = np.abs(np.diff(visited(order, *extents), axis=0))
+        np.testing.assert_array_equal(steps.sum(axis=1), 1)
+    along = visited(order, 4, 6)[:6]
+    assert len(np.unique(along[:, 0])) == (1 if order == Serpentine() else 4), "rows first, or columns first"
 
 
 @pytest.mark.parametrize("side", [2, 4, 8, 16, 32])

@@ -8,7 +8,7 @@ from fireiron.kernel.lower.chunks import trips_of
 from fireiron.kernel.lower.context import Context
 from fireiron.kernel.lower.permutation import check_permutation
 from fireiron.kernel.lower.window import Cut
-from fireiron.language.tensor import ColMajor, Grouped, Hilbert, RowMajor, TileOrder
+from fireiron.language.tensor import ColMajor, Grouped, Hilbert, RowMajor, Serpentine, TileOrder
 
 
 def tile_numbers(index: Expr, parts: dict[str, Cut], order: TileOrder) -> dict[str, Expr]:
@@ -24,7 +24,8 @@ def tile_numbers(index: Expr, parts: dict[str, Cut], order: TileOrder) -> dict[s
             var = Var("id", total)
             check_permutation(as_expr(order(var)), var, total, f"layout {order}")
         index, order = as_expr(order(index)), ColMajor
-    if order is not ColMajor:
+    turns = isinstance(order, Serpentine)
+    if (order.along if isinstance(order, Serpentine) else order) is not ColMajor:
         dims.reverse()
     # A dim with one tile has number 0; units beyond the last tile are guarded, so the slowest dim does not wrap.
     several = [dim for dim in dims if simplest(parts[dim].trips) != 1]
@@ -36,7 +37,14 @@ def tile_numbers(index: Expr, parts: dict[str, Cut], order: TileOrder) -> dict[s
         last = dim == several[-1]
         numbers[dim] = index if last else index % trips
         index = index if last else index // trips
+        if turns and not last:
+            numbers[dim] = there_and_back(numbers[dim], trips, index)
     return {dim: numbers[dim] for dim in parts}
+
+
+def there_and_back(number: Expr, trips: Expr, round: Expr) -> Expr:
+    """Count tiles upwards in even rounds, downwards in odd ones."""
+    return select(eq(round % 2, 0), number, trips - 1 - number)
 
 
 def _grouped(index: Expr, parts: dict[str, Cut], order: Grouped) -> dict[str, Expr]:

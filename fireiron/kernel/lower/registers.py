@@ -17,6 +17,7 @@ from fireiron.language.atom import Atom
 from fireiron.language.levels import RF, Memory, Thread
 
 VECTOR_NBYTES = 16
+REGISTER_NBYTES = 4
 
 
 def fill(storage: Storage, value: float, context: Context) -> Statement:
@@ -73,6 +74,21 @@ def temporary(name: str, dtype: DType, count: int, context: Context) -> Buffer:
 def widest(size: int, dtype: DType) -> int:
     """Return the number of elements of the widest vector that a number of registers divides into."""
     return gcd(size, VECTOR_NBYTES // dtype.nbytes)
+
+
+def handed_over(storage: Storage, size: int) -> int:
+    """Return how many of a product's sums one access moves from a block to another.
+
+    Vectors would tie the sums of a thread's multiply-adds to aligned groups of four registers. The compiler then finds
+    no registers for them in other banks than the operands', and the main loop takes up to half as long again.
+
+    Args:
+        storage: the sums of a unit.
+        size: a number of registers that the result divides.
+    """
+    if storage.memory == RF:
+        return gcd(size, max(1, REGISTER_NBYTES // storage.dtype.nbytes))
+    return widest(size, storage.dtype)
 
 
 def add(into: Buffer, first: Expr, vec: Buffer, count: int, context: Context) -> Body:

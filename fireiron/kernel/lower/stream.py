@@ -31,7 +31,7 @@ from fireiron.base.link import Link
 from fireiron.kernel.ir.statements import RANK, Call, For, If, Let, Region, View
 from fireiron.kernel.lower.context import Body, Context, Stream, buffer_of
 from fireiron.kernel.lower.folds.workspace import workspace
-from fireiron.kernel.lower.registers import add, loop, move, temporary, vector, widest
+from fireiron.kernel.lower.registers import add, handed_over, loop, move, temporary, vector
 from fireiron.kernel.lower.tree import Tree
 from fireiron.kernel.lower.window import Window, cut_chunk
 from fireiron.kernel.passes.handed import Handed
@@ -67,21 +67,20 @@ def shared_split(share: StreamK, rest: Tree, link: Tile) -> Split:
         DecompositionError: `stream-split`.
     """
     split, staggered = rest.asked.split, rest.asked.staggered is not None
-    if split is None or split.level is not None or split.specialised is None or staggered:
+    if split is None or split.level is not None or split.unrolled or staggered:
         fact = (
             "no split follows"
             if split is None
             else f"the first split gives chunks to {split.level}s already"
             if split.level is not None
+            else "the loop over them is unrolled, though their number differs from unit to unit"
+            if split.unrolled
             else "units that take tiles in turn count on equal ones"
-            if staggered
-            else "the first split has no loads in warps of their own"
         )
         raise DecompositionError(
             "stream-split",
-            f"stream_k({share.units}) shares out the chunks of a specialised split, and {fact}",
-            fix="write split(k).pipeline(n).specialize() as the first split, and tile(...).to(Warpgroup) "
-            "without staggered() below it",
+            f"stream_k({share.units}) shares out the chunks of the first split, and {fact}",
+            fix="write split(k) as the first split, without unroll() on it and staggered() below it",
             link=link.link,
         )
     return split
@@ -151,7 +150,7 @@ def hand_on(window: Window, stream: Stream, finish: Body, link: Link | None, con
     storage, seats = window.storage, context.seats
     size, threads = as_int(storage.size), context.threads or 1
     assert size is not None
-    count = widest(size, storage.dtype)
+    count = handed_over(storage, size)
     sums = workspace("partial", storage.dtype, as_expr(seats) * (size * threads), context)
     flags = workspace("handed", i32, seats, context, zero=True)
     context.handed.append(Handed(sums.name, flags, context.owner, link))

@@ -37,7 +37,7 @@ from fireiron.kernel.lower.layers import lower_each
 from fireiron.kernel.lower.leaf import lower_done
 from fireiron.kernel.lower.long_runs import in_long_runs
 from fireiron.kernel.lower.move import lower_load, lower_own, widest_sizes
-from fireiron.kernel.lower.numbering import named, tile_numbers
+from fireiron.kernel.lower.numbering import named, there_and_back, tile_numbers
 from fireiron.kernel.lower.parallel import count_ways, lower_parallel
 from fireiron.kernel.lower.permutation import permuted
 from fireiron.kernel.lower.pipeline import lower_split
@@ -69,7 +69,7 @@ from fireiron.language.decompositions import (
 from fireiron.language.levels import SH, Block, Cluster, Kernel, Thread, Warp
 from fireiron.language.residual import apply
 from fireiron.language.specs import BATCH
-from fireiron.language.tensor import ColMajor, RowMajor, TileOrder
+from fireiron.language.tensor import ColMajor, RowMajor, Serpentine, TileOrder
 
 WARP_WIDTH = Warp.size
 MAX_GRID = 2**31 - 1
@@ -177,15 +177,20 @@ def _loop_tile(
     if link.stages and state.progress is not None:
         return _loop_ahead(link, parts, order, rest, state, context)
     dims = list(parts)
-    if order is ColMajor:
+    turns = isinstance(order, Serpentine)
+    if (order.along if isinstance(order, Serpentine) else order) is ColMajor:
         dims.reverse()
     tiles: dict[str, Expr] = {dim: as_expr(0) for dim in parts}
     loops: list[tuple[Var, Expr]] = []
+    back: list[Expr | None] = []  # for each loop, in whose odd rounds it counts backwards
+    round = as_expr(0)  # counts the trips of the loops so far
     for dim in dims:
         trips = as_expr(parts[dim].trips)
         if trips.range != (1, 1):
             var = context.variable(dim.lower(), trips)
             tiles[dim] = var
+            back.append(round if turns and loops else None)
+            round = round * trips + var
             loops.append((var, trips))
     inner = evolve(state, loops=(*state.loops, *(RegisterLoop(v, t, link.unrolled, link.link) for v, t in loops)))
     if link.stages > 1:
@@ -199,8 +204,13 @@ def _loop_tile(
             trip = trip * many + var
         inner = evolve(inner, ring=(link.stages, trip))
     body = lower_links(rest, descend(inner, parts, tiles), context)
-    for var, trips in reversed(loops):
-        body = (For(var, trips, body, link.unrolled, kind="tiles"),)
+    for (var, trips), turn in zip(reversed(loops), reversed(back), strict=True):
+        if turn is None:
+            body = (For(var, trips, body, link.unrolled, kind="tiles"),)
+        else:  # registers belong to tiles by their numbers, whatever the order
+            step = context.variable("step", trips)
+            number = Let(var, there_and_back(step, trips, turn))
+            body = (For(step, trips, (number, *body), link.unrolled, kind="tiles"),)
     return body
 
 
@@ -474,7 +484,7 @@ def _stream_loop(
 ) -> Body:
     """Make the loop in which each launched unit computes its share of all tiles' chunks of K."""
     if share.units is None:
-        share = StreamK(native(context.arch).gpu.sms // size)
+        share = StreamK(native(context.arch).gpu.sms * max(1, link.resident) // size)
     assert share.units is not None
     split = shared_split(share, rest, link)
     tiles, chunks = trips_of(parts), chunks_of(split, _known(state.residual.extents["K"]))

@@ -110,7 +110,8 @@ sgemm_128x128x8_f32(
             #pragma unroll
             for (int m = 0; m < 16; ++m) {
                 #pragma unroll
-                for (int n = 0; n < 8; ++n) {
+                for (int step = 0; step < 8; ++step) {
+                    const int n = m % 2 == 0 ? step : 7 - step;
                     acc[m * 8 + n] = fmaf(a_rf[m], b_rf[n], acc[m * 8 + n]);
                 }
             }

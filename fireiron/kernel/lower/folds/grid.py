@@ -41,7 +41,7 @@ from fireiron.kernel.lower.folds.workspace import (
 )
 from fireiron.kernel.lower.online_folds import copied, corrected_at, correction, factors
 from fireiron.kernel.lower.parallel import numbered
-from fireiron.kernel.lower.registers import fill, temporary, widest
+from fireiron.kernel.lower.registers import fill, handed_over, temporary, widest
 from fireiron.kernel.lower.step_points import over_points
 from fireiron.kernel.lower.storage import register_storage
 from fireiron.kernel.lower.window import Axis, Partial, Window
@@ -206,7 +206,8 @@ def share(windows: Sequence[Window], partials: list[Partial], finish: Body, stat
     after: Body = ()
     for window in windows:
         storage, opened = window.storage, open_sum(window, link)
-        width = _width(opened, atomic, context, link)
+        held = as_int(storage.size)
+        width = _width(opened, atomic, context, link) if atomic or held is None else handed_over(storage, held)
         elements = as_expr(partial.seats) * ways * (storage.size * threads)
         sums = workspace("partial", storage.dtype, elements, context, zero=atomic)
         place = Place(opened, (sums,), partial.seat, zero, 1, zero, 1, threads, width, ways, way, thread)

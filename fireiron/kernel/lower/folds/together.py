@@ -17,7 +17,7 @@ from fireiron.kernel.ir.statements import Call, Compute, Meet, View
 from fireiron.kernel.lower.context import Body, Context, buffer_of
 from fireiron.kernel.lower.folds.shares import Share
 from fireiron.kernel.lower.folds.workspace import workspace
-from fireiron.kernel.lower.registers import fill, loop, move, temporary, vector, widest
+from fireiron.kernel.lower.registers import fill, handed_over, loop, move, temporary, vector
 from fireiron.kernel.lower.window import Partial, Storage
 from fireiron.language.levels import GL, RF
 
@@ -51,7 +51,7 @@ def exchange(storage: Storage, result: Storage, share: Share, partial: Partial, 
     assert isinstance(ways, int) and size is not None
     threads = (context.threads or 1) // units
     thread = context.thread if units == 1 else context.thread % threads
-    count = widest(gcd(size, share.run, share.ownership.size, share.stride), dtype)
+    count = handed_over(storage, gcd(size, share.run, share.ownership.size, share.stride))
     sums = workspace("partial", dtype, as_expr(partial.seats) * ways * (size * threads), context)
     counter = View(workspace("arrived", i32, partial.seats, context, zero=True), partial.seat)
     vectors = share.ownership.size // count
