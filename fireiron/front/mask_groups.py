@@ -235,12 +235,12 @@ class _Groups:
         match tree:
             case Coordinate(value):
                 return _of_places(value)
-            case Constant(value, dtype) if dtype.kind == "int":
+            case Constant(value, dtype) if dtype.kind == "int" and abs(value) <= MOST:
                 place = Value(Coordinate(as_expr(int(value))))
                 return _Range(place, place, abs(int(value)))
-            case Cast(x, dtype) if dtype.name == "i32" and x.dtype.kind == "int":
+            case Cast(x, dtype) if dtype.name in ("i32", "i64") and x.dtype.kind == "int":
                 return self.range(x)
-            case Arg(index, dtype) if dtype.kind == "int" and not dtype.packed:
+            case Arg(index, dtype) if dtype.kind == "int" and not dtype.packed and dtype.bits <= 32:
                 return self._read(index, MOST if dtype.bits > 16 else 2**dtype.bits)
             case Binary("add" | "sub" as op, x, y):
                 left, right = self._limited(x), self._limited(y)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from fireiron.algebra.dtypes import i64
 from fireiron.graph.evaluate import value_of
 from fireiron.graph.nodes import Builder, Data, Graph, Node, rewritten
-from fireiron.graph.operations import PLACES, i64
+from fireiron.graph.operations import PLACES
 
 MOST_BYTES = 1 << 20  # largest folded array: a larger one costs more to keep than to compute
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 import attrs
 
-from fireiron.algebra.dtypes import f32, i32
+from fireiron.algebra.dtypes import f32, i32, i64
 from fireiron.base.errors import FireironError
 from fireiron.front.best import best
 from fireiron.front.chain import FoldChain, ProgramChain
@@ -21,7 +21,7 @@ from fireiron.graph.lowered import Lowered, Misfit, Operand, described, pointwis
 from fireiron.graph.motion import widens
 from fireiron.graph.nodes import Graph, Node
 from fireiron.graph.one_hot import chosen_of
-from fireiron.graph.operations import PLACES, i64
+from fireiron.graph.operations import PLACES
 from fireiron.graph.views import VECTOR_NBYTES, View, has_padding, lies, room
 from fireiron.language import einsum, reductions, steps, subscripts, trace, traced
 from fireiron.language.pointwise import Value, cast_to, unary, where

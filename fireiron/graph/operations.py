@@ -27,8 +27,6 @@ OpKind: TypeAlias = Literal[
     "source", "pointwise", "view", "fold", "product", "windows", "gather", "scatter", "copy", "composite", "foreign"
 ]
 
-i64 = DType("i64", 64, "int", "int64")  # no kernel has this type: operations on it are foreign
-
 
 @attrs.frozen
 class Operation:

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from fireiron.algebra.dtypes import DType, f32, f64, i32, u8
+from fireiron.algebra.dtypes import DType, f32, f64, i32, i64, u8
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.unary import FUNCTIONS as UNARY
 from fireiron.base.contract import shown
 from fireiron.base.errors import FireironError, SpecError
 from fireiron.base.link import here
 from fireiron.graph.nodes import Builder, Data
-from fireiron.graph.operations import BINARY, COMPARISONS, i64
+from fireiron.graph.operations import BINARY, COMPARISONS
 from fireiron.graph.trace_array import Array
 
 TRUTHS = ("bool", "bool_", "b1")

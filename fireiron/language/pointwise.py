@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
 
 import attrs
 
-from fireiron.algebra.dtypes import DType, f32, f64, i32
+from fireiron.algebra.dtypes import DType, f32, f64, i32, i64
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.expr import Expr, and_, as_expr, as_int, eq, le, lt, maximum, minimum, ne, or_, select
 from fireiron.algebra.scalar import (
@@ -389,10 +389,15 @@ def lifted(*operands: Operand) -> tuple[Value, ...]:
 
 
 def computed_in(kinds: list[DType]) -> DType:
-    """Return the type in which programs compute: f64 where an operand is f64, f32 where one is a float, else i32."""
+    """Return the type in which programs compute: f64, f32 where an operand is a float, else i64 or i32.
+
+    Example:
+        >>> computed_in([i64, i32]), computed_in([i64, f64]), computed_in([i32])
+        (i64, f64, i32)
+    """
     if any(kind.kind == "float" for kind in kinds):
         return f64 if f64 in kinds else f32
-    return i32
+    return i64 if i64 in kinds else i32
 
 
 def merged(values: tuple[Value, ...]) -> tuple[tuple[Scalar, ...], tuple[Tensor, ...]]:

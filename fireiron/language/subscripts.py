@@ -27,7 +27,7 @@ from fireiron.algebra.expr import (
     substitute,
     terms_of,
 )
-from fireiron.algebra.scalar import Arg, Binary, Cast, Coordinate, Scalar, Select, placed
+from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Coordinate, Scalar, Select, placed
 from fireiron.base.contract import checks, shown
 from fireiron.base.errors import SpecError
 from fireiron.base.text import count
@@ -212,6 +212,8 @@ def _index_of(tree: Scalar, tensors: Sequence[Tensor], anywhere: bool = False) -
             if left is None or right is None:
                 return None
             return left + right if op == "add" else left - right if op == "sub" else left * right
+        case Constant(value=value, dtype=dtype) if dtype.kind == "int" and abs(value) < BEYOND:
+            return as_expr(int(value))
         case Select(condition=Binary(op="lt", x=x, y=y), x=one, y=other):
             parts = [_index_of(part, tensors, anywhere=True) for part in (x, y, one, other)]
             low, high, then, otherwise = parts
