@@ -154,8 +154,10 @@ def _value(tree: Scalar, args: tuple[str, ...]) -> _Value:
             return _exact(_call("fmaf", *(_value(part, args).text for part in (x, y, z))), f32)
         case Select(condition=condition, x=x, y=y):
             return _select(_condition(condition, args), x.dtype, _value(x, args), _value(y, args))
-        case Cast(x=x, dtype=dtype):
+        case Cast(x=x, dtype=dtype, wraps=wraps):
             value = _value(x, args)
+            if wraps:
+                return _inexact(Text(f"({c_type(dtype)}){value.text.within(UNARY)}", UNARY), dtype)
             return value if x.dtype == dtype else _cast(value, x.dtype, dtype)
         case Coordinate(value):
             raise AssertionError(f"{value} is an argument by now")

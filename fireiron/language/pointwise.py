@@ -187,9 +187,9 @@ class Value:
 
         return At(self)
 
-    def cast(self, dtype: object) -> Value:
+    def cast(self, dtype: object, wraps: bool = False) -> Value:
         """Convert to another type, as `fireiron.cast` does."""
-        return cast_to(self, dtype)
+        return cast_to(self, dtype, wraps)
 
     def named(self, name: str) -> Value:
         """Give the step that computes this value of a program a name, for use in chains."""
@@ -573,16 +573,26 @@ def where(condition: Operand, x: Operand, y: Operand) -> Value:
     return Value(Select(c, a, b), tensors)
 
 
-def cast_to(x: Operand, dtype: object) -> Value:
+def cast_to(x: Operand, dtype: object, wraps: bool = False) -> Value:
     """Convert to another type: floats round to nearest even, integers and 8-bit floats saturate.
+
+    Args:
+        x: what to convert.
+        dtype: the type to convert to.
+        wraps: whether an integer that the type does not hold keeps its low bits, as in C, NumPy and torch.
 
     Raises:
         SpecError: `unknown-dtype`.
+
+    Example:
+        >>> cast_to(accumulator(i64), "i32", wraps=True)
+        <Value wrap_i32(acc) of i32>
     """
     if not isinstance(x, Value):
         (x,) = lifted(x)
     kind = find_dtype(dtype)
-    return x if x.dtype == kind else Value(Cast(x.tree, kind), x.tensors)
+    low = wraps and x.dtype.kind == kind.kind == "int" and not kind.holds(x.dtype) and not kind.packed
+    return x if x.dtype == kind else Value(Cast(x.tree, kind, low), x.tensors)
 
 
 def substituted(value: Value, inner: Value) -> Value:

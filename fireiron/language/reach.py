@@ -69,7 +69,7 @@ def by_elements(tree: Scalar, reads: Sequence[Ref], taken: Callable[[Ref], bool]
 
 def _with_elements(tree: Scalar, reads: Sequence[Ref], taken: Callable[[Ref], bool]) -> Expr | None:
     match tree:
-        case Cast(x, dtype) if dtype.kind == "int" and x.dtype.kind == "int":
+        case Cast(x, dtype, wraps=False) if dtype.kind == "int" and x.dtype.kind == "int":
             return _with_elements(x, reads, taken)
         case Constant(value, dtype) if dtype == i64:
             return as_expr(int(value)) if abs(value) < BEYOND else None

@@ -192,7 +192,7 @@ def _index_of(tree: Scalar, tensors: Sequence[Tensor], anywhere: bool = False) -
         SpecError: `gather-step` for integers that a step computes.
     """
     match tree:
-        case Cast(x=x, dtype=dtype) if dtype.kind == "int" and x.dtype.kind == "int":
+        case Cast(x=x, dtype=dtype) if dtype.kind == "int" and x.dtype.kind == "int" and not (anywhere and tree.wraps):
             return _index_of(x, tensors, anywhere)
         case Arg(index=number, dtype=dtype) if dtype.kind == "int" and not dtype.packed and number > 0:
             ref = tensors[number - 1]

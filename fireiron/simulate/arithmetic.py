@@ -92,9 +92,11 @@ def _value(
         case Select(condition=condition, x=x, y=y):
             truth = _value(condition, inputs, numbers, check, told) != 0
             return np.where(truth, _value(x, inputs, numbers, check, told), _value(y, inputs, numbers, check, told))
-        case Cast(x=x, dtype=dtype):
+        case Cast(x=x, dtype=dtype, wraps=wraps):
             # tf32 shares its arrays' type with f32, but not its numbers.
             value = _value(x, inputs, numbers, check, told)
+            if wraps:
+                return value.astype(dtype.numpy)
             return tf32_rounded(value) if dtype == tf32 and x.dtype == f32 else cast(value, dtype)
         case Coordinate(value):
             raise AssertionError(f"{value} is an argument by now")

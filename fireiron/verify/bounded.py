@@ -73,35 +73,35 @@ def unit(dtype: DType) -> float:
 
 
 def exact(array: Array) -> Bounded:
-    """Hold numbers without error; of integers beyond 2^53, f64 holds not all."""
+    """Hold numbers without error; of integers from 2^53 on, f64 does not hold all."""
     value = array.astype(np.float64)
     return Bounded(value, inexact(value, i64) if array.dtype == np.int64 else np.zeros(value.shape))
 
 
 def inexact(value: Array, dtype: DType) -> Array:
-    """Bound what f64 loses of results of an integer type, and of partial sums up to them: 0 up to 2^53.
+    """Bound what f64 loses of results of an integer type, and of partial sums up to them: 0 below 2^53.
 
     Example:
-        >>> inexact(np.array([2.0**53, 2.0**60]), i64).tolist(), inexact(np.array([2.0**60]), f64).tolist()
+        >>> inexact(np.array([2.0**52, 2.0**60]), i64).tolist(), inexact(np.array([2.0**60]), f64).tolist()
         ([0.0, 256.0], [0.0])
     """
-    return np.where((np.abs(value) > 2.0**53) & (dtype == i64), np.abs(value) * 2 * F64_ROUNDING, 0.0)
+    return np.where((np.abs(value) >= 2.0**53) & (dtype == i64), np.abs(value) * 2 * F64_ROUNDING, 0.0)
 
 
 def wrapped(value: Array, error: Array, dtype: DType) -> Bounded:
-    """Wrap whole numbers to an integer type's width; near the ends of i64, f64 does not tell whether a number wraps.
+    """Wrap whole numbers to an integer type's width; an inexact one near the ends may wrap or not.
 
     Example:
         >>> wrapped(np.array([2.0**31 + 1]), np.zeros(1), i32).value.tolist()
         [-2147483647.0]
     """
     low, high = dtype.limits
-    lost, size = inexact(value, dtype), float(high - low + 1)
-    inside = (low <= value) & (value <= high)
-    either = (lost > 0) & (np.minimum(np.abs(value - low), np.abs(value - high)) <= lost)
+    error, size = error + inexact(value, dtype), float(high - low + 1)
     with np.errstate(invalid="ignore"):
-        found = np.where(inside, value, np.mod(value - low, size) + low)
-    return Bounded(found, np.where(either, size, error + lost))
+        above = np.mod(value - low, size)
+        found = np.where((low <= value) & (value <= high), value, above + low)
+        either = (error > 0) & (np.minimum(above, size - above) <= error)
+    return Bounded(found, np.where(either, size, error))
 
 
 def broadcast(x: Bounded, shape: tuple[int, ...]) -> Bounded:
@@ -229,8 +229,9 @@ def evaluate(tree: Scalar, inputs: Sequence[Bounded], numbers: Mapping[str, floa
             return evaluate(Binary("add", Binary("mul", x, y), z), inputs, numbers)
         case Select(condition, x, y):
             return _select(*(evaluate(part, inputs, numbers) for part in (condition, x, y)))
-        case Cast(x, dtype):
-            return cast(evaluate(x, inputs, numbers), dtype, x.dtype)
+        case Cast(x, dtype, wraps):
+            value = evaluate(x, inputs, numbers)
+            return wrapped(value.value, value.error, dtype) if wraps else cast(value, dtype, x.dtype)
         case Coordinate(value):
             raise AssertionError(f"{value} is an argument by now")
         case Debug(x=x):
