@@ -104,15 +104,14 @@ def _chosen(i: Importer, node: Any, indices: Sequence[int | None]) -> tuple[int,
     size = node.args[0].meta["val"].shape[axis]
     if size > MOST_NUMBER:
         raise Stays("numbers of 64 bits")
-    narrow, shape = o.cast(ids, dtype=i32), o.shape(ids)
-    from_behind = o.add(narrow, i.builder.constant(size, i32))
-    return axis, o.select(o.lt(narrow, i.builder.constant(0, i32)), from_behind, narrow), shape
+    from_behind = o.add(ids, i.constant(size, ids))
+    return axis, o.select(o.lt(ids, i.constant(0, ids)), from_behind, ids), o.shape(ids)
 
 
 def _index(i: Importer, node: Any, x: int, indices: Sequence[int | None]) -> int:
     """Read the lines of an array at the numbers in another."""
-    if node.args[0].meta["val"].dtype == torch.int64 or not node.meta["val"].numel():
-        raise Stays("integers of 64 bits, or nothing")
+    if not node.meta["val"].numel():
+        raise Stays("nothing")
     axis, ids, _ = _chosen(i, node, indices)
     return _read(i, x, axis, ids)
 
@@ -120,8 +119,8 @@ def _index(i: Importer, node: Any, x: int, indices: Sequence[int | None]) -> int
 def _index_select(i: Importer, node: Any, x: int, dim: int, ids: int) -> int:
     """Read lines at numbers none of which is below 0."""
     shape = i.ops.shape(x)
-    if not shape or node.args[0].meta["val"].dtype == torch.int64 or not node.meta["val"].numel():
-        raise Stays("integers of 64 bits, a number, or nothing")
+    if not shape or not node.meta["val"].numel():
+        raise Stays("a number, or nothing")
     return _read(i, x, dim % len(shape), ids)
 
 
@@ -171,8 +170,8 @@ def _picked(i: Importer, node: Any, x: int, dim: int, ids: int, **_: Any) -> int
     """
     o, kind = i.ops, i.ops.dtype(x)
     axis, width = dim % max(1, len(o.shape(x))), o.shape(ids)[dim] if o.shape(ids) else 0
-    if not o.shape(x) or node.args[0].meta["val"].dtype == torch.int64 or not math.prod(o.shape(ids)):
-        raise Stays("integers of 64 bits, a number, or nothing")
+    if not o.shape(x) or not math.prod(o.shape(ids)):
+        raise Stays("a number, or nothing")
     if _whole(i, x) or not _by_columns(i, x, ids, axis):
         for a, n in enumerate(o.shape(ids)):
             x = cut(i, x, a, 0, n) if a != axis else x
@@ -257,7 +256,7 @@ def _columns(i: Importer, shape: tuple[int, ...], axis: int) -> int:
 
 
 def _column(i: Importer, ids: int, axis: int, at: int) -> int:
-    return i.ops.cast(cut(i, ids, axis, at, at + 1), dtype=i32)
+    return cut(i, ids, axis, at, at + 1)
 
 
 def _flipped(i: Importer, node: Any, x: int, dims: Sequence[int]) -> int:
