@@ -274,7 +274,7 @@ def _where(i: Importer, node: Any, condition: int, x: Any, y: Any) -> int:
 
 @_known("masked_fill")
 def _masked_fill(i: Importer, node: Any, x: int, mask: int, value: Any) -> int:
-    filled = value if is_tensor(node.args[2]) else i.constant(_filling(node, value), x)
+    filled = value if is_tensor(node.args[2]) else i.builder.constant(_filling(node, value), i.ops.dtype(x))
     return i.ops.select(mask, filled, x)
 
 
@@ -454,9 +454,12 @@ def _fold(op: str) -> Known:
 
 def _summed(i: Importer, x: int) -> int:
     """Convert integers to the type in which they are summed: i32 for bytes whose sums fit, such as conditions."""
-    o, source = i.ops, x
-    while i.builder.nodes[source].op == "cast" and o.dtype(i.builder.nodes[source].inputs[0]).kind == "int":
-        (source,) = i.builder.nodes[source].inputs
+    o, source, nodes = i.ops, x, i.builder.nodes
+    while nodes[source].op == "cast":
+        given = nodes[source].inputs[0]
+        if o.dtype(given).kind != "int" or not o.dtype(source).holds(o.dtype(given)):
+            break
+        source = given
     small = o.dtype(source).bits <= 8 and math.prod(o.shape(x)) <= MOST_NUMBER >> o.dtype(source).bits
     return o.cast(source, dtype=i32) if small else o.like(x, i64)
 

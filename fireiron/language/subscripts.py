@@ -7,6 +7,7 @@ from typing import cast
 
 import attrs
 
+from fireiron.algebra.dtypes import i32
 from fireiron.algebra.expr import (
     Element,
     Expr,
@@ -192,8 +193,9 @@ def _index_of(tree: Scalar, tensors: Sequence[Tensor], anywhere: bool = False) -
         SpecError: `gather-step` for integers that a step computes.
     """
     match tree:
-        case Cast(x=x, dtype=dtype) if dtype.kind == "int" and x.dtype.kind == "int" and not (anywhere and tree.wraps):
-            return _index_of(x, tensors, anywhere)
+        case Cast(x=x, dtype=dtype, wraps=wraps) if dtype.kind == "int" and x.dtype.kind == "int":
+            # Indices are low words; other low bits of a number, and those that are compared, are another number.
+            return None if wraps and (anywhere or dtype != i32) else _index_of(x, tensors, anywhere)
         case Arg(index=number, dtype=dtype) if dtype.kind == "int" and not dtype.packed and number > 0:
             ref = tensors[number - 1]
             if not isinstance(ref, Ref):

@@ -38,7 +38,12 @@ def test_kernels_compute_integers(name: str) -> None:
 MIXED: dict[str, Callable[[Any, Any], Any]] = {
     "i32 beside i64": lambda x, y: (x + y, x * y - 1, x < y, torch.where(x > 0, x, y)),
     "sums of i32": lambda x, y: (y.sum(), y.sum(1), y.sum(0, dtype=torch.int64)),
-    "sums of bytes": lambda x, y: (y.to(torch.uint8).sum(1), y.to(torch.int8).sum()),
+    "sums of bytes": lambda x, y: (
+        y.to(torch.uint8).sum(1),
+        y.to(torch.int8).sum(),
+        y.to(torch.uint8).to(torch.int8).sum(),
+    ),
+    "lines at low words": lambda x, y: x[(x[:, 1] % 12).to(torch.int32)],
 }
 
 
