@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fireiron.algebra.dtypes import f32, i32
+from fireiron.algebra.dtypes import DType, f32, i32
 from fireiron.graph.nodes import Data
 from fireiron.graph.torch_nodes import Stays, name_of
 from fireiron.graph.torch_updates import IN_PLACE
@@ -83,13 +83,15 @@ def _embedding_gradient(
     return o.like(total, kind)
 
 
-def _adds(elements: int) -> bool:
-    """Say whether the lines of a table are added in any order."""
+def _adds(elements: int, kind: DType = f32) -> bool:
+    """Say whether the lines of a table are added in any order; sums of integers are the same in each."""
+    if kind.kind == "int":
+        return elements <= MOST_ADDED and kind.bits >= 32
     return elements <= MOST_ADDED and not torch.are_deterministic_algorithms_enabled()
 
 
 def _added(i: Importer, values: int, ids: int, axis: int, size: int) -> int:
-    """Add values in f32 to zeros: along as many axes as `ids` has, from an axis on, the number stands for the place."""
+    """Add values to zeros, floats in f32: along the axes of `ids`, from an axis on, the number stands for the place."""
     o, count = i.ops, len(i.ops.shape(ids))
     shape = tuple(n if axis <= a < axis + count else 1 for a, n in enumerate(o.shape(values)))
     return o.scatter_add(o.wide(values), o.reshape(ids, shape=shape), axis=axis, count=count, size=size)
@@ -140,7 +142,7 @@ def _index_put(
     o, kind = i.ops, i.ops.dtype(x)
     if node.meta.get(IN_PLACE) and not accumulate:
         return _replaced(i, node, x, indices, values)
-    if not accumulate or kind.kind != "float" or torch.are_deterministic_algorithms_enabled():
+    if not accumulate or not _adds(0, kind):
         raise Stays("lines that are replaced, or whose sums must be deterministic")
     axis, ids, shape = _chosen(i, node, indices)
     whole = o.shape(x)
@@ -215,7 +217,7 @@ def _scattered_sums(i: Importer, node: Any, x: int, dim: int, ids: int, given: i
         return _scattered(i, node, x, dim, ids, given, adds=True)
     alike = len(numbers) == len(o.shape(x)) and numbers[:axis] == o.shape(x)[:axis]
     fits = alike and numbers[axis + 1 :] == o.shape(x)[axis + 1 :]
-    if not numbers or not fits or kind.kind != "float" or not _adds(math.prod(o.shape(x))) or not math.prod(numbers):
+    if not numbers or not fits or not _adds(math.prod(o.shape(x)), kind) or not math.prod(numbers):
         raise Stays("numbers that not all lines have, or sums that must be deterministic")
     for a, n in enumerate(numbers):
         given = cut(i, given, a, 0, n)

@@ -51,6 +51,11 @@ FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "counts": lambda x, y: ((x > y).sum(), (x > y).sum(1), (x > y).long().sum(0) + x[0]),
     "lines": lambda x, y: x[(y[:, 0] % 12)],
     "elements of lines": lambda x, y: x.gather(1, y % 40),
+    "counts of numbers": lambda x, y: (
+        torch.zeros_like(x[0]).scatter_add(0, y[:, 0] % 40, x[:, 1]),
+        torch.zeros_like(x).index_add(0, y[0] % 12, x[0][:, None] * y[:1]),
+        x.index_add(1, y[1] % 40, y),
+    ),
     "joined": lambda x, y: torch.cat((x, y * 2, x - 1), 1),
     "columns": lambda x, y: x[:, 1:39] + y[:, 2:],
     "coordinates": lambda x, y: x + torch.arange(40) * 2**33,
