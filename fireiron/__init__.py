@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
-from fireiron.algebra.dtypes import DType, b1, bf16, e4m3, e5m2, f16, f32, f64, i4, i8, i32, tf32, u4, u8
+from fireiron.algebra.dtypes import DType, b1, bf16, e4m3, e5m2, f16, f32, f64, i4, i8, i32, i64, tf32, u4, u8
 from fireiron.algebra.expr import Expr, symbol
 from fireiron.algebra.layout import Layout
 from fireiron.algebra.swizzle import Swizzle
@@ -257,6 +257,7 @@ __all__ = [
     "i4",
     "i8",
     "i32",
+    "i64",
     "in_order",
     "index",
     "inplace",

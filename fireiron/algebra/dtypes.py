@@ -139,6 +139,7 @@ f64 = DType("f64", 64, "float", "float64", 52, 11)
 f32 = DType("f32", 32, "float", "float32", 23, 8)
 f16 = DType("f16", 16, "float", "float16", 10, 5)
 bf16 = DType("bf16", 16, "float", "bfloat16", 7, 8)
+i64 = DType("i64", 64, "int", "int64")
 i32 = DType("i32", 32, "int", "int32")
 i8 = DType("i8", 8, "int", "int8")
 u8 = DType("u8", 8, "int", "uint8", signed=False)
@@ -150,7 +151,7 @@ i4 = DType("i4", 4, "int", "uint8")
 u4 = DType("u4", 4, "int", "uint8", signed=False)
 b1 = DType("b1", 1, "int", "uint8", signed=False)
 
-DTYPES = (f64, f32, f16, bf16, i32, i8, u8, tf32, e4m3, e5m2)
+DTYPES = (f64, f32, f16, bf16, i64, i32, i8, u8, tf32, e4m3, e5m2)
 PACKED = (i4, u4, b1)
 DEEP = 66  # terms below 2**-66 of the largest one do not change sums of f32
 
@@ -161,7 +162,7 @@ _ALIASES = {
     "bfloat16": bf16,
     "tensorfloat32": tf32,
     "float8_e4m3fn": e4m3, "fp8": e4m3, "fp8_e4m3": e4m3, "float8_e5m2": e5m2, "fp8_e5m2": e5m2,
-    "int32": i32, "s32": i32, "int8": i8, "s8": i8, "uint8": u8,
+    "int64": i64, "s64": i64, "long": i64, "int32": i32, "s32": i32, "int8": i8, "s8": i8, "uint8": u8,
     "int4": i4, "s4": i4, "uint4": u4, "int1": b1, "uint1": b1, "bool": b1, "binary": b1,
 }  # fmt: skip
 
@@ -192,12 +193,12 @@ def dtype(name: object) -> DType:
 
 
 def default_accumulator(d: DType) -> DType:
-    """Choose the accumulator of products of `d`: i32 for integers, `d` itself for f32 and f64, else f32."""
+    """Choose the accumulator of products of `d`: `d` itself for i64, f32 and f64, i32 for other integers, else f32."""
     if d.kind == "int":
-        return i32
+        return i64 if d == i64 else i32
     return d if d in (f32, f64) else f32
 
 
 def default_result(d: DType) -> DType:
-    """Choose C's type for products of `d`: i32 for integers, f32 for fp8 and tf32, else `d` itself."""
+    """Choose C's type for products of `d`: i32 for integers but i64, f32 for fp8 and tf32, else `d` itself."""
     return d if d.kind == "float" and d not in (tf32, e4m3, e5m2) else default_accumulator(d)

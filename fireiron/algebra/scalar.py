@@ -123,10 +123,17 @@ class Select:
 
 @attrs.frozen
 class Cast:
-    """Convert to another dtype, rounding to nearest even; integers saturate."""
+    """Convert to another dtype, rounding to nearest even.
+
+    Args:
+        x: the value.
+        dtype: the type to convert to.
+        wraps: whether integers keep their low bits, as in C; else they saturate.
+    """
 
     x: Scalar
     dtype: DType
+    wraps: bool = False
 
 
 @attrs.frozen
@@ -239,8 +246,8 @@ def with_children(tree: Scalar, operands: tuple[Scalar, ...]) -> Scalar:
             return tree
         case Unary(op=op):
             return Unary(op, operands[0])
-        case Cast(dtype=dtype):
-            return Cast(operands[0], dtype)
+        case Cast(dtype=dtype, wraps=wraps):
+            return Cast(operands[0], dtype, wraps)
         case Binary(op=op):
             x, y = operands
             return Binary(op, x, y)

@@ -127,6 +127,9 @@ def _cast(tree: Cast) -> Scalar:
         return x
     if isinstance(x, Cast) and x.x.dtype == dtype and x.dtype.holds(dtype):
         return x.x
+    if isinstance(x, Cast) and x.dtype.kind == x.x.dtype.kind == "int" and x.dtype.holds(x.x.dtype):
+        wraps = tree.wraps and not dtype.holds(x.x.dtype)  # a wider integer in between changes nothing
+        return _cast(Cast(x.x, dtype, wraps))
     return tree
 
 

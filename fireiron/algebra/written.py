@@ -104,8 +104,8 @@ def _written(tree: Scalar) -> list[Any]:
             return ["multiply_add", kind, *inside]
         case Select():
             return ["select", kind, *inside]
-        case Cast():
-            return ["cast", kind, *inside]
+        case Cast(wraps=wraps):
+            return ["wrap" if wraps else "cast", kind, *inside]
         case Custom(name, source, parameters, numpy=numpy):
             _known[name, source] = numpy
             return ["custom", kind, name, source, list(parameters), *inside]
@@ -202,8 +202,8 @@ def _tree(record: list[Any]) -> Scalar:
             return Select(condition, x, y)
         case "multiply_add":
             return MultiplyAdd(*map(_tree, rest))
-        case "cast":
-            return Cast(_tree(rest[0]), kind)
+        case "cast" | "wrap":
+            return Cast(_tree(rest[0]), kind, what == "wrap")
         case "custom":
             name, source, parameters, *args = rest
             numpy = _known.get((name, source), Elsewhere(name))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fireiron.algebra.dtypes import DType, bf16, f16, f32, f64, i32
+from fireiron.algebra.dtypes import DType, bf16, f16, f32, f64, i32, i64
 from fireiron.algebra.layout import Layout
 from fireiron.language.atom import Atom, Operand
 from fireiron.language.levels import GL, RF, Thread
@@ -23,6 +23,13 @@ def _cuda(dtype: DType, count: int) -> str:
         f'    asm volatile("red.global.{what} [%0], {"{" + places + "}" if words > 1 else places};"\n'
         f'        : : "l"(__cvta_generic_to_global(dst)), {given} : "memory");\n}}\n'
     )
+
+
+_ADD_I64 = """\
+__device__ __forceinline__ void add_i64(long long* dst, long long src) {
+    atomicAdd(reinterpret_cast<unsigned long long*>(dst), static_cast<unsigned long long>(src));
+}
+"""
 
 
 def _row(name: str, dtype: DType, count: int, call: str, cuda: str = "", arch: int = 70) -> Atom:
@@ -57,6 +64,8 @@ ATOMICS: tuple[Atom, ...] = (
     _row("red.add.f32", f32, 1, "atomicAdd(&{dst}, {src});"),
     _row("red.add.f64", f64, 1, "atomicAdd(&{dst}, {src});"),
     _row("red.add.i32", i32, 1, "atomicAdd(&{dst}, {src});"),
+    # Of u64: a sum of two's complements has the same bits.
+    _row("red.add.i64", i64, 1, "add_i64(&{dst}, {src});", _ADD_I64),
     *(_vector(kind, count, 90) for kind in (f16, bf16) for count in (8, 4)),
     *(_vector(f16, count, 70) for count in (2, 1)),
     *(_vector(bf16, count, 90) for count in (2, 1)),

@@ -16,12 +16,22 @@ __device__ __forceinline__ {kind} double_to_{kind}(double x) {{
     return float_to_{kind}((double)near == x ? near : __uint_as_float(__float_as_uint(near) | 1));
 }}
 """
-_FROM_INT: Final = """\
-__device__ __forceinline__ {kind} int_to_{kind}(int x) {{
-    const float near = __int2float_rz(x);
-    return float_to_{kind}((int)near == x ? near : __uint_as_float(__float_as_uint(near) | 1));
+_FROM_WHOLE: Final = """\
+__device__ __forceinline__ {kind} {name}_to_{kind}({whole} x) {{
+    const float near = __{short}2float_rz(x);
+    return float_to_{kind}(({whole})near == x ? near : __uint_as_float(__float_as_uint(near) | 1));
 }}
 """
+
+
+def _from_whole(kind: str) -> dict[str, str]:
+    """Return the conversions of int and long long to a float that C lacks, by name."""
+    return {
+        f"{name}_to_{kind}": _FROM_WHOLE.format(kind=kind, name=name, whole=whole, short=short)
+        for name, whole, short in (("int", "int", "int"), ("longlong", "long long", "ll"))
+    }
+
+
 # 8-bit floats convert in pairs; the second of the source is the lower byte.
 _WIDEN: Final = """\
 __device__ __forceinline__ float {kind}_to_float({kind} x) {{
@@ -146,6 +156,13 @@ __device__ __forceinline__ half int_to_half(int x) {
     return y;
 }
 """,
+    "longlong_to_half": """\
+__device__ __forceinline__ half longlong_to_half(long long x) {
+    half y;
+    asm("cvt.rn.f16.s64 %0, %1;" : "=h"(y.bits) : "l"(x));
+    return y;
+}
+""",
     "bf16_to_float": """\
 __device__ __forceinline__ float bf16_to_float(bf16 x) {
     float y;
@@ -187,7 +204,7 @@ __device__ __forceinline__ bf16 float_to_bf16(float x) {
 }
 """,
     "double_to_bf16": _FROM_DOUBLE.format(kind="bf16"),
-    "int_to_bf16": _FROM_INT.format(kind="bf16"),
+    **_from_whole("bf16"),
     "tf32_to_float": """\
 __device__ __forceinline__ float tf32_to_float(tf32 x) {
     return __uint_as_float(x.bits & 0xffffe000);
@@ -207,10 +224,7 @@ __device__ __forceinline__ tf32 float_to_tf32(float x) {
     **{
         name: text
         for kind in ("tf32", "e4m3", "e5m2")
-        for name, text in (
-            (f"double_to_{kind}", _FROM_DOUBLE.format(kind=kind)),
-            (f"int_to_{kind}", _FROM_INT.format(kind=kind)),
-        )
+        for name, text in {f"double_to_{kind}": _FROM_DOUBLE.format(kind=kind), **_from_whole(kind)}.items()
     },
     "pack_pair": """\
 template <typename T>
@@ -310,6 +324,22 @@ __device__ __forceinline__ unsigned abs_pair(unsigned x) {
     "double_to_int": """\
 __device__ __forceinline__ int double_to_int(double x) {
     return x == x ? __double2int_rn(x) : 0;
+}
+""",
+    # The conversions make the least long long of NaN.
+    "float_to_longlong": """\
+__device__ __forceinline__ long long float_to_longlong(float x) {
+    return x == x ? __float2ll_rn(x) : 0;
+}
+""",
+    "double_to_longlong": """\
+__device__ __forceinline__ long long double_to_longlong(double x) {
+    return x == x ? __double2ll_rn(x) : 0;
+}
+""",
+    "saturate_i32": """\
+__device__ __forceinline__ int saturate_i32(long long x) {
+    return (int)max(-2147483648LL, min(2147483647LL, x));
 }
 """,
     "saturate_i8": """\

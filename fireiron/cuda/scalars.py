@@ -13,7 +13,7 @@ import textwrap
 from math import frexp
 from typing import Final, NamedTuple, assert_never
 
-from fireiron.algebra.dtypes import DType, f32, f64, i32
+from fireiron.algebra.dtypes import DType, f32, f64, i32, i64
 from fireiron.algebra.index.printing import (
     AND,
     ATOM,
@@ -48,6 +48,7 @@ from fireiron.base.text import count
 from fireiron.cuda.types import bits_of, c_type, is_narrow, literal
 
 _COMPARE: Final = {"lt": ("<", LESS), "le": ("<=", LESS), "eq": ("==", EQUAL)}
+_WIDE: Final = {f64: "double", i64: "longlong", i32: "int"}  # types of which f32 holds not all numbers
 _INFIX: Final = {"add": ("+", PLUS), "sub": ("-", PLUS), "mul": ("*", TIMES), "div": ("/", TIMES)}
 
 
@@ -112,7 +113,7 @@ def printing(tree: Debug) -> str:
     kind, rank = _computed(tree.dtype), len(tree.at)
     places = [f"i{axis}" for axis in range(rank)]
     form = "%s: block %d, thread %d" + (f", [{', '.join(['%d'] * rank)}]" if rank else "")
-    form += " = %d" if tree.dtype.kind == "int" else " = %g"
+    form += " = %lld" if tree.dtype == i64 else " = %d" if tree.dtype.kind == "int" else " = %g"
     values = ", ".join(["name", "(int)blockIdx.x", "(int)threadIdx.x", *places, "x"])
     head = ", ".join(["const char* name", "bool shown", f"{kind} x", *(f"int {place}" for place in places)])
     return (
@@ -153,8 +154,10 @@ def _value(tree: Scalar, args: tuple[str, ...]) -> _Value:
             return _exact(_call("fmaf", *(_value(part, args).text for part in (x, y, z))), f32)
         case Select(condition=condition, x=x, y=y):
             return _select(_condition(condition, args), x.dtype, _value(x, args), _value(y, args))
-        case Cast(x=x, dtype=dtype):
+        case Cast(x=x, dtype=dtype, wraps=wraps):
             value = _value(x, args)
+            if wraps:
+                return _inexact(Text(f"({c_type(dtype)}){value.text.within(UNARY)}", UNARY), dtype)
             return value if x.dtype == dtype else _cast(value, x.dtype, dtype)
         case Coordinate(value):
             raise AssertionError(f"{value} is an argument by now")
@@ -281,7 +284,7 @@ def _select(condition: Text, dtype: DType, x: _Value, y: _Value) -> _Value:
 def _cast(x: _Value, source: DType, target: DType) -> _Value:
     text = x.text
     if is_narrow(target):
-        name = "double" if source == f64 else "int" if source == i32 else "float"
+        name = _WIDE.get(source, "float")
         return _loaded(_call(f"{name}_to_{c_type(target)}", text), target)
     if target.kind == "float":
         # A float that C lacks already is computed as float.
@@ -289,8 +292,16 @@ def _cast(x: _Value, source: DType, target: DType) -> _Value:
             text if is_narrow(source) and target == f32 else Text(f"({c_type(target)}){text.within(UNARY)}", UNARY)
         )
         return _Value(converted, converted)
+    if target == i64:
+        if source.kind == "float":
+            text = _call("double_to_longlong" if source == f64 else "float_to_longlong", text)
+        else:
+            text = Text(f"(long long){text.within(UNARY)}", UNARY)
+        return _Value(text, text)
     if source.kind == "float":
         text = _call("double_to_int" if source == f64 else "__float2int_rn", text)
+    elif source == i64:
+        text = _call("saturate_i32", text)
     if target.bits == 8:
         text = _call(f"saturate_{target.name}", text)
     return _Value(text, text)

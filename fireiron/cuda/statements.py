@@ -134,7 +134,11 @@ class Body:
                 facts = ", ".join(number(e) for e in (groups.count, groups.rows, as_expr(groups.size), groups.items))
                 write(f"find_group(&{Element(ends, number)}, {facts}, {number(item)}, {names});")
             case Fetch(var=var, view=view, present=present):
-                read = f"(int){Element(view, number)}" if view.buffer.dtype.bits < INT else str(Element(view, number))
+                bits, read = view.buffer.dtype.bits, str(Element(view, number))
+                if bits > INT:  # an index fits an int; what a condition compares, or a check refuses, may not
+                    read = f"saturate_i32({read})" if var.lower < 0 or self.bounded else f"(int){read}"
+                elif bits < INT:
+                    read = f"(int){read}"
                 if var.lower < 0:  # a condition's: what is beyond all indices is as far beyond
                     assert var.extent is not None
                     read = f"max({var.lower}, min({read}, {number(var.extent - 1)}))"

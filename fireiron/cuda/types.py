@@ -6,13 +6,14 @@ import math
 import struct
 from typing import Final
 
-from fireiron.algebra.dtypes import DType, b1, bf16, e4m3, e5m2, f16, f32, f64, i4, i8, i32, tf32, u4, u8
+from fireiron.algebra.dtypes import DType, b1, bf16, e4m3, e5m2, f16, f32, f64, i4, i8, i32, i64, tf32, u4, u8
 
 C_TYPES: Final = {
     f64.name: "double",
     f32.name: "float",
     f16.name: "half",
     bf16.name: "bf16",
+    i64.name: "long long",
     i32.name: "int",
     i8.name: "signed char",
     u8.name: "unsigned char",
@@ -99,12 +100,14 @@ def literal(value: float, dtype: DType) -> str:
     """Write a number as a literal of C; for a type that C lacks, the float of the same value.
 
     Example:
-        >>> literal(0.1, f32), literal(1, f64), literal(float("inf"), f32), literal(-3, i32)
-        ('0.1f', '1.0', '__int_as_float(0x7f800000)', '-3')
+        >>> literal(0.1, f32), literal(1, f64), literal(float("inf"), f32), literal(-3, i32), literal(-3, i64)
+        ('0.1f', '1.0', '__int_as_float(0x7f800000)', '-3', '-3LL')
     """
     if dtype.kind == "int":
-        whole = int(value)
-        return "(-2147483647 - 1)" if whole == -(2**31) else str(whole)
+        whole, suffix = int(value), "LL" if dtype == i64 else ""
+        # C has no literal of the lowest number: -2147483648 is the negative of a literal beyond int.
+        least = whole == dtype.limits[0] and dtype.bits >= 32
+        return f"({whole + 1}{suffix} - 1)" if least else f"{whole}{suffix}"
     near = value if dtype == f64 else rounded(value, dtype)
     if not math.isfinite(near):
         return _not_finite(float(near), dtype)

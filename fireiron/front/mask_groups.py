@@ -221,7 +221,7 @@ class _Groups:
                     return _or(must, last), _or(may, last_may)
                 chosen = _or(_and(must, first), _and(_not(may), last), _and(first, last))
                 return chosen, _or(_and(may, first_may), _and(_not(must), last_may))
-            case Cast(x) if x.dtype.kind == "int":
+            case Cast(x, wraps=False) if x.dtype.kind == "int":
                 return self.truth(x)
             case _:
                 known = self.range(tree)
@@ -235,12 +235,12 @@ class _Groups:
         match tree:
             case Coordinate(value):
                 return _of_places(value)
-            case Constant(value, dtype) if dtype.kind == "int":
+            case Constant(value, dtype) if dtype.kind == "int" and abs(value) <= MOST:
                 place = Value(Coordinate(as_expr(int(value))))
                 return _Range(place, place, abs(int(value)))
-            case Cast(x, dtype) if dtype.name == "i32" and x.dtype.kind == "int":
+            case Cast(x, dtype, wraps=False) if dtype.name in ("i32", "i64") and x.dtype.kind == "int":
                 return self.range(x)
-            case Arg(index, dtype) if dtype.kind == "int" and not dtype.packed:
+            case Arg(index, dtype) if dtype.kind == "int" and not dtype.packed and dtype.bits <= 32:
                 return self._read(index, MOST if dtype.bits > 16 else 2**dtype.bits)
             case Binary("add" | "sub" as op, x, y):
                 left, right = self._limited(x), self._limited(y)

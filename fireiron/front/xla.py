@@ -268,7 +268,7 @@ def _buffers(listed: Arguments, device: int | None) -> list[Array]:
 
 
 def _numpy(name: str) -> np.dtype[Any]:
-    return np.dtype(name) if name in ("bool", "int64", "uint32") else find_dtype(name).numpy
+    return np.dtype(name) if name in ("bool", "uint32") else find_dtype(name).numpy
 
 
 def _texts(listed: Attributes) -> dict[str, str]:

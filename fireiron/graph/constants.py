@@ -7,7 +7,7 @@ from typing import Any
 
 from fireiron.graph.evaluate import value_of
 from fireiron.graph.nodes import Builder, Data, Graph, Node, rewritten
-from fireiron.graph.operations import PLACES, i64
+from fireiron.graph.operations import PLACES
 
 MOST_BYTES = 1 << 20  # largest folded array: a larger one costs more to keep than to compute
 
@@ -35,7 +35,7 @@ def fold_constants(graph: Graph) -> Graph:
         given = [b.nodes[i] for i in inputs]
         if node.op == "matmul" and any(_repeated(b, g) and g.nbytes <= MOST_BYTES for g in given):
             return b.add("matmul", *(_spread(b, i) for i in inputs))
-        if node.kind == "fold" and node.dtype != i64:
+        if node.kind == "fold":
             known = _folded(b, node, inputs[0])
             if known is not None:
                 return known
@@ -43,8 +43,6 @@ def fold_constants(graph: Graph) -> Graph:
             return None
         scalar = all(g.op == "constant" for g in given) and node.shape == ()
         if not scalar and (node.nbytes > MOST_BYTES or node.op == "broadcast" or node.kind == "composite"):
-            return None
-        if node.dtype == i64:
             return None
         value = value_of(node, [value_of(g, ()) for g in given])
         return b.constant(value.item(), node.dtype) if scalar else b.array(Data.of(value, node.dtype))
@@ -94,7 +92,7 @@ def _values(b: Builder, number: int) -> Any:
         n = left.pop()
         node = b.nodes[n]
         known = node.op in ("constant", "array", "iota")
-        if node.nbytes > MOST_BYTES or node.dtype == i64 or not (known or node.kind in ("pointwise", "view")):
+        if node.nbytes > MOST_BYTES or not (known or node.kind in ("pointwise", "view")):
             return None
         left += [i for i in node.inputs if i not in cone]
         cone.add(n)

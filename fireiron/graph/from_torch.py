@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from fireiron.algebra.dtypes import f32, i32
+from fireiron.algebra.dtypes import f32
 from fireiron.base.errors import FireironError
 from fireiron.front.torch_ops import as_numpy
 from fireiron.graph.composites import Ops
 from fireiron.graph.nodes import BUNDLE, Builder, Data, Graph
-from fireiron.graph.torch_lines import MOST_NUMBER, cut
 from fireiron.graph.torch_nodes import (
     Stays,
     has_padded_lines,
@@ -33,13 +31,11 @@ from fireiron.graph.torch_nodes import (
     takes_as_traced,
     torch_kind,
 )
-from fireiron.graph.torch_operators import KNOWN, OF_ANY_TYPE, OF_NUMBERS, VIEWS, WRAPPING
+from fireiron.graph.torch_operators import KNOWN, VIEWS, WRAPPING
 from fireiron.graph.torch_views import base_of, input_of, seen_by
 
 torch: Any = import_module("torch")
 
-SMALL_INTEGERS = torch.bool, torch.uint8, torch.int8, torch.int32  # of at most 32 bits
-INDICES = ("argmax", "argmin", "max", "min")  # operators that give indices of elements
 MOST_KNOWN = 1 << 20  # most bytes of a tensor that a graph holds
 
 
@@ -68,9 +64,6 @@ class Importer:
         self.left: dict[str, int] = {}
         self.computed: dict[Any, Any] = {}
         self.in_place: set[Any] = set()  # calls whose result is an input of which lines are written
-        self.narrow: set[Any] = set()  # calls whose integers of 64 bits fit into 32, which kernels have
-        self.widened: dict[tuple[Any, Any], int] = {}  # integers that torch converts, by node and type of floats
-        self.floats: dict[Any, int] = {}  # of these, the arguments of the call that is imported
 
     def graph(self, name: str) -> tuple[Graph, list[Any], list[int]]:
         """Import the graph; return it with, for each result, its position among the outputs, or its value.
@@ -166,7 +159,7 @@ class Importer:
     def _value(self, x: Any) -> Any:
         """Return the value of an argument: the number of a node, or a Python value."""
         if isinstance(x, torch.fx.Node):
-            return self.floats[x] if x in self.floats else self.env[x]
+            return self.env[x]
         if isinstance(x, list | tuple):
             return tuple(self._value(one) for one in x)
         return x
@@ -182,109 +175,33 @@ class Importer:
         name = name_of(node)
         if (found := self._of_numbers(node, value)) is not None:
             return found
-        if name in ("eq", "ne") and (same := self._same_words(node)) is not None:
-            return self._checked(same if name == "eq" else self.ops.eq(same, 0.0), value)
         known = KNOWN.get(name)
-        if self._fits_in_words(node, name):
-            self.narrow.add(node)
         if known is not None and self._ours(node, name):
-            self.floats = self._converted(node, name, value)
             try:
                 made = known(
                     self, node, *map(self._value, node.args), **{k: self._value(v) for k, v in node.kwargs.items()}
                 )
-                return self._checked(made, value, node in self.narrow)
+                return self._checked(made, value)
             except (Stays, FireironError):
                 pass
-            finally:
-                self.floats = {}
-        self.narrow.discard(node)
         return self._foreign(node, name, value)
-
-    def _same_words(self, node: Any) -> int | None:
-        """Compare integers of 64 bits, such as classes, with known ones: both of their words must be equal.
-
-        Returns:
-            The comparison's node; None where both sides are unknown, or where there are no integers of 64 bits.
-        """
-        wide = [n for n in node.all_input_nodes if is_tensor(n) and n not in self.computed]
-        if len(wide) != 1 or wide[0] in self.narrow or wide[0].meta["val"].dtype != torch.int64:
-            return None
-        other = node.args[1] if node.args[0] is wide[0] else node.args[0]
-        number = isinstance(other, int) and not isinstance(other, bool)
-        if not (number or other in self.computed) or not wide[0].meta["val"].numel():
-            return None
-        known = torch.tensor(other) if number else self.computed[other]
-        if known.is_floating_point() or known.dtype == torch.bool:
-            return None
-        shape = tuple(wide[0].meta["val"].shape)
-        words = self.by_torch(
-            "words", (self.env[wide[0]],), _words, torch.empty(*shape, 2, dtype=torch.int32), pure=True
-        )
-        low, high = known.long() & 0xFFFFFFFF, known.long() >> 32
-        same: list[int] = []
-        for place, number in enumerate((torch.where(low > MOST_NUMBER, low - (1 << 32), low), high)):
-            word = cut(self, words, len(shape), place, place + 1)
-            same.append(self.ops.eq(self.ops.reshape(word, shape=shape), self._array(number.to(torch.int32))))
-        return self.ops.mul(*same)
-
-    def _fits_in_words(self, node: Any, name: str) -> bool:
-        """Say whether a call's integers of 64 bits are known to fit into 32: counts of booleans, and small numbers."""
-        value = node.meta["val"]
-        if name in INDICES and (name.startswith("arg") or not isinstance(value, torch.Tensor)):
-            return max((*node.args[0].meta["val"].shape, node.args[0].meta["val"].numel())) <= MOST_NUMBER
-        if not isinstance(value, torch.Tensor) or value.dtype != torch.int64:
-            return False
-        source: Any = node.args[0] if node.args else None
-        if KNOWN.get(name) is KNOWN["_to_copy"]:
-            return source in self.narrow or source.meta["val"].dtype in SMALL_INTEGERS
-        if name == "sum":
-            while KNOWN.get(name_of(source)) is KNOWN["_to_copy"]:
-                source = source.args[0]
-            of_booleans = source.meta["val"].dtype == torch.bool
-            return of_booleans and source.meta["val"].numel() <= MOST_NUMBER
-        if name == "where":
-            return all(isinstance(n, int) and abs(n) <= MOST_NUMBER for n in node.args[1:])
-        return KNOWN.get(name) in VIEWS and source in self.narrow
-
-    def _converted(self, node: Any, name: str, value: Any) -> dict[Any, int]:
-        """Let torch convert integers of 64 bits that arithmetic combines with floats; return the floats by argument."""
-        if name not in OF_NUMBERS or not value.dtype.is_floating_point:
-            return {}
-        found: dict[Any, int] = {}
-        for one in node.all_input_nodes:
-            given = one.meta.get("val")
-            if isinstance(given, torch.Tensor) and given.dtype == torch.int64 and one not in self.narrow:
-                key, kind = (one, value.dtype), value.dtype
-                if key not in self.widened:
-                    run = partial(_to, kind)
-                    self.widened[key] = self.by_torch("_to_copy", (self.env[one],), run, given.to(kind), pure=True)
-                found[one] = self.widened[key]
-        return found
 
     def _ours(self, node: Any, name: str) -> bool:
         """Say whether kernels support the types of a call's inputs and results."""
-        wide = [n for n in (node, *node.all_input_nodes) if n not in self.narrow]
-        values = [n.meta.get("val") for n in wide]
+        values = [n.meta.get("val") for n in (node, *node.all_input_nodes)]
         kinds = {v.dtype for v in values if isinstance(v, torch.Tensor)}
-        made = getattr(node.meta["val"], "dtype", None)
-        if name in OF_NUMBERS and made is not None and made.is_floating_point:
-            kinds.discard(torch.int64)
-        if name in WRAPPING and made in (torch.int8, torch.uint8):
+        if name in WRAPPING and getattr(node.meta["val"], "dtype", None) in (torch.int8, torch.uint8):
             return False
-        low_words = KNOWN[name] is KNOWN["_to_copy"] and made == torch.int32
-        if name in OF_ANY_TYPE or KNOWN[name] in VIEWS or low_words:
-            kinds.discard(torch.int64)
-        return not kinds & {torch.int64, torch.float64, torch.complex64, torch.int16}
+        return not kinds & {torch.float64, torch.complex64, torch.int16}
 
-    def _checked(self, made: Any, value: Any, narrow: bool = False) -> Any:
-        """Convert a result to torch's type for it, or to 32 bits if its integers fit; refuse one of another shape."""
+    def _checked(self, made: Any, value: Any) -> Any:
+        """Convert a result to torch's type for it; refuse one of another shape."""
         if isinstance(value, list | tuple):
             if not isinstance(made, tuple):
                 raise Stays("several results")
             each = zip(made, value, strict=False)
-            return tuple(None if m is None else self._checked(m, v, narrow and v.dtype == torch.int64) for m, v in each)
-        shape, kind = tuple(value.shape), i32 if narrow else torch_kind(value.dtype)
+            return tuple(None if m is None else self._checked(m, v) for m, v in each)
+        shape, kind = tuple(value.shape), torch_kind(value.dtype)
         if self.ops.shape(made) != shape:
             raise Stays(f"shapes {self.ops.shape(made)} and {shape}")
         return self.ops.like(made, kind)
@@ -295,8 +212,6 @@ class Importer:
         if isinstance(made, tuple):
             if made[place] is None:
                 raise Stays("a result that is not computed")
-            if source in self.narrow and node.meta["val"].dtype == torch.int64:
-                self.narrow.add(node)
             return made[place]
         value = node.meta["val"]
         if not isinstance(value, torch.Tensor):
@@ -359,16 +274,6 @@ class Importer:
         """Add a number that is combined with an array; beside integers, a number with a fraction becomes f32."""
         kind = self.ops.dtype(like)
         return self.builder.constant(value, f32 if isinstance(value, float) and kind.kind == "int" else kind)
-
-
-def _to(kind: Any, x: Any) -> Any:
-    return x.to(kind)
-
-
-def _words(x: Any) -> Any:
-    """Return the words of integers of 64 bits, the low one first, without a copy where elements follow each other."""
-    flat = x.contiguous().as_strided((x.numel(),), (1,))  # of one element the strides may be any
-    return flat.view(torch.int32).reshape(*x.shape, 2)
 
 
 def imported(

@@ -69,7 +69,7 @@ class KeptLaunches:
 
         def operand(one: Operand) -> dict[str, Any]:
             lies = place[one.view.node], one.view.offset, one.view.shape, one.view.strides
-            said = {"lies": lies, "dtype": one.dtype.name, "name": one.name, "words": one.words}
+            said = {"lies": lies, "dtype": one.dtype.name, "name": one.name}
             return said | ({"cleared": True} if one.cleared else {})
 
         def kernel(one: Lowered) -> dict[str, Any]:
@@ -102,7 +102,7 @@ class KeptLaunches:
         def operand(one: Any) -> Operand:
             place, offset, shape, strides = one["lies"]
             view = View(self._there((place,))[0], offset, tuple(shape), tuple(strides))
-            return Operand(view, dtype(one["dtype"]), one["name"], one["words"], one.get("cleared", False))
+            return Operand(view, dtype(one["dtype"]), one["name"], one.get("cleared", False))
 
         def kept(one: Any, make: Callable[[], Schedule], early: KeptSchedule | None = None) -> KeptSchedule:
             digest, name, arch = one

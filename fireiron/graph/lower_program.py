@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Literal, cast
 
 import attrs
 
-from fireiron.algebra.dtypes import f32, i32
+from fireiron.algebra.dtypes import f32
 from fireiron.base.errors import FireironError
 from fireiron.front.best import best
 from fireiron.front.chain import FoldChain, ProgramChain
 from fireiron.graph.areas import Part
 from fireiron.graph.dims import Dims, dims_of, free_nodes
-from fireiron.graph.lowered import Lowered, Misfit, Operand, described, pointwise
+from fireiron.graph.lowered import Lowered, Misfit, Operand, computed, described, pointwise
 from fireiron.graph.motion import widens
 from fireiron.graph.nodes import Graph, Node
 from fireiron.graph.one_hot import chosen_of
-from fireiron.graph.operations import PLACES, i64
+from fireiron.graph.operations import PLACES
 from fireiron.graph.views import VECTOR_NBYTES, View, has_padding, lies, room
 from fireiron.language import einsum, reductions, steps, subscripts, trace, traced
 from fireiron.language.pointwise import Value, cast_to, unary, where
@@ -268,13 +268,8 @@ class PartProgram:
         if name in self.tensors:
             name = f"x{len(self.tensors)}"
         self.labels[number, dims] = name
-        kind = i32 if node.dtype == i64 else node.dtype
-        words = node.dtype == i64 and self.samples is None  # else the library converts them
         shape, strides = tuple(n for n, _, _ in kept) or (1,), tuple(s for _, s, _ in kept) or (1,)
-        if words:
-            view, strides = attrs.evolve(view, offset=2 * view.offset), tuple(2 * s for s in strides)
-        self.tensors[name], operand = described(view, name, kind, shape, strides, self.samples)
-        self.operands[name] = attrs.evolve(operand, words=words)
+        self.tensors[name], self.operands[name] = described(view, name, node.dtype, shape, strides, self.samples)
         self.spoken[name] = " ".join(str(d) for _, _, d in kept) or f"{name}_one"
         if not kept:
             self.scalars.add(name)
@@ -416,6 +411,11 @@ class PartProgram:
             return self._joined(node, inputs, places, dims)
         if node.op == "matmul":
             return self._einsum(number, inputs, places, dims)
+        if node.kind == "scan":
+            along = places[0][int(node["axis"])]
+            if not isinstance(inputs[0], Value) or along is None:
+                raise Misfit("a running sum of one element")
+            return reductions.cumsum(computed(inputs[0]), along)
         if node.kind == "fold":
             value = inputs[0]
             if not isinstance(value, Value):

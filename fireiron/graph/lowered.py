@@ -14,7 +14,7 @@ from fireiron.graph.kept_schedule import KeptSchedule
 from fireiron.graph.nodes import Node
 from fireiron.graph.views import VECTOR_NBYTES, View
 from fireiron.language.levels import GL
-from fireiron.language.pointwise import Value, binary, cast_to, power, unary, where
+from fireiron.language.pointwise import Value, binary, cast_to, integer, power, unary, where
 from fireiron.language.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -31,15 +31,12 @@ class Operand:
         view: where its elements lie in memory.
         dtype: element type that the kernel reads or writes.
         name: name of the parameter.
-        words: whether the array has numbers of 64 bits, whose words of 32 bits the view counts; the kernel reads the
-            low ones in place.
         cleared: whether the array is filled with zeros before each launch, which adds to them.
     """
 
     view: View
     dtype: Any
     name: str
-    words: bool = False
     cleared: bool = False
 
 
@@ -93,7 +90,7 @@ def described(
 def pointwise(op: str, inputs: Sequence[Value | float], node: Node) -> Value:
     """Write a pointwise operation as an expression of programs."""
     if op == "select":
-        first, other = map(_computed, inputs[1:])
+        first, other = map(computed, inputs[1:])
         if not isinstance(first, Value) and not isinstance(other, Value):  # two numbers, of the result's type
             first = Value(number(first, node.dtype if node.dtype.kind == "int" else f32))
         return where(inputs[0], first, other)
@@ -102,19 +99,40 @@ def pointwise(op: str, inputs: Sequence[Value | float], node: Node) -> Value:
     if op == "cast":
         value = cast(Value, inputs[0])
         short = node.dtype.kind == "float" and value.dtype.kind == "float"
-        return value if short else cast_to(value, node.dtype)
-    inputs = [_computed(v) for v in inputs]
+        return value if short else cast_to(value, node.dtype, wraps=True)
+    inputs = [computed(v) for v in inputs]
     if len(inputs) == 1:
         return unary(op, inputs[0])
     kinds = {v.dtype.kind for v in inputs if isinstance(v, Value)}
     if len(kinds) > 1 or any(isinstance(v, float) for v in inputs):
         inputs = [cast_to(v, f32) if isinstance(v, Value) and v.dtype.kind == "int" else v for v in inputs]
+    if op in ("floor_divide", "remainder"):
+        return _divided(op, *inputs)
     if op == "pow":  # powers by whole numbers are products
         return power(*inputs)
     return binary(cast(Any, _BINARY.get(op, op)), *inputs)
 
 
-def _computed(value: Value | float) -> Value | float:
+def _divided(op: str, x: Value | float, y: Value | float) -> Value:
+    """Divide integers, rounding down: C rounds towards zero, and its remainder has the sign of x.
+
+    Raises:
+        Misfit: for floats.
+    """
+    if any(isinstance(v, float) or (isinstance(v, Value) and v.dtype.kind == "float") for v in (x, y)):
+        raise Misfit(f"{op} of floats")
+    if isinstance(x, Value) and integer(x.tree) is not None and isinstance(y, int) and y > 0:  # an index
+        return x // y if op == "floor_divide" else x % y
+    quotient = binary("div", x, y)
+    rest = binary("sub", x, quotient * y)
+    if isinstance(y, Value):
+        away = where(binary("lt", rest, 0), binary("lt", 0, y), binary("lt", y, 0) & binary("lt", 0, rest))
+    else:
+        away = binary("lt", rest, 0) if y > 0 else binary("lt", 0, rest)
+    return quotient - away if op == "floor_divide" else where(away, rest + y, rest)
+
+
+def computed(value: Value | float) -> Value | float:
     """Convert 16-bit and 8-bit floats to f32."""
     short = isinstance(value, Value) and value.dtype.kind == "float" and value.dtype.bits < 32
     return cast_to(value, f32) if short else value

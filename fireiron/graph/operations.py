@@ -24,10 +24,19 @@ from fireiron.base.errors import SpecError
 Shape: TypeAlias = tuple[int, ...]
 Attributes: TypeAlias = Mapping[str, Any]
 OpKind: TypeAlias = Literal[
-    "source", "pointwise", "view", "fold", "product", "windows", "gather", "scatter", "copy", "composite", "foreign"
+    "source",
+    "pointwise",
+    "view",
+    "fold",
+    "scan",
+    "product",
+    "windows",
+    "gather",
+    "scatter",
+    "copy",
+    "composite",
+    "foreign",
 ]
-
-i64 = DType("i64", 64, "int", "int64")  # no kernel has this type: operations on it are foreign
 
 
 @attrs.frozen
@@ -309,7 +318,7 @@ def _iota(shape: Shape, axis: int) -> Any:
 
 BINARY = {
     "add": "add", "sub": "subtract", "mul": "multiply", "div": "divide", "maximum": "maximum", "minimum": "minimum",
-    "pow": "power",
+    "pow": "power", "floor_divide": "floor_divide", "remainder": "remainder",
 }  # fmt: skip
 PLACES = ("argmax", "argmin")  # folds that give an index along one axis
 COMPARISONS = {"lt": "less", "le": "less_equal", "eq": "equal"}
@@ -339,6 +348,7 @@ def operations() -> Mapping[str, Operation]:
         Operation("slice", "view", _sliced, _slice),
         *(Operation(name, "fold", _folded, _fold(name)) for name in ("sum", "max", "min", "prod")),
         *(Operation(name, "fold", _folded, _place(name), _index) for name in PLACES),
+        Operation("cumsum", "scan", _same, lambda x, axis: numpy().cumsum(x, axis)),
         Operation("matmul", "product", _multiplied, lambda a, b: a @ b, _product, 2, 2),
         *WINDOWS,
         Operation("gather", "gather", _gathered, lambda table, ids: table[ids.astype("int64")], _first, 2, 2),

@@ -33,7 +33,7 @@ from fireiron.graph.product_parts import (
 from fireiron.graph.recompute import MOST_AGAIN
 from fireiron.graph.row_parts import (
     before_folds,
-    computable,
+    before_scans,
     folds_alike,
     folds_of_one_array,
     one_row,
@@ -71,6 +71,7 @@ def partition(graph: Graph, views: Mapping[int, View] | None = None) -> tuple[Pa
     joined_products(areas)
     products_of_one_array(areas)
     before_folds(areas)
+    before_scans(areas)
     rows(areas)
     sums_beside_rows(areas)
     rows_of_products(areas)
@@ -183,7 +184,7 @@ def _takes(areas: Areas, part: Part, inside: set[int], outputs: set[int]) -> boo
     """Say whether a part of rows or points is still one program with these operations and outputs."""
     if part.kind not in ("pointwise", "rows", "reduction") or len(inside) > MOST_OPS:
         return False
-    if not computable(areas, inside) or areas.reads_itself(inside):
+    if areas.reads_itself(inside):
         return False
     dims = dims_of(areas.graph, areas.with_views(inside), areas.free, alike=True)
     return dims is not None and one_row(areas, inside, dims.names, set(dims.folded), sorted(outputs))
@@ -220,8 +221,10 @@ def kind_of(areas: Areas, inside: set[int]) -> PartKind:
         return "product rows" if folds else "product"
     if products:
         return "attention" if folds else "products"
+    if any(nodes[n].kind == "scan" for n in inside):
+        return "rows"
     known = ("pointwise", "fold", "gather", "scatter", "copy")
-    if any(nodes[n].kind not in known for n in inside) or not computable(areas, inside):
+    if any(nodes[n].kind not in known for n in inside):
         return "foreign"
     dims = dims_of(areas.graph, areas.with_views(inside), areas.free, alike=True)
     if dims is None:

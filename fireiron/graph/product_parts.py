@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 from fireiron.graph.areas import MOST_OPS, Areas
 from fireiron.graph.dims import dims_of
 from fireiron.graph.nodes import Graph
-from fireiron.graph.row_parts import computable, one_row
+from fireiron.graph.row_parts import one_row
 
 SUMS = ("matmul", "conv")  # operations whose kernels take an epilog
 MOST_SUMS = 4  # accumulators side by side in a block's registers
@@ -184,7 +184,7 @@ def _folds_rows_of(areas: Areas, product: int, other: int) -> bool:
     kinds = {graph.nodes[n].kind for n in areas.members[other]}
     if "fold" not in kinds or not kinds <= {"pointwise", "fold"} or len(inside) > MOST_OPS:
         return False
-    if not computable(areas, inside) or areas.reads_itself(inside) or areas.makes_cycle(one, other):
+    if areas.reads_itself(inside) or areas.makes_cycle(one, other):
         return False
     dims = dims_of(graph, areas.with_views(inside), areas.free)
     if dims is None or dims.folded != (dims.names[product][-1],):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from math import prod
 
-from fireiron.algebra.dtypes import i32
 from fireiron.graph.areas import MOST_OPS, Areas
 from fireiron.graph.crossed import by_strides, crossed
 from fireiron.graph.dims import dims_of, folded_by, points_of
@@ -50,7 +49,7 @@ def side_by_side(areas: Areas) -> None:
         small = sum(graph.nodes[i].nbytes for i in (*read, *outputs)) <= SMALL_NBYTES
         plain = all(graph.nodes[n].kind == "pointwise" and graph.nodes[n].op != "copy" for n in inside)
         shapes = {graph.nodes[n].shape for n in outputs}
-        if not (small and plain and len(shapes) == 1 and computable(areas, inside)):
+        if not (small and plain and len(shapes) == 1):
             continue
         key = shapes.pop(), areas.kept(area)
         other = open_.get(key)
@@ -58,6 +57,23 @@ def side_by_side(areas: Areas) -> None:
             areas.merge(area, other, f"{graph.nodes[max(inside)].op} beside others of its shape")
         else:
             open_[key] = area
+
+
+def before_scans(areas: Areas) -> None:
+    """Merge a running sum with the pointwise operations of its shape that it alone reads."""
+    graph = areas.graph
+    for number in [n for n in areas.of if graph.nodes[n].kind == "scan"]:
+        left = [number]
+        while left:
+            for p in areas.producers(left.pop(), direct=True):
+                node, one, other = graph.nodes[p], areas.of[p], areas.of[number]
+                points = node.kind == "pointwise" and node.op != "copy" and node.shape == graph.nodes[number].shape
+                alone = p not in graph.returned and areas.members[other].issuperset(areas.consumers(p))
+                mine = areas.members[one] | areas.members[other]
+                fits = len(mine) <= MOST_OPS and not areas.reads_itself(mine) and not areas.makes_cycle(one, other)
+                if one != other and points and alone and fits:
+                    areas.merge(one, other, f"{node.op} at points that its reader has")
+                    left.append(p)
 
 
 def before_folds(areas: Areas, only: Iterable[int] | None = None) -> None:
@@ -250,7 +266,7 @@ def _are_rows(areas: Areas, inside: set[int]) -> bool:
         return False
     if any(graph.nodes[n].kind == "scatter" and not inside.isdisjoint(areas.consumers(n)) for n in inside):
         return False  # what is written is complete behind the kernel
-    if not computable(areas, inside) or areas.reads_itself(inside):
+    if areas.reads_itself(inside):
         return False
     dims = dims_of(graph, areas.with_views(inside), areas.free, alike=areas.alike)
     if dims is None:
@@ -278,21 +294,6 @@ def complete_before(graph: Graph, number: int) -> tuple[int, ...]:
         while wraps and graph.nodes[base_of(graph, ids)].op == "cast":
             (ids,) = graph.nodes[base_of(graph, ids)].inputs
     return (ids, *node.inputs[2:]) if node.kind == "scatter" else (node.inputs[0], ids)
-
-
-def computable(areas: Areas, inside: Iterable[int]) -> bool:
-    """Say whether kernels support the element types of nodes and of their inputs.
-
-    Numbers of 64 bits are read as numbers of 32, by gathers and casts.
-    """
-    nodes = areas.graph.nodes
-    for n in inside:
-        narrow = nodes[n].op == "cast" and nodes[n].dtype == i32
-        numbered = nodes[n].kind in ("gather", "scatter")
-        read = nodes[n].inputs[:1] if numbered else () if narrow else nodes[n].inputs
-        if any(nodes[i].dtype.name == "i64" for i in (n, *read)):
-            return False
-    return True
 
 
 def one_row(

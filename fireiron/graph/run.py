@@ -106,10 +106,6 @@ class Library(Protocol):
         """Convert to another element type; return the array itself if it has this type."""
         ...
 
-    def words(self, line: Any) -> Any:
-        """View a line of numbers of 64 bits as twice as many words of 32 bits, the low word of each number first."""
-        ...
-
     def constant(self, array: Any, like: Any) -> Any:
         """Copy a NumPy array to the device of `like`."""
         ...
@@ -185,10 +181,6 @@ class NumPy:
     def converted(self, array: Any, dtype: Any) -> Any:
         """Convert to another element type; return the array itself if it has this type."""
         return array.astype(dtype.numpy, copy=False)
-
-    def words(self, line: Any) -> Any:
-        """View a line of numbers of 64 bits as twice as many words of 32 bits, the low word of each number first."""
-        return line.reshape(-1).view(np.int32)
 
     def constant(self, array: Any, like: Any) -> Any:
         """Copy a NumPy array to the device of `like`."""
@@ -420,7 +412,7 @@ class Runner:
 
         def array(operand: Operand) -> Any:
             line = self._line(operand.view.node, lines, library)
-            line = library.words(line) if operand.words else library.converted(line, operand.dtype)
+            line = library.converted(line, operand.dtype)
             return library.strided(line, operand.view)
 
         for i in launch.cleared:
@@ -457,7 +449,7 @@ class Runner:
 
     def _as_stored(self, operands: Sequence[Operand]) -> bool:
         """Say whether the kernel reads all arrays as they are, so that none is converted."""
-        return all(o.words or o.dtype == self.plan.graph.nodes[o.view.node].dtype for o in operands)
+        return all(o.dtype == self.plan.graph.nodes[o.view.node].dtype for o in operands)
 
     def _by_hand(self, launch: Launch, library: Library) -> bool:
         """Say whether the library computes a kernel's operations: a simulation takes too long, or there is a GPU."""

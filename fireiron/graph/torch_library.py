@@ -35,6 +35,7 @@ _OTHERS: Mapping[str, Callable[..., Any]] = {
     "min": lambda x, axes, keepdims: x.amin(axes, keepdim=keepdims),
     "argmax": lambda x, axes, keepdims: x.argmax(axes[0], keepdim=keepdims).int(),
     "argmin": lambda x, axes, keepdims: x.argmin(axes[0], keepdim=keepdims).int(),
+    "cumsum": lambda x, axis: x.cumsum(axis),
     "gather": lambda table, ids: table[ids.long()],
     "take_along_axis": lambda x, ids, axis: _take_along(x, ids, axis),
     "scatter_add": lambda values, ids, **at: _scatter_add(values, ids, **at),
@@ -176,10 +177,6 @@ class Torch:
             torch.as_strided(line, shape, strides).copy_(found)
             return line
         return found.as_strided((size,), (1,))
-
-    def words(self, line: Any) -> Any:
-        """View a line of numbers of 64 bits as twice as many words of 32 bits, the low word of each number first."""
-        return line.reshape(-1).view(torch.int32)
 
     def converted(self, array: Any, dtype: DType) -> Any:
         """Convert to another element type; return the tensor itself if it has this type."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fireiron.algebra.dtypes import f32, i32
+from fireiron.algebra.dtypes import DType, f32, i32
 from fireiron.graph.nodes import Data
 from fireiron.graph.torch_nodes import Stays, name_of
 from fireiron.graph.torch_updates import IN_PLACE
@@ -83,13 +83,15 @@ def _embedding_gradient(
     return o.like(total, kind)
 
 
-def _adds(elements: int) -> bool:
-    """Say whether the lines of a table are added in any order."""
+def _adds(elements: int, kind: DType = f32) -> bool:
+    """Say whether the lines of a table are added in any order; sums of integers are the same in each."""
+    if kind.kind == "int":
+        return elements <= MOST_ADDED and kind.bits >= 32
     return elements <= MOST_ADDED and not torch.are_deterministic_algorithms_enabled()
 
 
 def _added(i: Importer, values: int, ids: int, axis: int, size: int) -> int:
-    """Add values in f32 to zeros: along as many axes as `ids` has, from an axis on, the number stands for the place."""
+    """Add values to zeros, floats in f32: along the axes of `ids`, from an axis on, the number stands for the place."""
     o, count = i.ops, len(i.ops.shape(ids))
     shape = tuple(n if axis <= a < axis + count else 1 for a, n in enumerate(o.shape(values)))
     return o.scatter_add(o.wide(values), o.reshape(ids, shape=shape), axis=axis, count=count, size=size)
@@ -104,15 +106,14 @@ def _chosen(i: Importer, node: Any, indices: Sequence[int | None]) -> tuple[int,
     size = node.args[0].meta["val"].shape[axis]
     if size > MOST_NUMBER:
         raise Stays("numbers of 64 bits")
-    narrow, shape = o.cast(ids, dtype=i32), o.shape(ids)
-    from_behind = o.add(narrow, i.builder.constant(size, i32))
-    return axis, o.select(o.lt(narrow, i.builder.constant(0, i32)), from_behind, narrow), shape
+    from_behind = o.add(ids, i.constant(size, ids))
+    return axis, o.select(o.lt(ids, i.constant(0, ids)), from_behind, ids), o.shape(ids)
 
 
 def _index(i: Importer, node: Any, x: int, indices: Sequence[int | None]) -> int:
     """Read the lines of an array at the numbers in another."""
-    if node.args[0].meta["val"].dtype == torch.int64 or not node.meta["val"].numel():
-        raise Stays("integers of 64 bits, or nothing")
+    if not node.meta["val"].numel():
+        raise Stays("nothing")
     axis, ids, _ = _chosen(i, node, indices)
     return _read(i, x, axis, ids)
 
@@ -120,8 +121,8 @@ def _index(i: Importer, node: Any, x: int, indices: Sequence[int | None]) -> int
 def _index_select(i: Importer, node: Any, x: int, dim: int, ids: int) -> int:
     """Read lines at numbers none of which is below 0."""
     shape = i.ops.shape(x)
-    if not shape or node.args[0].meta["val"].dtype == torch.int64 or not node.meta["val"].numel():
-        raise Stays("integers of 64 bits, a number, or nothing")
+    if not shape or not node.meta["val"].numel():
+        raise Stays("a number, or nothing")
     return _read(i, x, dim % len(shape), ids)
 
 
@@ -141,7 +142,7 @@ def _index_put(
     o, kind = i.ops, i.ops.dtype(x)
     if node.meta.get(IN_PLACE) and not accumulate:
         return _replaced(i, node, x, indices, values)
-    if not accumulate or kind.kind != "float" or torch.are_deterministic_algorithms_enabled():
+    if not accumulate or not _adds(0, kind):
         raise Stays("lines that are replaced, or whose sums must be deterministic")
     axis, ids, shape = _chosen(i, node, indices)
     whole = o.shape(x)
@@ -171,8 +172,8 @@ def _picked(i: Importer, node: Any, x: int, dim: int, ids: int, **_: Any) -> int
     """
     o, kind = i.ops, i.ops.dtype(x)
     axis, width = dim % max(1, len(o.shape(x))), o.shape(ids)[dim] if o.shape(ids) else 0
-    if not o.shape(x) or node.args[0].meta["val"].dtype == torch.int64 or not math.prod(o.shape(ids)):
-        raise Stays("integers of 64 bits, a number, or nothing")
+    if not o.shape(x) or not math.prod(o.shape(ids)):
+        raise Stays("a number, or nothing")
     if _whole(i, x) or not _by_columns(i, x, ids, axis):
         for a, n in enumerate(o.shape(ids)):
             x = cut(i, x, a, 0, n) if a != axis else x
@@ -216,7 +217,7 @@ def _scattered_sums(i: Importer, node: Any, x: int, dim: int, ids: int, given: i
         return _scattered(i, node, x, dim, ids, given, adds=True)
     alike = len(numbers) == len(o.shape(x)) and numbers[:axis] == o.shape(x)[:axis]
     fits = alike and numbers[axis + 1 :] == o.shape(x)[axis + 1 :]
-    if not numbers or not fits or kind.kind != "float" or not _adds(math.prod(o.shape(x))) or not math.prod(numbers):
+    if not numbers or not fits or not _adds(math.prod(o.shape(x)), kind) or not math.prod(numbers):
         raise Stays("numbers that not all lines have, or sums that must be deterministic")
     for a, n in enumerate(numbers):
         given = cut(i, given, a, 0, n)
@@ -257,7 +258,7 @@ def _columns(i: Importer, shape: tuple[int, ...], axis: int) -> int:
 
 
 def _column(i: Importer, ids: int, axis: int, at: int) -> int:
-    return i.ops.cast(cut(i, ids, axis, at, at + 1), dtype=i32)
+    return cut(i, ids, axis, at, at + 1)
 
 
 def _flipped(i: Importer, node: Any, x: int, dims: Sequence[int]) -> int:

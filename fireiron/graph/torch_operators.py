@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from fireiron.algebra.dtypes import f32, i32
+from fireiron.algebra.dtypes import f32, i32, i64
 from fireiron.graph.lower_program import LARGE_NBYTES
 from fireiron.graph.operations import Shape
-from fireiron.graph.torch_lines import LINES, cut
+from fireiron.graph.torch_lines import LINES, MOST_NUMBER, cut
 from fireiron.graph.torch_nodes import (
     Stays,
     is_tensor,
@@ -31,11 +31,10 @@ torch: Any = import_module("torch")
 
 Known = Callable[..., Any]
 KNOWN: dict[str, Known] = {**WINDOWS, **LINES}
-OF_ANY_TYPE = (*LINES, "split", "split_with_sizes")  # and views, which compute nothing
+MOST_RUNNING = 1 << 15  # elements of a row that one block sums, if there are
+LEAST_ROWS = 32  # fewer rows
 # Torch's bytes wrap in these, and kernels' saturate.
 WRAPPING = ("add", "sub", "rsub", "mul", "neg", "abs", "pow", "prims.fma", "sum")
-# Arithmetic whose results are floats where one operand has floats: torch converts integers to the floats' type first.
-OF_NUMBERS = ("add", "sub", "rsub", "mul", "div", "maximum", "minimum")
 
 
 def _known(*names: str) -> Callable[[Known], Known]:
@@ -64,10 +63,15 @@ def _pair(i: Importer, node: Any, x: Any, y: Any) -> tuple[int, int]:
     tensors = [is_tensor(a) for a in node.args[:2]]
     if not any(tensors):
         raise Stays("no tensor")
-    return (
-        x if tensors[0] else i.constant(x, y),
-        y if len(tensors) > 1 and tensors[1] else i.constant(y, x),
-    )
+    one = x if tensors[0] else i.constant(x, y)
+    other = y if len(tensors) > 1 and tensors[1] else i.constant(y, x)
+    return _as_floats(i, node, one), _as_floats(i, node, other)
+
+
+def _as_floats(i: Importer, node: Any, x: int) -> int:
+    """Convert integers of 64 bits that arithmetic combines with floats to the result's type first, as torch does."""
+    result = node.meta["val"].dtype
+    return i.ops.cast(x, dtype=torch_kind(result)) if i.ops.dtype(x) == i64 and result.is_floating_point else x
 
 
 def _binary(op: str) -> Known:
@@ -84,8 +88,16 @@ def _turned(op: str) -> Known:
     return call
 
 
-for _name in ("exp", "exp2", "expm1", "log", "log2", "log1p", "sqrt", "rsqrt", "tanh", "erf", "floor", "ceil"):
+for _name in ("exp", "exp2", "expm1", "log", "log2", "log1p", "sqrt", "rsqrt", "tanh", "erf"):
     KNOWN[_name] = _unary(_name)
+
+
+def _whole(op: str) -> Known:
+    return lambda i, node, x: getattr(i.ops, op)(x) if i.ops.dtype(x).kind == "float" else x
+
+
+for _name in ("floor", "ceil"):
+    KNOWN[_name] = _whole(_name)
 
 
 for _name in ("neg", "abs", "relu", "silu", "sigmoid"):
@@ -125,10 +137,34 @@ def _rsub(i: Importer, node: Any, x: Any, y: Any, alpha: float = 1) -> int:
 
 @_known("div")
 def _div(i: Importer, node: Any, x: Any, y: Any, rounding_mode: str | None = None) -> int:
-    if rounding_mode is not None:
-        raise Stays("a quotient that is rounded")
     a, b = _pair(i, node, x, y)
-    return i.ops.div(_wide(i, a), _wide(i, b))
+    if rounding_mode is None:
+        return i.ops.div(_wide(i, a), _wide(i, b))
+    _check_integers(i, a, b)
+    down = i.ops.floor_divide(a, b)
+    if rounding_mode == "floor":
+        return down
+    rest, zero = i.ops.remainder(a, b), i.constant(0, a)
+    up = i.ops.select(i.ops.lt(rest, zero), i.ops.lt(zero, a), i.ops.mul(i.ops.lt(zero, rest), i.ops.lt(a, zero)))
+    return i.ops.select(up, i.ops.add(down, i.constant(1, a)), down)
+
+
+@_known("floor_divide")
+def _floor_divided(i: Importer, node: Any, x: Any, y: Any) -> int:
+    return _div(i, node, x, y, "floor")
+
+
+@_known("remainder")
+def _remainder(i: Importer, node: Any, x: Any, y: Any) -> int:
+    a, b = _pair(i, node, x, y)
+    _check_integers(i, a, b)
+    return i.ops.remainder(a, b)
+
+
+def _check_integers(i: Importer, *numbers: int) -> None:
+    """Leave quotients of floats that are rounded to torch, and those of bytes, which wrap there."""
+    if any(i.ops.dtype(x).kind == "float" or i.ops.dtype(x).bits < 32 for x in numbers):
+        raise Stays("a rounded quotient of floats or bytes")
 
 
 @_known("prims.fma")
@@ -140,19 +176,8 @@ def _fma(i: Importer, node: Any, x: int, y: int, z: int) -> int:
 def _written(i: Importer, node: Any, over: int, x: int, *_: Any) -> int:
     if node.args[0].meta["val"].device != node.args[1].meta["val"].device:
         raise Stays("another device")
-    _check_narrowing(node.args[1].meta["val"].dtype, node.meta["val"].dtype)
     made = i.ops.like(x, i.ops.dtype(over))
     return made if i.ops.shape(made) == i.ops.shape(over) else i.ops.broadcast(made, shape=i.ops.shape(over))
-
-
-def _check_narrowing(source: Any, target: Any) -> None:
-    """Leave integers to torch that are converted to a type which does not hold them, since torch's wrap.
-
-    Numbers of 64 bits become numbers of 32 by their low words, as in torch.
-    """
-    whole = not (source.is_floating_point or target.is_floating_point or torch.bool in (source, target))
-    if whole and (source, target) != (torch.int64, torch.int32) and not torch_kind(target).holds(torch_kind(source)):
-        raise Stays("integers that wrap")
 
 
 def _filling(node: Any, number: float) -> float:
@@ -214,8 +239,9 @@ def _check_float(node: Any) -> None:
 
 @_known("trunc")
 def _trunc(i: Importer, node: Any, x: int) -> int:
-    wide = _wide(i, x)
-    return i.ops.select(i.ops.lt(wide, 0.0), i.ops.ceil(wide), i.ops.floor(wide))
+    if i.ops.dtype(x).kind == "int":
+        return x
+    return i.ops.select(i.ops.lt(x, 0.0), i.ops.ceil(x), i.ops.floor(x))
 
 
 @_known("logical_or", "bitwise_or")
@@ -227,7 +253,7 @@ def _or(i: Importer, node: Any, x: int, y: int) -> int:
 
 @_known("sign", "sgn")
 def _sign(i: Importer, node: Any, x: int) -> int:
-    zero = i.constant(0.0, x)
+    zero = i.constant(0, x)
     above, below = (i.ops.like(i.ops.lt(*pair), i.ops.dtype(x)) for pair in ((zero, x), (x, zero)))
     return i.ops.sub(above, below)
 
@@ -238,7 +264,7 @@ def _where(i: Importer, node: Any, condition: int, x: Any, y: Any) -> int:
     like = a if a is not None else b
     if like is None:
         result = node.meta["val"]
-        kind = i32 if node in i.narrow else torch_kind(result.dtype)
+        kind = torch_kind(result.dtype)
         one, other = (i.builder.constant(_filling(node, v), kind) for v in (x, y))
         return i.ops.select(condition, i.ops.broadcast(one, shape=tuple(result.shape)), other)
     return i.ops.select(
@@ -248,7 +274,7 @@ def _where(i: Importer, node: Any, condition: int, x: Any, y: Any) -> int:
 
 @_known("masked_fill")
 def _masked_fill(i: Importer, node: Any, x: int, mask: int, value: Any) -> int:
-    filled = value if is_tensor(node.args[2]) else i.constant(_filling(node, value), x)
+    filled = value if is_tensor(node.args[2]) else i.builder.constant(_filling(node, value), i.ops.dtype(x))
     return i.ops.select(mask, filled, x)
 
 
@@ -276,10 +302,9 @@ def _copied(i: Importer, node: Any, x: int, *_: Any, **named: Any) -> int:
     value = node.meta["val"]
     if value.device != node.args[0].meta["val"].device:
         raise Stays("another device")
-    kind = i32 if node in i.narrow else torch_kind(value.dtype)
-    _check_narrowing(node.args[0].meta["val"].dtype, value.dtype)
+    kind = torch_kind(value.dtype)
     if value.dtype == torch.bool and node.args[0].meta["val"].dtype != torch.bool:
-        return i.ops.eq(i.ops.eq(x, 0.0), 0.0)
+        return i.ops.eq(i.ops.eq(x, i.constant(0, x)), 0.0)
     if node.args[0].meta["val"].dtype.is_floating_point and not value.dtype.is_floating_point:
         x = i.ops.select(i.ops.lt(x, 0.0), i.ops.ceil(x), i.ops.floor(x))  # integers have no fractions
     return i.ops.like(x, kind)
@@ -420,11 +445,23 @@ def _fold(op: str) -> Known:
         if dtype is not None and not dtype.is_floating_point and node.args[0].meta["val"].dtype.is_floating_point:
             raise Stays("elements that are converted first")
         wide = i.ops.wide(_wide(i, x) if dtype is not None or op == "mean" else x)
-        if op == "sum" and node in i.narrow:  # a count of booleans
-            wide = i.ops.cast(x, dtype=i32)
+        if op == "sum" and node.meta["val"].dtype == torch.int64:
+            wide = _summed(i, x)
         return getattr(i.ops, op)(wide, axes=_axes(i, x, axes), keepdims=keepdim)
 
     return call
+
+
+def _summed(i: Importer, x: int) -> int:
+    """Convert integers to the type in which they are summed: i32 for bytes whose sums fit, such as conditions."""
+    o, source, nodes = i.ops, x, i.builder.nodes
+    while nodes[source].op == "cast":
+        given = nodes[source].inputs[0]
+        if o.dtype(given).kind != "int" or not o.dtype(source).holds(o.dtype(given)):
+            break
+        source = given
+    small = o.dtype(source).bits <= 8 and math.prod(o.shape(x)) <= MOST_NUMBER >> o.dtype(source).bits
+    return o.cast(source, dtype=i32) if small else o.like(x, i64)
 
 
 def _axes(i: Importer, x: int, axes: Any) -> tuple[int, ...]:
@@ -438,12 +475,33 @@ for _name, _op in (("sum", "sum"), ("mean", "mean"), ("amax", "max"), ("amin", "
     KNOWN[_name] = _fold(_op)
 
 
+@_known("cumsum")
+def _running(i: Importer, node: Any, x: int, dim: int, dtype: Any = None) -> int:
+    """Compute running sums along a dim, which comes last in the kernel: others are turned first."""
+    o, shape, result = i.ops, i.ops.shape(x), node.meta["val"].dtype
+    if not math.prod(shape) or not shape or shape[dim] < 2:
+        raise Stays("one element, or none")
+    if node.args[0].meta["val"].dtype.is_floating_point and not result.is_floating_point:
+        raise Stays("elements that are converted first")
+    if shape[dim] > MOST_RUNNING and math.prod(shape) < LEAST_ROWS * shape[dim]:
+        raise Stays("a few long rows, each of which one block would sum")
+    x, rank = o.like(x, torch_kind(result)), len(shape)
+    axes = [a for a in range(rank) if a != dim % rank] + [dim % rank]
+    if axes != list(range(rank)):
+        x = o.transpose(x, axes=tuple(axes))
+    given = i.builder.nodes[x]
+    if given.op == "transpose" and given["axes"][-1] != rank - 1:  # kernels read a row side by side
+        x = o.copy(x)
+    found = o.cumsum(x, axis=rank - 1)
+    return found if axes == list(range(rank)) else o.transpose(found, axes=tuple(axes.index(a) for a in range(rank)))
+
+
 def _of_truths(op: str) -> Known:
     def call(i: Importer, node: Any, x: int, axes: Any = None, keepdim: bool = False) -> int:
         """Say whether any element, or each, is other than zero."""
         if not math.prod(i.ops.shape(x)):
             raise Stays("no elements")
-        truths = x if node.args[0].meta["val"].dtype == torch.bool else i.ops.eq(i.ops.eq(x, 0.0), 0.0)
+        truths = x if node.args[0].meta["val"].dtype == torch.bool else i.ops.eq(i.ops.eq(x, i.constant(0, x)), 0.0)
         return getattr(i.ops, op)(truths, axes=_axes(i, x, axes), keepdims=keepdim)
 
     return call
@@ -461,6 +519,8 @@ def _place(op: str) -> Known:
         rank = max(1, len(i.ops.shape(x)))
         if not shape or i.ops.shape(x)[axis] < 2 or not math.prod(shape):
             raise Stays("one element")
+        if i.ops.shape(x)[axis] > MOST_NUMBER:
+            raise Stays("indices of 64 bits")
         return getattr(o, op)(x, axes=(axis % rank,), keepdims=keepdim)
 
     return call

@@ -187,6 +187,8 @@ class Array:
                 return types.applied(self.builder, "mul" if name.endswith("and") else "maximum", *inputs)
             if name in ("logical_not", "invert") and types.is_condition(self):
                 return types.applied(self.builder, "eq", self, 0)
+            if name in ("floor_divide", "remainder", "mod"):
+                return self._divided(name.replace("mod", "remainder"), *inputs)
             if name == "divmod":
                 return divmod(*inputs)
         plain = options.keys() <= {"axis", "keepdims"}
@@ -237,16 +239,22 @@ class Array:
         return types.applied(self.builder, "pow", other, self)
 
     def __mod__(self, other: Any) -> Array:
-        return foreign_calls.foreign(self.builder, "remainder", np.remainder, (self, other))
+        return self._divided("remainder", self, other)
 
     def __floordiv__(self, other: Any) -> Array:
-        return foreign_calls.foreign(self.builder, "floor_divide", np.floor_divide, (self, other))
+        return self._divided("floor_divide", self, other)
 
     def __rmod__(self, other: Any) -> Array:
-        return foreign_calls.foreign(self.builder, "remainder", np.remainder, (other, self))
+        return self._divided("remainder", other, self)
 
     def __rfloordiv__(self, other: Any) -> Array:
-        return foreign_calls.foreign(self.builder, "floor_divide", np.floor_divide, (other, self))
+        return self._divided("floor_divide", other, self)
+
+    def _divided(self, op: str, x: Any, y: Any) -> Array:
+        """Divide integers in a kernel, rounding down; NumPy divides floats and conditions."""
+        if types.are_integers(x, y):
+            return types.applied(self.builder, op, x, y)
+        return foreign_calls.foreign(self.builder, op, getattr(np, op), (x, y))
 
     def __divmod__(self, other: Any) -> tuple[Array, Array]:
         return self // other, self % other

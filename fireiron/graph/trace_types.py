@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from fireiron.algebra.dtypes import DType, f32, f64, i32, u8
+from fireiron.algebra.dtypes import DType, f32, f64, i32, i64, u8
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.unary import FUNCTIONS as UNARY
 from fireiron.base.contract import shown
 from fireiron.base.errors import FireironError, SpecError
 from fireiron.base.link import here
 from fireiron.graph.nodes import Builder, Data
-from fireiron.graph.operations import BINARY, COMPARISONS, i64
+from fireiron.graph.operations import BINARY, COMPARISONS
 from fireiron.graph.trace_array import Array
 
 TRUTHS = ("bool", "bool_", "b1")
@@ -42,15 +42,13 @@ class Tracing(Builder):
 
 
 def kind_of(dtype: object) -> DType:
-    """Return the graph's element type for a NumPy type; graphs also have booleans (one byte) and 64-bit integers.
+    """Return the graph's element type for a NumPy type; graphs also have booleans, of one byte.
 
     Raises:
         SpecError: `unknown-dtype`.
     """
     name = type_name(dtype)
-    if name in ("int64", "long", "int"):
-        return i64
-    return u8 if name in TRUTHS else find_dtype(dtype)
+    return u8 if name in TRUTHS else i64 if name == "int" else find_dtype(dtype)
 
 
 def type_name(dtype: object) -> str:
@@ -122,9 +120,8 @@ def lifted(builder: Tracing, value: Any, kind: DType) -> int:
     if made.ndim == 0:
         return lifted(builder, made.item(), kind)
     found = kind_of(made.dtype)
-    if found == i64 and made.size and not -(2**31) <= made.min() <= made.max() < 2**31:
-        raise SpecError("graph-value", f"{shown(value)} has numbers that i32 does not hold", fix="give floats")
-    number = builder.array(Data.of(made, f32 if found == f64 else i32 if found == i64 else found))
+    small = found == i64 and (not made.size or -(2**31) <= made.min() <= made.max() < 2**31)
+    number = builder.array(Data.of(made, f32 if found == f64 else i32 if small else found))
     if made.dtype == np.bool_:
         builder.truths.add(number)
     return number
@@ -133,6 +130,13 @@ def lifted(builder: Tracing, value: Any, kind: DType) -> int:
 def is_condition(x: Any) -> bool:
     """Say whether a value is a truth in NumPy: u8 in the graph is the type of truths and of bytes."""
     return x.number in x.builder.truths if isinstance(x, Array) else np.asarray(x).dtype == np.bool_
+
+
+def are_integers(*values: Any) -> bool:
+    """Say whether all values are integers of one type, or numbers beside them, and none is a condition."""
+    arrays = {x.kind for x in values if isinstance(x, Array)}
+    plain = all(isinstance(x, Array) or (isinstance(x, int) and not isinstance(x, bool)) for x in values)
+    return plain and len(arrays) == 1 and arrays.pop().kind == "int" and not any(map(is_condition, values))
 
 
 def kind_of_numbers(*values: Any) -> DType:

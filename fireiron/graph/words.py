@@ -8,7 +8,10 @@ from __future__ import annotations
 from fireiron.algebra.dtypes import DType
 from fireiron.graph.nodes import Graph, Node
 
-SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "matmul": "@", "pow": "**", "lt": "<", "le": "<=", "eq": "=="}
+SIGNS = {
+    "add": "+", "sub": "-", "mul": "*", "div": "/", "matmul": "@", "pow": "**", "floor_divide": "//", "remainder": "%",
+    "lt": "<", "le": "<=", "eq": "==",
+}  # fmt: skip
 
 
 def names_of(graph: Graph) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from fireiron.jit.workspace import Workspaces
 # How a number travels, by dtype; a float that C lacks travels as its bits.
 _FORMATS = {
     "f64": "d", "f32": "f", "f16": "e", "bf16": "H", "tf32": "I", "e4m3": "B", "e5m2": "B",
-    "i32": "i", "i8": "b", "u8": "B",
+    "i64": "q", "i32": "i", "i8": "b", "u8": "B",
 }  # fmt: skip
 
 

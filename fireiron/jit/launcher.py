@@ -27,7 +27,7 @@ ALIGNMENT = 256  # bytes by which parts of a workspace start
 # What a number travels as: floats that C lacks go as their bits.
 _C_TYPES = {
     "f64": "double", "f32": "float", "f16": "uint16_t", "bf16": "uint16_t", "tf32": "uint32_t", "e4m3": "uint8_t",
-    "e5m2": "uint8_t", "i32": "int32_t", "i8": "int8_t", "u8": "uint8_t",
+    "e5m2": "uint8_t", "i64": "int64_t", "i32": "int32_t", "i8": "int8_t", "u8": "uint8_t",
 }  # fmt: skip
 
 

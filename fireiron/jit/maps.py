@@ -33,7 +33,7 @@ UNIT = 16  # bytes by which strides and the rows of a box are counted
 # Source: CUDA driver API, cuTensorMapEncodeTiled.
 TYPES = {
     "u8": (0, 1), "i8": (0, 1), "e4m3": (0, 1), "e5m2": (0, 1),
-    "i32": (3, 4), "f16": (6, 2), "f32": (7, 4), "f64": (8, 8), "bf16": (9, 2), "tf32": (7, 4),
+    "i32": (3, 4), "i64": (5, 8), "f16": (6, 2), "f32": (7, 4), "f64": (8, 8), "bf16": (9, 2), "tf32": (7, 4),
 }  # fmt: skip
 SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}  # CUtensorMapSwizzle
 # CUtensorMapL2promotion: neighbouring boxes are read soon after, mostly by other blocks. Lines between the multiples of

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
 
 import attrs
 
-from fireiron.algebra.dtypes import DType, f32, f64, i32
+from fireiron.algebra.dtypes import DType, f32, f64, i32, i64
 from fireiron.algebra.dtypes import dtype as find_dtype
 from fireiron.algebra.expr import Expr, and_, as_expr, as_int, eq, le, lt, maximum, minimum, ne, or_, select
 from fireiron.algebra.scalar import (
@@ -187,9 +187,9 @@ class Value:
 
         return At(self)
 
-    def cast(self, dtype: object) -> Value:
+    def cast(self, dtype: object, wraps: bool = False) -> Value:
         """Convert to another type, as `fireiron.cast` does."""
-        return cast_to(self, dtype)
+        return cast_to(self, dtype, wraps)
 
     def named(self, name: str) -> Value:
         """Give the step that computes this value of a program a name, for use in chains."""
@@ -389,10 +389,15 @@ def lifted(*operands: Operand) -> tuple[Value, ...]:
 
 
 def computed_in(kinds: list[DType]) -> DType:
-    """Return the type in which programs compute: f64 where an operand is f64, f32 where one is a float, else i32."""
+    """Return the type in which programs compute: f64, f32 where an operand is a float, else i64 or i32.
+
+    Example:
+        >>> computed_in([i64, i32]), computed_in([i64, f64]), computed_in([i32])
+        (i64, f64, i32)
+    """
     if any(kind.kind == "float" for kind in kinds):
         return f64 if f64 in kinds else f32
-    return i32
+    return i64 if i64 in kinds else i32
 
 
 def merged(values: tuple[Value, ...]) -> tuple[tuple[Scalar, ...], tuple[Tensor, ...]]:
@@ -568,16 +573,26 @@ def where(condition: Operand, x: Operand, y: Operand) -> Value:
     return Value(Select(c, a, b), tensors)
 
 
-def cast_to(x: Operand, dtype: object) -> Value:
+def cast_to(x: Operand, dtype: object, wraps: bool = False) -> Value:
     """Convert to another type: floats round to nearest even, integers and 8-bit floats saturate.
+
+    Args:
+        x: what to convert.
+        dtype: the type to convert to.
+        wraps: whether an integer that the type does not hold keeps its low bits, as in C, NumPy and torch.
 
     Raises:
         SpecError: `unknown-dtype`.
+
+    Example:
+        >>> cast_to(accumulator(i64), "i32", wraps=True)
+        <Value wrap_i32(acc) of i32>
     """
     if not isinstance(x, Value):
         (x,) = lifted(x)
     kind = find_dtype(dtype)
-    return x if x.dtype == kind else Value(Cast(x.tree, kind), x.tensors)
+    low = wraps and x.dtype.kind == kind.kind == "int" and not kind.holds(x.dtype) and not kind.packed
+    return x if x.dtype == kind else Value(Cast(x.tree, kind, low), x.tensors)
 
 
 def substituted(value: Value, inner: Value) -> Value:

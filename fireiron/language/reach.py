@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from fireiron.algebra.dtypes import i64
 from fireiron.algebra.expr import Compare, Element, Expr, Logic, and_, as_expr
 from fireiron.algebra.scalar import (
     Arg,
@@ -68,8 +69,10 @@ def by_elements(tree: Scalar, reads: Sequence[Ref], taken: Callable[[Ref], bool]
 
 def _with_elements(tree: Scalar, reads: Sequence[Ref], taken: Callable[[Ref], bool]) -> Expr | None:
     match tree:
-        case Cast(x, dtype) if dtype.kind == "int" and x.dtype.kind == "int":
+        case Cast(x, dtype, wraps=False) if dtype.kind == "int" and x.dtype.kind == "int":
             return _with_elements(x, reads, taken)
+        case Constant(value, dtype) if dtype == i64:
+            return as_expr(int(value)) if abs(value) < BEYOND else None
         case Arg(index, dtype):
             ref = reads[index]
             if dtype.kind != "int" or dtype.packed or not taken(ref):

@@ -7,6 +7,7 @@ from typing import cast
 
 import attrs
 
+from fireiron.algebra.dtypes import i32
 from fireiron.algebra.expr import (
     Element,
     Expr,
@@ -27,7 +28,7 @@ from fireiron.algebra.expr import (
     substitute,
     terms_of,
 )
-from fireiron.algebra.scalar import Arg, Binary, Cast, Coordinate, Scalar, Select, placed
+from fireiron.algebra.scalar import Arg, Binary, Cast, Constant, Coordinate, Scalar, Select, placed
 from fireiron.base.contract import checks, shown
 from fireiron.base.errors import SpecError
 from fireiron.base.text import count
@@ -192,8 +193,9 @@ def _index_of(tree: Scalar, tensors: Sequence[Tensor], anywhere: bool = False) -
         SpecError: `gather-step` for integers that a step computes.
     """
     match tree:
-        case Cast(x=x, dtype=dtype) if dtype.kind == "int" and x.dtype.kind == "int":
-            return _index_of(x, tensors, anywhere)
+        case Cast(x=x, dtype=dtype, wraps=wraps) if dtype.kind == "int" and x.dtype.kind == "int":
+            # Indices are low words; other low bits of a number, and those that are compared, are another number.
+            return None if wraps and (anywhere or dtype != i32) else _index_of(x, tensors, anywhere)
         case Arg(index=number, dtype=dtype) if dtype.kind == "int" and not dtype.packed and number > 0:
             ref = tensors[number - 1]
             if not isinstance(ref, Ref):
@@ -212,6 +214,8 @@ def _index_of(tree: Scalar, tensors: Sequence[Tensor], anywhere: bool = False) -
             if left is None or right is None:
                 return None
             return left + right if op == "add" else left - right if op == "sub" else left * right
+        case Constant(value=value, dtype=dtype) if dtype.kind == "int" and abs(value) < BEYOND:
+            return as_expr(int(value))
         case Select(condition=Binary(op="lt", x=x, y=y), x=one, y=other):
             parts = [_index_of(part, tensors, anywhere=True) for part in (x, y, one, other)]
             low, high, then, otherwise = parts

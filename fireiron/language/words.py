@@ -69,7 +69,7 @@ def scalar_in_words(tree: Scalar, names: Sequence[str], strength: int = 0) -> st
             # A read is converted where it is used; only a conversion to a narrower type rounds.
             if isinstance(x, Arg | Cast) and dtype.holds(x.dtype):
                 return scalar_in_words(x, names, strength)
-            return f"{dtype}({scalar_in_words(x, names)})"
+            return f"{'wrap_' if tree.wraps else ''}{dtype}({scalar_in_words(x, names)})"
         case Debug(name, x=x):
             return f"debug({name}: {scalar_in_words(x, names)})"
         case Custom(name, args=args):

@@ -256,7 +256,7 @@ def _infix(tree: Scalar, names: tuple[str, ...], binds: int) -> str:
         case Select(condition, x, y):
             return f"select({', '.join(_infix(part, names, 0) for part in (condition, x, y))})"
         case Cast(x, dtype):
-            return f"{dtype}({_infix(x, names, 0)})"
+            return f"{'wrap_' if tree.wraps else ''}{dtype}({_infix(x, names, 0)})"
         case Debug(name, x=x):
             return f"debug({name}: {_infix(x, names, 0)})"
         case Custom(name, args=args):

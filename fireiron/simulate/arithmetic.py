@@ -7,7 +7,7 @@ from typing import TypeAlias, assert_never
 
 import numpy as np
 
-from fireiron.algebra.dtypes import DType, bf16, e4m3, e5m2, f32, tf32
+from fireiron.algebra.dtypes import DType, bf16, e4m3, e5m2, f32, i64, tf32
 from fireiron.algebra.elements import tf32_read, tf32_rounded
 from fireiron.algebra.scalar import (
     Arg,
@@ -29,6 +29,7 @@ from fireiron.simulate.order import Array
 
 # Types without their own arithmetic.
 THROUGH_F32 = (tf32, e4m3, e5m2)
+WRAPPED = (np.dtype(np.int32), np.dtype(np.int64))  # types whose sums wrap; 8-bit integers are summed in i32
 
 
 Check: TypeAlias = Callable[[Array, Array], None]
@@ -48,7 +49,7 @@ def evaluate_scalar(
         expr: the expression.
         inputs: one array for each argument.
         numbers: the scalar kernel parameters.
-        check: called for each sum and product of i32, with the result in 64 bits and the wrapped result in 32 bits.
+        check: called for each sum and product of i32 or i64, with the result in more bits and the wrapped result.
         told: called with each `Debug` in the expression, its values and their coordinates.
 
     Raises:
@@ -83,17 +84,19 @@ def _value(
         case Binary(op=op, x=x, y=y):
             left, right = _value(x, inputs, numbers, check, told), _value(y, inputs, numbers, check, told)
             result = _binary(op, left, right, x.dtype)
-            if check is not None and op in ("add", "sub", "mul") and result.dtype == np.int32:
-                check(*np.broadcast_arrays(_binary(op, left.astype(np.int64), right.astype(np.int64), x.dtype), result))
+            if check is not None and op in ("add", "sub", "mul") and result.dtype in WRAPPED:
+                check(*np.broadcast_arrays(_binary(op, widened(left), widened(right), x.dtype), result))
             return result
         case MultiplyAdd(x=x, y=y, z=z):
             return multiply_add(*(_value(part, inputs, numbers, check, told) for part in (x, y, z)))
         case Select(condition=condition, x=x, y=y):
             truth = _value(condition, inputs, numbers, check, told) != 0
             return np.where(truth, _value(x, inputs, numbers, check, told), _value(y, inputs, numbers, check, told))
-        case Cast(x=x, dtype=dtype):
+        case Cast(x=x, dtype=dtype, wraps=wraps):
             # tf32 shares its arrays' type with f32, but not its numbers.
             value = _value(x, inputs, numbers, check, told)
+            if wraps:
+                return value.astype(dtype.numpy)
             return tf32_rounded(value) if dtype == tf32 and x.dtype == f32 else cast(value, dtype)
         case Coordinate(value):
             raise AssertionError(f"{value} is an argument by now")
@@ -148,6 +151,11 @@ def multiply_add(x: Array, y: Array, z: Array) -> Array:
     return np.where(odd, (bits + np.where(away, 1, -1)).view(np.float64), total).astype(np.float32)
 
 
+def widened(x: Array) -> Array:
+    """Convert integers to a type that holds their sums and products: 64 bits, or Python's integers for i64."""
+    return x.astype(object if x.dtype == np.int64 else np.int64)
+
+
 def _binary(op: str, x: Array, y: Array, dtype: DType) -> Array:
     if dtype in THROUGH_F32:
         return _rounded(_operation(op, x.astype(np.float32), y.astype(np.float32), dtype), dtype)
@@ -197,9 +205,10 @@ def _larger(x: Array, y: Array, dtype: DType, sign: Callable[[Array], Array] = n
 
 def _quotient(x: Array, y: Array) -> Array:
     """Divide as C does, towards zero; the undefined quotient by zero is 0."""
-    whole = np.abs(x.astype(np.int64)) // np.maximum(np.abs(y.astype(np.int64)), 1)
-    signed = np.where((x < 0) != (y < 0), -whole, whole)
-    return np.where(y == 0, 0, signed).astype(x.dtype)
+    wide, by = x.astype(np.int64), np.where(y == 0, 1, y).astype(np.int64)
+    down = wide // by
+    up = (down < 0) & (down * by != wide)  # rounded down, away from zero
+    return np.where(y == 0, 0, down + up).astype(x.dtype)
 
 
 def cast(value: Array, dtype: DType) -> Array:
@@ -218,11 +227,13 @@ def cast(value: Array, dtype: DType) -> Array:
     if dtype.kind == "int":
         limits = np.iinfo(target)
         if value.dtype.kind in "iu":
-            return np.clip(value, limits.min, limits.max).astype(target)
+            return value.astype(target) if dtype == i64 else np.clip(value, limits.min, limits.max).astype(target)
         rounded = np.rint(value.astype(np.float64))
-        return np.where(np.isnan(rounded), 0, np.clip(rounded, limits.min, limits.max)).astype(target)
+        beyond = rounded >= float(limits.max) + 1  # f64 does not hold the highest i64
+        inside = np.where(np.isnan(rounded) | beyond, 0, np.clip(rounded, limits.min, limits.max)).astype(target)
+        return np.where(beyond, limits.max, inside).astype(target)
     if (dtype.bits < 32 or dtype == tf32) and value.dtype.kind in "iu":
-        value = value.astype(np.float64)
+        value = _in_f64(value)
     if dtype in (*THROUGH_F32, bf16) and value.dtype == np.float64:
         value = _sticky(value)
     if dtype == tf32:
@@ -230,6 +241,15 @@ def cast(value: Array, dtype: DType) -> Array:
     if dtype in THROUGH_F32:
         value = np.clip(value.astype(np.float32), *dtype.limits)
     return value.astype(target)
+
+
+def _in_f64(value: Array) -> Array:
+    """Convert integers to f64; of i64 beyond its numbers, bit 10 tells the next rounding that lower bits were lost."""
+    if value.dtype != np.int64:
+        return value.astype(np.float64)
+    lost = value & 1023
+    short = (value - lost) | np.where(lost != 0, 1024, 0)
+    return np.where(np.abs(value.astype(np.float64)) < 2.0**53, value, short).astype(np.float64)
 
 
 def _sticky(value: Array) -> Array:

@@ -12,6 +12,7 @@ from fireiron.algebra.expr import Const, Expr
 from fireiron.base.errors import SimulationError
 from fireiron.kernel.ir.statements import View
 from fireiron.simulate.access import MOST_NBYTES, Access, Env, Fault, build, build_partial, granules_of, steps_of
+from fireiron.simulate.arithmetic import WRAPPED, widened
 from fireiron.simulate.before import refuse_early
 from fireiron.simulate.flights import Flight, Flights
 from fireiron.simulate.memory import Storage
@@ -218,12 +219,13 @@ class Leaf:
         except Race as race:
             raise self.team.machine.race(self.place, race, storage, granules, who) from None
         if self.adds:
-            if self.team.machine.exact and storage.data.dtype == np.int32:
-                wide = storage.data.astype(np.int64)
+            checked = self.team.machine.exact and storage.data.dtype in WRAPPED
+            wide = widened(storage.data) if checked else None
+            np.add.at(storage.data, access.touched, active(values, access, mask))
+            if wide is not None:
                 np.add.at(wide, access.touched, active(values, access, mask))
                 here = np.unique(access.touched)
-                self.team.machine.refuse_wrapped(self.place, wide[here], wide[here].astype(np.int32))
-            np.add.at(storage.data, access.touched, active(values, access, mask))
+                self.team.machine.refuse_wrapped(self.place, wide[here], storage.data[here])
         else:
             storage.data[access.touched] = active(values, access, mask)
 

@@ -185,12 +185,12 @@ class Machine:
         return SimulationError(code, message, fix=fix, link=place.link, path=place.path or place.title)
 
     def refuse_wrapped(self, place: Place, wide: Array, held: Array, mask: Array | None = None) -> None:
-        """Raise an error for integers that exceed 32 bits.
+        """Raise an error for integers that exceed their type.
 
         Args:
             place: the statement.
-            wide: the results in 64 bits.
-            held: the results in 32 bits.
+            wide: the results in more bits.
+            held: the results in their type.
             mask: which results count, None for all.
 
         Raises:
@@ -202,7 +202,8 @@ class Machine:
             raise self.error(
                 place,
                 "integer-overflow",
-                f"{place}: {int(wide[lost][0])} does not fit into 32 bits, and wraps to {int(held[lost][0])}",
+                f"{place}: {int(wide[lost][0])} does not fit into {8 * held.itemsize} bits, and wraps to "
+                f"{int(held[lost][0])}",
                 "sum fewer or smaller products, scale them in f32, or leave overflow= out: integers wrap",
             )
 

@@ -301,7 +301,8 @@ extern "C" __global__ void compare(const {c_type}* got, const {c_type}* expected
 
 def _widening(kind: DType) -> tuple[str, str]:
     """Write the conversion of an element to double; narrow floats are decoded by integer operations."""
-    plain = {"f64": "double", "f32": "float", "tf32": "float", "i32": "int", "i8": "signed char", "u8": "unsigned char"}
+    plain = {"f64": "double", "f32": "float", "tf32": "float"}
+    plain |= {"i64": "long long", "i32": "int", "i8": "signed char", "u8": "unsigned char"}
     if kind.name in plain:
         return plain[kind.name], "return x;"
     top, fraction = (1 << kind.exponent) - 1, (1 << kind.mantissa) - 1

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, assert_never
 import attrs
 import numpy as np
 
-from fireiron.algebra.dtypes import DType, f64, tf32
+from fireiron.algebra.dtypes import DType, f64, i64, tf32
 from fireiron.algebra.elements import read
 from fireiron.algebra.scalar import (
     Arg,
@@ -73,9 +73,35 @@ def unit(dtype: DType) -> float:
 
 
 def exact(array: Array) -> Bounded:
-    """Hold numbers without error."""
+    """Hold numbers without error; of integers from 2^53 on, f64 does not hold all."""
     value = array.astype(np.float64)
-    return Bounded(value, np.zeros(value.shape))
+    return Bounded(value, inexact(value, i64) if array.dtype == np.int64 else np.zeros(value.shape))
+
+
+def inexact(value: Array, dtype: DType) -> Array:
+    """Bound what f64 loses of results of an integer type, and of partial sums up to them: 0 below 2^53.
+
+    Example:
+        >>> inexact(np.array([2.0**52, 2.0**60]), i64).tolist(), inexact(np.array([2.0**60]), f64).tolist()
+        ([0.0, 256.0], [0.0])
+    """
+    return np.where((np.abs(value) >= 2.0**53) & (dtype == i64), np.abs(value) * 2 * F64_ROUNDING, 0.0)
+
+
+def wrapped(value: Array, error: Array, dtype: DType) -> Bounded:
+    """Wrap whole numbers to an integer type's width; an inexact one near the ends may wrap or not.
+
+    Example:
+        >>> wrapped(np.array([2.0**31 + 1]), np.zeros(1), i32).value.tolist()
+        [-2147483647.0]
+    """
+    low, high = dtype.limits
+    error, size = error + inexact(value, dtype), float(high - low + 1)
+    with np.errstate(invalid="ignore"):
+        above = np.mod(value - low, size)
+        found = np.where((low <= value) & (value <= high), value, above + low)
+        either = (error > 0) & (np.minimum(above, size - above) <= error)
+    return Bounded(found, np.where(either, size, error))
 
 
 def broadcast(x: Bounded, shape: tuple[int, ...]) -> Bounded:
@@ -119,8 +145,10 @@ def _overflowed(value: Array, error: Array, dtype: DType) -> Bounded:
 
 def _once(value: Array, error: Array, x: Bounded, y: Bounded, dtype: DType) -> Bounded:
     """Round the sum or product `value` of x and y, unless it is exact and its dtype holds it exactly."""
+    if dtype.kind == "int":
+        return wrapped(value, error, dtype)
     found = rounded(value, error, dtype)
-    if dtype.kind == "int" or not (exactly := error == 0).any():
+    if not (exactly := error == 0).any():
         return found
     if dtype.mantissa < _F64_MANTISSA:  # what f64 loses is far below a rounding of such a type
         held = read(value.astype(dtype.numpy), dtype).astype(np.float64) == value
@@ -201,8 +229,9 @@ def evaluate(tree: Scalar, inputs: Sequence[Bounded], numbers: Mapping[str, floa
             return evaluate(Binary("add", Binary("mul", x, y), z), inputs, numbers)
         case Select(condition, x, y):
             return _select(*(evaluate(part, inputs, numbers) for part in (condition, x, y)))
-        case Cast(x, dtype):
-            return cast(evaluate(x, inputs, numbers), dtype, x.dtype)
+        case Cast(x, dtype, wraps):
+            value = evaluate(x, inputs, numbers)
+            return wrapped(value.value, value.error, dtype) if wraps else cast(value, dtype, x.dtype)
         case Coordinate(value):
             raise AssertionError(f"{value} is an argument by now")
         case Debug(x=x):
@@ -298,11 +327,11 @@ def _chosen(x: Bounded, y: Bounded, lead: Array) -> Array:
 
 def _quotient(x: Bounded, y: Bounded, dtype: DType) -> Bounded:
     value = x.value / y.value
-    if dtype.kind == "int":  # C's division goes towards zero; one by zero is undefined, and 0 in the simulator
-        return Bounded(np.where(y.value == 0, 0.0, np.trunc(value)), np.where(x.error + y.error == 0, 0.0, np.inf))
     least = np.abs(y.value) - y.error
     error = np.where(least > 0, (x.error + np.abs(value) * y.error) / least, np.inf)
     error = np.where(x.error + y.error == 0, 0.0, error)
+    if dtype.kind == "int":  # C's division goes towards zero; one by zero is undefined, and 0 in the simulator
+        return Bounded(np.where(y.value == 0, 0.0, np.trunc(value)), np.where(error == 0, 0.0, np.floor(error) + 1))
     error = np.where(y.size >= largest(dtype), np.fmax(error, np.abs(value)), error)  # over an infinity it is 0
     found = rounded(value, error, dtype)
     exactly = (x.error == 0) & (y.error == 0) & (np.abs(np.frexp(y.value)[0]) == 0.5)  # by a power of two

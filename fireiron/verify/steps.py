@@ -36,8 +36,20 @@ from fireiron.language.maps import is_plain
 from fireiron.language.online import EXPONENTIALS
 from fireiron.language.steps import For, Program, Ragged, Ref, Step, dims_in
 from fireiron.language.tensor import Tensor
-from fireiron.verify.bounded import Array, Bounded, broadcast, cast, evaluate, exact, more, smallest, unit
-from fireiron.verify.sums import Rounding, Summing, product, spread, wrapped
+from fireiron.verify.bounded import (
+    Array,
+    Bounded,
+    broadcast,
+    cast,
+    evaluate,
+    exact,
+    inexact,
+    more,
+    smallest,
+    unit,
+    wrapped,
+)
+from fireiron.verify.sums import Rounding, Summing, product, spread
 
 Read = Callable[[Tensor], Bounded]
 SIGMAS = 8.0  # a right result of layers strays so far with a probability below 1e-14
@@ -397,7 +409,7 @@ class _Evaluation:
         ):
             np.add.at(sums, at, x[inside])
         if out.dtype.kind == "int":
-            return Bounded(wrapped(total, out.dtype), error)
+            return wrapped(total, error + inexact(size, out.dtype), out.dtype)
         return Bounded(total, more(error, _lost(counts, size, out.dtype, before, value)))
 
     def _spread(self, ref: Ref, dims: Sequence[Dim]) -> Bounded:
@@ -477,7 +489,7 @@ def _folded(state: list[Bounded], fold: Fold, numbers: Mapping[str, float]) -> l
         case "add":
             total = x.value.sum(-1)
             if dtype.kind == "int":
-                return [Bounded(wrapped(total, dtype), x.error.sum(-1))]
+                return [wrapped(total, x.error.sum(-1) + inexact(x.size.sum(-1), dtype), dtype)]
             return [Bounded(total, more(x.error.sum(-1), _lost(x.value.shape[-1], x.size.sum(-1), dtype, x)))]
         case "max":
             return [_largest(x)]
@@ -511,7 +523,7 @@ def _cumulated(state: list[Bounded], fold: Fold, numbers: Mapping[str, float]) -
     if fold.plain == "add":
         total, error = x.value.cumsum(-1), x.error.cumsum(-1)
         if dtype.kind == "int":
-            return [Bounded(wrapped(total, dtype), error)]
+            return [wrapped(total, error + inexact(x.size.cumsum(-1), dtype), dtype)]
         return [Bounded(total, error + _lost(np.arange(n, dtype=np.float64), x.size.cumsum(-1), dtype, x))]
     made: list[list[Bounded]] = []
     held = [Bounded(s.value[..., 0], s.error[..., 0]) for s in state]

@@ -16,7 +16,7 @@ import numpy as np
 from fireiron.algebra.dtypes import DType
 from fireiron.algebra.exact import SIGMAS, whole_numbers
 from fireiron.language import atom
-from fireiron.verify.bounded import Array, Bounded, smallest, unit
+from fireiron.verify.bounded import Array, Bounded, smallest, unit, wrapped
 
 EXACT_F64 = 2**53
 FINEST = 24  # binary places that are looked for in numbers of a common step
@@ -220,10 +220,4 @@ def _integer_product(a: Array, b: Array, kind: DType) -> Bounded:
         value = np.matmul(a, b)
     else:
         value = np.matmul(a.astype(np.int64), b.astype(np.int64)).astype(kind.numpy).astype(np.float64)
-    return Bounded(wrapped(value, kind), np.zeros(value.shape))
-
-
-def wrapped(value: Array, kind: DType) -> Array:
-    """Wrap whole numbers to an integer type's width."""
-    low, high = kind.limits
-    return np.mod(value - low, high - low + 1) + low
+    return wrapped(value, np.zeros(value.shape), kind)

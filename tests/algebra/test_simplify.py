@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fireiron.algebra.dtypes import DType, bf16, e5m2, f16, f32, f64, i4, i8, i32
+from fireiron.algebra.dtypes import DType, bf16, e5m2, f16, f32, f64, i4, i8, i32, i64, u8
 from fireiron.algebra.scalar import (
     OF_NUMBERS,
     Arg,
@@ -49,7 +49,7 @@ def bits(x: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(whole).view(f"u{x.itemsize}")
 
 
-@pytest.mark.parametrize("dtype", [f16, bf16, f32, f64, i32, i8], ids=str)
+@pytest.mark.parametrize("dtype", [f16, bf16, f32, f64, i64, i32, i8], ids=str)
 def test_simplified_expressions_give_the_same_bits(draw, dtype: DType) -> None:
     rng = np.random.default_rng(0)
     values = [draw(rng, dtype, 64) for _ in range(2)]
@@ -108,10 +108,29 @@ def test_bounds_of_bounds_become_one() -> None:
     assert simplify(twice) == Binary("max", x, Constant(2.0, f32))
 
 
+def test_a_wider_integer_in_between_is_left_out() -> None:
+    x, narrow = Arg(0, i32), Arg(0, u8)
+    assert simplify(Cast(Cast(narrow, i64), f32)) == Cast(narrow, f32)
+    assert simplify(Cast(Cast(narrow, i32), i64)) == Cast(narrow, i64)
+    assert simplify(Cast(Cast(x, i64), i8, True)) == Cast(x, i8, True)
+    assert simplify(Cast(Cast(narrow, i64), i32, True)) == Cast(narrow, i32)
+    for kept in (Cast(Cast(Arg(0, i64), i32), f32), Cast(Cast(Arg(0, i64), i32, True), i64), Cast(Cast(x, f32), i64)):
+        assert simplify(kept) == kept
+
+
 def test_rebuilding_keeps_every_node() -> None:
     x = Arg(0, f32)
     custom = Custom("twice", "2 * x", ("x",), (x,), f32, lambda x: 2 * x)
-    for tree in (x, Constant(1, f32), Unary("neg", x), Binary("add", x, x), Select(x, x, x), Cast(x, f16), custom):
+    for tree in (
+        x,
+        Constant(1, f32),
+        Unary("neg", x),
+        Binary("add", x, x),
+        Select(x, x, x),
+        Cast(x, f16),
+        custom,
+        Cast(Arg(0, i64), i32, True),
+    ):
         assert with_children(tree, children(tree)) == tree
 
 

@@ -35,5 +35,5 @@ called from test_added_type.py:19:22
  19 |     return pointwise.pointwise(
     |                      ^^^^^^^^^^
 at:  Program 64x8 @ Kernel > tile 8x64 to Block > tile 8x1 to Lanes2 > load x to RF
-fix: let sums be an array of one of f32, f64, i32, f16, bf16""",
+fix: let sums be an array of one of f32, f64, i32, i64, f16, bf16""",
     )

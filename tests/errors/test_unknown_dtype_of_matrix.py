@@ -22,5 +22,5 @@ SpecError[unknown-dtype]: unknown dtype 'float7'
   --> test_unknown_dtype_of_matrix.py:12:12
 12 |     return Matrix(64, 64, "float7")
    |            ^^^^^^^^^^^^^^^^^^^^^^^^
-fix: use one of f64, f32, f16, bf16, i32, i8, u8, tf32, e4m3, e5m2, i4, u4, b1""",
+fix: use one of f64, f32, f16, bf16, i64, i32, i8, u8, tf32, e4m3, e5m2, i4, u4, b1""",
     )

@@ -132,7 +132,7 @@ def test_refused(name: str) -> None:
 
 def test_errors_below_torchs_dispatcher_show_the_users_line() -> None:
     with pytest.raises(FireironError) as caught:
-        ft.embedding(whole[0], torch.zeros(4, 8, dtype=torch.int64))
+        ft.embedding(whole[0], torch.zeros(4, 8, dtype=torch.int16))
     assert caught.value.code == "unknown-dtype"
     assert caught.value.link is not None
     assert caught.value.link.place.filename == __file__

@@ -30,7 +30,7 @@ NETWORKS: dict[str, tuple[Callable[[], Any], list[Any], list[str]]] = {
         lambda: models.DLRM(16, 4, 10, 16, (32,), (32, 16)),
         [drawn(16, 16), torch.arange(64).reshape(16, 4) % 10],
         [
-            "product", "product", "left over", "pointwise", "pointwise", "product", "left over", "pointwise", "product",
+            "product", "product", "pointwise", "pointwise", "pointwise", "product", "pointwise", "pointwise", "product",
             "product rows",
         ],
     ),

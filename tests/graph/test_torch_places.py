@@ -73,11 +73,13 @@ def test_lines_at_indices_that_kernels_find() -> None:
     assert not foreign(plan(lambda x, t: t[(x * 3).argmax(-1)] * 2, torch.randn(50, 30), torch.randn(30, 8)))
 
 
-def test_others_stay_with_torch() -> None:
-    """Along one element, of integers of 64 bits, and arithmetic on indices."""
+def test_one_element_stays_with_torch() -> None:
     assert "argmax" in foreign(plan(lambda x: x[:, :1].argmax(1), torch.randn(4, 8)))
-    assert "argmax" in foreign(plan(lambda x: x.argmax(1), torch.randint(0, 9, (4, 8))))
-    assert foreign(plan(lambda x: x.argmax(1) + 1, torch.randn(4, 8))) == ["add"]
+
+
+def test_indices_are_numbers() -> None:
+    assert not foreign(plan(lambda x: x.argmax(1), torch.randint(0, 9, (4, 8))))
+    assert not foreign(plan(lambda x: x.argmax(1) + 1, torch.randn(4, 8)))
 
 
 def test_gradients_of_the_largest() -> None:

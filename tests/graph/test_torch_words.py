@@ -1,4 +1,4 @@
-"""Integers of 64 bits in comparisons: both of their words count."""
+"""Comparisons of integers of 64 bits, such as classes, in kernels: both of their words count."""
 # pyright: reportMissingImports=false
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def test_comparisons_with_known_numbers(name: str) -> None:
     if name != "classes":  # of which torch refuses such numbers
         y[:4] = torch.tensor([3, (1 << 32) + 3, -100, -(1 << 32) + 3])
     plans = compared(FUNCTIONS[name], torch.randn(12, 5), y)
-    assert left(plans) <= {"words"}
+    assert not left(plans)
 
 
 def test_classes_of_pixels() -> None:
@@ -48,22 +48,22 @@ def test_classes_of_pixels() -> None:
         return (F.one_hot(classes, 21).permute(0, 3, 1, 2).to(found.dtype) * found).sum((0, 2, 3))
 
     plans = compared(overlap, torch.randn(2, 21, 8, 8), torch.randint(0, 21, (2, 8, 8)), within=1e-4)
-    assert left(plans) == {"words"}
+    assert not left(plans)
 
 
-def test_comparisons_of_unknown_numbers_stay_with_torch() -> None:
+def test_comparisons_of_unknown_numbers() -> None:
     def equal(x: Any, y: Any, z: Any) -> Any:
         return torch.where(y == z, x, 0.0) * 2
 
     y = torch.tensor([1, (1 << 32) + 1, 5, 7])
-    compared(equal, torch.randn(4), y, torch.tensor([1, 1, 5, 8]))
+    assert not left(compared(equal, torch.randn(4), y, torch.tensor([1, 1, 5, 8])))
 
 
-def test_counts_of_words_are_floats() -> None:
+def test_counts_become_floats() -> None:
     def counted(x: Any, y: Any) -> Any:
         return x * (y == 2).long().sum().to(x.dtype) + (y == 1).long()
 
-    assert left(compared(counted, torch.randn(6), torch.arange(6))) == {"words"}
+    assert not left(compared(counted, torch.randn(6), torch.arange(6)))
 
 
 def test_comparisons_with_sizes_stay_with_torch() -> None:

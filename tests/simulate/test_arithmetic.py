@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fireiron.algebra.dtypes import DTYPES, bf16, e4m3, e5m2, f16, f32, f64, i8, i32, tf32, u8
+from fireiron.algebra.dtypes import DTYPES, bf16, e4m3, e5m2, f16, f32, f64, i8, i32, i64, tf32, u8
 from fireiron.algebra.elements import tf32_rounded
 from fireiron.algebra.scalar import OF_NUMBERS, Arg, Binary, Cast, Constant, Select, Unary
 from fireiron.algebra.unary import FUNCTIONS
@@ -18,7 +18,7 @@ from fireiron.simulate import simulate
 from fireiron.simulate.arithmetic import cast, evaluate_scalar
 
 FLOATS = (f64, f32, f16, bf16)
-INTS = (i32, i8, u8)
+INTS = (i64, i32, i8, u8)
 
 
 def unary(op: str, dtype: Any, values: Any) -> Any:
@@ -114,6 +114,8 @@ def test_binary_of_integers() -> None:
     assert binary("add", i8, [100, -100], [100, -100]).tolist() == [-56, 56]
     assert binary("mul", i32, [1 << 20, 3], [1 << 12, -4]).tolist() == [0, -12]
     assert binary("div", i32, [7, -7, 7, -7, 5], [2, 2, -2, -2, 0]).tolist() == [3, -3, -3, 3, 0]
+    assert binary("mul", i64, [1 << 40, 3], [1 << 24, -4]).tolist() == [0, -12]
+    assert binary("div", i64, [-(2**63), 2**63 - 1, -7, 5], [2, -2, 2, 0]).tolist() == [-(2**62), 1 - 2**62, -3, 0]
     assert binary("div", u8, [255, 7], [16, 8]).tolist() == [15, 0]
     assert binary("sub", u8, [1], [2]).tolist() == [255]
     assert binary("max", i8, [-5, 3], [4, -9]).tolist() == [4, 3]
@@ -149,7 +151,7 @@ def test_cast(source: Any, target: Any) -> None:
         found = evaluate_scalar(Cast(Arg(0, source), target), [values], {})
     assert found.dtype == target.numpy
     for value, result in zip(values, found, strict=True):
-        exact = Fraction(float(value))
+        exact = Fraction(int(value) if source.kind == "int" else float(value))
         if target.kind == "int":
             limits = np.iinfo(target.numpy)
             assert int(result) == min(max(round(exact), int(limits.min)), int(limits.max))
@@ -208,6 +210,8 @@ def test_f64_to_bf16_rounds_once() -> None:
 
 def test_nan_and_infinities_in_integers() -> None:
     assert cast(np.array([math.nan, math.inf, -math.inf], np.float32), u8).tolist() == [0, 255, 0]
+    beyond = np.array([math.nan, math.inf, -math.inf, 2.0**63, -(2.0**63)])
+    assert cast(beyond, i64).tolist() == [0, 2**63 - 1, -(2**63), 2**63 - 1, -(2**63)]
 
 
 def test_compute_in_a_kernel(k: Any) -> None:

@@ -33,6 +33,7 @@ from fireiron.algebra.scalar import (
     number,
     placed,
     prints,
+    with_children,
 )
 from fireiron.algebra.simplify import simplify
 from fireiron.base.errors import DecompositionError
@@ -434,5 +435,5 @@ def assign(step: Step, role: str, state: State, context: Context, masked: bool =
 def _or_zero(tree: Scalar, mask: Expr) -> Scalar:
     """Select 0 for missing points before the last conversion, so that one instruction can convert two neighbours."""
     if isinstance(tree, Cast):
-        return Cast(_or_zero(tree.x, mask), tree.dtype)
+        return with_children(tree, (_or_zero(tree.x, mask),))
     return Select(Coordinate(mask), tree, number(0, tree.dtype))

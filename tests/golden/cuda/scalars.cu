@@ -25,6 +25,12 @@ __device__ __forceinline__ half int_to_half(int x) {
     return y;
 }
 
+__device__ __forceinline__ half longlong_to_half(long long x) {
+    half y;
+    asm("cvt.rn.f16.s64 %0, %1;" : "=h"(y.bits) : "l"(x));
+    return y;
+}
+
 __device__ __forceinline__ float bf16_to_float(bf16 x) {
     float y;
     asm("mov.b32 %0, {%1, %2};" : "=f"(y) : "h"(static_cast<unsigned short>(0)), "h"(x.bits));
@@ -50,6 +56,11 @@ __device__ __forceinline__ bf16 double_to_bf16(double x) {
 __device__ __forceinline__ bf16 int_to_bf16(int x) {
     const float near = __int2float_rz(x);
     return float_to_bf16((int)near == x ? near : __uint_as_float(__float_as_uint(near) | 1));
+}
+
+__device__ __forceinline__ bf16 longlong_to_bf16(long long x) {
+    const float near = __ll2float_rz(x);
+    return float_to_bf16((long long)near == x ? near : __uint_as_float(__float_as_uint(near) | 1));
 }
 
 __device__ __forceinline__ float exp2_approx(float x) {
@@ -118,6 +129,18 @@ __device__ __forceinline__ int double_to_int(double x) {
     return x == x ? __double2int_rn(x) : 0;
 }
 
+__device__ __forceinline__ long long float_to_longlong(float x) {
+    return x == x ? __float2ll_rn(x) : 0;
+}
+
+__device__ __forceinline__ long long double_to_longlong(double x) {
+    return x == x ? __double2ll_rn(x) : 0;
+}
+
+__device__ __forceinline__ int saturate_i32(long long x) {
+    return (int)max(-2147483648LL, min(2147483647LL, x));
+}
+
 __device__ __forceinline__ signed char saturate_i8(int x) {
     return max(-128, min(127, x));
 }
@@ -132,6 +155,7 @@ every_scalar(
     const float* __restrict__ x_f32,
     const half* __restrict__ x_f16,
     const bf16* __restrict__ x_bf16,
+    const long long* __restrict__ x_i64,
     const int* __restrict__ x_i32,
     const signed char* __restrict__ x_i8,
     const unsigned char* __restrict__ x_u8,
@@ -139,6 +163,7 @@ every_scalar(
     float* __restrict__ y_f32,
     half* __restrict__ y_f16,
     bf16* __restrict__ y_bf16,
+    long long* __restrict__ y_i64,
     int* __restrict__ y_i32,
     signed char* __restrict__ y_i8,
     unsigned char* __restrict__ y_u8,
@@ -146,6 +171,7 @@ every_scalar(
     float p_f32,
     half p_f16,
     bf16 p_bf16,
+    long long p_i64,
     int p_i32,
     signed char p_i8,
     unsigned char p_u8) {
@@ -179,6 +205,7 @@ every_scalar(
     y_f32[0] = (float)x_f64[0];
     y_f16[0] = double_to_half(x_f64[0]);
     y_bf16[0] = double_to_bf16(x_f64[0]);
+    y_i64[0] = double_to_longlong(x_f64[0]);
     y_i32[0] = double_to_int(x_f64[0]);
     y_i8[0] = saturate_i8(double_to_int(x_f64[0]));
     y_u8[0] = saturate_u8(double_to_int(x_f64[0]));
@@ -218,6 +245,7 @@ every_scalar(
     y_f64[31] = (double)x_f32[0];
     y_f16[1] = float_to_half(x_f32[0]);
     y_bf16[1] = float_to_bf16(x_f32[0]);
+    y_i64[1] = float_to_longlong(x_f32[0]);
     y_i32[1] = __float2int_rn(x_f32[0]);
     y_i8[1] = saturate_i8(__float2int_rn(x_f32[0]));
     y_u8[1] = saturate_u8(__float2int_rn(x_f32[0]));
@@ -257,6 +285,7 @@ every_scalar(
     y_f64[32] = (double)half_to_float(x_f16[0]);
     y_f32[32] = half_to_float(x_f16[0]);
     y_bf16[2] = float_to_bf16(half_to_float(x_f16[0]));
+    y_i64[2] = float_to_longlong(half_to_float(x_f16[0]));
     y_i32[2] = __float2int_rn(half_to_float(x_f16[0]));
     y_i8[2] = saturate_i8(__float2int_rn(half_to_float(x_f16[0])));
     y_u8[2] = saturate_u8(__float2int_rn(half_to_float(x_f16[0])));
@@ -296,6 +325,7 @@ every_scalar(
     y_f64[33] = (double)bf16_to_float(x_bf16[0]);
     y_f32[33] = bf16_to_float(x_bf16[0]);
     y_f16[33] = float_to_half(bf16_to_float(x_bf16[0]));
+    y_i64[3] = float_to_longlong(bf16_to_float(x_bf16[0]));
     y_i32[3] = __float2int_rn(bf16_to_float(x_bf16[0]));
     y_i8[3] = saturate_i8(__float2int_rn(bf16_to_float(x_bf16[0])));
     y_u8[3] = saturate_u8(__float2int_rn(bf16_to_float(x_bf16[0])));
@@ -305,78 +335,107 @@ every_scalar(
     y_bf16[32] = bf16_to_float(x_bf16[0]) < bf16_to_float(x_bf16[1]) ? x_bf16[0] : float_to_bf16(fabsf(bf16_to_float(x_bf16[1])));
     y_bf16[33] = bf16_to_float(x_bf16[0]) != 0.0f ? bf16{0xc020} : bf16{0x3dcd};
 
+    // i64
+    y_i64[4] = -x_i64[0];
+    y_i64[5] = abs(x_i64[0]);
+    y_i64[6] = +x_i64[0];
+    y_i64[7] = x_i64[0] + x_i64[1];
+    y_i64[8] = x_i64[0] - x_i64[1];
+    y_i64[9] = x_i64[0] * x_i64[1];
+    y_i64[10] = x_i64[0] / x_i64[1];
+    y_i64[11] = max(x_i64[0], x_i64[1]);
+    y_i64[12] = min(x_i64[0], x_i64[1]);
+    y_i64[13] = x_i64[0] < x_i64[1] ? 1LL : 0LL;
+    y_i64[14] = x_i64[0] <= x_i64[1] ? 1LL : 0LL;
+    y_i64[15] = x_i64[0] == x_i64[1] ? 1LL : 0LL;
+    y_f64[34] = (double)x_i64[0];
+    y_f32[34] = (float)x_i64[0];
+    y_f16[34] = longlong_to_half(x_i64[0]);
+    y_bf16[34] = longlong_to_bf16(x_i64[0]);
+    y_i32[4] = saturate_i32(x_i64[0]);
+    y_i8[4] = saturate_i8(saturate_i32(x_i64[0]));
+    y_u8[4] = saturate_u8(saturate_i32(x_i64[0]));
+    y_i64[16] = x_i64[0] - (x_i64[0] + x_i64[1] - p_i64);
+    y_i64[17] = x_i64[0] * x_i64[1] + -(-x_i64[0]);
+    y_i64[18] = x_i64[0] / (x_i64[0] * (x_i64[0] == x_i64[1] ? 1LL : 0LL));
+    y_i64[19] = x_i64[0] < x_i64[1] ? x_i64[0] : abs(x_i64[1]);
+    y_i64[20] = x_i64[0] != 0LL ? 3LL : 7LL;
+
     // i32
-    y_i32[4] = -x_i32[0];
-    y_i32[5] = abs(x_i32[0]);
-    y_i32[6] = +x_i32[0];
-    y_i32[7] = x_i32[0] + x_i32[1];
-    y_i32[8] = x_i32[0] - x_i32[1];
-    y_i32[9] = x_i32[0] * x_i32[1];
-    y_i32[10] = x_i32[0] / x_i32[1];
-    y_i32[11] = max(x_i32[0], x_i32[1]);
-    y_i32[12] = min(x_i32[0], x_i32[1]);
-    y_i32[13] = x_i32[0] < x_i32[1] ? 1 : 0;
-    y_i32[14] = x_i32[0] <= x_i32[1] ? 1 : 0;
-    y_i32[15] = x_i32[0] == x_i32[1] ? 1 : 0;
-    y_f64[34] = (double)x_i32[0];
-    y_f32[34] = (float)x_i32[0];
-    y_f16[34] = int_to_half(x_i32[0]);
-    y_bf16[34] = int_to_bf16(x_i32[0]);
-    y_i8[4] = saturate_i8(x_i32[0]);
-    y_u8[4] = saturate_u8(x_i32[0]);
-    y_i32[16] = x_i32[0] - (x_i32[0] + x_i32[1] - p_i32);
-    y_i32[17] = x_i32[0] * x_i32[1] + -(-x_i32[0]);
-    y_i32[18] = x_i32[0] / (x_i32[0] * (x_i32[0] == x_i32[1] ? 1 : 0));
-    y_i32[19] = x_i32[0] < x_i32[1] ? x_i32[0] : abs(x_i32[1]);
-    y_i32[20] = x_i32[0] != 0 ? 3 : 7;
+    y_i32[5] = -x_i32[0];
+    y_i32[6] = abs(x_i32[0]);
+    y_i32[7] = +x_i32[0];
+    y_i32[8] = x_i32[0] + x_i32[1];
+    y_i32[9] = x_i32[0] - x_i32[1];
+    y_i32[10] = x_i32[0] * x_i32[1];
+    y_i32[11] = x_i32[0] / x_i32[1];
+    y_i32[12] = max(x_i32[0], x_i32[1]);
+    y_i32[13] = min(x_i32[0], x_i32[1]);
+    y_i32[14] = x_i32[0] < x_i32[1] ? 1 : 0;
+    y_i32[15] = x_i32[0] <= x_i32[1] ? 1 : 0;
+    y_i32[16] = x_i32[0] == x_i32[1] ? 1 : 0;
+    y_f64[35] = (double)x_i32[0];
+    y_f32[35] = (float)x_i32[0];
+    y_f16[35] = int_to_half(x_i32[0]);
+    y_bf16[35] = int_to_bf16(x_i32[0]);
+    y_i64[21] = (long long)x_i32[0];
+    y_i8[5] = saturate_i8(x_i32[0]);
+    y_u8[5] = saturate_u8(x_i32[0]);
+    y_i32[17] = x_i32[0] - (x_i32[0] + x_i32[1] - p_i32);
+    y_i32[18] = x_i32[0] * x_i32[1] + -(-x_i32[0]);
+    y_i32[19] = x_i32[0] / (x_i32[0] * (x_i32[0] == x_i32[1] ? 1 : 0));
+    y_i32[20] = x_i32[0] < x_i32[1] ? x_i32[0] : abs(x_i32[1]);
+    y_i32[21] = x_i32[0] != 0 ? 3 : 7;
 
     // i8
-    y_i8[5] = -x_i8[0];
-    y_i8[6] = abs(x_i8[0]);
-    y_i8[7] = +x_i8[0];
-    y_i8[8] = x_i8[0] + x_i8[1];
-    y_i8[9] = x_i8[0] - x_i8[1];
-    y_i8[10] = x_i8[0] * x_i8[1];
-    y_i8[11] = x_i8[0] / x_i8[1];
-    y_i8[12] = max(x_i8[0], x_i8[1]);
-    y_i8[13] = min(x_i8[0], x_i8[1]);
-    y_i8[14] = x_i8[0] < x_i8[1] ? 1 : 0;
-    y_i8[15] = x_i8[0] <= x_i8[1] ? 1 : 0;
-    y_i8[16] = x_i8[0] == x_i8[1] ? 1 : 0;
-    y_f64[35] = (double)x_i8[0];
-    y_f32[35] = (float)x_i8[0];
-    y_f16[35] = float_to_half(x_i8[0]);
-    y_bf16[35] = float_to_bf16(x_i8[0]);
-    y_i32[21] = x_i8[0];
-    y_u8[5] = saturate_u8(x_i8[0]);
-    y_i8[17] = x_i8[0] - (signed char)((signed char)(x_i8[0] + x_i8[1]) - p_i8);
-    y_i8[18] = (signed char)(x_i8[0] * x_i8[1]) + (signed char)(-((signed char)(-x_i8[0])));
-    y_i8[19] = x_i8[0] / (signed char)(x_i8[0] * (x_i8[0] == x_i8[1] ? 1 : 0));
-    y_i8[20] = x_i8[0] < x_i8[1] ? x_i8[0] : (signed char)abs(x_i8[1]);
-    y_i8[21] = x_i8[0] != 0 ? 3 : 7;
+    y_i8[6] = -x_i8[0];
+    y_i8[7] = abs(x_i8[0]);
+    y_i8[8] = +x_i8[0];
+    y_i8[9] = x_i8[0] + x_i8[1];
+    y_i8[10] = x_i8[0] - x_i8[1];
+    y_i8[11] = x_i8[0] * x_i8[1];
+    y_i8[12] = x_i8[0] / x_i8[1];
+    y_i8[13] = max(x_i8[0], x_i8[1]);
+    y_i8[14] = min(x_i8[0], x_i8[1]);
+    y_i8[15] = x_i8[0] < x_i8[1] ? 1 : 0;
+    y_i8[16] = x_i8[0] <= x_i8[1] ? 1 : 0;
+    y_i8[17] = x_i8[0] == x_i8[1] ? 1 : 0;
+    y_f64[36] = (double)x_i8[0];
+    y_f32[36] = (float)x_i8[0];
+    y_f16[36] = float_to_half(x_i8[0]);
+    y_bf16[36] = float_to_bf16(x_i8[0]);
+    y_i64[22] = (long long)x_i8[0];
+    y_i32[22] = x_i8[0];
+    y_u8[6] = saturate_u8(x_i8[0]);
+    y_i8[18] = x_i8[0] - (signed char)((signed char)(x_i8[0] + x_i8[1]) - p_i8);
+    y_i8[19] = (signed char)(x_i8[0] * x_i8[1]) + (signed char)(-((signed char)(-x_i8[0])));
+    y_i8[20] = x_i8[0] / (signed char)(x_i8[0] * (x_i8[0] == x_i8[1] ? 1 : 0));
+    y_i8[21] = x_i8[0] < x_i8[1] ? x_i8[0] : (signed char)abs(x_i8[1]);
+    y_i8[22] = x_i8[0] != 0 ? 3 : 7;
 
     // u8
-    y_u8[6] = -x_u8[0];
-    y_u8[7] = abs(x_u8[0]);
-    y_u8[8] = +x_u8[0];
-    y_u8[9] = x_u8[0] + x_u8[1];
-    y_u8[10] = x_u8[0] - x_u8[1];
-    y_u8[11] = x_u8[0] * x_u8[1];
-    y_u8[12] = x_u8[0] / x_u8[1];
-    y_u8[13] = max(x_u8[0], x_u8[1]);
-    y_u8[14] = min(x_u8[0], x_u8[1]);
-    y_u8[15] = x_u8[0] < x_u8[1] ? 1 : 0;
-    y_u8[16] = x_u8[0] <= x_u8[1] ? 1 : 0;
-    y_u8[17] = x_u8[0] == x_u8[1] ? 1 : 0;
-    y_f64[36] = (double)x_u8[0];
-    y_f32[36] = (float)x_u8[0];
-    y_f16[36] = float_to_half(x_u8[0]);
-    y_bf16[36] = float_to_bf16(x_u8[0]);
-    y_i32[22] = x_u8[0];
-    y_i8[22] = saturate_i8(x_u8[0]);
-    y_u8[18] = x_u8[0] - (unsigned char)((unsigned char)(x_u8[0] + x_u8[1]) - p_u8);
-    y_u8[19] = (unsigned char)(x_u8[0] * x_u8[1]) + (unsigned char)(-((unsigned char)(-x_u8[0])));
-    y_u8[20] = x_u8[0] / (unsigned char)(x_u8[0] * (x_u8[0] == x_u8[1] ? 1 : 0));
-    y_u8[21] = x_u8[0] < x_u8[1] ? x_u8[0] : (unsigned char)abs(x_u8[1]);
-    y_u8[22] = x_u8[0] != 0 ? 3 : 7;
+    y_u8[7] = -x_u8[0];
+    y_u8[8] = abs(x_u8[0]);
+    y_u8[9] = +x_u8[0];
+    y_u8[10] = x_u8[0] + x_u8[1];
+    y_u8[11] = x_u8[0] - x_u8[1];
+    y_u8[12] = x_u8[0] * x_u8[1];
+    y_u8[13] = x_u8[0] / x_u8[1];
+    y_u8[14] = max(x_u8[0], x_u8[1]);
+    y_u8[15] = min(x_u8[0], x_u8[1]);
+    y_u8[16] = x_u8[0] < x_u8[1] ? 1 : 0;
+    y_u8[17] = x_u8[0] <= x_u8[1] ? 1 : 0;
+    y_u8[18] = x_u8[0] == x_u8[1] ? 1 : 0;
+    y_f64[37] = (double)x_u8[0];
+    y_f32[37] = (float)x_u8[0];
+    y_f16[37] = float_to_half(x_u8[0]);
+    y_bf16[37] = float_to_bf16(x_u8[0]);
+    y_i64[23] = (long long)x_u8[0];
+    y_i32[23] = x_u8[0];
+    y_i8[23] = saturate_i8(x_u8[0]);
+    y_u8[19] = x_u8[0] - (unsigned char)((unsigned char)(x_u8[0] + x_u8[1]) - p_u8);
+    y_u8[20] = (unsigned char)(x_u8[0] * x_u8[1]) + (unsigned char)(-((unsigned char)(-x_u8[0])));
+    y_u8[21] = x_u8[0] / (unsigned char)(x_u8[0] * (x_u8[0] == x_u8[1] ? 1 : 0));
+    y_u8[22] = x_u8[0] < x_u8[1] ? x_u8[0] : (unsigned char)abs(x_u8[1]);
+    y_u8[23] = x_u8[0] != 0 ? 3 : 7;
 }

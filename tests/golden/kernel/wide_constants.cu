@@ -1,0 +1,31 @@
+__device__ __forceinline__ void copy_16B(void* dst, const void* src) {
+    *static_cast<uint4*>(dst) = *static_cast<const uint4*>(src);
+}
+
+extern "C" __global__ void __launch_bounds__(96)
+pointwise_192_i64(
+    const long long* __restrict__ x,
+    long long* __restrict__ y) {
+    const int thread = threadIdx.x;
+    const int block = blockIdx.x;
+    __builtin_assume(thread >= 0);
+    __builtin_assume(block >= 0);
+    alignas(16) long long x_rf[2];
+    alignas(16) long long y_rf[2];
+    const int warp = thread / 32;
+    const int lane = thread % 32;
+
+    // Program(192)(GL, GL)(Block)
+
+    // load x to x_rf: Move(64)(GL, RF)(Warp)
+    copy_16B(&x_rf[0], &x[block * 192 + warp * 64 + lane * 2]);
+
+    // y: i64 in y_rf
+    #pragma unroll
+    for (int mn = 0; mn < 2; ++mn) {
+        y_rf[mn] = 1099511627776LL < x_rf[mn] ? 4611686018427387904LL : x_rf[mn] - 8589934592LL;
+    }
+
+    // store y: Move(64)(RF, GL)(Warp)
+    copy_16B(&y[block * 192 + warp * 64 + lane * 2], &y_rf[0]);
+}
