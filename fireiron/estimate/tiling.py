@@ -46,23 +46,27 @@ class TileClocks:
         sum: a partial sum that another block has left.
         visits: tiles that a block of stream-K begins or ends beside whole ones.
         blend: the part of a partial wave that runs beside the full wave before it.
+        whole: waves of tiles whose threads multiply, as a part of the time that their trips take.
+        parted: blocks of stream-K whose warps multiply, as a part of the time that their trips take.
         timings: what the constants are fitted to.
     """
 
-    multiply: float = 1.29
-    mma: float = 0.86
-    issue: float = 0.67
-    slot: float = 2.25
-    trip: float = 31.0
-    latency: float = 2.17
-    moved: float = 0.42
-    tile: float = 890.0
-    meeting: float = 2160.0
-    share: float = 3070.0
-    sum: float = 850.0
-    visits: float = 2.0
-    blend: float = 0.68
-    timings: str = "682 timings of f32 and f64, 54 of f16"
+    multiply: float = 1.18
+    mma: float = 0.91
+    issue: float = 0.34
+    slot: float = 3.39
+    trip: float = 10.8
+    latency: float = 2.33
+    moved: float = 0.58
+    tile: float = 462.0
+    meeting: float = 1690.0
+    share: float = 2350.0
+    sum: float = 1370.0
+    visits: float = 2.34
+    blend: float = 0.56
+    whole: float = 1.02
+    parted: float = 1.10
+    timings: str = "1208 timings of f32 and f64, 54 of f16"
 
 
 FIT = TileClocks()
@@ -173,6 +177,7 @@ def quick_us(tiling: Tiling, matmul: MatMul, bits: int, arch: Arch, fit: TileClo
         blocks = -(-units // gpu.sms)
         total = -(-tiles * chunks // units) * clocks(blocks) + (tiles / units + fit.visits) * ends(blocks)
         total += fit.share + max(1.0, units / tiles) * (part / moved + fit.sum)
+        total *= 1.0 if tiling.thread else fit.parted
         left = 2 * min(units, tiles) * part
     else:
         depth, grid = -(-chunks // tiling.split_k), tiles * tiling.split_k
@@ -189,6 +194,7 @@ def quick_us(tiling: Tiling, matmul: MatMul, bits: int, arch: Arch, fit: TileClo
             blocks = -(-rest // gpu.sms)
             total += wave(blocks) - fit.blend * min(full, PARTIAL * depth * clocks(blocks))
         total += tiling.split_k * part / moved if several else 0.0
+        total *= fit.whole if tiling.thread else 1.0
         left = 2 * grid * part if several else 0.0  # partial sums, written and read
     at_once = min(resident * gpu.sms, tiles * tiling.split_k)
     dram = _dram(tiling, sizes, bits, out, at_once, gpu.l2_nbytes, left) / gpu.dram_gbps * 1e-3
