@@ -52,7 +52,7 @@ def test_what_does_not_fit_is_infinitely_slow():
 def test_partial_sums_cost_what_they_move():
     deep = matmul(4096, 4096, 8192, "f16", layout="TN").matmul
     whole, parted = (quick_us(Tiling(**{**_fields(TILING), "split_k": n}), deep, 16, arch("sm_80")) for n in (1, 8))
-    assert parted > 1.2 * whole
+    assert parted > 1.1 * whole
     few = matmul(128, 128, 65536, "f16", layout="TN").matmul
     whole, parted = (quick_us(Tiling(**{**_fields(TILING), "split_k": n}), few, 16, arch("sm_80")) for n in (1, 8))
     assert parted < 0.5 * whole
