@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import lru_cache
 from itertools import count
 from typing import Any, assert_never, cast
 
@@ -71,7 +72,7 @@ from fireiron.simulate.meaning import (
     ShuffleMeaning,
     matrix_extents,
 )
-from fireiron.simulate.order import spread
+from fireiron.simulate.order import some, spread
 from fireiron.simulate.ranges import GIVEN, kept, promised
 from fireiron.simulate.search import fetcher, finder
 from fireiron.simulate.sends import Sends
@@ -508,8 +509,7 @@ class Compiler:
             elif isinstance(expr, Var):
                 found = _variable(expr.name)
             else:
-                names = {leaf.name: f"e[{leaf.name!r}]" for leaf in free(expr)}
-                found = cast("Value", eval(f"lambda e: {to_python(expr, names)}", {"np": np}))
+                found = _computed(expr)
             self.values[expr] = found
         return found
 
@@ -544,7 +544,7 @@ def _trips(extent: Any, team: Team, act: Act) -> int:
         return int(found)
     lanes = np.arange(team.threads) if act is None else np.flatnonzero(act[0])
     trips = spread(found, (1, team.threads))[0][lanes]
-    if (trips != trips[0]).any():
+    if some(trips != trips[0]):
         lane = int(lanes[np.argmax(trips != trips[0])])
         raise SimulationError(
             "divergent-loop",
@@ -553,6 +553,13 @@ def _trips(extent: Any, team: Team, act: Act) -> int:
             fix="give the loop the same extent in each warpgroup, and a condition inside",
         )
     return int(trips[0])
+
+
+@lru_cache(1 << 12)
+def _computed(expr: Expr) -> Value:
+    """Compile an expression that is neither a constant nor a variable; equal expressions have equal values."""
+    names = {leaf.name: f"e[{leaf.name!r}]" for leaf in free(expr)}
+    return cast("Value", eval(f"lambda e: {to_python(expr, names)}", {"np": np}))
 
 
 def _constant(value: int) -> Value:
