@@ -19,6 +19,7 @@ from fireiron.algebra.index.python import to_python
 from fireiron.algebra.scalar import without_coordinates
 from fireiron.atoms.flights import flying
 from fireiron.base.errors import SimulationError
+from fireiron.base.records import evolve
 from fireiron.kernel.ir.statements import (
     BLOCK,
     BLOCKS,
@@ -84,7 +85,7 @@ from fireiron.simulate.waits import Waits
 MOST_LANES = 1 << 20  # most lanes of one execution of a nest
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)
 class Nest:
     """Hold loops around one statement.
 
@@ -102,7 +103,7 @@ class Nest:
 
     def vary(self, name: str) -> Nest:
         """Add a variable that differs between iterations."""
-        return attrs.evolve(self, varying=self.varying | {name})
+        return evolve(self, varying=self.varying | {name})
 
 
 class Compiler:
@@ -219,7 +220,7 @@ class Compiler:
             case For():
                 return self.loop(statement, scope)
             case If(condition=condition, body=body):
-                inner = attrs.evolve(scope, guard=scope.guard | scope.of(condition))
+                inner = evolve(scope, guard=scope.guard | scope.of(condition))
                 return self.conditional(self.value(condition), self.body(body, inner))
             case Region(body=body):
                 return self.body(body, scope.enter(statement))
@@ -374,18 +375,18 @@ class Compiler:
             case For(var=var, extent=extent, body=body):
                 if any(leaf.name in nest.varying for leaf in free(extent)):
                     return None
-                nest = attrs.evolve(nest, loops=(*nest.loops, (var.name, self.value(extent))))
+                nest = evolve(nest, loops=(*nest.loops, (var.name, self.value(extent))))
                 nest = nest.vary(var.name)
                 scope = scope.bind(var.name, scope.of(extent))
             case Region(body=body):
                 scope = scope.enter(statement)
             case If(condition=condition, body=body):
-                nest = attrs.evolve(nest, steps=(*nest.steps, ("", self.value(condition))))
-                scope = attrs.evolve(scope, guard=scope.guard | scope.of(condition))
+                nest = evolve(nest, steps=(*nest.steps, ("", self.value(condition))))
+                scope = evolve(scope, guard=scope.guard | scope.of(condition))
             case Call(atom=atom) if deferred(atom.completion):
                 return None
             case Call() | Compute():
-                return attrs.evolve(nest, leaf=self.leaf(statement, scope, nest.varying))
+                return evolve(nest, leaf=self.leaf(statement, scope, nest.varying))
             case (
                 Let() | FindGroup() | Fetch() | Vote() | Draw() | Leave() | Sync() | CountIn() | Meet()
                 | Raise() | Lower() | Micro() | Commit() | Wait() | InitBarriers() | Await() | Arrive()
@@ -399,7 +400,7 @@ class Compiler:
         for let in body[:-1]:
             if not isinstance(let, Let):
                 return None
-            nest = attrs.evolve(nest, steps=(*nest.steps, (let.var.name, self.value(let.value)))).vary(let.var.name)
+            nest = evolve(nest, steps=(*nest.steps, (let.var.name, self.value(let.value)))).vary(let.var.name)
             scope = scope.bind(let.var.name, scope.of(let.value))
         return self.nest(body[-1], scope, nest)
 
